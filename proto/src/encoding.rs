@@ -1,0 +1,177 @@
+//! Bytes ↔ messages in either of the two encodings that a client may choose.
+//!
+//! JSON follows the proto3 JSON mapping: snake_case and camelCase names are read, unknown fields are errors; what is
+//! written has snake_case names, plain numbers, and every field present. A first byte `{` (white space before it is
+//! skipped) means JSON, anything else protobuf.
+
+use std::sync::OnceLock;
+
+use prost_reflect::{DescriptorPool, DeserializeOptions, DynamicMessage, MessageDescriptor, SerializeOptions};
+
+use crate::Message;
+
+/// The largest JSON text that is read: a plan with a vocabulary of some hundred thousand words fits.
+pub const JSON_BYTES_MAX: usize = 64 << 20;
+
+/// Nested messages that are read before a text is refused; `forebay.v1` itself nests 6 deep.
+const JSON_DEPTH_MAX: usize = 64;
+
+static DESCRIPTORS: &[u8] = include_bytes!("gen/forebay.v1.bin");
+
+/// How a message is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// proto3 JSON.
+    Json,
+    /// Protobuf bytes.
+    Protobuf,
+}
+
+/// Why bytes are not the expected message.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The JSON text is malformed, or has a field or value that the message does not have.
+    #[error("not a {message} in JSON: {reason}")]
+    Json {
+        /// The message that was expected.
+        message: &'static str,
+        /// What is wrong and where (line and column).
+        reason: String,
+    },
+    /// The bytes are no protobuf encoding of the message.
+    #[error("not a {message}: neither JSON (which starts with an opening brace) nor protobuf ({reason})")]
+    Protobuf {
+        /// The message that was expected.
+        message: &'static str,
+        /// What the decoder met.
+        reason: String,
+    },
+}
+
+/// Reads a message from JSON or protobuf bytes and says which it was.
+pub fn decode<M: Message>(bytes: &[u8]) -> Result<(M, Encoding), DecodeError> {
+    if bytes.trim_ascii_start().first() == Some(&b'{') {
+        decode_json(bytes).map(|message| (message, Encoding::Json))
+    } else {
+        decode_protobuf(bytes).map(|message| (message, Encoding::Protobuf))
+    }
+}
+
+/// Writes a message.
+pub fn encode<M: Message>(message: &M, encoding: Encoding) -> Vec<u8> {
+    match encoding {
+        Encoding::Json => to_json(message).into_bytes(),
+        Encoding::Protobuf => message.encode_to_vec(),
+    }
+}
+
+/// Writes a message as one line of JSON.
+pub fn to_json<M: Message>(message: &M) -> String {
+    let options = SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false).skip_default_fields(false);
+    let mut text = Vec::with_capacity(256);
+    let written = descriptor::<M>().and_then(|descriptor| {
+        let mut dynamic = DynamicMessage::new(descriptor);
+        dynamic.transcode_from(message).ok()?;
+        let mut writer = serde_json::Serializer::new(&mut text);
+        dynamic.serialize_with_options(&mut writer, &options).ok()
+    });
+    debug_assert!(written.is_some(), "{} is in the descriptors and always has a JSON form", M::NAME);
+    String::from_utf8(text).unwrap_or_default()
+}
+
+fn decode_json<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
+    let error = |reason: String| DecodeError::Json { message: M::NAME, reason };
+    if bytes.len() > JSON_BYTES_MAX {
+        return Err(error(format!("{} bytes, the limit is {JSON_BYTES_MAX}", bytes.len())));
+    }
+    if json_depth(bytes) > JSON_DEPTH_MAX {
+        return Err(error(format!("nested more than {JSON_DEPTH_MAX} deep")));
+    }
+    let descriptor = descriptor::<M>().ok_or_else(|| error("unknown message".to_owned()))?;
+    let options = DeserializeOptions::new().deny_unknown_fields(true);
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let message = DynamicMessage::deserialize_with_options(descriptor, &mut reader, &options)
+        .and_then(|message| reader.end().map(|()| message))
+        .map_err(|source| error(source.to_string()))?;
+    message.transcode_to().map_err(|source| error(source.to_string()))
+}
+
+fn decode_protobuf<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
+    M::decode(bytes).map_err(|source| DecodeError::Protobuf { message: M::NAME, reason: source.to_string() })
+}
+
+/// The deepest nesting of brackets outside of strings, found before any recursive reader sees the text.
+fn json_depth(bytes: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+fn descriptor<M: Message>() -> Option<MessageDescriptor> {
+    static POOL: OnceLock<DescriptorPool> = OnceLock::new();
+    let pool = POOL.get_or_init(|| DescriptorPool::decode(DESCRIPTORS).unwrap_or_default());
+    pool.get_message_by_name(&M::full_name())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::v1::{BatchHeader, Op, Plan, StreamRequest, op};
+
+    #[test]
+    fn both_encodings_carry_the_same_message() {
+        let request = StreamRequest { dataset: "flights".into(), batch_size: Some(7), seed: u64::MAX, ..Default::default() };
+        for encoding in [Encoding::Json, Encoding::Protobuf] {
+            let (read, seen) = decode::<StreamRequest>(&encode(&request, encoding)).unwrap();
+            assert_eq!((read, seen), (request.clone(), encoding));
+        }
+    }
+
+    #[test]
+    fn json_names_are_read_in_both_cases_and_unknown_ones_refused() {
+        for text in [r#"{"batch_size": 5, "dataset": "a"}"#, r#" {"batchSize": "5", "dataset": "a"}"#] {
+            assert_eq!(decode::<StreamRequest>(text.as_bytes()).unwrap().0.batch_size, Some(5));
+        }
+        let error = decode::<StreamRequest>(br#"{"batchsize": 5}"#).unwrap_err().to_string();
+        assert!(error.contains("batchsize"), "{error}");
+        assert!(decode::<StreamRequest>(br#"{"dataset": "a"} x"#).is_err());
+    }
+
+    #[test]
+    fn written_json_has_snake_case_plain_numbers_and_every_field() {
+        let header = BatchHeader { checksum: u64::MAX, ..Default::default() };
+        assert_eq!(
+            to_json(&header),
+            r#"{"epoch":0,"step":0,"position":0,"rows":0,"padding_rows":0,"last":false,"checksum":18446744073709551615}"#
+        );
+    }
+
+    #[test]
+    fn an_op_is_named_by_its_field() {
+        let text = br#"{"outputs": [{"name": "x", "parts": [{"columns": ["a"], "ops": [{"standardize": {}}, {"fill_null": {"stat": "MEDIAN"}}]}]}]}"#;
+        let (plan, _) = decode::<Plan>(text).unwrap();
+        assert!(matches!(plan.outputs[0].parts[0].ops[0], Op { op: Some(op::Op::Standardize(_)) }));
+    }
+
+    #[test]
+    fn hostile_bytes_are_errors() {
+        let deep = [b"{\"plan\":".repeat(100_000), b"[".repeat(100_000)].concat();
+        for bytes in [b"{".as_slice(), b"{\"dataset\": 3}", b"\xff\xfe\x00garbage", &deep, b"{} {}"] {
+            assert!(decode::<StreamRequest>(bytes).is_err());
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Every message on Forebay's wire: the package `forebay.v1`, as protobuf bytes and as proto3 JSON.
+//!
+//! The `.proto` files under `forebay/v1/` are the source; `src/gen/` is generated from them and committed, and the
+//! test `tests/generated.rs` holds the two equal. This crate knows nothing of Flight, plans' meaning or data.
+
+#![forbid(unsafe_code)]
+
+mod encoding;
+
+pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, encode, to_json};
+
+/// The messages of the package `forebay.v1`.
+pub mod v1 {
+    #![expect(
+        missing_docs,
+        clippy::doc_markdown,
+        clippy::struct_excessive_bools,
+        reason = "generated from the .proto files by tests/generated.rs"
+    )]
+    include!("gen/forebay.v1.rs");
+}
+
+/// Messages of `forebay.v1`: they know their own full name, so that they can be read from and written as JSON.
+pub trait Message: prost::Message + prost::Name + Default {}
+
+impl<M: prost::Message + prost::Name + Default> Message for M {}

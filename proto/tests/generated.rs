@@ -1,0 +1,28 @@
+//! The committed code under `src/gen/` is what the `.proto` files generate.
+//!
+//! `FOREBAY_REGENERATE=1 cargo test -p forebay-proto` writes it anew.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{fs, path::Path};
+
+#[test]
+fn committed_code_is_what_the_proto_files_generate() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut compiler = protox::Compiler::new([root]).unwrap();
+    compiler.include_source_info(true).open_files(["forebay/v1/plan.proto", "forebay/v1/service.proto"]).unwrap();
+
+    let out = tempfile::tempdir().unwrap();
+    prost_build::Config::new().enable_type_names().out_dir(out.path()).compile_fds(compiler.file_descriptor_set()).unwrap();
+    let code = fs::read(out.path().join("forebay.v1.rs")).unwrap();
+    // The descriptors are committed without comments: those are in the code already.
+    let descriptors = compiler.include_source_info(false).encode_file_descriptor_set();
+
+    for (name, generated) in [("forebay.v1.rs", code), ("forebay.v1.bin", descriptors)] {
+        let path = root.join("src/gen").join(name);
+        if std::env::var_os("FOREBAY_REGENERATE").is_some() {
+            fs::write(&path, &generated).unwrap();
+        }
+        assert!(fs::read(&path).unwrap() == generated, "{} is stale: FOREBAY_REGENERATE=1 cargo test -p forebay-proto", path.display());
+    }
+}
