@@ -1,0 +1,175 @@
+//! TOML values → the texts that clap's value parsers read, checked as strictly as TOML's types allow.
+
+use std::any::TypeId;
+use std::error::Error;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::PossibleValue;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, Command};
+use toml::Value;
+
+/// Why a value cannot be that of an option.
+pub(crate) struct Wrong {
+    /// What is wrong with it.
+    pub(crate) reason: String,
+    /// What the option takes.
+    pub(crate) allowed: String,
+}
+
+/// The TOML types that an option reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Boolean,
+    Integer,
+    Number,
+    Text,
+    /// A type of the program's own, say `512MiB` or `30s`: a string, or a number as it would be typed on a command line.
+    TextOrNumber,
+}
+
+/// The values of an option as texts: one, or as many as an array or table has.
+pub(crate) fn texts(argument: &Arg, value: &Value) -> Result<Vec<String>, Wrong> {
+    let kind = kind(argument);
+    let wrong_type = |value: &Value| Wrong {
+        reason: format!("{} is {}", shown(value), type_name(value)),
+        allowed: allowed(argument, kind),
+    };
+    let texts: Vec<String> = match value {
+        Value::Array(values) if is_repeated(argument) => {
+            values.iter().map(|value| scalar(kind, value).ok_or_else(|| wrong_type(value))).collect::<Result<_, _>>()?
+        }
+        Value::Table(table) if is_repeated(argument) && is_pair(argument) => table
+            .iter()
+            .map(|(name, value)| {
+                let value = scalar(kind, value).ok_or_else(|| wrong_type(value))?;
+                Ok(format!("{name}={value}"))
+            })
+            .collect::<Result<_, _>>()?,
+        value => vec![scalar(kind, value).ok_or_else(|| wrong_type(value))?],
+    };
+    for text in &texts {
+        check(argument, text).map_err(|reason| Wrong { reason, allowed: allowed(argument, kind) })?;
+    }
+    Ok(texts)
+}
+
+/// The complaint about a subcommand's name with something else than a table.
+pub(crate) fn not_a_section(subcommand: &str, value: &Value) -> Wrong {
+    Wrong {
+        reason: format!("{} is {}", shown(value), type_name(value)),
+        allowed: format!("a table with the options of `{subcommand}`"),
+    }
+}
+
+fn kind(argument: &Arg) -> Kind {
+    let id = argument.get_value_parser().type_id();
+    let is_one_of = |ids: &[TypeId]| ids.iter().any(|other| id == *other);
+    match argument.get_action() {
+        ArgAction::SetTrue | ArgAction::SetFalse => Kind::Boolean,
+        ArgAction::Count => Kind::Integer,
+        _ if is_one_of(&[TypeId::of::<bool>()]) => Kind::Boolean,
+        _ if is_one_of(&INTEGERS) => Kind::Integer,
+        _ if is_one_of(&[TypeId::of::<f64>(), TypeId::of::<f32>()]) => Kind::Number,
+        _ if is_one_of(&[TypeId::of::<String>(), TypeId::of::<OsString>(), TypeId::of::<PathBuf>()]) => Kind::Text,
+        _ if !argument.get_possible_values().is_empty() => Kind::Text,
+        _ => Kind::TextOrNumber,
+    }
+}
+
+const INTEGERS: [TypeId; 10] = [
+    TypeId::of::<u8>(),
+    TypeId::of::<u16>(),
+    TypeId::of::<u32>(),
+    TypeId::of::<u64>(),
+    TypeId::of::<usize>(),
+    TypeId::of::<i8>(),
+    TypeId::of::<i16>(),
+    TypeId::of::<i32>(),
+    TypeId::of::<i64>(),
+    TypeId::of::<isize>(),
+];
+
+fn scalar(kind: Kind, value: &Value) -> Option<String> {
+    match (kind, value) {
+        (Kind::Boolean, Value::Boolean(value)) => Some(value.to_string()),
+        (Kind::Integer | Kind::Number | Kind::TextOrNumber, Value::Integer(value)) => Some(value.to_string()),
+        (Kind::Number | Kind::TextOrNumber, Value::Float(value)) => Some(value.to_string()),
+        (Kind::Text | Kind::TextOrNumber, Value::String(value)) => Some(value.clone()),
+        _ => None,
+    }
+}
+
+/// Runs the option's own value parser over the text, so that a mistake is reported with the file and the key.
+fn check(argument: &Arg, text: &str) -> Result<(), String> {
+    let probe = Arg::new("value")
+        .long("value")
+        .action(ArgAction::Append)
+        .num_args(1)
+        .value_delimiter(argument.get_value_delimiter())
+        .ignore_case(argument.is_ignore_case_set())
+        .value_parser(argument.get_value_parser().clone());
+    let outcome =
+        Command::new("file").no_binary_name(true).arg(probe).try_get_matches_from([format!("--value={text}")]);
+    let Err(error) = outcome else { return Ok(()) };
+    Err(match (error.kind(), error.source()) {
+        (ErrorKind::ValueValidation, Some(source)) => format!("{text:?} does not fit: {source}"),
+        _ => format!("{text:?} does not fit"),
+    })
+}
+
+fn is_repeated(argument: &Arg) -> bool {
+    let takes_several = argument.get_num_args().is_some_and(|count| count.max_values() > 1);
+    takes_several || matches!(argument.get_action(), ArgAction::Append)
+}
+
+/// Whether the option's values are pairs, which its value name says: `NAME=URL`.
+fn is_pair(argument: &Arg) -> bool {
+    argument.get_value_names().is_some_and(|names| names.iter().any(|name| name.contains('=')))
+}
+
+fn allowed(argument: &Arg, kind: Kind) -> String {
+    let choices = argument.get_possible_values();
+    let choices: Vec<_> = choices.iter().filter(|choice| !choice.is_hide_set()).map(PossibleValue::get_name).collect();
+    let one = match kind {
+        Kind::Boolean => "true or false".to_owned(),
+        Kind::Text if !choices.is_empty() => format!("one of \"{}\"", choices.join("\", \"")),
+        Kind::Integer => "an integer".to_owned(),
+        Kind::Number => "a number".to_owned(),
+        Kind::Text => "a string".to_owned(),
+        Kind::TextOrNumber => "a string or a number".to_owned(),
+    };
+    let name = argument.get_value_names().and_then(<[_]>::first).map_or("", |name| name.as_str());
+    match name.split_once('=') {
+        Some((left, right)) if is_repeated(argument) => {
+            format!("a string \"{name}\", an array of them, or a table with {left} = \"{right}\"")
+        }
+        _ if is_repeated(argument) => format!("{one}, or an array of them"),
+        _ => one,
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text:?}"),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Boolean(truth) => truth.to_string(),
+        Value::Datetime(time) => time.to_string(),
+        Value::Array(_) => "[…]".to_owned(),
+        Value::Table(_) => "{…}".to_owned(),
+    }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::String(_) => "a string",
+        Value::Integer(_) => "an integer",
+        Value::Float(_) => "a float",
+        Value::Boolean(_) => "a boolean",
+        Value::Datetime(_) => "a date or time",
+        Value::Array(_) => "an array",
+        Value::Table(_) => "a table",
+    }
+}

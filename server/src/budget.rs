@@ -1,0 +1,90 @@
+//! The memory that streams and fits may hold: reserved before it is used, given back when the reservation is dropped.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crate::metrics;
+
+/// The server's memory budget in bytes.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    account: Arc<Account>,
+}
+
+/// Bytes set aside; dropping it gives them back.
+#[derive(Debug)]
+pub struct Reservation {
+    account: Arc<Account>,
+    bytes: u64,
+}
+
+/// The request does not fit.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "needs {bytes} bytes of memory, {reserved} of {limit} are reserved: ask for smaller batches or windows, \
+     wait for other streams to end, or raise --memory-limit-bytes"
+)]
+pub struct BudgetError {
+    bytes: u64,
+    reserved: u64,
+    limit: u64,
+}
+
+#[derive(Debug)]
+struct Account {
+    limit: u64,
+    reserved: AtomicU64,
+}
+
+impl Budget {
+    /// A budget of so many bytes.
+    pub fn new(limit: u64) -> Self {
+        metrics::memory_limit(limit);
+        metrics::memory_reserved(0);
+        Self { account: Arc::new(Account { limit, reserved: AtomicU64::new(0) }) }
+    }
+
+    /// The limit in bytes.
+    pub fn limit(&self) -> u64 {
+        self.account.limit
+    }
+
+    /// Sets bytes aside, or says what is in the way.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, BudgetError> {
+        let account = &self.account;
+        let fits = |reserved: u64| reserved.checked_add(bytes).filter(|sum| *sum <= account.limit);
+        match account.reserved.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits) {
+            Ok(before) => {
+                metrics::memory_reserved(before + bytes);
+                Ok(Reservation { account: Arc::clone(account), bytes })
+            }
+            Err(reserved) => Err(BudgetError { bytes, reserved, limit: account.limit }),
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let before = self.account.reserved.fetch_sub(self.bytes, Ordering::AcqRel);
+        metrics::memory_reserved(before - self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::Budget;
+
+    #[test]
+    fn what_is_dropped_can_be_reserved_again() {
+        let budget = Budget::new(10);
+        let first = budget.reserve(7).unwrap();
+        assert!(budget.reserve(4).unwrap_err().to_string().contains("--memory-limit-bytes"));
+        assert!(budget.reserve(u64::MAX).is_err());
+        drop(first);
+        assert!(budget.reserve(10).is_ok());
+    }
+}

@@ -1,0 +1,113 @@
+//! One Parquet file's footer: read in one or two requests, parsed on the CPU pool.
+
+use std::{ops::Range, sync::Arc};
+
+use arrow::datatypes::{DataType, Field, Schema};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use parquet::{
+    DecodeResult,
+    arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+    errors::ParquetError,
+    file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder},
+};
+
+use super::CatalogError;
+use crate::{metrics, runtime::CpuPool};
+
+/// Read from a file's end in the first request: the footers of most files are smaller.
+const FIRST_READ_BYTES: u64 = 64 << 10;
+
+/// The largest footer that is read: some 10^5 row groups of 100 columns.
+const FOOTER_BYTES_MAX: u64 = 1 << 30;
+
+/// Reads a file's footer and its Arrow schema.
+pub(super) async fn read(
+    store: &dyn ObjectStore,
+    dataset: &str,
+    file: &str,
+    object: &ObjectMeta,
+    cpu: &CpuPool,
+) -> Result<ArrowReaderMetadata, CatalogError> {
+    let corrupt =
+        |reason: String| CatalogError::Corrupt { dataset: dataset.to_owned(), file: file.to_owned(), reason };
+    if object.size < 12 {
+        return Err(corrupt(format!("it has {} bytes, the smallest Parquet file has 12", object.size)));
+    }
+    let mut decoder = ParquetMetaDataPushDecoder::try_new(object.size)
+        .map_err(|source| corrupt(source.to_string()))?
+        .with_page_index_policy(PageIndexPolicy::Skip);
+    let mut wanted = vec![object.size.saturating_sub(FIRST_READ_BYTES)..object.size];
+    loop {
+        if let Some(range) = wanted.iter().find(|range| range.end > object.size || range.end - range.start > FOOTER_BYTES_MAX) {
+            return Err(corrupt(format!("its footer claims the bytes {range:?} of {}", object.size)));
+        }
+        let mut pieces = Vec::with_capacity(wanted.len());
+        for range in &wanted {
+            pieces.push(fetch(store, dataset, file, object, range.clone()).await?);
+        }
+        // A corrupt footer may make the decoder panic: the pool turns that into an error.
+        let step = cpu
+            .run(move || {
+                let mut decoder = decoder;
+                let outcome = decoder.push_ranges(wanted, pieces).and_then(|()| decoder.try_decode());
+                (decoder, outcome)
+            })
+            .await
+            .map_err(|source| corrupt(source.to_string()))?;
+        decoder = step.0;
+        match step.1.map_err(|source| corrupt(source.to_string()))? {
+            DecodeResult::NeedsData(ranges) => wanted = ranges,
+            DecodeResult::Data(metadata) => {
+                let opened = cpu.run(move || open(Arc::new(metadata))).await;
+                return opened.map_err(|source| corrupt(source.to_string()))?.map_err(|source| corrupt(source.to_string()));
+            }
+            DecodeResult::Finished => return Err(corrupt("its footer ends early".to_owned())),
+        }
+    }
+}
+
+async fn fetch(
+    store: &dyn ObjectStore,
+    dataset: &str,
+    file: &str,
+    object: &ObjectMeta,
+    range: Range<u64>,
+) -> Result<bytes::Bytes, CatalogError> {
+    let options =
+        GetOptions { range: Some(GetRange::Bounded(range)), if_match: object.e_tag.clone(), ..GetOptions::default() };
+    let result = match store.get_opts(&object.location, options).await {
+        Ok(result) => result.bytes().await,
+        Err(source) => Err(source),
+    };
+    metrics::storage_request("get", result.is_ok(), result.as_ref().map_or(0, |bytes| bytes.len() as u64));
+    result.map_err(|source| match source {
+        object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. } => CatalogError::Changed {
+            dataset: dataset.to_owned(),
+            reason: format!("file \"{file}\" was replaced or deleted while its footer was read"),
+        },
+        source => CatalogError::Storage { dataset: dataset.to_owned(), source },
+    })
+}
+
+/// The Arrow schema that the file is read with: as stored, but dictionary keys are int32 whatever their width was, as
+/// dictionaries of several row groups must fit one key type when they meet in a batch (pyarrow reads them so too).
+fn open(metadata: Arc<ParquetMetaData>) -> Result<ArrowReaderMetadata, ParquetError> {
+    let stored = ArrowReaderMetadata::try_new(Arc::clone(&metadata), ArrowReaderOptions::new())?;
+    let schema = stored.schema();
+    let fields: Vec<Arc<Field>> = schema.fields().iter().map(|field| wide_keys(field)).collect();
+    if fields.iter().zip(schema.fields()).all(|(wide, field)| wide == field) {
+        return Ok(stored);
+    }
+    let wide = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+    ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new().with_schema(wide))
+}
+
+fn wide_keys(field: &Arc<Field>) -> Arc<Field> {
+    match field.data_type() {
+        DataType::Dictionary(keys, values) if **keys != DataType::Int32 => {
+            let wide = DataType::Dictionary(Box::new(DataType::Int32), values.clone());
+            Arc::new(field.as_ref().clone().with_data_type(wide))
+        }
+        _ => Arc::clone(field),
+    }
+}

@@ -1,0 +1,194 @@
+//! Names → snapshots: what a dataset's files are, pinned with their footers, so that an epoch reads one state of them.
+//!
+//! This room lists files and reads Parquet footers. It never reads data pages (that is `scan`) and knows nothing of
+//! plans or order.
+
+mod footer;
+mod listing;
+mod location;
+mod snapshot;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use object_store::ObjectStore;
+
+pub use location::{Location, LocationError};
+pub use snapshot::{File, RowGroup, Snapshot};
+
+use crate::{
+    error::near_names,
+    runtime::{CpuError, CpuPool},
+};
+
+/// Snapshots that a dataset remembers: the present one and those that running epochs still read.
+const SNAPSHOTS_KEPT_MAX: usize = 8;
+
+/// Every dataset that this server serves.
+#[derive(Debug)]
+pub struct Catalog {
+    datasets: BTreeMap<String, Arc<Dataset>>,
+}
+
+/// One named dataset.
+#[derive(Debug)]
+pub struct Dataset {
+    name: String,
+    location: Location,
+    cpu: CpuPool,
+    snapshots: Mutex<VecDeque<Arc<Snapshot>>>,
+}
+
+/// Why a dataset cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// No dataset has this name.
+    #[error("no dataset \"{name}\" here: {near}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// Names to offer.
+        near: String,
+    },
+    /// Nothing is at the dataset's place.
+    #[error("dataset \"{dataset}\": {reason}")]
+    Empty {
+        /// The dataset.
+        dataset: String,
+        /// What was looked for and where.
+        reason: String,
+    },
+    /// Files of one dataset disagree.
+    #[error("dataset \"{dataset}\": the schema of \"{file}\" differs from that of \"{first}\": {difference}")]
+    SchemaDrift {
+        /// The dataset.
+        dataset: String,
+        /// The file that differs.
+        file: String,
+        /// The file it was compared with.
+        first: String,
+        /// The first difference.
+        difference: String,
+    },
+    /// A file is no readable Parquet.
+    #[error("dataset \"{dataset}\": file \"{file}\" is not a readable Parquet file: {reason}")]
+    Corrupt {
+        /// The dataset.
+        dataset: String,
+        /// The file.
+        file: String,
+        /// What the reader met.
+        reason: String,
+    },
+    /// A link leads out of the dataset's directory.
+    #[error("dataset \"{dataset}\": \"{file}\" is a link that leads out of the dataset's directory")]
+    LinkOut {
+        /// The dataset.
+        dataset: String,
+        /// The link.
+        file: String,
+    },
+    /// The files are no longer those of the snapshot.
+    #[error("snapshot changed: dataset \"{dataset}\": {reason}; ask for the flight again to read the files as they are now")]
+    Changed {
+        /// The dataset.
+        dataset: String,
+        /// Which file, or which digest, and how.
+        reason: String,
+    },
+    /// Storage did not answer.
+    #[error("dataset \"{dataset}\": storage: {source}")]
+    Storage {
+        /// The dataset.
+        dataset: String,
+        /// What it said.
+        source: object_store::Error,
+    },
+    /// The CPU pool did not answer.
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
+}
+
+// === impl Catalog ===
+
+impl Catalog {
+    /// A catalog of these names and places.
+    pub fn new(datasets: impl IntoIterator<Item = (String, Location)>, cpu: &CpuPool) -> Self {
+        let dataset = |(name, location): (String, Location)| {
+            let snapshots = Mutex::new(VecDeque::new());
+            (name.clone(), Arc::new(Dataset { name, location, cpu: cpu.clone(), snapshots }))
+        };
+        Self { datasets: datasets.into_iter().map(dataset).collect() }
+    }
+
+    /// The datasets in the order of their names.
+    pub fn datasets(&self) -> impl Iterator<Item = &Arc<Dataset>> {
+        self.datasets.values()
+    }
+
+    /// The dataset of a name.
+    pub fn dataset(&self, name: &str) -> Result<&Arc<Dataset>, CatalogError> {
+        self.datasets.get(name).ok_or_else(|| CatalogError::Unknown {
+            name: name.to_owned(),
+            near: near_names(name, self.datasets.keys().map(String::as_str)),
+        })
+    }
+}
+
+// === impl Dataset ===
+
+impl Dataset {
+    /// The name it is served under.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where its files are.
+    pub fn store(&self) -> &Arc<dyn ObjectStore> {
+        self.location.store()
+    }
+
+    /// The files as they are now: the snapshot already known where nothing changed, else a new one.
+    pub async fn present(self: &Arc<Self>) -> Result<Arc<Snapshot>, CatalogError> {
+        let objects = listing::list(&self.name, &self.location).await?;
+        if let Some(known) = self.find(|snapshot| snapshot.is_of(&objects)) {
+            return Ok(known);
+        }
+        let snapshot = Arc::new(snapshot::open(self, objects, &self.cpu).await?);
+        let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = snapshots.iter().find(|known| known.digest() == snapshot.digest()) {
+            return Ok(Arc::clone(known));
+        }
+        snapshots.push_front(Arc::clone(&snapshot));
+        snapshots.truncate(SNAPSHOTS_KEPT_MAX);
+        tracing::info!(
+            dataset = self.name,
+            snapshot = snapshot.digest(),
+            files = snapshot.files().len(),
+            row_groups = snapshot.row_groups().len(),
+            rows = snapshot.row_count(),
+            "snapshot opened"
+        );
+        Ok(snapshot)
+    }
+
+    /// The snapshot of a digest: a known one, or the present one where it is that.
+    pub async fn pinned(self: &Arc<Self>, digest: &str) -> Result<Arc<Snapshot>, CatalogError> {
+        if let Some(known) = self.find(|snapshot| snapshot.digest() == digest) {
+            return Ok(known);
+        }
+        let present = self.present().await?;
+        if present.digest() == digest {
+            return Ok(present);
+        }
+        let reason = format!("its files are now snapshot {}, not {digest}", present.digest());
+        Err(CatalogError::Changed { dataset: self.name.clone(), reason })
+    }
+
+    fn find(&self, is_it: impl Fn(&Snapshot) -> bool) -> Option<Arc<Snapshot>> {
+        let snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        snapshots.iter().find(|snapshot| is_it(snapshot)).cloned()
+    }
+}

@@ -1,0 +1,223 @@
+//! A dataset's files at one moment, with their footers: the manifest that an epoch is addressed by.
+
+use std::{fmt::Write as _, ops::Range, sync::Arc};
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use futures::{StreamExt, TryStreamExt};
+use object_store::{ObjectMeta, ObjectStore};
+use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use sha2::{Digest, Sha256};
+
+use super::{CatalogError, Dataset, footer, listing::local_path};
+use crate::runtime::CpuPool;
+
+/// Footers that are read at once.
+const FOOTERS_IN_FLIGHT: usize = 16;
+
+/// Immutable; shared by everything that reads this state of the files.
+#[derive(Debug)]
+pub struct Snapshot {
+    dataset: String,
+    store: Arc<dyn ObjectStore>,
+    digest: String,
+    schema: SchemaRef,
+    files: Vec<Arc<File>>,
+    row_groups: Vec<RowGroup>,
+    row_count: u64,
+    byte_count: u64,
+}
+
+/// One file, pinned by its size and `ETag` (on a local disk: inode, modification time and size).
+#[derive(Debug)]
+pub struct File {
+    object: ObjectMeta,
+    display: String,
+    metadata: ArrowReaderMetadata,
+}
+
+/// One row group in the order of the snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowGroup {
+    /// Index in [`Snapshot::files`].
+    pub file_index: usize,
+    /// Index within the file.
+    pub index_in_file: usize,
+    /// The rows it holds, as indices in the snapshot.
+    pub rows: Range<u64>,
+}
+
+/// Opens every file and holds their schemas against the first one's.
+pub(super) async fn open(dataset: &Dataset, objects: Vec<ObjectMeta>, cpu: &CpuPool) -> Result<Snapshot, CatalogError> {
+    let store = Arc::clone(dataset.store());
+    let opened = futures::stream::iter(objects.into_iter().map(|object| {
+        let store = Arc::clone(&store);
+        async move {
+            let display = local_path(&object.location).display().to_string();
+            let metadata = footer::read(&*store, dataset.name(), &display, &object, cpu).await?;
+            Ok::<_, CatalogError>(Arc::new(File { object, display, metadata }))
+        }
+    }));
+    let files: Vec<Arc<File>> = opened.buffered(FOOTERS_IN_FLIGHT).try_collect().await?;
+    let schema = one_schema(dataset.name(), &files)?;
+
+    let mut row_groups = Vec::new();
+    let mut row_count = 0_u64;
+    for (file_index, file) in files.iter().enumerate() {
+        for (index_in_file, group) in file.metadata.metadata().row_groups().iter().enumerate() {
+            let rows = u64::try_from(group.num_rows()).ok().and_then(|rows| row_count.checked_add(rows));
+            let end = rows.ok_or_else(|| CatalogError::Corrupt {
+                dataset: dataset.name().to_owned(),
+                file: file.display.clone(),
+                reason: format!("row group {index_in_file} claims {} rows", group.num_rows()),
+            })?;
+            row_groups.push(RowGroup { file_index, index_in_file, rows: row_count..end });
+            row_count = end;
+        }
+    }
+    let byte_count = files.iter().map(|file| file.object.size).sum();
+    let digest = digest(dataset, &files, &schema);
+    Ok(Snapshot { dataset: dataset.name().to_owned(), store, digest, schema, files, row_groups, row_count, byte_count })
+}
+
+/// The schema of all files: names and types must be the same, in the same order; a column is nullable where it is so
+/// in any file. Schema metadata is the first file's.
+fn one_schema(dataset: &str, files: &[Arc<File>]) -> Result<SchemaRef, CatalogError> {
+    let Some((first, others)) = files.split_first() else { return Ok(Arc::new(Schema::empty())) };
+    let schema = first.metadata.schema();
+    let mut fields: Vec<Field> = schema.fields().iter().map(|field| field.as_ref().clone()).collect();
+    for file in others {
+        let other = file.metadata.schema();
+        if let Some(difference) = difference(schema, other) {
+            return Err(CatalogError::SchemaDrift {
+                dataset: dataset.to_owned(),
+                file: file.display.clone(),
+                first: first.display.clone(),
+                difference,
+            });
+        }
+        for (field, other) in fields.iter_mut().zip(other.fields()) {
+            field.set_nullable(field.is_nullable() || other.is_nullable());
+        }
+    }
+    Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
+}
+
+fn difference(first: &Schema, other: &Schema) -> Option<String> {
+    for (a, b) in first.fields().iter().zip(other.fields()) {
+        if a.name() != b.name() {
+            return Some(format!("column \"{}\" stands where \"{}\" is expected", b.name(), a.name()));
+        }
+        if !a.data_type().equals_datatype(b.data_type()) {
+            return Some(format!("column \"{}\" is {}, not {}", a.name(), b.data_type(), a.data_type()));
+        }
+    }
+    let (a, b) = (first.fields().len(), other.fields().len());
+    (a != b).then(|| format!("it has {b} columns, not {a}"))
+}
+
+/// Digest of the manifest: files in order (path from the root, size, `ETag`), row groups and their rows, schema.
+fn digest(dataset: &Dataset, files: &[Arc<File>], schema: &Schema) -> String {
+    let root = dataset.location.root();
+    let mut hash = Sha256::new();
+    hash.update(b"forebay snapshot 1\n");
+    for file in files {
+        let path = local_path(&file.object.location);
+        let relative = path.strip_prefix(root).unwrap_or(&path);
+        let tag = file.object.e_tag.as_deref().unwrap_or("-");
+        hash.update(format!("{}\n{}\n{tag}\n", relative.display(), file.object.size));
+        for group in file.metadata.metadata().row_groups() {
+            hash.update(group.num_rows().to_le_bytes());
+        }
+    }
+    for field in schema.fields() {
+        hash.update(format!("{}\n{}\n{}\n", field.name(), field.data_type(), field.is_nullable()));
+    }
+    hex(&hash.finalize()[..16])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// The dataset's name.
+    pub fn dataset(&self) -> &str {
+        &self.dataset
+    }
+
+    /// Where the files are.
+    pub fn store(&self) -> &Arc<dyn ObjectStore> {
+        &self.store
+    }
+
+    /// 32 hexadecimal digits that name this state of the files.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// The columns as stored.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The files in path order.
+    pub fn files(&self) -> &[Arc<File>] {
+        &self.files
+    }
+
+    /// The row groups in file order.
+    pub fn row_groups(&self) -> &[RowGroup] {
+        &self.row_groups
+    }
+
+    /// Rows of all files.
+    pub fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
+    /// Bytes of all files.
+    pub fn byte_count(&self) -> u64 {
+        self.byte_count
+    }
+
+    /// The file that a row group lies in.
+    pub fn file_of(&self, row_group: &RowGroup) -> &Arc<File> {
+        &self.files[row_group.file_index]
+    }
+
+    /// Whether a listing shows just these files.
+    pub(super) fn is_of(&self, objects: &[ObjectMeta]) -> bool {
+        let same = |(file, object): (&Arc<File>, &ObjectMeta)| {
+            file.object.location == object.location
+                && file.object.size == object.size
+                && file.object.e_tag == object.e_tag
+                && file.object.last_modified == object.last_modified
+        };
+        self.files.len() == objects.len() && self.files.iter().zip(objects).all(same)
+    }
+}
+
+// === impl File ===
+
+impl File {
+    /// Path, size and `ETag` in its store.
+    pub fn object(&self) -> &ObjectMeta {
+        &self.object
+    }
+
+    /// The path that a person knows it by.
+    pub fn display(&self) -> &str {
+        &self.display
+    }
+
+    /// The footer and the schema it is read with.
+    pub fn metadata(&self) -> &ArrowReaderMetadata {
+        &self.metadata
+    }
+}

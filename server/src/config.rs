@@ -1,0 +1,288 @@
+//! What the operator says: flags, environment, TOML file → a checked `Config`.
+//!
+//! The struct of flags is the one table: it gives flag, `FOREBAY_…` variable, TOML key, default and help, and the
+//! README's table is rendered from it (`tests/readme.rs`).
+
+use std::{
+    env,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::{Parser, ValueEnum};
+
+use crate::catalog::{Location, LocationError};
+
+/// Forebay's server: streams Parquet datasets to training loops over Arrow Flight.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "forebay-server", version, about, long_about = None)]
+pub struct Flags {
+    /// A dataset: a directory, a file or a glob of Parquet (or file:// before one). May be repeated; in the environment,
+    /// one a line.
+    #[arg(long, env = "FOREBAY_DATASET", value_name = "NAME=URL", required = true, value_delimiter = '\n')]
+    dataset: Vec<String>,
+
+    /// Address of the Flight service: HOST:PORT (port 0 picks a free one) or unix:PATH. May be repeated.
+    #[arg(long, env = "FOREBAY_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8815", value_delimiter = '\n')]
+    listen: Vec<String>,
+
+    /// Address of /metrics, /healthz and /readyz over HTTP.
+    #[arg(long, env = "FOREBAY_METRICS_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9815")]
+    metrics_listen: String,
+
+    /// Directory of what must survive a restart: fitted plans, row counts; fits spill there too
+    /// [default: $XDG_STATE_HOME/forebay or ~/.local/state/forebay]
+    #[arg(long, env = "FOREBAY_STATE", value_name = "DIR")]
+    state: Option<String>,
+
+    /// Seconds that running streams get after SIGTERM before they are cut.
+    #[arg(long, env = "FOREBAY_DRAIN_SECONDS", value_name = "SECONDS", default_value_t = 30)]
+    drain_seconds: u64,
+
+    /// Bytes that all streams together may hold; 0: half of the machine's memory.
+    #[arg(long, env = "FOREBAY_MEMORY_LIMIT_BYTES", value_name = "BYTES", default_value_t = 0)]
+    memory_limit_bytes: u64,
+
+    /// Bytes that the aggregates of fits may hold before they spill to disk.
+    #[arg(long, env = "FOREBAY_FIT_MEMORY_BYTES", value_name = "BYTES", default_value_t = 1 << 30)]
+    fit_memory_bytes: u64,
+
+    /// The largest batch that is made, in bytes.
+    #[arg(long, env = "FOREBAY_BATCH_BYTES_MAX", value_name = "BYTES", default_value_t = 1 << 30,
+          value_parser = clap::value_parser!(u64).range(1..=BATCH_BYTES_CEILING))]
+    batch_bytes_max: u64,
+
+    /// Threads that decode and compute; 0: one a core.
+    #[arg(long, env = "FOREBAY_CPU_THREADS", value_name = "COUNT", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=1024))]
+    cpu_threads: u32,
+
+    /// What is logged on stderr: error, warn, info, debug or trace, or a filter such as forebay_server=debug.
+    #[arg(long, env = "FOREBAY_LOG", value_name = "FILTER", default_value = "info")]
+    log: String,
+
+    /// How it is logged; auto: human on a terminal, JSON otherwise.
+    #[arg(long, env = "FOREBAY_LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
+    log_format: LogFormat,
+
+    /// Allow --listen and --metrics-listen on addresses that other machines reach. There is neither encryption nor
+    /// authentication in this version: whoever reaches the port reads every dataset.
+    #[arg(long, env = "FOREBAY_INSECURE_NETWORK")]
+    insecure_network: bool,
+
+    /// End when standard input closes: for a parent process that owns this server.
+    #[arg(long, env = "FOREBAY_EXIT_WITH_STDIN")]
+    exit_with_stdin: bool,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Human on a terminal, JSON otherwise.
+    Auto,
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The configuration, checked.
+#[derive(Debug)]
+pub struct Config {
+    /// Names and places.
+    pub datasets: Vec<(String, Location)>,
+    /// Where Flight is served.
+    pub listen: Vec<Listen>,
+    /// Where metrics are served.
+    pub metrics_listen: SocketAddr,
+    /// The state directory.
+    pub state: PathBuf,
+    /// Time for running streams after SIGTERM.
+    pub drain: Duration,
+    /// The memory budget of streams.
+    pub memory_limit_bytes: u64,
+    /// The memory of fits.
+    pub fit_memory_bytes: usize,
+    /// The largest batch.
+    pub batch_bytes_max: u64,
+    /// Threads of the CPU pool; 0: one a core.
+    pub cpu_threads: usize,
+    /// The log filter.
+    pub log: String,
+    /// The log format.
+    pub log_format: LogFormat,
+    /// Whether the server ends with its standard input.
+    pub exit_with_stdin: bool,
+}
+
+/// An address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// The configuration is wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A value is not allowed.
+    #[error("--{flag} {value:?}: {reason}")]
+    Value {
+        /// The flag.
+        flag: &'static str,
+        /// What was given.
+        value: String,
+        /// What is wrong and what is allowed.
+        reason: String,
+    },
+    /// A dataset's place is wrong.
+    #[error("--dataset: {0}")]
+    Location(#[from] LocationError),
+}
+
+/// Arrow's and gRPC's lengths allow a little less than 2 GiB in every client.
+const BATCH_BYTES_CEILING: u64 = 2_000_000_000;
+
+/// The longest dataset name.
+const NAME_BYTES_MAX: usize = 128;
+
+impl Flags {
+    /// Checks every value against what it means.
+    pub fn check(self) -> Result<Config, ConfigError> {
+        let mut datasets: Vec<(String, Location)> = Vec::new();
+        for value in self.dataset.iter().map(|value| value.trim()).filter(|value| !value.is_empty()) {
+            let (name, location) = dataset(value)?;
+            if datasets.iter().any(|(known, _)| *known == name) {
+                return Err(wrong("dataset", value, format!("the name \"{name}\" is given twice")));
+            }
+            datasets.push((name, location));
+        }
+        if datasets.is_empty() {
+            return Err(wrong("dataset", "", "at least one NAME=URL is needed"));
+        }
+        let network = self.insecure_network;
+        let listen: Result<Vec<Listen>, ConfigError> = self.listen.iter().map(|value| listen(value, network)).collect();
+        Ok(Config {
+            datasets,
+            listen: listen?,
+            metrics_listen: tcp("metrics-listen", &self.metrics_listen, network)?,
+            state: state(self.state.as_deref())?,
+            drain: Duration::from_secs(self.drain_seconds),
+            memory_limit_bytes: if self.memory_limit_bytes == 0 { machine_bytes() / 2 } else { self.memory_limit_bytes },
+            fit_memory_bytes: usize::try_from(self.fit_memory_bytes).unwrap_or(usize::MAX),
+            batch_bytes_max: self.batch_bytes_max,
+            cpu_threads: self.cpu_threads as usize,
+            log: self.log,
+            log_format: self.log_format,
+            exit_with_stdin: self.exit_with_stdin,
+        })
+    }
+}
+
+fn wrong(flag: &'static str, value: &str, reason: impl Into<String>) -> ConfigError {
+    ConfigError::Value { flag, value: value.to_owned(), reason: reason.into() }
+}
+
+fn dataset(value: &str) -> Result<(String, Location), ConfigError> {
+    let allowed = "NAME=URL, such as flights=data/flights";
+    let (name, url) = value.split_once('=').ok_or_else(|| wrong("dataset", value, allowed))?;
+    let named = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(['/', '\\']) && !name.contains(char::is_control);
+    if !named {
+        let reason = format!("a name is 1 to {NAME_BYTES_MAX} bytes without slashes; {allowed}");
+        return Err(wrong("dataset", value, reason));
+    }
+    Ok((name.to_owned(), Location::parse(name, url)?))
+}
+
+fn listen(value: &str, network: bool) -> Result<Listen, ConfigError> {
+    match value.strip_prefix("unix:") {
+        Some("") => Err(wrong("listen", value, "a path must follow unix:")),
+        Some(path) => Ok(Listen::Unix(PathBuf::from(path.trim_start_matches("//")))),
+        None => tcp("listen", value, network).map(Listen::Tcp),
+    }
+}
+
+fn tcp(flag: &'static str, value: &str, network: bool) -> Result<SocketAddr, ConfigError> {
+    let text = value.strip_prefix("localhost:").map_or_else(|| value.to_owned(), |port| format!("127.0.0.1:{port}"));
+    let allowed = "an address and a port, such as 127.0.0.1:8815, [::1]:8815 or unix:PATH";
+    let address: SocketAddr = text.parse().map_err(|_| wrong(flag, value, allowed))?;
+    if !address.ip().is_loopback() && !network {
+        let reason = "other machines reach this address, and this version has neither encryption nor authentication; \
+                      listen on 127.0.0.1, or say --insecure-network if the network itself is trusted";
+        return Err(wrong(flag, value, reason));
+    }
+    Ok(address)
+}
+
+fn state(value: Option<&str>) -> Result<PathBuf, ConfigError> {
+    if let Some(text) = value {
+        return match text.split_once("://") {
+            None => Ok(PathBuf::from(text)),
+            Some(("file", path)) => Ok(PathBuf::from(path)),
+            Some((scheme, _)) => Err(wrong("state", text, format!("this version keeps state in a local directory, not on {scheme}://"))),
+        };
+    }
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || set("HOME").map(|home| home.join(".local").join("state"));
+    set("XDG_STATE_HOME").or_else(home).map(|base| base.join("forebay")).ok_or_else(|| {
+        wrong("state", "", "neither XDG_STATE_HOME nor HOME is set: name a directory")
+    })
+}
+
+/// The memory that this process may have: the machine's, or its control group's where that is less.
+fn machine_bytes() -> u64 {
+    /// Taken where nothing tells.
+    const UNKNOWN: u64 = 4 << 30;
+    let line = |text: String| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:").map(str::to_owned))?;
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
+    };
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(line).map(|kib| kib * 1024);
+    let group = std::fs::read_to_string(Path::new("/sys/fs/cgroup/memory.max"));
+    let group = group.ok().and_then(|text| text.trim().parse::<u64>().ok());
+    machine.into_iter().chain(group).min().unwrap_or(UNKNOWN)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn check(arguments: &[&str]) -> Result<Config, String> {
+        let arguments = ["forebay-server"].iter().chain(arguments);
+        let flags = Flags::try_parse_from(arguments).map_err(|error| error.to_string())?;
+        flags.check().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn good_flags_are_a_config() {
+        let config = check(&["--dataset", "a=/tmp", "--dataset", "b=/tmp/*.parquet", "--listen", "unix:/tmp/s", "--listen", "localhost:0"]).unwrap();
+        assert_eq!(config.datasets.len(), 2);
+        assert_eq!(config.listen, [Listen::Unix("/tmp/s".into()), Listen::Tcp("127.0.0.1:0".parse().unwrap())]);
+        assert!(config.memory_limit_bytes > 0);
+    }
+
+    #[test]
+    fn wrong_flags_say_what_is_allowed() {
+        for (arguments, words) in [
+            (&[][..], "--dataset"),
+            (&["--dataset", "a"], "NAME=URL"),
+            (&["--dataset", "=x"], "a name is"),
+            (&["--dataset", "a/b=x"], "a name is"),
+            (&["--dataset", "a=x", "--dataset", "a=y"], "twice"),
+            (&["--dataset", "a=s3://b/c"], "local files only"),
+            (&["--dataset", "a=x", "--listen", "here"], "127.0.0.1:8815"),
+            (&["--dataset", "a=x", "--listen", "0.0.0.0:1"], "--insecure-network"),
+            (&["--dataset", "a=x", "--metrics-listen", "[::]:1"], "--insecure-network"),
+            (&["--dataset", "a=x", "--state", "s3://b"], "local directory"),
+            (&["--dataset", "a=x", "--batch-bytes-max", "0"], "batch-bytes-max"),
+        ] {
+            let error = check(arguments).unwrap_err();
+            assert!(error.contains(words), "{arguments:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What every room's errors share: the words that help a reader find the name that was meant.
+//!
+//! Each room has its own error enum beside its producer; the table from those to gRPC codes is in `flight::status`.
+
+/// The most names that an error lists.
+const NAMES_LISTED_MAX: usize = 8;
+
+/// The names to offer for one that does not exist: the near ones first, else the first few; as the end of a sentence.
+pub fn near_names<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    if names.is_empty() {
+        return "there is none".to_owned();
+    }
+    let lower = wanted.to_lowercase();
+    let mut near: Vec<(f64, &str)> =
+        names.iter().map(|name| (strsim::jaro_winkler(&lower, &name.to_lowercase()), *name)).collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let close: Vec<&str> = near.iter().filter(|(score, _)| *score > 0.8).take(3).map(|(_, name)| *name).collect();
+    if !close.is_empty() {
+        return format!("did you mean {}?", quoted(&close));
+    }
+    let more = if names.len() > NAMES_LISTED_MAX { ", …" } else { "" };
+    format!("there is {}{more}", quoted(&names[..names.len().min(NAMES_LISTED_MAX)]))
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::near_names;
+
+    #[test]
+    fn near_names_come_first_and_long_lists_are_cut() {
+        assert_eq!(near_names("Dep_delay", ["dep_delay", "x"]), "did you mean \"dep_delay\"?");
+        assert_eq!(near_names("zzz", ["a", "b"]), "there is \"a\", \"b\"");
+        assert_eq!(near_names("a", []), "there is none");
+        let many: Vec<String> = (0..100).map(|i| format!("column{i}")).collect();
+        assert!(near_names("zzz", many.iter().map(String::as_str)).ends_with("…"));
+    }
+}

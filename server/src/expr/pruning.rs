@@ -1,0 +1,77 @@
+//! Which row groups a filter cannot be true for, by their statistics.
+
+use std::collections::HashMap;
+
+use arrow::{
+    array::{ArrayRef, BooleanArray, UInt64Array},
+    datatypes::{DataType, SchemaRef},
+};
+use datafusion_common::{Column, ScalarValue};
+use datafusion_pruning::PruningPredicateBuilder;
+
+use super::Expression;
+
+/// Statistics of one column: an array with a value (or null: unknown) a row group.
+#[derive(Clone, Debug)]
+pub struct ColumnStatistics {
+    /// A lower bound of the values.
+    pub minimums: ArrayRef,
+    /// An upper bound of the values.
+    pub maximums: ArrayRef,
+    /// Nulls.
+    pub null_counts: UInt64Array,
+}
+
+/// Statistics of some columns for a run of row groups.
+#[derive(Clone, Debug, Default)]
+pub struct PruningStatistics {
+    /// Rows of each row group.
+    pub row_counts: Vec<u64>,
+    /// By column name; a column may be missing.
+    pub columns: HashMap<String, ColumnStatistics>,
+}
+
+impl Expression {
+    /// For each row group: false where the filter is true for none of its rows. Statistics that do not help keep it.
+    pub fn may_pass(&self, schema: &SchemaRef, statistics: &PruningStatistics) -> Vec<bool> {
+        let keep_all = || vec![true; statistics.row_counts.len()];
+        let builder = PruningPredicateBuilder::new().with_file_schema(SchemaRef::clone(schema));
+        match builder.build(std::sync::Arc::clone(&self.physical)) {
+            Some(predicate) => predicate.prune(statistics).unwrap_or_else(|_| keep_all()),
+            None => keep_all(),
+        }
+    }
+}
+
+/// Whether bounds of this type say what an expression would: those of floats leave NaN out, which an expression sees
+/// as larger (or, with its sign bit set, smaller) than every number.
+fn has_true_bounds(array: &ArrayRef) -> bool {
+    !matches!(array.data_type(), DataType::Float16 | DataType::Float32 | DataType::Float64)
+}
+
+impl datafusion_common::pruning::PruningStatistics for PruningStatistics {
+    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
+        self.columns.get(&column.name).map(|known| known.minimums.clone()).filter(has_true_bounds)
+    }
+
+    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
+        self.columns.get(&column.name).map(|known| known.maximums.clone()).filter(has_true_bounds)
+    }
+
+    fn num_containers(&self) -> usize {
+        self.row_counts.len()
+    }
+
+    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
+        let known = self.columns.get(&column.name)?;
+        Some(std::sync::Arc::new(known.null_counts.clone()))
+    }
+
+    fn row_counts(&self) -> Option<ArrayRef> {
+        Some(std::sync::Arc::new(UInt64Array::from(self.row_counts.clone())))
+    }
+
+    fn contained(&self, _column: &Column, _values: &std::collections::HashSet<ScalarValue>) -> Option<BooleanArray> {
+        None
+    }
+}

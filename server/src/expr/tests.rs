@@ -1,0 +1,142 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{collections::HashMap, sync::Arc};
+
+use arrow::{
+    array::{Array, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt64Array},
+    datatypes::Schema,
+};
+
+use super::{ColumnStatistics, Expression, PruningStatistics};
+
+fn batch() -> RecordBatch {
+    RecordBatch::try_from_iter_with_nullable([
+        ("delay", Arc::new(Float64Array::from(vec![Some(1.0), None, Some(20.0)])) as _, true),
+        ("Carrier", Arc::new(StringArray::from(vec!["UA", "AA", "UA"])) as _, true),
+        ("day", Arc::new(Int64Array::from(vec![1, 2, 3])) as _, true),
+    ])
+    .unwrap()
+}
+
+fn schema() -> Arc<Schema> {
+    batch().schema()
+}
+
+fn passes(text: &str) -> Vec<bool> {
+    let mask = Expression::compile_filter(text, &schema()).unwrap().passes(&batch()).unwrap();
+    mask.iter().map(|bit| bit.unwrap()).collect()
+}
+
+#[test]
+fn filters_follow_sql() {
+    for (text, expected) in [
+        ("delay IS NOT NULL", [true, false, true]),
+        ("delay > 15", [false, false, true]),
+        ("NOT delay > 15", [true, false, false]),
+        ("Carrier = 'UA' AND day % 2 = 1", [true, false, true]),
+        ("\"Carrier\" IN ('AA')", [false, true, false]),
+        ("DAY > 1", [false, true, true]),
+        ("coalesce(delay, 99) > 50", [false, true, false]),
+        ("Carrier LIKE 'U%'", [true, false, true]),
+        ("CASE WHEN day = 1 THEN true ELSE false END", [true, false, false]),
+        ("true", [true, true, true]),
+        ("NULL", [false, false, false]),
+    ] {
+        assert_eq!(passes(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn derived_values_are_typed_and_name_their_columns() {
+    let expression = Expression::compile("delay > 15 OR day = 2", &schema()).unwrap();
+    assert_eq!(expression.columns(), ["day", "delay"]);
+    let values = expression.evaluate(&batch()).unwrap();
+    let late = values.as_any().downcast_ref::<BooleanArray>().unwrap();
+    assert_eq!(late.iter().collect::<Vec<_>>(), [Some(false), Some(true), Some(true)]);
+
+    let narrow = batch().project(&[2, 0]).unwrap();
+    let bound = expression.bind(&narrow.schema()).unwrap();
+    assert_eq!(&bound.evaluate(&narrow).unwrap(), &values);
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_the_reason() {
+    let deep = format!("{}1{}", "(".repeat(100_000), ")".repeat(100_000));
+    let nested = format!("{}1{} = 1", "(".repeat(1000), ")".repeat(1000));
+    let chain = vec!["day = 1"; 20_000].join(" OR ");
+    let chain_small = vec!["day = 1"; 2000].join(" OR ");
+    for (text, word) in [
+        ("", "empty"),
+        ("delay >", "not a SQL expression"),
+        ("delay > 1 garbage here", "not a SQL expression"),
+        ("dellay > 1", "did you mean \"delay\""),
+        ("carrier2 = 'x'", "Carrier"),
+        ("day", "true or false"),
+        ("avg(delay) > 1", "avg"),
+        ("random() > 0.5", "random"),
+        ("now() > '2020-01-01'", "now"),
+        ("day IN (SELECT 1)", ""),
+        ("EXISTS (SELECT * FROM x)", ""),
+        ("nosuch(day) = 1", "nosuch"),
+        ("Carrier > 5 + 'x'", ""),
+        ("delay = $1", ""),
+        (&deep, "limit"),
+        (&nested, ""),
+        (&chain, "limit"),
+        (&chain_small, "limit"),
+    ] {
+        let error = Expression::compile_filter(text, &schema()).unwrap_err().to_string();
+        assert!(error.contains(word) && error.len() < 800, "{}: {error}", &text[..text.len().min(40)]);
+    }
+}
+
+#[test]
+fn failures_on_data_name_the_expression() {
+    let expression = Expression::compile("10 / (day - 2)", &schema()).unwrap();
+    let error = expression.evaluate(&batch()).unwrap_err().to_string();
+    assert!(error.contains("10 / (day - 2)") && error.contains("ivide"), "{error}");
+}
+
+#[test]
+fn the_longest_allowed_expression_is_evaluated_on_the_pool() {
+    let text = vec!["day = 1"; 340].join(" OR ");
+    let pool = crate::runtime::CpuPool::new(1).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mask = runtime.block_on(pool.run(move || {
+        Expression::compile_filter(&text, &schema()).unwrap().passes(&batch()).unwrap()
+    }));
+    assert_eq!(mask.unwrap(), BooleanArray::from(vec![true, false, false]));
+}
+
+#[test]
+fn row_groups_that_cannot_pass_are_skipped() {
+    let column = |min: Vec<Option<i64>>, max: Vec<Option<i64>>, nulls: Vec<Option<u64>>| ColumnStatistics {
+        minimums: Arc::new(Int64Array::from(min)),
+        maximums: Arc::new(Int64Array::from(max)),
+        null_counts: UInt64Array::from(nulls),
+    };
+    let floats = ColumnStatistics {
+        minimums: Arc::new(Float64Array::from(vec![0.0, 0.0, 0.0])),
+        maximums: Arc::new(Float64Array::from(vec![1.0, 1.0, 1.0])),
+        null_counts: UInt64Array::from(vec![0, 100, 5]),
+    };
+    let statistics = PruningStatistics {
+        row_counts: vec![100, 100, 100],
+        columns: HashMap::from([
+            ("day".to_owned(), column(vec![Some(1), Some(10), None], vec![Some(9), Some(19), None], vec![Some(0), Some(0), None])),
+            ("delay".to_owned(), floats),
+        ]),
+    };
+    for (text, expected) in [
+        ("day > 9", [false, true, true]),
+        ("day = 5", [true, false, true]),
+        ("day IS NULL", [false, false, true]),
+        ("delay IS NOT NULL", [true, false, true]),
+        // NaN is larger than every number for an expression, and not in the statistics.
+        ("delay > 5", [true, false, true]),
+        ("abs(day) > 100", [true, true, true]),
+    ] {
+        let filter = Expression::compile_filter(text, &schema()).unwrap();
+        assert_eq!(filter.may_pass(&schema(), &statistics), expected, "{text}");
+    }
+}

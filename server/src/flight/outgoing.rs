@@ -1,0 +1,161 @@
+//! The response of a `DoGet`: batches encoded on the CPU pool, counted when they go out, cut when the server ends.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use arrow::datatypes::SchemaRef;
+use arrow_flight::FlightData;
+use forebay_proto::Encoding;
+use futures::{Stream, StreamExt};
+use tonic::Status;
+
+use super::{encode::Encoder, status};
+use crate::{
+    metrics::{self, StreamGuard, StreamStatus},
+    runtime::CpuPool,
+    shutdown::{Phase, ShutdownWatch},
+    stream::{Batch, BatchTask, StreamError},
+};
+
+/// What a stream needs until its end.
+struct Outgoing {
+    batches: BatchTask,
+    encoder: Option<Encoder>,
+    ready: VecDeque<FlightData>,
+    cpu: CpuPool,
+    shutdown: ShutdownWatch,
+    guard: StreamGuard,
+    log: EndLog,
+    /// Where the stream would go on, for a client that is cut off.
+    next_position: u64,
+    rows_a_step: u64,
+    ended: bool,
+}
+
+/// One line when a stream ends, whatever ends it.
+struct EndLog {
+    what: String,
+    started: Instant,
+    batches: u64,
+    rows: u64,
+    bytes: u64,
+    outcome: &'static str,
+}
+
+/// Flight messages of a stream: the schema, then the batches.
+pub(super) fn messages(
+    what: String,
+    schema: &SchemaRef,
+    headers: Encoding,
+    batches: BatchTask,
+    rows_a_step: u64,
+    cpu: &CpuPool,
+    shutdown: &ShutdownWatch,
+) -> impl Stream<Item = Result<FlightData, Status>> + Send + use<> {
+    let mut encoder = Encoder::new(headers);
+    let ready = VecDeque::from([encoder.schema(schema)]);
+    tracing::info!(stream = what, "stream opened");
+    let log = EndLog { what, started: Instant::now(), batches: 0, rows: 0, bytes: 0, outcome: "cancelled" };
+    let outgoing = Outgoing {
+        batches,
+        encoder: Some(encoder),
+        ready,
+        cpu: cpu.clone(),
+        shutdown: shutdown.clone(),
+        guard: StreamGuard::open(),
+        log,
+        next_position: 0,
+        rows_a_step,
+        ended: false,
+    };
+    futures::stream::unfold(outgoing, async |mut outgoing| {
+        let item = outgoing.next().await?;
+        Some((item, outgoing))
+    })
+}
+
+impl Outgoing {
+    async fn next(&mut self) -> Option<Result<FlightData, Status>> {
+        if let Some(message) = self.ready.pop_front() {
+            return Some(Ok(message));
+        }
+        if self.ended {
+            return None;
+        }
+        let start = Instant::now();
+        let made = tokio::select! {
+            biased;
+            () = self.shutdown.reached(Phase::Ended) => return Some(Err(self.cut())),
+            made = self.batches.next() => made,
+        };
+        match made {
+            None => {
+                self.end(StreamStatus::Complete, "complete");
+                None
+            }
+            Some(Err(error)) => Some(Err(self.fail(&error))),
+            Some(Ok(batch)) => match self.encode(batch, start.elapsed()).await {
+                Ok(first) => Some(Ok(first)),
+                Err(error) => Some(Err(self.fail(&error))),
+            },
+        }
+    }
+
+    /// Encodes a batch and returns its first message.
+    async fn encode(&mut self, batch: Batch, waited: Duration) -> Result<FlightData, StreamError> {
+        let start = Instant::now();
+        let (header, mut encoder) = (batch.header, self.encoder.take().unwrap_or_else(|| Encoder::new(Encoding::Json)));
+        let encoded = self.cpu.run(move || {
+            let encoded = encoder.batch(&batch.data, batch.header);
+            (encoder, encoded)
+        });
+        let (back, encoded) = encoded.await?;
+        self.encoder = Some(back);
+        let messages = encoded?;
+        let bytes = messages.iter().map(|data| (data.data_header.len() + data.data_body.len() + data.app_metadata.len()) as u64).sum();
+        metrics::batch_sent(header.rows, bytes, waited + start.elapsed());
+        self.log.batches += 1;
+        self.log.rows += header.rows;
+        self.log.bytes += bytes;
+        self.next_position = header.position + self.rows_a_step;
+        self.ready = messages.into();
+        // A batch is at least one message.
+        Ok(self.ready.pop_front().unwrap_or_default())
+    }
+
+    fn cut(&mut self) -> Status {
+        self.end(StreamStatus::Failed, "cut by shutdown");
+        Status::unavailable(format!(
+            "the server is shutting down: go on at another replica, or here after its restart, with start_position {}",
+            self.next_position
+        ))
+    }
+
+    fn fail(&mut self, error: &StreamError) -> Status {
+        self.end(StreamStatus::Failed, "failed");
+        tracing::warn!(stream = self.log.what, %error, "stream failed");
+        status::of(error)
+    }
+
+    fn end(&mut self, status: StreamStatus, outcome: &'static str) {
+        self.ended = true;
+        self.guard.end(status);
+        self.log.outcome = outcome;
+    }
+}
+
+impl Drop for EndLog {
+    fn drop(&mut self) {
+        tracing::info!(
+            stream = self.what,
+            batches = self.batches,
+            rows = self.rows,
+            bytes = self.bytes,
+            seconds = self.started.elapsed().as_secs_f64(),
+            outcome = self.outcome,
+            "stream ended"
+        );
+    }
+}

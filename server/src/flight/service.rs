@@ -1,0 +1,247 @@
+//! The Flight service: one method a call, each readable in one sitting.
+
+use std::{pin::Pin, sync::Arc};
+
+use arrow::datatypes::SchemaRef;
+use arrow_flight::{
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest,
+    HandshakeResponse, IpcMessage, PollInfo, PutResult, SchemaAsIpc, SchemaResult, Ticket,
+    flight_service_server::FlightService,
+};
+use forebay_proto::{Encoding, v1};
+use futures::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{actions, command::Command, outgoing, status, ticket};
+use crate::{
+    catalog::{CatalogError, Dataset, Snapshot},
+    plan::{self, PlanError},
+    runtime::CpuPool,
+    shutdown::{Phase, ShutdownWatch},
+    stream::{Prepared, StreamError, Streams},
+};
+
+/// The Flight calls over the server's streams. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Service {
+    streams: Arc<Streams>,
+    cpu: CpuPool,
+    shutdown: ShutdownWatch,
+}
+
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+impl Service {
+    /// A service over these.
+    pub fn new(streams: Arc<Streams>, cpu: CpuPool, shutdown: ShutdownWatch) -> Self {
+        Self { streams, cpu, shutdown }
+    }
+
+    pub(super) fn streams(&self) -> &Arc<Streams> {
+        &self.streams
+    }
+
+    /// New work is refused once the server is on its way out.
+    fn refuse_while_draining(&self) -> Result<(), Status> {
+        match self.shutdown.phase() {
+            Phase::Serving => Ok(()),
+            Phase::Draining | Phase::Ended => {
+                Err(Status::unavailable("the server is shutting down and takes no new streams: try another replica, or again"))
+            }
+        }
+    }
+
+    async fn prepare(&self, message: &v1::StreamRequest) -> Result<Prepared, Status> {
+        let request = plan::Request::check(message).map_err(|error| status::of(&error.into()))?;
+        self.streams.prepare(request).await.map_err(|error| status::of(&error))
+    }
+
+    async fn present(&self, name: &str) -> Result<Arc<Snapshot>, Status> {
+        let dataset = self.streams.catalog().dataset(name).map_err(|error| status::of(&error.into()))?;
+        dataset.present().await.map_err(|error| status::of(&error.into()))
+    }
+
+    async fn table_messages(&self, read: v1::TableRead) -> Result<Answers<FlightData>, StreamError> {
+        let dataset = self.streams.catalog().dataset(&read.dataset)?;
+        let snapshot = match read.snapshot.as_str() {
+            "" => dataset.present().await?,
+            digest => dataset.pinned(digest).await?,
+        };
+        let what = format!("{} raw", read.dataset);
+        let schema = SchemaRef::clone(snapshot.schema());
+        let batches = self.streams.table(snapshot)?;
+        let messages = outgoing::messages(what, &schema, Encoding::Json, batches, 0, &self.cpu, &self.shutdown);
+        Ok(messages.boxed())
+    }
+
+    async fn stream_messages(&self, read: v1::StreamRead) -> Result<Answers<FlightData>, StreamError> {
+        let message = read.request.ok_or_else(|| PlanError::field("stream.request", "missing: a StreamRequest"))?;
+        let prepared = self.streams.prepare(plan::Request::check(&message)?).await?;
+        let headers = match v1::Encoding::try_from(read.encoding) {
+            Ok(v1::Encoding::Protobuf) => Encoding::Protobuf,
+            _ => Encoding::Json,
+        };
+        let request = prepared.request();
+        let what = format!("{} epoch {} rank {}/{}", request.dataset, request.epoch, read.rank, request.world_size);
+        let batches = self.streams.batches(&prepared, read.rank)?;
+        let rows_a_step = request.batch_size * request.world_size;
+        let schema = prepared.schema();
+        let messages = outgoing::messages(what, &schema, headers, batches, rows_a_step, &self.cpu, &self.shutdown);
+        Ok(messages.boxed())
+    }
+}
+
+#[tonic::async_trait]
+impl FlightService for Service {
+    type HandshakeStream = Answers<HandshakeResponse>;
+    type ListFlightsStream = Answers<FlightInfo>;
+    type DoGetStream = Answers<FlightData>;
+    type DoPutStream = Answers<PutResult>;
+    type DoActionStream = Answers<arrow_flight::Result>;
+    type ListActionsStream = Answers<ActionType>;
+    type DoExchangeStream = Answers<FlightData>;
+
+    async fn list_flights(&self, _request: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
+        let datasets: Vec<Arc<Dataset>> = self.streams.catalog().datasets().cloned().collect();
+        let infos = futures::stream::iter(datasets).then(async |dataset| match dataset.present().await {
+            Ok(snapshot) => table_info(&snapshot),
+            Err(error) => unreadable_info(&dataset, &error),
+        });
+        Ok(Response::new(infos.boxed()))
+    }
+
+    async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
+        let descriptor = request.into_inner();
+        let info = match Command::read(&descriptor)? {
+            Command::Table(name) => table_info(&*self.present(&name).await?)?,
+            Command::Stream(message, encoding) => {
+                let prepared = self.prepare(&message).await?;
+                stream_info(&message, &prepared, encoding)?.with_descriptor(descriptor)
+            }
+        };
+        Ok(Response::new(info))
+    }
+
+    async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
+        let schema = match Command::read(request.get_ref())? {
+            Command::Table(name) => SchemaRef::clone(self.present(&name).await?.schema()),
+            Command::Stream(message, _) => self.prepare(&message).await?.schema(),
+        };
+        let options = arrow::ipc::writer::IpcWriteOptions::default();
+        let IpcMessage(bytes) = SchemaAsIpc::new(&schema, &options).try_into().map_err(|error| arrow_status(&error))?;
+        Ok(Response::new(SchemaResult { schema: bytes }))
+    }
+
+    async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
+        self.refuse_while_draining()?;
+        let messages = match ticket::read(request.get_ref())? {
+            v1::ticket::Read::Table(read) => self.table_messages(read).await,
+            v1::ticket::Read::Stream(read) => self.stream_messages(read).await,
+        };
+        messages.map(Response::new).map_err(|error| status::of(&error))
+    }
+
+    async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
+        self.refuse_while_draining()?;
+        Ok(Response::new(actions::run(self, request.get_ref())?.boxed()))
+    }
+
+    async fn list_actions(&self, _request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
+        Ok(Response::new(futures::stream::iter(actions::types().into_iter().map(Ok)).boxed()))
+    }
+
+    async fn poll_flight_info(&self, _request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
+        Err(Status::unimplemented("PollFlightInfo: flights are ready at once, ask GetFlightInfo"))
+    }
+
+    async fn handshake(
+        &self,
+        _request: Request<Streaming<HandshakeRequest>>,
+    ) -> Result<Response<Self::HandshakeStream>, Status> {
+        Err(Status::unimplemented("Handshake: this server asks for no credentials, call it directly"))
+    }
+
+    async fn do_put(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
+        Err(Status::unimplemented("DoPut: datasets are read from storage and never written; put Parquet files there"))
+    }
+
+    async fn do_exchange(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
+        Err(Status::unimplemented("DoExchange: not in this version; stream a dataset with GetFlightInfo and DoGet"))
+    }
+}
+
+/// The raw table of a snapshot: one endpoint, every column as stored.
+fn table_info(snapshot: &Snapshot) -> Result<FlightInfo, Status> {
+    let about = v1::DatasetInfo {
+        name: snapshot.dataset().to_owned(),
+        snapshot: snapshot.digest().to_owned(),
+        files: snapshot.files().len() as u64,
+        row_groups: snapshot.row_groups().len() as u64,
+        rows: snapshot.row_count(),
+        bytes: snapshot.byte_count(),
+        error: String::new(),
+    };
+    let endpoint = FlightEndpoint::new().with_ticket(ticket::table(snapshot.dataset(), snapshot.digest()));
+    let info = FlightInfo::new()
+        .try_with_schema(snapshot.schema())
+        .map_err(|error| arrow_status(&error))?
+        .with_descriptor(FlightDescriptor::new_path(vec![snapshot.dataset().to_owned()]))
+        .with_endpoint(endpoint)
+        .with_total_records(signed(snapshot.row_count()))
+        .with_total_bytes(signed(snapshot.byte_count()))
+        .with_ordered(true)
+        .with_app_metadata(forebay_proto::to_json(&about));
+    Ok(info)
+}
+
+/// A dataset that cannot be read is listed with its error, and hides no other.
+fn unreadable_info(dataset: &Dataset, error: &CatalogError) -> Result<FlightInfo, Status> {
+    let about =
+        v1::DatasetInfo { name: dataset.name().to_owned(), error: error.to_string(), ..v1::DatasetInfo::default() };
+    let info = FlightInfo::new()
+        .try_with_schema(&arrow::datatypes::Schema::empty())
+        .map_err(|error| arrow_status(&error))?
+        .with_descriptor(FlightDescriptor::new_path(vec![dataset.name().to_owned()]))
+        .with_total_records(-1)
+        .with_total_bytes(-1)
+        .with_app_metadata(forebay_proto::to_json(&about));
+    Ok(info)
+}
+
+/// An epoch under a plan: one endpoint a rank, in rank order.
+fn stream_info(message: &v1::StreamRequest, prepared: &Prepared, encoding: Encoding) -> Result<FlightInfo, Status> {
+    let epoch = prepared.epoch();
+    let rows = epoch.sent_row_count();
+    let about = v1::StreamInfo {
+        snapshot: prepared.snapshot_digest().to_owned(),
+        plan_id: prepared.plan_id().to_owned(),
+        rows,
+        steps: epoch.step_count_max(),
+    };
+    let bytes = prepared.row_bytes().map_or(-1, |row_bytes| signed(rows.saturating_mul(row_bytes as u64)));
+    let mut info = FlightInfo::new()
+        .try_with_schema(&prepared.schema())
+        .map_err(|error| arrow_status(&error))?
+        .with_total_records(signed(rows))
+        .with_total_bytes(bytes)
+        .with_app_metadata(forebay_proto::encode(&about, encoding));
+    for rank in 0..prepared.request().world_size {
+        let share = epoch.share(rank);
+        let rows = share.row_count + share.padding_rows;
+        let about = v1::RankInfo { rank, rows, steps: share.step_count };
+        let endpoint = FlightEndpoint::new()
+            .with_ticket(ticket::stream(message, rank, prepared.snapshot_digest(), encoding))
+            .with_app_metadata(forebay_proto::encode(&about, encoding));
+        info = info.with_endpoint(endpoint);
+    }
+    Ok(info)
+}
+
+fn arrow_status(error: &arrow::error::ArrowError) -> Status {
+    Status::internal(format!("arrow: {error}"))
+}
+
+/// Flight's own counts are signed.
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,65 @@
+//! Error → gRPC code: one exhaustive table.
+
+use forebay_proto::DecodeError;
+use tonic::{Code, Status};
+
+use crate::{catalog::CatalogError, engine::EngineError, plan::PlanError, runtime::CpuError, scan::ScanError, stream::StreamError};
+
+/// The status of an error: the code that a client acts on, and the whole sentence.
+pub(super) fn of(error: &StreamError) -> Status {
+    let status = Status::new(code(error), error.to_string());
+    match status.code() {
+        // A person should look: this is our bug.
+        Code::Internal => tracing::error!(%error, "internal error"),
+        code => tracing::debug!(?code, %error, "request failed"),
+    }
+    status
+}
+
+/// The status of bytes that are no message.
+pub(super) fn of_bytes(error: &DecodeError) -> Status {
+    Status::invalid_argument(error.to_string())
+}
+
+fn code(error: &StreamError) -> Code {
+    match error {
+        StreamError::Plan(plan) => match plan {
+            PlanError::NotFitted { .. } => Code::FailedPrecondition,
+            PlanError::Field { .. } | PlanError::UnknownColumn { .. } | PlanError::Outputs(_) => Code::InvalidArgument,
+        },
+        StreamError::Expression { .. } | StreamError::Kernel(_) | StreamError::Rank { .. } => Code::InvalidArgument,
+        StreamError::Catalog(catalog) => match catalog {
+            CatalogError::Unknown { .. } => Code::NotFound,
+            CatalogError::Empty { .. } | CatalogError::SchemaDrift { .. } => Code::FailedPrecondition,
+            CatalogError::Corrupt { .. } => Code::DataLoss,
+            CatalogError::LinkOut { .. } => Code::PermissionDenied,
+            CatalogError::Changed { .. } => Code::Aborted,
+            CatalogError::Storage { .. } => Code::Unavailable,
+            CatalogError::Cpu(cpu) => cpu_code(cpu),
+        },
+        StreamError::Scan(scan) => match scan {
+            ScanError::Corrupt { .. } => Code::DataLoss,
+            ScanError::Changed { .. } => Code::Aborted,
+            ScanError::Storage { .. } => Code::Unavailable,
+            ScanError::Cpu(cpu) => cpu_code(cpu),
+        },
+        StreamError::Unlearnable { .. } | StreamError::NoRows { .. } => Code::FailedPrecondition,
+        StreamError::Engine(engine) => match engine {
+            EngineError::Memory(_) => Code::ResourceExhausted,
+            EngineError::Stopped => Code::Unavailable,
+            EngineError::Aggregate(_) => Code::Internal,
+        },
+        StreamError::UnknownPlan { .. } => Code::NotFound,
+        StreamError::BatchBytes { .. } | StreamError::Budget(_) => Code::ResourceExhausted,
+        StreamError::State(_) => Code::Unavailable,
+        StreamError::Cpu(cpu) => cpu_code(cpu),
+        StreamError::Arrow(_) | StreamError::Miscounted { .. } => Code::Internal,
+    }
+}
+
+fn cpu_code(error: &CpuError) -> Code {
+    match error {
+        CpuError::Panicked(_) => Code::Internal,
+        CpuError::Gone => Code::Unavailable,
+    }
+}

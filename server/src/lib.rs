@@ -1,0 +1,25 @@
+//! Forebay's server: scans Parquet, applies feature kernels, and streams each training worker its own batches.
+//!
+//! The natural way of the data: `flight` (bytes → request) → `catalog` (→ snapshot) → `plan` (→ program) → `order`
+//! (→ work list) → `stream` { `scan` → `forebay-kernels` → batch } → `flight` (batch → wire). One direction: no room
+//! calls back up, and `tests/house.rs` holds the imports to it.
+
+#![forbid(unsafe_code)]
+
+pub mod budget;
+pub mod catalog;
+pub mod config;
+pub mod daemon;
+pub mod engine;
+pub mod error;
+pub mod expr;
+pub mod flight;
+pub mod http;
+pub mod metrics;
+pub mod order;
+pub mod plan;
+pub mod runtime;
+pub mod scan;
+pub mod shutdown;
+pub mod state;
+pub mod stream;

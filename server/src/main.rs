@@ -1,0 +1,38 @@
+//! The daemon `forebay-server`: flags in, exit code out.
+
+use std::process::ExitCode;
+
+use forebay_server::{config::Flags, daemon};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Exit code of bad usage or configuration.
+const EXIT_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let config = match forebay_settings::parse::<Flags>().check() {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start the I/O threads: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let outcome = runtime.block_on(daemon::run(config));
+    // A read of standard input may still hold a thread: do not wait for it.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What a plan must learn before it can run: questions pass by pass, and where their answers go.
+//!
+//! An op learns from what the ops before it produce, so a chain with k learning ops takes k passes; the first
+//! questions of all chains are asked together.
+
+use forebay_kernels::Op;
+use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
+
+use super::{
+    PlanError,
+    outputs::{kernel_op, named_op},
+};
+
+/// The most quantiles of a bucketize.
+const QUANTILES_MAX: u32 = 65_536;
+
+/// What one op must know of the values that reach it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// The output, part and op that ask.
+    place: (usize, usize, usize),
+    /// The column.
+    pub column: String,
+    /// The ops before it, all learned.
+    pub prefix: Vec<Op>,
+    /// What is wanted.
+    pub wanted: Wanted,
+    /// The op's name and place, for errors.
+    pub path: String,
+}
+
+/// A fact about a column's values; nulls and NaN are left aside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wanted {
+    /// The mean.
+    Mean,
+    /// The mean and the population's standard deviation.
+    MeanAndDeviation,
+    /// The smallest and the largest value.
+    Range,
+    /// The value in the middle; the mean of two.
+    Median,
+    /// The most frequent value; of equals the smallest.
+    Mode,
+    /// The inner edges of so many equal shares, linear between values.
+    Quantiles(u32),
+    /// Values by count descending, then ascending.
+    Vocabulary {
+        /// Values seen less often are left out.
+        min_count: u64,
+        /// At most so many; 0: all.
+        max_size: u64,
+    },
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// A mean, a median or a mode.
+    Number(f64),
+    /// A mode of integers.
+    Integer(i64),
+    /// A mode of text.
+    Text(String),
+    /// Mean and deviation, or smallest and largest.
+    Pair(f64, f64),
+    /// Boundaries.
+    Boundaries(Vec<f64>),
+    /// A vocabulary.
+    Values(v1::VocabValues),
+}
+
+/// The first op that must still learn, with its path.
+pub fn first_unlearned(plan: &v1::Plan) -> Result<Option<(String, &'static str)>, PlanError> {
+    for (output_index, part_index, part) in chains(plan) {
+        let path = chain_path(output_index, part_index);
+        for (number, op) in part.ops.iter().enumerate() {
+            if let Some((name, _)) = wanted(op, &path, number)? {
+                return Ok(Some((format!("{path}.ops[{number}]"), name)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Passes that learning takes: the most learning ops of a chain.
+pub fn pass_count(plan: &v1::Plan) -> Result<usize, PlanError> {
+    let mut most = 0;
+    for (output_index, part_index, part) in chains(plan) {
+        let path = chain_path(output_index, part_index);
+        let mut count = 0;
+        for (number, op) in part.ops.iter().enumerate() {
+            count += usize::from(wanted(op, &path, number)?.is_some());
+        }
+        most = most.max(count);
+    }
+    Ok(most)
+}
+
+/// The first open question of every chain of a canonical plan.
+pub fn questions(plan: &v1::Plan) -> Result<Vec<Question>, PlanError> {
+    let mut questions = Vec::new();
+    for (output_index, part_index, part) in chains(plan) {
+        let path = chain_path(output_index, part_index);
+        let mut prefix = Vec::new();
+        for (number, op) in part.ops.iter().enumerate() {
+            if let Some((name, wanted)) = wanted(op, &path, number)? {
+                let column = part.columns.first().cloned().unwrap_or_default();
+                let path = format!("{path}.ops[{number}].{name}");
+                questions.push(Question { place: (output_index, part_index, number), column, prefix, wanted, path });
+                break;
+            }
+            prefix.push(kernel_op(op, &path, number)?);
+        }
+    }
+    Ok(questions)
+}
+
+/// Writes an answer into the op that asked.
+pub fn learn(plan: &mut v1::Plan, question: &Question, answer: Answer) {
+    let (output, part, number) = question.place;
+    let op = plan.outputs.get_mut(output).and_then(|output| output.parts.get_mut(part));
+    let Some(op) = op.and_then(|part| part.ops.get_mut(number)).and_then(|op| op.op.as_mut()) else { return };
+    match (op, answer) {
+        (OpMessage::FillNull(fill), Answer::Number(value)) => fill.fill = Some(FillMessage::Value(value)),
+        (OpMessage::FillNull(fill), Answer::Integer(value)) => fill.fill = Some(FillMessage::Integer(value)),
+        (OpMessage::FillNull(fill), Answer::Text(text)) => fill.fill = Some(FillMessage::Text(text)),
+        (OpMessage::Standardize(op), Answer::Pair(mean, std)) => (op.mean, op.std) = (Some(mean), Some(std)),
+        (OpMessage::MinMax(op), Answer::Pair(min, max)) => (op.min, op.max) = (Some(min), Some(max)),
+        (OpMessage::Bucketize(op), Answer::Boundaries(boundaries)) => op.boundaries = boundaries,
+        (OpMessage::Vocab(op), Answer::Values(values)) => op.values = Some(values),
+        _ => debug_assert!(false, "an op gets the kind of answer it asked for"),
+    }
+}
+
+/// The path of a chain's part, for errors.
+pub(super) fn chain_path(output_index: usize, part_index: usize) -> String {
+    format!("plan.outputs[{output_index}].parts[{part_index}]")
+}
+
+fn chains(plan: &v1::Plan) -> impl Iterator<Item = (usize, usize, &v1::Part)> {
+    plan.outputs.iter().enumerate().flat_map(|(output_index, output)| {
+        output.parts.iter().enumerate().map(move |(part_index, part)| (output_index, part_index, part))
+    })
+}
+
+/// What an op must still learn.
+fn wanted(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&'static str, Wanted)>, PlanError> {
+    let half = |name: &str, both: &str| {
+        PlanError::field(format!("{path}.ops[{number}].{name}"), format!("give both {both}, or neither to learn them"))
+    };
+    Ok(match named_op(op, path, number)? {
+        OpMessage::FillNull(message) => match message.fill {
+            Some(FillMessage::Stat(stat)) => Some((
+                "fill_null",
+                match v1::Stat::try_from(stat) {
+                    Ok(v1::Stat::Mean) => Wanted::Mean,
+                    Ok(v1::Stat::Median) => Wanted::Median,
+                    Ok(v1::Stat::Mode) => Wanted::Mode,
+                    Err(_) => {
+                        let path = format!("{path}.ops[{number}].fill_null.stat");
+                        return Err(PlanError::field(path, "one of MEAN, MEDIAN, MODE"));
+                    }
+                },
+            )),
+            _ => None,
+        },
+        OpMessage::Standardize(message) => match (message.mean, message.std) {
+            (None, None) => Some(("standardize", Wanted::MeanAndDeviation)),
+            (Some(_), Some(_)) => None,
+            _ => return Err(half("standardize", "mean and std")),
+        },
+        OpMessage::MinMax(message) => match (message.min, message.max) {
+            (None, None) => Some(("min_max", Wanted::Range)),
+            (Some(_), Some(_)) => None,
+            _ => return Err(half("min_max", "min and max")),
+        },
+        OpMessage::Bucketize(message) if message.boundaries.is_empty() => {
+            if !(2..=QUANTILES_MAX).contains(&message.quantiles) {
+                let reason = format!("give boundaries, or quantiles between 2 and {QUANTILES_MAX} to learn them");
+                return Err(PlanError::field(format!("{path}.ops[{number}].bucketize"), reason));
+            }
+            Some(("bucketize", Wanted::Quantiles(message.quantiles)))
+        }
+        OpMessage::Vocab(message) if message.values.is_none() => {
+            Some(("vocab", Wanted::Vocabulary { min_count: message.min_count, max_size: message.max_size }))
+        }
+        _ => None,
+    })
+}

@@ -1,0 +1,163 @@
+//! A canonical, fitted plan → the kernels' output specs, and the columns that must be read for them.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use arrow::datatypes::{DataType, Field, Schema};
+use forebay_kernels::{Chain, DType, Fill, Op, OutputSpec, Program, VocabValues};
+use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
+
+use super::{PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, PlanError, ROW_ID, first_unlearned, learn::chain_path};
+use crate::error::near_names;
+
+/// Compiles a canonical plan's outputs over the stored and derived columns.
+pub fn compile(plan: &v1::Plan, schema: &Schema, with_row_ids: bool) -> Result<Program, PlanError> {
+    if let Some((path, op)) = first_unlearned(plan)? {
+        return Err(PlanError::NotFitted { path, op });
+    }
+    let mut specs = output_specs(plan, schema)?;
+    let mut fields = schema.fields().to_vec();
+    if with_row_ids {
+        let chains = vec![Chain { column: ROW_ID.to_owned(), ops: Vec::new() }];
+        specs.push(OutputSpec { name: ROW_ID.to_owned(), dtype: DType::AsStored, chains });
+        fields.push(Arc::new(Field::new(ROW_ID, DataType::UInt64, false)));
+    }
+    Ok(Program::compile(&specs, &Schema::new(fields))?)
+}
+
+/// The kernels' form of every output; ops that have not learned are errors.
+pub fn output_specs(plan: &v1::Plan, schema: &Schema) -> Result<Vec<OutputSpec>, PlanError> {
+    check_shape(plan)?;
+    let mut specs = Vec::with_capacity(plan.outputs.len());
+    for (index, output) in plan.outputs.iter().enumerate() {
+        let path = format!("plan.outputs[{index}]");
+        let mut chains = Vec::with_capacity(output.parts.len());
+        for (part_index, part) in output.parts.iter().enumerate() {
+            let path = chain_path(index, part_index);
+            for column in &part.columns {
+                check_column(schema, column, &path)?;
+                let ops = part.ops.iter().enumerate();
+                let ops: Result<Vec<Op>, PlanError> = ops.map(|(number, op)| kernel_op(op, &path, number)).collect();
+                chains.push(Chain { column: column.clone(), ops: ops? });
+            }
+        }
+        if chains.is_empty() {
+            return Err(PlanError::field(format!("{path}.parts"), "an output needs at least one column"));
+        }
+        specs.push(OutputSpec { name: output.name.clone(), dtype: dtype(output, &path)?, chains });
+    }
+    Ok(specs)
+}
+
+/// The stored columns that the outputs and expressions read, as indices in the stored schema, in its order.
+pub fn stored_columns<'a>(stored: &Schema, names: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
+    let wanted: BTreeSet<usize> = names.into_iter().filter_map(|name| stored.index_of(name).ok()).collect();
+    wanted.into_iter().collect()
+}
+
+fn check_shape(plan: &v1::Plan) -> Result<(), PlanError> {
+    let entries = [("plan.derive", plan.derive.len()), ("plan.outputs", plan.outputs.len())];
+    for (path, count) in entries {
+        if count > PLAN_ENTRIES_MAX {
+            return Err(PlanError::field(path, format!("{count} entries, the limit is {PLAN_ENTRIES_MAX}")));
+        }
+    }
+    let columns: usize = plan.outputs.iter().flat_map(|output| &output.parts).map(|part| part.columns.len()).sum();
+    if columns > PLAN_COLUMNS_MAX {
+        return Err(PlanError::field("plan.outputs", format!("{columns} columns, the limit is {PLAN_COLUMNS_MAX}")));
+    }
+    if plan.outputs.is_empty() {
+        return Err(PlanError::field("plan.outputs", "a plan needs at least one output"));
+    }
+    Ok(())
+}
+
+fn check_column(schema: &Schema, column: &str, path: &str) -> Result<(), PlanError> {
+    let named = schema.fields().iter().filter(|field| field.name() == column).count();
+    match named {
+        1 => Ok(()),
+        0 => Err(PlanError::UnknownColumn {
+            path: format!("{path}.columns"),
+            column: column.to_owned(),
+            near: near_names(column, schema.fields().iter().map(|field| field.name().as_str())),
+        }),
+        _ => Err(PlanError::field(format!("{path}.columns"), format!("the dataset has {named} columns \"{column}\""))),
+    }
+}
+
+fn dtype(output: &v1::Output, path: &str) -> Result<DType, PlanError> {
+    Ok(match v1::DType::try_from(output.dtype) {
+        Ok(v1::DType::Float32) => DType::Float32,
+        Ok(v1::DType::Float16) => DType::Float16,
+        Ok(v1::DType::Bfloat16) => DType::BFloat16,
+        Ok(v1::DType::Int32) => DType::Int32,
+        Ok(v1::DType::Int64) => DType::Int64,
+        Ok(v1::DType::Uint8) => DType::UInt8,
+        Ok(v1::DType::AsStored) => DType::AsStored,
+        Err(_) => {
+            let allowed = "one of FLOAT32, FLOAT16, BFLOAT16, INT32, INT64, UINT8, AS_STORED";
+            return Err(PlanError::field(format!("{path}.dtype"), allowed));
+        }
+    })
+}
+
+/// The kernels' form of a learned op.
+pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize) -> Result<Op, PlanError> {
+    let unlearned = |op| PlanError::NotFitted { path: format!("{path}.ops[{number}]"), op };
+    Ok(match named_op(op, path, number)? {
+        OpMessage::FillNull(message) => Op::FillNull(match &message.fill {
+            Some(FillMessage::Value(value)) => Fill::Number(*value),
+            Some(FillMessage::Integer(value)) => Fill::Integer(*value),
+            Some(FillMessage::Text(text)) => Fill::Text(text.clone()),
+            Some(FillMessage::Stat(_)) => return Err(unlearned("fill_null")),
+            None => {
+                let reason = "one of value, text, integer, or stat (MEAN, MEDIAN, MODE)";
+                return Err(PlanError::field(format!("{path}.ops[{number}].fill_null"), reason));
+            }
+        }),
+        OpMessage::Clip(message) => Op::Clip { min: message.min, max: message.max },
+        OpMessage::Log1p(_) => Op::Log1p,
+        OpMessage::Standardize(message) => match (message.mean, message.std) {
+            (Some(mean), Some(std)) => Op::Standardize { mean, std },
+            _ => return Err(unlearned("standardize")),
+        },
+        OpMessage::MinMax(message) => match (message.min, message.max) {
+            (Some(min), Some(max)) => Op::MinMax { min, max },
+            _ => return Err(unlearned("min_max")),
+        },
+        OpMessage::Bucketize(message) if message.boundaries.is_empty() && message.quantiles > 0 => {
+            return Err(unlearned("bucketize"));
+        }
+        OpMessage::Bucketize(message) => Op::Bucketize { boundaries: message.boundaries.clone() },
+        OpMessage::Vocab(message) => {
+            let values = message.values.as_ref().ok_or_else(|| unlearned("vocab"))?;
+            Op::Vocab { values: vocab_values(values, path, number)?.into(), oov_buckets: message.oov_buckets }
+        }
+        OpMessage::HashBucket(message) => Op::HashBucket { buckets: message.buckets, seed: message.seed },
+        OpMessage::OneHot(message) => Op::OneHot { size: message.size },
+    })
+}
+
+/// The op of a message; an empty one is an error.
+pub(super) fn named_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<&'a OpMessage, PlanError> {
+    op.op.as_ref().ok_or_else(|| {
+        let known = "empty: one of fill_null, clip, log1p, standardize, min_max, bucketize, vocab, hash_bucket, one_hot";
+        PlanError::field(format!("{path}.ops[{number}]"), known)
+    })
+}
+
+fn vocab_values(values: &v1::VocabValues, path: &str, number: usize) -> Result<VocabValues, PlanError> {
+    let filled = [values.strings.is_empty(), values.integers.is_empty(), values.unsigned.is_empty(), values.floats.is_empty()];
+    if filled.iter().filter(|empty| !**empty).count() > 1 {
+        let path = format!("{path}.ops[{number}].vocab.values");
+        return Err(PlanError::field(path, "only one of strings, integers, unsigned, floats may be filled"));
+    }
+    Ok(if !values.integers.is_empty() {
+        VocabValues::Integers(values.integers.clone())
+    } else if !values.unsigned.is_empty() {
+        VocabValues::Unsigned(values.unsigned.clone())
+    } else if !values.floats.is_empty() {
+        VocabValues::Floats(values.floats.clone())
+    } else {
+        VocabValues::Strings(values.strings.clone())
+    })
+}

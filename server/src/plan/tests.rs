@@ -1,0 +1,88 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use arrow::datatypes::{DataType, Field, Schema};
+use forebay_proto::v1;
+
+use super::{Answer, Request, canonical, compile, first_unlearned, learn, pass_count, plan_id, questions};
+
+fn plan(json: &str) -> v1::Plan {
+    forebay_proto::decode(json.as_bytes()).unwrap().0
+}
+
+fn schema() -> Schema {
+    Schema::new(vec![Field::new("a", DataType::Float64, true), Field::new("b", DataType::Utf8, true)])
+}
+
+const UNFITTED: &str = r#"{"outputs": [
+    {"name": "x", "parts": [{"columns": ["a", "a"], "ops": [{"fill_null": {"stat": "MEAN"}}, {"standardize": {}}]}]},
+    {"name": "y", "dtype": "INT32", "parts": [{"columns": ["b"], "ops": [{"vocab": {}}]}]}]}"#;
+
+#[test]
+fn a_chain_asks_one_question_a_pass_and_keeps_the_answers_apart() {
+    let mut plan = canonical(&plan(UNFITTED));
+    assert_eq!(pass_count(&plan).unwrap(), 2);
+    let first = questions(&plan).unwrap();
+    assert_eq!(first.len(), 3);
+    for (question, answer) in first.iter().zip([1.0, 2.0].map(Answer::Number).into_iter().chain([Answer::Values(v1::VocabValues {
+        strings: vec!["v".into()],
+        ..Default::default()
+    })])) {
+        learn(&mut plan, question, answer);
+    }
+    let second = questions(&plan).unwrap();
+    assert_eq!(second.iter().map(|question| question.prefix.len()).collect::<Vec<_>>(), [1, 1]);
+    for question in &second {
+        learn(&mut plan, question, Answer::Pair(0.0, 1.0));
+    }
+    assert!(first_unlearned(&plan).unwrap().is_none());
+    let program = compile(&plan, &schema(), true).unwrap();
+    assert_eq!(program.schema().fields().len(), 3);
+}
+
+#[test]
+fn plans_that_mean_the_same_have_one_id() {
+    let together = plan(r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a", "c"], "ops": [{"log1p": {}}]}]}]}"#);
+    let apart = plan(
+        r#"{"filter": " ", "outputs": [{"name": "x", "dtype": "FLOAT32", "parts": [
+            {"columns": ["a"], "ops": [{"log1p": {}}]}, {"columns": ["c"], "ops": [{"log1p": {}}]}]}]}"#,
+    );
+    assert_eq!(plan_id(&canonical(&together)), plan_id(&canonical(&apart)));
+    assert_ne!(plan_id(&canonical(&together)), plan_id(&canonical(&plan(UNFITTED))));
+}
+
+#[test]
+fn wrong_plans_are_refused_by_path() {
+    for (json, words) in [
+        (r#"{"outputs": []}"#, "at least one output"),
+        (r#"{"outputs": [{"name": "x"}]}"#, "plan.outputs[0].parts: an output needs"),
+        (r#"{"outputs": [{"name": "x", "parts": [{"columns": ["A"]}]}]}"#, "did you mean \"a\""),
+        (r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a"], "ops": [{}]}]}]}"#, "parts[0].ops[0]: empty"),
+        (r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a"], "ops": [{"standardize": {"mean": 1}}]}]}]}"#, "both mean and std"),
+        (r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a"], "ops": [{"bucketize": {}}]}]}]}"#, "quantiles between"),
+        (r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a"], "ops": [{"fill_null": {}}]}]}]}"#, "one of value"),
+        (r#"{"outputs": [{"name": "x", "dtype": 9, "parts": [{"columns": ["a"]}]}]}"#, "FLOAT16"),
+        (UNFITTED, "run the action \"fit\""),
+    ] {
+        let error = compile(&canonical(&plan(json)), &schema(), false).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(words), "{json}: {error}");
+    }
+}
+
+#[test]
+fn requests_out_of_bounds_are_refused_by_field() {
+    let good = format!(r#""dataset": "t", "plan": {UNFITTED}"#);
+    for (json, words) in [
+        (String::from(r#""plan_id": "ab""#), "dataset: missing"),
+        (String::from(r#""dataset": "t""#), "plan: missing"),
+        (format!(r#"{good}, "plan_id": "ab""#), "not both"),
+        (format!(r#"{good}, "batch_size": 0"#), "batch_size: 0 is not between 1 and 16777216"),
+        (format!(r#"{good}, "batch_size": 1099511627776"#), "batch_size"),
+        (format!(r#"{good}, "world_size": 0"#), "world_size"),
+        (format!(r#"{good}, "start_position": 1000"#), "multiple"),
+        (format!(r#"{good}, "remainder": 7"#), "KEEP, DROP, PAD"),
+    ] {
+        let (message, _) = forebay_proto::decode::<v1::StreamRequest>(format!("{{{json}}}").as_bytes()).unwrap();
+        let error = Request::check(&message).unwrap_err().to_string();
+        assert!(error.contains(words), "{json}: {error}");
+    }
+}

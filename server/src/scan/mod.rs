@@ -1,0 +1,212 @@
+//! Row groups → Arrow arrays: fetch on the I/O threads, decode on the CPU pool.
+//!
+//! It reads the columns it is told to, of the row groups it is told to, and checks that the file is still the pinned
+//! one. It knows nothing of plans, filters or order.
+
+mod fetch;
+mod statistics;
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{RecordBatch, RecordBatchOptions},
+    datatypes::{Schema, SchemaRef},
+};
+use parquet::{
+    DecodeResult,
+    arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReader, push_decoder::ParquetPushDecoderBuilder},
+    errors::ParquetError,
+};
+
+pub use statistics::statistics;
+
+use crate::{
+    catalog::{File, RowGroup, Snapshot},
+    runtime::{CpuError, CpuPool},
+};
+
+/// Rows decoded at a time: large enough that the work per call vanishes, small enough to stay in the L2 cache.
+pub const CHUNK_ROWS: usize = 8192;
+
+/// Columns of a snapshot that are read, in stored order.
+#[derive(Clone, Debug)]
+pub struct Projection {
+    indices: Vec<usize>,
+    schema: SchemaRef,
+}
+
+/// One row group whose bytes have been fetched, decoded chunk by chunk.
+pub struct RowGroupReader {
+    reader: Option<ParquetRecordBatchReader>,
+    schema: SchemaRef,
+    place: Place,
+}
+
+/// Where an error happened.
+#[derive(Clone, Debug)]
+struct Place {
+    file: String,
+    row_group: usize,
+}
+
+/// Why a row group cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    /// Its bytes are not what the footer promises.
+    #[error("file \"{file}\", row group {row_group}, {columns}: {reason}")]
+    Corrupt {
+        /// The file.
+        file: String,
+        /// The row group within the file.
+        row_group: usize,
+        /// The columns that were read.
+        columns: String,
+        /// What the decoder met.
+        reason: String,
+    },
+    /// The file is not the one that the snapshot pinned.
+    #[error(
+        "snapshot changed: dataset \"{dataset}\": file \"{file}\" was replaced, truncated or deleted; ask for the flight \
+         again to read the files as they are now"
+    )]
+    Changed {
+        /// The dataset.
+        dataset: String,
+        /// The file.
+        file: String,
+    },
+    /// Storage did not answer.
+    #[error("file \"{file}\": storage: {source}")]
+    Storage {
+        /// The file.
+        file: String,
+        /// What it said.
+        source: object_store::Error,
+    },
+    /// The CPU pool did not answer.
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
+}
+
+// === impl Projection ===
+
+impl Projection {
+    /// The columns of these indices in the snapshot's schema, which must rise.
+    pub fn new(snapshot: &Snapshot, indices: Vec<usize>) -> Self {
+        let stored = snapshot.schema();
+        let fields: Vec<_> = indices.iter().map(|index| Arc::clone(&stored.fields()[*index])).collect();
+        Self { indices, schema: Arc::new(Schema::new_with_metadata(fields, stored.metadata().clone())) }
+    }
+
+    /// Every column.
+    pub fn all(snapshot: &Snapshot) -> Self {
+        Self::new(snapshot, (0..snapshot.schema().fields().len()).collect())
+    }
+
+    /// The schema of what is read.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Compressed bytes of these columns in a row group.
+    pub fn stored_bytes(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
+        let metadata = snapshot.file_of(row_group).metadata().metadata();
+        let group = metadata.row_group(row_group.index_in_file);
+        let is_read = |leaf: usize| {
+            let root = metadata.file_metadata().schema_descr().get_column_root_idx(leaf);
+            self.indices.binary_search(&root).is_ok()
+        };
+        let chunks = group.columns().iter().enumerate().filter(|(leaf, _)| is_read(*leaf));
+        chunks.map(|(_, chunk)| u64::try_from(chunk.compressed_size()).unwrap_or(0)).sum()
+    }
+}
+
+/// Fetches what a row group's columns need, all of it before the first chunk is decoded. `skip` leaves out that many
+/// of its first rows.
+pub async fn open(
+    snapshot: &Snapshot,
+    row_group: &RowGroup,
+    projection: &Projection,
+    skip: u64,
+    cpu: &CpuPool,
+) -> Result<RowGroupReader, ScanError> {
+    let file = snapshot.file_of(row_group);
+    let place = Place { file: file.display().to_owned(), row_group: row_group.index_in_file };
+    let corrupt = |reason: String| place.corrupt(&projection.schema, reason);
+    let mut decoder = builder(file, row_group, projection, skip).build().map_err(|source| corrupt(source.to_string()))?;
+    loop {
+        // Planning the ranges is cheap, but a hostile footer may make it panic: the pool turns that into an error.
+        let (back, step) = cpu
+            .run(move || {
+                let step = decoder.try_next_reader();
+                (decoder, step)
+            })
+            .await
+            .map_err(|source| corrupt(source.to_string()))?;
+        decoder = back;
+        let reader = match step.map_err(|source| corrupt(source.to_string()))? {
+            DecodeResult::NeedsData(ranges) => {
+                let pieces = fetch::ranges(snapshot, file, &ranges).await?;
+                decoder.push_ranges(ranges, pieces).map_err(|source| corrupt(source.to_string()))?;
+                continue;
+            }
+            DecodeResult::Data(reader) => Some(reader),
+            DecodeResult::Finished => None,
+        };
+        return Ok(RowGroupReader { reader, schema: SchemaRef::clone(&projection.schema), place });
+    }
+}
+
+fn builder(file: &File, row_group: &RowGroup, projection: &Projection, skip: u64) -> ParquetPushDecoderBuilder {
+    let metadata = file.metadata();
+    let mask = ProjectionMask::roots(metadata.parquet_schema(), projection.indices.iter().copied());
+    ParquetPushDecoderBuilder::new_with_metadata(metadata.clone())
+        .with_row_groups(vec![row_group.index_in_file])
+        .with_projection(mask)
+        .with_batch_size(CHUNK_ROWS)
+        .with_offset(usize::try_from(skip).unwrap_or(usize::MAX))
+}
+
+/// The error of a decoder that panicked on a row group.
+pub fn panicked(snapshot: &Snapshot, row_group: &RowGroup, panic: &CpuError) -> ScanError {
+    let place = Place { file: snapshot.file_of(row_group).display().to_owned(), row_group: row_group.index_in_file };
+    place.corrupt(&Schema::empty(), panic.to_string())
+}
+
+// === impl RowGroupReader ===
+
+impl RowGroupReader {
+    /// Decodes the next rows, at most [`CHUNK_ROWS`]; run it on the CPU pool. `None` at the end.
+    pub fn next_chunk(&mut self) -> Result<Option<RecordBatch>, ScanError> {
+        let Some(reader) = &mut self.reader else { return Ok(None) };
+        match reader.next() {
+            None => Ok(None),
+            Some(Ok(batch)) => {
+                // Files may differ in what they declare nullable: every chunk gets the snapshot's schema.
+                let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                let columns = batch.columns().to_vec();
+                RecordBatch::try_new_with_options(SchemaRef::clone(&self.schema), columns, &options)
+                    .map(Some)
+                    .map_err(|source| self.place.corrupt(&self.schema, source.to_string()))
+            }
+            Some(Err(source)) => {
+                self.reader = None;
+                Err(self.place.corrupt(&self.schema, ParquetError::from(source).to_string()))
+            }
+        }
+    }
+}
+
+impl Place {
+    fn corrupt(&self, schema: &Schema, reason: String) -> ScanError {
+        // The decoder does not say which column; where one is read, it is that one.
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).take(8).collect();
+        let columns = match names.as_slice() {
+            [] => "some column".to_owned(),
+            [one] => format!("column \"{one}\""),
+            many => format!("one of the columns {}{}", many.join(", "), if schema.fields().len() > 8 { ", …" } else { "" }),
+        };
+        ScanError::Corrupt { file: self.file.clone(), row_group: self.row_group, columns, reason }
+    }
+}
+

@@ -1,0 +1,62 @@
+//! What footers say of columns' values, row group by row group, in the form that pruning reads.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, UInt64Array},
+    compute::concat,
+};
+use parquet::{arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::RowGroupMetaData};
+
+use crate::{
+    catalog::{File, Snapshot},
+    expr::{ColumnStatistics, PruningStatistics},
+};
+
+/// Statistics of the named columns for every row group of a snapshot. Columns without usable ones are left out.
+pub fn statistics(snapshot: &Snapshot, columns: &[String]) -> PruningStatistics {
+    let row_counts = snapshot.row_groups().iter().map(|group| group.rows.end - group.rows.start).collect();
+    let known = columns.iter().filter_map(|column| Some((column.clone(), of_column(snapshot, column)?)));
+    PruningStatistics { row_counts, columns: known.collect() }
+}
+
+fn of_column(snapshot: &Snapshot, column: &str) -> Option<ColumnStatistics> {
+    let mut minimums: Vec<ArrayRef> = Vec::new();
+    let mut maximums: Vec<ArrayRef> = Vec::new();
+    let mut null_counts: Vec<ArrayRef> = Vec::new();
+    for file in snapshot.files() {
+        let of_file = of_file(file, column)?;
+        minimums.push(of_file.minimums);
+        maximums.push(of_file.maximums);
+        null_counts.push(Arc::new(of_file.null_counts));
+    }
+    let join = |arrays: Vec<ArrayRef>| {
+        let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+        concat(&arrays).ok()
+    };
+    let null_counts = join(null_counts)?.as_any().downcast_ref::<UInt64Array>()?.clone();
+    Some(ColumnStatistics { minimums: join(minimums)?, maximums: join(maximums)?, null_counts })
+}
+
+fn of_file(file: &File, column: &str) -> Option<ColumnStatistics> {
+    let metadata = file.metadata();
+    let converter = StatisticsConverter::try_new(column, metadata.schema(), metadata.parquet_schema()).ok()?;
+    // A count that is not there is unknown, not zero.
+    let converter = converter.with_missing_null_counts_as_zero(false);
+    let groups = metadata.metadata().row_groups();
+    let leaf = converter.parquet_column_index()?;
+    if groups.iter().any(|group| has_unordered_bounds(group, leaf)) {
+        return None;
+    }
+    Some(ColumnStatistics {
+        minimums: converter.row_group_mins(groups).ok()?,
+        maximums: converter.row_group_maxes(groups).ok()?,
+        null_counts: converter.row_group_null_counts(groups).ok()?,
+    })
+}
+
+/// Old writers ordered text and unsigned numbers by signed bytes: such bounds bound nothing.
+fn has_unordered_bounds(group: &RowGroupMetaData, leaf: usize) -> bool {
+    let statistics = group.columns().get(leaf).and_then(|chunk| chunk.statistics());
+    statistics.is_some_and(|known| known.is_min_max_deprecated() && !known.is_min_max_backwards_compatible())
+}

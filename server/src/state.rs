@@ -1,0 +1,100 @@
+//! What must outlive the process: small files under `--state`, written whole or not at all.
+//!
+//! It knows kinds and ids, not what the files hold.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// The state directory.
+#[derive(Clone, Debug)]
+pub struct State {
+    root: PathBuf,
+}
+
+/// What a file is about; each kind is a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Fitted plans by plan id, as JSON.
+    Plan,
+    /// Rows that pass a filter per row group, by snapshot and filter, as JSON.
+    RowCounts,
+}
+
+/// The state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{action} \"{}\": {source}", path.display())]
+pub struct StateError {
+    action: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl State {
+    /// Opens the directory, making it where it is missing.
+    pub fn open(root: &Path) -> Result<Self, StateError> {
+        for folder in [Kind::Plan.folder(), Kind::RowCounts.folder(), SPILL_FOLDER] {
+            let path = root.join(folder);
+            fs::create_dir_all(&path).map_err(|source| StateError { action: "make state directory", path, source })?;
+        }
+        Ok(Self { root: root.to_owned() })
+    }
+
+    /// Where whole-table jobs may spill.
+    pub fn spill_directory(&self) -> PathBuf {
+        self.root.join(SPILL_FOLDER)
+    }
+
+    /// Reads a file; `None` where there is none. The id must be [`is_id`].
+    pub fn read(&self, kind: Kind, id: &str) -> Result<Option<Vec<u8>>, StateError> {
+        let path = self.path(kind, id);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(StateError { action: "read state file", path, source }),
+        }
+    }
+
+    /// Writes a file beside its place and moves it there, so that no reader sees half of it.
+    pub fn write(&self, kind: Kind, id: &str, bytes: &[u8]) -> Result<(), StateError> {
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        let path = self.path(kind, id);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let beside = path.with_extension(format!("{}-{serial}.tmp", std::process::id()));
+        let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, &path));
+        written.map_err(|source| {
+            let _ = fs::remove_file(&beside);
+            StateError { action: "write state file", path, source }
+        })
+    }
+
+    /// The ids of a kind, in no order.
+    pub fn ids(&self, kind: Kind) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.root.join(kind.folder())) else { return Vec::new() };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.filter_map(|name| name.strip_suffix(".json").map(str::to_owned)).collect()
+    }
+
+    fn path(&self, kind: Kind, id: &str) -> PathBuf {
+        debug_assert!(is_id(id), "ids are checked where they come in");
+        self.root.join(kind.folder()).join(format!("{id}.json"))
+    }
+}
+
+/// Whether a text can be an id: lowercase hexadecimal digits and dashes, so never a path.
+pub fn is_id(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 160 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-'))
+}
+
+const SPILL_FOLDER: &str = "spill";
+
+impl Kind {
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Plan => "plans",
+            Self::RowCounts => "row-counts",
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! How many rows of each row group pass a filter: counted once for a snapshot and a filter, then kept.
+
+use std::sync::{Arc, PoisonError};
+
+use futures::{StreamExt, TryStreamExt};
+use sha2::{Digest, Sha256};
+
+use super::{StreamError, Streams, rows::{Expressions, Rows}};
+use crate::{
+    catalog::{RowGroup, Snapshot},
+    scan,
+    state::Kind,
+};
+
+/// Row groups that are counted at once.
+const COUNTED_AT_ONCE: usize = 4;
+
+/// Counts kept in memory; more are read from the state directory again.
+const COUNTS_KEPT_MAX: usize = 64;
+
+impl Streams {
+    /// Passing rows of every row group. Without a filter the footers say it; with one, only the columns of the filter
+    /// are read, of the row groups that statistics do not rule out.
+    pub(super) async fn passing_rows(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        filter_text: &str,
+        expressions: &Expressions,
+    ) -> Result<Arc<Vec<u64>>, StreamError> {
+        let groups = snapshot.row_groups();
+        if expressions.filter.is_none() {
+            return Ok(Arc::new(groups.iter().map(|group| group.rows.end - group.rows.start).collect()));
+        }
+        let key = count_key(snapshot, filter_text);
+        if let Some(known) = self.known_counts(&key, groups) {
+            return Ok(known);
+        }
+        let rows = Arc::new(Rows::new(snapshot, expressions, [], false)?);
+        let may_pass = self.may_pass(snapshot, expressions);
+        let counts = futures::stream::iter(may_pass.into_iter().enumerate().map(|(index, may_pass)| {
+            let rows = Arc::clone(&rows);
+            async move {
+                if may_pass { self.count_group(snapshot, &snapshot.row_groups()[index], rows).await } else { Ok(0) }
+            }
+        }));
+        let counts: Vec<u64> = counts.buffered(COUNTED_AT_ONCE).try_collect().await?;
+        self.keep_counts(&key, Arc::new(counts))
+    }
+
+    /// For each row group, whether statistics leave room for a passing row.
+    pub(super) fn may_pass(&self, snapshot: &Snapshot, expressions: &Expressions) -> Vec<bool> {
+        match &expressions.filter {
+            Some(filter) => {
+                let statistics = scan::statistics(snapshot, filter.columns());
+                filter.may_pass(snapshot.schema(), &statistics)
+            }
+            None => vec![true; snapshot.row_groups().len()],
+        }
+    }
+
+    async fn count_group(&self, snapshot: &Snapshot, group: &RowGroup, rows: Arc<Rows>) -> Result<u64, StreamError> {
+        let mut reader = scan::open(snapshot, group, &rows.projection, 0, &self.cpu).await?;
+        let mut sum = 0;
+        loop {
+            let rows = Arc::clone(&rows);
+            let step = self.cpu.run(move || {
+                let counted = match reader.next_chunk() {
+                    Ok(Some(chunk)) => rows.count(&chunk).map(Some),
+                    Ok(None) => Ok(None),
+                    Err(source) => Err(source.into()),
+                };
+                (reader, counted)
+            });
+            let (back, counted) = step.await.map_err(|panic| scan::panicked(snapshot, group, &panic))?;
+            reader = back;
+            match counted? {
+                Some(count) => sum += count,
+                None => return Ok(sum),
+            }
+        }
+    }
+
+    fn known_counts(&self, key: &str, groups: &[RowGroup]) -> Option<Arc<Vec<u64>>> {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = counts.get(key) {
+            return Some(Arc::clone(known));
+        }
+        drop(counts);
+        // A file that cannot be read or does not fit is counted anew.
+        let bytes = self.state.read(Kind::RowCounts, key).ok()??;
+        let stored: Vec<u64> = serde_json::from_slice(&bytes).ok()?;
+        let fits = |(count, group): (&u64, &RowGroup)| *count <= group.rows.end - group.rows.start;
+        let valid = stored.len() == groups.len() && stored.iter().zip(groups).all(fits);
+        valid.then(|| Arc::new(stored))
+    }
+
+    fn keep_counts(&self, key: &str, counts: Arc<Vec<u64>>) -> Result<Arc<Vec<u64>>, StreamError> {
+        // A list of numbers always has a JSON form.
+        let bytes = serde_json::to_vec(&*counts).unwrap_or_default();
+        self.state.write(Kind::RowCounts, key, &bytes)?;
+        let mut kept = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= COUNTS_KEPT_MAX {
+            kept.clear();
+        }
+        kept.insert(key.to_owned(), Arc::clone(&counts));
+        Ok(counts)
+    }
+}
+
+fn count_key(snapshot: &Snapshot, filter_text: &str) -> String {
+    let digest = Sha256::digest(filter_text.as_bytes());
+    let filter: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{filter}", snapshot.digest())
+}

@@ -1,0 +1,96 @@
+//! Why a stream or a fit cannot start, or ends early: the errors of the rooms below, and a few of its own.
+
+use crate::{
+    budget::BudgetError, catalog::CatalogError, engine::EngineError, expr::ExprError, plan::PlanError, runtime::CpuError,
+    scan::ScanError, state::StateError,
+};
+
+/// Anything between a checked request and its last batch.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The request or its plan is wrong.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The dataset cannot be read.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// A row group cannot be read.
+    #[error(transparent)]
+    Scan(#[from] ScanError),
+    /// The filter or a derived column is wrong, or fails on the data.
+    #[error("{path}: {source}")]
+    Expression {
+        /// The field.
+        path: String,
+        /// What is wrong with it.
+        source: ExprError,
+    },
+    /// A row has a value that an output cannot hold.
+    #[error(transparent)]
+    Kernel(#[from] forebay_kernels::KernelError),
+    /// An op has nothing to learn from, or learned what cannot be used.
+    #[error("{path}: {reason}")]
+    Unlearnable {
+        /// The op.
+        path: String,
+        /// Why, and the way out.
+        reason: String,
+    },
+    /// The aggregates failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// No plan is kept under this id.
+    #[error("no fitted plan \"{id}\" here: {near}; a plan is kept by the server (its --state) that fitted it")]
+    UnknownPlan {
+        /// The id.
+        id: String,
+        /// Ids to offer.
+        near: String,
+    },
+    /// The dataset's files hold no row.
+    #[error("dataset \"{dataset}\" has no rows: its {files} file(s) are empty tables")]
+    NoRows {
+        /// The dataset.
+        dataset: String,
+        /// Its files.
+        files: usize,
+    },
+    /// The rank is not one of the epoch's.
+    #[error("rank: {rank} is not below world_size {world_size}")]
+    Rank {
+        /// The rank.
+        rank: u64,
+        /// The ranks.
+        world_size: u64,
+    },
+    /// A batch would be larger than this server makes.
+    #[error("batch_size: {rows} rows of {row_bytes} bytes are more than the {limit} bytes of --batch-bytes-max")]
+    BatchBytes {
+        /// Rows.
+        rows: u64,
+        /// Bytes a row.
+        row_bytes: usize,
+        /// The limit.
+        limit: u64,
+    },
+    /// There is no memory for it now.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
+    /// The state directory does not work.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Arrow refused arrays that it should take: a bug.
+    #[error("arrow: {0}")]
+    Arrow(#[from] arrow::error::ArrowError),
+    /// Work on the CPU pool ended without a result.
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
+    /// Fewer rows came than were counted: a bug, or a state directory that holds another dataset's counts.
+    #[error("the rows that pass the filter were counted as {counted}, but the data ended after {read}")]
+    Miscounted {
+        /// Rows that should have come.
+        counted: u64,
+        /// Rows that came.
+        read: u64,
+    },
+}

@@ -1,0 +1,180 @@
+//! A fit: the plan's questions, pass by pass, over the rows that pass its filter, answered by the engine.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use forebay_proto::v1;
+use futures::{Stream, StreamExt};
+use tokio::{sync::mpsc, task::JoinHandle};
+
+use super::{
+    FETCH_AHEAD, StreamError, Streams,
+    learned::{Pass, rehearse},
+    rows::{Expressions, Rows},
+};
+use crate::{
+    catalog::Snapshot,
+    metrics::FitGuard,
+    plan,
+    scan::{self, CHUNK_ROWS},
+    state::Kind,
+};
+
+/// Chunks between two reports of progress.
+const CHUNKS_A_REPORT: u64 = 32;
+
+/// Reports that wait for the client; further ones are left out.
+const REPORTS_MAX: usize = 16;
+
+/// The updates of a running fit: progress, then the result or an error. Dropping it stops the fit.
+#[derive(Debug)]
+pub struct FitTask {
+    receiver: mpsc::Receiver<Result<v1::FitUpdate, StreamError>>,
+    task: JoinHandle<()>,
+}
+
+/// Reports how far a fit is.
+struct Reporter {
+    sender: mpsc::Sender<Result<v1::FitUpdate, StreamError>>,
+    progress: v1::FitProgress,
+}
+
+impl Streams {
+    /// Starts fitting a plan on a dataset.
+    pub fn fit(self: &Arc<Self>, dataset: String, plan: v1::Plan) -> FitTask {
+        let (sender, receiver) = mpsc::channel(REPORTS_MAX);
+        let streams = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            let _guard = FitGuard::open();
+            let reporter = Reporter { sender: sender.clone(), progress: v1::FitProgress::default() };
+            let update = streams.run_fit(&dataset, plan, reporter).await.map(|result| v1::FitUpdate {
+                update: Some(v1::fit_update::Update::Result(result)),
+            });
+            // Nobody is told where the client has gone.
+            let _ = sender.send(update).await;
+        });
+        FitTask { receiver, task }
+    }
+
+    async fn run_fit(
+        self: &Arc<Self>,
+        dataset: &str,
+        plan: v1::Plan,
+        mut reporter: Reporter,
+    ) -> Result<v1::FitResult, StreamError> {
+        let snapshot = self.catalog.dataset(dataset)?.present().await?;
+        if snapshot.row_count() == 0 {
+            return Err(StreamError::NoRows { dataset: dataset.to_owned(), files: snapshot.files().len() });
+        }
+        let stored = Arc::clone(snapshot.schema());
+        let checked = self.cpu.run(move || {
+            let plan = plan::canonical(&plan);
+            let expressions = Expressions::compile(&plan, &stored)?;
+            rehearse(&plan, &expressions.schema)?;
+            Ok::<_, StreamError>((plan, expressions))
+        });
+        let (mut plan, expressions) = checked.await??;
+        reporter.progress.passes = plan::pass_count(&plan)? as u64;
+        loop {
+            let questions = plan::questions(&plan)?;
+            if questions.is_empty() {
+                break;
+            }
+            reporter.progress.pass += 1;
+            let pass = Pass::new(&self.engine, &expressions.schema, &questions)?;
+            let pass = self.run_pass(&snapshot, &expressions, pass, &mut reporter).await?;
+            for (question, answer) in questions.iter().zip(pass.answers(&questions).await?) {
+                plan::learn(&mut plan, question, answer);
+            }
+        }
+        let plan_id = plan::plan_id(&plan);
+        self.state.write(Kind::Plan, &plan_id, forebay_proto::to_json(&plan).as_bytes())?;
+        tracing::info!(dataset, plan_id, passes = reporter.progress.passes, "plan fitted");
+        Ok(v1::FitResult { plan_id, plan: Some(plan) })
+    }
+
+    /// Pushes every passing row into a pass.
+    async fn run_pass(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        expressions: &Expressions,
+        mut pass: Pass,
+        reporter: &mut Reporter,
+    ) -> Result<Pass, StreamError> {
+        let rows = Arc::new(Rows::new(snapshot, expressions, pass.columns(), false)?);
+        let may_pass = self.may_pass(snapshot, expressions);
+        let groups = snapshot.row_groups();
+        let read: Vec<usize> = (0..groups.len()).filter(|index| may_pass[*index]).collect();
+        reporter.begin(read.iter().map(|index| groups[*index].rows.end - groups[*index].rows.start).sum());
+        let (rows_ref, cpu) = (&rows, &self.cpu);
+        let mut readers = futures::stream::iter(read.into_iter().map(|index| async move {
+            let group = &groups[index];
+            Ok::<_, StreamError>((group, scan::open(snapshot, group, &rows_ref.projection, 0, cpu).await?))
+        }))
+        .buffered(FETCH_AHEAD);
+        while let Some(opened) = readers.next().await {
+            let (group, mut reader) = opened?;
+            loop {
+                let rows = Arc::clone(&rows);
+                let step = self.cpu.run(move || {
+                    let values = match reader.next_chunk() {
+                        Ok(Some(chunk)) => rows.apply(&chunk, 0).and_then(|passing| pass.values(&passing)).map(Some),
+                        Ok(None) => Ok(None),
+                        Err(source) => Err(source.into()),
+                    };
+                    (reader, pass, values)
+                });
+                let values;
+                (reader, pass, values) = step.await.map_err(|panic| scan::panicked(snapshot, group, &panic))?;
+                let Some(values) = values? else { break };
+                pass.push(values).await;
+                reporter.add_chunk();
+            }
+        }
+        Ok(pass)
+    }
+}
+
+// === impl Reporter ===
+
+impl Reporter {
+    fn begin(&mut self, rows_total: u64) {
+        self.progress.rows_done = 0;
+        self.progress.rows_total = rows_total;
+        self.report();
+    }
+
+    fn add_chunk(&mut self) {
+        let chunk_rows = CHUNK_ROWS as u64;
+        self.progress.rows_done = (self.progress.rows_done + chunk_rows).min(self.progress.rows_total);
+        if self.progress.rows_done.is_multiple_of(chunk_rows * CHUNKS_A_REPORT) {
+            self.report();
+        }
+    }
+
+    fn report(&self) {
+        let update = v1::fit_update::Update::Progress(self.progress);
+        // A client that reads slowly misses reports, not the result.
+        let _ = self.sender.try_send(Ok(v1::FitUpdate { update: Some(update) }));
+    }
+}
+
+// === impl FitTask ===
+
+impl Stream for FitTask {
+    type Item = Result<v1::FitUpdate, StreamError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.receiver.poll_recv(context)
+    }
+}
+
+impl Drop for FitTask {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+

@@ -1,0 +1,69 @@
+//! Wires the rooms of one stream together with bounded channels: snapshot + plan + order → work list → scan → kernels →
+//! batches; and the same rows into the engine for a fit.
+//!
+//! It knows nothing of gRPC: requests come in checked, batches with their headers go out, to be encoded by `flight`.
+
+mod batches;
+mod count;
+mod error;
+mod fit;
+mod learned;
+mod prepare;
+mod rows;
+mod table;
+mod task;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use arrow::array::RecordBatch;
+use forebay_proto::v1;
+
+pub use error::StreamError;
+pub use fit::FitTask;
+pub use prepare::Prepared;
+pub use task::BatchTask;
+
+use crate::{budget::Budget, catalog::Catalog, engine::Engine, plan::Limits, runtime::CpuPool, state::State};
+
+/// Row groups that are fetched ahead of the one being decoded.
+const FETCH_AHEAD: usize = 2;
+
+/// Batches that wait between their making and the wire.
+const BATCHES_AHEAD: usize = 2;
+
+/// Everything that streams and fits are made from; shared by all of them.
+#[derive(Debug)]
+pub struct Streams {
+    catalog: Catalog,
+    engine: Engine,
+    cpu: CpuPool,
+    budget: Budget,
+    state: State,
+    limits: Limits,
+    /// Passing rows of each row group, by snapshot and filter.
+    counts: Mutex<HashMap<String, Arc<Vec<u64>>>>,
+}
+
+/// A batch on its way to the wire; the checksum is filled in where it is encoded.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// What it is.
+    pub header: v1::BatchHeader,
+    /// Its columns.
+    pub data: RecordBatch,
+}
+
+impl Streams {
+    /// The room, over these.
+    pub fn new(catalog: Catalog, engine: Engine, cpu: CpuPool, budget: Budget, state: State, limits: Limits) -> Self {
+        Self { catalog, engine, cpu, budget, state, limits, counts: Mutex::new(HashMap::new()) }
+    }
+
+    /// The datasets.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+}

@@ -1,0 +1,159 @@
+//! Stored chunk → the rows that pass, with the derived columns and the row ids beside the stored ones.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array},
+    compute::{filter, filter_record_batch},
+    datatypes::{DataType, Field, Schema, SchemaRef},
+};
+use forebay_proto::v1;
+
+use super::StreamError;
+use crate::{
+    catalog::Snapshot,
+    expr::Expression,
+    plan::{PlanError, ROW_ID, stored_columns},
+    scan::Projection,
+};
+
+/// A plan's filter and derived columns, checked against a snapshot's schema.
+#[derive(Debug)]
+pub(super) struct Expressions {
+    pub filter: Option<Expression>,
+    derived: Vec<(Field, Expression)>,
+    /// Stored columns, then derived ones.
+    pub schema: SchemaRef,
+}
+
+/// Which columns are read, and what becomes of a chunk of them.
+#[derive(Debug)]
+pub(super) struct Rows {
+    pub projection: Projection,
+    filter: Option<Expression>,
+    derived: Vec<Expression>,
+    with_row_ids: bool,
+    schema: SchemaRef,
+}
+
+impl Expressions {
+    /// Compiles the filter and every derived column.
+    pub(super) fn compile(plan: &v1::Plan, stored: &Schema) -> Result<Self, StreamError> {
+        let filter = match plan.filter.as_str() {
+            "" => None,
+            text => {
+                let compiled = Expression::compile_filter(text, stored);
+                Some(compiled.map_err(|source| StreamError::Expression { path: "plan.filter".to_owned(), source })?)
+            }
+        };
+        let mut fields = stored.fields().to_vec();
+        let mut derived = Vec::with_capacity(plan.derive.len());
+        for (index, derive) in plan.derive.iter().enumerate() {
+            let path = format!("plan.derive[{index}]");
+            if derive.name.is_empty() || derive.name == ROW_ID {
+                return Err(PlanError::field(format!("{path}.name"), format!("a name, not empty and not {ROW_ID}")).into());
+            }
+            if fields.iter().any(|field| field.name() == &derive.name) {
+                let reason = format!("the dataset or the plan already has a column \"{}\"", derive.name);
+                return Err(PlanError::field(format!("{path}.name"), reason).into());
+            }
+            let expression = Expression::compile(&derive.expr, &Schema::new(fields.clone()))
+                .map_err(|source| StreamError::Expression { path: format!("{path}.expr"), source })?;
+            let field = expression.field(&derive.name);
+            fields.push(Arc::new(field.clone()));
+            derived.push((field, expression));
+        }
+        Ok(Self { filter, derived, schema: Arc::new(Schema::new(fields)) })
+    }
+}
+
+impl Rows {
+    /// Reads what these columns need, stored or derived, and no more.
+    pub(super) fn new<'a>(
+        snapshot: &Snapshot,
+        expressions: &Expressions,
+        columns: impl IntoIterator<Item = &'a str>,
+        with_row_ids: bool,
+    ) -> Result<Self, StreamError> {
+        let mut needed: BTreeSet<&str> = columns.into_iter().collect();
+        let mut used = Vec::new();
+        for (field, expression) in expressions.derived.iter().rev() {
+            if needed.contains(field.name().as_str()) {
+                needed.extend(expression.columns().iter().map(String::as_str));
+                used.push((field, expression));
+            }
+        }
+        used.reverse();
+        let filter = expressions.filter.as_ref();
+        needed.extend(filter.iter().flat_map(|filter| filter.columns()).map(String::as_str));
+
+        let projection = Projection::new(snapshot, stored_columns(snapshot.schema(), needed));
+        let bind = |expression: &Expression, schema: &Schema, path: &str| {
+            expression.bind(schema).map_err(|source| StreamError::Expression { path: path.to_owned(), source })
+        };
+        let filter = filter.map(|filter| bind(filter, projection.schema(), "plan.filter")).transpose()?;
+        let mut fields = projection.schema().fields().to_vec();
+        let mut derived = Vec::with_capacity(used.len());
+        for (field, expression) in used {
+            derived.push(bind(expression, &Schema::new(fields.clone()), field.name())?);
+            fields.push(Arc::new(field.clone()));
+        }
+        if with_row_ids {
+            fields.push(Arc::new(Field::new(ROW_ID, DataType::UInt64, false)));
+        }
+        Ok(Self { projection, filter, derived, with_row_ids, schema: Arc::new(Schema::new(fields)) })
+    }
+
+    /// Whether every stored row passes.
+    pub(super) fn all_pass(&self) -> bool {
+        self.filter.is_none()
+    }
+
+    /// Passing rows of a chunk of the projection.
+    pub(super) fn count(&self, chunk: &RecordBatch) -> Result<u64, StreamError> {
+        Ok(self.mask(chunk)?.map_or(chunk.num_rows(), |mask| mask.true_count()) as u64)
+    }
+
+    /// The passing rows of a chunk whose first row has this index in the snapshot.
+    pub(super) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
+        let mask = self.mask(chunk)?.filter(|mask| mask.true_count() < chunk.num_rows());
+        let passing = match &mask {
+            Some(mask) => filter_record_batch(chunk, mask)?,
+            None => chunk.clone(),
+        };
+        let row_count = passing.num_rows();
+        let mut columns: Vec<ArrayRef> = passing.columns().to_vec();
+        for (index, expression) in self.derived.iter().enumerate() {
+            let known = self.batch(columns.len(), columns.clone(), row_count)?;
+            let values = expression.evaluate(&known).map_err(|source| {
+                let name = self.schema.field(passing.num_columns() + index).name();
+                StreamError::Expression { path: format!("derived column \"{name}\""), source }
+            })?;
+            columns.push(values);
+        }
+        if self.with_row_ids {
+            let ids: ArrayRef = Arc::new(UInt64Array::from_iter_values(first_row..first_row + chunk.num_rows() as u64));
+            columns.push(match &mask {
+                Some(mask) => filter(&ids, mask)?,
+                None => ids,
+            });
+        }
+        self.batch(columns.len(), columns, row_count)
+    }
+
+    fn mask(&self, chunk: &RecordBatch) -> Result<Option<BooleanArray>, StreamError> {
+        let mask = self.filter.as_ref().map(|filter| filter.passes(chunk)).transpose();
+        mask.map_err(|source| StreamError::Expression { path: "plan.filter".to_owned(), source })
+    }
+
+    /// A batch of the schema's first columns.
+    fn batch(&self, width: usize, columns: Vec<ArrayRef>, row_count: usize) -> Result<RecordBatch, StreamError> {
+        let schema = if width == self.schema.fields().len() {
+            SchemaRef::clone(&self.schema)
+        } else {
+            Arc::new(Schema::new(self.schema.fields()[..width].to_vec()))
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(row_count));
+        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+    }
+}
