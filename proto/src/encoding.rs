@@ -1,8 +1,8 @@
 //! Bytes ↔ messages in either of the two encodings that a client may choose.
 //!
-//! JSON follows the proto3 JSON mapping: snake_case and camelCase names are read, unknown fields are errors; what is
-//! written has snake_case names, plain numbers, and every field present. A first byte `{` (white space before it is
-//! skipped) means JSON, anything else protobuf.
+//! JSON follows the proto3 JSON mapping: `snake_case` and `camelCase` names are read, unknown fields are errors; what is
+//! written has `snake_case` names, plain numbers, and every field present. A first byte `{` means JSON, anything
+//! else protobuf.
 
 use std::sync::OnceLock;
 
@@ -50,7 +50,7 @@ pub enum DecodeError {
 
 /// Reads a message from JSON or protobuf bytes and says which it was.
 pub fn decode<M: Message>(bytes: &[u8]) -> Result<(M, Encoding), DecodeError> {
-    if bytes.trim_ascii_start().first() == Some(&b'{') {
+    if bytes.first() == Some(&b'{') {
         decode_json(bytes).map(|message| (message, Encoding::Json))
     } else {
         decode_protobuf(bytes).map(|message| (message, Encoding::Protobuf))
@@ -67,7 +67,8 @@ pub fn encode<M: Message>(message: &M, encoding: Encoding) -> Vec<u8> {
 
 /// Writes a message as one line of JSON.
 pub fn to_json<M: Message>(message: &M) -> String {
-    let options = SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false).skip_default_fields(false);
+    let options =
+        SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false).skip_default_fields(false);
     let mut text = Vec::with_capacity(256);
     let written = descriptor::<M>().and_then(|descriptor| {
         let mut dynamic = DynamicMessage::new(descriptor);
@@ -127,14 +128,13 @@ fn descriptor<M: Message>() -> Option<MessageDescriptor> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use super::*;
     use crate::v1::{BatchHeader, Op, Plan, StreamRequest, op};
 
     #[test]
     fn both_encodings_carry_the_same_message() {
-        let request = StreamRequest { dataset: "flights".into(), batch_size: Some(7), seed: u64::MAX, ..Default::default() };
+        let request =
+            StreamRequest { dataset: "flights".into(), batch_size: Some(7), seed: u64::MAX, ..Default::default() };
         for encoding in [Encoding::Json, Encoding::Protobuf] {
             let (read, seen) = decode::<StreamRequest>(&encode(&request, encoding)).unwrap();
             assert_eq!((read, seen), (request.clone(), encoding));
@@ -142,8 +142,18 @@ mod tests {
     }
 
     #[test]
+    fn protobuf_that_looks_like_blanks_and_a_brace_is_protobuf() {
+        // Field 1 is tagged 0x0a (a line feed), and a length of 123 is a brace.
+        let request = StreamRequest { dataset: "x".repeat(123), ..Default::default() };
+        assert_eq!(
+            decode::<StreamRequest>(&encode(&request, Encoding::Protobuf)).unwrap(),
+            (request, Encoding::Protobuf)
+        );
+    }
+
+    #[test]
     fn json_names_are_read_in_both_cases_and_unknown_ones_refused() {
-        for text in [r#"{"batch_size": 5, "dataset": "a"}"#, r#" {"batchSize": "5", "dataset": "a"}"#] {
+        for text in [r#"{"batch_size": 5, "dataset": "a"}"#, r#"{"batchSize": "5", "dataset": "a"}"#] {
             assert_eq!(decode::<StreamRequest>(text.as_bytes()).unwrap().0.batch_size, Some(5));
         }
         let error = decode::<StreamRequest>(br#"{"batchsize": 5}"#).unwrap_err().to_string();
@@ -165,6 +175,20 @@ mod tests {
         let text = br#"{"outputs": [{"name": "x", "parts": [{"columns": ["a"], "ops": [{"standardize": {}}, {"fill_null": {"stat": "MEDIAN"}}]}]}]}"#;
         let (plan, _) = decode::<Plan>(text).unwrap();
         assert!(matches!(plan.outputs[0].parts[0].ops[0], Op { op: Some(op::Op::Standardize(_)) }));
+    }
+
+    #[test]
+    fn numbers_in_json_are_the_same_to_the_bit() {
+        // Some of these come back one unit in the last place off from a reader that takes a short cut.
+        let mut bits = 0x3ff0_0000_0000_0000_u64;
+        for _ in 0..20_000 {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let mean = f64::from_bits(bits);
+            if mean.is_finite() {
+                let op = crate::v1::Standardize { mean: Some(mean), std: None };
+                assert_eq!(decode::<crate::v1::Standardize>(to_json(&op).as_bytes()).unwrap().0.mean, Some(mean));
+            }
+        }
     }
 
     #[test]

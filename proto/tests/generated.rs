@@ -2,8 +2,6 @@
 //!
 //! `FOREBAY_REGENERATE=1 cargo test -p forebay-proto` writes it anew.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::{fs, path::Path};
 
 #[test]
@@ -13,7 +11,11 @@ fn committed_code_is_what_the_proto_files_generate() {
     compiler.include_source_info(true).open_files(["forebay/v1/plan.proto", "forebay/v1/service.proto"]).unwrap();
 
     let out = tempfile::tempdir().unwrap();
-    prost_build::Config::new().enable_type_names().out_dir(out.path()).compile_fds(compiler.file_descriptor_set()).unwrap();
+    prost_build::Config::new()
+        .enable_type_names()
+        .out_dir(out.path())
+        .compile_fds(compiler.file_descriptor_set())
+        .unwrap();
     let code = fs::read(out.path().join("forebay.v1.rs")).unwrap();
     // The descriptors are committed without comments: those are in the code already.
     let descriptors = compiler.include_source_info(false).encode_file_descriptor_set();
@@ -23,6 +25,10 @@ fn committed_code_is_what_the_proto_files_generate() {
         if std::env::var_os("FOREBAY_REGENERATE").is_some() {
             fs::write(&path, &generated).unwrap();
         }
-        assert!(fs::read(&path).unwrap() == generated, "{} is stale: FOREBAY_REGENERATE=1 cargo test -p forebay-proto", path.display());
+        assert!(
+            fs::read(&path).unwrap() == generated,
+            "{} is stale: FOREBAY_REGENERATE=1 cargo test -p forebay-proto",
+            path.display()
+        );
     }
 }

@@ -74,8 +74,6 @@ impl Drop for Reservation {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use super::Budget;
 
     #[test]

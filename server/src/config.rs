@@ -24,7 +24,13 @@ pub struct Flags {
     dataset: Vec<String>,
 
     /// Address of the Flight service: HOST:PORT (port 0 picks a free one) or unix:PATH. May be repeated.
-    #[arg(long, env = "FOREBAY_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8815", value_delimiter = '\n')]
+    #[arg(
+        long,
+        env = "FOREBAY_LISTEN",
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8815",
+        value_delimiter = '\n'
+    )]
     listen: Vec<String>,
 
     /// Address of /metrics, /healthz and /readyz over HTTP.
@@ -32,7 +38,7 @@ pub struct Flags {
     metrics_listen: String,
 
     /// Directory of what must survive a restart: fitted plans, row counts; fits spill there too
-    /// [default: $XDG_STATE_HOME/forebay or ~/.local/state/forebay]
+    /// [default: forebay under the user's state directory, which is ~/.local/state]
     #[arg(long, env = "FOREBAY_STATE", value_name = "DIR")]
     state: Option<String>,
 
@@ -58,7 +64,7 @@ pub struct Flags {
           value_parser = clap::value_parser!(u32).range(0..=1024))]
     cpu_threads: u32,
 
-    /// What is logged on stderr: error, warn, info, debug or trace, or a filter such as forebay_server=debug.
+    /// What is logged on stderr: error, warn, info, debug or trace, or a filter of tracing's.
     #[arg(long, env = "FOREBAY_LOG", value_name = "FILTER", default_value = "info")]
     log: String,
 
@@ -171,7 +177,11 @@ impl Flags {
             metrics_listen: tcp("metrics-listen", &self.metrics_listen, network)?,
             state: state(self.state.as_deref())?,
             drain: Duration::from_secs(self.drain_seconds),
-            memory_limit_bytes: if self.memory_limit_bytes == 0 { machine_bytes() / 2 } else { self.memory_limit_bytes },
+            memory_limit_bytes: if self.memory_limit_bytes == 0 {
+                machine_bytes() / 2
+            } else {
+                self.memory_limit_bytes
+            },
             fit_memory_bytes: usize::try_from(self.fit_memory_bytes).unwrap_or(usize::MAX),
             batch_bytes_max: self.batch_bytes_max,
             cpu_threads: self.cpu_threads as usize,
@@ -189,7 +199,10 @@ fn wrong(flag: &'static str, value: &str, reason: impl Into<String>) -> ConfigEr
 fn dataset(value: &str) -> Result<(String, Location), ConfigError> {
     let allowed = "NAME=URL, such as flights=data/flights";
     let (name, url) = value.split_once('=').ok_or_else(|| wrong("dataset", value, allowed))?;
-    let named = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(['/', '\\']) && !name.contains(char::is_control);
+    let named = !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && !name.contains(['/', '\\'])
+        && !name.contains(char::is_control);
     if !named {
         let reason = format!("a name is 1 to {NAME_BYTES_MAX} bytes without slashes; {allowed}");
         return Err(wrong("dataset", value, reason));
@@ -222,14 +235,17 @@ fn state(value: Option<&str>) -> Result<PathBuf, ConfigError> {
         return match text.split_once("://") {
             None => Ok(PathBuf::from(text)),
             Some(("file", path)) => Ok(PathBuf::from(path)),
-            Some((scheme, _)) => Err(wrong("state", text, format!("this version keeps state in a local directory, not on {scheme}://"))),
+            Some((scheme, _)) => {
+                Err(wrong("state", text, format!("this version keeps state in a local directory, not on {scheme}://")))
+            }
         };
     }
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || set("HOME").map(|home| home.join(".local").join("state"));
-    set("XDG_STATE_HOME").or_else(home).map(|base| base.join("forebay")).ok_or_else(|| {
-        wrong("state", "", "neither XDG_STATE_HOME nor HOME is set: name a directory")
-    })
+    set("XDG_STATE_HOME")
+        .or_else(home)
+        .map(|base| base.join("forebay"))
+        .ok_or_else(|| wrong("state", "", "neither XDG_STATE_HOME nor HOME is set: name a directory"))
 }
 
 /// The memory that this process may have: the machine's, or its control group's where that is less.
@@ -248,8 +264,6 @@ fn machine_bytes() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use super::*;
 
     fn check(arguments: &[&str]) -> Result<Config, String> {
@@ -260,7 +274,17 @@ mod tests {
 
     #[test]
     fn good_flags_are_a_config() {
-        let config = check(&["--dataset", "a=/tmp", "--dataset", "b=/tmp/*.parquet", "--listen", "unix:/tmp/s", "--listen", "localhost:0"]).unwrap();
+        let config = check(&[
+            "--dataset",
+            "a=/tmp",
+            "--dataset",
+            "b=/tmp/*.parquet",
+            "--listen",
+            "unix:/tmp/s",
+            "--listen",
+            "localhost:0",
+        ])
+        .unwrap();
         assert_eq!(config.datasets.len(), 2);
         assert_eq!(config.listen, [Listen::Unix("/tmp/s".into()), Listen::Tcp("127.0.0.1:0".parse().unwrap())]);
         assert!(config.memory_limit_bytes > 0);

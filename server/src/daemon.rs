@@ -1,6 +1,10 @@
 //! The server's life: open what it needs, say that it is ready, serve, drain, end.
 
-use std::{io, io::IsTerminal, sync::Arc, time::Duration};
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     io::AsyncReadExt,
@@ -74,9 +78,9 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let streams = Arc::new(Streams::new(catalog, engine, cpu.clone(), budget, state, limits));
     let (shutdown, watch) = Shutdown::new();
 
-    let metrics_listener = MetricsListener::bind(config.metrics_listen).await.map_err(|source| {
-        DaemonError::MetricsListen { address: config.metrics_listen.to_string(), source }
-    })?;
+    let metrics_listener = MetricsListener::bind(config.metrics_listen)
+        .await
+        .map_err(|source| DaemonError::MetricsListen { address: config.metrics_listen.to_string(), source })?;
     let mut listeners = Vec::with_capacity(config.listen.len());
     for address in &config.listen {
         listeners.push(match address {
@@ -87,9 +91,9 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let ending = Ending::prepare(config.exit_with_stdin)?;
     open_datasets(&streams).await;
     for listener in &listeners {
-        eprintln!("listening on {}", listener.url());
+        say(&format!("listening on {}", listener.url()));
     }
-    eprintln!("metrics on {}", metrics_listener.url());
+    say(&format!("metrics on {}", metrics_listener.url()));
 
     let service = Service::new(streams, cpu, watch.clone());
     tokio::select! {
@@ -111,6 +115,11 @@ async fn open_datasets(streams: &Arc<Streams>) {
     }
 }
 
+/// One line on stderr. Nobody may be reading it any more, and that is no reason to end.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 fn start_log(config: &Config) -> Result<(), DaemonError> {
     let filter = EnvFilter::try_new(&config.log)?;
     let json = match config.log_format {
@@ -118,7 +127,8 @@ fn start_log(config: &Config) -> Result<(), DaemonError> {
         LogFormat::Human => false,
         LogFormat::Json => true,
     };
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
     // A second server in one process (tests) keeps the first one's log.
     let _ = if json { log.json().try_init() } else { log.try_init() };
     Ok(())
@@ -166,4 +176,3 @@ async fn stdin_closed() {
     let mut buffer = [0; 1024];
     while stdin.read(&mut buffer).await.is_ok_and(|count| count > 0) {}
 }
-

@@ -12,10 +12,14 @@ use arrow::{
     array::{Array, ArrayRef, BooleanArray, RecordBatch},
     datatypes::{DataType, Field, Schema},
 };
-use datafusion_common::{DFSchema, DataFusionError, SchemaError, config::ConfigOptions, tree_node::{TreeNode, TreeNodeRecursion}};
+use datafusion_common::{
+    DFSchema, DataFusionError, SchemaError,
+    config::ConfigOptions,
+    tree_node::{TreeNode, TreeNodeRecursion},
+};
 use datafusion_expr::{
-    ColumnarValue, Expr, Volatility, execution_props::ExecutionProps, physical_planning_context::PhysicalPlanningContext,
-    simplify::SimplifyContext,
+    ColumnarValue, Expr, Volatility, execution_props::ExecutionProps,
+    physical_planning_context::PhysicalPlanningContext, simplify::SimplifyContext,
 };
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
@@ -110,7 +114,8 @@ impl Expression {
         refuse_unstable(&logical, &short)?;
         let options = Arc::new(ConfigOptions::default());
         let df_schema = Arc::new(df_schema);
-        let context = SimplifyContext::builder().with_schema(Arc::clone(&df_schema)).with_config_options(options).build();
+        let context =
+            SimplifyContext::builder().with_schema(Arc::clone(&df_schema)).with_config_options(options).build();
         let simplifier = ExprSimplifier::new(context);
         let logical = simplifier
             .coerce(logical, &df_schema)
@@ -121,7 +126,13 @@ impl Expression {
                 .map_err(|source| unusable(&short, &source))?;
         let field = physical.return_field(schema).map_err(|source| unusable(&short, &source))?;
         let columns: BTreeSet<String> = logical.column_refs().iter().map(|column| column.name.clone()).collect();
-        Ok(Self { text: short, logical, physical, field: field.as_ref().clone(), columns: columns.into_iter().collect() })
+        Ok(Self {
+            text: short,
+            logical,
+            physical,
+            field: field.as_ref().clone(),
+            columns: columns.into_iter().collect(),
+        })
     }
 
     /// Like [`Self::compile`], and true or false.
@@ -149,9 +160,13 @@ impl Expression {
     /// The same expression over batches of another schema that has its columns.
     pub fn bind(&self, schema: &Schema) -> Result<Self, ExprError> {
         let df_schema = DFSchema::try_from(schema.clone()).map_err(|source| unusable(&self.text, &source))?;
-        let physical =
-            create_physical_expr(&self.logical, &df_schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())
-                .map_err(|source| unusable(&self.text, &source))?;
+        let physical = create_physical_expr(
+            &self.logical,
+            &df_schema,
+            &ExecutionProps::new(),
+            &PhysicalPlanningContext::default(),
+        )
+        .map_err(|source| unusable(&self.text, &source))?;
         Ok(Self { physical, ..self.clone() })
     }
 
@@ -203,8 +218,13 @@ fn parse(text: &str, short: &str) -> Result<ExprWithAlias, ExprError> {
 fn is_operator(token: &Token) -> bool {
     match token {
         Token::Word(word) => word.keyword != datafusion_sql::sqlparser::keywords::Keyword::NoKeyword,
-        Token::Number(..) | Token::SingleQuotedString(_) | Token::Whitespace(_) => false,
-        Token::Comma | Token::LParen | Token::RParen | Token::EOF => false,
+        Token::Number(..)
+        | Token::SingleQuotedString(_)
+        | Token::Whitespace(_)
+        | Token::Comma
+        | Token::LParen
+        | Token::RParen
+        | Token::EOF => false,
         _ => true,
     }
 }
@@ -270,7 +290,15 @@ fn unusable(short: &str, source: &DataFusionError) -> ExprError {
 fn first_sentence(error: &DataFusionError) -> String {
     let text = error.strip_backtrace();
     let line = text.lines().next().unwrap_or_default();
-    let kinds = ["SQL error: ", "Error during planning: ", "Arrow error: ", "Execution error: ", "Optimizer rule", "type_coercion", "caused by"];
+    let kinds = [
+        "SQL error: ",
+        "Error during planning: ",
+        "Arrow error: ",
+        "Execution error: ",
+        "Optimizer rule",
+        "type_coercion",
+        "caused by",
+    ];
     let mut line = line.trim();
     while let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) {
         line = rest;

@@ -37,7 +37,9 @@ impl MetricsListener {
 
     /// The URL to scrape.
     pub fn url(&self) -> String {
-        self.0.local_addr().map_or_else(|_| "http://?/metrics".to_owned(), |address| format!("http://{address}/metrics"))
+        self.0
+            .local_addr()
+            .map_or_else(|_| "http://?/metrics".to_owned(), |address| format!("http://{address}/metrics"))
     }
 
     /// Serves until it is dropped.

@@ -14,14 +14,14 @@ fn main() -> ExitCode {
     let config = match forebay_settings::parse::<Flags>().check() {
         Ok(config) => config,
         Err(error) => {
-            eprintln!("error: {error}");
+            daemon::say(&format!("error: {error}"));
             return ExitCode::from(EXIT_USAGE);
         }
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: cannot start the I/O threads: {error}");
+            daemon::say(&format!("error: cannot start the I/O threads: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            daemon::say(&format!("error: {error}"));
             ExitCode::FAILURE
         }
     }

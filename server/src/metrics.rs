@@ -11,7 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use metrics::{Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// Upper bounds of `forebay_batch_seconds`, from 100 µs to 100 s by half decades.
@@ -82,7 +84,10 @@ pub const NAMES: [(&str, &str); 13] = [
     ("forebay_rows_sent_total", "Rows in those batches."),
     ("forebay_sent_bytes_total", "Arrow bytes of those batches, headers included."),
     ("forebay_stage_seconds_total", "Seconds spent per stage: fetch, decode, transform, assemble, send_wait."),
-    ("forebay_batch_seconds", "Seconds from one batch of a stream to its next, time in which the client was waited for left out."),
+    (
+        "forebay_batch_seconds",
+        "Seconds from one batch of a stream to its next, time in which the client was waited for left out.",
+    ),
     ("forebay_storage_requests_total", "Requests to storage, by operation (list, head, get) and status (ok, error)."),
     ("forebay_storage_read_bytes_total", "Bytes read from storage."),
     ("forebay_memory_reserved_bytes", "Bytes of the memory budget that streams and fits hold."),

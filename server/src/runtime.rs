@@ -64,8 +64,6 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
     use super::{CpuError, CpuPool};
 
     #[tokio::test]

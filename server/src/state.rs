@@ -3,10 +3,13 @@
 //! It knows kinds and ids, not what the files hold.
 
 use std::{
+    fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
+
+use sha2::{Digest, Sha256};
 
 /// The state directory.
 #[derive(Clone, Debug)]
@@ -86,6 +89,19 @@ impl State {
 /// Whether a text can be an id: lowercase hexadecimal digits and dashes, so never a path.
 pub fn is_id(text: &str) -> bool {
     !text.is_empty() && text.len() <= 160 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-'))
+}
+
+/// An id for these bytes: the first 32 hexadecimal digits of their SHA-256.
+pub fn short_digest(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part);
+    }
+    hash.finalize()[..16].iter().fold(String::with_capacity(32), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 const SPILL_FOLDER: &str = "spill";

@@ -28,17 +28,19 @@ pub(super) async fn read(
     object: &ObjectMeta,
     cpu: &CpuPool,
 ) -> Result<ArrowReaderMetadata, CatalogError> {
-    let corrupt =
-        |reason: String| CatalogError::Corrupt { dataset: dataset.to_owned(), file: file.to_owned(), reason };
+    let corrupt = |reason: String| CatalogError::Corrupt { dataset: dataset.to_owned(), file: file.to_owned(), reason };
     if object.size < 12 {
         return Err(corrupt(format!("it has {} bytes, the smallest Parquet file has 12", object.size)));
     }
     let mut decoder = ParquetMetaDataPushDecoder::try_new(object.size)
         .map_err(|source| corrupt(source.to_string()))?
         .with_page_index_policy(PageIndexPolicy::Skip);
-    let mut wanted = vec![object.size.saturating_sub(FIRST_READ_BYTES)..object.size];
+    let first = object.size.saturating_sub(FIRST_READ_BYTES)..object.size;
+    let mut wanted = Vec::from([first]);
     loop {
-        if let Some(range) = wanted.iter().find(|range| range.end > object.size || range.end - range.start > FOOTER_BYTES_MAX) {
+        if let Some(range) =
+            wanted.iter().find(|range| range.end > object.size || range.end - range.start > FOOTER_BYTES_MAX)
+        {
             return Err(corrupt(format!("its footer claims the bytes {range:?} of {}", object.size)));
         }
         let mut pieces = Vec::with_capacity(wanted.len());
@@ -59,7 +61,9 @@ pub(super) async fn read(
             DecodeResult::NeedsData(ranges) => wanted = ranges,
             DecodeResult::Data(metadata) => {
                 let opened = cpu.run(move || open(Arc::new(metadata))).await;
-                return opened.map_err(|source| corrupt(source.to_string()))?.map_err(|source| corrupt(source.to_string()));
+                return opened
+                    .map_err(|source| corrupt(source.to_string()))?
+                    .map_err(|source| corrupt(source.to_string()));
             }
             DecodeResult::Finished => return Err(corrupt("its footer ends early".to_owned())),
         }
@@ -94,7 +98,7 @@ async fn fetch(
 fn open(metadata: Arc<ParquetMetaData>) -> Result<ArrowReaderMetadata, ParquetError> {
     let stored = ArrowReaderMetadata::try_new(Arc::clone(&metadata), ArrowReaderOptions::new())?;
     let schema = stored.schema();
-    let fields: Vec<Arc<Field>> = schema.fields().iter().map(|field| wide_keys(field)).collect();
+    let fields: Vec<Arc<Field>> = schema.fields().iter().map(wide_keys).collect();
     if fields.iter().zip(schema.fields()).all(|(wide, field)| wide == field) {
         return Ok(stored);
     }

@@ -51,7 +51,8 @@ impl Location {
                 .and_then(|parsed| parsed.to_file_path().ok())
                 .ok_or_else(|| error("file:// must be followed by an absolute path".to_owned()))?,
             Some((scheme, _)) => {
-                let reason = format!("this version reads local files only, not {scheme}:// (a path, a glob or file://)");
+                let reason =
+                    format!("this version reads local files only, not {scheme}:// (a path, a glob or file://)");
                 return Err(error(reason));
             }
         };
@@ -99,8 +100,6 @@ fn split(path: &FilePath) -> Result<(PathBuf, What), String> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use super::*;
 
     #[test]
@@ -113,7 +112,9 @@ mod tests {
         assert_eq!(what(format!("file://{}", dir.path().display())), "Directory");
         assert_eq!(what(file.display().to_string()), "File(\"a[1].parquet\")");
         assert!(what(format!("{}/**/x-*.parquet", dir.path().display())).starts_with("Glob"));
-        for (url, word) in [("s3://bucket/x", "s3"), ("", "empty"), ("file://relative/x", "absolute"), ("/tmp/[/x", "glob")] {
+        for (url, word) in
+            [("s3://bucket/x", "s3"), ("", "empty"), ("file://relative/x", "absolute"), ("/tmp/[/x", "glob")]
+        {
             let error = Location::parse("t", url).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }

@@ -91,7 +91,9 @@ pub enum CatalogError {
         file: String,
     },
     /// The files are no longer those of the snapshot.
-    #[error("snapshot changed: dataset \"{dataset}\": {reason}; ask for the flight again to read the files as they are now")]
+    #[error(
+        "snapshot changed: dataset \"{dataset}\": {reason}; ask for the flight again to read the files as they are now"
+    )]
     Changed {
         /// The dataset.
         dataset: String,

@@ -1,15 +1,14 @@
 //! A dataset's files at one moment, with their footers: the manifest that an epoch is addressed by.
 
-use std::{fmt::Write as _, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
-use sha2::{Digest, Sha256};
 
 use super::{CatalogError, Dataset, footer, listing::local_path};
-use crate::runtime::CpuPool;
+use crate::{runtime::CpuPool, state::short_digest};
 
 /// Footers that are read at once.
 const FOOTERS_IN_FLIGHT: usize = 16;
@@ -118,29 +117,20 @@ fn difference(first: &Schema, other: &Schema) -> Option<String> {
 /// Digest of the manifest: files in order (path from the root, size, `ETag`), row groups and their rows, schema.
 fn digest(dataset: &Dataset, files: &[Arc<File>], schema: &Schema) -> String {
     let root = dataset.location.root();
-    let mut hash = Sha256::new();
-    hash.update(b"forebay snapshot 1\n");
+    let mut manifest = Vec::from(*b"forebay snapshot 1\n");
     for file in files {
         let path = local_path(&file.object.location);
         let relative = path.strip_prefix(root).unwrap_or(&path);
         let tag = file.object.e_tag.as_deref().unwrap_or("-");
-        hash.update(format!("{}\n{}\n{tag}\n", relative.display(), file.object.size));
+        manifest.extend(format!("{}\n{}\n{tag}\n", relative.display(), file.object.size).bytes());
         for group in file.metadata.metadata().row_groups() {
-            hash.update(group.num_rows().to_le_bytes());
+            manifest.extend(group.num_rows().to_le_bytes());
         }
     }
     for field in schema.fields() {
-        hash.update(format!("{}\n{}\n{}\n", field.name(), field.data_type(), field.is_nullable()));
+        manifest.extend(format!("{}\n{}\n{}\n", field.name(), field.data_type(), field.is_nullable()).bytes());
     }
-    hex(&hash.finalize()[..16])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    short_digest(&[&manifest])
 }
 
 // === impl Snapshot ===

@@ -50,14 +50,19 @@ impl Engine {
     /// Counts of a column's values; nulls are not counted. Push batches of one column of the type.
     pub fn value_counts(&self, data_type: &DataType, order: CountOrder) -> Result<Job<ValueCounts>, EngineError> {
         let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("value", data_type.clone(), true)]));
-        Job::start(self, &schema, |leaf| plan(leaf, order), |output| {
-            async move {
-                let batches: Vec<RecordBatch> = output.try_collect().await?;
-                let counted = batches.iter().map(|batch| (Arc::clone(batch.column(0)), counts(batch)));
-                Ok(ValueCounts { batches: counted.collect() })
-            }
-            .boxed()
-        })
+        Job::start(
+            self,
+            &schema,
+            |leaf| plan(leaf, order),
+            |output| {
+                async move {
+                    let batches: Vec<RecordBatch> = output.try_collect().await?;
+                    let counted = batches.iter().map(|batch| (Arc::clone(batch.column(0)), counts(batch)));
+                    Ok(ValueCounts { batches: counted.collect() })
+                }
+                .boxed()
+            },
+        )
     }
 }
 
@@ -70,15 +75,24 @@ fn plan(leaf: Arc<dyn ExecutionPlan>, order: CountOrder) -> Result<Arc<dyn Execu
         .alias("count")
         .build()?;
     let group = PhysicalGroupBy::new_single(vec![(Arc::clone(&value), "value".to_owned())]);
-    let grouped: Arc<dyn ExecutionPlan> =
-        Arc::new(AggregateExec::try_new(AggregateMode::Single, group, vec![Arc::new(count)], vec![None], leaf, schema)?);
+    let grouped: Arc<dyn ExecutionPlan> = Arc::new(AggregateExec::try_new(
+        AggregateMode::Single,
+        group,
+        vec![Arc::new(count)],
+        vec![None],
+        leaf,
+        schema,
+    )?);
 
     let count: Arc<dyn PhysicalExpr> = Arc::new(Column::new("count", 1));
     let (least, fetch) = match order {
-        CountOrder::ByCount { min_count, max_size } => (min_count.max(1), usize::try_from(max_size).ok().filter(|size| *size > 0)),
+        CountOrder::ByCount { min_count, max_size } => {
+            (min_count.max(1), usize::try_from(max_size).ok().filter(|size| *size > 0))
+        }
         CountOrder::ByValue => (1, None),
     };
-    let least: Arc<dyn PhysicalExpr> = Arc::new(Literal::new(ScalarValue::Int64(Some(i64::try_from(least).unwrap_or(i64::MAX)))));
+    let least: Arc<dyn PhysicalExpr> =
+        Arc::new(Literal::new(ScalarValue::Int64(Some(i64::try_from(least).unwrap_or(i64::MAX)))));
     let often = Arc::new(BinaryExpr::new(Arc::clone(&count), Operator::GtEq, least));
     let filtered = Arc::new(FilterExec::try_new(often, grouped)?);
 

@@ -53,7 +53,8 @@ pub enum EngineError {
 impl Engine {
     /// An engine that uses so much memory and spills under the state directory.
     pub fn new(memory_bytes: usize, state: &State) -> Result<Self, EngineError> {
-        let spill = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![state.spill_directory()]));
+        let spill =
+            DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![state.spill_directory()]));
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
             .with_disk_manager_builder(spill)

@@ -44,20 +44,26 @@ impl Engine {
     /// Summaries of so many float64 columns; `None` for one without a value. Push batches of [`summary_schema`].
     pub fn summaries(&self, columns: usize) -> Result<Job<Vec<Option<Summary>>>, EngineError> {
         let schema = summary_schema(columns);
-        Job::start(self, &schema, |leaf| plan(leaf, columns), move |output| {
-            async move {
-                let batches: Vec<RecordBatch> = output.try_collect().await?;
-                let row = batches.iter().find(|batch| batch.num_rows() > 0);
-                Ok((0..columns).map(|column| summary(row?, column)).collect())
-            }
-            .boxed()
-        })
+        Job::start(
+            self,
+            &schema,
+            |leaf| plan(leaf, columns),
+            move |output| {
+                async move {
+                    let batches: Vec<RecordBatch> = output.try_collect().await?;
+                    let row = batches.iter().find(|batch| batch.num_rows() > 0);
+                    Ok((0..columns).map(|column| summary(row?, column)).collect())
+                }
+                .boxed()
+            },
+        )
     }
 }
 
 /// The schema of a summary's input: float64 columns named 0, 1, ….
 pub fn summary_schema(columns: usize) -> SchemaRef {
-    let fields: Vec<Field> = (0..columns).map(|column| Field::new(column.to_string(), DataType::Float64, true)).collect();
+    let fields: Vec<Field> =
+        (0..columns).map(|column| Field::new(column.to_string(), DataType::Float64, true)).collect();
     Arc::new(Schema::new(fields))
 }
 

@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
@@ -102,9 +100,8 @@ fn the_longest_allowed_expression_is_evaluated_on_the_pool() {
     let text = vec!["day = 1"; 340].join(" OR ");
     let pool = crate::runtime::CpuPool::new(1).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let mask = runtime.block_on(pool.run(move || {
-        Expression::compile_filter(&text, &schema()).unwrap().passes(&batch()).unwrap()
-    }));
+    let mask = runtime
+        .block_on(pool.run(move || Expression::compile_filter(&text, &schema()).unwrap().passes(&batch()).unwrap()));
     assert_eq!(mask.unwrap(), BooleanArray::from(vec![true, false, false]));
 }
 
@@ -123,7 +120,10 @@ fn row_groups_that_cannot_pass_are_skipped() {
     let statistics = PruningStatistics {
         row_counts: vec![100, 100, 100],
         columns: HashMap::from([
-            ("day".to_owned(), column(vec![Some(1), Some(10), None], vec![Some(9), Some(19), None], vec![Some(0), Some(0), None])),
+            (
+                "day".to_owned(),
+                column(vec![Some(1), Some(10), None], vec![Some(9), Some(19), None], vec![Some(0), Some(0), None]),
+            ),
             ("delay".to_owned(), floats),
         ]),
     };

@@ -26,12 +26,13 @@ impl Command {
                 ))),
             },
             DescriptorType::Cmd => {
-                let (message, encoding) = forebay_proto::decode(&descriptor.cmd).map_err(|error| status::of_bytes(&error))?;
+                let (message, encoding) =
+                    forebay_proto::decode(&descriptor.cmd).map_err(|error| status::of_bytes(&error))?;
                 Ok(Self::Stream(Box::new(message), encoding))
             }
-            DescriptorType::Unknown => {
-                Err(Status::invalid_argument("descriptor: neither a path (a raw table) nor a command (a StreamRequest)"))
-            }
+            DescriptorType::Unknown => Err(Status::invalid_argument(
+                "descriptor: neither a path (a raw table) nor a command (a StreamRequest)",
+            )),
         }
     }
 }

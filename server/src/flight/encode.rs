@@ -33,12 +33,17 @@ impl Encoder {
 
     /// The first message of a stream.
     pub(super) fn schema(&mut self, schema: &Schema) -> FlightData {
-        let encoded = self.generator.schema_to_bytes_with_dictionary_tracker(schema, &mut self.dictionaries, &self.options);
+        let encoded =
+            self.generator.schema_to_bytes_with_dictionary_tracker(schema, &mut self.dictionaries, &self.options);
         message(encoded)
     }
 
     /// The messages of a batch; the last one carries the header, with the checksum of its body.
-    pub(super) fn batch(&mut self, batch: &RecordBatch, mut header: v1::BatchHeader) -> Result<Vec<FlightData>, ArrowError> {
+    pub(super) fn batch(
+        &mut self,
+        batch: &RecordBatch,
+        mut header: v1::BatchHeader,
+    ) -> Result<Vec<FlightData>, ArrowError> {
         let (dictionaries, batch) =
             self.generator.encode(batch, &mut self.dictionaries, &self.options, &mut self.context)?;
         let mut messages: Vec<FlightData> = dictionaries.into_iter().map(message).collect();

@@ -114,7 +114,10 @@ impl Outgoing {
         let (back, encoded) = encoded.await?;
         self.encoder = Some(back);
         let messages = encoded?;
-        let bytes = messages.iter().map(|data| (data.data_header.len() + data.data_body.len() + data.app_metadata.len()) as u64).sum();
+        let bytes = messages
+            .iter()
+            .map(|data| (data.data_header.len() + data.data_body.len() + data.app_metadata.len()) as u64)
+            .sum();
         metrics::batch_sent(header.rows, bytes, waited + start.elapsed());
         self.log.batches += 1;
         self.log.rows += header.rows;

@@ -1,6 +1,10 @@
 //! Listeners: TCP and Unix sockets, each a gRPC server over the one service, until the server drains.
 
-use std::{io, net::SocketAddr, path::{Path, PathBuf}};
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use futures::future::try_join_all;
@@ -49,7 +53,9 @@ impl Listener {
     /// Binds a Unix socket. A socket that a dead server left behind is replaced, a live one is not.
     pub fn unix(path: &Path) -> Result<Self, ServeError> {
         let error = |source| ServeError::Bind { address: format!("unix:{}", path.display()), source };
-        if std::os::unix::net::UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        if std::os::unix::net::UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        {
             std::fs::remove_file(path).map_err(error)?;
         }
         UnixListener::bind(path).map(|listener| Self::Unix(listener, path.to_owned())).map_err(error)

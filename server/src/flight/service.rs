@@ -45,9 +45,9 @@ impl Service {
     fn refuse_while_draining(&self) -> Result<(), Status> {
         match self.shutdown.phase() {
             Phase::Serving => Ok(()),
-            Phase::Draining | Phase::Ended => {
-                Err(Status::unavailable("the server is shutting down and takes no new streams: try another replica, or again"))
-            }
+            Phase::Draining | Phase::Ended => Err(Status::unavailable(
+                "the server is shutting down and takes no new streams: try another replica, or again",
+            )),
         }
     }
 
@@ -165,7 +165,10 @@ impl FlightService for Service {
         Err(Status::unimplemented("DoPut: datasets are read from storage and never written; put Parquet files there"))
     }
 
-    async fn do_exchange(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
+    async fn do_exchange(
+        &self,
+        _request: Request<Streaming<FlightData>>,
+    ) -> Result<Response<Self::DoExchangeStream>, Status> {
         Err(Status::unimplemented("DoExchange: not in this version; stream a dataset with GetFlightInfo and DoGet"))
     }
 }

@@ -3,7 +3,10 @@
 use forebay_proto::DecodeError;
 use tonic::{Code, Status};
 
-use crate::{catalog::CatalogError, engine::EngineError, plan::PlanError, runtime::CpuError, scan::ScanError, stream::StreamError};
+use crate::{
+    catalog::CatalogError, engine::EngineError, plan::PlanError, runtime::CpuError, scan::ScanError,
+    stream::StreamError,
+};
 
 /// The status of an error: the code that a client acts on, and the whole sentence.
 pub(super) fn of(error: &StreamError) -> Status {

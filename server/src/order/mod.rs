@@ -112,7 +112,10 @@ impl Epoch {
     pub fn pieces(&self, share: &Share, first_step: u64) -> Vec<Piece> {
         let skipped = first_step.saturating_mul(self.batch_size);
         let mut pieces = Vec::new();
-        self.push_pieces(share.first_row + skipped.min(share.row_count)..share.first_row + share.row_count, &mut pieces);
+        self.push_pieces(
+            share.first_row + skipped.min(share.row_count)..share.first_row + share.row_count,
+            &mut pieces,
+        );
         let repeats = share.padding_rows.min(share.row_count.max(1));
         let repeats_skipped = skipped.saturating_sub(share.row_count).min(repeats);
         self.push_pieces(share.first_row + repeats_skipped..share.first_row + repeats, &mut pieces);

@@ -140,13 +140,15 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize) -> Result<Op, Pl
 /// The op of a message; an empty one is an error.
 pub(super) fn named_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<&'a OpMessage, PlanError> {
     op.op.as_ref().ok_or_else(|| {
-        let known = "empty: one of fill_null, clip, log1p, standardize, min_max, bucketize, vocab, hash_bucket, one_hot";
+        let known =
+            "empty: one of fill_null, clip, log1p, standardize, min_max, bucketize, vocab, hash_bucket, one_hot";
         PlanError::field(format!("{path}.ops[{number}]"), known)
     })
 }
 
 fn vocab_values(values: &v1::VocabValues, path: &str, number: usize) -> Result<VocabValues, PlanError> {
-    let filled = [values.strings.is_empty(), values.integers.is_empty(), values.unsigned.is_empty(), values.floats.is_empty()];
+    let filled =
+        [values.strings.is_empty(), values.integers.is_empty(), values.unsigned.is_empty(), values.floats.is_empty()];
     if filled.iter().filter(|empty| !**empty).count() > 1 {
         let path = format!("{path}.ops[{number}].vocab.values");
         return Err(PlanError::field(path, "only one of strings, integers, unsigned, floats may be filled"));

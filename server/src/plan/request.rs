@@ -3,8 +3,6 @@
 use forebay_proto::v1;
 
 use super::{PlanError, ROW_ID};
-use crate::order::Remainder;
-
 /// The most rows of a batch.
 pub(super) const BATCH_SIZE_MAX: u64 = 1 << 24;
 
@@ -28,7 +26,7 @@ pub struct Request {
     /// The epoch's number, carried in the headers.
     pub epoch: u64,
     /// What happens to left-over rows.
-    pub remainder: Remainder,
+    pub remainder: v1::Remainder,
     /// The first step sent.
     pub first_step: u64,
     /// Whether the batches hold [`ROW_ID`].
@@ -72,7 +70,7 @@ impl Request {
             return Err(PlanError::field("shuffle", reason));
         }
         let step_rows = batch_size * world_size;
-        if message.start_position % step_rows != 0 {
+        if !message.start_position.is_multiple_of(step_rows) {
             let reason = format!(
                 "{} is not a multiple of world_size × batch_size = {step_rows}: resume with the batch_size and world_size \
                  of the run that saved it",
@@ -80,12 +78,8 @@ impl Request {
             );
             return Err(PlanError::field("start_position", reason));
         }
-        let remainder = match v1::Remainder::try_from(message.remainder) {
-            Ok(v1::Remainder::Keep) => Remainder::Keep,
-            Ok(v1::Remainder::Drop) => Remainder::Drop,
-            Ok(v1::Remainder::Pad) => Remainder::Pad,
-            Err(_) => return Err(PlanError::field("remainder", "one of KEEP, DROP, PAD")),
-        };
+        let remainder = v1::Remainder::try_from(message.remainder)
+            .map_err(|_| PlanError::field("remainder", "one of KEEP, DROP, PAD"))?;
         if let Source::Inline(plan) = &source {
             refuse_row_id_output(plan)?;
         }

@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use arrow::datatypes::{DataType, Field, Schema};
 use forebay_proto::v1;
 
@@ -23,10 +21,12 @@ fn a_chain_asks_one_question_a_pass_and_keeps_the_answers_apart() {
     assert_eq!(pass_count(&plan).unwrap(), 2);
     let first = questions(&plan).unwrap();
     assert_eq!(first.len(), 3);
-    for (question, answer) in first.iter().zip([1.0, 2.0].map(Answer::Number).into_iter().chain([Answer::Values(v1::VocabValues {
-        strings: vec!["v".into()],
-        ..Default::default()
-    })])) {
+    for (question, answer) in first.iter().zip(
+        [1.0, 2.0]
+            .map(Answer::Number)
+            .into_iter()
+            .chain([Answer::Values(v1::VocabValues { strings: vec!["v".into()], ..Default::default() })]),
+    ) {
         learn(&mut plan, question, answer);
     }
     let second = questions(&plan).unwrap();
@@ -57,8 +57,14 @@ fn wrong_plans_are_refused_by_path() {
         (r#"{"outputs": [{"name": "x"}]}"#, "plan.outputs[0].parts: an output needs"),
         (r#"{"outputs": [{"name": "x", "parts": [{"columns": ["A"]}]}]}"#, "did you mean \"a\""),
         (r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a"], "ops": [{}]}]}]}"#, "parts[0].ops[0]: empty"),
-        (r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a"], "ops": [{"standardize": {"mean": 1}}]}]}]}"#, "both mean and std"),
-        (r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a"], "ops": [{"bucketize": {}}]}]}]}"#, "quantiles between"),
+        (
+            r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a"], "ops": [{"standardize": {"mean": 1}}]}]}]}"#,
+            "both mean and std",
+        ),
+        (
+            r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a"], "ops": [{"bucketize": {}}]}]}]}"#,
+            "quantiles between",
+        ),
         (r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a"], "ops": [{"fill_null": {}}]}]}]}"#, "one of value"),
         (r#"{"outputs": [{"name": "x", "dtype": 9, "parts": [{"columns": ["a"]}]}]}"#, "FLOAT16"),
         (UNFITTED, "run the action \"fit\""),

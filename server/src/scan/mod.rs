@@ -133,7 +133,8 @@ pub async fn open(
     let file = snapshot.file_of(row_group);
     let place = Place { file: file.display().to_owned(), row_group: row_group.index_in_file };
     let corrupt = |reason: String| place.corrupt(&projection.schema, reason);
-    let mut decoder = builder(file, row_group, projection, skip).build().map_err(|source| corrupt(source.to_string()))?;
+    let mut decoder =
+        builder(file, row_group, projection, skip).build().map_err(|source| corrupt(source.to_string()))?;
     loop {
         // Planning the ranges is cheap, but a hostile footer may make it panic: the pool turns that into an error.
         let (back, step) = cpu
@@ -204,9 +205,10 @@ impl Place {
         let columns = match names.as_slice() {
             [] => "some column".to_owned(),
             [one] => format!("column \"{one}\""),
-            many => format!("one of the columns {}{}", many.join(", "), if schema.fields().len() > 8 { ", …" } else { "" }),
+            many => {
+                format!("one of the columns {}{}", many.join(", "), if schema.fields().len() > 8 { ", …" } else { "" })
+            }
         };
         ScanError::Corrupt { file: self.file.clone(), row_group: self.row_group, columns, reason }
     }
 }
-

@@ -90,7 +90,8 @@ impl Streams {
                 // Without a filter, rows before the piece need not be decoded.
                 let unread = if rows.all_pass() { piece.skip } else { 0 };
                 let reader = scan::open(snapshot, group, &rows.projection, unread, cpu).await?;
-                let cursor = Cursor { next_row: group.rows.start + unread, skip: piece.skip - unread, take: piece.take };
+                let cursor =
+                    Cursor { next_row: group.rows.start + unread, skip: piece.skip - unread, take: piece.take };
                 Ok::<_, StreamError>((group, reader, cursor))
             }
         }))
@@ -140,7 +141,8 @@ async fn send(sender: &BatchSender, batch: Batch, times: &mut StageTimes) -> Res
 fn memory_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
     let projection = &prepared.rows.projection;
     let groups = prepared.snapshot.row_groups();
-    let largest = pieces.iter().map(|piece| projection.stored_bytes(&prepared.snapshot, &groups[piece.row_group])).max();
+    let largest =
+        pieces.iter().map(|piece| projection.stored_bytes(&prepared.snapshot, &groups[piece.row_group])).max();
     let fetched = largest.unwrap_or(0).saturating_mul(FETCH_AHEAD as u64 + 1);
     let chunk = CHUNK_ROWS as u64 * CHUNK_VALUE_BYTES * projection.schema().fields().len().max(1) as u64;
     fetched.saturating_add(chunk).saturating_add(prepared.batch_bytes().saturating_mul(BATCHES_HELD))

@@ -3,13 +3,15 @@
 use std::sync::{Arc, PoisonError};
 
 use futures::{StreamExt, TryStreamExt};
-use sha2::{Digest, Sha256};
 
-use super::{StreamError, Streams, rows::{Expressions, Rows}};
+use super::{
+    StreamError, Streams,
+    rows::{Expressions, Rows},
+};
 use crate::{
     catalog::{RowGroup, Snapshot},
     scan,
-    state::Kind,
+    state::{Kind, short_digest},
 };
 
 /// Row groups that are counted at once.
@@ -36,7 +38,7 @@ impl Streams {
             return Ok(known);
         }
         let rows = Arc::new(Rows::new(snapshot, expressions, [], false)?);
-        let may_pass = self.may_pass(snapshot, expressions);
+        let may_pass = may_pass(snapshot, expressions);
         let counts = futures::stream::iter(may_pass.into_iter().enumerate().map(|(index, may_pass)| {
             let rows = Arc::clone(&rows);
             async move {
@@ -45,17 +47,6 @@ impl Streams {
         }));
         let counts: Vec<u64> = counts.buffered(COUNTED_AT_ONCE).try_collect().await?;
         self.keep_counts(&key, Arc::new(counts))
-    }
-
-    /// For each row group, whether statistics leave room for a passing row.
-    pub(super) fn may_pass(&self, snapshot: &Snapshot, expressions: &Expressions) -> Vec<bool> {
-        match &expressions.filter {
-            Some(filter) => {
-                let statistics = scan::statistics(snapshot, filter.columns());
-                filter.may_pass(snapshot.schema(), &statistics)
-            }
-            None => vec![true; snapshot.row_groups().len()],
-        }
     }
 
     async fn count_group(&self, snapshot: &Snapshot, group: &RowGroup, rows: Arc<Rows>) -> Result<u64, StreamError> {
@@ -107,8 +98,14 @@ impl Streams {
     }
 }
 
+/// For each row group, whether statistics leave room for a passing row.
+pub(super) fn may_pass(snapshot: &Snapshot, expressions: &Expressions) -> Vec<bool> {
+    match &expressions.filter {
+        Some(filter) => filter.may_pass(snapshot.schema(), &scan::statistics(snapshot, filter.columns())),
+        None => vec![true; snapshot.row_groups().len()],
+    }
+}
+
 fn count_key(snapshot: &Snapshot, filter_text: &str) -> String {
-    let digest = Sha256::digest(filter_text.as_bytes());
-    let filter: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{filter}", snapshot.digest())
+    format!("{}-{}", snapshot.digest(), short_digest(&[filter_text.as_bytes()]))
 }

@@ -1,8 +1,8 @@
 //! Why a stream or a fit cannot start, or ends early: the errors of the rooms below, and a few of its own.
 
 use crate::{
-    budget::BudgetError, catalog::CatalogError, engine::EngineError, expr::ExprError, plan::PlanError, runtime::CpuError,
-    scan::ScanError, state::StateError,
+    budget::BudgetError, catalog::CatalogError, engine::EngineError, expr::ExprError, plan::PlanError,
+    runtime::CpuError, scan::ScanError, state::StateError,
 };
 
 /// Anything between a checked request and its last batch.

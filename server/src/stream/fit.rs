@@ -12,6 +12,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
     FETCH_AHEAD, StreamError, Streams,
+    count::may_pass,
     learned::{Pass, rehearse},
     rows::{Expressions, Rows},
 };
@@ -50,9 +51,10 @@ impl Streams {
         let task = tokio::spawn(async move {
             let _guard = FitGuard::open();
             let reporter = Reporter { sender: sender.clone(), progress: v1::FitProgress::default() };
-            let update = streams.run_fit(&dataset, plan, reporter).await.map(|result| v1::FitUpdate {
-                update: Some(v1::fit_update::Update::Result(result)),
-            });
+            let update = streams
+                .run_fit(&dataset, plan, reporter)
+                .await
+                .map(|result| v1::FitUpdate { update: Some(v1::fit_update::Update::Result(result)) });
             // Nobody is told where the client has gone.
             let _ = sender.send(update).await;
         });
@@ -105,7 +107,7 @@ impl Streams {
         reporter: &mut Reporter,
     ) -> Result<Pass, StreamError> {
         let rows = Arc::new(Rows::new(snapshot, expressions, pass.columns(), false)?);
-        let may_pass = self.may_pass(snapshot, expressions);
+        let may_pass = may_pass(snapshot, expressions);
         let groups = snapshot.row_groups();
         let read: Vec<usize> = (0..groups.len()).filter(|index| may_pass[*index]).collect();
         reporter.begin(read.iter().map(|index| groups[*index].rows.end - groups[*index].rows.start).sum());
@@ -177,4 +179,3 @@ impl Drop for FitTask {
         self.task.abort();
     }
 }
-

@@ -82,8 +82,14 @@ pub(super) fn rehearse(plan: &v1::Plan, schema: &Schema) -> Result<(), StreamErr
 fn checked_prefix(question: &Question, schema: &Schema) -> Result<Prefix, StreamError> {
     let unlearnable = |reason: String| StreamError::Unlearnable { path: question.path.clone(), reason };
     if schema.index_of(&question.column).is_err() {
-        let near = crate::error::near_names(&question.column, schema.fields().iter().map(|field| field.name().as_str()));
-        return Err(plan::PlanError::UnknownColumn { path: question.path.clone(), column: question.column.clone(), near }.into());
+        let near =
+            crate::error::near_names(&question.column, schema.fields().iter().map(|field| field.name().as_str()));
+        return Err(plan::PlanError::UnknownColumn {
+            path: question.path.clone(),
+            column: question.column.clone(),
+            near,
+        }
+        .into());
     }
     let prefix = Prefix::compile(&question.column, &question.prefix, schema).map_err(plan::PlanError::from)?;
     let takes_text = matches!(question.wanted, Wanted::Mode | Wanted::Vocabulary { .. });
@@ -107,20 +113,26 @@ impl Pass {
     /// Starts the aggregates that answer the questions.
     pub(super) fn new(engine: &Engine, schema: &Schema, questions: &[Question]) -> Result<Self, StreamError> {
         let mut keys: Vec<(String, Vec<Op>)> = Vec::new();
-        let mut pass =
-            Self { prefixes: Vec::new(), summaries: None, summarized: Vec::new(), counts: Vec::new(), sources: Vec::new() };
+        let mut pass = Self {
+            prefixes: Vec::new(),
+            summaries: None,
+            summarized: Vec::new(),
+            counts: Vec::new(),
+            sources: Vec::new(),
+        };
         for question in questions {
             let known = keys.iter().position(|(column, ops)| *column == question.column && *ops == question.prefix);
-            let prefix = match known {
-                Some(index) => index,
-                None => {
-                    keys.push((question.column.clone(), question.prefix.clone()));
-                    pass.prefixes.push(checked_prefix(question, schema)?);
-                    pass.prefixes.len() - 1
-                }
+            let prefix = if let Some(index) = known {
+                index
+            } else {
+                keys.push((question.column.clone(), question.prefix.clone()));
+                pass.prefixes.push(checked_prefix(question, schema)?);
+                pass.prefixes.len() - 1
             };
             let source = match &question.wanted {
-                Wanted::Mean | Wanted::MeanAndDeviation | Wanted::Range => AnswerSource::Summary(pass.summary_of(prefix)),
+                Wanted::Mean | Wanted::MeanAndDeviation | Wanted::Range => {
+                    AnswerSource::Summary(pass.summary_of(prefix))
+                }
                 Wanted::Median | Wanted::Quantiles(_) => pass.count_of(engine, prefix, true, CountOrder::ByValue)?,
                 Wanted::Mode => {
                     let order = CountOrder::ByCount { min_count: 1, max_size: 1 };
@@ -158,7 +170,11 @@ impl Pass {
         let mut counts = Vec::with_capacity(self.counts.len());
         for counting in &self.counts {
             let values = &evaluated[counting.prefix];
-            let values = if counting.as_number || values.data_type().is_floating() { numbers(values)? } else { Arc::clone(values) };
+            let values = if counting.as_number || values.data_type().is_floating() {
+                numbers(values)?
+            } else {
+                Arc::clone(values)
+            };
             counts.push(RecordBatch::try_from_iter_with_nullable([("value", values, true)])?);
         }
         Ok(PassValues { summaries, counts })
@@ -210,17 +226,14 @@ impl Pass {
         order: CountOrder,
     ) -> Result<AnswerSource, StreamError> {
         let same = |known: &Counting| known.prefix == prefix && known.as_number == as_number && known.order == order;
-        let index = match self.counts.iter().position(same) {
-            Some(index) => index,
-            None => {
-                let data_type = self.prefixes[prefix].data_type();
-                let counted = if as_number || data_type.is_floating() { &DataType::Float64 } else { data_type };
-                let job = engine.value_counts(counted, order)?;
-                self.counts.push(Counting { prefix, as_number, order, job });
-                self.counts.len() - 1
-            }
-        };
-        Ok(AnswerSource::Counts(index))
+        if let Some(index) = self.counts.iter().position(same) {
+            return Ok(AnswerSource::Counts(index));
+        }
+        let data_type = self.prefixes[prefix].data_type();
+        let counted = if as_number || data_type.is_floating() { &DataType::Float64 } else { data_type };
+        let job = engine.value_counts(counted, order)?;
+        self.counts.push(Counting { prefix, as_number, order, job });
+        Ok(AnswerSource::Counts(self.counts.len() - 1))
     }
 }
 
@@ -294,7 +307,9 @@ fn vocabulary(question: &Question, counts: &ValueCounts) -> Result<v1::VocabValu
         bytes += values.get_array_memory_size();
         if bytes > VOCABULARY_BYTES_MAX {
             let column = &question.column;
-            return Err(format!("the vocabulary of column \"{column}\" is too large: set max_size or min_count, or use hash_bucket"));
+            return Err(format!(
+                "the vocabulary of column \"{column}\" is too large: set max_size or min_count, or use hash_bucket"
+            ));
         }
         if let Some(texts) = values.as_string_opt::<i32>() {
             vocabulary.strings.extend(texts.iter().flatten().map(str::to_owned));
@@ -332,4 +347,3 @@ fn quantile_edges(counts: &ValueCounts, shares: &[f64]) -> Option<Vec<f64>> {
     };
     Some(shares.iter().map(|share| edge(*share)).collect())
 }
-

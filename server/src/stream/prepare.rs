@@ -6,11 +6,14 @@ use arrow::datatypes::SchemaRef;
 use forebay_kernels::Program;
 use forebay_proto::v1;
 
-use super::{StreamError, Streams, rows::{Expressions, Rows}};
+use super::{
+    StreamError, Streams,
+    rows::{Expressions, Rows},
+};
 use crate::{
     catalog::Snapshot,
     error::near_names,
-    order::{Epoch, Share},
+    order::{Epoch, Remainder, Share},
     plan::{self, PlanError, Request, Source},
     state::{Kind, is_id},
 };
@@ -93,7 +96,12 @@ impl Streams {
         let columns = program.input_columns().iter().map(AsRef::as_ref);
         let rows = Arc::new(Rows::new(&snapshot, &expressions, columns, request.with_row_ids)?);
         let passing = self.passing_rows(&snapshot, &plan.filter, &expressions).await?;
-        let epoch = Epoch::new(&passing, request.world_size, request.batch_size, request.remainder);
+        let remainder = match request.remainder {
+            v1::Remainder::Keep => Remainder::Keep,
+            v1::Remainder::Drop => Remainder::Drop,
+            v1::Remainder::Pad => Remainder::Pad,
+        };
+        let epoch = Epoch::new(&passing, request.world_size, request.batch_size, remainder);
         if request.first_step > epoch.step_count_max() {
             let end = request.position(epoch.step_count_max());
             let reason = format!("{} lies behind the epoch's end at {end}", request.position(request.first_step));

@@ -51,7 +51,9 @@ impl Expressions {
         for (index, derive) in plan.derive.iter().enumerate() {
             let path = format!("plan.derive[{index}]");
             if derive.name.is_empty() || derive.name == ROW_ID {
-                return Err(PlanError::field(format!("{path}.name"), format!("a name, not empty and not {ROW_ID}")).into());
+                return Err(
+                    PlanError::field(format!("{path}.name"), format!("a name, not empty and not {ROW_ID}")).into()
+                );
             }
             if fields.iter().any(|field| field.name() == &derive.name) {
                 let reason = format!("the dataset or the plan already has a column \"{}\"", derive.name);

@@ -6,10 +6,7 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use forebay_proto::v1;
 use futures::StreamExt;
 
-use super::{
-    Batch, BatchTask, FETCH_AHEAD, StreamError, Streams,
-    task::BatchSender,
-};
+use super::{Batch, BatchTask, FETCH_AHEAD, StreamError, Streams, task::BatchSender};
 use crate::{
     budget::Reservation,
     catalog::Snapshot,

@@ -6,10 +6,7 @@ use std::{
 };
 
 use futures::Stream;
-use tokio::{
-    sync::mpsc,
-    task::JoinHandle,
-};
+use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{BATCHES_AHEAD, Batch, StreamError};
 

@@ -1,0 +1,83 @@
+# Forebay's verbs; `make help` lists them. From a clean clone they need Rust, Python 3.10 or newer, and make.
+
+PYTHON ?= python3
+CARGO ?= cargo
+VENV := .venv
+BIN := $(VENV)/bin
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+TOOLS := $(TARGET)/tools
+REQUIREMENTS := client/python/requirements
+PIP_INSTALL := $(BIN)/python -m pip install --quiet
+
+CARGO_DENY_VERSION := 0.20.2
+CARGO_DENY := $(TOOLS)/bin/cargo-deny
+
+# What pip says of its own version is no news to anyone here.
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench build clean
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.demo build ## train a model on real flights from the stream, beside the old way
+	$(BIN)/python client/python/examples/flights.py --bin-dir $(TARGET)/release
+
+test: $(VENV)/.test ## run every test: Rust, its documentation, Python
+	$(CARGO) build --locked --workspace --lib --bins --tests
+	$(CARGO) test --locked --workspace --no-fail-fast
+	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest client/python/tests
+
+lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, licences and advisories
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO_DENY) --locked check licenses bans sources
+	@if $(CARGO_DENY) fetch db; then set -x; $(CARGO_DENY) --locked check advisories; \
+	else echo "lint: advisories NOT checked, their database could not be had" >&2; fi
+	$(BIN)/ruff check client/python
+	$(BIN)/ruff format --check client/python
+	$(BIN)/basedpyright --pythonpath $(BIN)/python --project client/python
+	$(BIN)/basedpyright --pythonpath $(BIN)/python --project client/python/examples
+
+bench: ## run the Rust benches
+	$(CARGO) bench --locked -p forebay-benches
+
+build: ## build forebay-server and forebay in the release profile
+	$(CARGO) build --locked --release --workspace --bins
+
+clean: ## remove everything that make has made: target/, .venv/, data/
+	$(CARGO) clean
+	rm -rf $(VENV) data
+
+# === The virtual environment ===
+# Each stamp says that the requirements it names are installed; a changed file installs again. What has to be built
+# (one package has no wheel) is built with the pinned tools of build.txt.
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "make: Forebay needs Python 3.10 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "make: $(PYTHON) has no venv or ensurepip; install it (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.demo: $(REQUIREMENTS)/build.txt $(REQUIREMENTS)/demo.txt client/python/pyproject.toml $(VENV)/.made
+	@echo "installing Python packages into $(VENV), PyTorch and its CUDA libraries among them: some 3 GB, minutes"
+	$(PIP_INSTALL) -r $(REQUIREMENTS)/build.txt
+	$(PIP_INSTALL) --no-build-isolation --use-pep517 -r $(REQUIREMENTS)/demo.txt
+	$(PIP_INSTALL) --no-build-isolation --no-deps --editable client/python
+	@touch $@
+
+$(VENV)/.test: $(REQUIREMENTS)/test.txt $(VENV)/.demo
+	$(PIP_INSTALL) -r $(REQUIREMENTS)/test.txt
+	@touch $@
+
+$(VENV)/.lint: $(REQUIREMENTS)/lint.txt $(VENV)/.test
+	$(PIP_INSTALL) -r $(REQUIREMENTS)/lint.txt
+	@touch $@
+
+# === Tools ===
+
+$(CARGO_DENY):
+	$(CARGO) install cargo-deny --version $(CARGO_DENY_VERSION) --locked --root $(TOOLS)

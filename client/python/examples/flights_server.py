@@ -1,0 +1,66 @@
+"""A forebay-server of one's own: started on free ports, ended with the block."""
+
+import re
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+FREE_PORT = "127.0.0.1:0"
+
+_READY = re.compile(r"listening on (?P<url>grpc\S*://\S+)")
+_METRICS = re.compile(r"metrics on (?P<url>http://\S+)")
+_STOP_SECONDS_MAX = 10
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a running server answers."""
+
+    url: str
+    metrics_url: str
+
+
+@contextmanager
+def running_server(binary: Path, datasets: dict[str, Path], state: Path) -> Generator[Server, None, None]:
+    """Start `binary` on free loopback ports, wait until it is ready, and stop it when the block ends."""
+    command = [str(binary), "--listen", FREE_PORT, "--metrics-listen", FREE_PORT, "--state", str(state)]
+    for name, folder in datasets.items():
+        command += ["--dataset", f"{name}={folder}"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        yield _ready(process.stderr)
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _ready(messages: IO[str]) -> Server:
+    """Read the server's messages until it has named both addresses."""
+    last = deque[str](maxlen=20)
+    url = metrics_url = None
+    for line in messages:
+        last.append(line)
+        if found := _READY.search(line):
+            url = found["url"]
+        if found := _METRICS.search(line):
+            metrics_url = found["url"]
+        if url and metrics_url:
+            # Whoever stops reading a pipe stops its writer.
+            threading.Thread(target=_drain, args=[messages], name="server-messages", daemon=True).start()
+            return Server(url, metrics_url)
+    raise SystemExit("forebay-server did not start:\n" + "".join(last))
+
+
+def _drain(messages: IO[str]) -> None:
+    for _ in messages:
+        pass

@@ -1,0 +1,70 @@
+"""Forebay's Python client: training batches streamed from columnar storage, over Arrow Flight.
+
+>>> import forebay as fb
+>>> plan = fb.Plan(outputs={"dense": fb.cols("dep_delay", "distance").fill_null("mean").standardize()})
+>>> with fb.connect("grpc://127.0.0.1:8815") as client:
+...     for batch in client.stream("flights", plan, batch_size=4096):
+...         batch["dense"]  # NumPy, [rows, 2], over the received memory
+
+Tensors come from `forebay.torch`, which alone imports torch.
+"""
+
+from .client import Client, DatasetInfo, FittedPlan, connect
+from .errors import (
+    Cancelled,
+    DataLoss,
+    DeadlineExceeded,
+    FailedPrecondition,
+    ForebayError,
+    InternalError,
+    InvalidRequest,
+    NotFitted,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    SnapshotChanged,
+    StreamError,
+    Unauthenticated,
+    Unavailable,
+    Unimplemented,
+)
+from .plan import Columns, Output, Plan, cols, output
+from .private_server import local
+from .progress import FitProgress
+from .stream import Batch, BatchHeader, Stream, StreamInfo
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "BatchHeader",
+    "Cancelled",
+    "Client",
+    "Columns",
+    "DataLoss",
+    "DatasetInfo",
+    "DeadlineExceeded",
+    "FailedPrecondition",
+    "FitProgress",
+    "FittedPlan",
+    "ForebayError",
+    "InternalError",
+    "InvalidRequest",
+    "NotFitted",
+    "NotFound",
+    "Output",
+    "PermissionDenied",
+    "Plan",
+    "ResourceExhausted",
+    "SnapshotChanged",
+    "Stream",
+    "StreamError",
+    "StreamInfo",
+    "Unauthenticated",
+    "Unavailable",
+    "Unimplemented",
+    "cols",
+    "connect",
+    "local",
+    "output",
+]

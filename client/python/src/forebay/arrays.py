@@ -1,0 +1,59 @@
+"""Arrow columns of a batch as NumPy arrays, without a copy.
+
+One rule, from the schema alone, so that a column has one type in every batch: a column of numbers that holds no nulls
+by its schema, and a matrix of such numbers, is an array; anything else (AS_STORED text, dates, lists, nullable
+numbers) stays the Arrow array that it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy.typing as npt
+import pyarrow as pa
+
+Array = npt.NDArray[Any]
+
+DTYPE_KEY = b"forebay.dtype"
+BFLOAT16 = b"BFLOAT16"
+
+
+def field_of(batch: pa.RecordBatch, name: str) -> pa.Field[Any]:
+    """Return a column's field."""
+    return cast("pa.Field[Any]", batch.schema.field(name))  # pyright: ignore[reportUnknownMemberType]
+
+
+def column_of(batch: pa.RecordBatch, name: str) -> pa.Array[Any]:
+    """Return a column's array."""
+    return cast("pa.Array[Any]", batch.column(name))
+
+
+def is_bfloat16(column: pa.Field[Any]) -> bool:
+    """Whether the column's uint16 are the bits of bfloat16 numbers."""
+    metadata = column.metadata
+    return metadata is not None and metadata.get(DTYPE_KEY) == BFLOAT16
+
+
+def is_numbers(column: pa.Field[Any]) -> bool:
+    """Whether the column becomes an array of numbers: see this module's rule."""
+    if column.nullable:
+        return False
+    kind = cast(pa.DataType, column.type)
+    if isinstance(kind, pa.FixedShapeTensorType):
+        kind = cast(pa.DataType, kind.value_type)
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def numbers(array: pa.Array[Any]) -> tuple[pa.Array[Any], tuple[int, ...]]:
+    """Return the flat run of numbers behind a column, and the shape they are seen in: [n] or [n, width…]."""
+    kind = cast(pa.DataType, array.type)
+    if isinstance(kind, pa.FixedShapeTensorType):
+        storage = cast(Any, array).storage
+        return cast("pa.Array[Any]", storage.flatten()), (len(array), *kind.shape)
+    return array, (len(array),)
+
+
+def to_numpy(array: pa.Array[Any]) -> Array:
+    """Return a read-only view of a column of numbers."""
+    flat, shape = numbers(array)
+    return cast(Any, flat).to_numpy(zero_copy_only=True).reshape(shape)

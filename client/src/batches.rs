@@ -1,0 +1,175 @@
+//! A stream of Flight messages → batches that are whole, in order and undamaged, or an error.
+//!
+//! The checksum is taken over the bytes as they arrived, before anything is decoded from them. A stream is complete
+//! only when a batch has said that it is the last and the server has then ended the stream without an error.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow_flight::FlightData;
+use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
+use arrow_flight::error::FlightError;
+use forebay_proto::v1::BatchHeader;
+use futures::{Stream, StreamExt, TryStreamExt};
+use tonic::Status;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{Error, HeaderError, Result};
+
+/// One step of one rank.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// Where in the epoch the batch stands.
+    pub header: BatchHeader,
+    /// Its rows.
+    pub data: RecordBatch,
+}
+
+/// The batches of one endpoint, in order. After an error the stream is over.
+#[derive(Debug)]
+pub struct BatchStream {
+    decoder: FlightDataDecoder,
+    sequence: Sequence,
+    url: Arc<str>,
+    ended: bool,
+}
+
+/// What the batches so far say of the next one.
+#[derive(Debug, Default)]
+struct Sequence {
+    /// A rank without a share of the epoch ends without any batch.
+    may_be_empty: bool,
+    batches: u64,
+    previous: Option<BatchHeader>,
+}
+
+// === impl BatchStream ===
+
+impl BatchStream {
+    pub(crate) fn new<S>(messages: S, url: &Arc<str>, may_be_empty: bool) -> Self
+    where
+        S: Stream<Item = std::result::Result<FlightData, Status>> + Send + 'static,
+    {
+        let undamaged = messages.map_err(FlightError::from).and_then(|data| async { undamaged(data) });
+        Self {
+            decoder: FlightDataDecoder::new(undamaged),
+            sequence: Sequence { may_be_empty, ..Sequence::default() },
+            url: Arc::clone(url),
+            ended: false,
+        }
+    }
+
+    /// The columns, once the first message has arrived.
+    pub fn schema(&self) -> Option<&SchemaRef> {
+        self.decoder.schema()
+    }
+
+    fn error(&self, error: FlightError) -> Error {
+        match error {
+            FlightError::Tonic(status) => Error::from_status(*status, &self.url),
+            FlightError::ExternalError(source) => match source.downcast::<Error>() {
+                Ok(error) => *error,
+                Err(source) => Error::Data(Box::new(FlightError::ExternalError(source))),
+            },
+            error => Error::Data(Box::new(error)),
+        }
+    }
+}
+
+impl Stream for BatchStream {
+    type Item = Result<Batch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        while !self.ended {
+            let outcome = match ready!(self.decoder.poll_next_unpin(context)) {
+                None => {
+                    self.ended = true;
+                    return Poll::Ready(self.sequence.end().err().map(Err));
+                }
+                Some(Err(error)) => Err(self.error(error)),
+                Some(Ok(message)) => match message.payload {
+                    DecodedPayload::None | DecodedPayload::Schema(_) => continue,
+                    DecodedPayload::RecordBatch(data) => self.sequence.accept(&message.inner, data),
+                },
+            };
+            self.ended = outcome.is_err();
+            return Poll::Ready(Some(outcome));
+        }
+        Poll::Ready(None)
+    }
+}
+
+// === impl Sequence ===
+
+impl Sequence {
+    /// Checks a batch against its header and the header against the one before.
+    fn accept(&mut self, message: &FlightData, data: RecordBatch) -> Result<Batch> {
+        let header = header(message)?.ok_or_else(|| wrong(self.next_step(), HeaderError::Missing))?;
+        if let Some(previous) = &self.previous {
+            if previous.last {
+                return Err(wrong(header.step, HeaderError::AfterLast));
+            }
+            if header.epoch != previous.epoch {
+                let reason = HeaderError::Epoch { expected: previous.epoch, found: header.epoch };
+                return Err(wrong(header.step, reason));
+            }
+            if header.step != self.next_step() {
+                return Err(wrong(header.step, HeaderError::Step { expected: self.next_step() }));
+            }
+        }
+        let rows = data.num_rows() as u64;
+        if header.rows != rows {
+            return Err(wrong(header.step, HeaderError::Rows { header: header.rows, batch: rows }));
+        }
+        if header.padding_rows > rows {
+            return Err(wrong(header.step, HeaderError::Padding { padding_rows: header.padding_rows, rows }));
+        }
+        self.batches += 1;
+        self.previous = Some(header);
+        Ok(Batch { header, data })
+    }
+
+    fn end(&self) -> Result<()> {
+        match &self.previous {
+            Some(header) if header.last => Ok(()),
+            None if self.may_be_empty => Ok(()),
+            _ => Err(Error::Truncated { batches: self.batches, next_step: self.next_step() }),
+        }
+    }
+
+    fn next_step(&self) -> u64 {
+        self.previous.as_ref().map_or(0, |header| header.step.saturating_add(1))
+    }
+}
+
+/// Lets a message pass whose body is the one that its header was written for.
+fn undamaged(message: FlightData) -> std::result::Result<FlightData, FlightError> {
+    let checked = header(&message).and_then(|header| match header {
+        None => Ok(()),
+        Some(header) => match xxh3_64(&message.data_body) {
+            found if found == header.checksum => Ok(()),
+            found => Err(wrong(header.step, HeaderError::Checksum { expected: header.checksum, found })),
+        },
+    });
+    checked.map(|()| message).map_err(|error| FlightError::ExternalError(Box::new(error)))
+}
+
+/// The header of a message; schemas and dictionaries have none.
+fn header(message: &FlightData) -> Result<Option<BatchHeader>> {
+    if message.app_metadata.is_empty() {
+        return Ok(None);
+    }
+    let (header, _) = forebay_proto::decode(&message.app_metadata)
+        .map_err(|source| Error::Message { what: "a batch's header", source })?;
+    Ok(Some(header))
+}
+
+fn wrong(step: u64, reason: HeaderError) -> Error {
+    Error::Header { step, reason }
+}
+
+#[cfg(test)]
+mod tests;

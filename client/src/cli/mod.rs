@@ -1,0 +1,106 @@
+//! The verbs of `forebay`, one file each. Data goes to stdout, messages to stderr; exit codes: 0 done, 1 failed, 2 bad
+//! usage or configuration.
+
+mod failure;
+mod fit;
+mod head;
+mod ls;
+mod output;
+mod plan_file;
+mod schema;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use forebay_client::Client;
+use tokio::runtime;
+
+use failure::Failure;
+
+/// Looks at the datasets of a Forebay server, previews a plan's batches and fits plans
+#[derive(Debug, Parser)]
+#[command(name = "forebay", version)]
+struct Options {
+    #[arg(
+        long,
+        env = "FOREBAY_SERVER",
+        value_name = "URL",
+        default_value = "grpc://127.0.0.1:8815",
+        global = true,
+        help = "The server: grpc://HOST:PORT, or grpc+unix://PATH for a Unix socket"
+    )]
+    server: String,
+
+    /// Writes JSON to stdout in place of text for people
+    #[arg(long, env = "FOREBAY_JSON", global = true)]
+    json: bool,
+
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Lists the datasets of the server: rows, bytes, files, row groups, snapshot
+    Ls,
+    Schema(schema::Schema),
+    Head(head::Head),
+    Fit(fit::Fit),
+}
+
+/// What every verb works with.
+struct Session {
+    client: Client,
+    json: bool,
+}
+
+/// Runs the verb that the arguments of this process name.
+pub(crate) fn main() -> ExitCode {
+    let options: Options = forebay_settings::parse();
+    let outcome = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::Runtime)
+        .and_then(|runtime| runtime.block_on(run(options)));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+async fn run(options: Options) -> Result<(), Failure> {
+    let client = Client::connect(&options.server).await?;
+    let session = Session { client, json: options.json };
+    match options.verb {
+        Verb::Ls => ls::run(&session).await,
+        Verb::Schema(verb) => verb.run(&session).await,
+        Verb::Head(verb) => verb.run(&session).await,
+        Verb::Fit(verb) => verb.run(&session).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::Command;
+
+    use super::*;
+
+    #[test]
+    fn every_option_has_the_environment_variable_of_its_name() {
+        fn check(command: &Command) {
+            for argument in command.get_arguments() {
+                let Some(long) = argument.get_long() else { continue };
+                let expected = format!("FOREBAY_{}", long.replace('-', "_").to_uppercase());
+                assert_eq!(argument.get_env().and_then(|name| name.to_str()), Some(expected.as_str()), "--{long}");
+            }
+            command.get_subcommands().for_each(check);
+        }
+        let command = forebay_settings::command::<Options>();
+        check(&command);
+        let verbs: BTreeSet<_> = command.get_subcommands().map(Command::get_name).collect();
+        assert_eq!(verbs, ["fit", "head", "ls", "schema"].into());
+        command.debug_assert();
+    }
+}

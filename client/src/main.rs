@@ -1,0 +1,11 @@
+//! `forebay`: the command line of Forebay's client.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

@@ -1,0 +1,148 @@
+//! What a person or a script sees that uses `forebay`.
+
+use std::fs::{self, File};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::data::{self, PLAN};
+use crate::server::{Server, forebay};
+
+fn stdout(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let messages = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{command:?}: {status}: {messages}");
+    String::from_utf8(stdout).unwrap()
+}
+
+/// The exit code and stderr of a command that fails without a word on stdout.
+fn failure(command: &mut Command) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&stdout), "", "{command:?}");
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn ls_shows_every_dataset() {
+    let server = Server::start();
+    let text = stdout(&mut server.forebay(&["ls"]));
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).map(str::to_owned).unwrap();
+    assert!(line("broken").contains("error: "), "{text}");
+    let cells: Vec<String> = line("numbers").split_whitespace().map(str::to_owned).collect();
+    // Name, rows, size and its unit, files, row groups, snapshot.
+    assert_eq!((cells[1].as_str(), cells[4].as_str(), cells[5].as_str()), ("100", "2", "4"), "{text}");
+    let list: Value = serde_json::from_str(&stdout(&mut server.forebay(&["ls", "--json"]))).unwrap();
+    let numbers = list.as_array().unwrap().iter().find(|dataset| dataset["name"] == "numbers").unwrap();
+    assert_eq!((&numbers["rows"], &numbers["error"]), (&json!(data::ROWS), &json!("")));
+}
+
+#[test]
+fn schema_shows_the_stored_columns() {
+    let server = Server::start();
+    let text = stdout(&mut server.forebay(&["schema", "numbers"]));
+    assert!(text.lines().any(|line| line.split_whitespace().eq(["id", "Int64", "no"])), "{text}");
+    let columns: Value = serde_json::from_str(&stdout(&mut server.forebay(&["--json", "schema", "numbers"]))).unwrap();
+    assert_eq!(columns[1], json!({"name": "delay", "type": "Float64", "nullable": true}));
+}
+
+#[test]
+fn head_shows_raw_rows() {
+    let server = Server::start();
+    let rows = json_lines(&stdout(&mut server.forebay(&["head", "numbers", "--rows", "60", "--json"])));
+    assert_eq!(rows.len(), 60, "more than a row group and a file have");
+    assert_eq!(rows[0], json!({"id": 0, "delay": null, "carrier": "AA"}));
+    assert_eq!(rows[59], json!({"id": 59, "delay": 9.0, "carrier": "UA"}));
+    let table = stdout(&mut server.forebay(&["head", "numbers"]));
+    assert_eq!(table.lines().filter(|line| line.contains("| ") && !line.contains("carrier")).count(), 10, "{table}");
+    fs::write(server.folder.path().join("forebay.toml"), "[head]\nrows = 3").unwrap();
+    let rows = stdout(&mut server.forebay(&["--config", "forebay.toml", "--json", "head", "numbers"]));
+    assert_eq!(json_lines(&rows).len(), 3);
+    let rows = stdout(server.forebay(&["head", "numbers"]).env("FOREBAY_JSON", "yes").env("FOREBAY_ROWS", ""));
+    assert_eq!(json_lines(&rows).len(), 10, "an empty variable counts as unset");
+}
+
+#[test]
+fn a_fitted_plan_is_a_file_that_head_takes() {
+    let server = Server::start();
+    let folder = server.folder.path();
+    fs::write(folder.join("plan.json"), PLAN).unwrap();
+    let fitted = stdout(&mut server.forebay(&["fit", "numbers", "--plan", "plan.json", "--json"]));
+    fs::write(folder.join("fitted.json"), &fitted).unwrap();
+    let [fitted] = &json_lines(&fitted)[..] else { panic!("one line: {fitted}") };
+    let plan_id = fitted["plan_id"].as_str().unwrap();
+
+    let mut from_stdin = server.forebay(&["fit", "numbers", "--plan", "-"]);
+    let summary = stdout(from_stdin.stdin(File::open(folder.join("plan.json")).unwrap()));
+    assert!(summary.contains(plan_id) && summary.contains("vocab("), "{summary}");
+
+    let by_file = stdout(&mut server.forebay(&["head", "numbers", "--plan", "fitted.json", "--json"]));
+    let by_id = stdout(&mut server.forebay(&["head", "numbers", "--plan-id", plan_id, "--json"]));
+    assert_eq!(by_file, by_id);
+    let rows = json_lines(&by_id);
+    assert_eq!((rows.len(), &rows[9]["id"]), (10, &json!(9)));
+    // "AA" is the most frequent carrier, having 34 of the 100 rows.
+    assert_eq!((&rows[0]["cats"], &rows[1]["cats"]), (&json!(1), &json!(2)));
+    assert!(rows[0]["dense"].as_f64().unwrap().abs() < 1e-6, "a null became the mean: {}", rows[0]);
+}
+
+#[test]
+fn failures_exit_with_1_and_the_words_of_the_server() {
+    let server = Server::start();
+    fs::write(server.folder.path().join("plan.json"), PLAN).unwrap();
+    fs::write(server.folder.path().join("no-plan.json"), "{\"outptus\": []}").unwrap();
+    let cases: [(&[&str], &str); 6] = [
+        (&["schema", "nubmers"], "NOT_FOUND"),
+        (&["head", "broken"], "broken"),
+        (&["head", "numbers", "--plan", "plan.json"], "FAILED_PRECONDITION"),
+        (&["head", "numbers", "--plan-id", "0000"], "NOT_FOUND"),
+        (&["fit", "numbers", "--plan", "no-plan.json"], "outptus"),
+        (&["fit", "numbers", "--plan", "none.json"], "none.json"),
+    ];
+    for (arguments, expected) in cases {
+        let (code, messages) = failure(&mut server.forebay(arguments));
+        assert!(code == Some(1) && messages.contains(expected), "{arguments:?}: {code:?}: {messages}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_with_the_way_to_start_it() {
+    // Port 1 is reserved and nothing listens on it.
+    let (code, messages) = failure(&mut forebay(&["--server", "grpc://127.0.0.1:1", "ls"]));
+    assert_eq!(code, Some(1));
+    assert!(messages.contains("grpc://127.0.0.1:1") && messages.contains("start it with"), "{messages}");
+}
+
+#[test]
+fn bad_usage_and_configuration_exit_with_2() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("typo.toml"), "sever = 'grpc://a:1'").unwrap();
+    let cases: [(&[&str], &str); 6] = [
+        (&["list"], "unrecognized subcommand"),
+        (&["head"], "required"),
+        (&["head", "a", "--rows", "0"], "--rows"),
+        (&["head", "a", "--plan", "b", "--plan-id", "c"], "cannot be used with"),
+        (&["--server", "http//a", "ls"], "grpc://HOST:PORT"),
+        (&["--config", "typo.toml", "ls"], "unknown key `sever`; did you mean `server`?"),
+    ];
+    for (arguments, expected) in cases {
+        let (code, messages) = failure(forebay(arguments).current_dir(folder.path()));
+        assert!(code == Some(2) && messages.contains(expected), "{arguments:?}: {code:?}: {messages}");
+    }
+    for flag in ["--help", "--version"] {
+        assert!(stdout(&mut forebay(&[flag])).contains("forebay"));
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let server = Server::start();
+    let mut child =
+        server.forebay(&["head", "numbers", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+    assert_eq!((status.code(), String::from_utf8_lossy(&stderr).as_ref()), (Some(0), ""));
+}

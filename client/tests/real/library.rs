@@ -1,0 +1,150 @@
+//! What a program sees that uses the library.
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Int64Type, UInt64Type};
+use forebay_client::{Batch, Client, Endpoint, Epoch, StreamRequest, plan_from_json};
+use futures::TryStreamExt;
+use tonic::Code;
+
+use crate::data::{self, PLAN};
+use crate::server::Server;
+
+const BATCH_SIZE: u64 = 16;
+const WORLD_SIZE: u64 = 2;
+
+async fn read(client: &Client, endpoint: &Endpoint) -> Vec<Batch> {
+    client.read(endpoint).await.unwrap().try_collect().await.unwrap()
+}
+
+fn ids(batch: &RecordBatch) -> Vec<i64> {
+    batch.column_by_name("id").unwrap().as_primitive::<Int64Type>().values().to_vec()
+}
+
+/// An epoch of two ranks under the fitted plan, from the given position.
+async fn epoch(client: &Client, start_position: u64) -> Epoch {
+    let plan = plan_from_json(PLAN.as_bytes()).unwrap();
+    let fitted = client.fit("numbers", plan, |_| {}).await.unwrap();
+    let request = StreamRequest {
+        dataset: "numbers".into(),
+        plan_id: fitted.plan_id,
+        batch_size: Some(BATCH_SIZE),
+        world_size: Some(WORLD_SIZE),
+        epoch: 3,
+        seed: 7,
+        start_position,
+        with_row_ids: true,
+        ..Default::default()
+    };
+    client.stream_info(&request).await.unwrap()
+}
+
+#[tokio::test]
+async fn datasets_are_listed_with_their_sizes_and_the_unreadable_one_with_its_reason() {
+    let server = Server::start();
+    let client = Client::connect(&server.url).await.unwrap();
+    let mut tables = client.list().await.unwrap();
+    tables.sort_by(|one, other| one.info.name.cmp(&other.info.name));
+    let [broken, numbers] = &tables[..] else { panic!("{tables:?}") };
+    assert!(broken.info.name == "broken" && !broken.info.error.is_empty(), "{:?}", broken.info);
+    let info = &numbers.info;
+    assert_eq!((info.name.as_str(), info.error.as_str()), ("numbers", ""));
+    assert_eq!((info.rows, info.files), (data::ROWS as u64, data::FILES as u64));
+    assert_eq!(info.row_groups, (data::ROWS / data::ROW_GROUP_ROWS) as u64);
+    assert!(info.bytes > 0 && !info.snapshot.is_empty());
+    let alone = client.table_info("numbers").await.unwrap();
+    assert_eq!((&alone.info, &alone.schema), (info, &numbers.schema));
+    assert_eq!(alone.schema.fields().iter().map(|field| field.name()).collect::<Vec<_>>(), ["id", "delay", "carrier"]);
+}
+
+#[tokio::test]
+async fn the_raw_table_comes_whole_and_in_file_order() {
+    let server = Server::start();
+    let client = Client::connect(&server.url).await.unwrap();
+    let table = client.table_info("numbers").await.unwrap();
+    let batches = read(&client, &table.endpoints[0]).await;
+    let read: Vec<i64> = batches.iter().flat_map(|batch| ids(&batch.data)).collect();
+    assert_eq!(read, (0..data::ROWS).collect::<Vec<_>>());
+    assert_eq!(batches[0].data.schema(), table.schema);
+}
+
+#[tokio::test]
+async fn an_epoch_has_every_row_once_on_one_of_its_ranks() {
+    let server = Server::start();
+    let client = Client::connect(&server.url).await.unwrap();
+    let epoch = epoch(&client, 0).await;
+    assert_eq!((epoch.info.rows, epoch.endpoints.len()), (data::ROWS as u64, 2));
+    let mut seen = Vec::new();
+    for (rank, endpoint) in epoch.endpoints.iter().enumerate() {
+        let share = endpoint.rank.unwrap();
+        let batches = read(&client, endpoint).await;
+        assert_eq!((share.rank, share.steps), (rank as u64, batches.len() as u64));
+        assert_eq!(batches.iter().map(|batch| batch.header.rows).sum::<u64>(), share.rows);
+        for (step, batch) in batches.iter().enumerate() {
+            let header = &batch.header;
+            let position = step as u64 * BATCH_SIZE * WORLD_SIZE;
+            assert_eq!((header.epoch, header.step, header.position), (3, step as u64, position));
+            assert_eq!(header.last, step + 1 == batches.len());
+            assert_eq!(batch.data.schema(), epoch.schema);
+            let row_ids = batch.data.column_by_name("__row_id").unwrap().as_primitive::<UInt64Type>();
+            assert!(row_ids.values().iter().map(|&id| id as i64).eq(ids(&batch.data)), "the id of a row is its index");
+            seen.extend(ids(&batch.data));
+        }
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..data::ROWS).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_resumed_epoch_goes_on_where_it_stopped() {
+    let server = Server::start();
+    let client = Client::connect(&server.url).await.unwrap();
+    let whole = epoch(&client, 0).await;
+    let rest = epoch(&client, BATCH_SIZE * WORLD_SIZE).await;
+    for (whole, rest) in whole.endpoints.iter().zip(&rest.endpoints) {
+        let (whole, rest) = (read(&client, whole).await, read(&client, rest).await);
+        assert_eq!(whole.len(), rest.len() + 1);
+        for (expected, found) in whole[1..].iter().zip(&rest) {
+            assert_eq!((&expected.header, &expected.data), (&found.header, &found.data));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fit_tells_its_progress_and_is_the_same_every_time() {
+    let server = Server::start();
+    let client = Client::connect(&server.url).await.unwrap();
+    let plan = plan_from_json(PLAN.as_bytes()).unwrap();
+    let mut progress = Vec::new();
+    let first = client.fit("numbers", plan.clone(), |update| progress.push(*update)).await.unwrap();
+    let second = client.fit("numbers", plan, |_| {}).await.unwrap();
+    assert_eq!(first, second);
+    assert!(progress.iter().all(|update| update.pass <= update.passes && update.rows_done <= update.rows_total));
+    // A fitted plan has nothing left to learn, and keeps its id.
+    let again = client.fit("numbers", first.plan.clone().unwrap(), |_| {}).await.unwrap();
+    assert_eq!(first.plan_id, again.plan_id);
+}
+
+#[tokio::test]
+async fn errors_keep_the_code_and_the_words_of_the_server() {
+    let server = Server::start();
+    let client = Client::connect(&server.url).await.unwrap();
+    let error = client.table_info("number").await.unwrap_err();
+    assert_eq!(error.code(), Some(Code::NotFound), "{error}");
+    assert!(error.to_string().contains("numbers"), "lists near names: {error}");
+    let plan = Some(plan_from_json(PLAN.as_bytes()).unwrap());
+    let request = StreamRequest { dataset: "numbers".into(), plan, ..Default::default() };
+    let error = client.stream_info(&request).await.unwrap_err();
+    assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
+    assert!(error.to_string().contains("fit"), "names the way out: {error}");
+    let error = client.read(&Endpoint { ticket: "nonsense".into(), ..Default::default() }).await;
+    assert_eq!(error.unwrap_err().code(), Some(Code::InvalidArgument));
+}
+
+#[tokio::test]
+async fn a_unix_socket_serves_the_same() {
+    let server = Server::listen(|folder| format!("unix:{}", folder.join("socket").display()));
+    let path = server.folder.path().join("socket");
+    for url in [format!("grpc+unix://{}", path.display()), format!("unix:{}", path.display())] {
+        assert_eq!(Client::connect(&url).await.unwrap().list().await.unwrap().len(), 2, "{url}");
+    }
+}

@@ -1,0 +1,9 @@
+//! The client library and the command line against a real `forebay-server` over real Parquet files.
+
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests stop at the first surprise")]
+
+mod command_line;
+mod data;
+mod library;
+mod server;

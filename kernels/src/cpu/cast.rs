@@ -1,0 +1,199 @@
+//! Numbers → the elements of an output.
+//!
+//! Floats round to nearest, ties to even, once: an i64 goes to f32 directly, and an f64 goes to the 16-bit floats without a
+//! second rounding on the way. Out of range is ±inf, as numpy has it. Integers are exact or an error.
+
+use arrow::datatypes::ArrowNativeType;
+use half::{bf16, f16};
+
+use super::tile::{Tile, Values};
+use crate::ops::TWO_63;
+
+/// An element type of an output. A `to_` is only called for a number that its `fits_` lets pass.
+pub(crate) trait Element {
+    type Native: ArrowNativeType;
+    const ZERO: Self::Native;
+    const ONE: Self::Native;
+
+    fn fits_int(_: i64) -> bool {
+        true
+    }
+    fn fits_uint(_: u64) -> bool {
+        true
+    }
+    fn fits_float(_: f64) -> bool {
+        true
+    }
+    fn int(value: i64) -> Self::Native;
+    fn uint(value: u64) -> Self::Native;
+    fn single(value: f32) -> Self::Native;
+    fn double(value: f64) -> Self::Native;
+}
+
+impl Element for f32 {
+    type Native = Self;
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+
+    fn int(value: i64) -> Self {
+        value as Self
+    }
+    fn uint(value: u64) -> Self {
+        value as Self
+    }
+    fn single(value: f32) -> Self {
+        value
+    }
+    fn double(value: f64) -> Self {
+        value as Self
+    }
+}
+
+impl Element for f16 {
+    type Native = Self;
+    const ZERO: Self = Self::ZERO;
+    const ONE: Self = Self::ONE;
+
+    fn int(value: i64) -> Self {
+        Self::from_f32(odd_from_magnitude(value.unsigned_abs()).copysign(value as f32))
+    }
+    fn uint(value: u64) -> Self {
+        Self::from_f32(odd_from_magnitude(value))
+    }
+    fn single(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+    fn double(value: f64) -> Self {
+        Self::from_f32(odd_from_f64(value))
+    }
+}
+
+/// Carried as its bits: Arrow has no bfloat16.
+impl Element for bf16 {
+    type Native = u16;
+    const ZERO: u16 = Self::ZERO.to_bits();
+    const ONE: u16 = Self::ONE.to_bits();
+
+    fn int(value: i64) -> u16 {
+        Self::from_f32(odd_from_magnitude(value.unsigned_abs()).copysign(value as f32)).to_bits()
+    }
+    fn uint(value: u64) -> u16 {
+        Self::from_f32(odd_from_magnitude(value)).to_bits()
+    }
+    fn single(value: f32) -> u16 {
+        Self::from_f32(value).to_bits()
+    }
+    fn double(value: f64) -> u16 {
+        Self::from_f32(odd_from_f64(value)).to_bits()
+    }
+}
+
+macro_rules! integer_element {
+    ($integer:ty, $min:expr, $past_max:expr) => {
+        impl Element for $integer {
+            type Native = Self;
+            const ZERO: Self = 0;
+            const ONE: Self = 1;
+
+            fn fits_int(value: i64) -> bool {
+                Self::try_from(value).is_ok()
+            }
+            fn fits_uint(value: u64) -> bool {
+                Self::try_from(value).is_ok()
+            }
+            fn fits_float(value: f64) -> bool {
+                ($min..$past_max).contains(&value) && is_whole(value)
+            }
+            fn int(value: i64) -> Self {
+                value as Self
+            }
+            fn uint(value: u64) -> Self {
+                value as Self
+            }
+            fn single(value: f32) -> Self {
+                value as Self
+            }
+            fn double(value: f64) -> Self {
+                value as Self
+            }
+        }
+    };
+}
+
+integer_element!(u8, 0.0, 256.0);
+integer_element!(i32, -2_147_483_648.0, 2_147_483_648.0);
+integer_element!(i64, -TWO_63, TWO_63);
+
+/// Whether an f64 in the range of an i64 has no fraction. `fract` would call into libm where the CPU's baseline lacks rounding.
+#[expect(clippy::float_cmp, reason = "a fraction lost shows as any difference at all")]
+fn is_whole(value: f64) -> bool {
+    (value as i64) as f64 == value
+}
+
+/// Writes the tile's rows into column `at` of rows that are `width` elements long. The first row whose number does not fit is
+/// the error; nothing is written then.
+pub(crate) fn write<E: Element>(tile: &Tile, out: &mut [E::Native], width: usize, at: usize) -> Result<(), usize> {
+    match tile.values() {
+        Values::Int(values) => place(values, out, width, at, E::fits_int, E::int),
+        Values::UInt(values) => place(values, out, width, at, E::fits_uint, E::uint),
+        Values::F32(values) => place(values, out, width, at, |value| E::fits_float(f64::from(value)), E::single),
+        Values::F64(values) => place(values, out, width, at, E::fits_float, E::double),
+    }
+}
+
+/// The check is a loop of its own without a branch: it vectorizes, and is gone for types that everything fits.
+fn place<S: Copy, T>(
+    values: &[S],
+    out: &mut [T],
+    width: usize,
+    at: usize,
+    fits: impl Fn(S) -> bool,
+    cast: impl Fn(S) -> T,
+) -> Result<(), usize> {
+    if values.iter().fold(false, |lost, value| lost | !fits(*value)) {
+        return Err(values.iter().position(|value| !fits(*value)).unwrap_or(0));
+    }
+    if width == 1 {
+        for (element, value) in out.iter_mut().zip(values) {
+            *element = cast(*value);
+        }
+    } else {
+        for (row, value) in out.chunks_exact_mut(width).zip(values) {
+            row[at] = cast(*value);
+        }
+    }
+    Ok(())
+}
+
+/// An f64 as f32 rounded to odd: an inexact result takes the neighbour whose last bit is 1. Rounded on to 16 bits, that gives
+/// what one rounding of the f64 would, since an f32 has more than two bits to spare (Boldo and Melquiond, 2008).
+#[expect(clippy::float_cmp, reason = "whether the conversion was exact, not whether it was close")]
+fn odd_from_f64(value: f64) -> f32 {
+    let near = value as f32;
+    let back = f64::from(near);
+    // One step towards zero if it was rounded away from there, then the last bit set: that is itself, or the one beyond the value.
+    let away = u32::from(back.abs() > value.abs());
+    let odd = f32::from_bits((near.to_bits() - away) | 1);
+    if back == value || value.is_nan() { near } else { odd }
+}
+
+/// An integer as f32 rounded to odd.
+fn odd_from_magnitude(value: u64) -> f32 {
+    let spare = (u64::BITS - f32::MANTISSA_DIGITS).saturating_sub(value.leading_zeros());
+    let kept = value >> spare;
+    let lost = u64::from(kept << spare != value);
+    ((kept | lost) << spare) as f32
+}
+
+/// A row's number as text, for messages.
+pub(crate) fn display(tile: &Tile, row: usize) -> String {
+    match tile.values() {
+        Values::Int(values) => values[row].to_string(),
+        Values::UInt(values) => values[row].to_string(),
+        Values::F32(values) => values[row].to_string(),
+        Values::F64(values) => values[row].to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Numbers as elements of every dtype, held against numpy's rounding and Python's exact fractions.
+
+use arrow::array::{Array, AsArray, UInt64Array};
+use arrow::datatypes as t;
+
+use crate::DType;
+use crate::testing::{assemble, assert_singles, doubles, ints, row_refusal, singles};
+
+#[track_caller]
+fn check_16(dtype: DType, column: impl Array + 'static, expected: &[u16]) {
+    let values = assemble(dtype, &[&[]], column).unwrap();
+    let bits = match dtype {
+        DType::Float16 => {
+            values.as_primitive::<t::Float16Type>().values().iter().map(|value| value.to_bits()).collect()
+        }
+        _ => values.as_primitive::<t::UInt16Type>().values().to_vec(),
+    };
+    assert_eq!(bits, expected);
+}
+
+/// `np.float64(v).astype(np.float16).view(np.uint16)`: ties, the least more than a tie, the largest, subnormals.
+#[test]
+fn f64_to_f16_rounds_once() {
+    let tie = 1.000_488_281_25;
+    let half_smallest = 2f64.powi(-25);
+    let column = [65519.99, 65520.0, -65520.0, tie, tie + 2f64.powi(-40), 1.001_464_843_75, half_smallest];
+    check_16(DType::Float16, doubles(&column.map(Some)), &[0x7bff, 0x7c00, 0xfc00, 0x3c00, 0x3c01, 0x3c02, 0x0000]);
+    let column = [half_smallest * (1.0 + 2f64.powi(-40)), 5e-324, -0.0, 1e-8, f64::INFINITY, 1e300];
+    check_16(DType::Float16, doubles(&column.map(Some)), &[0x0001, 0x0000, 0x8000, 0x0000, 0x7c00, 0x7c00]);
+}
+
+/// The nearest of the neighbours by `fractions.Fraction`, ties to even.
+#[test]
+fn f64_to_bf16_rounds_once() {
+    let column = [1.003_906_25, 1.003_906_25 + 2f64.powi(-40), 1.011_718_75, 1.011_718_75 - 2f64.powi(-50), 3e-39];
+    check_16(DType::BFloat16, doubles(&column.map(Some)), &[0x3f80, 0x3f81, 0x3f82, 0x3f81, 0x0021]);
+    check_16(DType::BFloat16, doubles(&[1e300, -1e300, -0.0].map(Some)), &[0x7f80, 0xff80, 0x8000]);
+}
+
+#[test]
+fn integers_to_16_bit_floats_round_once() {
+    let tie = (1i64 << 62) + (1 << 54);
+    check_16(
+        DType::BFloat16,
+        ints(&[tie + 1, tie, tie - 1, -tie - 1, 0, -1].map(Some)),
+        &[0x5e81, 0x5e80, 0x5e80, 0xde81, 0x0000, 0xbf80],
+    );
+    check_16(DType::BFloat16, UInt64Array::from(vec![(1 << 63) + (1 << 55) + 1]), &[0x5f01]);
+    check_16(
+        DType::Float16,
+        ints(&[2049, 2051, 65519, 65520, i64::MIN].map(Some)),
+        &[0x6800, 0x6802, 0x7bff, 0x7c00, 0xfc00],
+    );
+}
+
+/// Of every f32 whose lower half is 0 or just beyond a tie, both ways round, as f32 and as f64.
+#[test]
+fn f32_to_bf16_and_f16_is_the_same_from_either_width() {
+    let patterns = (0..=u16::MAX).flat_map(|high| [0, 0x7fff, 0x8000, 0x8001].map(|low| u32::from(high) << 16 | low));
+    let column = patterns.map(f32::from_bits).filter(|value| !value.is_nan()).collect::<Vec<_>>();
+    for dtype in [DType::BFloat16, DType::Float16] {
+        let narrow = assemble(dtype, &[&[]], singles(&column.iter().copied().map(Some).collect::<Vec<_>>())).unwrap();
+        let wide = column.iter().map(|value| Some(f64::from(*value))).collect::<Vec<_>>();
+        assert_eq!(&narrow, &assemble(dtype, &[&[]], doubles(&wide)).unwrap());
+    }
+}
+
+/// `np.array([2**53 + 1, 2**62 + 1, 16777217, -16777219], 'i8').astype('f4')` and `np.float32` of doubles.
+#[test]
+fn f32_rounds_to_nearest_even() {
+    let column = ints(&[(1 << 53) + 1, (1 << 62) + 1, 16_777_217, -16_777_219].map(Some));
+    let expected = [9_007_199_254_740_992.0, 4.611_686e18, 16_777_216.0, -16_777_220.0].map(Some);
+    assert_singles(&assemble(DType::Float32, &[&[]], column).unwrap(), &expected);
+    // Just above the tie of two f32 as an integer; through an f64 it would be the tie and go down.
+    let column = ints(&[Some((1 << 60) + (1 << 36) + 1)]);
+    assert_singles(&assemble(DType::Float32, &[&[]], column).unwrap(), &[Some(((1i64 << 60) + (1 << 37)) as f32)]);
+    let column = doubles(&[0.1, 1e300, 5e-324, f64::NAN, -1e-50].map(Some));
+    let expected = [0.1, f32::INFINITY, 0.0, f32::NAN, -0.0].map(Some);
+    assert_singles(&assemble(DType::Float32, &[&[]], column).unwrap(), &expected);
+}
+
+#[test]
+fn integers_come_out_whole() {
+    let values = assemble(DType::Int32, &[&[]], doubles(&[-2_147_483_648.0, 2_147_483_647.0, -0.0].map(Some))).unwrap();
+    assert_eq!(values.as_primitive::<t::Int32Type>().values().as_ref(), &[i32::MIN, i32::MAX, 0]);
+    let values = assemble(DType::UInt8, &[&[]], singles(&[0.0, 255.0].map(Some))).unwrap();
+    assert_eq!(values.as_primitive::<t::UInt8Type>().values().as_ref(), &[0, 255]);
+    let values = assemble(DType::Int64, &[&[]], doubles(&[-9_223_372_036_854_775_808.0, 1e18].map(Some))).unwrap();
+    assert_eq!(values.as_primitive::<t::Int64Type>().values().as_ref(), &[i64::MIN, 1_000_000_000_000_000_000]);
+    let values = assemble(DType::Int64, &[&[]], UInt64Array::from(vec![i64::MAX as u64])).unwrap();
+    assert_eq!(values.as_primitive::<t::Int64Type>().values().as_ref(), &[i64::MAX]);
+}
+
+#[test]
+fn what_an_integer_would_lose_is_refused_with_its_row() {
+    let float = |dtype, value| row_refusal(dtype, &[], doubles(&[Some(1.0), Some(value), Some(value)]));
+    let expected = "output \"out\", column \"x\": 0.5 (row 1) cannot become INT32 without loss";
+    assert_eq!(float(DType::Int32, 0.5), expected);
+    for dtype in [DType::Int32, DType::Int64, DType::UInt8] {
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.1, 1e19, -9.3e18, 5e-324] {
+            assert!(float(dtype, value).contains(&format!("{value} (row 1) cannot become {}", dtype.name())));
+        }
+    }
+    assert!(float(DType::Int64, 9_223_372_036_854_775_808.0).contains("(row 1) cannot become INT64"));
+    assert!(float(DType::Int32, 2_147_483_648.0).contains("cannot become INT32"));
+    assert!(float(DType::UInt8, 256.0).contains("256 (row 1)"));
+    assert!(row_refusal(DType::Int64, &[], singles(&[Some(9.223_372e18)])).contains("cannot become INT64"));
+    let int = |dtype, value| row_refusal(dtype, &[], ints(&[Some(1), Some(value)]));
+    assert!(int(DType::Int32, 1 << 31).contains("2147483648 (row 1)"));
+    assert!(int(DType::UInt8, -1).contains("-1 (row 1)"));
+    assert!(row_refusal(DType::Int64, &[], UInt64Array::from(vec![1 << 63])).contains("9223372036854775808 (row 0)"));
+}

@@ -1,0 +1,132 @@
+//! Dictionary arrays give what their values would give, however they are cut and keyed.
+
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::datatypes::*;
+
+use crate::testing::{assert_doubles, assert_ints, compile, evaluate, table};
+use crate::{BatchBuilder, DType, Fill, Op, VocabValues};
+
+fn vocab() -> Op {
+    Op::Vocab { values: Arc::new(VocabValues::Strings(vec!["a".into(), "none".into()])), oov_buckets: 0 }
+}
+
+fn hash() -> Op {
+    Op::HashBucket { buckets: 1000, seed: 0 }
+}
+
+/// Values `a`, null, `AA`, and keys of each, null, and one whose value is null.
+fn words<K: ArrowDictionaryKeyType>(keys: PrimitiveArray<K>) -> DictionaryArray<K> {
+    DictionaryArray::new(keys, Arc::new(StringArray::from(vec![Some("a"), None, Some("AA")])))
+}
+
+#[track_caller]
+fn check<K: ArrowDictionaryKeyType>(keys: Vec<Option<K::Native>>)
+where
+    PrimitiveArray<K>: From<Vec<Option<K::Native>>>,
+{
+    let whole = words(PrimitiveArray::<K>::from(keys));
+    assert_ints(&evaluate(&[vocab()], whole.clone()), &[0, 1, 0, 0, 1].map(Some));
+    // Two rows of a dictionary of three take the way without mapping it.
+    assert_ints(&evaluate(&[vocab()], whole.slice(1, 2)), &[1, 0].map(Some));
+    assert_ints(&evaluate(&[vocab()], whole.slice(2, 3)), &[0, 0, 1].map(Some));
+    assert_ints(&evaluate(&[hash()], whole.slice(0, 4)), &[Some(244), Some(hash_of("a")), None, None]);
+    assert_ints(&evaluate(&[hash()], whole.slice(2, 2)), &[None, None]);
+    let text = evaluate(&[Op::FillNull(Fill::Text("none".into()))], whole.slice(1, 3));
+    assert_eq!(text.as_ref(), &StringArray::from(vec!["a", "none", "none"]) as &dyn Array);
+    let filled = [Op::FillNull(Fill::Text("none".into())), vocab()];
+    assert_ints(&evaluate(&filled, whole.clone()), &[0, 1, 2, 2, 1].map(Some));
+    assert_ints(&evaluate(&filled, whole.slice(2, 2)), &[2, 2].map(Some));
+}
+
+fn hash_of(word: &str) -> i64 {
+    let codes = evaluate(&[hash()], StringArray::from(vec![word]));
+    codes.as_primitive::<Int64Type>().value(0)
+}
+
+/// Keys of `AA`, `a`, null, the null value, `a`.
+#[test]
+fn text_by_every_kind_of_key() {
+    check::<Int8Type>(vec![Some(2), Some(0), None, Some(1), Some(0)]);
+    check::<Int16Type>(vec![Some(2), Some(0), None, Some(1), Some(0)]);
+    check::<Int32Type>(vec![Some(2), Some(0), None, Some(1), Some(0)]);
+    check::<Int64Type>(vec![Some(2), Some(0), None, Some(1), Some(0)]);
+    check::<UInt8Type>(vec![Some(2), Some(0), None, Some(1), Some(0)]);
+    check::<UInt16Type>(vec![Some(2), Some(0), None, Some(1), Some(0)]);
+    check::<UInt32Type>(vec![Some(2), Some(0), None, Some(1), Some(0)]);
+    check::<UInt64Type>(vec![Some(2), Some(0), None, Some(1), Some(0)]);
+}
+
+#[test]
+fn text_in_every_encoding_is_the_same() {
+    let words = [Some("none"), Some("a"), None, Some("AA"), Some("a")];
+    let long = "a value longer than the twelve bytes of a view";
+    let strings: [ArrayRef; 3] = [
+        Arc::new(StringArray::from(words.to_vec())),
+        Arc::new(LargeStringArray::from(words.to_vec())),
+        Arc::new(StringViewArray::from(words.to_vec())),
+    ];
+    for array in strings {
+        assert_ints(&evaluate(&[vocab()], array.slice(1, 4)), &[1, 0, 0, 1].map(Some));
+        let text = evaluate(&[], array.slice(1, 3));
+        assert_eq!(text.as_ref(), &StringArray::from(vec![Some("a"), None, Some("AA")]) as &dyn Array);
+    }
+    let (plain, view) = (StringArray::from(vec![long]), StringViewArray::from(vec![long]));
+    assert_eq!(&evaluate(&[hash()], plain), &evaluate(&[hash()], view));
+    let bytes: [ArrayRef; 4] = [
+        Arc::new(BinaryArray::from(vec![None, Some(b"AA".as_slice())])),
+        Arc::new(LargeBinaryArray::from(vec![None, Some(b"AA".as_slice())])),
+        Arc::new(BinaryViewArray::from(vec![None, Some(b"AA".as_slice())])),
+        Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size([None, Some(b"AA")].into_iter(), 2).unwrap()),
+    ];
+    for array in bytes {
+        assert_ints(&evaluate(&[hash()], array), &[None, Some(244)]);
+    }
+}
+
+#[test]
+fn numbers_in_a_dictionary_load_as_their_values() {
+    let keys = || Int8Array::from(vec![Some(2), None, Some(0), Some(1), Some(2)]);
+    let values = [Some(1.5), None, Some(-2.5)];
+    let whole = DictionaryArray::new(keys(), Arc::new(Float64Array::from(values.to_vec())));
+    assert_doubles(&evaluate(&[], whole.clone()), &[Some(-2.5), None, Some(1.5), None, Some(-2.5)]);
+    assert_doubles(&evaluate(&[], whole.slice(1, 2)), &[None, Some(1.5)]);
+    assert_doubles(&evaluate(&[Op::FillNull(Fill::Number(0.0))], whole.slice(2, 2)), &[1.5, 0.0].map(Some));
+    let whole = DictionaryArray::new(keys(), Arc::new(Int16Array::from(vec![Some(1), None, Some(-2)])));
+    assert_ints(&evaluate(&[], whole), &[Some(-2), None, Some(1), None, Some(-2)]);
+    let whole = DictionaryArray::new(keys(), Arc::new(NullArray::new(3)));
+    assert_ints(&evaluate(&[], whole), &[None; 5]);
+    let whole =
+        DictionaryArray::new(Int8Array::from(vec![None, None]), Arc::new(Float64Array::from(vec![] as Vec<f64>)));
+    assert_doubles(&evaluate(&[], whole), &[None, None]);
+}
+
+/// Keys under nulls may be anything, as other writers leave them.
+#[test]
+fn a_key_under_a_null_is_never_followed() {
+    let keys = Int32Array::new(vec![77, 0, -5].into(), Some(vec![false, true, false].into()));
+    let whole = DictionaryArray::try_new(keys, Arc::new(StringArray::from(vec!["a"]))).unwrap();
+    assert_ints(&evaluate(&[vocab()], whole.clone()), &[0, 1, 0].map(Some));
+    assert_ints(&evaluate(&[hash()], whole.slice(2, 1)), &[None]);
+}
+
+/// A builder keeps the mapped values from one append to the next, and notices another dictionary.
+#[test]
+fn appends_of_several_dictionaries_and_encodings_mix() {
+    let column = |values: Vec<&str>, keys: Vec<i32>| -> RecordBatch {
+        table(Arc::new(DictionaryArray::new(Int32Array::from(keys), Arc::new(StringArray::from(values)))))
+    };
+    let first = column(vec!["a", "none"], vec![0, 1, 0]);
+    let second = column(vec!["none", "a"], vec![0, 1, 0]);
+    let plain = table(Arc::new(StringViewArray::from(vec!["none", "b"])));
+    let program = Arc::new(compile(DType::Int32, &[&[vocab()]], &plain).unwrap());
+    let mut builder = BatchBuilder::new(program, 9);
+    builder.append(&first, 0..3).unwrap();
+    builder.append(&first, 1..2).unwrap();
+    builder.append(&second, 0..2).unwrap();
+    builder.append(&plain, 0..2).unwrap();
+    builder.append(&first, 0..1).unwrap();
+    let batch = builder.finish().unwrap();
+    assert_eq!(batch.column(0).as_primitive::<Int32Type>().values().as_ref(), &[1, 2, 1, 2, 2, 1, 2, 0, 1]);
+}

@@ -1,0 +1,222 @@
+//! Arrow arrays of numbers → tiles, in the domain that `domain.rs` gives their type. Sliced arrays load from their offset.
+//!
+//! Decimals: value / 10^scale, correctly rounded when the unscaled value is within ±2^53 and the scale within 0…22 (both are then
+//! exact as f64 and IEEE division rounds once). Beyond that the unscaled value and the power are each rounded first: within 2 ulp,
+//! for a `Decimal256` beyond 128 bits within 3.
+
+use std::ops::Range;
+
+use arrow::array::{Array, AsArray};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::datatypes as t;
+use arrow::datatypes::{DataType, TimeUnit, i256};
+use arrow::util::bit_chunk_iterator::BitChunks;
+use half::f16;
+
+use super::tile::{Tile, ValuesMut, convert};
+use crate::domain::Number;
+
+/// A column of numbers, borrowed.
+#[derive(Debug)]
+pub(crate) struct NumberColumn<'a> {
+    numbers: Numbers<'a>,
+    nulls: Option<&'a NullBuffer>,
+}
+
+#[derive(Debug)]
+enum Numbers<'a> {
+    Null,
+    Bits(&'a BooleanBuffer),
+    I8(&'a [i8]),
+    I16(&'a [i16]),
+    I32(&'a [i32]),
+    I64(&'a [i64]),
+    U8(&'a [u8]),
+    U16(&'a [u16]),
+    U32(&'a [u32]),
+    U64(&'a [u64]),
+    F16(&'a [f16]),
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+    Decimal32(&'a [i32], Scale),
+    Decimal64(&'a [i64], Scale),
+    Decimal128(&'a [i128], Scale),
+    Decimal256(&'a [i256], Scale),
+}
+
+/// A decimal's scale as the power of ten to divide by, or to multiply with when the scale is negative.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    power: f64,
+    negative: bool,
+}
+
+impl<'a> NumberColumn<'a> {
+    /// Borrows an array of numbers; none for other arrays.
+    pub(crate) fn new(array: &'a dyn Array) -> Option<Self> {
+        let numbers = match array.data_type() {
+            DataType::Null => Numbers::Null,
+            DataType::Boolean => Numbers::Bits(array.as_boolean().values()),
+            DataType::Float16 => Numbers::F16(array.as_primitive::<t::Float16Type>().values()),
+            DataType::Float32 => Numbers::F32(array.as_primitive::<t::Float32Type>().values()),
+            DataType::Float64 => Numbers::F64(array.as_primitive::<t::Float64Type>().values()),
+            DataType::Decimal32(_, scale) => {
+                Numbers::Decimal32(array.as_primitive::<t::Decimal32Type>().values(), Scale::new(*scale))
+            }
+            DataType::Decimal64(_, scale) => {
+                Numbers::Decimal64(array.as_primitive::<t::Decimal64Type>().values(), Scale::new(*scale))
+            }
+            DataType::Decimal128(_, scale) => {
+                Numbers::Decimal128(array.as_primitive::<t::Decimal128Type>().values(), Scale::new(*scale))
+            }
+            DataType::Decimal256(_, scale) => {
+                Numbers::Decimal256(array.as_primitive::<t::Decimal256Type>().values(), Scale::new(*scale))
+            }
+            _ => Numbers::integers(array).or_else(|| Numbers::times(array))?,
+        };
+        Some(Self { numbers, nulls: array.nulls() })
+    }
+
+    /// Loads the rows into the tile.
+    pub(crate) fn load(&self, rows: Range<usize>, tile: &mut Tile) {
+        tile.start(self.numbers.number(), rows.len());
+        match &self.numbers {
+            Numbers::Null => tile.set_all_null(),
+            _ => tile.set_nulls(self.nulls, rows.start),
+        }
+        match tile.values_mut() {
+            ValuesMut::Int(target) => self.numbers.load_ints(rows, target),
+            ValuesMut::UInt(target) => {
+                if let Numbers::U64(values) = self.numbers {
+                    target.copy_from_slice(&values[rows]);
+                }
+            }
+            ValuesMut::F32(target) => match &self.numbers {
+                Numbers::F16(values) => convert(&values[rows], target, f16::to_f32),
+                Numbers::F32(values) => target.copy_from_slice(&values[rows]),
+                _ => {}
+            },
+            ValuesMut::F64(target) => match &self.numbers {
+                Numbers::F64(values) => target.copy_from_slice(&values[rows]),
+                Numbers::Decimal32(values, scale) => {
+                    convert(&values[rows], target, |value| scale.apply(f64::from(value)))
+                }
+                Numbers::Decimal64(values, scale) => convert(&values[rows], target, |value| scale.apply(value as f64)),
+                Numbers::Decimal128(values, scale) => convert(&values[rows], target, |value| scale.apply(value as f64)),
+                Numbers::Decimal256(values, scale) => convert(&values[rows], target, |value| scale.apply(wide(value))),
+                _ => {}
+            },
+        }
+    }
+}
+
+impl<'a> Numbers<'a> {
+    fn integers(array: &'a dyn Array) -> Option<Self> {
+        Some(match array.data_type() {
+            DataType::Int8 => Self::I8(array.as_primitive::<t::Int8Type>().values()),
+            DataType::Int16 => Self::I16(array.as_primitive::<t::Int16Type>().values()),
+            DataType::Int32 => Self::I32(array.as_primitive::<t::Int32Type>().values()),
+            DataType::Int64 => Self::I64(array.as_primitive::<t::Int64Type>().values()),
+            DataType::UInt8 => Self::U8(array.as_primitive::<t::UInt8Type>().values()),
+            DataType::UInt16 => Self::U16(array.as_primitive::<t::UInt16Type>().values()),
+            DataType::UInt32 => Self::U32(array.as_primitive::<t::UInt32Type>().values()),
+            DataType::UInt64 => Self::U64(array.as_primitive::<t::UInt64Type>().values()),
+            _ => return None,
+        })
+    }
+
+    fn times(array: &'a dyn Array) -> Option<Self> {
+        use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
+        Some(match array.data_type() {
+            DataType::Date32 => Self::I32(array.as_primitive::<t::Date32Type>().values()),
+            DataType::Date64 => Self::I64(array.as_primitive::<t::Date64Type>().values()),
+            DataType::Time32(Second) => Self::I32(array.as_primitive::<t::Time32SecondType>().values()),
+            DataType::Time32(Millisecond) => Self::I32(array.as_primitive::<t::Time32MillisecondType>().values()),
+            DataType::Time64(Microsecond) => Self::I64(array.as_primitive::<t::Time64MicrosecondType>().values()),
+            DataType::Time64(Nanosecond) => Self::I64(array.as_primitive::<t::Time64NanosecondType>().values()),
+            DataType::Timestamp(Second, _) => Self::I64(array.as_primitive::<t::TimestampSecondType>().values()),
+            DataType::Timestamp(Millisecond, _) => {
+                Self::I64(array.as_primitive::<t::TimestampMillisecondType>().values())
+            }
+            DataType::Timestamp(Microsecond, _) => {
+                Self::I64(array.as_primitive::<t::TimestampMicrosecondType>().values())
+            }
+            DataType::Timestamp(Nanosecond, _) => {
+                Self::I64(array.as_primitive::<t::TimestampNanosecondType>().values())
+            }
+            DataType::Duration(Second) => Self::I64(array.as_primitive::<t::DurationSecondType>().values()),
+            DataType::Duration(Millisecond) => Self::I64(array.as_primitive::<t::DurationMillisecondType>().values()),
+            DataType::Duration(Microsecond) => Self::I64(array.as_primitive::<t::DurationMicrosecondType>().values()),
+            DataType::Duration(Nanosecond) => Self::I64(array.as_primitive::<t::DurationNanosecondType>().values()),
+            _ => return None,
+        })
+    }
+
+    fn number(&self) -> Number {
+        match self {
+            Self::U64(_) => Number::UInt,
+            Self::F16(_) | Self::F32(_) => Number::F32,
+            Self::Null
+            | Self::Bits(_)
+            | Self::I8(_)
+            | Self::I16(_)
+            | Self::I32(_)
+            | Self::I64(_)
+            | Self::U8(_)
+            | Self::U16(_)
+            | Self::U32(_) => Number::Int,
+            Self::F64(_) | Self::Decimal32(..) | Self::Decimal64(..) | Self::Decimal128(..) | Self::Decimal256(..) => {
+                Number::F64
+            }
+        }
+    }
+
+    fn load_ints(&self, rows: Range<usize>, target: &mut [i64]) {
+        match self {
+            Self::Bits(bits) => load_bits(bits, rows, target),
+            Self::I8(values) => convert(&values[rows], target, i64::from),
+            Self::I16(values) => convert(&values[rows], target, i64::from),
+            Self::I32(values) => convert(&values[rows], target, i64::from),
+            Self::I64(values) => target.copy_from_slice(&values[rows]),
+            Self::U8(values) => convert(&values[rows], target, i64::from),
+            Self::U16(values) => convert(&values[rows], target, i64::from),
+            Self::U32(values) => convert(&values[rows], target, i64::from),
+            _ => target.fill(0),
+        }
+    }
+}
+
+impl Scale {
+    fn new(scale: i8) -> Self {
+        // The parser rounds correctly, which powi does not promise; |scale| ≤ 128, so the power is finite.
+        let power = format!("1e{}", scale.unsigned_abs()).parse().unwrap_or(f64::NAN);
+        Self { power, negative: scale < 0 }
+    }
+
+    fn apply(self, unscaled: f64) -> f64 {
+        if self.negative { unscaled * self.power } else { unscaled / self.power }
+    }
+}
+
+/// An i256 as f64: exactly rounded within 128 bits, beyond that each half is rounded and then their sum.
+fn wide(value: i256) -> f64 {
+    if let Some(narrow) = value.to_i128() {
+        return narrow as f64;
+    }
+    // wrapping_abs leaves the smallest value as it is, and its bits are its magnitude.
+    let (low, high) = value.wrapping_abs().to_parts();
+    let magnitude = (high as u128 as f64) * 2f64.powi(128) + low as f64;
+    if value < i256::ZERO { -magnitude } else { magnitude }
+}
+
+fn load_bits(bits: &BooleanBuffer, rows: Range<usize>, target: &mut [i64]) {
+    let words = BitChunks::new(bits.values(), bits.offset() + rows.start, rows.len());
+    for (chunk, word) in target.chunks_mut(64).zip(words.iter_padded()) {
+        for (bit, value) in chunk.iter_mut().enumerate() {
+            *value = ((word >> bit) & 1) as i64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

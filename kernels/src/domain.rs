@@ -1,0 +1,112 @@
+//! What kind of value a chain holds between two ops, and which stored types give which.
+//!
+//! | stored | in a chain |
+//! |---|---|
+//! | Boolean (0, 1), Int8…Int64, UInt8…UInt32, Null (all null) | `Int`, i64 |
+//! | Date32, Date64, Time32, Time64, Timestamp, Duration | `Int`: the stored count of the stored unit (days, s, ms, µs, ns) |
+//! | `UInt64` | `UInt`, u64 |
+//! | Float16, Float32 | `F32` |
+//! | Float64 | `F64` |
+//! | Decimal32…Decimal256 | `F64`, value / 10^scale (accuracy: `cpu::load`) |
+//! | Utf8, `LargeUtf8`, `Utf8View` | `Text` |
+//! | Binary, `LargeBinary`, `BinaryView`, `FixedSizeBinary` | `Binary` |
+//! | Dictionary of one of these | as its values |
+//!
+//! Everything else (intervals, lists, structs, maps, unions, run-end encoding) passes through `AS_STORED` only.
+//!
+//! Ops that compute fractions take `Int` and `UInt` to `F64`, since an f32 does not hold them; the output rounds once.
+
+use arrow::datatypes::DataType;
+
+/// Numbers as a tile holds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Number {
+    Int,
+    UInt,
+    F32,
+    F64,
+}
+
+/// Values as a chain holds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Domain {
+    Number(Number),
+    Text,
+    Binary,
+}
+
+impl Domain {
+    /// The domain that a stored type loads as; none for types that only pass through.
+    pub(crate) fn of(data_type: &DataType) -> Option<Self> {
+        match data_type {
+            DataType::Dictionary(_, values) => match values.as_ref() {
+                DataType::Dictionary(..) => None,
+                plain => Self::of(plain),
+            },
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Some(Self::Text),
+            DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+                Some(Self::Binary)
+            }
+            plain => Number::of(plain).map(Self::Number),
+        }
+    }
+
+    /// The domain in words, for messages.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Number(Number::Int | Number::UInt) => "whole numbers",
+            Self::Number(Number::F32 | Number::F64) => "floating-point numbers",
+            Self::Text => "text",
+            Self::Binary => "bytes",
+        }
+    }
+}
+
+impl Number {
+    fn of(data_type: &DataType) -> Option<Self> {
+        use DataType as T;
+        match data_type {
+            T::Null | T::Boolean | T::Int8 | T::Int16 | T::Int32 | T::Int64 | T::UInt8 | T::UInt16 | T::UInt32 => {
+                Some(Self::Int)
+            }
+            T::Date32 | T::Date64 | T::Time32(_) | T::Time64(_) | T::Timestamp(..) | T::Duration(_) => Some(Self::Int),
+            T::UInt64 => Some(Self::UInt),
+            T::Float16 | T::Float32 => Some(Self::F32),
+            T::Float64 | T::Decimal32(..) | T::Decimal64(..) | T::Decimal128(..) | T::Decimal256(..) => Some(Self::F64),
+            _ => None,
+        }
+    }
+
+    /// Where arithmetic with fractions takes this domain.
+    pub(crate) fn floating(self) -> Self {
+        match self {
+            Self::F32 => Self::F32,
+            Self::Int | Self::UInt | Self::F64 => Self::F64,
+        }
+    }
+
+    /// The Arrow type of a column of these.
+    pub(crate) fn data_type(self) -> DataType {
+        match self {
+            Self::Int => DataType::Int64,
+            Self::UInt => DataType::UInt64,
+            Self::F32 => DataType::Float32,
+            Self::F64 => DataType::Float64,
+        }
+    }
+}
+
+/// Whether a batch may bring `found` where a program was compiled for `expected`: the same values, be it in another encoding of
+/// text or bytes, in a dictionary or out of one. Readers choose such encodings by row group.
+pub(crate) fn same_values(expected: &DataType, found: &DataType) -> bool {
+    fn plain(data_type: &DataType) -> &DataType {
+        match data_type {
+            DataType::Dictionary(_, values) => values,
+            other => other,
+        }
+    }
+    let (expected, found) = (plain(expected), plain(found));
+    let is_strings = |domain: Option<Domain>| matches!(domain, Some(Domain::Text | Domain::Binary));
+    let domain = Domain::of(expected);
+    expected == found || is_strings(domain) && domain == Domain::of(found)
+}

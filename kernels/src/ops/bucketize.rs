@@ -1,0 +1,133 @@
+//! `bucketize`: the count of boundaries ≤ x, an integer from 0 to the number of boundaries. `numpy.digitize(x, boundaries)`.
+//!
+//! - NaN goes behind every boundary, as numpy sorts it; ±inf compare as usual; −0.0 equals 0.0; null stays null.
+//! - Boundaries must be non-decreasing (equal ones count twice), not NaN, and there must be one. They may be infinite.
+//! - Integers are compared exactly, also beyond 2^53; an f32 is widened, so it meets the boundary as given and not its rounding.
+
+use std::sync::Arc;
+
+use super::{Step, TWO_63};
+use crate::cpu::tile::Tile;
+use crate::error::OpProblem;
+
+/// The boundaries for each kind of number.
+#[derive(Clone, Debug)]
+pub(crate) struct Bucketize {
+    floats: Arc<[f64]>,
+    /// The smallest integer ≥ each boundary, for those that an i64 reaches: b ≤ x exactly if ⌈b⌉ ≤ x.
+    ints: Arc<[i64]>,
+    /// The same for u64.
+    uints: Arc<[u64]>,
+}
+
+impl Bucketize {
+    /// Compiles to the step and how many indices it gives.
+    pub(crate) fn compile(boundaries: &[f64]) -> Result<(Step, u64), OpProblem> {
+        if boundaries.is_empty() {
+            return Err(OpProblem::Parameter("it needs at least one boundary".to_owned()));
+        }
+        if boundaries.iter().any(|boundary| boundary.is_nan()) {
+            return Err(OpProblem::Parameter("a boundary must be a number, not NaN".to_owned()));
+        }
+        if let Some(pair) = boundaries.windows(2).find(|pair| pair[0] > pair[1]) {
+            let (first, second) = (pair[0], pair[1]);
+            return Err(OpProblem::Parameter(format!("boundaries must not decrease, but {second} follows {first}")));
+        }
+        // Below the domain the conversions saturate at its smallest value, which every value reaches.
+        let ints = boundaries.iter().filter(|boundary| boundary.ceil() < TWO_63).map(|boundary| boundary.ceil() as i64);
+        let uints =
+            boundaries.iter().filter(|boundary| boundary.ceil() < 2.0 * TWO_63).map(|boundary| boundary.ceil() as u64);
+        let step = Self { floats: boundaries.into(), ints: ints.collect(), uints: uints.collect() };
+        Ok((Step::Bucketize(step), boundaries.len() as u64 + 1))
+    }
+
+    pub(crate) fn apply(&self, tile: &mut Tile) {
+        tile.map_to_ints(
+            |value| count(&self.ints, value),
+            |value| count(&self.uints, value),
+            |value| {
+                if value.is_nan() {
+                    return self.floats.len() as i64;
+                }
+                count(&self.floats, value)
+            },
+        );
+    }
+}
+
+/// Up to so many boundaries, comparing with each of them is quicker than searching: no step waits for the one before.
+const FEW: usize = 16;
+
+/// How many of the boundaries are ≤ the value.
+fn count<T: Copy + PartialOrd>(boundaries: &[T], value: T) -> i64 {
+    if boundaries.len() <= FEW {
+        boundaries.iter().map(|boundary| i64::from(*boundary <= value)).sum()
+    } else {
+        boundaries.partition_point(|boundary| *boundary <= value) as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::UInt64Array;
+
+    use crate::Op;
+    use crate::testing::{assert_ints, doubles, evaluate, ints, refusal, singles};
+
+    fn bucketize(boundaries: &[f64]) -> [Op; 1] {
+        [Op::Bucketize { boundaries: boundaries.to_vec() }]
+    }
+
+    /// `np.digitize([nan, -inf, inf, 1, 2, 2.5, -0.0], [0, 1, 2, 2, 3])`
+    #[test]
+    fn floats_are_digitized_as_numpy_does() {
+        let column = [f64::NAN, f64::NEG_INFINITY, f64::INFINITY, 1.0, 2.0, 2.5, -0.0].map(Some);
+        let column = column.into_iter().chain([None]).collect::<Vec<_>>();
+        let expected = [Some(5), Some(0), Some(5), Some(2), Some(4), Some(4), Some(1), None];
+        assert_ints(&evaluate(&bucketize(&[0.0, 1.0, 2.0, 2.0, 3.0]), doubles(&column)), &expected);
+        let infinite = evaluate(&bucketize(&[f64::NEG_INFINITY, f64::INFINITY]), doubles(&column));
+        assert_ints(&infinite, &[Some(2), Some(1), Some(2), Some(1), Some(1), Some(1), Some(1), None]);
+    }
+
+    /// `np.digitize(np.array([0.1, 0.7], 'f4'), [0.1, 0.7])`: as f32, 0.1 is above 0.1 and 0.7 below 0.7.
+    #[test]
+    fn an_f32_meets_the_boundary_itself() {
+        let found = evaluate(&bucketize(&[0.1, 0.7]), singles(&[Some(0.1), Some(0.7)]));
+        assert_ints(&found, &[Some(1), Some(1)]);
+    }
+
+    #[test]
+    fn integers_are_compared_exactly() {
+        let two_53 = 1i64 << 53;
+        let column = ints(&[Some(two_53), Some(two_53 + 1), Some(two_53 + 2), Some(i64::MIN), Some(i64::MAX), None]);
+        let found = evaluate(&bucketize(&[-1e300, (two_53 + 2) as f64, 1e300]), column);
+        assert_ints(&found, &[Some(1), Some(1), Some(2), Some(1), Some(2), None]);
+        let found = evaluate(
+            &bucketize(&[-0.5, 0.5, 9_223_372_036_854_775_808.0]),
+            ints(&[Some(-1), Some(0), Some(1), Some(i64::MAX)]),
+        );
+        assert_ints(&found, &[Some(0), Some(1), Some(2), Some(2)]);
+        let unsigned = UInt64Array::from(vec![0, 1, 1 << 63, u64::MAX]);
+        let found = evaluate(&bucketize(&[-3.5, 0.5, 9_223_372_036_854_775_808.0, 1.9e19]), unsigned);
+        assert_ints(&found, &[Some(1), Some(2), Some(3), Some(3)]);
+    }
+
+    #[test]
+    fn many_boundaries_count_as_few_do() {
+        let boundaries = (0..100).map(|boundary| f64::from(boundary / 2)).collect::<Vec<_>>();
+        let column = [-1.0, 0.0, 0.5, 7.0, 49.0, f64::INFINITY, f64::NAN].map(Some);
+        let expected = [0, 2, 2, 16, 100, 100, 100].map(Some);
+        assert_ints(&evaluate(&bucketize(&boundaries), doubles(&column)), &expected);
+        assert_ints(&evaluate(&bucketize(&boundaries), ints(&[Some(-1), Some(7), Some(60)])), &[0, 16, 100].map(Some));
+        let unsigned = UInt64Array::from(vec![0, 7, u64::MAX]);
+        assert_ints(&evaluate(&bucketize(&boundaries), unsigned), &[2, 16, 100].map(Some));
+    }
+
+    #[test]
+    fn boundaries_that_make_no_sense_are_refused() {
+        let message = |boundaries: &[f64]| refusal(&bucketize(boundaries), ints(&[None]));
+        assert!(message(&[]).ends_with("op bucketize (number 1 of its chain): it needs at least one boundary"));
+        assert!(message(&[1.0, 3.0, 2.0]).ends_with("boundaries must not decrease, but 2 follows 3"));
+        assert!(message(&[1.0, f64::NAN]).ends_with("a boundary must be a number, not NaN"));
+    }
+}

@@ -1,0 +1,138 @@
+//! `clip`: values below `min` become `min`, above `max` become `max`. `numpy.clip`.
+//!
+//! - NaN stays NaN; infinities become the bounds; −0.0 is not below 0.0 and stays; null stays null.
+//! - One bound may be missing, both may not. A NaN bound or `min` > `max` is an error. A bound may be infinite.
+//! - Integers stay integers when the bounds are integral; a bound that no value of the domain can pass (a `min` of −5 or −inf on
+//!   `UInt64`) does nothing. Any other bound takes integers to f64.
+//! - An f32 column takes bounds rounded to f32, as numpy does with Python floats.
+
+use super::{Step, TWO_63, exact_i64, exact_u64};
+use crate::cpu::tile::{Tile, ValuesMut};
+use crate::domain::Number;
+use crate::error::OpProblem;
+
+/// The bounds, in the domain of the tile that they clip.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Clip {
+    Int { min: i64, max: i64 },
+    UInt { min: u64, max: u64 },
+    Float { min: f64, max: f64 },
+}
+
+impl Clip {
+    /// Compiles for a domain: the step and the domain behind it.
+    pub(crate) fn compile(min: Option<f64>, max: Option<f64>, number: Number) -> Result<(Step, Number), OpProblem> {
+        if min.is_none() && max.is_none() {
+            return Err(OpProblem::Parameter("it needs min, max or both".to_owned()));
+        }
+        let (min, max) = (min.unwrap_or(f64::NEG_INFINITY), max.unwrap_or(f64::INFINITY));
+        if min.is_nan() || max.is_nan() {
+            return Err(OpProblem::Parameter("a bound must be a number, not NaN".to_owned()));
+        }
+        if min > max {
+            return Err(OpProblem::Parameter(format!("min {min} is greater than max {max}")));
+        }
+        let clip = match number {
+            Number::Int => Self::ints(min, max),
+            Number::UInt => Self::uints(min, max),
+            Number::F32 | Number::F64 => None,
+        };
+        Ok(match clip {
+            Some(clip) => (Step::Clip(clip), number),
+            None => (Step::Clip(Self::Float { min, max }), number.floating()),
+        })
+    }
+
+    fn ints(min: f64, max: f64) -> Option<Self> {
+        let min = if min < -TWO_63 { i64::MIN } else { exact_i64(min)? };
+        let max = if max >= TWO_63 { i64::MAX } else { exact_i64(max)? };
+        Some(Self::Int { min, max })
+    }
+
+    fn uints(min: f64, max: f64) -> Option<Self> {
+        let min = if min < 0.0 { 0 } else { exact_u64(min)? };
+        let max = if max >= 2.0 * TWO_63 { u64::MAX } else { exact_u64(max)? };
+        Some(Self::UInt { min, max })
+    }
+
+    pub(crate) fn apply(self, tile: &mut Tile) {
+        if matches!(self, Self::Float { .. }) {
+            tile.make_floats();
+        }
+        match (self, tile.values_mut()) {
+            (Self::Int { min, max }, ValuesMut::Int(values)) => clip(values, min, max),
+            (Self::UInt { min, max }, ValuesMut::UInt(values)) => clip(values, min, max),
+            (Self::Float { min, max }, ValuesMut::F32(values)) => clip(values, min as f32, max as f32),
+            (Self::Float { min, max }, ValuesMut::F64(values)) => clip(values, min, max),
+            _ => {}
+        }
+    }
+}
+
+/// Comparisons rather than `min` and `max`: a NaN compares false and stays, and both are one instruction a vector.
+fn clip<T: Copy + PartialOrd>(values: &mut [T], min: T, max: T) {
+    for value in values {
+        let raised = if *value < min { min } else { *value };
+        *value = if raised > max { max } else { raised };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::UInt64Array;
+    use arrow::datatypes::DataType;
+
+    use crate::Op;
+    use crate::testing::{assert_doubles, assert_ints, assert_singles, doubles, evaluate, ints, refusal, singles};
+
+    fn clip(min: impl Into<Option<f64>>, max: impl Into<Option<f64>>) -> [Op; 1] {
+        [Op::Clip { min: min.into(), max: max.into() }]
+    }
+
+    /// `np.clip(np.array([-2, -0.5, 0.5, nan, inf, -inf, -0.0], 'f4'), -0.1, 0.1)`
+    #[test]
+    fn f32_is_clipped_as_numpy_does() {
+        let column = [-2.0, -0.5, 0.5, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0].map(Some);
+        let expected = [-0.1, -0.1, 0.1, f32::NAN, 0.1, -0.1, -0.0].map(Some);
+        assert_singles(&evaluate(&clip(-0.1, 0.1), singles(&column)), &expected);
+    }
+
+    /// `np.clip(np.array([-0.0, 5e-324, -1.0]), 0.0, None)`; numpy keeps the -0.0.
+    #[test]
+    fn one_bound_is_enough() {
+        let column = [-0.0, 5e-324, -1.0].map(Some);
+        assert_doubles(&evaluate(&clip(0.0, None), doubles(&column)), &[-0.0, 5e-324, 0.0].map(Some));
+        assert_doubles(&evaluate(&clip(None, -0.5), doubles(&column)), &[-0.5, -0.5, -1.0].map(Some));
+    }
+
+    #[test]
+    fn integers_stay_integers_under_integral_bounds() {
+        let column = [Some(-5), None, Some(i64::MAX), Some(3)];
+        assert_ints(&evaluate(&clip(-1.0, 7.0), ints(&column)), &[Some(-1), None, Some(7), Some(3)]);
+        assert_ints(&evaluate(&clip(-1e30, f64::INFINITY), ints(&column)), &column);
+        let halves = [Some(-0.5), None, Some(7.5), Some(3.0)];
+        assert_doubles(&evaluate(&clip(-0.5, 7.5), ints(&column)), &halves);
+        let far = evaluate(&clip(1e30, None), ints(&column));
+        assert_doubles(&far, &[Some(1e30), None, Some(1e30), Some(1e30)]);
+    }
+
+    #[test]
+    fn unsigned_integers_ignore_bounds_below_zero() {
+        let column = UInt64Array::from(vec![0, u64::MAX]);
+        let clipped = evaluate(&clip(-5.0, 9.0), column.clone());
+        assert_eq!(clipped.as_ref(), &UInt64Array::from(vec![0, 9]) as &dyn arrow::array::Array);
+        assert_eq!(evaluate(&clip(f64::NEG_INFINITY, 2e19), column.clone()).data_type(), &DataType::UInt64);
+        assert_doubles(&evaluate(&clip(None, -1.0), column), &[-1.0, -1.0].map(Some));
+    }
+
+    #[test]
+    fn bounds_that_make_no_sense_are_refused() {
+        let message = |op: &[Op]| refusal(op, ints(&[None]));
+        assert_eq!(
+            message(&clip(2.0, 1.0)),
+            "column \"x\": op clip (number 1 of its chain): min 2 is greater than max 1"
+        );
+        assert!(message(&clip(None, None)).ends_with("it needs min, max or both"));
+        assert!(message(&clip(f64::NAN, 1.0)).ends_with("a bound must be a number, not NaN"));
+    }
+}

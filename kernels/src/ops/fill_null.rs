@@ -1,0 +1,132 @@
+//! `fill_null`: a null becomes a value. scikit-learn's `SimpleImputer` with a constant.
+//!
+//! - NaN is not null and stays NaN; infinities stay.
+//! - Integers stay integers when the value is integral and fits; a fraction, or an integer outside of the column's domain (a
+//!   negative one for `UInt64`), takes the column to f64.
+//! - An f32 column takes the value rounded to f32.
+//! - Text columns take text, and nothing else does; a column of bytes takes nothing.
+
+use super::{Fill, Step, exact_i64, exact_u64};
+use crate::cpu::tile::Tile;
+use crate::domain::{Domain, Number};
+use crate::error::OpProblem;
+
+/// The value, in the domain of the tile that it fills.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FillNull {
+    Int(i64),
+    UInt(u64),
+    Float(f64),
+}
+
+impl FillNull {
+    /// Compiles for a chain of numbers: the step and the domain behind it.
+    pub(crate) fn compile(fill: &Fill, number: Number) -> Result<(Step, Number), OpProblem> {
+        let (int, uint, float) = match fill {
+            Fill::Number(value) => (exact_i64(*value), exact_u64(*value), *value),
+            Fill::Integer(value) => (Some(*value), u64::try_from(*value).ok(), *value as f64),
+            Fill::Text(_) => return Err(mismatch("text", Domain::Number(number))),
+        };
+        let fill = match (number, int, uint) {
+            (Number::Int, Some(value), _) => Self::Int(value),
+            (Number::UInt, _, Some(value)) => Self::UInt(value),
+            _ => Self::Float(float),
+        };
+        let number = if matches!(fill, Self::Float(_)) { number.floating() } else { number };
+        Ok((Step::FillNull(fill), number))
+    }
+
+    /// The text that fills a column of text.
+    pub(crate) fn compile_text(fill: &Fill, domain: Domain) -> Result<String, OpProblem> {
+        match (fill, domain) {
+            (Fill::Text(text), Domain::Text) => Ok(text.clone()),
+            (Fill::Text(_), _) => Err(mismatch("text", domain)),
+            (Fill::Number(_) | Fill::Integer(_), _) => Err(mismatch("a number", domain)),
+        }
+    }
+
+    /// The integer it fills with, if it is one.
+    pub(crate) fn index(self) -> Option<u64> {
+        match self {
+            Self::Int(value) => u64::try_from(value).ok(),
+            Self::UInt(value) => Some(value),
+            Self::Float(_) => None,
+        }
+    }
+
+    pub(crate) fn apply(self, tile: &mut Tile) {
+        match self {
+            Self::Int(value) => tile.fill(value, 0, 0.0, 0.0),
+            Self::UInt(value) => tile.fill(0, value, 0.0, 0.0),
+            Self::Float(value) => {
+                tile.make_floats();
+                tile.fill(0, 0, value as f32, value);
+            }
+        }
+    }
+}
+
+fn mismatch(given: &'static str, domain: Domain) -> OpProblem {
+    OpProblem::ValueType { parameter: "value", given, column: domain.words() }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{BinaryArray, StringArray, UInt64Array};
+
+    use crate::testing::{assert_doubles, assert_ints, assert_singles, doubles, evaluate, ints, refusal, singles};
+    use crate::{Fill, Op};
+
+    const BIG: i64 = (1 << 53) + 1;
+
+    #[test]
+    fn integers_stay_integers_when_the_value_is_one() {
+        let column = ints(&[Some(1), None, Some(BIG)]);
+        for fill in [Fill::Number(-7.0), Fill::Integer(-7)] {
+            assert_ints(&evaluate(&[Op::FillNull(fill)], column.clone()), &[Some(1), Some(-7), Some(BIG)]);
+        }
+        assert_ints(&evaluate(&[Op::FillNull(Fill::Integer(BIG))], column), &[Some(1), Some(BIG), Some(BIG)]);
+    }
+
+    #[test]
+    fn a_fraction_takes_integers_to_f64() {
+        let filled = evaluate(&[Op::FillNull(Fill::Number(0.5))], ints(&[Some(3), None]));
+        assert_doubles(&filled, &[Some(3.0), Some(0.5)]);
+        let filled = evaluate(&[Op::FillNull(Fill::Integer(-1))], UInt64Array::from(vec![Some(3), None]));
+        assert_doubles(&filled, &[Some(3.0), Some(-1.0)]);
+    }
+
+    #[test]
+    fn nan_is_not_null() {
+        let filled = evaluate(&[Op::FillNull(Fill::Number(0.1))], singles(&[Some(f32::NAN), None, Some(-0.0)]));
+        assert_singles(&filled, &[Some(f32::NAN), Some(0.1), Some(-0.0)]);
+        let filled = evaluate(&[Op::FillNull(Fill::Number(f64::NAN))], doubles(&[None, Some(f64::INFINITY)]));
+        assert_doubles(&filled, &[Some(f64::NAN), Some(f64::INFINITY)]);
+    }
+
+    #[test]
+    fn every_null_is_filled_across_tiles() {
+        let column = (0..3000).map(|row| (row % 7 != 0).then_some(row)).collect::<Vec<_>>();
+        let expected = column.iter().map(|value| value.or(Some(-1))).collect::<Vec<_>>();
+        assert_ints(&evaluate(&[Op::FillNull(Fill::Integer(-1))], ints(&column)), &expected);
+        assert_ints(&evaluate(&[Op::FillNull(Fill::Integer(4))], ints(&vec![None; 1100])), &vec![Some(4); 1100]);
+    }
+
+    #[test]
+    fn text_takes_text() {
+        let fill = |text: &str| Op::FillNull(Fill::Text(text.to_owned()));
+        let filled = evaluate(&[fill("none"), fill("second")], StringArray::from(vec![Some("a"), None, Some("")]));
+        assert_eq!(filled.as_ref(), &StringArray::from(vec!["a", "none", ""]) as &dyn arrow::array::Array);
+        let message = refusal(&[Op::FillNull(Fill::Number(0.0))], StringArray::from(vec!["a"]));
+        assert_eq!(
+            message,
+            "column \"x\": op fill_null (number 1 of its chain): its value is a number, but the column holds text here"
+        );
+        let message = refusal(&[fill("a")], ints(&[None]));
+        assert_eq!(
+            message,
+            "column \"x\": op fill_null (number 1 of its chain): its value is text, but the column holds whole numbers here"
+        );
+        assert!(refusal(&[fill("a")], BinaryArray::from(vec![b"a".as_slice()])).contains("holds bytes"));
+    }
+}

@@ -1,0 +1,123 @@
+//! `hash_bucket`: XXH3-64 with a seed, modulo `buckets`. Python: `xxhash.xxh3_64_intdigest(bytes, seed) % buckets`.
+//!
+//! The bytes of a value (they are part of the format, so a model may be served by any implementation of them):
+//! - integers: 8 little-endian bytes, of the i64 or, for `UInt64` columns, of the u64 (so −1 and 2^64−1 share a hash);
+//! - floats and decimals: the 8 little-endian bytes of the f64, where −0.0 is 0.0 and every NaN is `0x7ff8000000000000`;
+//! - text: its UTF-8; bytes: themselves.
+//!
+//! Null stays null. `buckets` is from 1 to 2^63 − 1, so that an index is an i64.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::Step;
+use crate::cpu::tile::Tile;
+use crate::error::OpProblem;
+
+/// The parameters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HashBucket {
+    buckets: u64,
+    seed: u64,
+}
+
+impl HashBucket {
+    pub(crate) fn compile(buckets: u64, seed: u64) -> Result<Self, OpProblem> {
+        if buckets == 0 || i64::try_from(buckets).is_err() {
+            return Err(OpProblem::Parameter(format!("buckets must be from 1 to 2^63 - 1, not {buckets}")));
+        }
+        Ok(Self { buckets, seed })
+    }
+
+    /// As a step over numbers.
+    pub(crate) fn step(self) -> Step {
+        Step::HashBucket(self)
+    }
+
+    pub(crate) fn cardinality(self) -> u64 {
+        self.buckets
+    }
+
+    /// The bucket of a value's bytes.
+    pub(crate) fn bytes(self, bytes: &[u8]) -> i64 {
+        (xxh3_64_with_seed(bytes, self.seed) % self.buckets) as i64
+    }
+
+    pub(crate) fn apply(self, tile: &mut Tile) {
+        tile.map_to_ints(
+            |value| self.bytes(&value.to_le_bytes()),
+            |value| self.bytes(&value.to_le_bytes()),
+            |value| self.bytes(&float_bits(value).to_le_bytes()),
+        );
+    }
+}
+
+/// The bits that stand for a float: one zero, one NaN.
+pub(super) fn float_bits(value: f64) -> u64 {
+    const NAN: u64 = 0x7ff8_0000_0000_0000;
+    if value.is_nan() {
+        NAN
+    } else if value == 0.0 {
+        0
+    } else {
+        value.to_bits()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{BinaryArray, StringArray, UInt64Array};
+
+    use crate::Op;
+    use crate::testing::{assert_ints, doubles, evaluate, ints, refusal, singles};
+
+    fn hash(buckets: u64, seed: u64) -> [Op; 1] {
+        [Op::HashBucket { buckets, seed }]
+    }
+
+    const MOST: u64 = i64::MAX as u64;
+
+    /// `[xxhash.xxh3_64_intdigest(struct.pack('<q', v), seed=s) % 1000 for v in (0, 1, -1, 2**53 + 1)]` for s in 0, 42
+    #[test]
+    fn integers_hash_as_8_little_endian_bytes() {
+        let column = ints(&[Some(0), Some(1), Some(-1), Some((1 << 53) + 1), None]);
+        assert_ints(&evaluate(&hash(1000, 0), column.clone()), &[Some(897), Some(78), Some(627), Some(472), None]);
+        assert_ints(&evaluate(&hash(1000, 42), column), &[Some(462), Some(795), Some(766), Some(455), None]);
+        assert_ints(&evaluate(&hash(1000, 0), UInt64Array::from(vec![u64::MAX, 0])), &[Some(627), Some(897)]);
+        let narrow = arrow::array::Int8Array::from(vec![0, 1, -1]);
+        assert_ints(&evaluate(&hash(1000, 0), narrow), &[Some(897), Some(78), Some(627)]);
+    }
+
+    /// `struct.pack('<d', v)` of 0.0, 1.5 and `struct.pack('<Q', 0x7ff8000000000000)`, seed 0
+    #[test]
+    fn floats_hash_as_their_f64_with_one_zero_and_one_nan() {
+        let other_nan = f64::from_bits(0xfff0_0000_0000_1234);
+        let column = doubles(&[Some(0.0), Some(-0.0), Some(1.5), Some(f64::NAN), Some(other_nan), None]);
+        let expected = [Some(897), Some(897), Some(384), Some(895), Some(895), None];
+        assert_ints(&evaluate(&hash(1000, 0), column), &expected);
+        let column = singles(&[Some(0.0), Some(-0.0), Some(1.5), Some(-f32::NAN), Some(f32::NAN), None]);
+        assert_ints(&evaluate(&hash(1000, 0), column), &expected);
+    }
+
+    /// `b'AA', b'', 'Zürich'.encode(), b'x' * 300`, seeds 0 and 42
+    #[test]
+    fn text_hashes_as_utf8_and_bytes_as_themselves() {
+        let long = "x".repeat(300);
+        let words = [Some("AA"), Some(""), Some("Zürich"), Some(long.as_str()), None];
+        let expected = [Some(244), Some(138), Some(630), Some(492), None];
+        assert_ints(&evaluate(&hash(1000, 0), StringArray::from(words.to_vec())), &expected);
+        let bytes = BinaryArray::from(words.map(|word| word.map(str::as_bytes)).to_vec());
+        assert_ints(&evaluate(&hash(1000, 0), bytes), &expected);
+        let expected = [Some(164), Some(650), Some(720), Some(674), None];
+        assert_ints(&evaluate(&hash(1000, 42), StringArray::from(words.to_vec())), &expected);
+    }
+
+    /// `xxhash.xxh3_64_intdigest(b'AA') % (2**63 - 1)`
+    #[test]
+    fn buckets_reach_from_1_to_the_largest_i64() {
+        let words = StringArray::from(vec!["AA"]);
+        assert_ints(&evaluate(&hash(MOST, 0), words.clone()), &[Some((9_571_879_760_930_627_244 % MOST) as i64)]);
+        assert_ints(&evaluate(&hash(1, 0), words.clone()), &[Some(0)]);
+        assert!(refusal(&hash(0, 0), words.clone()).ends_with("buckets must be from 1 to 2^63 - 1, not 0"));
+        assert!(refusal(&hash(MOST + 1, 0), words).contains("not 9223372036854775808"));
+    }
+}

@@ -1,0 +1,183 @@
+//! The ops: what a plan may say of a column, and the steps it compiles to.
+//!
+//! One op a file, each with its meaning, its errors, the function whose meaning it matches, and its oracle tests. An op's
+//! `compile` looks at its parameters and at the domain that reaches it; its `apply` runs over a tile and cannot fail.
+
+pub(crate) mod bucketize;
+pub(crate) mod clip;
+pub(crate) mod fill_null;
+pub(crate) mod hash_bucket;
+pub(crate) mod log1p;
+pub(crate) mod min_max;
+pub(crate) mod one_hot;
+pub(crate) mod standardize;
+pub(crate) mod vocab;
+pub(crate) mod vocab_index;
+
+use std::sync::Arc;
+
+use crate::cpu::tile::Tile;
+use crate::error::OpProblem;
+
+/// One op of a chain, with everything learned filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// A null becomes a value. NaN is not null.
+    FillNull(Fill),
+    /// Values below `min` become `min`, above `max` become `max`; NaN stays NaN. One bound may be missing.
+    Clip {
+        /// Lower bound.
+        min: Option<f64>,
+        /// Upper bound.
+        max: Option<f64>,
+    },
+    /// ln(1 + x).
+    Log1p,
+    /// (x − mean) / std; a std of 0 divides by 1.
+    Standardize {
+        /// The mean.
+        mean: f64,
+        /// The population's deviation.
+        std: f64,
+    },
+    /// (x − min) / (max − min); a range of 0 divides by 1.
+    MinMax {
+        /// What becomes 0.
+        min: f64,
+        /// What becomes 1.
+        max: f64,
+    },
+    /// The count of boundaries ≤ x.
+    Bucketize {
+        /// The boundaries, in non-decreasing order.
+        boundaries: Vec<f64>,
+    },
+    /// A value's place in a list, from 1; 0 for null and for values that are not in it.
+    Vocab {
+        /// The list. Chains that share it share its index.
+        values: Arc<VocabValues>,
+        /// Unseen values go to so many hashed indices behind the list, in place of 0.
+        oov_buckets: u32,
+    },
+    /// XXH3-64 of the value, modulo `buckets`.
+    HashBucket {
+        /// How many buckets.
+        buckets: u64,
+        /// The hash's seed.
+        seed: u64,
+    },
+    /// Index i becomes `size` columns with a 1 in column i.
+    OneHot {
+        /// How many columns; 0: as many as the op before has indices.
+        size: u32,
+    },
+}
+
+/// What a null becomes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fill {
+    /// A number.
+    Number(f64),
+    /// An integer that a double may not hold.
+    Integer(i64),
+    /// Text, for columns of text.
+    Text(String),
+}
+
+/// A vocabulary in index order, in the type of the column's values. An empty list of any type fits any column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VocabValues {
+    /// For text.
+    Strings(Vec<String>),
+    /// For integers up to 64 bits, Boolean and times.
+    Integers(Vec<i64>),
+    /// For `UInt64`.
+    Unsigned(Vec<u64>),
+    /// For floating-point numbers and decimals.
+    Floats(Vec<f64>),
+}
+
+/// A compiled op over numbers.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    FillNull(fill_null::FillNull),
+    Clip(clip::Clip),
+    Log1p,
+    Standardize(standardize::Standardize),
+    MinMax(min_max::MinMax),
+    Bucketize(bucketize::Bucketize),
+    Vocab(vocab::Vocab),
+    HashBucket(hash_bucket::HashBucket),
+}
+
+/// A compiled op that turns text or bytes into integers.
+#[derive(Clone, Debug)]
+pub(crate) enum Encoder {
+    Vocab(vocab::Vocab),
+    HashBucket(hash_bucket::HashBucket),
+}
+
+impl Op {
+    /// The op's name in a plan.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::FillNull(_) => "fill_null",
+            Self::Clip { .. } => "clip",
+            Self::Log1p => "log1p",
+            Self::Standardize { .. } => "standardize",
+            Self::MinMax { .. } => "min_max",
+            Self::Bucketize { .. } => "bucketize",
+            Self::Vocab { .. } => "vocab",
+            Self::HashBucket { .. } => "hash_bucket",
+            Self::OneHot { .. } => "one_hot",
+        }
+    }
+}
+
+impl Step {
+    pub(crate) fn apply(&self, tile: &mut Tile) {
+        match self {
+            Self::FillNull(step) => step.apply(tile),
+            Self::Clip(step) => step.apply(tile),
+            Self::Log1p => log1p::apply(tile),
+            Self::Standardize(step) => step.apply(tile),
+            Self::MinMax(step) => step.apply(tile),
+            Self::Bucketize(step) => step.apply(tile),
+            Self::Vocab(step) => step.apply(tile),
+            Self::HashBucket(step) => step.apply(tile),
+        }
+    }
+}
+
+impl Encoder {
+    /// The integer of a value's bytes.
+    pub(crate) fn code(&self, bytes: &[u8]) -> i64 {
+        match self {
+            Self::Vocab(vocab) => vocab.bytes(bytes),
+            Self::HashBucket(hash) => hash.bytes(bytes),
+        }
+    }
+}
+
+/// A finite parameter, or the sentence that says it is not.
+pub(crate) fn finite(name: &str, value: f64) -> Result<f64, OpProblem> {
+    if value.is_finite() {
+        Ok(value)
+    } else {
+        Err(OpProblem::Parameter(format!("{name} must be a finite number, not {value}")))
+    }
+}
+
+/// The integer that a double is, if it is one and an i64 holds it.
+pub(crate) fn exact_i64(value: f64) -> Option<i64> {
+    // 2^63 is the first double past the largest i64; a double that large is never converted.
+    ((-TWO_63..TWO_63).contains(&value) && value.fract() == 0.0).then_some(value as i64)
+}
+
+/// The unsigned integer that a double is, if it is one and a u64 holds it.
+pub(crate) fn exact_u64(value: f64) -> Option<u64> {
+    ((0.0..2.0 * TWO_63).contains(&value) && value.fract() == 0.0).then_some(value as u64)
+}
+
+/// 2^63.
+pub(crate) const TWO_63: f64 = 9_223_372_036_854_775_808.0;

@@ -1,0 +1,153 @@
+//! `one_hot`: index i becomes `size` columns with a 1 in column i and 0 in the others. scikit-learn's `OneHotEncoder`.
+//!
+//! - The last op of a chain. `size` 0 takes as many columns as the op before has indices (`bucketize`, `vocab`, `hash_bucket`, also with a
+//!   `fill_null` of one of their indices behind them).
+//! - Whole numbers, be it stored as floats (pandas keeps integers with gaps so). A fraction, NaN and a value outside of
+//!   0…size−1 are errors of the row, and so is null.
+
+use crate::cpu::cast::Element;
+use crate::cpu::tile::{Tile, Values};
+use crate::error::OpProblem;
+use crate::ops::exact_u64;
+
+/// The most columns that one `one_hot` makes: 64 Ki × 4 bytes are 256 KiB a row already.
+pub(crate) const MAX_SIZE: u64 = 65_536;
+
+/// How many columns there are.
+pub(crate) fn compile(size: u32, cardinality: Option<u64>) -> Result<usize, OpProblem> {
+    let size = if size > 0 {
+        u64::from(size)
+    } else {
+        cardinality.ok_or_else(|| {
+            let reason = "without a size it takes that of the op before it, which has to be bucketize, vocab or hash_bucket; give it a size";
+            OpProblem::Parameter(reason.to_owned())
+        })?
+    };
+    if size > MAX_SIZE {
+        return Err(OpProblem::Parameter(format!("{size} columns are more than the limit of {MAX_SIZE}")));
+    }
+    Ok(size as usize)
+}
+
+/// Writes the tile's rows into columns `at..at + size` of rows that are `width` elements long; all of them are written. The
+/// first row whose value is no index is the error.
+pub(crate) fn write<E: Element>(
+    tile: &Tile,
+    out: &mut [E::Native],
+    width: usize,
+    at: usize,
+    size: usize,
+) -> Result<(), usize> {
+    let below = |index: u64| (index < size as u64).then_some(index as usize);
+    match tile.values() {
+        Values::Int(values) => {
+            place::<E, _>(values, out, width, at, size, |value| u64::try_from(value).ok().and_then(below))
+        }
+        Values::UInt(values) => place::<E, _>(values, out, width, at, size, below),
+        Values::F32(values) => {
+            place::<E, _>(values, out, width, at, size, |value| exact_u64(value.into()).and_then(below))
+        }
+        Values::F64(values) => place::<E, _>(values, out, width, at, size, |value| exact_u64(value).and_then(below)),
+    }
+}
+
+fn place<E: Element, S: Copy>(
+    values: &[S],
+    out: &mut [E::Native],
+    width: usize,
+    at: usize,
+    size: usize,
+    index: impl Fn(S) -> Option<usize>,
+) -> Result<(), usize> {
+    for (row, (columns, value)) in out.chunks_exact_mut(width).zip(values).enumerate() {
+        let columns = &mut columns[at..at + size];
+        columns.fill(E::ZERO);
+        *index(*value).and_then(|index| columns.get_mut(index)).ok_or(row)? = E::ONE;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Array, ArrayRef, AsArray, StringArray, UInt64Array};
+    use arrow::datatypes::UInt8Type;
+
+    use crate::testing::{assemble, compile, doubles, ints, row_refusal, singles, table};
+    use crate::{DType, Fill, Op, VocabValues};
+
+    fn one_hot(size: u32) -> Op {
+        Op::OneHot { size }
+    }
+
+    #[track_caller]
+    fn check(ops: &[Op], column: impl Array + 'static, expected: &[u8]) {
+        let values = assemble(DType::UInt8, &[ops], column).unwrap();
+        assert_eq!(values.as_primitive::<UInt8Type>().values().as_ref(), expected);
+    }
+
+    /// `np.eye(3, dtype='u1')[[2, 0, 1]]`
+    #[test]
+    fn an_index_becomes_a_row_of_the_identity() {
+        let expected = [0, 0, 1, 1, 0, 0, 0, 1, 0];
+        check(&[one_hot(3)], ints(&[Some(2), Some(0), Some(1)]), &expected);
+        check(&[one_hot(3)], UInt64Array::from(vec![2, 0, 1]), &expected);
+        check(&[one_hot(3)], singles(&[Some(2.0), Some(-0.0), Some(1.0)]), &expected);
+        check(&[one_hot(3)], doubles(&[Some(2.0), Some(0.0), Some(1.0)]), &expected);
+    }
+
+    #[test]
+    fn the_size_is_that_of_the_op_before() {
+        let bucketize = Op::Bucketize { boundaries: vec![0.0] };
+        check(&[bucketize, one_hot(0)], ints(&[Some(-3), Some(3)]), &[1, 0, 0, 1]);
+        let list = Arc::new(VocabValues::Strings(vec!["a".into(), "b".into()]));
+        let vocab = Op::Vocab { values: list, oov_buckets: 1 };
+        let words = StringArray::from(vec![Some("b"), None, Some("c")]);
+        check(&[vocab, one_hot(0)], words, &[0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1]);
+        let hash = Op::HashBucket { buckets: 2, seed: 0 };
+        let fill = Op::FillNull(Fill::Integer(1));
+        check(&[hash, fill, one_hot(0)], ints(&[None]), &[0, 1]);
+    }
+
+    #[test]
+    fn every_dtype_has_its_one() {
+        let bytes = |dtype| {
+            let values: ArrayRef = assemble(dtype, &[&[one_hot(2)]], ints(&[Some(1)])).unwrap();
+            values.to_data().buffers()[0].as_slice().to_vec()
+        };
+        assert_eq!(bytes(DType::Float32), [0, 0, 0, 0, 0, 0, 0x80, 0x3f]);
+        assert_eq!(bytes(DType::Float16), [0, 0, 0, 0x3c]);
+        assert_eq!(bytes(DType::BFloat16), [0, 0, 0x80, 0x3f]);
+        assert_eq!(bytes(DType::Int32), [0, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(bytes(DType::Int64), [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes(DType::UInt8), [0, 1]);
+    }
+
+    #[test]
+    fn what_is_no_index_is_refused_with_its_row() {
+        let message = |column: ArrayRef| row_refusal(DType::UInt8, &[one_hot(3)], column);
+        let expected = |value: &str| {
+            format!(
+                "output \"out\", column \"x\": {value} (row 1) is not an index of one_hot, which takes whole numbers from 0 to 2"
+            )
+        };
+        assert_eq!(message(Arc::new(ints(&[Some(0), Some(3)]))), expected("3"));
+        assert_eq!(message(Arc::new(ints(&[Some(0), Some(-1)]))), expected("-1"));
+        assert_eq!(message(Arc::new(doubles(&[Some(0.0), Some(0.5)]))), expected("0.5"));
+        assert_eq!(message(Arc::new(singles(&[Some(0.0), Some(f32::NAN)]))), expected("NaN"));
+        assert!(message(Arc::new(ints(&[Some(0), None]))).contains("row 1 is null"));
+    }
+
+    #[test]
+    fn sizes_that_make_no_sense_are_refused() {
+        let table = table(Arc::new(ints(&[Some(1)])));
+        let message = |ops: &[Op]| compile(DType::UInt8, &[ops], &table).unwrap_err().to_string();
+        assert!(message(&[one_hot(0)]).contains("give it a size"));
+        assert!(message(&[one_hot(65_537)]).ends_with("65537 columns are more than the limit of 65536"));
+        assert!(message(&[Op::HashBucket { buckets: 1 << 40, seed: 0 }, one_hot(0)]).contains("the limit of 65536"));
+        assert!(message(&[one_hot(3), Op::Log1p]).ends_with(
+            "op log1p (number 2 of its chain): nothing may follow one_hot, which has to be the last op of a chain"
+        ));
+    }
+}

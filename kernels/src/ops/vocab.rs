@@ -1,0 +1,236 @@
+//! `vocab`: a value's place in a list, from 1; 0 for null and for a value that is not in the list. A SQL `GROUP BY` is the oracle of the
+//! list, which a fit writes by count descending, equal counts by value ascending.
+//!
+//! - With `oov_buckets` k > 0, null stays 0 and an unseen value gets V + 1 + (XXH3-64 with seed 0 of the bytes that `hash_bucket` takes) mod
+//!   k, for a list of V values. There are V + 1 + k indices. The result is never null.
+//! - The list's type is the column's: strings for text, integers, unsigned for `UInt64`, floats (an f32 is widened). −0.0 equals
+//!   0.0 and all NaNs are one value. An empty list of any type fits any column but one of bytes.
+//! - A value that is in the list twice is an error, and so is a list of more than 2^32 − 2 values.
+
+use std::sync::Arc;
+
+use super::fill_null::FillNull;
+use super::hash_bucket::float_bits;
+use super::vocab_index::{IndexProblem, MAX_VALUES, VocabIndex};
+use super::{Step, VocabValues};
+use crate::cpu::tile::Tile;
+use crate::domain::{Domain, Number};
+use crate::error::OpProblem;
+
+/// A list's index and the buckets behind it.
+#[derive(Clone, Debug)]
+pub(crate) struct Vocab {
+    index: Arc<VocabIndex>,
+    oov_buckets: u64,
+}
+
+/// The indices built so far while a program is compiled: chains that share a list share its index.
+#[derive(Debug, Default)]
+pub(crate) struct Indices(Vec<(Arc<VocabValues>, Arc<VocabIndex>)>);
+
+impl Indices {
+    fn get(&mut self, values: &Arc<VocabValues>) -> Result<Arc<VocabIndex>, OpProblem> {
+        if let Some((_, index)) = self.0.iter().find(|(list, _)| Arc::ptr_eq(list, values)) {
+            return Ok(Arc::clone(index));
+        }
+        let index = match values.as_ref() {
+            VocabValues::Strings(strings) => VocabIndex::of_strings(strings),
+            VocabValues::Integers(integers) => VocabIndex::of_bits(integers.iter().map(|value| *value as u64)),
+            VocabValues::Unsigned(unsigned) => VocabIndex::of_bits(unsigned.iter().copied()),
+            VocabValues::Floats(floats) => VocabIndex::of_bits(floats.iter().map(|value| float_bits(*value))),
+        };
+        let index = Arc::new(index.map_err(|problem| match problem {
+            IndexProblem::Duplicate(entry) => {
+                OpProblem::Parameter(format!("value {} is in the vocabulary twice", show(values, entry)))
+            }
+            IndexProblem::TooLong => OpProblem::Parameter(format!("a vocabulary has at most {MAX_VALUES} values")),
+        })?);
+        self.0.push((Arc::clone(values), Arc::clone(&index)));
+        Ok(index)
+    }
+}
+
+impl Vocab {
+    /// Compiles for a domain: the op and how many indices it gives.
+    pub(crate) fn compile(
+        values: &Arc<VocabValues>,
+        oov_buckets: u32,
+        domain: Domain,
+        indices: &mut Indices,
+    ) -> Result<(Self, u64), OpProblem> {
+        if domain == Domain::Binary {
+            return Err(OpProblem::Input { takes: "text or numbers", gets: domain.words() });
+        }
+        let (given, is_empty, fits) = match values.as_ref() {
+            VocabValues::Strings(list) => ("a list of strings", list.is_empty(), domain == Domain::Text),
+            VocabValues::Integers(list) => {
+                ("a list of integers", list.is_empty(), domain == Domain::Number(Number::Int))
+            }
+            VocabValues::Unsigned(list) => {
+                ("a list of unsigned integers", list.is_empty(), domain == Domain::Number(Number::UInt))
+            }
+            VocabValues::Floats(list) => {
+                let fits = matches!(domain, Domain::Number(Number::F32 | Number::F64));
+                ("a list of floats", list.is_empty(), fits)
+            }
+        };
+        if !fits && !is_empty {
+            let column =
+                if domain == Domain::Number(Number::UInt) { "unsigned integers (UInt64)" } else { domain.words() };
+            return Err(OpProblem::ValueType { parameter: "values", given, column });
+        }
+        let index = indices.get(values)?;
+        let vocab = Self { index, oov_buckets: u64::from(oov_buckets) };
+        let cardinality = vocab.index.len() as u64 + 1 + vocab.oov_buckets;
+        Ok((vocab, cardinality))
+    }
+
+    /// The index of text.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> i64 {
+        self.place(self.index.find_bytes(bytes))
+    }
+
+    fn bits(&self, bits: u64) -> i64 {
+        self.place(self.index.find_bits(bits))
+    }
+
+    fn place(&self, found: Result<usize, u64>) -> i64 {
+        match found {
+            Ok(entry) => entry as i64 + 1,
+            Err(_) if self.oov_buckets == 0 => 0,
+            Err(hash) => (self.index.len() as u64 + 1 + hash % self.oov_buckets) as i64,
+        }
+    }
+
+    pub(crate) fn apply(&self, tile: &mut Tile) {
+        tile.map_to_ints(
+            |value| self.bits(value as u64),
+            |value| self.bits(value),
+            |value| self.bits(float_bits(value)),
+        );
+        NULL_IS_ZERO.apply(tile);
+    }
+
+    /// What follows a vocabulary of text, which is looked up before there is a tile.
+    pub(crate) fn null_step() -> Step {
+        Step::FillNull(NULL_IS_ZERO)
+    }
+}
+
+const NULL_IS_ZERO: FillNull = FillNull::Int(0);
+
+fn show(values: &VocabValues, entry: usize) -> String {
+    match values {
+        VocabValues::Strings(list) => format!("{:?}", list[entry]),
+        VocabValues::Integers(list) => list[entry].to_string(),
+        VocabValues::Unsigned(list) => list[entry].to_string(),
+        VocabValues::Floats(list) => list[entry].to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{BinaryArray, BooleanArray, StringArray, UInt64Array};
+
+    use super::*;
+    use crate::Op;
+    use crate::testing::{assert_ints, doubles, evaluate, ints, refusal, singles};
+
+    fn vocab(values: VocabValues, oov_buckets: u32) -> [Op; 1] {
+        [Op::Vocab { values: Arc::new(values), oov_buckets }]
+    }
+
+    fn words(words: &[&str]) -> VocabValues {
+        VocabValues::Strings(words.iter().map(|word| (*word).to_owned()).collect())
+    }
+
+    #[test]
+    fn null_and_unseen_are_zero() {
+        let column = StringArray::from(vec![Some("UA"), None, Some("AA"), Some("ZZ"), Some("")]);
+        assert_ints(&evaluate(&vocab(words(&["AA", "UA", ""]), 0), column), &[2, 0, 1, 0, 3].map(Some));
+        let column = ints(&[Some(7), None, Some(-1), Some(8)]);
+        assert_ints(&evaluate(&vocab(VocabValues::Integers(vec![7, -1]), 0), column), &[1, 0, 2, 0].map(Some));
+        let column = UInt64Array::from(vec![Some(u64::MAX), None, Some(1)]);
+        assert_ints(&evaluate(&vocab(VocabValues::Unsigned(vec![1, u64::MAX]), 0), column), &[2, 0, 1].map(Some));
+        let column = BooleanArray::from(vec![Some(true), Some(false), None]);
+        assert_ints(&evaluate(&vocab(VocabValues::Integers(vec![1, 0]), 0), column), &[1, 2, 0].map(Some));
+    }
+
+    #[test]
+    fn one_zero_and_one_nan_whatever_their_bits() {
+        let list = || VocabValues::Floats(vec![-0.0, f64::NAN, f64::from(0.1f32)]);
+        let other_nan = f64::from_bits(0xfff0_0000_0000_1234);
+        let column = doubles(&[Some(0.0), Some(-0.0), Some(other_nan), Some(0.1), None]);
+        assert_ints(&evaluate(&vocab(list(), 0), column), &[1, 1, 2, 0, 0].map(Some));
+        let column = singles(&[Some(0.0), Some(-0.0), Some(-f32::NAN), Some(0.1), None]);
+        assert_ints(&evaluate(&vocab(list(), 0), column), &[1, 1, 2, 3, 0].map(Some));
+        assert!(
+            refusal(&vocab(VocabValues::Floats(vec![0.0, -0.0]), 0), doubles(&[None]))
+                .ends_with("value -0 is in the vocabulary twice")
+        );
+    }
+
+    /// V = 2, k = 10: `3 + xxhash.xxh3_64_intdigest(b'Zürich') % 10` and the same of `struct.pack('<q', 1)`
+    #[test]
+    fn unseen_values_are_hashed_behind_the_list() {
+        let column = StringArray::from(vec![Some("Zürich"), None, Some("b"), Some("")]);
+        assert_ints(&evaluate(&vocab(words(&["a", "b"]), 10), column), &[3, 0, 2, 3 + 8].map(Some));
+        let column = ints(&[Some(1), Some(0), None]);
+        assert_ints(&evaluate(&vocab(VocabValues::Integers(vec![5, 0]), 10), column), &[3 + 8, 2, 0].map(Some));
+    }
+
+    #[test]
+    fn a_filled_null_is_looked_up() {
+        let fill = |op: crate::Fill| Op::FillNull(op);
+        let [lookup] = vocab(words(&["none", "a"]), 0);
+        let column = StringArray::from(vec![Some("a"), None]);
+        assert_ints(&evaluate(&[fill(crate::Fill::Text("none".into())), lookup], column), &[2, 1].map(Some));
+        let [lookup] = vocab(VocabValues::Integers(vec![4]), 0);
+        assert_ints(&evaluate(&[fill(crate::Fill::Integer(4)), lookup], ints(&[None, Some(1)])), &[1, 0].map(Some));
+    }
+
+    #[test]
+    fn an_empty_list_fits_any_column_but_bytes() {
+        for list in
+            [words(&[]), VocabValues::Integers(vec![]), VocabValues::Unsigned(vec![]), VocabValues::Floats(vec![])]
+        {
+            assert_ints(
+                &evaluate(&vocab(list.clone(), 0), StringArray::from(vec![Some("a"), None])),
+                &[0, 0].map(Some),
+            );
+            assert_ints(&evaluate(&vocab(list.clone(), 1), ints(&[Some(1), None])), &[1, 0].map(Some));
+            assert_ints(&evaluate(&vocab(list.clone(), 1), doubles(&[Some(1.0), None])), &[1, 0].map(Some));
+            assert_ints(&evaluate(&vocab(list.clone(), 1), UInt64Array::from(vec![Some(1), None])), &[1, 0].map(Some));
+            let bytes = BinaryArray::from(vec![b"a".as_slice()]);
+            assert!(refusal(&vocab(list, 1), bytes).ends_with("it takes text or numbers, but gets bytes here"));
+        }
+    }
+
+    #[test]
+    fn lists_of_another_type_and_repeated_values_are_refused() {
+        let text = || StringArray::from(vec!["a"]);
+        assert!(
+            refusal(&vocab(VocabValues::Integers(vec![1]), 0), text())
+                .ends_with("its values is a list of integers, but the column holds text here")
+        );
+        assert!(refusal(&vocab(words(&["1"]), 0), ints(&[None])).contains("a list of strings"));
+        assert!(refusal(&vocab(VocabValues::Integers(vec![1]), 0), UInt64Array::from(vec![1])).contains("UInt64"));
+        assert!(
+            refusal(&vocab(words(&["a", "b", "a"]), 0), text()).ends_with("value \"a\" is in the vocabulary twice")
+        );
+    }
+
+    #[test]
+    fn a_long_list_finds_every_value_and_chains_share_its_index() {
+        let list = Arc::new(VocabValues::Strings((0..20_000).map(|word| format!("word {word}")).collect()));
+        let mut indices = Indices::default();
+        let (vocab, cardinality) = Vocab::compile(&list, 3, Domain::Text, &mut indices).unwrap();
+        assert_eq!(cardinality, 20_004);
+        for word in 0..20_000 {
+            assert_eq!(vocab.bytes(format!("word {word}").as_bytes()), word + 1);
+        }
+        assert!((20_001..20_004).contains(&vocab.bytes(b"word")));
+        let (other, _) = Vocab::compile(&list, 0, Domain::Text, &mut indices).unwrap();
+        assert!(Arc::ptr_eq(&vocab.index, &other.index));
+    }
+}

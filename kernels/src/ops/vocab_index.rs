@@ -1,0 +1,168 @@
+//! A vocabulary's index: value → place in the list, as an open-addressing table over the values' hashes.
+//!
+//! The hash is the one that `vocab` needs for values outside of the vocabulary anyway: XXH3-64 with seed 0 of the bytes that
+//! `hash_bucket` takes. Text lies end to end in one buffer, so 100 million words cost their bytes, 8 for the end and about 8 of
+//! table each.
+
+use std::hash::{BuildHasher, RandomState};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Values of one kind, each with its place.
+#[derive(Debug)]
+pub(crate) struct VocabIndex {
+    keys: Keys,
+    table: Table,
+}
+
+#[derive(Debug)]
+enum Keys {
+    /// i64, u64 and floats by their bits.
+    Bits(Vec<u64>),
+    Bytes {
+        bytes: Vec<u8>,
+        ends: Vec<usize>,
+    },
+}
+
+/// Slots of entry numbers + 1; 0 is an empty slot. At most half of them are taken.
+#[derive(Debug)]
+struct Table {
+    slots: Vec<u32>,
+    /// Multiply-shift with a random odd factor of this process: which slot a hash goes to changes no result, and nobody can
+    /// write a vocabulary whose values all go to one.
+    factor: u64,
+    shift: u32,
+}
+
+/// Why a list is no vocabulary.
+#[derive(Debug, PartialEq)]
+pub(crate) enum IndexProblem {
+    /// The entry is there twice.
+    Duplicate(usize),
+    /// The list is longer than an index can be.
+    TooLong,
+}
+
+/// Values that one index can hold: entry numbers are u32 and 0 is taken.
+pub(crate) const MAX_VALUES: usize = u32::MAX as usize - 1;
+
+impl VocabIndex {
+    /// Indexes numbers by their bits.
+    pub(crate) fn of_bits(bits: impl ExactSizeIterator<Item = u64>) -> Result<Self, IndexProblem> {
+        let keys = Keys::Bits(bits.collect());
+        Self::build(keys)
+    }
+
+    /// Indexes text.
+    pub(crate) fn of_strings(strings: &[String]) -> Result<Self, IndexProblem> {
+        let mut bytes = Vec::with_capacity(strings.iter().map(String::len).sum());
+        let mut ends = Vec::with_capacity(strings.len());
+        for string in strings {
+            bytes.extend_from_slice(string.as_bytes());
+            ends.push(bytes.len());
+        }
+        Self::build(Keys::Bytes { bytes, ends })
+    }
+
+    fn build(keys: Keys) -> Result<Self, IndexProblem> {
+        let len = keys.len();
+        if len > MAX_VALUES {
+            return Err(IndexProblem::TooLong);
+        }
+        let mut table = Table::new(len);
+        for entry in 0..len {
+            let hash = match &keys {
+                Keys::Bits(bits) => xxh3_64(&bits[entry].to_le_bytes()),
+                Keys::Bytes { bytes, ends } => xxh3_64(word(bytes, ends, entry)),
+            };
+            if !table.insert(hash, entry, |other| keys.equal(entry, other)) {
+                return Err(IndexProblem::Duplicate(entry));
+            }
+        }
+        Ok(Self { keys, table })
+    }
+
+    /// How many values there are.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The place of a number's bits; its hash if it has none.
+    pub(crate) fn find_bits(&self, value: u64) -> Result<usize, u64> {
+        let hash = xxh3_64(&value.to_le_bytes());
+        match &self.keys {
+            Keys::Bits(bits) => self.table.find(hash, |entry| bits[entry] == value).ok_or(hash),
+            Keys::Bytes { .. } => Err(hash),
+        }
+    }
+
+    /// The place of a text's bytes; their hash if they have none.
+    pub(crate) fn find_bytes(&self, value: &[u8]) -> Result<usize, u64> {
+        let hash = xxh3_64(value);
+        match &self.keys {
+            Keys::Bytes { bytes, ends } => self.table.find(hash, |entry| word(bytes, ends, entry) == value).ok_or(hash),
+            Keys::Bits(_) => Err(hash),
+        }
+    }
+}
+
+impl Keys {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bits(bits) => bits.len(),
+            Self::Bytes { ends, .. } => ends.len(),
+        }
+    }
+
+    fn equal(&self, one: usize, other: usize) -> bool {
+        match self {
+            Self::Bits(bits) => bits[one] == bits[other],
+            Self::Bytes { bytes, ends } => word(bytes, ends, one) == word(bytes, ends, other),
+        }
+    }
+}
+
+fn word<'a>(bytes: &'a [u8], ends: &[usize], entry: usize) -> &'a [u8] {
+    let start = entry.checked_sub(1).map_or(0, |before| ends[before]);
+    &bytes[start..ends[entry]]
+}
+
+impl Table {
+    fn new(len: usize) -> Self {
+        let bits = (2 * len).next_power_of_two().max(2).ilog2();
+        let factor = RandomState::new().hash_one(len) | 1;
+        Self { slots: vec![0; 1 << bits], factor, shift: u64::BITS - bits }
+    }
+
+    fn first(&self, hash: u64) -> usize {
+        (hash.wrapping_mul(self.factor) >> self.shift) as usize
+    }
+
+    fn find(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
+        let mask = self.slots.len() - 1;
+        let mut slot = self.first(hash);
+        // At least half of the slots are empty, so this ends.
+        loop {
+            let entry = (self.slots[slot] as usize).checked_sub(1)?;
+            if is_it(entry) {
+                return Some(entry);
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    /// Whether the entry was new.
+    fn insert(&mut self, hash: u64, entry: usize, is_it: impl Fn(usize) -> bool) -> bool {
+        let mask = self.slots.len() - 1;
+        let mut slot = self.first(hash);
+        while let Some(other) = (self.slots[slot] as usize).checked_sub(1) {
+            if is_it(other) {
+                return false;
+            }
+            slot = (slot + 1) & mask;
+        }
+        self.slots[slot] = entry as u32 + 1;
+        true
+    }
+}

@@ -1,0 +1,263 @@
+//! The compiled form of a plan's outputs: chains checked against their columns' types, and the schema of what comes out.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+
+use crate::chain::{ChainProblem, CompiledChain};
+use crate::domain::Domain;
+use crate::error::CompileError;
+use crate::ops::Op;
+use crate::ops::vocab::Indices;
+
+/// The most columns that a program's outputs may have together: 2^20, 4 MiB a row of FLOAT32.
+pub const MAX_COLUMNS: usize = 1_048_576;
+
+/// The element type of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DType {
+    /// IEEE single precision.
+    Float32,
+    /// IEEE half precision.
+    Float16,
+    /// bfloat16, carried as uint16 with field metadata `forebay.dtype` = `BFLOAT16`.
+    BFloat16,
+    /// Signed 32 bits.
+    Int32,
+    /// Signed 64 bits.
+    Int64,
+    /// Unsigned 8 bits.
+    UInt8,
+    /// One column passed through untouched, of any type, with its nulls.
+    AsStored,
+}
+
+/// A chain of ops applied to one column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain {
+    /// The input column.
+    pub column: String,
+    /// The ops, first one first.
+    pub ops: Vec<Op>,
+}
+
+/// One column of a batch: its chains side by side, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutputSpec {
+    /// The output's name.
+    pub name: String,
+    /// Its element type.
+    pub dtype: DType,
+    /// Its columns, or groups of columns where a chain ends in `one_hot`.
+    pub chains: Vec<Chain>,
+}
+
+/// A compiled program: immutable, and shared by all the streams of a plan.
+#[derive(Debug)]
+pub struct Program {
+    input_columns: Vec<String>,
+    pub(crate) input_types: Vec<DataType>,
+    pub(crate) outputs: Vec<Output>,
+    schema: SchemaRef,
+    row_bytes: Option<usize>,
+}
+
+/// A compiled output. Inputs are places in `Program::input_columns`.
+#[derive(Debug)]
+pub(crate) enum Output {
+    Matrix { dtype: DType, width: usize, chains: Vec<PlacedChain> },
+    Stored { input: usize },
+}
+
+/// A chain and the columns `at..at + width` of its output that it writes.
+#[derive(Debug)]
+pub(crate) struct PlacedChain {
+    pub(crate) input: usize,
+    pub(crate) at: usize,
+    pub(crate) chain: CompiledChain,
+}
+
+impl DType {
+    /// The dtype's name in a plan.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Float32 => "FLOAT32",
+            Self::Float16 => "FLOAT16",
+            Self::BFloat16 => "BFLOAT16",
+            Self::Int32 => "INT32",
+            Self::Int64 => "INT64",
+            Self::UInt8 => "UINT8",
+            Self::AsStored => "AS_STORED",
+        }
+    }
+
+    /// Bytes of an element; none for `AS_STORED`.
+    pub(crate) fn bytes(self) -> Option<usize> {
+        match self {
+            Self::Float32 | Self::Int32 => Some(4),
+            Self::Float16 | Self::BFloat16 => Some(2),
+            Self::Int64 => Some(8),
+            Self::UInt8 => Some(1),
+            Self::AsStored => None,
+        }
+    }
+
+    fn arrow(self) -> DataType {
+        match self {
+            Self::Float32 => DataType::Float32,
+            Self::Float16 => DataType::Float16,
+            Self::BFloat16 => DataType::UInt16,
+            Self::Int32 => DataType::Int32,
+            Self::Int64 => DataType::Int64,
+            Self::UInt8 => DataType::UInt8,
+            Self::AsStored => DataType::Null,
+        }
+    }
+}
+
+impl Program {
+    /// Compiles outputs against the columns of an input. Of the input only the columns that are named matter.
+    pub fn compile(outputs: &[OutputSpec], input: &Schema) -> Result<Self, CompileError> {
+        if outputs.is_empty() {
+            return Err(CompileError::NoOutputs);
+        }
+        let mut compiler =
+            Compiler { schema: input, columns: Vec::new(), places: HashMap::new(), indices: Indices::default() };
+        let (mut names, mut fields, mut built) = (HashSet::new(), Vec::new(), Vec::new());
+        let (mut columns, mut row_bytes) = (0, None);
+        for (place, spec) in outputs.iter().enumerate() {
+            if spec.name.is_empty() {
+                return Err(CompileError::EmptyName { number: place + 1 });
+            }
+            if !names.insert(spec.name.as_str()) {
+                return Err(CompileError::DuplicateName { output: spec.name.clone() });
+            }
+            let (output, field) = compiler.output(spec)?;
+            if let Output::Matrix { dtype, width, .. } = &output {
+                columns += width;
+                if columns > MAX_COLUMNS {
+                    return Err(CompileError::TooWide { output: spec.name.clone(), columns, limit: MAX_COLUMNS });
+                }
+                row_bytes = Some(row_bytes.unwrap_or(0) + width * dtype.bytes().unwrap_or(0));
+            }
+            built.push(output);
+            fields.push(field);
+        }
+        let input_types = compiler.columns.iter().map(|field| field.data_type().clone()).collect();
+        let input_columns = compiler.columns.iter().map(|field| field.name().clone()).collect();
+        Ok(Self { input_columns, input_types, outputs: built, schema: Arc::new(Schema::new(fields)), row_bytes })
+    }
+
+    /// The columns that batches must hold, each once.
+    pub fn input_columns(&self) -> &[String] {
+        &self.input_columns
+    }
+
+    /// The schema of the batches that come out.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// Bytes of a row over all outputs but the `AS_STORED` ones; none when there are no others.
+    pub fn row_bytes(&self) -> Option<usize> {
+        self.row_bytes
+    }
+}
+
+/// What compilation gathers on its way through the outputs.
+struct Compiler<'a> {
+    schema: &'a Schema,
+    columns: Vec<&'a FieldRef>,
+    places: HashMap<&'a str, usize>,
+    indices: Indices,
+}
+
+impl<'a> Compiler<'a> {
+    fn output(&mut self, spec: &OutputSpec) -> Result<(Output, Field), CompileError> {
+        let output = || spec.name.clone();
+        if spec.chains.is_empty() {
+            return Err(CompileError::NoColumns { output: output() });
+        }
+        if spec.dtype == DType::AsStored {
+            return self.stored(spec);
+        }
+        let (mut chains, mut width) = (Vec::with_capacity(spec.chains.len()), 0);
+        for chain in &spec.chains {
+            let (input, field) = self.input(&spec.name, &chain.column)?;
+            let compiled = CompiledChain::compile(&chain.ops, field.data_type(), &mut self.indices)
+                .map_err(|problem| chain_error(problem, Some(&spec.name), field, &chain.ops))?;
+            if let Domain::Text | Domain::Binary = compiled.domain {
+                let ways = if compiled.domain == Domain::Text { "vocab or hash_bucket" } else { "hash_bucket" };
+                let (column, data_type) = (chain.column.clone(), field.data_type().clone());
+                return Err(CompileError::NotNumeric { output: output(), column, data_type, ways });
+            }
+            let at = width;
+            width += compiled.width();
+            chains.push(PlacedChain { input, at, chain: compiled });
+        }
+        let field = matrix_field(&spec.name, spec.dtype, width);
+        Ok((Output::Matrix { dtype: spec.dtype, width, chains }, field))
+    }
+
+    fn stored(&mut self, spec: &OutputSpec) -> Result<(Output, Field), CompileError> {
+        let ops = spec.chains.iter().map(|chain| chain.ops.len()).sum();
+        let ([chain], 0) = (spec.chains.as_slice(), ops) else {
+            return Err(CompileError::AsStored { output: spec.name.clone(), columns: spec.chains.len(), ops });
+        };
+        let (input, field) = self.input(&spec.name, &chain.column)?;
+        Ok((Output::Stored { input }, field.as_ref().clone().with_name(&spec.name)))
+    }
+
+    fn input(&mut self, output: &str, column: &str) -> Result<(usize, &'a FieldRef), CompileError> {
+        if let Some(place) = self.places.get(column) {
+            return Ok((*place, self.columns[*place]));
+        }
+        let (_, field) = self.schema.fields().find(column).ok_or_else(|| CompileError::UnknownColumn {
+            output: Some(output.to_owned()),
+            column: column.to_owned(),
+        })?;
+        let place = self.columns.len();
+        self.columns.push(field);
+        self.places.insert(field.name(), place);
+        Ok((place, field))
+    }
+}
+
+/// A chain's problem with its names.
+pub(crate) fn chain_error(problem: ChainProblem, output: Option<&str>, field: &Field, ops: &[Op]) -> CompileError {
+    let (output, column) = (output.map(str::to_owned), field.name().clone());
+    match problem {
+        ChainProblem::Type => {
+            let op = ops.first().map(Op::name);
+            CompileError::UnsupportedType { output, column, data_type: field.data_type().clone(), op }
+        }
+        ChainProblem::Op(place, problem) => {
+            let op = ops.get(place).map_or("", Op::name);
+            CompileError::Op { output, column, op, number: place + 1, problem: Box::new(problem) }
+        }
+    }
+}
+
+/// One column is a primitive column; several are the canonical extension type `arrow.fixed_shape_tensor`. No nulls in either.
+fn matrix_field(name: &str, dtype: DType, width: usize) -> Field {
+    let mut metadata = HashMap::new();
+    if dtype == DType::BFloat16 {
+        metadata.insert("forebay.dtype".to_owned(), dtype.name().to_owned());
+    }
+    let data_type = if width == 1 {
+        dtype.arrow()
+    } else {
+        metadata.insert("ARROW:extension:name".to_owned(), "arrow.fixed_shape_tensor".to_owned());
+        metadata.insert("ARROW:extension:metadata".to_owned(), format!("{{\"shape\":[{width}]}}"));
+        // A width beyond i32 is beyond MAX_COLUMNS too, and refused there.
+        DataType::FixedSizeList(
+            Arc::new(Field::new("item", dtype.arrow(), false)),
+            i32::try_from(width).unwrap_or(i32::MAX),
+        )
+    };
+    Field::new(name, data_type, false).with_metadata(metadata)
+}
+
+#[cfg(test)]
+mod tests;

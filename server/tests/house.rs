@@ -1,0 +1,161 @@
+//! The house has walls: who may import whom, and which room names each heavy dependency.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The rooms of the server from the top down. A room may import rooms of lower floors only, never its siblings.
+const FLOORS: [&[&str]; 7] = [
+    &["daemon"],
+    &["flight", "http", "config"],
+    &["stream"],
+    &["scan", "engine"],
+    &["catalog", "expr"],
+    &["order", "plan"],
+    &["error", "metrics", "budget", "runtime", "shutdown", "state"],
+];
+
+/// Imports between rooms of one floor, or upwards, that are meant: from, to, why.
+const DOORS: [(&str, &str, &str); 1] = [("budget", "metrics", "what is reserved is shown")];
+
+/// Crates that only some rooms may name.
+const HEAVY: [(&str, &[&str]); 12] = [
+    ("tonic", &["flight"]),
+    ("arrow_flight", &["flight"]),
+    ("parquet", &["scan", "catalog"]),
+    ("object_store", &["scan", "catalog"]),
+    ("datafusion_common", &["expr", "engine"]),
+    ("datafusion_expr", &["expr", "engine"]),
+    ("datafusion_functions", &["expr"]),
+    ("datafusion_optimizer", &["expr"]),
+    ("datafusion_pruning", &["expr"]),
+    ("datafusion_sql", &["expr"]),
+    ("datafusion_physical_plan", &["engine"]),
+    ("hyper", &["http"]),
+];
+
+fn sources(root: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path: PathBuf = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let relative = path.strip_prefix(root).unwrap();
+                let first = relative.components().next().unwrap().as_os_str().to_str().unwrap();
+                found.push((first.trim_end_matches(".rs").to_owned(), code(&fs::read_to_string(&path).unwrap())));
+            }
+        }
+    }
+    found
+}
+
+/// The lines that are code.
+fn code(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The rooms that a source imports: `crate::room`, alone or in a list.
+fn imports(code: &str) -> Vec<String> {
+    let mut rooms = Vec::new();
+    for (start, found) in code.match_indices("crate::") {
+        let rest = &code[start + found.len()..];
+        if let Some(list) = rest.strip_prefix('{') {
+            let mut depth = 0;
+            let mut name = String::new();
+            for letter in list.chars() {
+                match letter {
+                    '{' => depth += 1,
+                    '}' if depth == 0 => break,
+                    '}' => depth -= 1,
+                    _ if depth > 0 => {}
+                    ',' => rooms.push(std::mem::take(&mut name)),
+                    letter => name.push(letter),
+                }
+            }
+            rooms.push(name);
+        } else {
+            rooms.push(rest.to_owned());
+        }
+    }
+    let first = |path: &String| {
+        path.trim().split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap().to_owned()
+    };
+    rooms.iter().map(first).filter(|room| !room.is_empty()).collect()
+}
+
+#[test]
+fn rooms_import_downwards_only() {
+    let floor: BTreeMap<&str, usize> =
+        FLOORS.iter().enumerate().flat_map(|(floor, rooms)| rooms.iter().map(move |room| (*room, floor))).collect();
+    let mut breaches = Vec::new();
+    for (room, code) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
+        if room == "lib" || room == "main" {
+            continue;
+        }
+        let own = floor.get(room.as_str()).unwrap_or_else(|| panic!("the room {room} stands on no floor"));
+        for other in imports(&code) {
+            let Some(theirs) = floor.get(other.as_str()) else { continue };
+            let door = DOORS.iter().any(|(from, to, _)| (*from, *to) == (room.as_str(), other.as_str()));
+            if other != room && theirs <= own && !door {
+                breaches.push(format!("{room} imports {other}"));
+            }
+        }
+    }
+    assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+#[test]
+fn each_heavy_crate_is_named_by_its_rooms_only() {
+    let mut breaches = Vec::new();
+    for (room, code) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
+        for (heavy, rooms) in HEAVY {
+            if code.contains(&format!("{heavy}::")) && !rooms.contains(&room.as_str()) {
+                breaches.push(format!("{room} names {heavy}"));
+            }
+        }
+        let records = ["counter!(", "gauge!(", "histogram!("].iter().any(|name| code.contains(name));
+        if records && room != "metrics" {
+            breaches.push(format!("{room} records a metric by itself"));
+        }
+    }
+    assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+#[test]
+fn crates_depend_downwards_only() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let manifest = |name: &str| fs::read_to_string(root.join(name).join("Cargo.toml")).unwrap();
+    for (name, forbidden) in [
+        ("proto", &["forebay-", "arrow", "tonic"][..]),
+        ("kernels", &["forebay-", "tokio", "tonic", "datafusion", "parquet", "object_store", "prost"]),
+        ("server", &["forebay-client"]),
+        ("client", &["forebay-server", "forebay-kernels", "datafusion"]),
+    ] {
+        let text = manifest(name);
+        let dependencies = text.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
+        for word in forbidden {
+            assert!(!dependencies.lines().any(|line| line.starts_with(word)), "{name} must not depend on {word}");
+        }
+    }
+}
+
+#[test]
+fn unsafe_stays_out() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    for library in ["proto", "kernels", "server", "server/settings", "client"] {
+        let text = fs::read_to_string(root.join(library).join("src/lib.rs")).unwrap();
+        assert!(text.contains("#![forbid(unsafe_code)]"), "{library}");
+    }
+}
+
+#[test]
+fn the_reader_of_imports_sees_lists_and_paths() {
+    let code = "use crate::{\n    catalog::{File, Snapshot},\n    metrics,\n};\nlet x = crate::error::near_names();";
+    assert_eq!(imports(code), ["catalog", "metrics", "error"]);
+}
