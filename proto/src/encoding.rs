@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 
 use prost_reflect::{DescriptorPool, DeserializeOptions, DynamicMessage, MessageDescriptor, SerializeOptions};
 
+use serde_path_to_error::Track;
+
 use crate::Message;
 
 /// The largest JSON text that is read: a plan with a vocabulary of some hundred thousand words fits.
@@ -91,9 +93,14 @@ fn decode_json<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
     let descriptor = descriptor::<M>().ok_or_else(|| error("unknown message".to_owned()))?;
     let options = DeserializeOptions::new().deny_unknown_fields(true);
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let message = DynamicMessage::deserialize_with_options(descriptor, &mut reader, &options)
-        .and_then(|message| reader.end().map(|()| message))
-        .map_err(|source| error(source.to_string()))?;
+    let mut track = Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
+    let message = DynamicMessage::deserialize_with_options(descriptor, tracked, &options);
+    let message = message.map_err(|source| match track.path().to_string() {
+        path if path == "." => error(source.to_string()),
+        path => error(format!("{path}: {source}")),
+    })?;
+    reader.end().map_err(|source| error(source.to_string()))?;
     message.transcode_to().map_err(|source| error(source.to_string()))
 }
 
@@ -158,6 +165,8 @@ mod tests {
         }
         let error = decode::<StreamRequest>(br#"{"batchsize": 5}"#).unwrap_err().to_string();
         assert!(error.contains("batchsize"), "{error}");
+        let error = decode::<StreamRequest>(br#"{"plan": {"outputs": [{"name": 3}]}}"#).unwrap_err().to_string();
+        assert!(error.contains("plan.outputs[0].name: "), "{error}");
         assert!(decode::<StreamRequest>(br#"{"dataset": "a"} x"#).is_err());
     }
 

@@ -99,7 +99,7 @@ impl<'a> NumberColumn<'a> {
             ValuesMut::F64(target) => match &self.numbers {
                 Numbers::F64(values) => target.copy_from_slice(&values[rows]),
                 Numbers::Decimal32(values, scale) => {
-                    convert(&values[rows], target, |value| scale.apply(f64::from(value)))
+                    convert(&values[rows], target, |value| scale.apply(f64::from(value)));
                 }
                 Numbers::Decimal64(values, scale) => convert(&values[rows], target, |value| scale.apply(value as f64)),
                 Numbers::Decimal128(values, scale) => convert(&values[rows], target, |value| scale.apply(value as f64)),

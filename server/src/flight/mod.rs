@@ -4,6 +4,7 @@
 //! turns into a gRPC code in one table, `status`.
 
 mod actions;
+mod authority;
 mod command;
 mod encode;
 mod outgoing;

@@ -7,12 +7,12 @@ use std::{
 };
 
 use arrow_flight::flight_service_server::FlightServiceServer;
-use futures::future::try_join_all;
+use futures::{StreamExt, future::try_join_all};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::{Server, server::TcpIncoming};
 
-use super::Service;
+use super::{Service, authority::UnixConnection};
 use crate::shutdown::{Phase, ShutdownWatch};
 
 /// The largest request message: a plan with a vocabulary in it.
@@ -90,7 +90,8 @@ async fn serve_one(service: Service, listener: Listener, shutdown: ShutdownWatch
             server.serve_with_incoming_shutdown(incoming, draining).await?;
         }
         Listener::Unix(listener, path) => {
-            let served = server.serve_with_incoming_shutdown(UnixListenerStream::new(listener), draining).await;
+            let incoming = UnixListenerStream::new(listener).map(|stream| stream.map(UnixConnection::new));
+            let served = server.serve_with_incoming_shutdown(incoming, draining).await;
             // It may have been removed already.
             let _ = std::fs::remove_file(path);
             served?;

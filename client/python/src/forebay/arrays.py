@@ -40,7 +40,7 @@ def is_numbers(column: pa.Field[Any]) -> bool:
         return False
     kind = cast(pa.DataType, column.type)
     if isinstance(kind, pa.FixedShapeTensorType):
-        kind = cast(pa.DataType, kind.value_type)
+        kind = cast(pa.DataType, cast(Any, kind).value_type)
     return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
