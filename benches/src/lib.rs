@@ -1,1 +1,42 @@
-//! .
+//! Data for the benchmarks, made from a seed: the same on every machine.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float32Array, RecordBatch};
+
+/// Columns named `c0`, `c1`, … of positive, skewed float32 values; every `null_every`-th value of each is null (0: none).
+pub fn skewed_columns(columns: usize, rows: usize, null_every: usize) -> RecordBatch {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        // 24 bits: every value is exact in float32.
+        (mixed >> 40) as f32 / 16_777_216.0
+    };
+    let column = |_| -> ArrayRef {
+        let values = (0..rows).map(|row| {
+            let value = (next() * 6.0 - 3.0).exp();
+            (null_every == 0 || row % null_every != 0).then_some(value)
+        });
+        Arc::new(values.collect::<Float32Array>())
+    };
+    let arrays: Vec<ArrayRef> = (0..columns).map(column).collect();
+    let named = arrays.into_iter().enumerate().map(|(index, array)| (format!("c{index}"), array, true));
+    RecordBatch::try_from_iter_with_nullable(named).unwrap_or_else(|_| RecordBatch::new_empty(Arc::default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Array;
+
+    use super::skewed_columns;
+
+    #[test]
+    fn the_data_is_the_same_every_time() {
+        let (a, b) = (skewed_columns(3, 1000, 7), skewed_columns(3, 1000, 7));
+        assert_eq!(a, b);
+        assert_eq!((a.num_columns(), a.column(0).null_count()), (3, 143));
+    }
+}

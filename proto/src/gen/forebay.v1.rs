@@ -459,11 +459,12 @@ impl ::prost::Name for StreamInfo {
 const NAME: &'static str = "StreamInfo";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.StreamInfo".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.StreamInfo".into() }}
-/// FlightEndpoint.app_metadata of a stream: one rank's share.
+/// FlightEndpoint.app_metadata of a stream: one rank's share of the whole epoch, whatever the start_position.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RankInfo {
     #[prost(uint64, tag = "1")]
     pub rank: u64,
+    /// Repeats of PAD included.
     #[prost(uint64, tag = "2")]
     pub rows: u64,
     #[prost(uint64, tag = "3")]

@@ -228,12 +228,13 @@ fn stream_info(message: &v1::StreamRequest, prepared: &Prepared, encoding: Encod
         .with_total_records(signed(rows))
         .with_total_bytes(bytes)
         .with_app_metadata(forebay_proto::encode(&about, encoding));
+    let request = prepared.ticket_request(message);
     for rank in 0..prepared.request().world_size {
         let share = epoch.share(rank);
         let rows = share.row_count + share.padding_rows;
         let about = v1::RankInfo { rank, rows, steps: share.step_count };
         let endpoint = FlightEndpoint::new()
-            .with_ticket(ticket::stream(message, rank, prepared.snapshot_digest(), encoding))
+            .with_ticket(ticket::stream(&request, rank, encoding))
             .with_app_metadata(forebay_proto::encode(&about, encoding));
         info = info.with_endpoint(endpoint);
     }

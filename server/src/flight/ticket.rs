@@ -11,13 +11,12 @@ use super::status;
 const MAGIC: &[u8] = b"FBT1";
 
 /// A ticket for a rank of a stream.
-pub(super) fn stream(request: &v1::StreamRequest, rank: u64, snapshot: &str, encoding: Encoding) -> Ticket {
-    let request = v1::StreamRequest { snapshot: snapshot.to_owned(), ..request.clone() };
+pub(super) fn stream(request: &v1::StreamRequest, rank: u64, encoding: Encoding) -> Ticket {
     let encoding = match encoding {
         Encoding::Json => v1::Encoding::Json,
         Encoding::Protobuf => v1::Encoding::Protobuf,
     };
-    let read = v1::StreamRead { request: Some(request), rank, encoding: encoding.into() };
+    let read = v1::StreamRead { request: Some(request.clone()), rank, encoding: encoding.into() };
     write(v1::ticket::Read::Stream(read))
 }
 
@@ -55,8 +54,13 @@ mod tests {
 
     #[test]
     fn tickets_are_read_back_and_strange_bytes_refused() {
-        let request = v1::StreamRequest { dataset: "t".into(), plan_id: "ab".into(), ..Default::default() };
-        let v1::ticket::Read::Stream(stream) = read(&stream(&request, 3, "cd", Encoding::Json)).unwrap() else {
+        let request = v1::StreamRequest {
+            dataset: "t".into(),
+            plan_id: "ab".into(),
+            snapshot: "cd".into(),
+            ..Default::default()
+        };
+        let v1::ticket::Read::Stream(stream) = read(&stream(&request, 3, Encoding::Json)).unwrap() else {
             unreachable!("a stream's ticket")
         };
         assert_eq!((stream.rank, stream.request.unwrap().snapshot.as_str()), (3, "cd"));

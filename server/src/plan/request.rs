@@ -7,7 +7,7 @@ use super::{PlanError, ROW_ID};
 pub(super) const BATCH_SIZE_MAX: u64 = 1 << 24;
 
 /// The most ranks of an epoch.
-pub(super) const WORLD_SIZE_MAX: u64 = 1 << 16;
+pub(super) const WORLD_SIZE_MAX: u64 = 1 << 14;
 
 /// Rows a batch where the request does not say.
 pub(super) const BATCH_SIZE_DEFAULT: u64 = 1024;

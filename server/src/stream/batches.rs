@@ -84,7 +84,7 @@ impl Streams {
         }
         let snapshot = Arc::clone(&prepared.snapshot);
         let mut readers = futures::stream::iter(pieces.into_iter().map(|piece| {
-            let (snapshot, rows, cpu) = (&snapshot, &prepared.rows, &self.cpu);
+            let (snapshot, rows, cpu) = (&snapshot, &prepared.compiled.rows, &self.cpu);
             async move {
                 let group = &snapshot.row_groups()[piece.row_group];
                 // Without a filter, rows before the piece need not be decoded.
@@ -139,7 +139,7 @@ async fn send(sender: &BatchSender, batch: Batch, times: &mut StageTimes) -> Res
 
 /// What a stream holds at most: the compressed row groups in flight, a decoded chunk, and its batches.
 fn memory_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
-    let projection = &prepared.rows.projection;
+    let projection = &prepared.compiled.rows.projection;
     let groups = prepared.snapshot.row_groups();
     let largest =
         pieces.iter().map(|piece| projection.stored_bytes(&prepared.snapshot, &groups[piece.row_group])).max();
@@ -153,8 +153,8 @@ fn memory_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
 impl Filler {
     fn new(prepared: &Prepared, due: u64) -> Self {
         Self {
-            rows: Arc::clone(&prepared.rows),
-            program: Arc::clone(&prepared.program),
+            rows: Arc::clone(&prepared.compiled.rows),
+            program: Arc::clone(&prepared.compiled.program),
             batch_size: prepared.request.batch_size,
             due,
             builder: None,

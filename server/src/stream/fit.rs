@@ -16,16 +16,10 @@ use super::{
     learned::{Pass, rehearse},
     rows::{Expressions, Rows},
 };
-use crate::{
-    catalog::Snapshot,
-    metrics::FitGuard,
-    plan,
-    scan::{self, CHUNK_ROWS},
-    state::Kind,
-};
+use crate::{catalog::Snapshot, metrics::FitGuard, plan, scan, state::Kind};
 
-/// Chunks between two reports of progress.
-const CHUNKS_A_REPORT: u64 = 32;
+/// Rows between two reports of progress.
+const ROWS_A_REPORT: u64 = 1 << 18;
 
 /// Reports that wait for the client; further ones are left out.
 const REPORTS_MAX: usize = 16;
@@ -92,8 +86,14 @@ impl Streams {
                 plan::learn(&mut plan, question, answer);
             }
         }
-        let plan_id = plan::plan_id(&plan);
-        self.state.write(Kind::Plan, &plan_id, forebay_proto::to_json(&plan).as_bytes())?;
+        let state = self.state.clone();
+        // A plan may hold a large vocabulary: its digest and its JSON are CPU work.
+        let kept = self.cpu.run(move || {
+            let plan_id = plan::plan_id(&plan);
+            state.write(Kind::Plan, &plan_id, forebay_proto::to_json(&plan).as_bytes())?;
+            Ok::<_, StreamError>((plan_id, plan))
+        });
+        let (plan_id, plan) = kept.await??;
         tracing::info!(dataset, plan_id, passes = reporter.progress.passes, "plan fitted");
         Ok(v1::FitResult { plan_id, plan: Some(plan) })
     }
@@ -123,7 +123,10 @@ impl Streams {
                 let rows = Arc::clone(&rows);
                 let step = self.cpu.run(move || {
                     let values = match reader.next_chunk() {
-                        Ok(Some(chunk)) => rows.apply(&chunk, 0).and_then(|passing| pass.values(&passing)).map(Some),
+                        Ok(Some(chunk)) => {
+                            let values = rows.apply(&chunk, 0).and_then(|passing| pass.values(&passing));
+                            values.map(|values| Some((values, chunk.num_rows() as u64)))
+                        }
                         Ok(None) => Ok(None),
                         Err(source) => Err(source.into()),
                     };
@@ -131,9 +134,9 @@ impl Streams {
                 });
                 let values;
                 (reader, pass, values) = step.await.map_err(|panic| scan::panicked(snapshot, group, &panic))?;
-                let Some(values) = values? else { break };
+                let Some((values, row_count)) = values? else { break };
                 pass.push(values).await;
-                reporter.add_chunk();
+                reporter.add_rows(row_count);
             }
         }
         Ok(pass)
@@ -149,10 +152,11 @@ impl Reporter {
         self.report();
     }
 
-    fn add_chunk(&mut self) {
-        let chunk_rows = CHUNK_ROWS as u64;
-        self.progress.rows_done = (self.progress.rows_done + chunk_rows).min(self.progress.rows_total);
-        if self.progress.rows_done.is_multiple_of(chunk_rows * CHUNKS_A_REPORT) {
+    fn add_rows(&mut self, rows: u64) {
+        let report_before = self.progress.rows_done / ROWS_A_REPORT;
+        self.progress.rows_done += rows;
+        let all = self.progress.rows_done == self.progress.rows_total;
+        if all || self.progress.rows_done / ROWS_A_REPORT > report_before {
             self.report();
         }
     }

@@ -80,7 +80,6 @@ pub(super) fn rehearse(plan: &v1::Plan, schema: &Schema) -> Result<(), StreamErr
 }
 
 fn checked_prefix(question: &Question, schema: &Schema) -> Result<Prefix, StreamError> {
-    let unlearnable = |reason: String| StreamError::Unlearnable { path: question.path.clone(), reason };
     if schema.index_of(&question.column).is_err() {
         let near =
             crate::error::near_names(&question.column, schema.fields().iter().map(|field| field.name().as_str()));
@@ -98,7 +97,7 @@ fn checked_prefix(question: &Question, schema: &Schema) -> Result<Prefix, Stream
         data_type if data_type.is_numeric() => Ok(prefix),
         other => {
             let reason = format!("column \"{}\" is {other} here, and this must learn from numbers", question.column);
-            Err(unlearnable(reason))
+            Err(plan::PlanError::Field { path: question.path.clone(), reason }.into())
         }
     }
 }

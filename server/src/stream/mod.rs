@@ -4,6 +4,7 @@
 //! It knows nothing of gRPC: requests come in checked, batches with their headers go out, to be encoded by `flight`.
 
 mod batches;
+mod compiled;
 mod count;
 mod error;
 mod fit;
@@ -45,6 +46,7 @@ pub struct Streams {
     limits: Limits,
     /// Passing rows of each row group, by snapshot and filter.
     counts: Mutex<HashMap<String, Arc<Vec<u64>>>>,
+    compiled: Arc<compiled::CompiledPlans>,
 }
 
 /// A batch on its way to the wire; the checksum is filled in where it is encoded.
@@ -59,7 +61,7 @@ pub struct Batch {
 impl Streams {
     /// The room, over these.
     pub fn new(catalog: Catalog, engine: Engine, cpu: CpuPool, budget: Budget, state: State, limits: Limits) -> Self {
-        Self { catalog, engine, cpu, budget, state, limits, counts: Mutex::new(HashMap::new()) }
+        Self { catalog, engine, cpu, budget, state, limits, counts: Mutex::default(), compiled: Arc::default() }
     }
 
     /// The datasets.

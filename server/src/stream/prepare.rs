@@ -3,19 +3,17 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use forebay_kernels::Program;
 use forebay_proto::v1;
+use prost::Message as _;
 
 use super::{
     StreamError, Streams,
-    rows::{Expressions, Rows},
+    compiled::{Compiled, TICKET_PLAN_BYTES_MAX},
 };
 use crate::{
     catalog::Snapshot,
-    error::near_names,
     order::{Epoch, Remainder, Share},
-    plan::{self, PlanError, Request, Source},
-    state::{Kind, is_id},
+    plan::{PlanError, Request},
 };
 
 /// Bytes that a row of AS_STORED columns is taken to have, where a batch is held against its limit.
@@ -26,16 +24,14 @@ const AS_STORED_ROW_BYTES: usize = 16;
 pub struct Prepared {
     pub(super) request: Request,
     pub(super) snapshot: Arc<Snapshot>,
-    pub(super) plan_id: String,
-    pub(super) rows: Arc<Rows>,
-    pub(super) program: Arc<Program>,
+    pub(super) compiled: Arc<Compiled>,
     pub(super) epoch: Epoch,
 }
 
 impl Prepared {
     /// The output schema.
     pub fn schema(&self) -> SchemaRef {
-        self.program.schema()
+        self.compiled.program.schema()
     }
 
     /// The digest of the snapshot that is read.
@@ -45,7 +41,17 @@ impl Prepared {
 
     /// The plan's id.
     pub fn plan_id(&self) -> &str {
-        &self.plan_id
+        &self.compiled.plan_id
+    }
+
+    /// The request as a rank's ticket carries it: pinned to the snapshot, and small, whatever the plan's size.
+    pub fn ticket_request(&self, message: &v1::StreamRequest) -> v1::StreamRequest {
+        let mut request = v1::StreamRequest { snapshot: self.snapshot.digest().to_owned(), ..message.clone() };
+        if request.plan.as_ref().is_some_and(|plan| plan.encoded_len() > TICKET_PLAN_BYTES_MAX) {
+            request.plan = None;
+            request.plan_id.clone_from(&self.compiled.plan_id);
+        }
+        request
     }
 
     /// The request that this answers.
@@ -60,7 +66,7 @@ impl Prepared {
 
     /// Bytes of a row, where every column has a fixed width.
     pub fn row_bytes(&self) -> Option<usize> {
-        self.program.row_bytes()
+        self.compiled.program.row_bytes()
     }
 
     /// A rank's share of the epoch.
@@ -74,7 +80,7 @@ impl Prepared {
 
     /// Bytes of a full batch, columns without a fixed width taken for a few bytes a row.
     pub(super) fn batch_bytes(&self) -> u64 {
-        let row_bytes = self.program.row_bytes().unwrap_or(AS_STORED_ROW_BYTES);
+        let row_bytes = self.compiled.program.row_bytes().unwrap_or(AS_STORED_ROW_BYTES);
         self.request.batch_size.min(self.epoch.row_count().max(1)).saturating_mul(row_bytes as u64)
     }
 }
@@ -83,7 +89,6 @@ impl Streams {
     /// Opens the snapshot, resolves and compiles the plan, counts the rows.
     pub async fn prepare(self: &Arc<Self>, request: Request) -> Result<Prepared, StreamError> {
         let dataset = self.catalog.dataset(&request.dataset)?;
-        let plan = plan::canonical(&self.plan(&request.source)?);
         let snapshot = match &request.snapshot {
             Some(digest) => dataset.pinned(digest).await?,
             None => dataset.present().await?,
@@ -92,10 +97,8 @@ impl Streams {
             let files = snapshot.files().len();
             return Err(StreamError::NoRows { dataset: request.dataset, files });
         }
-        let (plan, expressions, program) = self.compile(&snapshot, plan, request.with_row_ids).await?;
-        let columns = program.input_columns().iter().map(AsRef::as_ref);
-        let rows = Arc::new(Rows::new(&snapshot, &expressions, columns, request.with_row_ids)?);
-        let passing = self.passing_rows(&snapshot, &plan.filter, &expressions).await?;
+        let compiled = self.compiled(&snapshot, &request.source, request.with_row_ids).await?;
+        let passing = self.passing_rows(&snapshot, &compiled.filter, &compiled.expressions).await?;
         let remainder = match request.remainder {
             v1::Remainder::Keep => Remainder::Keep,
             v1::Remainder::Drop => Remainder::Drop,
@@ -107,39 +110,9 @@ impl Streams {
             let reason = format!("{} lies behind the epoch's end at {end}", request.position(request.first_step));
             return Err(PlanError::field("start_position", reason).into());
         }
-        let prepared = Prepared { plan_id: plan::plan_id(&plan), request, snapshot, rows, program, epoch };
+        let prepared = Prepared { request, snapshot, compiled, epoch };
         self.check_batch_bytes(&prepared)?;
         Ok(prepared)
-    }
-
-    /// The plan of a request.
-    fn plan(&self, source: &Source) -> Result<v1::Plan, StreamError> {
-        let id = match source {
-            Source::Inline(plan) => return Ok(plan.clone()),
-            Source::Id(id) => id,
-        };
-        let stored = if is_id(id) { self.state.read(Kind::Plan, id)? } else { None };
-        let known = stored.and_then(|bytes| forebay_proto::decode::<v1::Plan>(&bytes).ok());
-        known.map(|(plan, _)| plan).ok_or_else(|| {
-            let ids = self.state.ids(Kind::Plan);
-            StreamError::UnknownPlan { id: id.clone(), near: near_names(id, ids.iter().map(String::as_str)) }
-        })
-    }
-
-    /// Expressions and program; on the CPU pool, whose stacks are made for deep expressions.
-    async fn compile(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        plan: v1::Plan,
-        with_row_ids: bool,
-    ) -> Result<(v1::Plan, Expressions, Arc<Program>), StreamError> {
-        let stored = SchemaRef::clone(snapshot.schema());
-        let compiled = self.cpu.run(move || {
-            let expressions = Expressions::compile(&plan, &stored)?;
-            let program = plan::compile(&plan, &expressions.schema, with_row_ids)?;
-            Ok((plan, expressions, Arc::new(program)))
-        });
-        compiled.await?
     }
 
     fn check_batch_bytes(&self, prepared: &Prepared) -> Result<(), StreamError> {
@@ -147,7 +120,7 @@ impl Streams {
         if prepared.batch_bytes() <= limit {
             return Ok(());
         }
-        let row_bytes = prepared.program.row_bytes().unwrap_or(AS_STORED_ROW_BYTES);
+        let row_bytes = prepared.compiled.program.row_bytes().unwrap_or(AS_STORED_ROW_BYTES);
         Err(StreamError::BatchBytes { rows: prepared.request.batch_size, row_bytes, limit })
     }
 }

@@ -1,0 +1,42 @@
+"""The README's Python examples run as they stand there; only the places of data and server are put in."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving import Server
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+def example(name: str) -> str:
+    found = re.search(rf"<!-- example: {name} -->\n```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert found, f"the README has no example {name}"
+    return found[1]
+
+
+def test_plain_pyarrow_example(server: Server) -> None:
+    code = example("plain").replace("grpc://127.0.0.1:8815", server.url)
+    assert server.url in code
+    assert len([line for line in code.splitlines() if line.strip()]) <= 25
+    names: dict[str, Any] = {}
+    exec(compile(code, str(README), "exec"), names)
+    assert names["info"].total_records == 327_346
+    assert names["header"]["last"] is True
+    assert names["dense"].shape == (327_346 % 4096, 2)
+
+
+def test_torch_example(flights_folder: Path) -> None:
+    pytest.importorskip("torch", reason="part of the test requirements; absent only where someone left it out")
+    code = example("torch").replace("data/flights", str(flights_folder))
+    assert str(flights_folder) in code
+    names: dict[str, Any] = {}
+    exec(compile(code, str(README), "exec"), names)
+    assert len(names["data"]) == -(-327_346 // 1024)
+    batch = names["batch"]
+    assert {key: tuple(value.shape)[1:] for key, value in batch.items()} == {"dense": (2,), "cats": (3,), "label": ()}
+    assert names["data"].stats()["rows"] == 3 * 327_346

@@ -1,0 +1,125 @@
+//! Plans compiled against a snapshot: done once for all the ranks and epochs that use them.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use arrow::datatypes::SchemaRef;
+use forebay_kernels::Program;
+use forebay_proto::v1;
+use prost::Message as _;
+
+use super::{
+    StreamError, Streams,
+    rows::{Expressions, Rows},
+};
+use crate::{
+    catalog::Snapshot,
+    error::near_names,
+    plan::{self, Source},
+    state::{Kind, State, is_id},
+};
+
+/// Compiled plans that are remembered.
+const COMPILED_KEPT_MAX: usize = 16;
+
+/// A larger inline plan is kept under its id, so that the tickets of many ranks stay small.
+pub(super) const TICKET_PLAN_BYTES_MAX: usize = 512;
+
+/// What a stream needs of a plan.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    pub plan_id: String,
+    /// The filter's text, under which counts are kept.
+    pub filter: String,
+    pub expressions: Expressions,
+    pub rows: Arc<Rows>,
+    pub program: Arc<Program>,
+}
+
+/// The last compiled plans, the newest first.
+#[derive(Debug, Default)]
+pub(super) struct CompiledPlans(Mutex<VecDeque<(Key, Arc<Compiled>)>>);
+
+/// What a compiled plan depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Key {
+    snapshot: String,
+    plan_id: String,
+    with_row_ids: bool,
+}
+
+impl Streams {
+    /// The plan of a request, compiled; on the CPU pool, whose stacks are made for deep expressions.
+    pub(super) async fn compiled(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        source: &Source,
+        with_row_ids: bool,
+    ) -> Result<Arc<Compiled>, StreamError> {
+        if let Source::Id(id) = source
+            && let Some(known) = self.compiled.find(&key(snapshot, id, with_row_ids))
+        {
+            return Ok(known);
+        }
+        let (state, snapshot, source) = (self.state.clone(), Arc::clone(snapshot), source.clone());
+        let plans = Arc::clone(&self.compiled);
+        let compiled = self.cpu.run(move || {
+            let plan = plan::canonical(&read_plan(&state, &source)?);
+            let plan_id = plan::plan_id(&plan);
+            let key = key(&snapshot, &plan_id, with_row_ids);
+            if let Some(known) = plans.find(&key) {
+                return Ok(known);
+            }
+            let compiled = Arc::new(compile(&snapshot, &plan, plan_id, with_row_ids)?);
+            if matches!(source, Source::Inline(_)) && plan.encoded_len() > TICKET_PLAN_BYTES_MAX {
+                state.write(Kind::Plan, &compiled.plan_id, forebay_proto::to_json(&plan).as_bytes())?;
+            }
+            plans.keep(key, &compiled);
+            Ok(compiled)
+        });
+        compiled.await?
+    }
+}
+
+fn compile(snapshot: &Snapshot, plan: &v1::Plan, plan_id: String, with_row_ids: bool) -> Result<Compiled, StreamError> {
+    let stored = SchemaRef::clone(snapshot.schema());
+    let expressions = Expressions::compile(plan, &stored)?;
+    let program = Arc::new(plan::compile(plan, &expressions.schema, with_row_ids)?);
+    let columns = program.input_columns().iter().map(AsRef::as_ref);
+    let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?);
+    Ok(Compiled { plan_id, filter: plan.filter.clone(), expressions, rows, program })
+}
+
+fn read_plan(state: &State, source: &Source) -> Result<v1::Plan, StreamError> {
+    let id = match source {
+        Source::Inline(plan) => return Ok(plan.clone()),
+        Source::Id(id) => id,
+    };
+    let stored = if is_id(id) { state.read(Kind::Plan, id)? } else { None };
+    let known = stored.and_then(|bytes| forebay_proto::decode::<v1::Plan>(&bytes).ok());
+    known.map(|(plan, _)| plan).ok_or_else(|| {
+        let ids = state.ids(Kind::Plan);
+        StreamError::UnknownPlan { id: id.clone(), near: near_names(id, ids.iter().map(String::as_str)) }
+    })
+}
+
+fn key(snapshot: &Snapshot, plan_id: &str, with_row_ids: bool) -> Key {
+    Key { snapshot: snapshot.digest().to_owned(), plan_id: plan_id.to_owned(), with_row_ids }
+}
+
+// === impl CompiledPlans ===
+
+impl CompiledPlans {
+    fn find(&self, key: &Key) -> Option<Arc<Compiled>> {
+        let plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.iter().find(|(known, _)| known == key).map(|(_, compiled)| Arc::clone(compiled))
+    }
+
+    fn keep(&self, key: Key, compiled: &Arc<Compiled>) {
+        let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.push_front((key, Arc::clone(compiled)));
+        plans.truncate(COMPILED_KEPT_MAX);
+    }
+}

@@ -1,0 +1,38 @@
+//! The README's tables of options and metrics are what the program has.
+//!
+//! `FOREBAY_REGENERATE=1 cargo test -p forebay-server --test readme` writes them anew.
+
+use std::{fs, path::Path};
+
+use forebay_server::{config::Flags, metrics};
+
+fn between<'a>(text: &'a str, start: &str, end: &str) -> (&'a str, &'a str, &'a str) {
+    let (before, rest) = text.split_once(start).unwrap();
+    let (inside, after) = rest.split_once(end).unwrap();
+    (before, inside, after)
+}
+
+#[test]
+fn tables_are_what_the_program_has() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("README.md");
+    let options = forebay_settings::markdown_table(&forebay_settings::command::<Flags>());
+    let metrics =
+        metrics::NAMES.iter().map(|(name, meaning)| format!("| `{name}` | {meaning} |\n")).collect::<String>();
+    let metrics = format!("| metric | meaning |\n|---|---|\n{metrics}");
+    let marks = [
+        ("<!-- options: forebay-server -->\n", "<!-- /options -->", options.trim().to_owned() + "\n"),
+        ("<!-- metrics -->\n", "<!-- /metrics -->", metrics),
+    ];
+    for (start, end, table) in marks {
+        let text = fs::read_to_string(&path).unwrap();
+        let (before, inside, after) = between(&text, start, end);
+        if std::env::var_os("FOREBAY_REGENERATE").is_some() {
+            fs::write(&path, format!("{before}{start}{table}{end}{after}")).unwrap();
+        } else {
+            assert_eq!(
+                inside, table,
+                "README.md is stale: FOREBAY_REGENERATE=1 cargo test -p forebay-server --test readme"
+            );
+        }
+    }
+}
