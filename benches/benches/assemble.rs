@@ -1,5 +1,7 @@
 //! Chains into row-major matrices, beside a copy of the same output bytes: the ratio is what counts.
 
+#![expect(clippy::expect_used, reason = "a bench stops at the first surprise")]
+
 use std::{hint::black_box, sync::Arc};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -24,7 +26,7 @@ fn assemble(criterion: &mut Criterion) {
     for (name, columns, null_every, ops) in
         [("no ops", 100, 0, &[][..]), ("fill log1p standardize clip", 13, 7, &chain)]
     {
-        let batch = skewed_columns(columns, ROWS, null_every);
+        let batch = skewed_columns(columns, ROWS, null_every).expect("columns of one length");
         let program = program(columns, ops, &batch.schema());
         let bytes = ROWS * columns * size_of::<f32>();
         let mut group = criterion.benchmark_group(format!("assemble/{name}"));

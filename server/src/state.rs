@@ -60,6 +60,11 @@ impl State {
         }
     }
 
+    /// Whether there is such a file. The id must be [`is_id`].
+    pub fn has(&self, kind: Kind, id: &str) -> bool {
+        self.path(kind, id).is_file()
+    }
+
     /// Writes a file beside its place and moves it there, so that no reader sees half of it.
     pub fn write(&self, kind: Kind, id: &str, bytes: &[u8]) -> Result<(), StateError> {
         static SERIAL: AtomicU64 = AtomicU64::new(0);

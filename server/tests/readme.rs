@@ -2,6 +2,8 @@
 //!
 //! `FOREBAY_REGENERATE=1 cargo test -p forebay-server --test readme` writes them anew.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::{fs, path::Path};
 
 use forebay_server::{config::Flags, metrics};
@@ -16,8 +18,7 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> (&'a str, &'a str, &'a 
 fn tables_are_what_the_program_has() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("README.md");
     let options = forebay_settings::markdown_table(&forebay_settings::command::<Flags>());
-    let metrics =
-        metrics::NAMES.iter().map(|(name, meaning)| format!("| `{name}` | {meaning} |\n")).collect::<String>();
+    let metrics = metrics::NAMES.map(|(name, meaning)| format!("| `{name}` | {meaning} |\n")).concat();
     let metrics = format!("| metric | meaning |\n|---|---|\n{metrics}");
     let marks = [
         ("<!-- options: forebay-server -->\n", "<!-- /options -->", options.trim().to_owned() + "\n"),

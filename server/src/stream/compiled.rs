@@ -59,6 +59,8 @@ impl Streams {
         with_row_ids: bool,
     ) -> Result<Arc<Compiled>, StreamError> {
         if let Source::Id(id) = source
+            && is_id(id)
+            && self.state.has(Kind::Plan, id)
             && let Some(known) = self.compiled.find(&key(snapshot, id, with_row_ids))
         {
             return Ok(known);
