@@ -11,6 +11,7 @@ use std::{
 };
 
 use clap::{Parser, ValueEnum};
+use tracing_subscriber::EnvFilter;
 
 use crate::catalog::{Location, LocationError};
 
@@ -168,6 +169,9 @@ impl Flags {
         }
         if datasets.is_empty() {
             return Err(wrong("dataset", "", "at least one NAME=URL is needed"));
+        }
+        if let Err(source) = EnvFilter::try_new(&self.log) {
+            return Err(wrong("log", &self.log, source.to_string()));
         }
         let network = self.insecure_network;
         let listen: Result<Vec<Listen>, ConfigError> = self.listen.iter().map(|value| listen(value, network)).collect();

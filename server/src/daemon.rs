@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, IsTerminal, Write},
+    panic,
     sync::Arc,
     time::Duration,
 };
@@ -129,6 +130,8 @@ fn start_log(config: &Config) -> Result<(), DaemonError> {
     };
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    // Jobs that panic end with an error of their own; where they did is one line of the log like any other.
+    panic::set_hook(Box::new(|panicked| tracing::error!(%panicked, "a job panicked")));
     // A second server in one process (tests) keeps the first one's log.
     let _ = if json { log.json().try_init() } else { log.try_init() };
     Ok(())

@@ -30,6 +30,16 @@ pub enum CpuError {
     Gone,
 }
 
+impl CpuError {
+    /// What a decoder that gave up on a file says of the file.
+    pub fn of_damage(&self) -> String {
+        match self {
+            Self::Panicked(reason) => format!("its parts contradict each other ({reason})"),
+            Self::Gone => self.to_string(),
+        }
+    }
+}
+
 impl CpuPool {
     /// A pool of so many threads; 0: one a core.
     pub fn new(threads: usize) -> Result<Self, rayon::ThreadPoolBuildError> {

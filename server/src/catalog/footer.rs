@@ -38,9 +38,10 @@ pub(super) async fn read(
     let first = object.size.saturating_sub(FIRST_READ_BYTES)..object.size;
     let mut wanted = Vec::from([first]);
     loop {
-        if let Some(range) =
-            wanted.iter().find(|range| range.end > object.size || range.end - range.start > FOOTER_BYTES_MAX)
-        {
+        let is_wrong = |range: &Range<u64>| {
+            range.end > object.size || range.end.checked_sub(range.start).is_none_or(|bytes| bytes > FOOTER_BYTES_MAX)
+        };
+        if let Some(range) = wanted.iter().find(|range| is_wrong(range)) {
             return Err(corrupt(format!("its footer claims the bytes {range:?} of {}", object.size)));
         }
         let mut pieces = Vec::with_capacity(wanted.len());
@@ -55,14 +56,14 @@ pub(super) async fn read(
                 (decoder, outcome)
             })
             .await
-            .map_err(|source| corrupt(source.to_string()))?;
+            .map_err(|panic| corrupt(panic.of_damage()))?;
         decoder = step.0;
         match step.1.map_err(|source| corrupt(source.to_string()))? {
             DecodeResult::NeedsData(ranges) => wanted = ranges,
             DecodeResult::Data(metadata) => {
                 let opened = cpu.run(move || open(Arc::new(metadata))).await;
                 return opened
-                    .map_err(|source| corrupt(source.to_string()))?
+                    .map_err(|panic| corrupt(panic.of_damage()))?
                     .map_err(|source| corrupt(source.to_string()));
             }
             DecodeResult::Finished => return Err(corrupt("its footer ends early".to_owned())),

@@ -7,16 +7,18 @@ use object_store::{ObjectMeta, ObjectStoreExt, path::Path};
 
 use super::{
     CatalogError,
-    location::{GLOB_OPTIONS, Location, What},
+    location::{GLOB_OPTIONS, Location, Place, What},
 };
 use crate::metrics;
 
-/// Lists the dataset's files, sorted by path.
-pub(super) async fn list(dataset: &str, location: &Location) -> Result<Vec<ObjectMeta>, CatalogError> {
-    let root = object_path(dataset, location.root())?;
-    let listed: Result<Vec<ObjectMeta>, _> = match location.what() {
-        What::File(name) => {
-            let path = object_path(dataset, &location.root().join(name))?;
+/// Lists the dataset's files, sorted by path, and the directory they lie under.
+pub(super) async fn list(dataset: &str, location: &Location) -> Result<(PathBuf, Vec<ObjectMeta>), CatalogError> {
+    let empty = |reason| CatalogError::Empty { dataset: dataset.to_owned(), reason };
+    let place = location.place().map_err(empty)?;
+    let root = object_path(dataset, &place.root)?;
+    let listed: Result<Vec<ObjectMeta>, _> = match place.what {
+        What::File(ref name) => {
+            let path = object_path(dataset, &place.root.join(name))?;
             location.store().head(&path).await.map(|object| vec![object])
         }
         What::Directory | What::Glob(_) => location.store().list(Some(&root)).try_collect().await,
@@ -26,15 +28,15 @@ pub(super) async fn list(dataset: &str, location: &Location) -> Result<Vec<Objec
         Err(object_store::Error::NotFound { .. }) => Vec::new(),
         other => other.map_err(|source| CatalogError::Storage { dataset: dataset.to_owned(), source })?,
     };
-    objects.retain(|object| belongs(&root, &object.location, location.what()));
+    objects.retain(|object| belongs(&root, &object.location, &place.what));
     objects.sort_by(|a, b| a.location.cmp(&b.location));
     if objects.is_empty() {
-        return Err(CatalogError::Empty { dataset: dataset.to_owned(), reason: nothing_there(location) });
+        return Err(empty(nothing_there(&place)));
     }
     for object in &objects {
-        refuse_link_out(dataset, location.root(), &object.location)?;
+        refuse_link_out(dataset, &place.root, &object.location)?;
     }
-    Ok(objects)
+    Ok((place.root, objects))
 }
 
 /// Whether a file is one of the dataset's. Names that start with `_` or `.` are markers and half-written files.
@@ -54,10 +56,10 @@ fn belongs(root: &Path, path: &Path, what: &What) -> bool {
     }
 }
 
-fn nothing_there(location: &Location) -> String {
-    let root = location.root().display();
-    match location.what() {
-        _ if !location.root().exists() => format!("there is no \"{root}\""),
+fn nothing_there(place: &Place) -> String {
+    let root = place.root.display();
+    match &place.what {
+        _ if !place.root.exists() => format!("there is no \"{root}\""),
         What::Directory => format!("no *.parquet file under \"{root}\""),
         What::File(name) => format!("there is no file \"{name}\" in \"{root}\""),
         What::Glob(pattern) => format!("no file under \"{root}\" matches \"{pattern}\""),

@@ -8,12 +8,20 @@ use std::{
 use glob::{MatchOptions, Pattern};
 use object_store::{ObjectStore, local::LocalFileSystem};
 
-/// A directory, a file or a glob on this machine.
+/// A directory, a file or a glob on this machine. What is there is looked up at every listing: it may come later.
 #[derive(Debug)]
 pub struct Location {
     store: Arc<dyn ObjectStore>,
-    root: PathBuf,
-    what: What,
+    path: PathBuf,
+}
+
+/// What a location is now.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The directory that nothing outside of is read; links on the way to it are the operator's own.
+    pub root: PathBuf,
+    /// Which of the files under it belong to the dataset.
+    pub what: What,
 }
 
 /// Which of the files under the root belong to the dataset.
@@ -60,10 +68,8 @@ impl Location {
             return Err(error("the path is empty".to_owned()));
         }
         let absolute = std::path::absolute(&path).map_err(|source| error(source.to_string()))?;
-        let (root, what) = split(&absolute).map_err(error)?;
-        // Links on the way to the root are the operator's own; those below it are checked file by file.
-        let root = root.canonicalize().unwrap_or(root);
-        Ok(Self { store: Arc::new(LocalFileSystem::new()), root, what })
+        split(&absolute).map_err(error)?;
+        Ok(Self { store: Arc::new(LocalFileSystem::new()), path: absolute })
     }
 
     /// The store that holds the files.
@@ -71,13 +77,10 @@ impl Location {
         &self.store
     }
 
-    /// The directory that nothing outside of is read.
-    pub(super) fn root(&self) -> &FilePath {
-        &self.root
-    }
-
-    pub(super) fn what(&self) -> &What {
-        &self.what
+    /// What is there now.
+    pub(super) fn place(&self) -> Result<Place, String> {
+        let (root, what) = split(&self.path)?;
+        Ok(Place { root: root.canonicalize().unwrap_or(root), what })
     }
 }
 
@@ -107,7 +110,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a[1].parquet");
         std::fs::write(&file, b"").unwrap();
-        let what = |url: String| format!("{:?}", Location::parse("t", &url).unwrap().what);
+        let what = |url: String| format!("{:?}", Location::parse("t", &url).unwrap().place().unwrap().what);
         assert_eq!(what(dir.path().display().to_string()), "Directory");
         assert_eq!(what(format!("file://{}", dir.path().display())), "Directory");
         assert_eq!(what(file.display().to_string()), "File(\"a[1].parquet\")");

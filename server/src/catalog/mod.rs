@@ -154,11 +154,11 @@ impl Dataset {
 
     /// The files as they are now: the snapshot already known where nothing changed, else a new one.
     pub async fn present(self: &Arc<Self>) -> Result<Arc<Snapshot>, CatalogError> {
-        let objects = listing::list(&self.name, &self.location).await?;
+        let (root, objects) = listing::list(&self.name, &self.location).await?;
         if let Some(known) = self.find(|snapshot| snapshot.is_of(&objects)) {
             return Ok(known);
         }
-        let snapshot = Arc::new(snapshot::open(self, objects, &self.cpu).await?);
+        let snapshot = Arc::new(snapshot::open(self, &root, objects, &self.cpu).await?);
         let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = snapshots.iter().find(|known| known.digest() == snapshot.digest()) {
             return Ok(Arc::clone(known));

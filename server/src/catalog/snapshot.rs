@@ -1,6 +1,6 @@
 //! A dataset's files at one moment, with their footers: the manifest that an epoch is addressed by.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, path::Path, sync::Arc};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use futures::{StreamExt, TryStreamExt};
@@ -46,7 +46,12 @@ pub struct RowGroup {
 }
 
 /// Opens every file and holds their schemas against the first one's.
-pub(super) async fn open(dataset: &Dataset, objects: Vec<ObjectMeta>, cpu: &CpuPool) -> Result<Snapshot, CatalogError> {
+pub(super) async fn open(
+    dataset: &Dataset,
+    root: &Path,
+    objects: Vec<ObjectMeta>,
+    cpu: &CpuPool,
+) -> Result<Snapshot, CatalogError> {
     let store = Arc::clone(dataset.store());
     let opened = futures::stream::iter(objects.into_iter().map(|object| {
         let store = Arc::clone(&store);
@@ -74,7 +79,7 @@ pub(super) async fn open(dataset: &Dataset, objects: Vec<ObjectMeta>, cpu: &CpuP
         }
     }
     let byte_count = files.iter().map(|file| file.object.size).sum();
-    let digest = digest(dataset, &files, &schema);
+    let digest = digest(root, &files, &schema);
     Ok(Snapshot { dataset: dataset.name().to_owned(), store, digest, schema, files, row_groups, row_count, byte_count })
 }
 
@@ -115,8 +120,7 @@ fn difference(first: &Schema, other: &Schema) -> Option<String> {
 }
 
 /// Digest of the manifest: files in order (path from the root, size, `ETag`), row groups and their rows, schema.
-fn digest(dataset: &Dataset, files: &[Arc<File>], schema: &Schema) -> String {
-    let root = dataset.location.root();
+fn digest(root: &Path, files: &[Arc<File>], schema: &Schema) -> String {
     let mut manifest = Vec::from(*b"forebay snapshot 1\n");
     for file in files {
         let path = local_path(&file.object.location);

@@ -7,6 +7,7 @@ mod actions;
 mod authority;
 mod command;
 mod encode;
+mod linger;
 mod outgoing;
 mod serve;
 mod service;

@@ -28,10 +28,18 @@ struct Outgoing {
     shutdown: ShutdownWatch,
     guard: StreamGuard,
     log: EndLog,
-    /// Where the stream would go on, for a client that is cut off.
-    next_position: u64,
-    rows_a_step: u64,
+    /// Where the stream would go on, for a client that is cut off; a raw table cannot be resumed.
+    resume: Option<Resume>,
     ended: bool,
+}
+
+/// Where a stream can be resumed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resume {
+    /// The position of the next batch.
+    pub position: u64,
+    /// Positions from one step to the next.
+    pub step_rows: u64,
 }
 
 /// One line when a stream ends, whatever ends it.
@@ -50,7 +58,7 @@ pub(super) fn messages(
     schema: &SchemaRef,
     headers: Encoding,
     batches: BatchTask,
-    rows_a_step: u64,
+    resume: Option<Resume>,
     cpu: &CpuPool,
     shutdown: &ShutdownWatch,
 ) -> impl Stream<Item = Result<FlightData, Status>> + Send + use<> {
@@ -66,8 +74,7 @@ pub(super) fn messages(
         shutdown: shutdown.clone(),
         guard: StreamGuard::open(),
         log,
-        next_position: 0,
-        rows_a_step,
+        resume,
         ended: false,
     };
     futures::stream::unfold(outgoing, async |mut outgoing| {
@@ -122,7 +129,9 @@ impl Outgoing {
         self.log.batches += 1;
         self.log.rows += header.rows;
         self.log.bytes += bytes;
-        self.next_position = header.position + self.rows_a_step;
+        if let Some(resume) = &mut self.resume {
+            resume.position = header.position + resume.step_rows;
+        }
         self.ready = messages.into();
         // A batch is at least one message.
         Ok(self.ready.pop_front().unwrap_or_default())
@@ -130,10 +139,14 @@ impl Outgoing {
 
     fn cut(&mut self) -> Status {
         self.end(StreamStatus::Failed, "cut by shutdown");
-        Status::unavailable(format!(
-            "the server is shutting down: go on at another replica, or here after its restart, with start_position {}",
-            self.next_position
-        ))
+        Status::unavailable(match self.resume {
+            Some(Resume { position, .. }) => format!(
+                "the server is shutting down: go on at another replica, or here after its restart, with start_position \
+                 {position}"
+            ),
+            None => "the server is shutting down: read the table again at another replica, or here after its restart"
+                .to_owned(),
+        })
     }
 
     fn fail(&mut self, error: &StreamError) -> Status {

@@ -3,6 +3,7 @@
 use std::{
     io,
     net::SocketAddr,
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
 };
 
@@ -12,7 +13,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::{Server, server::TcpIncoming};
 
-use super::{Service, authority::UnixConnection};
+use super::{Service, authority::UnixConnection, linger::Lingering};
 use crate::shutdown::{Phase, ShutdownWatch};
 
 /// The largest request message: a plan with a vocabulary in it.
@@ -53,9 +54,12 @@ impl Listener {
     /// Binds a Unix socket. A socket that a dead server left behind is replaced, a live one is not.
     pub fn unix(path: &Path) -> Result<Self, ServeError> {
         let error = |source| ServeError::Bind { address: format!("unix:{}", path.display()), source };
-        if std::os::unix::net::UnixStream::connect(path)
-            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-        {
+        let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+        let is_dead = || {
+            let answer = std::os::unix::net::UnixStream::connect(path);
+            answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        if is_socket && is_dead() {
             std::fs::remove_file(path).map_err(error)?;
         }
         UnixListener::bind(path).map(|listener| Self::Unix(listener, path.to_owned())).map_err(error)
@@ -87,10 +91,12 @@ async fn serve_one(service: Service, listener: Listener, shutdown: ShutdownWatch
     match listener {
         Listener::Tcp(listener) => {
             let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+            let incoming = incoming.map(|stream| stream.map(Lingering::new));
             server.serve_with_incoming_shutdown(incoming, draining).await?;
         }
         Listener::Unix(listener, path) => {
-            let incoming = UnixListenerStream::new(listener).map(|stream| stream.map(UnixConnection::new));
+            let incoming = UnixListenerStream::new(listener)
+                .map(|stream| stream.map(|stream| Lingering::new(UnixConnection::new(stream))));
             let served = server.serve_with_incoming_shutdown(incoming, draining).await;
             // It may have been removed already.
             let _ = std::fs::remove_file(path);

@@ -70,7 +70,7 @@ impl Service {
         let what = format!("{} raw", read.dataset);
         let schema = SchemaRef::clone(snapshot.schema());
         let batches = self.streams.table(snapshot)?;
-        let messages = outgoing::messages(what, &schema, Encoding::Json, batches, 0, &self.cpu, &self.shutdown);
+        let messages = outgoing::messages(what, &schema, Encoding::Json, batches, None, &self.cpu, &self.shutdown);
         Ok(messages.boxed())
     }
 
@@ -84,9 +84,10 @@ impl Service {
         let request = prepared.request();
         let what = format!("{} epoch {} rank {}/{}", request.dataset, request.epoch, read.rank, request.world_size);
         let batches = self.streams.batches(&prepared, read.rank)?;
-        let rows_a_step = request.batch_size * request.world_size;
+        let resume =
+            outgoing::Resume { position: request.position(request.first_step), step_rows: request.position(1) };
         let schema = prepared.schema();
-        let messages = outgoing::messages(what, &schema, headers, batches, rows_a_step, &self.cpu, &self.shutdown);
+        let messages = outgoing::messages(what, &schema, headers, batches, Some(resume), &self.cpu, &self.shutdown);
         Ok(messages.boxed())
     }
 }

@@ -6,7 +6,7 @@
 mod fetch;
 mod statistics;
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use arrow::{
     array::{RecordBatch, RecordBatchOptions},
@@ -40,6 +40,8 @@ pub struct RowGroupReader {
     reader: Option<ParquetRecordBatchReader>,
     schema: SchemaRef,
     place: Place,
+    /// Rows that the footer promises and that have not come yet.
+    rows_due: u64,
 }
 
 /// Where an error happened.
@@ -143,10 +145,14 @@ pub async fn open(
                 (decoder, step)
             })
             .await
-            .map_err(|source| corrupt(source.to_string()))?;
+            .map_err(|panic| corrupt(panic.of_damage()))?;
         decoder = back;
         let reader = match step.map_err(|source| corrupt(source.to_string()))? {
             DecodeResult::NeedsData(ranges) => {
+                let size = file.object().size;
+                if let Some(range) = ranges.iter().find(|range| range.start > range.end || range.end > size) {
+                    return Err(corrupt(format!("its footer claims the bytes {range:?} of {size}")));
+                }
                 let pieces = fetch::ranges(snapshot, file, &ranges).await?;
                 decoder.push_ranges(ranges, pieces).map_err(|source| corrupt(source.to_string()))?;
                 continue;
@@ -154,7 +160,8 @@ pub async fn open(
             DecodeResult::Data(reader) => Some(reader),
             DecodeResult::Finished => None,
         };
-        return Ok(RowGroupReader { reader, schema: SchemaRef::clone(&projection.schema), place });
+        let rows_due = (row_group.rows.end - row_group.rows.start).saturating_sub(skip);
+        return Ok(RowGroupReader { reader, schema: SchemaRef::clone(&projection.schema), place, rows_due });
     }
 }
 
@@ -171,7 +178,7 @@ fn builder(file: &File, row_group: &RowGroup, projection: &Projection, skip: u64
 /// The error of a decoder that panicked on a row group.
 pub fn panicked(snapshot: &Snapshot, row_group: &RowGroup, panic: &CpuError) -> ScanError {
     let place = Place { file: snapshot.file_of(row_group).display().to_owned(), row_group: row_group.index_in_file };
-    place.corrupt(&Schema::empty(), panic.to_string())
+    place.corrupt(&Schema::empty(), panic.of_damage())
 }
 
 // === impl RowGroupReader ===
@@ -179,10 +186,20 @@ pub fn panicked(snapshot: &Snapshot, row_group: &RowGroup, panic: &CpuError) -> 
 impl RowGroupReader {
     /// Decodes the next rows, at most [`CHUNK_ROWS`]; run it on the CPU pool. `None` at the end.
     pub fn next_chunk(&mut self) -> Result<Option<RecordBatch>, ScanError> {
-        let Some(reader) = &mut self.reader else { return Ok(None) };
-        match reader.next() {
+        let next = self.reader.as_mut().and_then(Iterator::next);
+        match next {
+            None if self.rows_due > 0 => {
+                self.reader = None;
+                let missing = mem::take(&mut self.rows_due);
+                Err(self.place.corrupt(&self.schema, format!("its footer promises {missing} more rows than it holds")))
+            }
             None => Ok(None),
+            Some(Ok(batch)) if batch.num_rows() as u64 > self.rows_due => {
+                self.reader = None;
+                Err(self.place.corrupt(&self.schema, "it holds more rows than its footer promises".to_owned()))
+            }
             Some(Ok(batch)) => {
+                self.rows_due -= batch.num_rows() as u64;
                 // Files may differ in what they declare nullable: every chunk gets the snapshot's schema.
                 let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
                 let columns = batch.columns().to_vec();
@@ -191,7 +208,7 @@ impl RowGroupReader {
                     .map_err(|source| self.place.corrupt(&self.schema, source.to_string()))
             }
             Some(Err(source)) => {
-                self.reader = None;
+                (self.reader, self.rows_due) = (None, 0);
                 Err(self.place.corrupt(&self.schema, ParquetError::from(source).to_string()))
             }
         }

@@ -87,8 +87,10 @@ impl Streams {
             let (snapshot, rows, cpu) = (&snapshot, &prepared.compiled.rows, &self.cpu);
             async move {
                 let group = &snapshot.row_groups()[piece.row_group];
-                // Without a filter, rows before the piece need not be decoded.
-                let unread = if rows.all_pass() { piece.skip } else { 0 };
+                // Without a filter, chunks before the piece need not be decoded. Whole ones: a batch is made of the same
+                // pieces of the same chunks wherever its stream began, so that it is the same to the byte.
+                let chunk_rows = CHUNK_ROWS as u64;
+                let unread = if rows.all_pass() { piece.skip / chunk_rows * chunk_rows } else { 0 };
                 let reader = scan::open(snapshot, group, &rows.projection, unread, cpu).await?;
                 let cursor =
                     Cursor { next_row: group.rows.start + unread, skip: piece.skip - unread, take: piece.take };

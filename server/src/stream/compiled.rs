@@ -100,11 +100,18 @@ fn read_plan(state: &State, source: &Source) -> Result<v1::Plan, StreamError> {
         Source::Id(id) => id,
     };
     let stored = if is_id(id) { state.read(Kind::Plan, id)? } else { None };
-    let known = stored.and_then(|bytes| forebay_proto::decode::<v1::Plan>(&bytes).ok());
-    known.map(|(plan, _)| plan).ok_or_else(|| {
+    let Some(bytes) = stored else {
         let ids = state.ids(Kind::Plan);
-        StreamError::UnknownPlan { id: id.clone(), near: near_names(id, ids.iter().map(String::as_str)) }
-    })
+        return Err(StreamError::UnknownPlan { id: id.clone(), near: near_names(id, ids.iter().map(String::as_str)) });
+    };
+    // The id is the plan's digest: a file that was damaged is no plan of that id.
+    match forebay_proto::decode::<v1::Plan>(&bytes) {
+        Ok((plan, _)) if plan::plan_id(&plan) == *id => Ok(plan),
+        _ => Err(StreamError::UnknownPlan {
+            id: id.clone(),
+            near: "the file kept under this id is damaged; fit again".to_owned(),
+        }),
+    }
 }
 
 fn key(snapshot: &Snapshot, plan_id: &str, with_row_ids: bool) -> Key {

@@ -20,6 +20,13 @@ const COUNTED_AT_ONCE: usize = 4;
 /// Counts kept in memory; more are read from the state directory again.
 const COUNTS_KEPT_MAX: usize = 64;
 
+/// What is kept in the state directory; a count that was damaged there would silently shift every row.
+#[derive(Debug, serde::Deserialize, serde::Serialize)]
+struct Kept {
+    counts: Vec<u64>,
+    digest: String,
+}
+
 impl Streams {
     /// Passing rows of every row group. Without a filter the footers say it; with one, only the columns of the filter
     /// are read, of the row groups that statistics do not rule out.
@@ -46,7 +53,7 @@ impl Streams {
             }
         }));
         let counts: Vec<u64> = counts.buffered(COUNTED_AT_ONCE).try_collect().await?;
-        self.keep_counts(&key, Arc::new(counts))
+        Ok(self.keep_counts(&key, Arc::new(counts)))
     }
 
     async fn count_group(&self, snapshot: &Snapshot, group: &RowGroup, rows: Arc<Rows>) -> Result<u64, StreamError> {
@@ -79,23 +86,34 @@ impl Streams {
         drop(counts);
         // A file that cannot be read or does not fit is counted anew.
         let bytes = self.state.read(Kind::RowCounts, key).ok()??;
-        let stored: Vec<u64> = serde_json::from_slice(&bytes).ok()?;
+        let Kept { counts: stored, digest } = serde_json::from_slice(&bytes).ok()?;
+        if digest != counts_digest(key, &stored) {
+            return None;
+        }
         let fits = |(count, group): (&u64, &RowGroup)| *count <= group.rows.end - group.rows.start;
         let valid = stored.len() == groups.len() && stored.iter().zip(groups).all(fits);
         valid.then(|| Arc::new(stored))
     }
 
-    fn keep_counts(&self, key: &str, counts: Arc<Vec<u64>>) -> Result<Arc<Vec<u64>>, StreamError> {
-        // A list of numbers always has a JSON form.
-        let bytes = serde_json::to_vec(&*counts).unwrap_or_default();
-        self.state.write(Kind::RowCounts, key, &bytes)?;
+    fn keep_counts(&self, key: &str, counts: Arc<Vec<u64>>) -> Arc<Vec<u64>> {
+        let kept = Kept { digest: counts_digest(key, &counts), counts: counts.to_vec() };
+        // A list of numbers and a text always have a JSON form.
+        let bytes = serde_json::to_vec(&kept).unwrap_or_default();
+        if let Err(error) = self.state.write(Kind::RowCounts, key, &bytes) {
+            tracing::warn!(%error, "row counts are not kept; they are counted again after a restart");
+        }
         let mut kept = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= COUNTS_KEPT_MAX {
             kept.clear();
         }
         kept.insert(key.to_owned(), Arc::clone(&counts));
-        Ok(counts)
+        counts
     }
+}
+
+fn counts_digest(key: &str, counts: &[u64]) -> String {
+    let bytes: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
+    short_digest(&[key.as_bytes(), &bytes])
 }
 
 /// For each row group, whether statistics leave room for a passing row.

@@ -1,0 +1,217 @@
+"""What the operator says: flags, environment, file; and what a wrong word is answered with."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from daemon import LOOPBACK, Daemon, run_to_end
+
+Start = Callable[..., Daemon]
+OPTIONS = [
+    "dataset",
+    "listen",
+    "metrics-listen",
+    "state",
+    "drain-seconds",
+    "memory-limit-bytes",
+    "fit-memory-bytes",
+    "batch-bytes-max",
+    "cpu-threads",
+    "log",
+    "log-format",
+    "insecure-network",
+    "exit-with-stdin",
+    "config",
+]
+
+
+@pytest.fixture
+def start(tiny_folder: Path, tmp_path: Path) -> Iterator[Start]:
+    running: list[Daemon] = []
+
+    def begin(*arguments: str, env: dict[str, str] | None = None) -> Daemon:
+        common = (*LOOPBACK, "--state", str(tmp_path / "state"), "--dataset", f"tiny={tiny_folder}")
+        running.append(Daemon(*common, *arguments, env=env))
+        return running[-1]
+
+    yield begin
+    for daemon in running:
+        daemon.stop()
+
+
+def memory_limit(daemon: Daemon) -> int:
+    found = re.search(r"^forebay_memory_limit_bytes (\S+)$", daemon.get("/metrics")[2], re.MULTILINE)
+    assert found
+    return int(float(found[1]))
+
+
+def nowhere(folder: Path) -> tuple[str, ...]:
+    """A dataset that is not there, and a state directory of its own."""
+    return ("--dataset", "a=/nowhere", "--state", str(folder / "state of nowhere"))
+
+
+def test_help_names_every_option_with_its_variable():
+    done = run_to_end("--help")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    for option in OPTIONS:
+        assert re.search(rf"^ +--{option}\b", done.stdout, re.MULTILINE), option
+        assert f"[env: FOREBAY_{option.upper().replace('-', '_')}" in done.stdout, option
+    shown = set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", done.stdout, re.MULTILINE))
+    assert shown == {*OPTIONS, "help", "version"}
+
+
+def test_version():
+    done = run_to_end("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"forebay-server \d+\.\d+\.\d+\S*\n", done.stdout)
+
+
+def test_flag_over_environment_over_file_over_default(start: Start, tmp_path: Path):
+    file = tmp_path / "forebay.toml"
+    file.write_text("memory_limit_bytes = 111000111\n")
+    from_file = ("--config", str(file))
+    env = {"FOREBAY_MEMORY_LIMIT_BYTES": "222000222"}
+    assert memory_limit(start(*from_file)) == 111000111
+    assert memory_limit(start(env={"FOREBAY_CONFIG": str(file)})) == 111000111
+    assert memory_limit(start(*from_file, env=env)) == 222000222
+    assert memory_limit(start(*from_file, "--memory-limit-bytes", "333000333", env=env)) == 333000333
+    assert memory_limit(start()) > 333000333
+
+
+def test_datasets_and_addresses_may_stand_in_file_and_environment(tiny_folder: Path, tmp_path: Path):
+    file = tmp_path / "forebay.toml"
+    file.write_text(
+        f'listen = ["127.0.0.1:0", "unix:{tmp_path}/s"]\nmetrics_listen = "127.0.0.1:0"\nlog = "error"\n'
+        f'state = "{tmp_path}/state"\n[dataset]\na = "{tiny_folder}"\nb = "{tiny_folder}/*.parquet"\n'
+    )
+    daemon = Daemon("--config", str(file))
+    try:
+        assert [url.split(":")[0] for url in daemon.urls] == ["grpc", "grpc+unix"]
+        # At log level error nothing but the ready lines is said.
+        assert len(daemon.said) == 3
+    finally:
+        assert daemon.stop() == ""
+    env = {
+        "FOREBAY_LISTEN": f"127.0.0.1:0\nunix:{tmp_path}/t",
+        "FOREBAY_METRICS_LISTEN": "127.0.0.1:0",
+        "FOREBAY_DATASET": f"a={tiny_folder}\nb={tiny_folder}",
+        "FOREBAY_STATE": f"{tmp_path}/state",
+    }
+    daemon = Daemon(env=env)
+    try:
+        assert len(daemon.urls) == 2
+    finally:
+        daemon.stop()
+
+
+GOOD = ("--dataset", "a=/nowhere", *LOOPBACK)
+
+WRONG: dict[str, tuple[tuple[str, ...], list[str]]] = {
+    "no dataset": (LOOPBACK, ["--dataset"]),
+    "dataset without a name": (("--dataset", "/nowhere"), ["--dataset", "NAME=URL"]),
+    "dataset twice": ((*GOOD, "--dataset", "a=/elsewhere"), ['"a"', "twice"]),
+    "s3": (("--dataset", "a=s3://bucket/key"), ["s3://", "local"]),
+    "gs": (("--dataset", "a=gs://bucket/key"), ["gs://", "local"]),
+    "http": (("--dataset", "a=https://host/key"), ["https://", "local"]),
+    "relative file URL": (("--dataset", "a=file://data/x"), ["file://", "absolute"]),
+    "broken glob": (("--dataset", "a=/tmp/[a/*.parquet"), ["glob"]),
+    "unknown flag": ((*GOOD, "--drain-second", "1"), ["--drain-second", "--drain-seconds"]),
+    "stray word": ((*GOOD, "now"), ["now"]),
+    "flag without its value": ((*GOOD, "--log"), ["--log"]),
+    "text for a number": ((*GOOD, "--drain-seconds", "soon"), ["--drain-seconds", "soon"]),
+    "negative number": ((*GOOD, "--drain-seconds=-1"), ["--drain-seconds", "-1"]),
+    "zero where one is the least": ((*GOOD, "--batch-bytes-max", "0"), ["--batch-bytes-max", "0"]),
+    "unknown log format": ((*GOOD, "--log-format", "xml"), ["--log-format", "xml", "json"]),
+    "bad log filter": ((*GOOD, "--log", "forebay=loud=very"), ["--log"]),
+    "public address": (("--dataset", "a=/nowhere", "--listen", "0.0.0.0:0"), ["0.0.0.0:0", "--insecure-network"]),
+    "public IPv6 address": (("--dataset", "a=/nowhere", "--listen", "[::]:0"), ["[::]:0", "--insecure-network"]),
+    "public metrics": ((*GOOD[:4], "--metrics-listen", "0.0.0.0:0"), ["metrics-listen", "--insecure-network"]),
+    "no port": (("--dataset", "a=/nowhere", "--listen", "127.0.0.1"), ["--listen", "127.0.0.1"]),
+    "port too large": (("--dataset", "a=/nowhere", "--listen", "127.0.0.1:70000"), ["--listen", "70000"]),
+    "socket without a path": (("--dataset", "a=/nowhere", "--listen", "unix:"), ["--listen", "path"]),
+    "remote state": ((*GOOD, "--state", "s3://bucket"), ["--state", "s3://"]),
+    "missing file": ((*GOOD, "--config", "/nowhere/forebay.toml"), ["/nowhere/forebay.toml"]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_usage_is_code_2_and_says_what_is_allowed(name: str):
+    arguments, words = WRONG[name]
+    done = run_to_end(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    for word in words:
+        assert word in done.stderr, done.stderr
+    assert "panic" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("drain_second = 1", ["drain_second", "drain_seconds"]),
+        ("[server]\ndrain_seconds = 1", ["server"]),
+        ('drain_seconds = "soon"', ["drain_seconds"]),
+        ("drain_seconds = [1, 2]", ["drain_seconds"]),
+        ("insecure_network = 3", ["insecure_network"]),
+        ("drain_seconds = ", ["forebay.toml", "line 1"]),
+        ('config = "other.toml"', ["config"]),
+    ],
+)
+def test_a_wrong_file_is_code_2_and_names_the_key(text: str, words: list[str], tmp_path: Path):
+    (tmp_path / "forebay.toml").write_text(text)
+    done = run_to_end(*GOOD, "--config", str(tmp_path / "forebay.toml"))
+    assert (done.returncode, done.stdout) == (2, "")
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+def test_a_wrong_variable_is_code_2_and_is_named():
+    done = run_to_end(*GOOD, env={"FOREBAY_DRAIN_SECONDS": "soon"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "soon" in done.stderr
+    assert "drain-seconds" in done.stderr
+
+
+def test_a_place_that_is_taken_is_code_1(tmp_path: Path):
+    arguments = nowhere(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        for flags in (
+            ("--listen", address, "--metrics-listen", "127.0.0.1:0"),
+            ("--listen", "127.0.0.1:0", "--metrics-listen", address),
+        ):
+            done = run_to_end(*arguments, *flags)
+            assert (done.returncode, done.stdout) == (1, "")
+            assert address in done.stderr
+            assert re.search("in use", done.stderr)
+            assert "listening on grpc" not in done.stderr
+
+
+def test_sockets_replace_the_dead_and_leave_the_living_and_other_files(start: Start, tmp_path: Path):
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    living = start("--listen", f"unix:{path}")
+    assert living.urls[-1] == f"grpc+unix://{path}"
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for place in (path, file, tmp_path / "no" / "folder"):
+        done = run_to_end(*nowhere(tmp_path), *LOOPBACK[2:], "--listen", f"unix:{place}")
+        assert done.returncode == 1
+        assert str(place) in done.stderr
+    assert path.is_socket()
+    assert file.read_text() == "mine"
+
+
+def test_state_that_is_no_directory_is_code_1(tmp_path: Path):
+    (tmp_path / "state").write_text("mine")
+    done = run_to_end(*GOOD, "--state", str(tmp_path / "state"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "--state" in done.stderr
+    assert (tmp_path / "state").read_text() == "mine"

@@ -1,0 +1,230 @@
+"""What an operator sees of a running server: its ready lines, health, metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+import pyarrow.parquet as pq
+import pytest
+
+from daemon import LOOPBACK, Daemon, poll
+from serving import info, raw_table
+
+TYPES = {
+    "forebay_streams_active": "gauge",
+    "forebay_streams_total": "counter",
+    "forebay_batches_sent_total": "counter",
+    "forebay_rows_sent_total": "counter",
+    "forebay_sent_bytes_total": "counter",
+    "forebay_stage_seconds_total": "counter",
+    "forebay_batch_seconds": "histogram",
+    "forebay_storage_requests_total": "counter",
+    "forebay_storage_read_bytes_total": "counter",
+    "forebay_memory_reserved_bytes": "gauge",
+    "forebay_memory_limit_bytes": "gauge",
+    "forebay_build_info": "gauge",
+}
+STREAM = {"dataset": "wide", "plan": {"outputs": [{"name": "text", "dtype": "AS_STORED", "parts": []}]}}
+STREAM["plan"]["outputs"][0]["parts"] = [{"columns": ["text"]}]
+
+Labels = frozenset[tuple[str, str]]
+
+
+@dataclass
+class Scrape:
+    """The text format, read strictly: help and type come before the samples, and no series comes twice."""
+
+    types: dict[str, str] = field(default_factory=dict)
+    samples: dict[tuple[str, Labels], float] = field(default_factory=dict)
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.samples[name, frozenset(labels.items())]
+
+    def labels(self, name: str) -> list[dict[str, str]]:
+        return [dict(labels) for known, labels in self.samples if known == name]
+
+
+def parse(text: str) -> Scrape:
+    assert text.endswith("\n")
+    scrape, helped = Scrape(), set[str]()
+    for line in filter(None, text.split("\n")):
+        if help_line := re.fullmatch(r"# HELP (\S+) \S.*", line):
+            helped.add(help_line[1])
+        elif type_line := re.fullmatch(r"# TYPE (\S+) (counter|gauge|histogram|summary)", line):
+            assert type_line[1] not in scrape.types, line
+            scrape.types[type_line[1]] = type_line[2]
+        else:
+            sample = re.fullmatch(r'([a-z_]+)(?:\{((?:[a-z_]+="[^"\\]*",?)*)\})? (\S+)', line)
+            assert sample, line
+            family = re.sub("_(bucket|sum|count)$", "", sample[1]) if sample[1] not in scrape.types else sample[1]
+            assert family in scrape.types, line
+            assert family in helped, line
+            key = (sample[1], frozenset(re.findall(r'([a-z_]+)="([^"]*)"', sample[2] or "")))
+            assert key not in scrape.samples, line
+            scrape.samples[key] = float(sample[3])
+    return scrape
+
+
+def scrape(daemon: Daemon) -> Scrape:
+    status, kind, text = daemon.get("/metrics")
+    assert status == 200
+    assert kind.startswith("text/plain; version=0.0.4")
+    return parse(text)
+
+
+@pytest.fixture(scope="module")
+def wide_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """100,000 rows of 1 KB text in a small file; another where a null comes late; another that is damaged."""
+    root = tmp_path_factory.mktemp("operations")
+    text = pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int32), [("forebay " * 128)])
+    for name in ("wide", "late", "damaged"):
+        (root / name).mkdir()
+    pq.write_table(pa.table({"text": text}), root / "wide/a.parquet", store_schema=False, row_group_size=10_000)
+    x = pa.array([1.0] * 29_999 + [None])
+    pq.write_table(pa.table({"x": x}), root / "late/a.parquet", row_group_size=10_000)
+    pq.write_table(pa.table({"x": x}), root / "damaged/a.parquet", row_group_size=10_000)
+    data = bytearray((root / "damaged/a.parquet").read_bytes())
+    data[8:60] = b"\xff" * 52
+    (root / "damaged/a.parquet").write_bytes(data)
+    return root
+
+
+@pytest.fixture
+def daemon(wide_folder: Path, tiny_folder: Path, tmp_path: Path) -> Iterator[Daemon]:
+    datasets = [f"--dataset={name}={wide_folder / name}" for name in ("wide", "late", "damaged")]
+    running = Daemon(*LOOPBACK, "--state", f"{tmp_path}/state", f"--dataset=tiny={tiny_folder}", *datasets)
+    yield running
+    # Data goes to stdout, and a server has none.
+    assert running.stop() == ""
+    assert not any("panic" in line for line in running.said)
+
+
+def settled(daemon: Daemon) -> Scrape:
+    """The metrics once no stream is open and no memory held."""
+
+    def at_rest() -> bool:
+        now = scrape(daemon)
+        return now.value("forebay_streams_active") == now.value("forebay_memory_reserved_bytes") == 0
+
+    assert poll(at_rest), "a stream that has ended still counts, or holds memory"
+    return scrape(daemon)
+
+
+def ended(before: Scrape, after: Scrape) -> dict[str, float]:
+    name = "forebay_streams_total"
+    kinds = ("complete", "cancelled", "failed")
+    return {kind: after.value(name, status=kind) - before.value(name, status=kind) for kind in kinds}
+
+
+def test_every_address_has_its_ready_line(tiny_folder: Path, tmp_path: Path, tiny: pa.Table):
+    sockets = ("--listen", f"unix:{tmp_path}/flight", "--listen", "localhost:0", "--listen", "[::1]:0")
+    daemon = Daemon(*LOOPBACK, *sockets, "--state", f"{tmp_path}/state", "--dataset", f"tiny={tiny_folder}")
+    try:
+        kinds = [re.sub(r":\d+$", ":PORT", url) for url in daemon.urls]
+        assert sorted(kinds) == sorted(
+            ["grpc://127.0.0.1:PORT", "grpc://127.0.0.1:PORT", "grpc://[::1]:PORT", f"grpc+unix://{tmp_path}/flight"]
+        )
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/metrics", daemon.metrics_url)
+        assert not any(url.endswith(":0") for url in [*daemon.urls, daemon.metrics_url.removesuffix("/metrics")])
+        for url in daemon.urls:
+            with fl.connect(url) as client:
+                assert raw_table(client, "tiny").equals(tiny)
+        daemon.process.terminate()
+        assert daemon.end() == 0
+        assert not (tmp_path / "flight").exists()
+    finally:
+        assert daemon.stop() == ""
+
+
+def test_health_and_the_rest(daemon: Daemon):
+    assert daemon.get("/healthz")[0] == 200
+    assert daemon.get("/readyz")[0] == 200
+    assert daemon.get("/metrics?x=1")[0] == 200
+    for path in ("/", "/metric", "/metrics/", "/healthz/x", "//", "/%2e%2e/etc/passwd"):
+        assert daemon.get(path)[0] == 404, path
+
+
+def test_every_metric_is_there_from_the_start(daemon: Daemon):
+    now = scrape(daemon)
+    for name, kind in TYPES.items():
+        assert now.types.get(name) == kind, name
+    for name, kind in now.types.items():
+        assert name.startswith("forebay_"), name
+        assert name.endswith("_total") == (kind == "counter"), name
+    for name in TYPES:
+        suffix = "_count" if TYPES[name] == "histogram" else ""
+        assert now.labels(name + suffix), f"{name} has no sample before the first stream"
+    stages = {labels["stage"] for labels in now.labels("forebay_stage_seconds_total")}
+    assert stages == {"fetch", "decode", "transform", "assemble", "send_wait"}
+    statuses = {labels["status"] for labels in now.labels("forebay_streams_total")}
+    assert statuses == {"complete", "cancelled", "failed"}
+    assert all(set(labels) == {"operation", "status"} for labels in now.labels("forebay_storage_requests_total"))
+    assert now.labels("forebay_build_info")[0]["version"]
+    assert now.value("forebay_memory_limit_bytes") > 0
+
+
+def test_counters_are_what_the_client_received(daemon: Daemon):
+    before = settled(daemon)
+    request: dict[str, Any] = {**STREAM, "batch_size": 3000, "world_size": 2}
+    batches: list[pa.RecordBatch] = []
+    with fl.connect(daemon.url) as client:
+        for endpoint in info(client, request).endpoints:
+            batches += [chunk.data for chunk in client.do_get(endpoint.ticket)]
+    after = settled(daemon)
+
+    def grown(name: str) -> float:
+        return after.value(name) - before.value(name)
+
+    assert ended(before, after) == {"complete": 2, "cancelled": 0, "failed": 0}
+    assert grown("forebay_batches_sent_total") == len(batches) == 34
+    assert grown("forebay_rows_sent_total") == sum(batch.num_rows for batch in batches) == 100_000
+    body = sum(batch.nbytes for batch in batches)
+    assert body <= grown("forebay_sent_bytes_total") <= body * 1.01 + 2048 * len(batches)
+    assert grown("forebay_batch_seconds_count") == len(batches)
+    assert grown("forebay_storage_read_bytes_total") > 0
+    assert sum(v for (name, _), v in after.samples.items() if name == "forebay_stage_seconds_total") > 0
+
+
+def test_histogram_buckets_are_cumulative(daemon: Daemon):
+    with fl.connect(daemon.url) as client:
+        raw_table(client, "wide")
+    now = settled(daemon)
+    bounds = sorted((float(labels["le"]), labels["le"]) for labels in now.labels("forebay_batch_seconds_bucket"))
+    counts = [now.value("forebay_batch_seconds_bucket", le=text) for _, text in bounds]
+    assert len(bounds) > 5
+    assert bounds[-1][1] == "+Inf"
+    assert counts == sorted(counts)
+    assert counts[-1] == now.value("forebay_batch_seconds_count") == now.value("forebay_batches_sent_total") > 0
+    assert now.value("forebay_batch_seconds_sum") > 0
+
+
+@pytest.mark.parametrize("how", ["cancel", "close the client", "never read"])
+def test_a_client_that_goes_away_gives_back_its_memory(daemon: Daemon, how: str):
+    before = settled(daemon)
+    with fl.connect(daemon.url) as client:
+        reader = client.do_get(info(client, {**STREAM, "batch_size": 500}).endpoints[0].ticket)
+        if how != "never read":
+            reader.read_chunk()
+        during = scrape(daemon)
+        assert during.value("forebay_streams_active") == 1
+        assert during.value("forebay_memory_reserved_bytes") > 0
+        if how == "cancel":
+            reader.cancel()
+        del reader
+    assert ended(before, settled(daemon)) == {"complete": 0, "cancelled": 1, "failed": 0}
+
+
+@pytest.mark.parametrize("dataset", ["late", "damaged"])
+def test_a_stream_that_fails_counts_as_failed_and_gives_back_its_memory(daemon: Daemon, dataset: str):
+    before = settled(daemon)
+    plan = {"outputs": [{"name": "x", "parts": [{"columns": ["x"]}]}]}
+    with fl.connect(daemon.url) as client, pytest.raises((fl.FlightError, pa.ArrowInvalid)):
+        client.do_get(info(client, {"dataset": dataset, "plan": plan}).endpoints[0].ticket).read_all()
+    assert ended(before, settled(daemon)) == {"complete": 0, "cancelled": 0, "failed": 1}

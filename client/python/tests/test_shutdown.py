@@ -1,0 +1,216 @@
+"""The end of a server: what new streams, running streams and the operator see of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+import pyarrow.parquet as pq
+import pytest
+
+from daemon import LOOPBACK, Daemon, poll
+from serving import info
+
+ROWS = 200_000
+BATCH = 1000
+# 200 MB on the wire: more than sockets and clients buffer, so that a stream whose client rests goes on for ever.
+REQUEST: dict[str, Any] = {
+    "dataset": "long",
+    "batch_size": BATCH,
+    "plan": {
+        "outputs": [
+            {"name": "id", "dtype": "INT64", "parts": [{"columns": ["id"]}]},
+            {"name": "text", "dtype": "AS_STORED", "parts": [{"columns": ["text"]}]},
+        ]
+    },
+}
+
+Start = Callable[..., Daemon]
+Message = tuple[dict[str, Any], pa.RecordBatch]
+
+
+@pytest.fixture(scope="module")
+def long_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shutdown") / "long"
+    folder.mkdir()
+    ids = np.arange(ROWS)
+    texts = [f"{i} " * 512 for i in range(4)]
+    table = pa.table({"id": ids, "text": pa.DictionaryArray.from_arrays((ids % 4).astype(np.int32), texts)})
+    pq.write_table(table, folder / "a.parquet", store_schema=False, row_group_size=20_000)
+    return folder
+
+
+@pytest.fixture
+def start(long_folder: Path, tmp_path: Path) -> Iterator[Start]:
+    running: list[Daemon] = []
+
+    def begin(*flags: str) -> Daemon:
+        dataset = ("--dataset", f"long={long_folder}", "--state", f"{tmp_path}/state")
+        running.append(Daemon(*LOOPBACK, *dataset, *flags))
+        return running[-1]
+
+    yield begin
+    for daemon in running:
+        assert daemon.stop() == ""
+        assert not any("panic" in line for line in daemon.said)
+
+
+def message(chunk: fl.FlightStreamChunk) -> Message:
+    return json.loads(chunk.app_metadata.to_pybytes()), chunk.data
+
+
+def open_stream(client: fl.FlightClient, **changes: Any) -> fl.FlightStreamReader:
+    return client.do_get(info(client, {**REQUEST, **changes}).endpoints[0].ticket)
+
+
+def read_until_cut(reader: fl.FlightStreamReader) -> tuple[list[Message], str]:
+    """What comes before the error, and its words."""
+    got: list[Message] = []
+    with pytest.raises(fl.FlightUnavailableError) as cut:
+        got.extend(message(chunk) for chunk in reader)
+    return got, str(cut.value)
+
+
+def ids(messages: list[Message]) -> np.ndarray:
+    return np.concatenate([batch["id"].to_numpy() for _, batch in messages])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_without_a_stream_it_ends_at_once(start: Start, number: int):
+    daemon = start()
+    with fl.connect(daemon.url) as client:
+        # A connection without a stream keeps nothing waiting.
+        assert len(list(client.list_flights())) == 1
+        daemon.process.send_signal(number)
+        assert daemon.end(seconds=5) == 0
+
+
+def test_a_closed_stdin_ends_it_where_that_was_asked(start: Start):
+    daemon = start()
+    assert daemon.process.stdin is not None
+    daemon.process.stdin.write("words\n")
+    daemon.process.stdin.flush()
+    assert daemon.get("/readyz")[0] == 200
+    daemon.process.stdin.close()
+    assert daemon.end(seconds=5) == 0
+
+
+def test_draining_refuses_the_new_and_finishes_the_old(start: Start):
+    daemon = start()
+    with fl.connect(daemon.url) as client:
+        ticket = info(client, REQUEST).endpoints[0].ticket
+        reader = client.do_get(ticket)
+        messages = [message(reader.read_chunk())]
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.drains()
+        assert daemon.get("/healthz")[0] == 200
+        assert daemon.get("/metrics")[0] == 200
+        for refused in (client, fl.connect(daemon.url)):
+            with pytest.raises(fl.FlightUnavailableError):
+                refused.do_get(ticket).read_all()
+        messages += [message(chunk) for chunk in reader]
+        assert messages[-1][0]["last"]
+        assert np.array_equal(ids(messages), np.arange(ROWS))
+        # It waits for streams, not for the clock.
+        assert daemon.end(seconds=10) == 0
+
+
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_a_stream_that_is_cut_names_the_place_to_resume(start: Start, seconds: int):
+    daemon = start("--drain-seconds", str(seconds))
+    with fl.connect(daemon.url) as client:
+        reader = open_stream(client)
+        messages = [message(reader.read_chunk())]
+        daemon.process.send_signal(signal.SIGTERM)
+        # A slow client, which rests until the grace is over and comes back before the farewell is.
+        over = time.monotonic() + seconds * 1.2
+        assert poll(lambda: time.monotonic() > over)
+        rest, words = read_until_cut(reader)
+    messages += rest
+    assert len(messages) < ROWS // BATCH
+    assert not messages[-1][0]["last"]
+    named = re.search(r"start_position (\d+)", words)
+    assert named, words
+    position = int(named[1])
+    assert position == len(messages) * BATCH
+    assert daemon.end() == 0
+
+    with fl.connect(start().url) as client:
+        messages += [message(chunk) for chunk in open_stream(client, start_position=position)]
+    assert [header["position"] for header, _ in messages] == list(range(0, ROWS, BATCH))
+    assert [header["last"] for header, _ in messages] == [False] * (ROWS // BATCH - 1) + [True]
+    assert np.array_equal(ids(messages), np.arange(ROWS))
+    assert all(batch["text"][0].as_py().startswith(f"{batch['id'][0].as_py() % 4} ") for _, batch in messages)
+
+
+def test_a_stream_cut_before_its_first_batch_resumes_where_it_began(start: Start):
+    daemon = start("--drain-seconds", "0")
+    size = 50_000
+    with fl.connect(daemon.url) as client:
+        # A batch of 50 MB takes its time; the stream is open when do_get returns.
+        reader = open_stream(client, batch_size=size, start_position=2 * size)
+        daemon.process.send_signal(signal.SIGTERM)
+        messages, words = read_until_cut(reader)
+    named = re.search(r"start_position (\d+)", words)
+    assert named, words
+    assert int(named[1]) == (2 + len(messages)) * size
+    assert daemon.end() == 0
+
+
+def test_a_raw_table_that_is_cut_does_not_name_what_it_cannot_do(start: Start):
+    daemon = start("--drain-seconds", "0")
+    with fl.connect(daemon.url) as client:
+        reader = client.do_get(client.get_flight_info(fl.FlightDescriptor.for_path("long")).endpoints[0].ticket)
+        first = reader.read_chunk()
+        daemon.process.send_signal(signal.SIGTERM)
+        rest, words = read_until_cut(reader)
+    assert first.data.num_rows + sum(batch.num_rows for _, batch in rest) < ROWS
+    assert "shutting down" in words, words
+    # The raw table has no start_position: its reader begins again.
+    assert "start_position" not in words
+    assert daemon.end() == 0
+
+
+def test_a_client_that_does_not_read_cannot_hold_the_server(start: Start):
+    daemon = start("--drain-seconds", "1")
+    with fl.connect(daemon.url) as client:
+        reader = open_stream(client)
+        first = message(reader.read_chunk())
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.end(seconds=10) == 0
+        rest, _ = read_until_cut(reader)
+    got = ids([first, *rest])
+    assert np.array_equal(got, np.arange(len(got)))
+    assert len(got) < ROWS
+
+
+def test_a_second_signal_ends_it_at_once(start: Start):
+    daemon = start("--drain-seconds", "600")
+    with fl.connect(daemon.url) as client:
+        reader = open_stream(client)
+        reader.read_chunk()
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.drains()
+        daemon.process.send_signal(signal.SIGINT)
+        assert daemon.end(seconds=10) == 0
+        read_until_cut(reader)
+
+
+def test_a_cut_leaves_no_socket_behind(start: Start, tmp_path: Path):
+    daemon = start("--drain-seconds", "0", "--listen", f"unix:{tmp_path}/flight")
+    with fl.connect(f"grpc+unix://{tmp_path}/flight") as client:
+        reader = open_stream(client)
+        reader.read_chunk()
+        daemon.process.send_signal(signal.SIGTERM)
+        # The client rests, so that the server ends before the connection does.
+        assert daemon.end(seconds=10) == 0
+        assert not (tmp_path / "flight").exists()
+        read_until_cut(reader)
