@@ -6,13 +6,13 @@
 
 use std::sync::OnceLock;
 
-use prost_reflect::{DescriptorPool, DeserializeOptions, DynamicMessage, MessageDescriptor, SerializeOptions};
+use prost_reflect::{DescriptorPool, DeserializeOptions, DynamicMessage, Kind, MessageDescriptor, SerializeOptions};
 
 use serde_path_to_error::Track;
 
 use crate::Message;
 
-/// The largest JSON text that is read: a plan with a vocabulary of some hundred thousand words fits.
+/// The largest message that is read: a plan with a vocabulary of some hundred thousand words fits.
 pub const JSON_BYTES_MAX: usize = 64 << 20;
 
 /// Nested messages that are read before a text is refused; `forebay.v1` itself nests 6 deep.
@@ -32,6 +32,14 @@ pub enum Encoding {
 /// Why bytes are not the expected message.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
+    /// There is more of it than is read.
+    #[error("a {message} of {bytes} bytes: the limit is {JSON_BYTES_MAX}; fit the plan and send its plan_id")]
+    TooLarge {
+        /// The message that was expected.
+        message: &'static str,
+        /// Its size.
+        bytes: usize,
+    },
     /// The JSON text is malformed, or has a field or value that the message does not have.
     #[error("not a {message} in JSON: {reason}")]
     Json {
@@ -52,6 +60,9 @@ pub enum DecodeError {
 
 /// Reads a message from JSON or protobuf bytes and says which it was.
 pub fn decode<M: Message>(bytes: &[u8]) -> Result<(M, Encoding), DecodeError> {
+    if bytes.len() > JSON_BYTES_MAX {
+        return Err(DecodeError::TooLarge { message: M::NAME, bytes: bytes.len() });
+    }
     if bytes.first() == Some(&b'{') {
         decode_json(bytes).map(|message| (message, Encoding::Json))
     } else {
@@ -84,9 +95,6 @@ pub fn to_json<M: Message>(message: &M) -> String {
 
 fn decode_json<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
     let error = |reason: String| DecodeError::Json { message: M::NAME, reason };
-    if bytes.len() > JSON_BYTES_MAX {
-        return Err(error(format!("{} bytes, the limit is {JSON_BYTES_MAX}", bytes.len())));
-    }
     if json_depth(bytes) > JSON_DEPTH_MAX {
         return Err(error(format!("nested more than {JSON_DEPTH_MAX} deep")));
     }
@@ -97,11 +105,33 @@ fn decode_json<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
     let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
     let message = DynamicMessage::deserialize_with_options(descriptor, tracked, &options);
     let message = message.map_err(|source| match track.path().to_string() {
-        path if path == "." => error(source.to_string()),
-        path => error(format!("{path}: {source}")),
+        path if path == "." => error(format!("{source}{}", allowed(&source.to_string(), &path))),
+        path => error(format!("{path}: {source}{}", allowed(&source.to_string(), &path))),
     })?;
     reader.end().map_err(|source| error(source.to_string()))?;
     message.transcode_to().map_err(|source| error(source.to_string()))
+}
+
+/// What could stand where an unknown field or enum value does, as the end of a sentence.
+fn allowed(reason: &str, path: &str) -> String {
+    let pool = pool();
+    if let Some(name) = reason.split("unrecognized field name '").nth(1).and_then(|rest| rest.split('\'').next()) {
+        let fields = pool.all_messages().flat_map(|message| message.fields().collect::<Vec<_>>());
+        let near = fields.map(|field| (strsim::jaro_winkler(name, field.name()), field.name().to_owned()));
+        let best = near.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score > 0.8);
+        return best.map(|(_, field)| format!("; did you mean \"{field}\"?")).unwrap_or_default();
+    }
+    if reason.contains("unrecognized enum value") {
+        let last = path.rsplit('.').next().unwrap_or_default();
+        let kinds = pool.all_messages().find_map(|message| match message.get_field_by_name(last)?.kind() {
+            Kind::Enum(values) => Some(values),
+            _ => None,
+        });
+        let names =
+            kinds.map(|kinds| kinds.values().map(|value| value.name().to_owned()).collect::<Vec<_>>().join(", "));
+        return names.map(|names| format!("; one of {names}")).unwrap_or_default();
+    }
+    String::new()
 }
 
 fn decode_protobuf<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
@@ -128,9 +158,12 @@ fn json_depth(bytes: &[u8]) -> usize {
 }
 
 fn descriptor<M: Message>() -> Option<MessageDescriptor> {
+    pool().get_message_by_name(&M::full_name())
+}
+
+fn pool() -> &'static DescriptorPool {
     static POOL: OnceLock<DescriptorPool> = OnceLock::new();
-    let pool = POOL.get_or_init(|| DescriptorPool::decode(DESCRIPTORS).unwrap_or_default());
-    pool.get_message_by_name(&M::full_name())
+    POOL.get_or_init(|| DescriptorPool::decode(DESCRIPTORS).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -167,6 +200,11 @@ mod tests {
         assert!(error.contains("batchsize"), "{error}");
         let error = decode::<StreamRequest>(br#"{"plan": {"outputs": [{"name": 3}]}}"#).unwrap_err().to_string();
         assert!(error.contains("plan.outputs[0].name: "), "{error}");
+        let error =
+            decode::<Plan>(br#"{"outputs": [{"parts": [{"ops": [{"standardise": {}}]}]}]}"#).unwrap_err().to_string();
+        assert!(error.contains("did you mean \"standardize\"?"), "{error}");
+        let error = decode::<Plan>(br#"{"outputs": [{"dtype": "FLOAT64"}]}"#).unwrap_err().to_string();
+        assert!(error.contains("one of FLOAT32, FLOAT16, "), "{error}");
         assert!(decode::<StreamRequest>(br#"{"dataset": "a"} x"#).is_err());
     }
 

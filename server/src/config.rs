@@ -217,7 +217,11 @@ fn dataset(value: &str) -> Result<(String, Location), ConfigError> {
 fn listen(value: &str, network: bool) -> Result<Listen, ConfigError> {
     match value.strip_prefix("unix:") {
         Some("") => Err(wrong("listen", value, "a path must follow unix:")),
-        Some(path) => Ok(Listen::Unix(PathBuf::from(path.trim_start_matches("//")))),
+        Some(path) => {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            let absolute = std::path::absolute(path).map_err(|source| wrong("listen", value, source.to_string()))?;
+            Ok(Listen::Unix(absolute))
+        }
         None => tcp("listen", value, network).map(Listen::Tcp),
     }
 }

@@ -5,11 +5,17 @@
 
 mod functions;
 mod pruning;
+mod rewrite;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use arrow::{
-    array::{Array, ArrayRef, BooleanArray, RecordBatch},
+    array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array},
+    compute::cast,
     datatypes::{DataType, Field, Schema},
 };
 use datafusion_common::{
@@ -117,22 +123,20 @@ impl Expression {
         let context =
             SimplifyContext::builder().with_schema(Arc::clone(&df_schema)).with_config_options(options).build();
         let simplifier = ExprSimplifier::new(context);
-        let logical = simplifier
-            .coerce(logical, &df_schema)
+        let logical = rewrite::exact(logical, &df_schema)
+            .and_then(|exact| simplifier.coerce(exact, &df_schema))
             .and_then(|coerced| simplifier.simplify(coerced))
             .map_err(|source| unusable(&short, &source))?;
         let physical =
             create_physical_expr(&logical, &df_schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())
                 .map_err(|source| unusable(&short, &source))?;
         let field = physical.return_field(schema).map_err(|source| unusable(&short, &source))?;
+        let field = field.as_ref().clone();
+        let field = field.clone().with_data_type(rewrite::plain(field.data_type()));
         let columns: BTreeSet<String> = logical.column_refs().iter().map(|column| column.name.clone()).collect();
-        Ok(Self {
-            text: short,
-            logical,
-            physical,
-            field: field.as_ref().clone(),
-            columns: columns.into_iter().collect(),
-        })
+        let compiled = Self { text: short, logical, physical, field, columns: columns.into_iter().collect() };
+        compiled.try_out(schema)?;
+        Ok(compiled)
     }
 
     /// Like [`Self::compile`], and true or false.
@@ -172,10 +176,28 @@ impl Expression {
 
     /// Its value for every row of a batch of the schema it was compiled for or bound to.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef, ExprError> {
-        self.physical
-            .evaluate(batch)
-            .and_then(|value: ColumnarValue| value.into_array(batch.num_rows()))
-            .map_err(|source| ExprError::Evaluation { text: self.text.clone(), reason: first_sentence(&source) })
+        let failed = |reason: String| ExprError::Evaluation { text: self.text.clone(), reason };
+        let evaluate =
+            || self.physical.evaluate(batch).and_then(|value: ColumnarValue| value.into_array(batch.num_rows()));
+        // A function that gives up on a value must not be taken for a damaged file.
+        let evaluated =
+            catch_unwind(AssertUnwindSafe(evaluate)).map_err(|_| failed("a function gave up on a value".to_owned()))?;
+        let values = evaluated.map_err(|source| failed(first_sentence(&source)))?;
+        if values.data_type() == self.field.data_type() {
+            return Ok(values);
+        }
+        cast(&values, self.field.data_type()).map_err(|source| failed(source.to_string()))
+    }
+
+    /// Evaluates it for one row of nulls: what fails then fails whatever the data.
+    fn try_out(&self, schema: &Schema) -> Result<(), ExprError> {
+        let fields: Vec<Field> =
+            schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+        let nulls = fields.iter().map(|field| new_null_array(field.data_type(), 1)).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), nulls, &options);
+        let row = row.map_err(|source| ExprError::Unusable { text: self.text.clone(), reason: source.to_string() })?;
+        self.evaluate(&row).map(|_| ())
     }
 
     /// The rows for which a filter is true; null is not true.
@@ -249,6 +271,10 @@ fn refuse_unstable(expr: &Expr, short: &str) -> Result<(), ExprError> {
             Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => {
                 Some("subqueries have no place here".to_owned())
             }
+            node if rewrite::is_ambiguous(node) => Some(
+                "AND and OR bind tighter than IS DISTINCT FROM here: put (… IS DISTINCT FROM …) in parentheses"
+                    .to_owned(),
+            ),
             Expr::Placeholder(_) | Expr::ScalarVariable(..) => Some("placeholders have no place here".to_owned()),
             _ => None,
         };
@@ -288,12 +314,19 @@ fn unusable(short: &str, source: &DataFusionError) -> ExprError {
 
 /// DataFusion's message without the kind before it and the hints for its authors after it.
 fn first_sentence(error: &DataFusionError) -> String {
+    match error.find_root() {
+        DataFusionError::NotImplemented(_) | DataFusionError::Internal(_) => {
+            return "this form of expression is not offered here".to_owned();
+        }
+        _ => {}
+    }
     let text = error.strip_backtrace();
     let line = text.lines().next().unwrap_or_default();
     let kinds = [
         "SQL error: ",
         "Error during planning: ",
         "Arrow error: ",
+        "Compute error: ",
         "Execution error: ",
         "Optimizer rule",
         "type_coercion",

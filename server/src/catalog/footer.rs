@@ -95,7 +95,7 @@ async fn fetch(
 }
 
 /// The Arrow schema that the file is read with: as stored, but dictionary keys are int32 whatever their width was, as
-/// dictionaries of several row groups must fit one key type when they meet in a batch (pyarrow reads them so too).
+/// dictionaries of several row groups must fit one key type when they meet in a batch.
 fn open(metadata: Arc<ParquetMetaData>) -> Result<ArrowReaderMetadata, ParquetError> {
     let stored = ArrowReaderMetadata::try_new(Arc::clone(&metadata), ArrowReaderOptions::new())?;
     let schema = stored.schema();

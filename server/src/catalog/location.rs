@@ -89,6 +89,8 @@ fn split(path: &FilePath) -> Result<(PathBuf, What), String> {
     let is_wild = |part: &std::ffi::OsStr| part.to_string_lossy().contains(['*', '?', '[']);
     if path.exists() || !path.iter().any(is_wild) {
         if path.is_file() {
+            // A link that the operator names is followed.
+            let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
             let name = path.file_name().and_then(|name| name.to_str()).ok_or("the file's name is not UTF-8")?;
             let root = path.parent().ok_or("the file has no directory")?;
             return Ok((root.to_owned(), What::File(name.to_owned())));

@@ -111,7 +111,7 @@ fn difference(first: &Schema, other: &Schema) -> Option<String> {
         if a.name() != b.name() {
             return Some(format!("column \"{}\" stands where \"{}\" is expected", b.name(), a.name()));
         }
-        if !a.data_type().equals_datatype(b.data_type()) {
+        if a.data_type() != b.data_type() {
             return Some(format!("column \"{}\" is {}, not {}", a.name(), b.data_type(), a.data_type()));
         }
     }

@@ -2,11 +2,14 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
-use datafusion_common::DataFusionError;
+use datafusion_common::{DataFusionError, exec_err};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_plan::{
     ExecutionPlan, execute_stream,
@@ -28,6 +31,8 @@ const QUEUE_BATCHES_MAX: usize = 4;
 #[derive(Debug)]
 pub struct Job<T> {
     sender: mpsc::Sender<RecordBatch>,
+    /// Set when the input is whole; a queue that ends without it belongs to a job that was dropped.
+    is_whole: Arc<AtomicBool>,
     task: AbortOnDrop<Result<T, EngineError>>,
 }
 
@@ -38,6 +43,7 @@ struct AbortOnDrop<T>(JoinHandle<T>);
 struct Queue {
     schema: SchemaRef,
     receiver: Mutex<Option<mpsc::Receiver<RecordBatch>>>,
+    is_whole: Arc<AtomicBool>,
 }
 
 impl<T: Send + 'static> Job<T> {
@@ -49,13 +55,15 @@ impl<T: Send + 'static> Job<T> {
         fold: impl FnOnce(SendableRecordBatchStream) -> BoxFuture<'static, Result<T, EngineError>> + Send + 'static,
     ) -> Result<Self, EngineError> {
         let (sender, receiver) = mpsc::channel(QUEUE_BATCHES_MAX);
-        let queue = Queue { schema: SchemaRef::clone(schema), receiver: Mutex::new(Some(receiver)) };
+        let is_whole = Arc::new(AtomicBool::new(false));
+        let receiver = Mutex::new(Some(receiver));
+        let queue = Queue { schema: SchemaRef::clone(schema), receiver, is_whole: Arc::clone(&is_whole) };
         let leaf = StreamingTableExec::try_new(SchemaRef::clone(schema), vec![Arc::new(queue)], None, [], false, None)?;
         let output = execute_stream(plan(Arc::new(leaf))?, Arc::clone(&engine.context))?;
         // Aggregates compute between awaits for longer than an I/O thread may be held.
         let handle = tokio::runtime::Handle::current();
         let task = tokio::task::spawn_blocking(move || handle.block_on(fold(output)));
-        Ok(Self { sender, task: AbortOnDrop(task) })
+        Ok(Self { sender, is_whole, task: AbortOnDrop(task) })
     }
 
     /// Hands over a batch; waits while the job is behind.
@@ -66,6 +74,7 @@ impl<T: Send + 'static> Job<T> {
 
     /// Ends the input and waits for the result.
     pub async fn finish(self) -> Result<T, EngineError> {
+        self.is_whole.store(true, Ordering::Release);
         drop(self.sender);
         let mut task = self.task;
         (&mut task.0).await.map_err(|_: JoinError| EngineError::Stopped)?
@@ -91,9 +100,15 @@ impl PartitionStream for Queue {
 
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let batches = futures::stream::unfold(receiver, async |receiver| {
+        let is_whole = Arc::clone(&self.is_whole);
+        let batches = futures::stream::unfold((receiver, is_whole), async |(receiver, is_whole)| {
             let mut receiver = receiver?;
-            Some((Ok(receiver.recv().await?), Some(receiver)))
+            match receiver.recv().await {
+                Some(batch) => Some((Ok(batch), (Some(receiver), is_whole))),
+                None if is_whole.load(Ordering::Acquire) => None,
+                // An error, so that nothing is sorted or merged for nobody.
+                None => Some((exec_err!("the job was dropped"), (None, is_whole))),
+            }
         });
         Box::pin(RecordBatchStreamAdapter::new(SchemaRef::clone(&self.schema), batches.boxed()))
     }

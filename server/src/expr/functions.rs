@@ -22,9 +22,13 @@ pub(super) struct Functions {
     planners: Vec<Arc<dyn ExprPlanner>>,
 }
 
+/// Functions whose result's size is a number in the expression: one call could take all memory.
+const UNBOUNDED: [&str; 3] = ["lpad", "repeat", "rpad"];
+
 static SCALARS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let mut by_name = HashMap::new();
-    for function in datafusion_functions::all_default_functions() {
+    let functions = datafusion_functions::all_default_functions().into_iter();
+    for function in functions.filter(|function| !UNBOUNDED.contains(&function.name())) {
         for alias in function.aliases() {
             by_name.insert(alias.clone(), Arc::clone(&function));
         }

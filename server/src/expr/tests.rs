@@ -76,6 +76,7 @@ fn what_cannot_be_used_is_refused_with_the_reason() {
         ("day IN (SELECT 1)", ""),
         ("EXISTS (SELECT * FROM x)", ""),
         ("nosuch(day) = 1", "nosuch"),
+        ("repeat(Carrier, 1000000000) = 'x'", "repeat"),
         ("Carrier > 5 + 'x'", ""),
         ("delay = $1", ""),
         (&deep, "limit"),
@@ -138,5 +139,45 @@ fn row_groups_that_cannot_pass_are_skipped() {
     ] {
         let filter = Expression::compile_filter(text, &schema()).unwrap();
         assert_eq!(filter.may_pass(&schema(), &statistics), expected, "{text}");
+    }
+}
+
+#[test]
+fn numbers_are_the_ones_that_were_written() {
+    let decimals =
+        arrow::array::Decimal128Array::from(vec![Some(805), Some(895), None]).with_precision_and_scale(9, 2).unwrap();
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("price", Arc::new(decimals) as _, true),
+        ("small", Arc::new(arrow::array::Int8Array::from(vec![100, -100, 1])) as _, true),
+    ])
+    .unwrap();
+    for (text, expected) in [
+        ("price = 8.05", vec![Some(true), Some(false), None]),
+        ("price > 8.95", vec![Some(false), Some(false), None]),
+        ("8.95 <= price", vec![Some(false), Some(true), None]),
+        ("price BETWEEN 8.05 AND 8.05", vec![Some(true), Some(false), None]),
+        ("price IN (8.95, 1e3)", vec![Some(false), Some(true), None]),
+        ("price > -0.5", vec![Some(true), Some(true), None]),
+        ("small + small = 200", vec![Some(true), Some(false), Some(false)]),
+        ("small * small = 10000", vec![Some(true), Some(true), Some(false)]),
+    ] {
+        let values = Expression::compile(text, &batch.schema()).unwrap().evaluate(&batch).unwrap();
+        assert_eq!(values.as_any().downcast_ref::<BooleanArray>().unwrap(), &BooleanArray::from(expected), "{text}");
+    }
+}
+
+#[test]
+fn text_functions_give_plain_text() {
+    for text in ["substr(Carrier, 1, 1)", "substring(Carrier from 1 for 1)", "CAST(day AS VARCHAR)", "upper(Carrier)"] {
+        let expression = Expression::compile(text, &schema()).unwrap();
+        assert_eq!(expression.field("x").data_type(), &arrow::datatypes::DataType::Utf8, "{text}");
+        assert_eq!(expression.evaluate(&batch()).unwrap().data_type(), &arrow::datatypes::DataType::Utf8, "{text}");
+    }
+}
+
+#[test]
+fn mistakes_that_need_no_data_are_found_before_it_is_read() {
+    for text in ["to_timestamp('x') > to_timestamp(day)", "delay IS DISTINCT FROM 1 AND day = 1"] {
+        assert!(Expression::compile(text, &schema()).is_err(), "{text}");
     }
 }

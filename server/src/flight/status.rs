@@ -10,7 +10,7 @@ use crate::{
 
 /// The status of an error: the code that a client acts on, and the whole sentence.
 pub(super) fn of(error: &StreamError) -> Status {
-    let status = Status::new(code(error), error.to_string());
+    let status = Status::new(code(error), fitting(&error.to_string()));
     match status.code() {
         // A person should look: this is our bug.
         Code::Internal => tracing::error!(%error, "internal error"),
@@ -21,7 +21,25 @@ pub(super) fn of(error: &StreamError) -> Status {
 
 /// The status of bytes that are no message.
 pub(super) fn of_bytes(error: &DecodeError) -> Status {
-    Status::invalid_argument(error.to_string())
+    let code = match error {
+        DecodeError::TooLarge { .. } => Code::ResourceExhausted,
+        DecodeError::Json { .. } | DecodeError::Protobuf { .. } => Code::InvalidArgument,
+    };
+    Status::new(code, fitting(&error.to_string()))
+}
+
+/// A message that fits into a trailer: gRPC clients take some 8 KiB of metadata, in which every byte outside of ASCII
+/// takes three.
+fn fitting(message: &str) -> String {
+    const ENCODED_BYTES_MAX: usize = 4096;
+    let mut encoded = 0;
+    for (place, letter) in message.char_indices() {
+        encoded += if letter.is_ascii_graphic() || letter == ' ' { 1 } else { letter.len_utf8() * 3 };
+        if encoded > ENCODED_BYTES_MAX {
+            return format!("{}…", &message[..place]);
+        }
+    }
+    message.to_owned()
 }
 
 fn code(error: &StreamError) -> Code {
@@ -64,5 +82,17 @@ fn cpu_code(error: &CpuError) -> Code {
     match error {
         CpuError::Panicked(_) => Code::Internal,
         CpuError::Gone => Code::Unavailable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fitting;
+
+    #[test]
+    fn long_messages_are_cut_where_a_letter_ends() {
+        assert_eq!(fitting("short"), "short");
+        assert_eq!(fitting(&"x".repeat(9000)).chars().count(), 4097);
+        assert_eq!(fitting(&"ü".repeat(9000)).chars().count(), 4096 / 6 + 1);
     }
 }

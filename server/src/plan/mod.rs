@@ -12,7 +12,7 @@ use forebay_kernels::CompileError;
 
 pub use canonical::{canonical, plan_id};
 pub use learn::{Answer, Question, Wanted, first_unlearned, learn, pass_count, questions};
-pub use outputs::{compile, output_specs, stored_columns};
+pub use outputs::{check_shape, compile, output_specs, stored_columns};
 pub use request::{Limits, Request, Source};
 
 /// The column of a row's index in the snapshot, added on request.
@@ -23,6 +23,12 @@ pub const PLAN_ENTRIES_MAX: usize = 4096;
 
 /// The most columns of all outputs before ops widen them.
 pub const PLAN_COLUMNS_MAX: usize = 65_536;
+
+/// The most ops of a part.
+pub const OPS_MAX: usize = 64;
+
+/// The most bytes of a part's ops, once for each of its columns.
+pub const PLAN_BYTES_MAX: usize = 128 << 20;
 
 /// What is wrong with a request or its plan.
 #[derive(Debug, thiserror::Error)]

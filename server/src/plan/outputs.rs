@@ -6,7 +6,9 @@ use arrow::datatypes::{DataType, Field, Schema};
 use forebay_kernels::{Chain, DType, Fill, Op, OutputSpec, Program, VocabValues};
 use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
 
-use super::{PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, PlanError, ROW_ID, first_unlearned, learn::chain_path};
+use super::{
+    OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, PlanError, ROW_ID, first_unlearned, learn::chain_path,
+};
 use crate::error::near_names;
 
 /// Compiles a canonical plan's outputs over the stored and derived columns.
@@ -54,7 +56,8 @@ pub fn stored_columns<'a>(stored: &Schema, names: impl IntoIterator<Item = &'a s
     wanted.into_iter().collect()
 }
 
-fn check_shape(plan: &v1::Plan) -> Result<(), PlanError> {
+/// Checks the counts of everything in a plan, before anything is made of it.
+pub fn check_shape(plan: &v1::Plan) -> Result<(), PlanError> {
     let entries = [("plan.derive", plan.derive.len()), ("plan.outputs", plan.outputs.len())];
     for (path, count) in entries {
         if count > PLAN_ENTRIES_MAX {
@@ -64,6 +67,19 @@ fn check_shape(plan: &v1::Plan) -> Result<(), PlanError> {
     let columns: usize = plan.outputs.iter().flat_map(|output| &output.parts).map(|part| part.columns.len()).sum();
     if columns > PLAN_COLUMNS_MAX {
         return Err(PlanError::field("plan.outputs", format!("{columns} columns, the limit is {PLAN_COLUMNS_MAX}")));
+    }
+    for (index, output) in plan.outputs.iter().enumerate() {
+        for (part_index, part) in output.parts.iter().enumerate() {
+            let (path, ops) = (format!("{}.ops", chain_path(index, part_index)), part.ops.len());
+            if ops > OPS_MAX {
+                return Err(PlanError::field(path, format!("{ops} ops, the limit is {OPS_MAX}")));
+            }
+            let learned: usize = part.ops.iter().map(prost::Message::encoded_len).sum();
+            if learned.saturating_mul(part.columns.len()) > PLAN_BYTES_MAX {
+                let reason = format!("with {} columns they make more than {PLAN_BYTES_MAX} bytes", part.columns.len());
+                return Err(PlanError::field(path, reason));
+            }
+        }
     }
     if plan.outputs.is_empty() {
         return Err(PlanError::field("plan.outputs", "a plan needs at least one output"));

@@ -2,7 +2,7 @@
 
 use forebay_proto::v1;
 
-use super::{PlanError, ROW_ID};
+use super::{PlanError, ROW_ID, check_shape};
 /// The most rows of a batch.
 pub(super) const BATCH_SIZE_MAX: u64 = 1 << 24;
 
@@ -81,6 +81,7 @@ impl Request {
         let remainder = v1::Remainder::try_from(message.remainder)
             .map_err(|_| PlanError::field("remainder", "one of KEEP, DROP, PAD"))?;
         if let Source::Inline(plan) = &source {
+            check_shape(plan)?;
             refuse_row_id_output(plan)?;
         }
         Ok(Self {

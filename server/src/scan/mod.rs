@@ -16,6 +16,7 @@ use parquet::{
     DecodeResult,
     arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReader, push_decoder::ParquetPushDecoderBuilder},
     errors::ParquetError,
+    file::metadata::ColumnChunkMetaData,
 };
 
 pub use statistics::statistics;
@@ -25,8 +26,11 @@ use crate::{
     runtime::{CpuError, CpuPool},
 };
 
-/// Rows decoded at a time: large enough that the work per call vanishes, small enough to stay in the L2 cache.
-pub const CHUNK_ROWS: usize = 8192;
+/// The most rows decoded at a time: so many that the work per call vanishes, so few that a chunk stays in the L2 cache.
+pub const CHUNK_ROWS_MAX: usize = 8192;
+
+/// Bytes that a chunk should not exceed: rows with long texts or lists come fewer at a time.
+const CHUNK_BYTES: u64 = 16 << 20;
 
 /// Columns of a snapshot that are read, in stored order.
 #[derive(Clone, Debug)]
@@ -112,6 +116,30 @@ impl Projection {
 
     /// Compressed bytes of these columns in a row group.
     pub fn stored_bytes(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
+        self.sum_chunks(snapshot, row_group, ColumnChunkMetaData::compressed_size)
+    }
+
+    /// Rows of a row group that are decoded at a time: always the same, so that chunks end at the same rows wherever
+    /// a stream begins. At least 1.
+    pub fn chunk_rows(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
+        let bytes = self.sum_chunks(snapshot, row_group, ColumnChunkMetaData::uncompressed_size);
+        let rows = row_group.rows.end - row_group.rows.start;
+        let row_bytes = bytes.checked_div(rows).unwrap_or(0).max(1);
+        (CHUNK_BYTES / row_bytes).clamp(1, CHUNK_ROWS_MAX as u64)
+    }
+
+    /// Bytes of a decoded chunk of a row group, about.
+    pub fn chunk_bytes(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
+        /// Decoded values of a fixed width are at most this large; dictionaries make stored ones smaller than they are.
+        const VALUE_BYTES: u64 = 32;
+        let bytes = self.sum_chunks(snapshot, row_group, ColumnChunkMetaData::uncompressed_size);
+        let rows = (row_group.rows.end - row_group.rows.start).max(1);
+        let chunk_rows = self.chunk_rows(snapshot, row_group).min(rows);
+        let fixed = chunk_rows * VALUE_BYTES * self.indices.len().max(1) as u64;
+        fixed.saturating_add((bytes / rows).saturating_mul(chunk_rows))
+    }
+
+    fn sum_chunks(&self, snapshot: &Snapshot, row_group: &RowGroup, size: fn(&ColumnChunkMetaData) -> i64) -> u64 {
         let metadata = snapshot.file_of(row_group).metadata().metadata();
         let group = metadata.row_group(row_group.index_in_file);
         let is_read = |leaf: usize| {
@@ -119,7 +147,7 @@ impl Projection {
             self.indices.binary_search(&root).is_ok()
         };
         let chunks = group.columns().iter().enumerate().filter(|(leaf, _)| is_read(*leaf));
-        chunks.map(|(_, chunk)| u64::try_from(chunk.compressed_size()).unwrap_or(0)).sum()
+        chunks.map(|(_, chunk)| u64::try_from(size(chunk)).unwrap_or(0)).fold(0, u64::saturating_add)
     }
 }
 
@@ -135,8 +163,9 @@ pub async fn open(
     let file = snapshot.file_of(row_group);
     let place = Place { file: file.display().to_owned(), row_group: row_group.index_in_file };
     let corrupt = |reason: String| place.corrupt(&projection.schema, reason);
+    let chunk_rows = projection.chunk_rows(snapshot, row_group) as usize;
     let mut decoder =
-        builder(file, row_group, projection, skip).build().map_err(|source| corrupt(source.to_string()))?;
+        builder(file, row_group, projection, skip, chunk_rows).build().map_err(|source| corrupt(source.to_string()))?;
     loop {
         // Planning the ranges is cheap, but a hostile footer may make it panic: the pool turns that into an error.
         let (back, step) = cpu
@@ -165,13 +194,19 @@ pub async fn open(
     }
 }
 
-fn builder(file: &File, row_group: &RowGroup, projection: &Projection, skip: u64) -> ParquetPushDecoderBuilder {
+fn builder(
+    file: &File,
+    row_group: &RowGroup,
+    projection: &Projection,
+    skip: u64,
+    chunk_rows: usize,
+) -> ParquetPushDecoderBuilder {
     let metadata = file.metadata();
     let mask = ProjectionMask::roots(metadata.parquet_schema(), projection.indices.iter().copied());
     ParquetPushDecoderBuilder::new_with_metadata(metadata.clone())
         .with_row_groups(vec![row_group.index_in_file])
         .with_projection(mask)
-        .with_batch_size(CHUNK_ROWS)
+        .with_batch_size(chunk_rows)
         .with_offset(usize::try_from(skip).unwrap_or(usize::MAX))
 }
 
@@ -184,7 +219,7 @@ pub fn panicked(snapshot: &Snapshot, row_group: &RowGroup, panic: &CpuError) -> 
 // === impl RowGroupReader ===
 
 impl RowGroupReader {
-    /// Decodes the next rows, at most [`CHUNK_ROWS`]; run it on the CPU pool. `None` at the end.
+    /// Decodes the next rows, at most [`Projection::chunk_rows`]; run it on the CPU pool. `None` at the end.
     pub fn next_chunk(&mut self) -> Result<Option<RecordBatch>, ScanError> {
         let next = self.reader.as_mut().and_then(Iterator::next);
         match next {

@@ -17,16 +17,14 @@ use super::{
 };
 use crate::{
     budget::Reservation,
+    catalog::RowGroup,
     metrics::{Stage, StageTimes},
     order::{Piece, Share},
-    scan::{self, CHUNK_ROWS, RowGroupReader},
+    scan::{self, RowGroupReader},
 };
 
 /// Batches of a stream that exist at once: one filled, those that wait, one on the wire.
 const BATCHES_HELD: u64 = super::BATCHES_AHEAD as u64 + 2;
-
-/// Decoded bytes that a chunk's row is taken to have a column.
-const CHUNK_VALUE_BYTES: u64 = 32;
 
 /// Fills batches from chunks; lives on the CPU pool while it works.
 struct Filler {
@@ -89,7 +87,7 @@ impl Streams {
                 let group = &snapshot.row_groups()[piece.row_group];
                 // Without a filter, chunks before the piece need not be decoded. Whole ones: a batch is made of the same
                 // pieces of the same chunks wherever its stream began, so that it is the same to the byte.
-                let chunk_rows = CHUNK_ROWS as u64;
+                let chunk_rows = rows.projection.chunk_rows(snapshot, group);
                 let unread = if rows.all_pass() { piece.skip / chunk_rows * chunk_rows } else { 0 };
                 let reader = scan::open(snapshot, group, &rows.projection, unread, cpu).await?;
                 let cursor =
@@ -143,10 +141,12 @@ async fn send(sender: &BatchSender, batch: Batch, times: &mut StageTimes) -> Res
 fn memory_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
     let projection = &prepared.compiled.rows.projection;
     let groups = prepared.snapshot.row_groups();
-    let largest =
-        pieces.iter().map(|piece| projection.stored_bytes(&prepared.snapshot, &groups[piece.row_group])).max();
-    let fetched = largest.unwrap_or(0).saturating_mul(FETCH_AHEAD as u64 + 1);
-    let chunk = CHUNK_ROWS as u64 * CHUNK_VALUE_BYTES * projection.schema().fields().len().max(1) as u64;
+    let largest = |bytes: &dyn Fn(&RowGroup) -> u64| {
+        pieces.iter().map(|piece| bytes(&groups[piece.row_group])).max().unwrap_or(0)
+    };
+    let fetched =
+        largest(&|group| projection.stored_bytes(&prepared.snapshot, group)).saturating_mul(FETCH_AHEAD as u64 + 1);
+    let chunk = largest(&|group| projection.chunk_bytes(&prepared.snapshot, group));
     fetched.saturating_add(chunk).saturating_add(prepared.batch_bytes().saturating_mul(BATCHES_HELD))
 }
 

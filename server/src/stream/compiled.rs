@@ -7,7 +7,7 @@ use std::{
 
 use arrow::datatypes::SchemaRef;
 use forebay_kernels::Program;
-use forebay_proto::v1;
+use forebay_proto::{JSON_BYTES_MAX, v1};
 use prost::Message as _;
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     catalog::Snapshot,
     error::near_names,
-    plan::{self, Source},
+    plan::{self, PlanError, Source},
     state::{Kind, State, is_id},
 };
 
@@ -33,9 +33,11 @@ pub(super) struct Compiled {
     pub plan_id: String,
     /// The filter's text, under which counts are kept.
     pub filter: String,
-    pub expressions: Expressions,
+    pub expressions: Arc<Expressions>,
     pub rows: Arc<Rows>,
     pub program: Arc<Program>,
+    /// Whether the state directory keeps the plan under its id.
+    pub is_kept: bool,
 }
 
 /// The last compiled plans, the newest first.
@@ -74,10 +76,15 @@ impl Streams {
             if let Some(known) = plans.find(&key) {
                 return Ok(known);
             }
-            let compiled = Arc::new(compile(&snapshot, &plan, plan_id, with_row_ids)?);
-            if matches!(source, Source::Inline(_)) && plan.encoded_len() > TICKET_PLAN_BYTES_MAX {
-                state.write(Kind::Plan, &compiled.plan_id, forebay_proto::to_json(&plan).as_bytes())?;
+            let mut compiled = compile(&snapshot, &plan, plan_id, with_row_ids)?;
+            compiled.is_kept = state.has(Kind::Plan, &compiled.plan_id);
+            if !compiled.is_kept && plan.encoded_len() > TICKET_PLAN_BYTES_MAX {
+                let json = forebay_proto::to_json(&plan);
+                let kept = keep_plan(&state, &compiled.plan_id, &json);
+                compiled.is_kept =
+                    kept.inspect_err(|error| tracing::warn!(%error, "tickets carry the whole plan")).is_ok();
             }
+            let compiled = Arc::new(compiled);
             plans.keep(key, &compiled);
             Ok(compiled)
         });
@@ -87,11 +94,23 @@ impl Streams {
 
 fn compile(snapshot: &Snapshot, plan: &v1::Plan, plan_id: String, with_row_ids: bool) -> Result<Compiled, StreamError> {
     let stored = SchemaRef::clone(snapshot.schema());
-    let expressions = Expressions::compile(plan, &stored)?;
+    let expressions = Arc::new(Expressions::compile(plan, &stored)?);
     let program = Arc::new(plan::compile(plan, &expressions.schema, with_row_ids)?);
     let columns = program.input_columns().iter().map(AsRef::as_ref);
     let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?);
-    Ok(Compiled { plan_id, filter: plan.filter.clone(), expressions, rows, program })
+    Ok(Compiled { plan_id, filter: plan.filter.clone(), expressions, rows, program, is_kept: false })
+}
+
+/// Keeps a plan under its id, if it is one that can be read back.
+pub(super) fn keep_plan(state: &State, plan_id: &str, json: &str) -> Result<(), StreamError> {
+    if json.len() > JSON_BYTES_MAX {
+        let reason = format!(
+            "the fitted plan has {} bytes, the limit is {JSON_BYTES_MAX}: give vocab a max_size or a min_count, or use hash_bucket",
+            json.len()
+        );
+        return Err(PlanError::field("plan", reason).into());
+    }
+    Ok(state.write(Kind::Plan, plan_id, json.as_bytes())?)
 }
 
 fn read_plan(state: &State, source: &Source) -> Result<v1::Plan, StreamError> {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use futures::{StreamExt, TryStreamExt};
+use tokio::sync::OnceCell;
 
 use super::{
     StreamError, Streams,
@@ -27,6 +28,9 @@ struct Kept {
     digest: String,
 }
 
+/// The counts of one snapshot and filter; empty while they are counted.
+pub(super) type CountCell = OnceCell<Arc<Vec<u64>>>;
+
 impl Streams {
     /// Passing rows of every row group. Without a filter the footers say it; with one, only the columns of the filter
     /// are read, of the row groups that statistics do not rule out.
@@ -34,18 +38,29 @@ impl Streams {
         &self,
         snapshot: &Arc<Snapshot>,
         filter_text: &str,
-        expressions: &Expressions,
+        expressions: &Arc<Expressions>,
     ) -> Result<Arc<Vec<u64>>, StreamError> {
         let groups = snapshot.row_groups();
         if expressions.filter.is_none() {
             return Ok(Arc::new(groups.iter().map(|group| group.rows.end - group.rows.start).collect()));
         }
         let key = count_key(snapshot, filter_text);
-        if let Some(known) = self.known_counts(&key, groups) {
-            return Ok(known);
+        let cell = self.count_cell(&key);
+        // Ranks that ask at once wait for one count.
+        let counted = cell.get_or_try_init(|| self.count(snapshot, &key, expressions)).await;
+        counted.map(Arc::clone)
+    }
+
+    async fn count(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        key: &str,
+        expressions: &Arc<Expressions>,
+    ) -> Result<Arc<Vec<u64>>, StreamError> {
+        if let Some(kept) = self.kept_counts(key, snapshot.row_groups()) {
+            return Ok(kept);
         }
-        let rows = Arc::new(Rows::new(snapshot, expressions, [], false)?);
-        let may_pass = may_pass(snapshot, expressions);
+        let (rows, may_pass) = self.rows_and_groups(snapshot, expressions, Vec::new()).await?;
         let counts = futures::stream::iter(may_pass.into_iter().enumerate().map(|(index, may_pass)| {
             let rows = Arc::clone(&rows);
             async move {
@@ -53,7 +68,8 @@ impl Streams {
             }
         }));
         let counts: Vec<u64> = counts.buffered(COUNTED_AT_ONCE).try_collect().await?;
-        Ok(self.keep_counts(&key, Arc::new(counts)))
+        self.keep_counts(key, &counts);
+        Ok(Arc::new(counts))
     }
 
     async fn count_group(&self, snapshot: &Snapshot, group: &RowGroup, rows: Arc<Rows>) -> Result<u64, StreamError> {
@@ -78,12 +94,31 @@ impl Streams {
         }
     }
 
-    fn known_counts(&self, key: &str, groups: &[RowGroup]) -> Option<Arc<Vec<u64>>> {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = counts.get(key) {
-            return Some(Arc::clone(known));
+    /// What reads these columns, and which row groups statistics leave room in; on the CPU pool, whose stacks are made
+    /// for deep expressions.
+    pub(super) async fn rows_and_groups(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        expressions: &Arc<Expressions>,
+        columns: Vec<String>,
+    ) -> Result<(Arc<Rows>, Vec<bool>), StreamError> {
+        let (snapshot, expressions) = (Arc::clone(snapshot), Arc::clone(expressions));
+        let made = self.cpu.run(move || {
+            let rows = Rows::new(&snapshot, &expressions, columns.iter().map(String::as_str), false)?;
+            Ok((Arc::new(rows), may_pass(&snapshot, &expressions)))
+        });
+        made.await?
+    }
+
+    fn count_cell(&self, key: &str) -> Arc<CountCell> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.len() >= COUNTS_KEPT_MAX && !counts.contains_key(key) {
+            counts.clear();
         }
-        drop(counts);
+        Arc::clone(counts.entry(key.to_owned()).or_default())
+    }
+
+    fn kept_counts(&self, key: &str, groups: &[RowGroup]) -> Option<Arc<Vec<u64>>> {
         // A file that cannot be read or does not fit is counted anew.
         let bytes = self.state.read(Kind::RowCounts, key).ok()??;
         let Kept { counts: stored, digest } = serde_json::from_slice(&bytes).ok()?;
@@ -95,19 +130,13 @@ impl Streams {
         valid.then(|| Arc::new(stored))
     }
 
-    fn keep_counts(&self, key: &str, counts: Arc<Vec<u64>>) -> Arc<Vec<u64>> {
-        let kept = Kept { digest: counts_digest(key, &counts), counts: counts.to_vec() };
+    fn keep_counts(&self, key: &str, counts: &[u64]) {
+        let kept = Kept { digest: counts_digest(key, counts), counts: counts.to_vec() };
         // A list of numbers and a text always have a JSON form.
         let bytes = serde_json::to_vec(&kept).unwrap_or_default();
         if let Err(error) = self.state.write(Kind::RowCounts, key, &bytes) {
             tracing::warn!(%error, "row counts are not kept; they are counted again after a restart");
         }
-        let mut kept = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= COUNTS_KEPT_MAX {
-            kept.clear();
-        }
-        kept.insert(key.to_owned(), Arc::clone(&counts));
-        counts
     }
 }
 
@@ -117,7 +146,7 @@ fn counts_digest(key: &str, counts: &[u64]) -> String {
 }
 
 /// For each row group, whether statistics leave room for a passing row.
-pub(super) fn may_pass(snapshot: &Snapshot, expressions: &Expressions) -> Vec<bool> {
+fn may_pass(snapshot: &Snapshot, expressions: &Expressions) -> Vec<bool> {
     match &expressions.filter {
         Some(filter) => filter.may_pass(snapshot.schema(), &scan::statistics(snapshot, filter.columns())),
         None => vec![true; snapshot.row_groups().len()],

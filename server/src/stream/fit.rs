@@ -12,11 +12,17 @@ use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
     FETCH_AHEAD, StreamError, Streams,
-    count::may_pass,
+    compiled::keep_plan,
     learned::{Pass, rehearse},
-    rows::{Expressions, Rows},
+    rows::Expressions,
 };
-use crate::{catalog::Snapshot, metrics::FitGuard, plan, scan, state::Kind};
+use crate::{catalog::Snapshot, metrics::FitGuard, plan, scan};
+
+/// Questions that one pass answers: each may be an aggregate of its own, with its own memory and thread.
+const QUESTIONS_A_PASS_MAX: usize = 64;
+
+/// Fits that run at once; further ones wait.
+pub(super) const FITS_MAX: usize = 4;
 
 /// Rows between two reports of progress.
 const ROWS_A_REPORT: u64 = 1 << 18;
@@ -43,6 +49,8 @@ impl Streams {
         let (sender, receiver) = mpsc::channel(REPORTS_MAX);
         let streams = Arc::clone(self);
         let task = tokio::spawn(async move {
+            // The semaphore is never closed.
+            let _permit = streams.fits.acquire().await;
             let _guard = FitGuard::open();
             let reporter = Reporter { sender: sender.clone(), progress: v1::FitProgress::default() };
             let update = streams
@@ -67,19 +75,23 @@ impl Streams {
         }
         let stored = Arc::clone(snapshot.schema());
         let checked = self.cpu.run(move || {
+            plan::check_shape(&plan)?;
             let plan = plan::canonical(&plan);
-            let expressions = Expressions::compile(&plan, &stored)?;
+            let expressions = Arc::new(Expressions::compile(&plan, &stored)?);
             rehearse(&plan, &expressions.schema)?;
             Ok::<_, StreamError>((plan, expressions))
         });
         let (mut plan, expressions) = checked.await??;
         reporter.progress.passes = plan::pass_count(&plan)? as u64;
         loop {
-            let questions = plan::questions(&plan)?;
+            let mut questions = plan::questions(&plan)?;
             if questions.is_empty() {
                 break;
             }
+            // What does not fit into this pass is asked again in the next.
+            questions.truncate(QUESTIONS_A_PASS_MAX);
             reporter.progress.pass += 1;
+            reporter.progress.passes = reporter.progress.passes.max(reporter.progress.pass);
             let pass = Pass::new(&self.engine, &expressions.schema, &questions)?;
             let pass = self.run_pass(&snapshot, &expressions, pass, &mut reporter).await?;
             for (question, answer) in questions.iter().zip(pass.answers(&questions).await?) {
@@ -89,8 +101,10 @@ impl Streams {
         let state = self.state.clone();
         // A plan may hold a large vocabulary: its digest and its JSON are CPU work.
         let kept = self.cpu.run(move || {
+            // What was learned may be too much for an output: better said now than when it is streamed.
+            plan::compile(&plan, &expressions.schema, false)?;
             let plan_id = plan::plan_id(&plan);
-            state.write(Kind::Plan, &plan_id, forebay_proto::to_json(&plan).as_bytes())?;
+            keep_plan(&state, &plan_id, &forebay_proto::to_json(&plan))?;
             Ok::<_, StreamError>((plan_id, plan))
         });
         let (plan_id, plan) = kept.await??;
@@ -102,12 +116,12 @@ impl Streams {
     async fn run_pass(
         &self,
         snapshot: &Arc<Snapshot>,
-        expressions: &Expressions,
+        expressions: &Arc<Expressions>,
         mut pass: Pass,
         reporter: &mut Reporter,
     ) -> Result<Pass, StreamError> {
-        let rows = Arc::new(Rows::new(snapshot, expressions, pass.columns(), false)?);
-        let may_pass = may_pass(snapshot, expressions);
+        let columns = pass.columns().map(str::to_owned).collect();
+        let (rows, may_pass) = self.rows_and_groups(snapshot, expressions, columns).await?;
         let groups = snapshot.row_groups();
         let read: Vec<usize> = (0..groups.len()).filter(|index| may_pass[*index]).collect();
         reporter.begin(read.iter().map(|index| groups[*index].rows.end - groups[*index].rows.start).sum());

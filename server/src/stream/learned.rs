@@ -254,19 +254,24 @@ fn of_summary(question: &Question, summary: Option<Summary>) -> Result<Answer, S
         Wanted::Range => Answer::Pair(summary.min, summary.max),
         _ => Answer::Pair(summary.mean, summary.deviation),
     };
-    let finite = match learned {
+    finite(question, learned)
+}
+
+fn finite(question: &Question, learned: Answer) -> Result<Answer, String> {
+    let is_finite = match &learned {
         Answer::Number(value) => value.is_finite(),
         Answer::Pair(first, second) => first.is_finite() && second.is_finite(),
-        _ => true,
+        Answer::Boundaries(boundaries) => boundaries.iter().all(|boundary| boundary.is_finite()),
+        Answer::Integer(_) | Answer::Text(_) | Answer::Values(_) => true,
     };
-    if finite {
+    if is_finite {
         return Ok(learned);
     }
     Err(format!("column \"{}\" has infinite values: clip them first, or filter them out", question.column))
 }
 
 fn of_counts(question: &Question, counts: &ValueCounts) -> Result<Answer, String> {
-    match question.wanted {
+    let learned = match question.wanted {
         Wanted::Median => quantile_edges(counts, &[0.5])
             .and_then(|edges| edges.first().copied())
             .map(Answer::Number)
@@ -277,7 +282,8 @@ fn of_counts(question: &Question, counts: &ValueCounts) -> Result<Answer, String
         }
         Wanted::Mode => mode(counts).ok_or_else(|| nothing(question)),
         _ => Ok(Answer::Values(vocabulary(question, counts)?)),
-    }
+    };
+    finite(question, learned?)
 }
 
 fn nothing(question: &Question) -> String {
@@ -341,6 +347,10 @@ fn quantile_edges(counts: &ValueCounts, shares: &[f64]) -> Option<Vec<f64>> {
         let place = share * last as f64;
         let below = (place.floor() as u64).min(last);
         let (a, b, t) = (row(below), row((below + 1).min(last)), place - place.floor());
+        if t == 0.0 || a == b {
+            // Also where a neighbour is infinite.
+            return a;
+        }
         // numpy's own form, which is exact at both ends.
         if t >= 0.5 { b - (b - a) * (1.0 - t) } else { a + (b - a) * t }
     };

@@ -21,6 +21,7 @@ use std::{
 
 use arrow::array::RecordBatch;
 use forebay_proto::v1;
+use tokio::sync::Semaphore;
 
 pub use error::StreamError;
 pub use fit::FitTask;
@@ -45,8 +46,9 @@ pub struct Streams {
     state: State,
     limits: Limits,
     /// Passing rows of each row group, by snapshot and filter.
-    counts: Mutex<HashMap<String, Arc<Vec<u64>>>>,
+    counts: Mutex<HashMap<String, Arc<count::CountCell>>>,
     compiled: Arc<compiled::CompiledPlans>,
+    fits: Semaphore,
 }
 
 /// A batch on its way to the wire; the checksum is filled in where it is encoded.
@@ -61,7 +63,17 @@ pub struct Batch {
 impl Streams {
     /// The room, over these.
     pub fn new(catalog: Catalog, engine: Engine, cpu: CpuPool, budget: Budget, state: State, limits: Limits) -> Self {
-        Self { catalog, engine, cpu, budget, state, limits, counts: Mutex::default(), compiled: Arc::default() }
+        Self {
+            catalog,
+            engine,
+            cpu,
+            budget,
+            state,
+            limits,
+            counts: Mutex::default(),
+            compiled: Arc::default(),
+            fits: Semaphore::new(fit::FITS_MAX),
+        }
     }
 
     /// The datasets.

@@ -47,7 +47,8 @@ impl Prepared {
     /// The request as a rank's ticket carries it: pinned to the snapshot, and small, whatever the plan's size.
     pub fn ticket_request(&self, message: &v1::StreamRequest) -> v1::StreamRequest {
         let mut request = v1::StreamRequest { snapshot: self.snapshot.digest().to_owned(), ..message.clone() };
-        if request.plan.as_ref().is_some_and(|plan| plan.encoded_len() > TICKET_PLAN_BYTES_MAX) {
+        let is_large = request.plan.as_ref().is_some_and(|plan| plan.encoded_len() > TICKET_PLAN_BYTES_MAX);
+        if is_large && self.compiled.is_kept {
             request.plan = None;
             request.plan_id.clone_from(&self.compiled.plan_id);
         }
@@ -81,7 +82,12 @@ impl Prepared {
     /// Bytes of a full batch, columns without a fixed width taken for a few bytes a row.
     pub(super) fn batch_bytes(&self) -> u64 {
         let row_bytes = self.compiled.program.row_bytes().unwrap_or(AS_STORED_ROW_BYTES);
-        self.request.batch_size.min(self.epoch.row_count().max(1)).saturating_mul(row_bytes as u64)
+        let rows = match self.request.remainder {
+            // A batch is filled up with repeats, however few rows there are.
+            v1::Remainder::Pad => self.request.batch_size,
+            v1::Remainder::Keep | v1::Remainder::Drop => self.request.batch_size.min(self.epoch.row_count().max(1)),
+        };
+        rows.saturating_mul(row_bytes as u64)
     }
 }
 

@@ -6,7 +6,7 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use forebay_proto::v1;
 use futures::StreamExt;
 
-use super::{Batch, BatchTask, FETCH_AHEAD, StreamError, Streams, task::BatchSender};
+use super::{BATCHES_AHEAD, Batch, BatchTask, FETCH_AHEAD, StreamError, Streams, task::BatchSender};
 use crate::{
     budget::Reservation,
     catalog::Snapshot,
@@ -18,8 +18,11 @@ impl Streams {
     /// The rows of a snapshot. `position` of a header is the index of its first row.
     pub fn table(self: &Arc<Self>, snapshot: Arc<Snapshot>) -> Result<BatchTask, StreamError> {
         let projection = Projection::all(&snapshot);
-        let stored = snapshot.row_groups().iter().map(|group| projection.stored_bytes(&snapshot, group));
-        let memory = self.budget.reserve(stored.max().unwrap_or(0).saturating_mul(FETCH_AHEAD as u64 + 2))?;
+        let held = |group| {
+            let fetched = projection.stored_bytes(&snapshot, group).saturating_mul(FETCH_AHEAD as u64 + 1);
+            fetched.saturating_add(projection.chunk_bytes(&snapshot, group).saturating_mul(BATCHES_AHEAD as u64 + 2))
+        };
+        let memory = self.budget.reserve(snapshot.row_groups().iter().map(held).max().unwrap_or(0))?;
         let streams = Arc::clone(self);
         Ok(BatchTask::start(move |sender| streams.send_table(snapshot, projection, sender, memory)))
     }
