@@ -47,8 +47,8 @@ use crate::error::near_names;
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// The most operators and keywords in an expression, lists' commas and literals left aside: they bound how deep its
-/// tree can be, which is walked by recursion.
-pub const OPERATORS_MAX: usize = 1024;
+/// tree can be, which is walked by recursion, and how long typing it takes, which grows with their square.
+pub const OPERATORS_MAX: usize = 256;
 
 /// Nested parentheses and calls that are read.
 const NESTING_MAX: usize = 64;

@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::oneshot;
 
 /// Stack of a pool thread: expressions are trees that are walked by recursion, at most
-/// `expr::OPERATORS_MAX` (1,024) deep, at up to 16 KiB a level in an unoptimized build.
+/// `expr::OPERATORS_MAX` (256) deep, at up to 64 KiB a level in an unoptimized build.
 const STACK_BYTES: usize = 32 << 20;
 
 /// A pool of threads for CPU work.

@@ -98,7 +98,7 @@ fn failures_on_data_name_the_expression() {
 
 #[test]
 fn the_longest_allowed_expression_is_evaluated_on_the_pool() {
-    let text = vec!["day = 1"; 340].join(" OR ");
+    let text = vec!["day = 1"; 85].join(" OR ");
     let pool = crate::runtime::CpuPool::new(1).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mask = runtime

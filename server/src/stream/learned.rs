@@ -347,7 +347,7 @@ fn quantile_edges(counts: &ValueCounts, shares: &[f64]) -> Option<Vec<f64>> {
         let place = share * last as f64;
         let below = (place.floor() as u64).min(last);
         let (a, b, t) = (row(below), row((below + 1).min(last)), place - place.floor());
-        if t == 0.0 || a == b {
+        if t <= 0.0 || a >= b {
             // Also where a neighbour is infinite.
             return a;
         }
