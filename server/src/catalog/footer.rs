@@ -20,14 +20,14 @@ const FIRST_READ_BYTES: u64 = 64 << 10;
 /// The largest footer that is read: some 10^5 row groups of 100 columns.
 const FOOTER_BYTES_MAX: u64 = 1 << 30;
 
-/// Reads a file's footer and its Arrow schema.
+/// Reads a file's footer and its Arrow schemas.
 pub(super) async fn read(
     store: &dyn ObjectStore,
     dataset: &str,
     file: &str,
     object: &ObjectMeta,
     cpu: &CpuPool,
-) -> Result<ArrowReaderMetadata, CatalogError> {
+) -> Result<Footer, CatalogError> {
     let corrupt = |reason: String| CatalogError::Corrupt { dataset: dataset.to_owned(), file: file.to_owned(), reason };
     if object.size < 12 {
         return Err(corrupt(format!("it has {} bytes, the smallest Parquet file has 12", object.size)));
@@ -94,17 +94,26 @@ async fn fetch(
     })
 }
 
-/// The Arrow schema that the file is read with: as stored, but dictionary keys are int32 whatever their width was, as
-/// dictionaries of several row groups must fit one key type when they meet in a batch.
-fn open(metadata: Arc<ParquetMetaData>) -> Result<ArrowReaderMetadata, ParquetError> {
+/// The two ways a file is read.
+#[derive(Clone, Debug)]
+pub(super) struct Footer {
+    /// Every column as stored.
+    pub stored: ArrowReaderMetadata,
+    /// As stored, but dictionary keys are int32 whatever their width was, as dictionaries of several row groups and
+    /// files must fit one key type when they meet in a batch.
+    pub wide: ArrowReaderMetadata,
+}
+
+fn open(metadata: Arc<ParquetMetaData>) -> Result<Footer, ParquetError> {
     let stored = ArrowReaderMetadata::try_new(Arc::clone(&metadata), ArrowReaderOptions::new())?;
     let schema = stored.schema();
     let fields: Vec<Arc<Field>> = schema.fields().iter().map(wide_keys).collect();
     if fields.iter().zip(schema.fields()).all(|(wide, field)| wide == field) {
-        return Ok(stored);
+        return Ok(Footer { wide: stored.clone(), stored });
     }
     let wide = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
-    ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new().with_schema(wide))
+    let wide = ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new().with_schema(wide))?;
+    Ok(Footer { stored, wide })
 }
 
 fn wide_keys(field: &Arc<Field>) -> Arc<Field> {

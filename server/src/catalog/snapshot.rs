@@ -7,7 +7,11 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 
-use super::{CatalogError, Dataset, footer, listing::local_path};
+use super::{
+    CatalogError, Dataset,
+    footer::{self, Footer},
+    listing::local_path,
+};
 use crate::{runtime::CpuPool, state::short_digest};
 
 /// Footers that are read at once.
@@ -20,6 +24,7 @@ pub struct Snapshot {
     store: Arc<dyn ObjectStore>,
     digest: String,
     schema: SchemaRef,
+    wide_schema: SchemaRef,
     files: Vec<Arc<File>>,
     row_groups: Vec<RowGroup>,
     row_count: u64,
@@ -31,7 +36,7 @@ pub struct Snapshot {
 pub struct File {
     object: ObjectMeta,
     display: String,
-    metadata: ArrowReaderMetadata,
+    footer: Footer,
 }
 
 /// One row group in the order of the snapshot.
@@ -57,17 +62,18 @@ pub(super) async fn open(
         let store = Arc::clone(&store);
         async move {
             let display = local_path(&object.location).display().to_string();
-            let metadata = footer::read(&*store, dataset.name(), &display, &object, cpu).await?;
-            Ok::<_, CatalogError>(Arc::new(File { object, display, metadata }))
+            let footer = footer::read(&*store, dataset.name(), &display, &object, cpu).await?;
+            Ok::<_, CatalogError>(Arc::new(File { object, display, footer }))
         }
     }));
     let files: Vec<Arc<File>> = opened.buffered(FOOTERS_IN_FLIGHT).try_collect().await?;
-    let schema = one_schema(dataset.name(), &files)?;
+    let schema = one_schema(dataset.name(), &files, |file| file.footer.stored.schema())?;
+    let wide_schema = one_schema(dataset.name(), &files, |file| file.footer.wide.schema())?;
 
     let mut row_groups = Vec::new();
     let mut row_count = 0_u64;
     for (file_index, file) in files.iter().enumerate() {
-        for (index_in_file, group) in file.metadata.metadata().row_groups().iter().enumerate() {
+        for (index_in_file, group) in file.footer.stored.metadata().row_groups().iter().enumerate() {
             let rows = u64::try_from(group.num_rows()).ok().and_then(|rows| row_count.checked_add(rows));
             let end = rows.ok_or_else(|| CatalogError::Corrupt {
                 dataset: dataset.name().to_owned(),
@@ -80,17 +86,31 @@ pub(super) async fn open(
     }
     let byte_count = files.iter().map(|file| file.object.size).sum();
     let digest = digest(root, &files, &schema);
-    Ok(Snapshot { dataset: dataset.name().to_owned(), store, digest, schema, files, row_groups, row_count, byte_count })
+    Ok(Snapshot {
+        dataset: dataset.name().to_owned(),
+        store,
+        digest,
+        schema,
+        wide_schema,
+        files,
+        row_groups,
+        row_count,
+        byte_count,
+    })
 }
 
 /// The schema of all files: names and types must be the same, in the same order; a column is nullable where it is so
 /// in any file. Schema metadata is the first file's.
-fn one_schema(dataset: &str, files: &[Arc<File>]) -> Result<SchemaRef, CatalogError> {
+fn one_schema(
+    dataset: &str,
+    files: &[Arc<File>],
+    schema_of: impl Fn(&File) -> &SchemaRef,
+) -> Result<SchemaRef, CatalogError> {
     let Some((first, others)) = files.split_first() else { return Ok(Arc::new(Schema::empty())) };
-    let schema = first.metadata.schema();
+    let schema = schema_of(first);
     let mut fields: Vec<Field> = schema.fields().iter().map(|field| field.as_ref().clone()).collect();
     for file in others {
-        let other = file.metadata.schema();
+        let other = schema_of(file);
         if let Some(difference) = difference(schema, other) {
             return Err(CatalogError::SchemaDrift {
                 dataset: dataset.to_owned(),
@@ -127,7 +147,7 @@ fn digest(root: &Path, files: &[Arc<File>], schema: &Schema) -> String {
         let relative = path.strip_prefix(root).unwrap_or(&path);
         let tag = file.object.e_tag.as_deref().unwrap_or("-");
         manifest.extend(format!("{}\n{}\n{tag}\n", relative.display(), file.object.size).bytes());
-        for group in file.metadata.metadata().row_groups() {
+        for group in file.footer.stored.metadata().row_groups() {
             manifest.extend(group.num_rows().to_le_bytes());
         }
     }
@@ -158,6 +178,11 @@ impl Snapshot {
     /// The columns as stored.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// The columns as plans read them: as stored, with int32 keys in dictionaries.
+    pub fn wide_schema(&self) -> &SchemaRef {
+        &self.wide_schema
     }
 
     /// The files in path order.
@@ -210,8 +235,13 @@ impl File {
         &self.display
     }
 
-    /// The footer and the schema it is read with.
+    /// The footer and the schema of the columns as stored.
     pub fn metadata(&self) -> &ArrowReaderMetadata {
-        &self.metadata
+        &self.footer.stored
+    }
+
+    /// The footer and the schema that plans read the columns with.
+    pub fn wide_metadata(&self) -> &ArrowReaderMetadata {
+        &self.footer.wide
     }
 }

@@ -37,6 +37,8 @@ const CHUNK_BYTES: u64 = 16 << 20;
 pub struct Projection {
     indices: Vec<usize>,
     schema: SchemaRef,
+    /// Whether dictionaries are read with the keys of the snapshot's wide schema.
+    is_wide: bool,
 }
 
 /// One row group whose bytes have been fetched, decoded chunk by chunk.
@@ -97,16 +99,18 @@ pub enum ScanError {
 // === impl Projection ===
 
 impl Projection {
-    /// The columns of these indices in the snapshot's schema, which must rise.
+    /// The columns of these indices, which must rise, as plans read them.
     pub fn new(snapshot: &Snapshot, indices: Vec<usize>) -> Self {
-        let stored = snapshot.schema();
+        let stored = snapshot.wide_schema();
         let fields: Vec<_> = indices.iter().map(|index| Arc::clone(&stored.fields()[*index])).collect();
-        Self { indices, schema: Arc::new(Schema::new_with_metadata(fields, stored.metadata().clone())) }
+        let schema = Arc::new(Schema::new_with_metadata(fields, stored.metadata().clone()));
+        Self { indices, schema, is_wide: true }
     }
 
-    /// Every column.
+    /// Every column as stored.
     pub fn all(snapshot: &Snapshot) -> Self {
-        Self::new(snapshot, (0..snapshot.schema().fields().len()).collect())
+        let schema = SchemaRef::clone(snapshot.schema());
+        Self { indices: (0..schema.fields().len()).collect(), schema, is_wide: false }
     }
 
     /// The schema of what is read.
@@ -201,7 +205,7 @@ fn builder(
     skip: u64,
     chunk_rows: usize,
 ) -> ParquetPushDecoderBuilder {
-    let metadata = file.metadata();
+    let metadata = if projection.is_wide { file.wide_metadata() } else { file.metadata() };
     let mask = ProjectionMask::roots(metadata.parquet_schema(), projection.indices.iter().copied());
     ParquetPushDecoderBuilder::new_with_metadata(metadata.clone())
         .with_row_groups(vec![row_group.index_in_file])

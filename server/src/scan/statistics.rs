@@ -39,7 +39,7 @@ fn of_column(snapshot: &Snapshot, column: &str) -> Option<ColumnStatistics> {
 }
 
 fn of_file(file: &File, column: &str) -> Option<ColumnStatistics> {
-    let metadata = file.metadata();
+    let metadata = file.wide_metadata();
     let converter = StatisticsConverter::try_new(column, metadata.schema(), metadata.parquet_schema()).ok()?;
     // A count that is not there is unknown, not zero.
     let converter = converter.with_missing_null_counts_as_zero(false);

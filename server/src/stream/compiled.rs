@@ -93,7 +93,7 @@ impl Streams {
 }
 
 fn compile(snapshot: &Snapshot, plan: &v1::Plan, plan_id: String, with_row_ids: bool) -> Result<Compiled, StreamError> {
-    let stored = SchemaRef::clone(snapshot.schema());
+    let stored = SchemaRef::clone(snapshot.wide_schema());
     let expressions = Arc::new(Expressions::compile(plan, &stored)?);
     let program = Arc::new(plan::compile(plan, &expressions.schema, with_row_ids)?);
     let columns = program.input_columns().iter().map(AsRef::as_ref);

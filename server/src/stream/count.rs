@@ -148,7 +148,7 @@ fn counts_digest(key: &str, counts: &[u64]) -> String {
 /// For each row group, whether statistics leave room for a passing row.
 fn may_pass(snapshot: &Snapshot, expressions: &Expressions) -> Vec<bool> {
     match &expressions.filter {
-        Some(filter) => filter.may_pass(snapshot.schema(), &scan::statistics(snapshot, filter.columns())),
+        Some(filter) => filter.may_pass(snapshot.wide_schema(), &scan::statistics(snapshot, filter.columns())),
         None => vec![true; snapshot.row_groups().len()],
     }
 }

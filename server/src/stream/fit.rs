@@ -73,7 +73,7 @@ impl Streams {
         if snapshot.row_count() == 0 {
             return Err(StreamError::NoRows { dataset: dataset.to_owned(), files: snapshot.files().len() });
         }
-        let stored = Arc::clone(snapshot.schema());
+        let stored = Arc::clone(snapshot.wide_schema());
         let checked = self.cpu.run(move || {
             plan::check_shape(&plan)?;
             let plan = plan::canonical(&plan);

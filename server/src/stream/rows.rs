@@ -89,7 +89,7 @@ impl Rows {
         let filter = expressions.filter.as_ref();
         needed.extend(filter.iter().flat_map(|filter| filter.columns()).map(String::as_str));
 
-        let projection = Projection::new(snapshot, stored_columns(snapshot.schema(), needed));
+        let projection = Projection::new(snapshot, stored_columns(snapshot.wide_schema(), needed));
         let bind = |expression: &Expression, schema: &Schema, path: &str| {
             expression.bind(schema).map_err(|source| StreamError::Expression { path: path.to_owned(), source })
         };
