@@ -1,4 +1,4 @@
-//! The memory that streams and fits may hold: reserved before it is used, given back when the reservation is dropped.
+//! The memory that streams may hold: reserved before it is used, given back when the reservation is dropped.
 
 use std::sync::{
     Arc,
@@ -44,11 +44,6 @@ impl Budget {
         metrics::memory_limit(limit);
         metrics::memory_reserved(0);
         Self { account: Arc::new(Account { limit, reserved: AtomicU64::new(0) }) }
-    }
-
-    /// The limit in bytes.
-    pub fn limit(&self) -> u64 {
-        self.account.limit
     }
 
     /// Sets bytes aside, or says what is in the way.

@@ -131,8 +131,8 @@ impl Expression {
             create_physical_expr(&logical, &df_schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())
                 .map_err(|source| unusable(&short, &source))?;
         let field = physical.return_field(schema).map_err(|source| unusable(&short, &source))?;
-        let field = field.as_ref().clone();
-        let field = field.clone().with_data_type(rewrite::plain(field.data_type()));
+        let plain = rewrite::plain(field.data_type());
+        let field = field.as_ref().clone().with_data_type(plain);
         let columns: BTreeSet<String> = logical.column_refs().iter().map(|column| column.name.clone()).collect();
         let compiled = Self { text: short, logical, physical, field, columns: columns.into_iter().collect() };
         compiled.try_out(schema)?;

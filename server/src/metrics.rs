@@ -90,7 +90,7 @@ pub const NAMES: [(&str, &str); 13] = [
     ),
     ("forebay_storage_requests_total", "Requests to storage, by operation (list, head, get) and status (ok, error)."),
     ("forebay_storage_read_bytes_total", "Bytes read from storage."),
-    ("forebay_memory_reserved_bytes", "Bytes of the memory budget that streams and fits hold."),
+    ("forebay_memory_reserved_bytes", "Bytes of the memory budget that streams hold."),
     ("forebay_memory_limit_bytes", "The memory budget."),
     ("forebay_fits_active", "Fits that are running now."),
     ("forebay_build_info", "1, with the version as a label."),
