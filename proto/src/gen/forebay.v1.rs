@@ -339,11 +339,37 @@ pub struct StreamRequest {
     /// Digest of the snapshot that must be served; empty: the present one.
     #[prost(string, tag = "14")]
     pub snapshot: ::prost::alloc::string::String,
+    /// Version of the order's arithmetic that must be followed; 0: the server's. Tickets and cursors carry it.
+    #[prost(uint32, tag = "15")]
+    pub order_version: u32,
+    /// What "explain" is to assume; an error in every other call.
+    #[prost(message, optional, tag = "16")]
+    pub assume: ::core::option::Option<Assumptions>,
 }
 impl ::prost::Name for StreamRequest {
 const NAME: &'static str = "StreamRequest";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.StreamRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.StreamRequest".into() }}
+/// The figures of a sizing question.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct Assumptions {
+    /// Rows of the epoch, instead of those that are there. 0: those.
+    #[prost(uint64, tag = "1")]
+    pub rows: u64,
+    /// Bytes of a row on the wire, instead of the plan's. 0: the plan's.
+    #[prost(uint64, tag = "2")]
+    pub row_bytes: u64,
+    /// Bytes that storage gives to all ranks together in a second. 0: not a limit.
+    #[prost(double, tag = "3")]
+    pub storage_bytes_per_second: f64,
+    /// Bytes that the wire gives to each rank in a second. 0: not a limit.
+    #[prost(double, tag = "4")]
+    pub wire_bytes_per_second: f64,
+}
+impl ::prost::Name for Assumptions {
+const NAME: &'static str = "Assumptions";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Assumptions".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Assumptions".into() }}
 /// Ticket of DoGet.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Ticket {
@@ -386,6 +412,9 @@ pub struct StreamRead {
     /// The headers' encoding: that of the command the ticket was made for.
     #[prost(enumeration = "Encoding", tag = "3")]
     pub encoding: i32,
+    /// Steps that are sent; 0: all to the end of the epoch.
+    #[prost(uint64, tag = "4")]
+    pub steps: u64,
 }
 impl ::prost::Name for StreamRead {
 const NAME: &'static str = "StreamRead";
@@ -454,6 +483,14 @@ pub struct StreamInfo {
     /// Steps of the longest rank.
     #[prost(uint64, tag = "4")]
     pub steps: u64,
+    /// Lanes of a shuffled epoch; 0 in file order.
+    #[prost(uint64, tag = "5")]
+    pub lanes: u64,
+    #[prost(uint64, tag = "6")]
+    pub window_rows: u64,
+    /// Version of the order's arithmetic.
+    #[prost(uint32, tag = "7")]
+    pub order_version: u32,
 }
 impl ::prost::Name for StreamInfo {
 const NAME: &'static str = "StreamInfo";
@@ -534,6 +571,144 @@ impl ::prost::Name for FitResult {
 const NAME: &'static str = "FitResult";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.FitResult".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.FitResult".into() }}
+/// Result of the action "explain", whose body is a StreamRequest: what an epoch costs, by arithmetic and footers alone.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Explain {
+    #[prost(string, tag = "1")]
+    pub snapshot: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub plan_id: ::prost::alloc::string::String,
+    /// Rows of all ranks, repeats of PAD included.
+    #[prost(uint64, tag = "3")]
+    pub rows: u64,
+    /// Steps of the longest rank.
+    #[prost(uint64, tag = "4")]
+    pub steps: u64,
+    /// Bytes of a row on the wire. AS_STORED columns are counted as stored, uncompressed.
+    #[prost(uint64, tag = "5")]
+    pub row_bytes: u64,
+    /// Bytes that all ranks receive.
+    #[prost(uint64, tag = "6")]
+    pub bytes: u64,
+    /// 0 in file order.
+    #[prost(uint64, tag = "7")]
+    pub lanes: u64,
+    #[prost(uint64, tag = "8")]
+    pub window_rows: u64,
+    /// Compressed bytes of the columns that are read, each row group with passing rows once.
+    #[prost(uint64, tag = "9")]
+    pub stored_bytes: u64,
+    /// The same as all ranks read them: a row group at a cut is read by both its lanes.
+    #[prost(uint64, tag = "10")]
+    pub read_bytes: u64,
+    /// read_bytes / stored_bytes.
+    #[prost(double, tag = "11")]
+    pub read_amplification: f64,
+    /// What the stream of the rank that needs most reserves, and the server's limit for all streams.
+    #[prost(uint64, tag = "12")]
+    pub memory_bytes: u64,
+    #[prost(uint64, tag = "13")]
+    pub memory_limit_bytes: u64,
+    /// Distinct row groups that the rows of a full batch come from: the mean over the batches looked at.
+    #[prost(double, tag = "14")]
+    pub row_groups_per_batch: f64,
+    /// Row groups with passing rows.
+    #[prost(uint64, tag = "15")]
+    pub row_groups: u64,
+    /// Seconds of an epoch at the assumed speeds: what storage, the wire, and the slower of them take. 0: not assumed.
+    #[prost(double, tag = "16")]
+    pub storage_seconds: f64,
+    #[prost(double, tag = "17")]
+    pub wire_seconds: f64,
+    #[prost(double, tag = "18")]
+    pub epoch_seconds: f64,
+    /// "storage", "wire", or empty where no speed was assumed.
+    #[prost(string, tag = "19")]
+    pub bound_by: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "20")]
+    pub ranks: ::prost::alloc::vec::Vec<RankExplain>,
+}
+impl ::prost::Name for Explain {
+const NAME: &'static str = "Explain";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Explain".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Explain".into() }}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RankExplain {
+    #[prost(uint64, tag = "1")]
+    pub rank: u64,
+    /// Repeats of PAD included.
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
+    #[prost(uint64, tag = "3")]
+    pub steps: u64,
+    #[prost(uint64, tag = "4")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "5")]
+    pub read_bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub memory_bytes: u64,
+}
+impl ::prost::Name for RankExplain {
+const NAME: &'static str = "RankExplain";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.RankExplain".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.RankExplain".into() }}
+/// Body of the action "replay": one batch of one rank.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ReplayRequest {
+    #[prost(message, optional, tag = "1")]
+    pub stream: ::core::option::Option<StreamRequest>,
+    #[prost(uint64, tag = "2")]
+    pub rank: u64,
+    /// Step of the rank, counted from the start of the epoch.
+    #[prost(uint64, tag = "3")]
+    pub step: u64,
+}
+impl ::prost::Name for ReplayRequest {
+const NAME: &'static str = "ReplayRequest";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ReplayRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ReplayRequest".into() }}
+/// Results of the action "replay": where the batch's rows lie, in the batch's order, at most 65,536 a result.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Replay {
+    /// The batch's header, its checksum left 0: the batch itself has it.
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<BatchHeader>,
+    #[prost(message, repeated, tag = "2")]
+    pub rows: ::prost::alloc::vec::Vec<ReplayRow>,
+    /// A ticket whose DoGet yields this batch, byte for byte.
+    #[prost(bytes = "vec", tag = "3")]
+    pub ticket: ::prost::alloc::vec::Vec<u8>,
+    /// What was read, to be pinned.
+    #[prost(string, tag = "4")]
+    pub snapshot: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub plan_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Replay {
+const NAME: &'static str = "Replay";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Replay".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Replay".into() }}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReplayRow {
+    #[prost(string, tag = "1")]
+    pub file: ::prost::alloc::string::String,
+    /// Index within the file.
+    #[prost(uint64, tag = "2")]
+    pub row_group: u64,
+    /// Index within the row group, rows that do not pass the filter counted too.
+    #[prost(uint64, tag = "3")]
+    pub row: u64,
+    /// Index within the snapshot in file order: what with_row_ids adds.
+    #[prost(uint64, tag = "4")]
+    pub row_id: u64,
+    /// The row repeats another (remainder PAD).
+    #[prost(bool, tag = "5")]
+    pub padding: bool,
+}
+impl ::prost::Name for ReplayRow {
+const NAME: &'static str = "ReplayRow";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ReplayRow".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ReplayRow".into() }}
 /// What happens to the rows that do not fill a batch on every rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
