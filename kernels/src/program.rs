@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::error::ArrowError;
 
 use crate::chain::{ChainProblem, CompiledChain};
 use crate::domain::Domain;
-use crate::error::CompileError;
+use crate::error::{CompileError, KernelError};
 use crate::ops::Op;
 use crate::ops::vocab::Indices;
 
@@ -157,6 +158,19 @@ impl Program {
     /// The schema of the batches that come out.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
+    }
+
+    /// The columns that `AS_STORED` outputs pass through.
+    pub fn stored_columns(&self) -> impl Iterator<Item = &str> {
+        self.outputs.iter().filter_map(|output| match output {
+            Output::Stored { input } => Some(self.input_columns[*input].as_str()),
+            Output::Matrix { .. } => None,
+        })
+    }
+
+    /// Why an output could not be put together.
+    pub(crate) fn refused(&self, output: usize, source: ArrowError) -> KernelError {
+        KernelError::Arrow { what: "put together output", name: self.schema.field(output).name().clone(), source }
     }
 
     /// Bytes of a row over all outputs but the `AS_STORED` ones; none when there are no others.

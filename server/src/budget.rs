@@ -46,6 +46,11 @@ impl Budget {
         Self { account: Arc::new(Account { limit, reserved: AtomicU64::new(0) }) }
     }
 
+    /// Bytes that may be reserved together.
+    pub fn limit(&self) -> u64 {
+        self.account.limit
+    }
+
     /// Sets bytes aside, or says what is in the way.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, BudgetError> {
         let account = &self.account;

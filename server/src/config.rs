@@ -34,6 +34,11 @@ pub struct Flags {
     )]
     listen: Vec<String>,
 
+    /// URL at which clients reach a replica of this server, itself included: the endpoints of a flight name them all, in
+    /// this order, so that clients go on at another one where a stream breaks. May be repeated.
+    #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "URL", value_delimiter = '\n')]
+    advertise: Vec<String>,
+
     /// Address of /metrics, /healthz and /readyz over HTTP.
     #[arg(long, env = "FOREBAY_METRICS_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9815")]
     metrics_listen: String,
@@ -101,6 +106,8 @@ pub struct Config {
     pub datasets: Vec<(String, Location)>,
     /// Where Flight is served.
     pub listen: Vec<Listen>,
+    /// URLs of every replica.
+    pub advertise: Vec<String>,
     /// Where metrics are served.
     pub metrics_listen: SocketAddr,
     /// The state directory.
@@ -175,9 +182,11 @@ impl Flags {
         }
         let network = self.insecure_network;
         let listen: Result<Vec<Listen>, ConfigError> = self.listen.iter().map(|value| listen(value, network)).collect();
+        let advertise: Result<Vec<String>, ConfigError> = self.advertise.into_iter().map(replica).collect();
         Ok(Config {
             datasets,
             listen: listen?,
+            advertise: advertise?,
             metrics_listen: tcp("metrics-listen", &self.metrics_listen, network)?,
             state: state(self.state.as_deref())?,
             drain: Duration::from_secs(self.drain_seconds),
@@ -223,6 +232,14 @@ fn listen(value: &str, network: bool) -> Result<Listen, ConfigError> {
             Ok(Listen::Unix(absolute))
         }
         None => tcp("listen", value, network).map(Listen::Tcp),
+    }
+}
+
+fn replica(value: String) -> Result<String, ConfigError> {
+    let schemes = ["grpc", "grpc+tcp", "grpc+tls", "grpc+unix"];
+    match value.split_once("://") {
+        Some((scheme, place)) if schemes.contains(&scheme) && !place.is_empty() => Ok(value),
+        _ => Err(wrong("advertise", &value, "a URL as clients use it, such as grpc://replica-1:8815")),
     }
 }
 
@@ -308,6 +325,7 @@ mod tests {
             (&["--dataset", "a=x", "--dataset", "a=y"], "twice"),
             (&["--dataset", "a=s3://b/c"], "local files only"),
             (&["--dataset", "a=x", "--listen", "here"], "127.0.0.1:8815"),
+            (&["--dataset", "a=x", "--advertise", "replica:8815"], "grpc://replica-1:8815"),
             (&["--dataset", "a=x", "--listen", "0.0.0.0:1"], "--insecure-network"),
             (&["--dataset", "a=x", "--metrics-listen", "[::]:1"], "--insecure-network"),
             (&["--dataset", "a=x", "--state", "s3://b"], "local directory"),

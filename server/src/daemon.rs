@@ -96,7 +96,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     }
     say(&format!("metrics on {}", metrics_listener.url()));
 
-    let service = Service::new(streams, cpu, watch.clone());
+    let service = Service::new(streams, cpu, watch.clone(), config.advertise);
     tokio::select! {
         served = flight::serve(service, listeners, watch.clone()) => served?,
         () = ending.drain(&shutdown, config.drain) => {}

@@ -4,14 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_empty_array};
-use arrow::compute::concat;
+use arrow::compute::{concat, interleave};
 use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::error::ArrowError;
 
 use super::cast::display;
 use super::dictionary::Mapped;
 use super::matrix::{Matrix, Refused};
 use super::source::{Source, tiles};
-use super::tile::Tile;
+use super::tile::{TILE_ROWS, Tile};
 use crate::domain::same_values;
 use crate::error::KernelError;
 use crate::program::{Output, PlacedChain, Program};
@@ -27,6 +28,8 @@ pub struct BatchBuilder {
     capacity: usize,
     len: usize,
     tile: Tile,
+    /// For each row, the piece of a stored column and the row in it that it is; empty where rows came in order.
+    scattered: Vec<(usize, usize)>,
     /// The schema of the batch before and where its columns are, in the order of `Program::input_columns`.
     layout: Option<(SchemaRef, Vec<usize>)>,
 }
@@ -47,9 +50,18 @@ enum Column {
 impl BatchBuilder {
     /// An empty batch with room for `rows`. That allocates `rows` × [`Program::row_bytes`]; the caller has made sure that it may.
     pub fn new(program: Arc<Program>, rows: usize) -> Self {
+        Self::with_scratch(program, rows, 0)
+    }
+
+    /// The same, to be filled by [`Self::scatter`]: it allocates for a tile of 1024 rows more, or for `rows` again if they are fewer.
+    pub fn scattered(program: Arc<Program>, rows: usize) -> Self {
+        Self::with_scratch(program, rows, rows.min(TILE_ROWS))
+    }
+
+    fn with_scratch(program: Arc<Program>, rows: usize, scratch_rows: usize) -> Self {
         let column = |output: &Output| match output {
             Output::Matrix { dtype, width, chains } => {
-                Matrix::new(*dtype, *width, rows).map_or_else(Column::stored, |matrix| Column::Matrix {
+                Matrix::new(*dtype, *width, rows, scratch_rows).map_or_else(Column::stored, |matrix| Column::Matrix {
                     matrix,
                     mapped: chains.iter().map(|_| None).collect(),
                 })
@@ -57,7 +69,7 @@ impl BatchBuilder {
             Output::Stored { .. } => Column::stored(),
         };
         let columns = program.outputs.iter().map(column).collect();
-        Self { program, columns, capacity: rows, len: 0, tile: Tile::new(), layout: None }
+        Self { program, columns, capacity: rows, len: 0, tile: Tile::new(), scattered: Vec::new(), layout: None }
     }
 
     /// Rows there are.
@@ -83,6 +95,25 @@ impl BatchBuilder {
     /// Computes `rows` of the batch into the next free rows. The batch may hold more columns than the program reads, in any
     /// order; text may come in another encoding than at compilation, and any column as a dictionary.
     pub fn append(&mut self, batch: &RecordBatch, rows: Range<usize>) -> Result<(), KernelError> {
+        self.add(batch, rows, None)
+    }
+
+    /// Computes the i-th of `rows` into row `places[i]`, in whatever order: so rows are shuffled as they are written.
+    ///
+    /// Only for builders made by [`Self::scattered`]. Every place is filled once before `finish`; `places` are below the capacity
+    /// and as many as the rows.
+    pub fn scatter(&mut self, batch: &RecordBatch, rows: Range<usize>, places: &[u32]) -> Result<(), KernelError> {
+        if let Some(place) = places.iter().find(|place| **place as usize >= self.capacity) {
+            let (rows, place) = (rows.len(), *place as usize);
+            return Err(KernelError::Full { rows, len: place, capacity: self.capacity });
+        }
+        if places.len() != rows.len() {
+            return Err(KernelError::OutOfRange { start: rows.start, end: rows.end, rows: places.len() });
+        }
+        self.add(batch, rows, Some(places))
+    }
+
+    fn add(&mut self, batch: &RecordBatch, rows: Range<usize>, places: Option<&[u32]>) -> Result<(), KernelError> {
         if rows.start > rows.end || rows.end > batch.num_rows() {
             return Err(KernelError::OutOfRange { start: rows.start, end: rows.end, rows: batch.num_rows() });
         }
@@ -93,10 +124,18 @@ impl BatchBuilder {
         if rows.is_empty() {
             return Ok(());
         }
-        self.compute(&inputs, &rows)?;
+        self.compute(&inputs, &rows, places)?;
+        let mut piece = None;
         for (output, column) in self.program.outputs.iter().zip(&mut self.columns) {
             if let (Output::Stored { input }, Column::Stored { pieces }) = (output, column) {
+                piece = Some(pieces.len());
                 pieces.push(inputs[*input].slice(rows.start, rows.len()));
+            }
+        }
+        if let (Some(piece), Some(places)) = (piece, places) {
+            self.scattered.resize(self.capacity, (0, 0));
+            for (row, place) in places.iter().enumerate() {
+                self.scattered[*place as usize] = (piece, row);
             }
         }
         self.len += rows.len();
@@ -107,21 +146,12 @@ impl BatchBuilder {
     pub fn finish(self) -> Result<RecordBatch, KernelError> {
         let schema = self.program.schema();
         let mut arrays = Vec::with_capacity(self.columns.len());
-        for (column, field) in self.columns.into_iter().zip(schema.fields()) {
+        for (output, (column, field)) in self.columns.into_iter().zip(schema.fields()).enumerate() {
             let array = match column {
                 Column::Matrix { matrix, .. } => matrix.finish(self.len, field),
-                Column::Stored { pieces } => match pieces.as_slice() {
-                    [] => Ok(new_empty_array(field.data_type())),
-                    [piece] => Ok(Arc::clone(piece)),
-                    _ => concat(&pieces.iter().map(AsRef::as_ref).collect::<Vec<_>>()),
-                },
+                Column::Stored { pieces } => stored(&pieces, &self.scattered, field.data_type()),
             };
-            let name = || field.name().clone();
-            arrays.push(array.map_err(|source| KernelError::Arrow {
-                what: "put together output",
-                name: name(),
-                source,
-            })?);
+            arrays.push(array.map_err(|source| self.program.refused(output, source))?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(self.len));
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|source| KernelError::Arrow {
@@ -144,7 +174,12 @@ impl BatchBuilder {
         Ok(places.iter().map(|place| Arc::clone(batch.column(*place))).collect())
     }
 
-    fn compute(&mut self, inputs: &[ArrayRef], rows: &Range<usize>) -> Result<(), KernelError> {
+    fn compute(
+        &mut self,
+        inputs: &[ArrayRef],
+        rows: &Range<usize>,
+        places: Option<&[u32]>,
+    ) -> Result<(), KernelError> {
         let program = Arc::clone(&self.program);
         for ((output, column), field) in program.outputs.iter().zip(&mut self.columns).zip(program.schema().fields()) {
             let (Output::Matrix { chains, .. }, Column::Matrix { matrix, mapped }) = (output, column) else { continue };
@@ -154,7 +189,8 @@ impl BatchBuilder {
             });
             let sources = sources.collect::<Result<Vec<_>, _>>()?;
             for piece in tiles(rows.clone()) {
-                let row = self.len + piece.start - rows.start;
+                // Scattered rows are made side by side, and then put into their places whole.
+                let row = if places.is_some() { matrix.scratch_row() } else { self.len + piece.start - rows.start };
                 for (chain, source) in chains.iter().zip(&sources) {
                     source.load(piece.clone(), &mut self.tile);
                     for step in &chain.chain.steps {
@@ -172,9 +208,23 @@ impl BatchBuilder {
                         )
                     })?;
                 }
+                if let Some(places) = places {
+                    matrix.place(&places[piece.start - rows.start..piece.end - rows.start]);
+                }
             }
         }
         Ok(())
+    }
+}
+
+/// The column that its pieces make: in order, or each row from where it was scattered from.
+fn stored(pieces: &[ArrayRef], scattered: &[(usize, usize)], data_type: &DataType) -> Result<ArrayRef, ArrowError> {
+    let arrays = || pieces.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>();
+    match pieces {
+        [] => Ok(new_empty_array(data_type)),
+        _ if !scattered.is_empty() => interleave(&arrays(), scattered),
+        [piece] => Ok(Arc::clone(piece)),
+        _ => concat(&arrays()),
     }
 }
 

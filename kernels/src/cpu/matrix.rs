@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, FixedSizeListArray, PrimitiveArray};
 use arrow::buffer::{MutableBuffer, ScalarBuffer};
 use arrow::datatypes as t;
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{ArrowNativeType, DataType, Field};
 use arrow::error::ArrowError;
 use half::{bf16, f16};
 
@@ -14,11 +14,12 @@ use super::tile::Tile;
 use crate::ops::one_hot;
 use crate::program::{DType, PlacedChain};
 
-/// A matrix of `width` columns.
+/// A matrix of `width` columns. Behind its `rows` there may be scratch, where rows are made that are then put into their places.
 #[derive(Debug)]
 pub(crate) struct Matrix {
     elements: Elements,
     width: usize,
+    rows: usize,
 }
 
 /// Its elements. `MutableBuffer` starts at a multiple of 64 bytes.
@@ -41,9 +42,9 @@ pub(crate) enum Refused {
 }
 
 impl Matrix {
-    /// A matrix with room for `rows`; none for `AS_STORED`, which is no matrix.
-    pub(crate) fn new(dtype: DType, width: usize, rows: usize) -> Option<Self> {
-        let buffer = MutableBuffer::from_len_zeroed(rows * width * dtype.bytes()?);
+    /// A matrix with room for `rows`, and for a scratch of `scratch_rows`; none for `AS_STORED`, which is no matrix.
+    pub(crate) fn new(dtype: DType, width: usize, rows: usize, scratch_rows: usize) -> Option<Self> {
+        let buffer = MutableBuffer::from_len_zeroed((rows + scratch_rows) * width * dtype.bytes()?);
         let elements = match dtype {
             DType::Float32 => Elements::Float32(buffer),
             DType::Float16 => Elements::Float16(buffer),
@@ -53,7 +54,25 @@ impl Matrix {
             DType::UInt8 => Elements::UInt8(buffer),
             DType::AsStored => return None,
         };
-        Some(Self { elements, width })
+        Some(Self { elements, width, rows })
+    }
+
+    /// Where the rows are made that [`Self::place`] puts into their places.
+    pub(crate) fn scratch_row(&self) -> usize {
+        self.rows
+    }
+
+    /// Puts the rows of the scratch into their places, the first one first.
+    pub(crate) fn place(&mut self, places: &[u32]) {
+        let (scratch, width) = (self.rows, self.width);
+        match &mut self.elements {
+            Elements::Float32(buffer) => place::<f32>(buffer, width, scratch, places),
+            Elements::Float16(buffer) => place::<f16>(buffer, width, scratch, places),
+            Elements::BFloat16(buffer) => place::<u16>(buffer, width, scratch, places),
+            Elements::Int32(buffer) => place::<i32>(buffer, width, scratch, places),
+            Elements::Int64(buffer) => place::<i64>(buffer, width, scratch, places),
+            Elements::UInt8(buffer) => place::<u8>(buffer, width, scratch, places),
+        }
     }
 
     /// Writes the tile that came out of a chain into its columns, from `row` on.
@@ -103,6 +122,14 @@ fn write<E: Element>(
     match chain.chain.one_hot {
         Some(size) => one_hot::write::<E>(tile, out, width, chain.at, size).map_err(Refused::OneHotIndex),
         None => cast::write::<E>(tile, out, width, chain.at).map_err(Refused::Lossy),
+    }
+}
+
+fn place<T: ArrowNativeType>(buffer: &mut MutableBuffer, width: usize, scratch: usize, places: &[u32]) {
+    let (rows, made) = buffer.typed_data_mut::<T>().split_at_mut(scratch * width);
+    for (row, place) in made.chunks_exact(width).zip(places) {
+        let start = *place as usize * width;
+        rows[start..start + width].copy_from_slice(row);
     }
 }
 

@@ -10,3 +10,4 @@ pub(crate) mod matrix;
 pub(crate) mod source;
 pub(crate) mod text;
 pub(crate) mod tile;
+pub(crate) mod weave;

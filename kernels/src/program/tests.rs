@@ -32,7 +32,7 @@ fn a_program_is_shared_between_threads() {
     shared::<crate::Prefix>();
     sent::<crate::BatchBuilder>();
     shared::<CompileError>();
-    shared::<crate::KernelError>();
+    shared::<KernelError>();
 }
 
 #[test]

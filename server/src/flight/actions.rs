@@ -2,31 +2,78 @@
 
 use arrow_flight::{Action, ActionType};
 use forebay_proto::{Encoding, v1};
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream::BoxStream};
 use tonic::Status;
 
-use super::{service::Service, status};
+use super::{service::Service, status, ticket};
 use crate::plan::PlanError;
+
+/// Rows of a batch that one result of "replay" names.
+const REPLAY_ROWS: usize = 1 << 16;
+
+type Results = BoxStream<'static, Result<arrow_flight::Result, Status>>;
 
 /// The actions that this server knows.
 pub(super) fn types() -> Vec<ActionType> {
     let fit = "Body: FitRequest {dataset, plan}. Results: FitUpdate, any number of {\"progress\": …}, then one {\"result\": \
                {\"plan_id\": …, \"plan\": …}}";
-    vec![ActionType { r#type: "fit".to_owned(), description: fit.to_owned() }]
+    let explain = "Body: StreamRequest. Result: Explain, what an epoch costs: steps, rows and bytes of each rank, read \
+                   amplification, memory, mixing, and with \"assume\" the time it takes";
+    let replay = "Body: ReplayRequest {stream, rank, step}. Results: Replay, file, row group and row of every row of that \
+                  batch, and a ticket for the batch itself";
+    [("fit", fit), ("explain", explain), ("replay", replay)]
+        .map(|(name, description)| ActionType { r#type: name.to_owned(), description: description.to_owned() })
+        .into()
 }
 
 /// Runs an action.
-pub(super) fn run(
-    service: &Service,
-    action: &Action,
-) -> Result<impl Stream<Item = Result<arrow_flight::Result, Status>> + Send + use<>, Status> {
+pub(super) async fn run(service: &Service, action: &Action) -> Result<Results, Status> {
     match action.r#type.as_str() {
-        "fit" => fit(service, &action.body),
+        "fit" => Ok(fit(service, &action.body)?.boxed()),
+        "explain" => explain(service, &action.body).await,
+        "replay" => replay(service, &action.body).await,
         other => {
             let known: Vec<String> = types().into_iter().map(|known| known.r#type).collect();
             Err(Status::unimplemented(format!("no action \"{other}\" in this version; there is {}", known.join(", "))))
         }
     }
+}
+
+async fn explain(service: &Service, body: &[u8]) -> Result<Results, Status> {
+    let (request, encoding) = forebay_proto::decode(body).map_err(|error| status::of_bytes(&error))?;
+    let explained = service.streams().explain(request).await.map_err(|error| status::of(&error))?;
+    Ok(results([forebay_proto::encode(&explained, encoding)]))
+}
+
+async fn replay(service: &Service, body: &[u8]) -> Result<Results, Status> {
+    let (request, encoding): (v1::ReplayRequest, Encoding) =
+        forebay_proto::decode(body).map_err(|error| status::of_bytes(&error))?;
+    let missing = || status::of(&PlanError::field("stream", "missing: the StreamRequest whose batch is replayed").into());
+    let stream = request.stream.ok_or_else(missing)?;
+    let replayed = service.streams().replay(stream, request.rank, request.step).await;
+    let replayed = replayed.map_err(|error| status::of(&error))?;
+    let ticket_request = replayed.prepared.ticket_request(&replayed.request);
+    let mut part = v1::Replay {
+        header: Some(replayed.header),
+        ticket: ticket::stream(&ticket_request, request.rank, 1, encoding).ticket.to_vec(),
+        snapshot: replayed.prepared.snapshot_digest().to_owned(),
+        plan_id: replayed.prepared.plan_id().to_owned(),
+        rows: Vec::new(),
+    };
+    let parts: Vec<Vec<u8>> = replayed
+        .rows
+        .chunks(REPLAY_ROWS)
+        .map(|rows| {
+            part.rows = rows.to_vec();
+            forebay_proto::encode(&part, encoding)
+        })
+        .collect();
+    Ok(results(parts))
+}
+
+fn results(bodies: impl IntoIterator<Item = Vec<u8>>) -> Results {
+    let results: Vec<_> = bodies.into_iter().map(|body| Ok(arrow_flight::Result { body: body.into() })).collect();
+    futures::stream::iter(results).boxed()
 }
 
 fn fit(

@@ -15,6 +15,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{actions, command::Command, outgoing, status, ticket};
 use crate::{
     catalog::{CatalogError, Dataset, Snapshot},
+    order::ORDER_VERSION,
     plan::{self, PlanError},
     runtime::CpuPool,
     shutdown::{Phase, ShutdownWatch},
@@ -27,14 +28,16 @@ pub struct Service {
     streams: Arc<Streams>,
     cpu: CpuPool,
     shutdown: ShutdownWatch,
+    /// URLs of every replica, named in the endpoints; none: this server alone.
+    replicas: Arc<Vec<String>>,
 }
 
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl Service {
     /// A service over these.
-    pub fn new(streams: Arc<Streams>, cpu: CpuPool, shutdown: ShutdownWatch) -> Self {
-        Self { streams, cpu, shutdown }
+    pub fn new(streams: Arc<Streams>, cpu: CpuPool, shutdown: ShutdownWatch, replicas: Vec<String>) -> Self {
+        Self { streams, cpu, shutdown, replicas: Arc::new(replicas) }
     }
 
     pub(super) fn streams(&self) -> &Arc<Streams> {
@@ -83,9 +86,9 @@ impl Service {
         };
         let request = prepared.request();
         let what = format!("{} epoch {} rank {}/{}", request.dataset, request.epoch, read.rank, request.world_size);
-        let batches = self.streams.batches(&prepared, read.rank)?;
-        let resume =
-            outgoing::Resume { position: request.position(request.first_step), step_rows: request.position(1) };
+        let steps = Some(read.steps).filter(|steps| *steps > 0);
+        let batches = self.streams.batches(&prepared, read.rank, steps)?;
+        let resume = outgoing::Resume { position: request.start_position, step_rows: request.step_rows() };
         let schema = prepared.schema();
         let messages = outgoing::messages(what, &schema, headers, batches, Some(resume), &self.cpu, &self.shutdown);
         Ok(messages.boxed())
@@ -117,7 +120,7 @@ impl FlightService for Service {
             Command::Table(name) => table_info(&*self.present(&name).await?)?,
             Command::Stream(message, encoding) => {
                 let prepared = self.prepare(&message).await?;
-                stream_info(&message, &prepared, encoding)?.with_descriptor(descriptor)
+                stream_info(&message, &prepared, encoding, &self.replicas)?.with_descriptor(descriptor)
             }
         };
         Ok(Response::new(info))
@@ -144,7 +147,7 @@ impl FlightService for Service {
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
         self.refuse_while_draining()?;
-        Ok(Response::new(actions::run(self, request.get_ref())?.boxed()))
+        Ok(Response::new(actions::run(self, request.get_ref()).await?))
     }
 
     async fn list_actions(&self, _request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
@@ -213,7 +216,12 @@ fn unreadable_info(dataset: &Dataset, error: &CatalogError) -> Result<FlightInfo
 }
 
 /// An epoch under a plan: one endpoint a rank, in rank order.
-fn stream_info(message: &v1::StreamRequest, prepared: &Prepared, encoding: Encoding) -> Result<FlightInfo, Status> {
+fn stream_info(
+    message: &v1::StreamRequest,
+    prepared: &Prepared,
+    encoding: Encoding,
+    replicas: &[String],
+) -> Result<FlightInfo, Status> {
     let epoch = prepared.epoch();
     let rows = epoch.sent_row_count();
     let about = v1::StreamInfo {
@@ -221,6 +229,9 @@ fn stream_info(message: &v1::StreamRequest, prepared: &Prepared, encoding: Encod
         plan_id: prepared.plan_id().to_owned(),
         rows,
         steps: epoch.step_count_max(),
+        lanes: epoch.shuffle().map_or(0, |shuffle| shuffle.lanes),
+        window_rows: epoch.shuffle().map_or(0, |shuffle| shuffle.window_rows),
+        order_version: ORDER_VERSION,
     };
     let bytes = prepared.row_bytes().map_or(-1, |row_bytes| signed(rows.saturating_mul(row_bytes as u64)));
     let mut info = FlightInfo::new()
@@ -232,11 +243,11 @@ fn stream_info(message: &v1::StreamRequest, prepared: &Prepared, encoding: Encod
     let request = prepared.ticket_request(message);
     for rank in 0..prepared.request().world_size {
         let share = epoch.share(rank);
-        let rows = share.row_count + share.padding_rows;
-        let about = v1::RankInfo { rank, rows, steps: share.step_count };
+        let about = v1::RankInfo { rank, rows: share.row_count(), steps: share.step_count };
         let endpoint = FlightEndpoint::new()
-            .with_ticket(ticket::stream(&request, rank, encoding))
+            .with_ticket(ticket::stream(&request, rank, 0, encoding))
             .with_app_metadata(forebay_proto::encode(&about, encoding));
+        let endpoint = replicas.iter().fold(endpoint, |endpoint, url| endpoint.with_location(url.as_str()));
         info = info.with_endpoint(endpoint);
     }
     Ok(info)

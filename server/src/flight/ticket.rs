@@ -10,13 +10,13 @@ use super::status;
 /// Starts every ticket that we make: format 1. (A ticket in JSON, written by hand, starts with `{`.)
 const MAGIC: &[u8] = b"FBT1";
 
-/// A ticket for a rank of a stream.
-pub(super) fn stream(request: &v1::StreamRequest, rank: u64, encoding: Encoding) -> Ticket {
+/// A ticket for a rank of a stream; `steps` of it, or all where that is 0.
+pub(super) fn stream(request: &v1::StreamRequest, rank: u64, steps: u64, encoding: Encoding) -> Ticket {
     let encoding = match encoding {
         Encoding::Json => v1::Encoding::Json,
         Encoding::Protobuf => v1::Encoding::Protobuf,
     };
-    let read = v1::StreamRead { request: Some(request.clone()), rank, encoding: encoding.into() };
+    let read = v1::StreamRead { request: Some(request.clone()), rank, encoding: encoding.into(), steps };
     write(v1::ticket::Read::Stream(read))
 }
 
@@ -60,7 +60,7 @@ mod tests {
             snapshot: "cd".into(),
             ..Default::default()
         };
-        let v1::ticket::Read::Stream(stream) = read(&stream(&request, 3, Encoding::Json)).unwrap() else {
+        let v1::ticket::Read::Stream(stream) = read(&stream(&request, 3, 0, Encoding::Json)).unwrap() else {
             unreachable!("a stream's ticket")
         };
         assert_eq!((stream.rank, stream.request.unwrap().snapshot.as_str()), (3, "cd"));

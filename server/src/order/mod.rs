@@ -1,18 +1,61 @@
-//! Snapshot × world → which row sits where: the arithmetic of an epoch.
+//! Snapshot × seed × epoch × world → which row sits where: the arithmetic of an epoch.
 //!
-//! Pure and synchronous: no clock, no I/O, no randomness. Rows that pass the filter are numbered 0…N−1 in file order;
-//! rank r of W owns the span ⌊rN/W⌋…⌊(r+1)N/W⌋ and reads it in order, in batches of B.
+//! Pure and synchronous: no clock, no I/O, no global randomness. Rows that pass the filter count; N is their number,
+//! W the world size, B the batch size. Version [`ORDER_VERSION`] of the order:
+//!
+//! **In file order** the sequence T is the passing rows as they lie, and rank r reads the span ⌊rN/W⌋…⌊(r+1)N/W⌋ of it.
+//!
+//! **Shuffled**, with L lanes (W divides L) and windows of w rows:
+//! 1. T is the row groups laid end to end in the order of a keyed permutation of all of them.
+//! 2. Lane ℓ is a run of ⌊N/L⌋ rows of T, or one more for ℓ < N mod L; the lanes lie in T one after another.
+//! 3. The i-th run of w rows of a lane (the last one may be shorter) is a window. A keyed permutation gives each of its
+//!    places one of its rows.
+//! 4. Global position p < N is lane p mod L, offset ⌊p/L⌋; rank r's q-th row is position r + W·q.
+//!
+//! So what has been read up to position p is the same set of rows at every world size, and a position turns into a row,
+//! or a row into its position, by arithmetic and one binary search. Permutations are those of [`permutation`]; their
+//! keys are XXH3-64 (seed 0) of `forebay order 1`, a letter (`g` for the row groups, `w` for a window), and seed, epoch,
+//! lane and window (both 0 for row groups) as 8 little-endian bytes each.
+//!
+//! A batch is B rows of a rank's sequence, counted from the place the stream starts at. The rows that do not fill
+//! batches on every rank are left to [`Remainder`].
 
-use std::ops::Range;
+mod lane;
+mod permutation;
+mod sequence;
 
-/// An epoch in file order, shared out among ranks.
+use std::{ops::Range, sync::Arc};
+
+pub use lane::{Lane, Window};
+pub use permutation::Permutation;
+pub use sequence::{Piece, Sequence};
+
+/// The version of the arithmetic. Tickets and checkpoints name it: under another one a position is another row.
+pub const ORDER_VERSION: u32 = 1;
+
+/// An epoch, shared out among ranks.
 #[derive(Clone, Debug)]
 pub struct Epoch {
-    /// `ends[g]`: passing rows of the row groups 0…g.
-    ends: Vec<u64>,
+    /// Passing rows of each row group of the snapshot.
+    passing: Arc<Vec<u64>>,
+    row_count: u64,
     world_size: u64,
     batch_size: u64,
     remainder: Remainder,
+    shuffle: Option<Shuffle>,
+}
+
+/// What shuffles an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shuffle {
+    /// The request's seed.
+    pub seed: u64,
+    /// The epoch's number.
+    pub epoch: u64,
+    /// L: a multiple of the world size.
+    pub lanes: u64,
+    /// w: at least 1.
+    pub window_rows: u64,
 }
 
 /// What happens to the rows that do not fill a batch on every rank.
@@ -22,74 +65,77 @@ pub enum Remainder {
     Keep,
     /// Whole batches only, equal steps.
     Drop,
-    /// Equal steps; rows are repeated.
+    /// Equal steps; a rank repeats its own first rows, and one without rows repeats another's.
     Pad,
 }
 
-/// A rank's share of an epoch.
+/// What a rank sends, from a place of its sequence on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// First row of the rank's span.
-    first_row: u64,
-    /// Rows read from the span, each once.
-    pub row_count: u64,
-    /// Rows repeated to fill the last step.
-    pub padding_rows: u64,
-    /// Steps of the whole epoch.
+    /// The rank.
+    pub rank: u64,
+    /// Rows of its sequence that are left out.
+    pub start: u64,
+    /// Rows of its sequence, each of them once.
+    pub length: u64,
+    /// Where in its sequence the sending ends; beyond the length come repeats.
+    pub end: u64,
+    /// Steps that are sent.
     pub step_count: u64,
-}
-
-/// A run of one row group's passing rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Index of the row group in the snapshot.
-    pub row_group: usize,
-    /// Passing rows of the row group that are left out before the run.
-    pub skip: u64,
-    /// Passing rows of the run; never 0.
-    pub take: u64,
 }
 
 impl Epoch {
     /// An epoch over row groups with these numbers of passing rows. `world_size` and `batch_size` are at least 1.
-    pub fn new(passing_rows: &[u64], world_size: u64, batch_size: u64, remainder: Remainder) -> Self {
-        let ends = passing_rows
-            .iter()
-            .scan(0_u64, |sum, rows| {
-                *sum += rows;
-                Some(*sum)
-            })
-            .collect();
-        Self { ends, world_size, batch_size, remainder }
+    pub fn new(
+        passing: Arc<Vec<u64>>,
+        world_size: u64,
+        batch_size: u64,
+        remainder: Remainder,
+        shuffle: Option<Shuffle>,
+    ) -> Self {
+        let row_count = passing.iter().sum();
+        Self { passing, row_count, world_size, batch_size, remainder, shuffle }
     }
 
     /// N: rows that pass, of all row groups.
     pub fn row_count(&self) -> u64 {
-        self.ends.last().copied().unwrap_or(0)
+        self.row_count
     }
 
-    /// The share of a rank below the world size.
+    /// Passing rows of each row group of the snapshot.
+    pub fn passing(&self) -> &[u64] {
+        &self.passing
+    }
+
+    /// What shuffles it; nothing in file order.
+    pub fn shuffle(&self) -> Option<&Shuffle> {
+        self.shuffle.as_ref()
+    }
+
+    /// What a rank below the world size sends of the whole epoch.
     pub fn share(&self, rank: u64) -> Share {
-        let span = self.span(rank);
-        let length = span.end - span.start;
-        let (row_count, padding_rows, step_count) = match self.remainder {
-            Remainder::Keep => (length, 0, length.div_ceil(self.batch_size)),
-            Remainder::Drop => {
-                let steps = self.shortest_span() / self.batch_size;
-                (steps * self.batch_size, 0, steps)
-            }
-            Remainder::Pad => {
-                let steps = self.longest_span().div_ceil(self.batch_size);
-                (length, steps.saturating_mul(self.batch_size) - length, steps)
-            }
+        self.share_from(rank, 0)
+    }
+
+    /// What a rank sends once `start` rows of every rank have been sent.
+    pub fn share_from(&self, rank: u64, start: u64) -> Share {
+        let length = match self.shuffle {
+            Some(_) => self.row_count / self.world_size + u64::from(rank < self.row_count % self.world_size),
+            None => self.cut(rank + 1) - self.cut(rank),
         };
-        Share { first_row: span.start, row_count, padding_rows, step_count }
+        let whole = |steps: u64| (start.saturating_add(steps.saturating_mul(self.batch_size)), steps);
+        let (end, step_count) = match self.remainder {
+            Remainder::Keep => (length.max(start), length.saturating_sub(start).div_ceil(self.batch_size)),
+            Remainder::Drop => whole(self.shortest().saturating_sub(start) / self.batch_size),
+            Remainder::Pad => whole(self.longest().saturating_sub(start).div_ceil(self.batch_size)),
+        };
+        Share { rank, start, length, end, step_count }
     }
 
     /// Rows that all ranks send, repeats included.
     pub fn sent_row_count(&self) -> u64 {
         match self.remainder {
-            Remainder::Keep => self.row_count(),
+            Remainder::Keep => self.row_count,
             Remainder::Drop | Remainder::Pad => {
                 self.step_count_max().saturating_mul(self.batch_size).saturating_mul(self.world_size)
             }
@@ -99,58 +145,117 @@ impl Epoch {
     /// Steps of the longest rank.
     pub fn step_count_max(&self) -> u64 {
         match self.remainder {
-            Remainder::Drop => self.shortest_span() / self.batch_size,
-            Remainder::Keep | Remainder::Pad => self.longest_span().div_ceil(self.batch_size),
+            Remainder::Drop => self.shortest() / self.batch_size,
+            Remainder::Keep | Remainder::Pad => self.longest().div_ceil(self.batch_size),
         }
     }
 
-    /// The reads that yield a share's rows from a step on, in order. Repeats of PAD are read again from the start of the
-    /// rank's span; a rank without rows repeats the one at its place.
-    ///
-    /// At most the span is read again: where more repeats are due, the whole share lies in its only batch, and that
-    /// batch repeats itself.
-    pub fn pieces(&self, share: &Share, first_step: u64) -> Vec<Piece> {
-        let skipped = first_step.saturating_mul(self.batch_size);
-        let mut pieces = Vec::new();
-        self.push_pieces(
-            share.first_row + skipped.min(share.row_count)..share.first_row + share.row_count,
-            &mut pieces,
-        );
-        let repeats = share.padding_rows.min(share.row_count.max(1));
-        let repeats_skipped = skipped.saturating_sub(share.row_count).min(repeats);
-        self.push_pieces(share.first_row + repeats_skipped..share.first_row + repeats, &mut pieces);
-        pieces
-    }
-
-    fn span(&self, rank: u64) -> Range<u64> {
-        let cut = |rank: u64| {
-            let product = u128::from(rank) * u128::from(self.row_count()) / u128::from(self.world_size);
-            // At most N, since rank is at most the world size.
-            product as u64
-        };
-        cut(rank)..cut(rank + 1)
-    }
-
-    fn shortest_span(&self) -> u64 {
-        self.row_count() / self.world_size
-    }
-
-    fn longest_span(&self) -> u64 {
-        self.row_count().div_ceil(self.world_size)
-    }
-
-    fn push_pieces(&self, rows: Range<u64>, pieces: &mut Vec<Piece>) {
-        let mut next = rows.start;
-        let mut row_group = self.ends.partition_point(|end| *end <= next);
-        while next < rows.end {
-            let start = if row_group == 0 { 0 } else { self.ends[row_group - 1] };
-            let end = self.ends[row_group].min(rows.end);
-            if end > next {
-                pieces.push(Piece { row_group, skip: next - start, take: end - next });
-                next = end;
+    /// T: in which order the row groups lie. Takes time and memory with their number.
+    pub fn sequence(&self) -> Sequence {
+        match &self.shuffle {
+            None => Sequence::in_file_order(&self.passing),
+            Some(shuffle) => {
+                let order = Permutation::new(self.passing.len() as u64, shuffle.key(b'g', 0, 0));
+                Sequence::permuted(&self.passing, order)
             }
-            row_group += 1;
         }
+    }
+
+    /// In file order: the runs of T that yield a share's rows, its own and then its repeats. Where more repeats are due,
+    /// the whole share lies in its last batch, and that batch repeats itself.
+    pub fn runs(&self, share: &Share) -> [Range<u64>; 2] {
+        let first = self.cut(share.rank);
+        let start = share.start.min(share.length);
+        let skipped = share.start - start;
+        let repeated = (skipped + share.padding(share.start, share.end)).min(share.length.max(1));
+        [
+            first + start..first + start + share.own_rows(),
+            first + skipped.min(repeated)..first + repeated,
+        ]
+    }
+
+    /// The rank's lanes, in turn; none in file order.
+    pub fn lanes_of(&self, rank: u64) -> Vec<Lane> {
+        let lanes = self.shuffle.map_or(0, |shuffle| shuffle.lanes);
+        (rank..lanes).step_by(self.world_size as usize).filter_map(|lane| self.lane(lane)).collect()
+    }
+
+    /// A lane below the number of lanes; none in file order.
+    pub fn lane(&self, index: u64) -> Option<Lane> {
+        let shuffle = self.shuffle.filter(|shuffle| index < shuffle.lanes)?;
+        let (rows, more) = (self.row_count / shuffle.lanes, self.row_count % shuffle.lanes);
+        let start = index * rows + index.min(more);
+        Some(Lane { index, start, length: rows + u64::from(index < more), shuffle })
+    }
+
+    /// The place in T of the row at a global position of a shuffled epoch.
+    pub fn row_at(&self, position: u64) -> Option<u64> {
+        let shuffle = self.shuffle.filter(|_| position < self.row_count)?;
+        Some(self.lane(position % shuffle.lanes)?.row_at(position / shuffle.lanes))
+    }
+
+    /// The global position of the row at a place in T of a shuffled epoch.
+    pub fn position_of(&self, row: u64) -> Option<u64> {
+        let shuffle = self.shuffle.filter(|_| row < self.row_count)?;
+        let (rows, more) = (self.row_count / shuffle.lanes, self.row_count % shuffle.lanes);
+        let in_longer = more * (rows + 1);
+        let lane = if row < in_longer { row / (rows + 1) } else { more + (row - in_longer) / rows };
+        Some(self.lane(lane)?.offset_of(row) * shuffle.lanes + lane)
+    }
+
+    /// In file order: where the rank's rows end and the next one's begin.
+    fn cut(&self, rank: u64) -> u64 {
+        let product = u128::from(rank) * u128::from(self.row_count) / u128::from(self.world_size);
+        // At most N, since rank is at most the world size.
+        product as u64
+    }
+
+    fn shortest(&self) -> u64 {
+        self.row_count / self.world_size
+    }
+
+    fn longest(&self) -> u64 {
+        self.row_count.div_ceil(self.world_size)
+    }
+}
+
+// === impl Share ===
+
+impl Share {
+    /// Rows that are sent, repeats included.
+    pub fn row_count(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Rows of the rank's own that are sent.
+    pub fn own_rows(&self) -> u64 {
+        self.length.min(self.end).saturating_sub(self.start)
+    }
+
+    /// How many of the rows `start..end` of the sequence are repeats.
+    pub fn padding(&self, start: u64, end: u64) -> u64 {
+        end.max(self.length) - start.max(self.length)
+    }
+
+    /// The share of its next steps only, of at most this many rows each.
+    pub fn first_steps(self, steps: u64, batch_size: u64) -> Self {
+        let end = self.end.min(self.start.saturating_add(steps.saturating_mul(batch_size)));
+        Self { end, step_count: self.step_count.min(steps), ..self }
+    }
+}
+
+// === impl Shuffle ===
+
+impl Shuffle {
+    /// The key of a permutation.
+    fn key(&self, purpose: u8, lane: u64, window: u64) -> u64 {
+        let mut bytes = [0_u8; 48];
+        bytes[..15].copy_from_slice(b"forebay order 1");
+        bytes[15] = purpose;
+        for (place, number) in bytes[16..].chunks_exact_mut(8).zip([self.seed, self.epoch, lane, window]) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        xxhash_rust::xxh3::xxh3_64(&bytes)
     }
 }
 

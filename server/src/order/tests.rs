@@ -1,6 +1,15 @@
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
+
 use proptest::prelude::*;
 
-use super::{Epoch, Piece, Remainder};
+use super::{Epoch, Piece, Remainder, Sequence, Share, Shuffle};
+
+fn epoch(passing: &[u64], world: u64, batch: u64, remainder: Remainder, shuffle: Option<Shuffle>) -> Epoch {
+    Epoch::new(Arc::new(passing.to_vec()), world, batch, remainder, shuffle)
+}
 
 /// The rows (row group, row in it) that pieces name, one by one.
 fn rows(pieces: &[Piece]) -> Vec<(usize, u64)> {
@@ -11,64 +20,235 @@ fn all_rows(passing: &[u64]) -> Vec<(usize, u64)> {
     passing.iter().enumerate().flat_map(|(group, count)| (0..*count).map(move |row| (group, row))).collect()
 }
 
+/// The rows of a share in file order, repeats that are read again included.
+fn read_in_order(epoch: &Epoch, share: &Share) -> Vec<(usize, u64)> {
+    let sequence = epoch.sequence();
+    epoch.runs(share).into_iter().flat_map(|run| rows(&sequence.pieces(run))).collect()
+}
+
+/// The row at a global position, by the steps that a stream takes: lane, window, place in it, piece.
+fn row_at(epoch: &Epoch, sequence: &Sequence, position: u64) -> (usize, u64) {
+    let shuffle = epoch.shuffle().unwrap();
+    let lane = epoch.lane(position % shuffle.lanes).unwrap();
+    let offset = position / shuffle.lanes;
+    let window = lane.window(offset / shuffle.window_rows);
+    let place = (offset % shuffle.window_rows) as u32;
+    let index = window.places().iter().position(|found| *found == place).unwrap() as u64;
+    let row = window.rows.start + index;
+    assert_eq!(epoch.row_at(position), Some(row));
+    assert_eq!(epoch.position_of(row), Some(position));
+    let found = rows(&sequence.pieces(row..row + 1))[0];
+    assert_eq!(sequence.place_of(found.0, found.1), row);
+    found
+}
+
+/// The rows of a share of a shuffled epoch, its own ones.
+fn read_shuffled(epoch: &Epoch, world: u64, share: &Share) -> Vec<(usize, u64)> {
+    let sequence = epoch.sequence();
+    (share.start..share.start + share.own_rows())
+        .map(|row| row_at(epoch, &sequence, share.rank + world * row))
+        .collect()
+}
+
 #[test]
 fn ranks_get_contiguous_spans_that_differ_by_a_row() {
-    let epoch = Epoch::new(&[3, 0, 4], 3, 2, Remainder::Keep);
+    let epoch = epoch(&[3, 0, 4], 3, 2, Remainder::Keep, None);
     let shares: Vec<_> = (0..3).map(|rank| epoch.share(rank)).collect();
-    assert_eq!(shares.iter().map(|share| share.row_count).collect::<Vec<_>>(), [2, 2, 3]);
+    assert_eq!(shares.iter().map(Share::row_count).collect::<Vec<_>>(), [2, 2, 3]);
     assert_eq!(shares.iter().map(|share| share.step_count).collect::<Vec<_>>(), [1, 1, 2]);
-    assert_eq!(
-        epoch.pieces(&shares[1], 0),
-        [Piece { row_group: 0, skip: 2, take: 1 }, Piece { row_group: 2, skip: 0, take: 1 }]
-    );
-    assert_eq!(epoch.pieces(&shares[2], 1), [Piece { row_group: 2, skip: 3, take: 1 }]);
+    assert_eq!(read_in_order(&epoch, &shares[1]), [(0, 2), (2, 0)]);
+    assert_eq!(read_in_order(&epoch, &epoch.share_from(2, 2)), [(2, 3)]);
 }
 
 #[test]
 fn no_rows_are_no_steps() {
+    let shuffle = Shuffle { seed: 1, epoch: 0, lanes: 4, window_rows: 3 };
     for remainder in [Remainder::Keep, Remainder::Drop, Remainder::Pad] {
-        let epoch = Epoch::new(&[0, 0], 4, 8, remainder);
-        assert_eq!((epoch.sent_row_count(), epoch.step_count_max()), (0, 0));
-        assert!(epoch.pieces(&epoch.share(3), 0).is_empty());
+        for shuffle in [None, Some(shuffle)] {
+            let epoch = epoch(&[0, 0], 4, 8, remainder, shuffle);
+            assert_eq!((epoch.sent_row_count(), epoch.step_count_max()), (0, 0));
+            assert_eq!(epoch.share(3).row_count(), 0);
+            assert!(read_in_order(&epoch, &epoch.share(3)).is_empty());
+            assert_eq!(epoch.row_at(0), None);
+        }
     }
 }
 
 #[test]
 fn the_largest_numbers_do_not_overflow() {
-    let epoch = Epoch::new(&[u64::MAX / 2, 7], 1 << 20, 1 << 20, Remainder::Keep);
-    let total: u64 = (0..1_u64 << 20).step_by(1 << 14).map(|rank| epoch.share(rank).row_count).sum();
-    assert!(total > 0);
-    assert_eq!(epoch.share((1 << 20) - 1).row_count, epoch.row_count().div_ceil(1 << 20));
+    let shuffle = Shuffle { seed: u64::MAX, epoch: u64::MAX, lanes: 1 << 20, window_rows: 1 << 26 };
+    for shuffle in [None, Some(shuffle)] {
+        let epoch = epoch(&[u64::MAX / 2, 7], 1 << 20, 1 << 20, Remainder::Keep, shuffle);
+        let lengths: Vec<u64> = (0..1_u64 << 20).step_by(1 << 14).map(|rank| epoch.share(rank).row_count()).collect();
+        assert!(lengths.iter().all(|length| length.abs_diff(epoch.row_count() >> 20) <= 1));
+    }
+    let epoch = epoch(&[u64::MAX / 2, 7], 1 << 20, 1 << 20, Remainder::Keep, Some(shuffle));
+    for position in [0, 1, epoch.row_count() / 3, epoch.row_count() - 1] {
+        assert_eq!(epoch.position_of(epoch.row_at(position).unwrap()), Some(position));
+    }
+}
+
+#[test]
+fn a_million_million_rows_are_addressed_by_arithmetic_alone() {
+    let passing: Vec<u64> = (0..100_000).map(|group| 9_999_991 + group % 17).collect();
+    let shuffle = Shuffle { seed: 3, epoch: 9, lanes: 96, window_rows: 65_536 };
+    let epoch = epoch(&passing, 32, 8192, Remainder::Keep, Some(shuffle));
+    let sequence = epoch.sequence();
+    let positions = (0..2000).map(|n| n * (epoch.row_count() / 2000));
+    let found: HashSet<(usize, u64)> = positions
+        .map(|position| {
+            let row = epoch.row_at(position).unwrap();
+            assert_eq!(epoch.position_of(row), Some(position));
+            let found = rows(&sequence.pieces(row..row + 1))[0];
+            assert!(found.1 < passing[found.0]);
+            assert_eq!(sequence.place_of(found.0, found.1), row);
+            found
+        })
+        .collect();
+    assert_eq!(found.len(), 2000);
+}
+
+#[test]
+fn row_groups_and_windows_are_shuffled_anew_by_seed_and_epoch() {
+    let order = |seed, number| {
+        let shuffle = Shuffle { seed, epoch: number, lanes: 2, window_rows: 8 };
+        let epoch = epoch(&[5; 12], 1, 4, Remainder::Keep, Some(shuffle));
+        read_shuffled(&epoch, 1, &epoch.share(0))
+    };
+    assert_eq!(order(1, 1), order(1, 1));
+    let orders: BTreeSet<_> = (0..5).flat_map(|seed| (0..5).map(move |number| order(seed, number))).collect();
+    assert_eq!(orders.len(), 25);
+}
+
+#[test]
+fn the_order_is_what_it_was() {
+    // Checkpoints name positions: other rows here are another ORDER_VERSION.
+    let shuffle = Shuffle { seed: 7, epoch: 3, lanes: 4, window_rows: 3 };
+    let epoch = epoch(&[4, 0, 5, 2, 6], 2, 4, Remainder::Keep, Some(shuffle));
+    let sequence = epoch.sequence();
+    let first: Vec<_> = (0..8).map(|position| row_at(&epoch, &sequence, position)).collect();
+    assert_eq!(first, FIRST_ROWS_OF_VERSION_1);
+}
+
+const FIRST_ROWS_OF_VERSION_1: [(usize, u64); 8] =
+    [(2, 2), (3, 0), (0, 3), (4, 3), (2, 1), (0, 0), (4, 0), (4, 2)];
+
+#[derive(Clone, Debug)]
+struct Case {
+    passing: Vec<u64>,
+    worlds: Vec<u64>,
+    batch: u64,
+    shuffle: Shuffle,
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let passing = prop_oneof![
+        prop::collection::vec(0_u64..40, 1..12),
+        prop::collection::vec(0_u64..3, 1..60),
+        (0_u64..300).prop_map(|rows| vec![rows]),
+    ];
+    (passing, 1_u64..25, 1_u64..20, any::<u64>(), 0_u64..4, prop_oneof![1_u64..9, 20_u64..500]).prop_map(
+        |(passing, lanes, batch, seed, number, window_rows)| Case {
+            passing,
+            worlds: (1..=lanes).filter(|world| lanes % world == 0).collect(),
+            batch,
+            shuffle: Shuffle { seed, epoch: number, lanes, window_rows },
+        },
+    )
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
     #[test]
     fn keep_sends_every_row_exactly_once(
         passing in prop::collection::vec(0_u64..40, 0..12), world in 1_u64..9, batch in 1_u64..20,
     ) {
-        let epoch = Epoch::new(&passing, world, batch, Remainder::Keep);
-        let sent: Vec<_> = (0..world).flat_map(|rank| rows(&epoch.pieces(&epoch.share(rank), 0))).collect();
+        let epoch = epoch(&passing, world, batch, Remainder::Keep, None);
+        let sent: Vec<_> = (0..world).flat_map(|rank| read_in_order(&epoch, &epoch.share(rank))).collect();
         prop_assert_eq!(sent, all_rows(&passing));
         let steps = (0..world).map(|rank| epoch.share(rank).step_count);
         prop_assert_eq!(steps.max(), Some(epoch.step_count_max()));
     }
 
     #[test]
-    fn drop_and_pad_give_equal_whole_steps(
-        passing in prop::collection::vec(0_u64..40, 1..12), world in 1_u64..9, batch in 1_u64..20,
+    fn shuffled_keep_sends_every_row_exactly_once_at_every_world_size(case in cases()) {
+        for world in &case.worlds {
+            let epoch = epoch(&case.passing, *world, case.batch, Remainder::Keep, Some(case.shuffle));
+            let mut sent = Vec::new();
+            for rank in 0..*world {
+                let share = epoch.share(rank);
+                let lanes: u64 = epoch.lanes_of(rank).iter().map(|lane| lane.length).sum();
+                prop_assert_eq!(share.length, lanes);
+                prop_assert!(share.step_count.abs_diff(epoch.step_count_max()) <= 1);
+                sent.extend(read_shuffled(&epoch, *world, &share));
+            }
+            sent.sort_unstable();
+            prop_assert_eq!(sent, all_rows(&case.passing));
+        }
+    }
+
+    #[test]
+    fn a_global_step_has_the_same_rows_at_every_world_size(case in cases(), per_lane in 1_u64..4) {
+        // B·W is a multiple of L, the same at every world size.
+        let step_rows = case.shuffle.lanes * per_lane;
+        let mut steps: Option<Vec<BTreeSet<(usize, u64)>>> = None;
+        for world in &case.worlds {
+            let batch = step_rows / world;
+            let epoch = epoch(&case.passing, *world, batch, Remainder::Keep, Some(case.shuffle));
+            let mut these = vec![BTreeSet::new(); epoch.step_count_max() as usize];
+            for rank in 0..*world {
+                for (index, row) in read_shuffled(&epoch, *world, &epoch.share(rank)).into_iter().enumerate() {
+                    these[index / batch as usize].insert(row);
+                }
+            }
+            prop_assert_eq!(steps.get_or_insert_with(|| these.clone()), &these);
+        }
+    }
+
+    #[test]
+    fn what_was_sent_before_a_resume_and_after_it_is_the_epoch_whatever_the_world_sizes(
+        case in cases(), before in any::<prop::sample::Index>(), after in any::<prop::sample::Index>(), lane_rows in 0_u64..40,
     ) {
+        let (before, after) = (*before.get(&case.worlds), *after.get(&case.worlds));
+        let first = epoch(&case.passing, before, case.batch, Remainder::Keep, Some(case.shuffle));
+        let second = epoch(&case.passing, after, case.batch + 1, Remainder::Keep, Some(case.shuffle));
+        let position = (lane_rows * case.shuffle.lanes).min(first.row_count() / case.shuffle.lanes * case.shuffle.lanes);
+        let mut sent = Vec::new();
+        for rank in 0..before {
+            let share = Share { end: position / before, ..first.share(rank) };
+            sent.extend(read_shuffled(&first, before, &share));
+        }
+        for rank in 0..after {
+            sent.extend(read_shuffled(&second, after, &second.share_from(rank, position / after)));
+        }
+        sent.sort_unstable();
+        prop_assert_eq!(sent, all_rows(&case.passing));
+    }
+
+    #[test]
+    fn drop_and_pad_give_equal_whole_steps(case in cases(), is_shuffled in any::<bool>(), start in 0_u64..30) {
+        let world = *case.worlds.last().unwrap();
+        let shuffle = is_shuffled.then_some(case.shuffle);
         for remainder in [Remainder::Drop, Remainder::Pad] {
-            let epoch = Epoch::new(&passing, world, batch, remainder);
+            let epoch = epoch(&case.passing, world, case.batch, remainder, shuffle);
             let mut sent = 0;
             for rank in 0..world {
                 let share = epoch.share(rank);
                 prop_assert_eq!(share.step_count, epoch.step_count_max());
-                prop_assert_eq!(share.row_count + share.padding_rows, share.step_count * batch);
-                sent += share.row_count + share.padding_rows;
-                let read = rows(&epoch.pieces(&share, 0)).len() as u64;
-                let missing = share.row_count + share.padding_rows - read;
-                prop_assert!(missing == 0 || share.step_count == 1, "only a sole batch repeats itself");
-                prop_assert!(share.step_count == 0 || read > 0);
+                prop_assert_eq!(share.row_count(), share.step_count * case.batch);
+                sent += share.row_count();
+                let padding = share.padding(share.start, share.end);
+                prop_assert_eq!(share.own_rows() + padding, share.row_count());
+                // Repeats all lie in the last batch.
+                prop_assert!(padding <= case.batch);
+                if !is_shuffled {
+                    let read = read_in_order(&epoch, &share).len() as u64;
+                    prop_assert!(read == share.row_count() || share.step_count == 1, "only a sole batch repeats itself");
+                    prop_assert!(share.step_count == 0 || read > 0);
+                }
+                let rest = epoch.share_from(rank, start.min(share.end));
+                prop_assert_eq!(rest.row_count(), rest.step_count * case.batch);
             }
             prop_assert_eq!(sent, epoch.sent_row_count());
         }
@@ -79,15 +259,27 @@ proptest! {
         passing in prop::collection::vec(0_u64..40, 1..12), world in 1_u64..9, batch in 1_u64..20, pad in any::<bool>(),
     ) {
         let remainder = if pad { Remainder::Pad } else { Remainder::Keep };
-        let epoch = Epoch::new(&passing, world, batch, remainder);
+        let epoch = epoch(&passing, world, batch, remainder, None);
         for rank in 0..world {
             let share = epoch.share(rank);
-            let whole = rows(&epoch.pieces(&share, 0));
+            let whole = read_in_order(&epoch, &share);
             for step in 0..share.step_count {
-                let resumed = rows(&epoch.pieces(&share, step));
+                let rest = epoch.share_from(rank, step * batch);
+                prop_assert_eq!(rest.step_count, share.step_count - step);
                 let start = (step * batch) as usize;
-                prop_assert_eq!(resumed.as_slice(), &whole[start.min(whole.len())..]);
+                let read = read_in_order(&epoch, &rest);
+                prop_assert_eq!(read.as_slice(), &whole[start.min(whole.len())..]);
             }
         }
+    }
+
+    #[test]
+    fn rows_far_apart_in_the_file_meet_in_a_batch(seed in any::<u64>()) {
+        // 64 row groups of 1000 rows: a batch of 256 takes from about as many row groups as there are lanes.
+        let shuffle = Shuffle { seed, epoch: 0, lanes: 16, window_rows: 1000 };
+        let epoch = epoch(&[1000; 64], 1, 256, Remainder::Keep, Some(shuffle));
+        let sequence = epoch.sequence();
+        let groups: HashSet<usize> = (0..256).map(|position| row_at(&epoch, &sequence, position).0).collect();
+        prop_assert!(groups.len() >= 16, "{} row groups", groups.len());
     }
 }

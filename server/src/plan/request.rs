@@ -3,6 +3,7 @@
 use forebay_proto::v1;
 
 use super::{PlanError, ROW_ID, check_shape};
+
 /// The most rows of a batch.
 pub(super) const BATCH_SIZE_MAX: u64 = 1 << 24;
 
@@ -11,6 +12,18 @@ pub(super) const WORLD_SIZE_MAX: u64 = 1 << 14;
 
 /// Rows a batch where the request does not say.
 pub(super) const BATCH_SIZE_DEFAULT: u64 = 1024;
+
+/// The most lanes of a shuffled epoch.
+const LANES_MAX: u64 = 1 << 16;
+
+/// Lanes where the request does not say: the least multiple of the world size from here on.
+const LANES_LEAST: u64 = 16;
+
+/// The most rows of a window.
+const WINDOW_ROWS_MAX: u64 = 1 << 26;
+
+/// Rows of a window where the request does not say.
+const WINDOW_ROWS_DEFAULT: u64 = 16_384;
 
 /// A checked request: one epoch of a dataset under a plan.
 #[derive(Clone, Debug)]
@@ -27,12 +40,27 @@ pub struct Request {
     pub epoch: u64,
     /// What happens to left-over rows.
     pub remainder: v1::Remainder,
-    /// The first step sent.
-    pub first_step: u64,
+    /// How the rows are shuffled; none: file order.
+    pub shuffle: Option<Shuffling>,
+    /// Version of the order that the request was made for, if a certain one.
+    pub order_version: Option<u32>,
+    /// Global position of the first row sent.
+    pub start_position: u64,
     /// Whether the batches hold [`ROW_ID`].
     pub with_row_ids: bool,
     /// Digest of the snapshot that must be read, if a certain one.
     pub snapshot: Option<String>,
+}
+
+/// How the rows of an epoch are shuffled.
+#[derive(Clone, Copy, Debug)]
+pub struct Shuffling {
+    /// Another seed is another order.
+    pub seed: u64,
+    /// Lanes: a multiple of the world size.
+    pub lanes: u64,
+    /// Rows permuted together.
+    pub window_rows: u64,
 }
 
 /// Where the plan comes from.
@@ -65,18 +93,10 @@ impl Request {
         };
         let batch_size = within("batch_size", message.batch_size.unwrap_or(BATCH_SIZE_DEFAULT), BATCH_SIZE_MAX)?;
         let world_size = within("world_size", message.world_size.unwrap_or(1), WORLD_SIZE_MAX)?;
-        if message.shuffle {
-            let reason = "this version streams in file order only: leave it out or send false";
-            return Err(PlanError::field("shuffle", reason));
-        }
-        let step_rows = batch_size * world_size;
-        if !message.start_position.is_multiple_of(step_rows) {
-            let reason = format!(
-                "{} is not a multiple of world_size × batch_size = {step_rows}: resume with the batch_size and world_size \
-                 of the run that saved it",
-                message.start_position
-            );
-            return Err(PlanError::field("start_position", reason));
+        let shuffle = shuffling(message, world_size)?;
+        check_start(message.start_position, batch_size * world_size, shuffle.as_ref())?;
+        if message.assume.is_some() {
+            return Err(PlanError::field("assume", "only the action \"explain\" reads it: leave it out here"));
         }
         let remainder = v1::Remainder::try_from(message.remainder)
             .map_err(|_| PlanError::field("remainder", "one of KEEP, DROP, PAD"))?;
@@ -91,16 +111,54 @@ impl Request {
             world_size,
             epoch: message.epoch,
             remainder,
-            first_step: message.start_position / step_rows,
+            shuffle,
+            order_version: Some(message.order_version).filter(|version| *version != 0),
+            start_position: message.start_position,
             with_row_ids: message.with_row_ids,
             snapshot: Some(message.snapshot.clone()).filter(|digest| !digest.is_empty()),
         })
     }
 
-    /// The global position at which a step begins.
-    pub fn position(&self, step: u64) -> u64 {
-        step.saturating_mul(self.batch_size).saturating_mul(self.world_size)
+    /// Rows of a step of all ranks together.
+    pub fn step_rows(&self) -> u64 {
+        self.batch_size * self.world_size
     }
+}
+
+fn shuffling(message: &v1::StreamRequest, world_size: u64) -> Result<Option<Shuffling>, PlanError> {
+    let window_rows = within("window_rows", message.window_rows.unwrap_or(WINDOW_ROWS_DEFAULT), WINDOW_ROWS_MAX)?;
+    let lanes = match message.lanes {
+        0 => LANES_LEAST.div_ceil(world_size) * world_size,
+        lanes => within("lanes", lanes, LANES_MAX)?,
+    };
+    if !message.shuffle {
+        return Ok(None);
+    }
+    if !lanes.is_multiple_of(world_size) {
+        let near = lanes.div_ceil(world_size) * world_size;
+        let reason = format!("{lanes} is not a multiple of world_size {world_size}: the next one is {near}");
+        return Err(PlanError::field("lanes", reason));
+    }
+    Ok(Some(Shuffling { seed: message.seed, lanes, window_rows }))
+}
+
+/// An epoch goes on where whole steps ended, or, shuffled, where every lane has given the same number of rows.
+fn check_start(start: u64, step_rows: u64, shuffle: Option<&Shuffling>) -> Result<(), PlanError> {
+    if start.is_multiple_of(step_rows) || shuffle.is_some_and(|shuffle| start.is_multiple_of(shuffle.lanes)) {
+        return Ok(());
+    }
+    let reason = match shuffle {
+        None => format!(
+            "{start} is not a multiple of world_size × batch_size = {step_rows}: in file order an epoch goes on with the \
+             batch_size and world_size of the run that saved the position"
+        ),
+        Some(Shuffling { lanes, .. }) => format!(
+            "{start} is neither a multiple of world_size × batch_size = {step_rows} nor of lanes = {lanes}: go on with the \
+             world_size and batch_size of the run that saved it, and make lanes a divisor of its world_size × batch_size to \
+             go on at others later"
+        ),
+    };
+    Err(PlanError::field("start_position", reason))
 }
 
 fn within(field: &str, value: u64, max: u64) -> Result<u64, PlanError> {

@@ -123,6 +123,20 @@ impl Projection {
         self.sum_chunks(snapshot, row_group, ColumnChunkMetaData::compressed_size)
     }
 
+    /// Bytes that a row of these columns has in the files, uncompressed: the mean, rounded up. Texts have at least their
+    /// length's bytes, whatever a dictionary makes of them.
+    pub fn row_bytes(&self, snapshot: &Snapshot) -> u64 {
+        const LENGTH_BYTES: u64 = 8;
+        if self.indices.is_empty() {
+            return 0;
+        }
+        let sum = |bytes: u64, group| {
+            bytes.saturating_add(self.sum_chunks(snapshot, group, ColumnChunkMetaData::uncompressed_size))
+        };
+        let bytes = snapshot.row_groups().iter().fold(0, sum);
+        bytes.div_ceil(snapshot.row_count().max(1)) + LENGTH_BYTES * self.indices.len() as u64
+    }
+
     /// Rows of a row group that are decoded at a time: always the same, so that chunks end at the same rows wherever
     /// a stream begins. At least 1.
     pub fn chunk_rows(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {

@@ -1,267 +1,149 @@
-//! One rank's batches: its pieces of row groups, through filter and kernels, cut into batches of exactly the asked size.
+//! One rank's batches: reserved for, numbered and sent. How their rows come about is `in_order`'s and `shuffled`'s matter.
 
-use std::{mem, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
-use arrow::{
-    array::{RecordBatch, UInt64Array},
-    compute::take_record_batch,
-};
-use forebay_kernels::{BatchBuilder, Program};
+use arrow::array::RecordBatch;
 use forebay_proto::v1;
-use futures::StreamExt;
 
 use super::{
-    Batch, BatchTask, FETCH_AHEAD, Prepared, StreamError, Streams,
-    rows::Rows,
-    task::{BatchSender, Gone},
+    BATCHES_AHEAD, Batch, BatchTask, Prepared, StreamError, Streams, in_order, shuffled, task::BatchSender,
 };
 use crate::{
     budget::Reservation,
-    catalog::RowGroup,
     metrics::{Stage, StageTimes},
-    order::{Piece, Share},
-    scan::{self, RowGroupReader},
+    order::Share,
 };
 
 /// Batches of a stream that exist at once: one filled, those that wait, one on the wire.
-const BATCHES_HELD: u64 = super::BATCHES_AHEAD as u64 + 2;
+const BATCHES_HELD: u64 = BATCHES_AHEAD as u64 + 2;
 
-/// Fills batches from chunks; lives on the CPU pool while it works.
-struct Filler {
-    rows: Arc<Rows>,
-    program: Arc<Program>,
-    batch_size: u64,
-    /// Rows that are still to be put into batches, repeats included.
-    due: u64,
-    builder: Option<BatchBuilder>,
-    times: StageTimes,
-}
-
-/// Where in a piece the reading stands.
-struct Cursor {
-    /// Index in the snapshot of the next stored row.
-    next_row: u64,
-    /// Passing rows left out before the piece begins.
-    skip: u64,
-    /// Passing rows of the piece still to come.
-    take: u64,
-}
-
-/// Numbers the batches of a rank.
-struct Numberer {
+/// Numbers the batches of a rank and sends them.
+pub(super) struct Outlet {
     prepared: Prepared,
     share: Share,
-    step: u64,
-    sent_rows: u64,
+    /// Rows of the rank's sequence that lie before the next batch.
+    next: u64,
+    sender: BatchSender,
+    pub times: StageTimes,
 }
 
 impl Streams {
-    /// The batches of a rank, from the request's first step on.
-    pub fn batches(self: &Arc<Self>, prepared: &Prepared, rank: u64) -> Result<BatchTask, StreamError> {
-        let share = prepared.share(rank)?;
-        let pieces = prepared.epoch.pieces(&share, prepared.request.first_step);
-        let memory = self.budget.reserve(memory_bytes(prepared, &pieces))?;
+    /// The batches of a rank, from the request's start position on; of the first `steps` steps from there, if any number
+    /// is given.
+    pub fn batches(
+        self: &Arc<Self>,
+        prepared: &Prepared,
+        rank: u64,
+        steps: Option<u64>,
+    ) -> Result<BatchTask, StreamError> {
+        let share = prepared.share_from_start(rank)?;
+        let sent = steps.map_or(share, |steps| share.first_steps(steps, prepared.request.batch_size));
+        let memory = self.budget.reserve(prepared.memory_bytes(&sent))?;
         let (streams, prepared) = (Arc::clone(self), prepared.clone());
-        Ok(BatchTask::start(move |sender| streams.send_batches(prepared, share, pieces, sender, memory)))
+        Ok(BatchTask::start(move |sender| {
+            let outlet = Outlet::new(&prepared, share, sender);
+            streams.send_batches(prepared, sent, outlet, memory)
+        }))
     }
 
     async fn send_batches(
         self: Arc<Self>,
         prepared: Prepared,
-        share: Share,
-        pieces: Vec<Piece>,
-        sender: BatchSender,
+        sent: Share,
+        mut outlet: Outlet,
         memory: Reservation,
     ) -> Result<(), StreamError> {
-        let mut numberer = Numberer::new(&prepared, share);
-        let mut filler = Filler::new(&prepared, numberer.due_rows());
-        if filler.due == 0 {
-            let empty = filler.take_builder().finish()?;
-            let _ = sender.send(Ok(numberer.number(empty))).await;
+        if sent.row_count() == 0 {
+            let _ = outlet.send(RecordBatch::new_empty(prepared.schema())).await;
             return Ok(());
         }
-        let snapshot = Arc::clone(&prepared.snapshot);
-        let mut readers = futures::stream::iter(pieces.into_iter().map(|piece| {
-            let (snapshot, rows, cpu) = (&snapshot, &prepared.compiled.rows, &self.cpu);
-            async move {
-                let group = &snapshot.row_groups()[piece.row_group];
-                // Without a filter, chunks before the piece need not be decoded. Whole ones: a batch is made of the same
-                // pieces of the same chunks wherever its stream began, so that it is the same to the byte.
-                let chunk_rows = rows.projection.chunk_rows(snapshot, group);
-                let unread = if rows.all_pass() { piece.skip / chunk_rows * chunk_rows } else { 0 };
-                let reader = scan::open(snapshot, group, &rows.projection, unread, cpu).await?;
-                let cursor =
-                    Cursor { next_row: group.rows.start + unread, skip: piece.skip - unread, take: piece.take };
-                Ok::<_, StreamError>((group, reader, cursor))
-            }
-        }))
-        .buffered(FETCH_AHEAD);
-        loop {
-            let start = Instant::now();
-            let Some(opened) = readers.next().await else { break };
-            filler.times.add_since(Stage::Fetch, start);
-            let (group, mut reader, mut cursor) = opened?;
-            while cursor.take > 0 {
-                let work = move || {
-                    let made = filler.advance(&mut reader, &mut cursor);
-                    (filler, reader, cursor, made)
-                };
-                let done = self.cpu.run(work).await.map_err(|panic| scan::panicked(&snapshot, group, &panic))?;
-                let made;
-                (filler, reader, cursor, made) = done;
-                let (ended, batches) = made?;
-                for batch in batches {
-                    if send(&sender, numberer.number(batch), &mut filler.times).await.is_err() {
-                        return Ok(());
-                    }
-                }
-                if ended && cursor.take > 0 {
-                    return Err(numberer.miscounted(cursor.take));
-                }
-            }
-        }
-        if let Some(batch) = filler.pad_last(numberer.batch_rows())? {
-            let _ = send(&sender, numberer.number(batch), &mut filler.times).await;
-        }
-        filler.times.record();
+        let done = match prepared.epoch.shuffle() {
+            None => in_order::send(&self, &prepared, &sent, &mut outlet).await,
+            Some(shuffle) => shuffled::send(&self, &prepared, *shuffle, &sent, &mut outlet).await,
+        };
+        outlet.times.record();
         drop(memory);
-        Ok(())
-    }
-}
-
-async fn send(sender: &BatchSender, batch: Batch, times: &mut StageTimes) -> Result<(), Gone> {
-    let start = Instant::now();
-    let sent = sender.send(Ok(batch)).await;
-    times.add_since(Stage::SendWait, start);
-    times.record();
-    sent.map_err(|_| Gone)
-}
-
-/// What a stream holds at most: the compressed row groups in flight, a decoded chunk, and its batches.
-fn memory_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
-    let projection = &prepared.compiled.rows.projection;
-    let groups = prepared.snapshot.row_groups();
-    let largest = |bytes: &dyn Fn(&RowGroup) -> u64| {
-        pieces.iter().map(|piece| bytes(&groups[piece.row_group])).max().unwrap_or(0)
-    };
-    let fetched =
-        largest(&|group| projection.stored_bytes(&prepared.snapshot, group)).saturating_mul(FETCH_AHEAD as u64 + 1);
-    let chunk = largest(&|group| projection.chunk_bytes(&prepared.snapshot, group));
-    fetched.saturating_add(chunk).saturating_add(prepared.batch_bytes().saturating_mul(BATCHES_HELD))
-}
-
-// === impl Filler ===
-
-impl Filler {
-    fn new(prepared: &Prepared, due: u64) -> Self {
-        Self {
-            rows: Arc::clone(&prepared.compiled.rows),
-            program: Arc::clone(&prepared.compiled.program),
-            batch_size: prepared.request.batch_size,
-            due,
-            builder: None,
-            times: StageTimes::default(),
+        match done {
+            Err(Ended::Gone) => Ok(()),
+            Err(Ended::Failed(error)) => Err(error),
+            Ok(()) => Ok(()),
         }
     }
+}
 
-    /// Takes the next chunk of a piece. Returns whether the row group has ended, and the batches that became full.
-    fn advance(
-        &mut self,
-        reader: &mut RowGroupReader,
-        cursor: &mut Cursor,
-    ) -> Result<(bool, Vec<RecordBatch>), StreamError> {
-        let start = Instant::now();
-        let Some(chunk) = reader.next_chunk()? else { return Ok((true, Vec::new())) };
-        self.times.add_since(Stage::Decode, start);
+/// Why a rank's batches end early.
+pub(super) enum Ended {
+    /// Nobody reads them any more.
+    Gone,
+    /// One cannot be made.
+    Failed(StreamError),
+}
 
-        let start = Instant::now();
-        let passing = self.rows.apply(&chunk, cursor.next_row)?;
-        cursor.next_row += chunk.num_rows() as u64;
-        self.times.add_since(Stage::Transform, start);
-
-        let start = Instant::now();
-        let count = passing.num_rows() as u64;
-        let first = cursor.skip.min(count);
-        let taken = (count - first).min(cursor.take);
-        cursor.skip -= first;
-        cursor.take -= taken;
-        let full = self.fill(&passing, first as usize, taken as usize)?;
-        self.times.add_since(Stage::Assemble, start);
-        Ok((false, full))
-    }
-
-    fn fill(&mut self, rows: &RecordBatch, first: usize, count: usize) -> Result<Vec<RecordBatch>, StreamError> {
-        let mut full = Vec::new();
-        let (mut next, end) = (first, first + count);
-        while next < end {
-            let mut builder = self.take_builder();
-            let run = (end - next).min(builder.capacity() - builder.len());
-            builder.append(rows, next..next + run)?;
-            next += run;
-            self.due -= run as u64;
-            if builder.is_full() {
-                full.push(builder.finish()?);
-            } else {
-                self.builder = Some(builder);
-            }
-        }
-        Ok(full)
-    }
-
-    /// The batch being filled, or a new one for the rows that are due.
-    fn take_builder(&mut self) -> BatchBuilder {
-        let rows = self.batch_size.min(self.due) as usize;
-        mem::take(&mut self.builder).unwrap_or_else(|| BatchBuilder::new(Arc::clone(&self.program), rows))
-    }
-
-    /// A last batch that is not full repeats its own rows until it is (PAD with fewer rows than a batch).
-    fn pad_last(&mut self, batch_rows: u64) -> Result<Option<RecordBatch>, StreamError> {
-        let Some(builder) = self.builder.take() else { return Ok(None) };
-        let part = builder.finish()?;
-        let rows = part.num_rows() as u64;
-        let repeated = UInt64Array::from_iter_values((0..batch_rows).map(|row| row % rows.max(1)));
-        self.due = 0;
-        Ok(Some(take_record_batch(&part, &repeated)?))
+impl<E: Into<StreamError>> From<E> for Ended {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
     }
 }
 
-// === impl Numberer ===
-
-impl Numberer {
-    fn new(prepared: &Prepared, share: Share) -> Self {
-        let step = prepared.request.first_step;
-        let sent_rows = step.saturating_mul(prepared.request.batch_size).min(share.row_count + share.padding_rows);
-        Self { prepared: prepared.clone(), share, step, sent_rows }
+impl Prepared {
+    /// What a stream holds at most: compressed row groups in flight, decoded chunks, windows, and its batches.
+    pub(super) fn memory_bytes(&self, share: &Share) -> u64 {
+        let reading = match self.epoch.shuffle() {
+            None => in_order::reading_bytes(self, &in_order::pieces(self, &self.epoch.sequence(), share)),
+            Some(shuffle) => shuffled::reading_bytes(self, shuffle, share),
+        };
+        self.held_bytes(reading)
     }
 
-    fn due_rows(&self) -> u64 {
-        self.share.row_count + self.share.padding_rows - self.sent_rows
+    /// What a stream holds beside what it takes to read its rows: its batches.
+    pub(super) fn held_bytes(&self, reading: u64) -> u64 {
+        reading.saturating_add(self.batch_bytes().saturating_mul(BATCHES_HELD))
+    }
+}
+
+// === impl Outlet ===
+
+impl Outlet {
+    fn new(prepared: &Prepared, share: Share, sender: BatchSender) -> Self {
+        Self { prepared: prepared.clone(), share, next: share.start, sender, times: StageTimes::default() }
     }
 
     /// Rows of the batch that comes next.
-    fn batch_rows(&self) -> u64 {
-        self.prepared.request.batch_size.min(self.due_rows())
+    pub(super) fn batch_rows(&self) -> u64 {
+        self.prepared.request.batch_size.min(self.share.end - self.next)
+    }
+
+    /// Numbers a batch and sends it.
+    pub(super) async fn send(&mut self, data: RecordBatch) -> Result<(), Ended> {
+        let start = Instant::now();
+        let batch = self.number(data);
+        let sent = self.sender.send(Ok(batch)).await;
+        self.times.add_since(Stage::SendWait, start);
+        self.times.record();
+        sent.map_err(|_| Ended::Gone)
+    }
+
+    /// Rows came to an end before their number did.
+    pub(super) fn miscounted(&self) -> StreamError {
+        StreamError::Miscounted { counted: self.prepared.epoch.row_count(), dataset: self.prepared.request.dataset.clone() }
     }
 
     fn number(&mut self, data: RecordBatch) -> Batch {
         let rows = data.num_rows() as u64;
-        let padding_before = self.sent_rows.saturating_sub(self.share.row_count);
-        self.sent_rows += rows;
+        let request = &self.prepared.request;
+        // Every rank is at the same place of its sequence, which begins at the start position.
+        let position = request.start_position + (self.next - self.share.start) * request.world_size;
+        let end = self.next + rows;
         let header = v1::BatchHeader {
-            epoch: self.prepared.request.epoch,
-            step: self.step,
-            position: self.prepared.request.position(self.step),
+            epoch: request.epoch,
+            step: position / request.step_rows(),
+            position,
             rows,
-            padding_rows: self.sent_rows.saturating_sub(self.share.row_count) - padding_before,
-            last: self.due_rows() == 0,
+            padding_rows: self.share.padding(self.next, end),
+            last: end == self.share.end,
             checksum: 0,
         };
-        self.step += 1;
+        self.next = end;
         Batch { header, data }
-    }
-
-    fn miscounted(&self, missing: u64) -> StreamError {
-        let counted = self.prepared.epoch.row_count();
-        StreamError::Miscounted { counted, read: counted.saturating_sub(missing) }
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     catalog::Snapshot,
     error::near_names,
     plan::{self, PlanError, Source},
+    scan::Projection,
     state::{Kind, State, is_id},
 };
 
@@ -36,6 +37,8 @@ pub(super) struct Compiled {
     pub expressions: Arc<Expressions>,
     pub rows: Arc<Rows>,
     pub program: Arc<Program>,
+    /// Bytes of a row's AS_STORED columns, about.
+    pub stored_row_bytes: u64,
     /// Whether the state directory keeps the plan under its id.
     pub is_kept: bool,
 }
@@ -98,7 +101,23 @@ fn compile(snapshot: &Snapshot, plan: &v1::Plan, plan_id: String, with_row_ids: 
     let program = Arc::new(plan::compile(plan, &expressions.schema, with_row_ids)?);
     let columns = program.input_columns().iter().map(AsRef::as_ref);
     let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?);
-    Ok(Compiled { plan_id, filter: plan.filter.clone(), expressions, rows, program, is_kept: false })
+    let stored_row_bytes = stored_row_bytes(snapshot, &program);
+    Ok(Compiled { plan_id, filter: plan.filter.clone(), expressions, rows, program, stored_row_bytes, is_kept: false })
+}
+
+/// What the AS_STORED columns have in the files, uncompressed, a row; derived ones are taken for a few bytes.
+fn stored_row_bytes(snapshot: &Snapshot, program: &Program) -> u64 {
+    const DERIVED_BYTES: u64 = 16;
+    let (mut indices, mut derived) = (Vec::new(), 0);
+    for column in program.stored_columns() {
+        match snapshot.wide_schema().index_of(column) {
+            Ok(index) => indices.push(index),
+            Err(_) => derived += DERIVED_BYTES,
+        }
+    }
+    indices.sort_unstable();
+    indices.dedup();
+    derived + Projection::new(snapshot, indices).row_bytes(snapshot)
 }
 
 /// Keeps a plan under its id, if it is one that can be read back.

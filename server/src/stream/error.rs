@@ -69,7 +69,7 @@ pub enum StreamError {
         /// Rows.
         rows: u64,
         /// Bytes a row.
-        row_bytes: usize,
+        row_bytes: u64,
         /// The limit.
         limit: u64,
     },
@@ -86,11 +86,11 @@ pub enum StreamError {
     #[error(transparent)]
     Cpu(#[from] CpuError),
     /// Fewer rows came than were counted: a bug, or a state directory that holds another dataset's counts.
-    #[error("the rows that pass the filter were counted as {counted}, but the data ended after {read}")]
+    #[error("dataset \"{dataset}\": {counted} rows were counted to pass the filter, but fewer came")]
     Miscounted {
+        /// The dataset.
+        dataset: String,
         /// Rows that should have come.
         counted: u64,
-        /// Rows that came.
-        read: u64,
     },
 }

@@ -7,10 +7,15 @@ mod batches;
 mod compiled;
 mod count;
 mod error;
+mod explain;
 mod fit;
+mod group;
+mod in_order;
 mod learned;
 mod prepare;
+mod replay;
 mod rows;
+mod shuffled;
 mod table;
 mod task;
 
@@ -26,6 +31,7 @@ use tokio::sync::Semaphore;
 pub use error::StreamError;
 pub use fit::FitTask;
 pub use prepare::Prepared;
+pub use replay::Replayed;
 pub use task::BatchTask;
 
 use crate::{budget::Budget, catalog::Catalog, engine::Engine, plan::Limits, runtime::CpuPool, state::State};

@@ -12,12 +12,9 @@ use super::{
 };
 use crate::{
     catalog::Snapshot,
-    order::{Epoch, Remainder, Share},
+    order::{Epoch, ORDER_VERSION, Remainder, Share, Shuffle},
     plan::{PlanError, Request},
 };
-
-/// Bytes that a row of AS_STORED columns is taken to have, where a batch is held against its limit.
-const AS_STORED_ROW_BYTES: usize = 16;
 
 /// One epoch of a dataset under a plan, ready to be read by any rank.
 #[derive(Clone, Debug)]
@@ -46,7 +43,11 @@ impl Prepared {
 
     /// The request as a rank's ticket carries it: pinned to the snapshot, and small, whatever the plan's size.
     pub fn ticket_request(&self, message: &v1::StreamRequest) -> v1::StreamRequest {
-        let mut request = v1::StreamRequest { snapshot: self.snapshot.digest().to_owned(), ..message.clone() };
+        let mut request = v1::StreamRequest {
+            snapshot: self.snapshot.digest().to_owned(),
+            order_version: ORDER_VERSION,
+            ..message.clone()
+        };
         let is_large = request.plan.as_ref().is_some_and(|plan| plan.encoded_len() > TICKET_PLAN_BYTES_MAX);
         if is_large && self.compiled.is_kept {
             request.plan = None;
@@ -70,24 +71,40 @@ impl Prepared {
         self.compiled.program.row_bytes()
     }
 
-    /// A rank's share of the epoch.
+    /// A rank's share of the whole epoch.
     pub fn share(&self, rank: u64) -> Result<Share, StreamError> {
+        self.check_rank(rank)?;
+        Ok(self.epoch.share(rank))
+    }
+
+    /// A rank's share from the request's start position on.
+    pub(super) fn share_from_start(&self, rank: u64) -> Result<Share, StreamError> {
+        self.check_rank(rank)?;
+        // Whole steps, or as many rows of every lane, have been sent: every rank has sent as many rows.
+        Ok(self.epoch.share_from(rank, self.request.start_position / self.request.world_size))
+    }
+
+    fn check_rank(&self, rank: u64) -> Result<(), StreamError> {
         let world_size = self.request.world_size;
         if rank >= world_size {
             return Err(StreamError::Rank { rank, world_size });
         }
-        Ok(self.epoch.share(rank))
+        Ok(())
     }
 
-    /// Bytes of a full batch, columns without a fixed width taken for a few bytes a row.
+    /// Bytes of a row, AS_STORED columns taken for what they have in the file, uncompressed.
+    pub(super) fn wire_row_bytes(&self) -> u64 {
+        self.compiled.program.row_bytes().unwrap_or(0) as u64 + self.compiled.stored_row_bytes
+    }
+
+    /// Bytes of a full batch, about.
     pub(super) fn batch_bytes(&self) -> u64 {
-        let row_bytes = self.compiled.program.row_bytes().unwrap_or(AS_STORED_ROW_BYTES);
         let rows = match self.request.remainder {
             // A batch is filled up with repeats, however few rows there are.
             v1::Remainder::Pad => self.request.batch_size,
             v1::Remainder::Keep | v1::Remainder::Drop => self.request.batch_size.min(self.epoch.row_count().max(1)),
         };
-        rows.saturating_mul(row_bytes as u64)
+        rows.saturating_mul(self.wire_row_bytes())
     }
 }
 
@@ -105,15 +122,11 @@ impl Streams {
         }
         let compiled = self.compiled(&snapshot, &request.source, request.with_row_ids).await?;
         let passing = self.passing_rows(&snapshot, &compiled.filter, &compiled.expressions).await?;
-        let remainder = match request.remainder {
-            v1::Remainder::Keep => Remainder::Keep,
-            v1::Remainder::Drop => Remainder::Drop,
-            v1::Remainder::Pad => Remainder::Pad,
-        };
-        let epoch = Epoch::new(&passing, request.world_size, request.batch_size, remainder);
-        if request.first_step > epoch.step_count_max() {
-            let end = request.position(epoch.step_count_max());
-            let reason = format!("{} lies behind the epoch's end at {end}", request.position(request.first_step));
+        check_order_version(&request)?;
+        let epoch = epoch_of(&request, passing);
+        let end = epoch.step_count_max().saturating_mul(request.step_rows()).max(epoch.row_count());
+        if request.start_position > end {
+            let reason = format!("{} lies behind the epoch's end at {end}", request.start_position);
             return Err(PlanError::field("start_position", reason).into());
         }
         let prepared = Prepared { request, snapshot, compiled, epoch };
@@ -126,7 +139,36 @@ impl Streams {
         if prepared.batch_bytes() <= limit {
             return Ok(());
         }
-        let row_bytes = prepared.compiled.program.row_bytes().unwrap_or(AS_STORED_ROW_BYTES);
-        Err(StreamError::BatchBytes { rows: prepared.request.batch_size, row_bytes, limit })
+        let (rows, row_bytes) = (prepared.request.batch_size, prepared.wire_row_bytes());
+        Err(StreamError::BatchBytes { rows, row_bytes, limit })
+    }
+}
+
+/// The order of a request's epoch over row groups with these numbers of passing rows.
+pub(super) fn epoch_of(request: &Request, passing: Arc<Vec<u64>>) -> Epoch {
+    let shuffle = request.shuffle.map(|shuffle| Shuffle {
+        seed: shuffle.seed,
+        epoch: request.epoch,
+        lanes: shuffle.lanes,
+        window_rows: shuffle.window_rows,
+    });
+    let remainder = match request.remainder {
+        v1::Remainder::Keep => Remainder::Keep,
+        v1::Remainder::Drop => Remainder::Drop,
+        v1::Remainder::Pad => Remainder::Pad,
+    };
+    Epoch::new(passing, request.world_size, request.batch_size, remainder, shuffle)
+}
+
+fn check_order_version(request: &Request) -> Result<(), PlanError> {
+    match request.order_version {
+        Some(version) if version != ORDER_VERSION => {
+            let reason = format!(
+                "{version} is not the order of this server, which is version {ORDER_VERSION}: go on with a server of the \
+                 version that the position was saved with, or start an epoch anew"
+            );
+            Err(PlanError::field("order_version", reason))
+        }
+        _ => Ok(()),
     }
 }

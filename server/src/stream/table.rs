@@ -78,6 +78,6 @@ impl Streams {
         if header.position == snapshot.row_count() {
             return Ok(());
         }
-        Err(StreamError::Miscounted { counted: snapshot.row_count(), read: header.position })
+        Err(StreamError::Miscounted { dataset: snapshot.dataset().to_owned(), counted: snapshot.row_count() })
     }
 }

@@ -20,10 +20,6 @@ pub struct BatchTask {
 /// Where a task puts its batches.
 pub(super) type BatchSender = mpsc::Sender<Result<Batch, StreamError>>;
 
-/// The reader has gone.
-#[derive(Debug)]
-pub(super) struct Gone;
-
 impl BatchTask {
     /// Starts a task that sends batches until it is done, fails, or its reader goes.
     pub(super) fn start<Work, Made>(work: Work) -> Self

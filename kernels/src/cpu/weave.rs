@@ -1,0 +1,145 @@
+//! Rows of several batches in turn → one batch: the first row of each, then the second row of each, and so on.
+//!
+//! Rows of matrices are copied as bytes, each once, into buffers that start at multiples of 64 bytes.
+
+use std::iter::successors;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array, new_empty_array};
+use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::compute::{concat, interleave};
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
+
+use crate::error::KernelError;
+use crate::program::{Output, Program};
+
+/// A batch being put together from rows of batches that a [`crate::BatchBuilder`] of the same program made.
+#[derive(Debug)]
+pub struct Weave {
+    program: Arc<Program>,
+    columns: Vec<Column>,
+    capacity: usize,
+    len: usize,
+}
+
+/// An output in the making.
+#[derive(Debug)]
+enum Column {
+    Matrix { row_bytes: usize, rows: MutableBuffer },
+    Stored { pieces: Vec<ArrayRef> },
+}
+
+impl Weave {
+    /// An empty batch with room for `rows`. That allocates `rows` × [`Program::row_bytes`]; the caller has made sure that it may.
+    pub fn new(program: Arc<Program>, rows: usize) -> Self {
+        let column = |output: &Output| match output {
+            Output::Matrix { dtype, width, .. } => {
+                let row_bytes = width * dtype.bytes().unwrap_or(0);
+                Column::Matrix { row_bytes, rows: MutableBuffer::with_capacity(rows * row_bytes) }
+            }
+            Output::Stored { .. } => Column::Stored { pieces: Vec::new() },
+        };
+        let columns = program.outputs.iter().map(column).collect();
+        Self { program, columns, capacity: rows, len: 0 }
+    }
+
+    /// Rows there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Rows there is room for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Whether there is no room left.
+    pub fn is_full(&self) -> bool {
+        self.len == self.capacity
+    }
+
+    /// Adds `count` rows: the i-th in turn is row ⌊i/k⌋ of batch i mod k, for i from `first` on and k batches.
+    pub fn append(&mut self, batches: &[RecordBatch], first: usize, count: usize) -> Result<(), KernelError> {
+        if count > self.capacity - self.len {
+            return Err(KernelError::Full { rows: count, len: self.len, capacity: self.capacity });
+        }
+        let place = |index: usize| (index % batches.len(), index / batches.len());
+        let last_of_each = (first..first + count).rev().take(batches.len()).map(place);
+        for (batch, row) in last_of_each {
+            if row >= batches[batch].num_rows() {
+                return Err(KernelError::OutOfRange { start: row, end: row + 1, rows: batches[batch].num_rows() });
+            }
+        }
+        let next = |&(batch, row): &(usize, usize)| {
+            Some(if batch + 1 == batches.len() { (0, row + 1) } else { (batch + 1, row) })
+        };
+        let turn = || successors((count > 0).then(|| place(first)), next).take(count);
+        for (place, column) in self.columns.iter_mut().enumerate() {
+            let arrays: Vec<&ArrayRef> = batches.iter().map(|batch| batch.column(place)).collect();
+            match column {
+                Column::Matrix { row_bytes, rows } => {
+                    let values: Vec<Buffer> = arrays.iter().map(|array| bytes(array)).collect();
+                    for (batch, row) in turn() {
+                        rows.extend_from_slice(&values[batch][row * *row_bytes..(row + 1) * *row_bytes]);
+                    }
+                }
+                Column::Stored { pieces } => {
+                    let arrays: Vec<&dyn Array> = arrays.into_iter().map(AsRef::as_ref).collect();
+                    let woven = interleave(&arrays, &turn().collect::<Vec<_>>());
+                    pieces.push(woven.map_err(|source| self.program.refused(place, source))?);
+                }
+            }
+        }
+        self.len += count;
+        Ok(())
+    }
+
+    /// The batch of the rows added so far, of [`Program::schema`].
+    pub fn finish(self) -> Result<RecordBatch, KernelError> {
+        let (schema, len) = (self.program.schema(), self.len);
+        let mut arrays = Vec::with_capacity(self.columns.len());
+        for (place, (column, field)) in self.columns.into_iter().zip(schema.fields()).enumerate() {
+            let array = match column {
+                Column::Matrix { rows, .. } => matrix(rows.into(), len, field.data_type()),
+                Column::Stored { pieces } => match pieces.as_slice() {
+                    [] => Ok(new_empty_array(field.data_type())),
+                    [piece] => Ok(Arc::clone(piece)),
+                    _ => concat(&pieces.iter().map(AsRef::as_ref).collect::<Vec<_>>()),
+                },
+            };
+            arrays.push(array.map_err(|source| self.program.refused(place, source))?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(len));
+        RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|source| KernelError::Arrow {
+            what: "put together",
+            name: "the batch".to_owned(),
+            source,
+        })
+    }
+}
+
+/// The rows of a matrix as bytes.
+fn bytes(array: &ArrayRef) -> Buffer {
+    let data = array.to_data();
+    data.child_data().first().unwrap_or(&data).buffers()[0].clone()
+}
+
+fn matrix(values: Buffer, len: usize, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
+    let data = match data_type {
+        DataType::FixedSizeList(item, width) => {
+            let items = ArrayData::builder(item.data_type().clone()).len(len * *width as usize).add_buffer(values);
+            ArrayData::builder(data_type.clone()).len(len).add_child_data(items.build()?)
+        }
+        _ => ArrayData::builder(data_type.clone()).len(len).add_buffer(values),
+    };
+    Ok(make_array(data.build()?))
+}
+
+#[cfg(test)]
+mod tests;

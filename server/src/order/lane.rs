@@ -1,0 +1,60 @@
+//! A lane of a shuffled epoch, and its windows.
+
+use std::ops::Range;
+
+use super::{Permutation, Shuffle};
+
+/// A run of T whose rows are permuted window by window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// Its number among the epoch's lanes.
+    pub index: u64,
+    /// Its first row in T.
+    pub start: u64,
+    /// Its rows.
+    pub length: u64,
+    pub(super) shuffle: Shuffle,
+}
+
+/// A run of a lane's rows that are permuted among themselves.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Its rows in T.
+    pub rows: Range<u64>,
+    permutation: Permutation,
+}
+
+impl Lane {
+    /// The window of an index that is not past the lane's end.
+    pub fn window(&self, index: u64) -> Window {
+        let window_rows = self.shuffle.window_rows;
+        let first = (index * window_rows).min(self.length);
+        let last = first.saturating_add(window_rows).min(self.length);
+        let key = self.shuffle.key(b'w', self.index, index);
+        Window { rows: self.start + first..self.start + last, permutation: Permutation::new(last - first, key) }
+    }
+
+    /// The row of T at an offset below the lane's length.
+    pub fn row_at(&self, offset: u64) -> u64 {
+        let window = self.window(offset / self.shuffle.window_rows);
+        window.rows.start + window.permutation.at(offset % self.shuffle.window_rows)
+    }
+
+    /// The offset of a row of T that lies in the lane.
+    pub fn offset_of(&self, row: u64) -> u64 {
+        let index = (row - self.start) / self.shuffle.window_rows;
+        let window = self.window(index);
+        index * self.shuffle.window_rows + window.permutation.inverse(row - window.rows.start)
+    }
+}
+
+impl Window {
+    /// For each of its rows in the order of T, the place within the window that it goes to.
+    pub fn places(&self) -> Vec<u32> {
+        let mut places = vec![0; (self.rows.end - self.rows.start) as usize];
+        for place in 0..places.len() {
+            places[self.permutation.at(place as u64) as usize] = place as u32;
+        }
+        places
+    }
+}

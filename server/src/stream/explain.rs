@@ -1,0 +1,173 @@
+//! What an epoch costs, by arithmetic and footers alone: nothing is read but what counting a filter's rows reads.
+
+use std::{collections::HashSet, sync::Arc};
+
+use forebay_proto::v1;
+
+use super::{Prepared, StreamError, Streams, in_order, prepare::epoch_of, shuffled};
+use crate::{
+    order::{Epoch, Sequence, Share},
+    plan::{PlanError, Request},
+};
+
+/// Rows that are looked at to see how many row groups meet in a batch.
+const ROWS_LOOKED_AT: u64 = 1 << 18;
+
+/// Batches that are looked at, at most.
+const BATCHES_LOOKED_AT: u64 = 32;
+
+impl Streams {
+    /// Explains a request; its `assume` may replace what is there by what could be.
+    pub async fn explain(self: &Arc<Self>, mut message: v1::StreamRequest) -> Result<v1::Explain, StreamError> {
+        let assume = message.assume.take().unwrap_or_default();
+        check_speeds(&assume)?;
+        if message.dataset.is_empty() && assume.rows > 0 && assume.row_bytes > 0 {
+            return Ok(on_paper(&message, &assume)?);
+        }
+        let prepared = self.prepare(Request::check(&message)?).await?;
+        let limit = self.budget.limit();
+        let explained = self.cpu.run(move || {
+            let mut explained = explain(&prepared, &assume);
+            explained.memory_limit_bytes = limit;
+            explained
+        });
+        Ok(explained.await?)
+    }
+}
+
+fn check_speeds(assume: &v1::Assumptions) -> Result<(), PlanError> {
+    let speeds = [
+        ("assume.storage_bytes_per_second", assume.storage_bytes_per_second),
+        ("assume.wire_bytes_per_second", assume.wire_bytes_per_second),
+    ];
+    match speeds.into_iter().find(|(_, speed)| !(speed.is_finite() && *speed >= 0.0)) {
+        Some((field, speed)) => Err(PlanError::field(field, format!("{speed} is no speed: 0 (no limit) or more"))),
+        None => Ok(()),
+    }
+}
+
+/// A sizing question about data that is not there.
+fn on_paper(message: &v1::StreamRequest, assume: &v1::Assumptions) -> Result<v1::Explain, PlanError> {
+    // The dataset and the plan are the only fields that are not arithmetic.
+    let named = v1::StreamRequest { dataset: "-".to_owned(), plan: None, plan_id: "-".to_owned(), ..message.clone() };
+    let request = Request::check(&named)?;
+    let epoch = epoch_of(&request, Arc::new(vec![assume.rows]));
+    let mut explained = sizes(&request, &epoch, assume.row_bytes);
+    time(&mut explained, assume);
+    Ok(explained)
+}
+
+fn explain(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explain {
+    let row_bytes = if assume.row_bytes > 0 { assume.row_bytes } else { prepared.wire_row_bytes() };
+    let epoch = if assume.rows > 0 { epoch_of(&prepared.request, Arc::new(vec![assume.rows])) } else { prepared.epoch.clone() };
+    let mut explained = sizes(&prepared.request, &epoch, row_bytes);
+    explained.snapshot = prepared.snapshot_digest().to_owned();
+    explained.plan_id = prepared.plan_id().to_owned();
+    read(prepared, &mut explained);
+    // Storage is read in proportion to the rows.
+    let scale = if assume.rows > 0 { assume.rows as f64 / prepared.epoch.row_count().max(1) as f64 } else { 1.0 };
+    if assume.rows > 0 {
+        let scaled = |bytes: u64| (bytes as f64 * scale) as u64;
+        explained.stored_bytes = scaled(explained.stored_bytes);
+        explained.read_bytes = scaled(explained.read_bytes);
+        for rank in &mut explained.ranks {
+            rank.read_bytes = scaled(rank.read_bytes);
+        }
+    }
+    time(&mut explained, assume);
+    explained
+}
+
+/// Rows, steps and bytes.
+fn sizes(request: &Request, epoch: &Epoch, row_bytes: u64) -> v1::Explain {
+    let rows = epoch.sent_row_count();
+    let ranks = (0..request.world_size).map(|rank| {
+        let share = epoch.share(rank);
+        let bytes = share.row_count().saturating_mul(row_bytes);
+        v1::RankExplain { rank, rows: share.row_count(), steps: share.step_count, bytes, ..Default::default() }
+    });
+    v1::Explain {
+        rows,
+        steps: epoch.step_count_max(),
+        row_bytes,
+        bytes: rows.saturating_mul(row_bytes),
+        lanes: epoch.shuffle().map_or(0, |shuffle| shuffle.lanes),
+        window_rows: epoch.shuffle().map_or(0, |shuffle| shuffle.window_rows),
+        ranks: ranks.collect(),
+        ..Default::default()
+    }
+}
+
+/// What is read from storage and held in memory, of the rows that are there.
+fn read(prepared: &Prepared, explained: &mut v1::Explain) {
+    let (epoch, snapshot) = (&prepared.epoch, &prepared.snapshot);
+    let projection = &prepared.compiled.rows.projection;
+    let bytes: Vec<u64> =
+        snapshot.row_groups().iter().map(|group| projection.stored_bytes(snapshot, group)).collect();
+    let passing = || bytes.iter().zip(epoch.passing()).filter(|(_, rows)| **rows > 0);
+    explained.row_groups = passing().count() as u64;
+    explained.stored_bytes = passing().map(|(bytes, _)| *bytes).fold(0, u64::saturating_add);
+    let sequence = epoch.sequence();
+    let of_lanes = epoch.shuffle().map(|shuffle| shuffled::reading_bytes(prepared, shuffle, &epoch.share(0)));
+    for rank in &mut explained.ranks {
+        let share = epoch.share(rank.rank);
+        let pieces = match of_lanes {
+            None => in_order::pieces(prepared, &sequence, &share),
+            Some(_) => {
+                let lanes = epoch.lanes_of(rank.rank).into_iter();
+                lanes.flat_map(|lane| sequence.pieces(lane.start..lane.start + lane.length)).collect()
+            }
+        };
+        rank.read_bytes = pieces.iter().map(|piece| bytes[piece.row_group]).fold(0, u64::saturating_add);
+        let reading = of_lanes.unwrap_or_else(|| in_order::reading_bytes(prepared, &pieces));
+        rank.memory_bytes = prepared.held_bytes(reading);
+    }
+    explained.read_bytes = explained.ranks.iter().map(|rank| rank.read_bytes).fold(0, u64::saturating_add);
+    if explained.stored_bytes > 0 {
+        explained.read_amplification = explained.read_bytes as f64 / explained.stored_bytes as f64;
+    }
+    explained.memory_bytes = explained.ranks.iter().map(|rank| rank.memory_bytes).max().unwrap_or(0);
+    explained.row_groups_per_batch = row_groups_per_batch(prepared, &sequence);
+}
+
+/// The mean number of row groups that meet in a full batch of rank 0, over batches evenly spread.
+fn row_groups_per_batch(prepared: &Prepared, sequence: &Sequence) -> f64 {
+    let (epoch, batch_size) = (&prepared.epoch, prepared.request.batch_size);
+    let share = epoch.share(0);
+    let rows = batch_size.min(share.length);
+    if rows == 0 {
+        return 0.0;
+    }
+    let batches = (share.length / rows).min(BATCHES_LOOKED_AT).min((ROWS_LOOKED_AT / rows).max(1));
+    let step = share.length / rows / batches;
+    let groups_of = |batch: u64| {
+        let start = batch * step * rows;
+        let whole = Share { start, end: start + rows, ..share };
+        match epoch.shuffle() {
+            None => in_order::pieces(prepared, sequence, &whole).len(),
+            Some(_) => {
+                // A batch of more rows than are looked at is judged by those that are.
+                let places = (start..start + rows.min(ROWS_LOOKED_AT)).filter_map(|row| epoch.row_at(row * prepared.request.world_size));
+                places.map(|place| sequence.row_group_at(place)).collect::<HashSet<_>>().len()
+            }
+        }
+    };
+    (0..batches).map(|batch| groups_of(batch) as f64).sum::<f64>() / batches as f64
+}
+
+/// How long the epoch takes at the assumed speeds.
+fn time(explained: &mut v1::Explain, assume: &v1::Assumptions) {
+    let seconds = |bytes: u64, speed: f64| if speed > 0.0 { bytes as f64 / speed } else { 0.0 };
+    let longest = explained.ranks.iter().map(|rank| rank.bytes).max().unwrap_or(0);
+    explained.storage_seconds = seconds(explained.read_bytes, assume.storage_bytes_per_second);
+    explained.wire_seconds = seconds(longest, assume.wire_bytes_per_second);
+    explained.epoch_seconds = explained.storage_seconds.max(explained.wire_seconds);
+    let bound_by = if explained.epoch_seconds == 0.0 {
+        ""
+    } else if explained.storage_seconds > explained.wire_seconds {
+        "storage"
+    } else {
+        "wire"
+    };
+    bound_by.clone_into(&mut explained.bound_by);
+}

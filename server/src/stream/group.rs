@@ -1,0 +1,106 @@
+//! A row group being read: its passing rows, run by run, from wherever a piece of it begins.
+
+use std::{ops::Range, time::Instant};
+
+use arrow::array::RecordBatch;
+
+use super::{StreamError, rows::Rows};
+use crate::{
+    catalog::Snapshot,
+    metrics::{Stage, StageTimes},
+    order::Piece,
+    runtime::CpuPool,
+    scan::{self, RowGroupReader},
+};
+
+/// A row group whose bytes are here, decoded as far as its rows were asked for.
+pub(super) struct OpenGroup {
+    /// Its index in the snapshot.
+    pub index: usize,
+    reader: RowGroupReader,
+    /// Index in the snapshot of the next stored row.
+    next_row: u64,
+    /// Passing rows that lie before the next one.
+    seen: u64,
+    /// Passing rows of the chunk decoded last, those before the index handed out.
+    pending: Option<(RecordBatch, usize)>,
+}
+
+/// Passing rows of a chunk.
+pub(super) struct Run {
+    pub chunk: RecordBatch,
+    pub rows: Range<usize>,
+}
+
+impl OpenGroup {
+    /// Fetches a row group for a piece of it.
+    pub(super) async fn open(
+        snapshot: &Snapshot,
+        piece: Piece,
+        rows: &Rows,
+        cpu: &CpuPool,
+    ) -> Result<Self, StreamError> {
+        let group = &snapshot.row_groups()[piece.row_group];
+        // Without a filter, chunks before the piece need not be decoded. Whole ones: a batch is made of the same pieces
+        // of the same chunks wherever its stream began, so that it is the same to the byte.
+        let chunk_rows = rows.projection.chunk_rows(snapshot, group);
+        let unread = if rows.all_pass() { piece.skip / chunk_rows * chunk_rows } else { 0 };
+        let reader = scan::open(snapshot, group, &rows.projection, unread, cpu).await?;
+        let next_row = group.rows.start + unread;
+        Ok(Self { index: piece.row_group, reader, next_row, seen: unread, pending: None })
+    }
+
+    /// Whether a piece can be read from here on.
+    pub(super) fn leads_to(&self, piece: &Piece) -> bool {
+        self.index == piece.row_group && self.seen <= piece.skip
+    }
+
+    /// The next passing rows of a piece, as many as lie in one chunk; none once all have been handed out, or where the row
+    /// group ends. Decodes: run it on the CPU pool.
+    pub(super) fn next_run(
+        &mut self,
+        piece: &Piece,
+        rows: &Rows,
+        times: &mut StageTimes,
+    ) -> Result<Option<Run>, StreamError> {
+        let end = piece.skip + piece.take;
+        while self.seen < end {
+            let (chunk, first) = match self.pending.take() {
+                Some(pending) => pending,
+                None => match self.decode(rows, times)? {
+                    Some(chunk) => (chunk, 0),
+                    None => return Ok(None),
+                },
+            };
+            let count = (chunk.num_rows() - first) as u64;
+            let skipped = piece.skip.saturating_sub(self.seen).min(count);
+            let taken = (count - skipped).min(end - self.seen - skipped);
+            let start = first + skipped as usize;
+            let run = start..start + taken as usize;
+            self.seen += skipped + taken;
+            if run.end < chunk.num_rows() {
+                self.pending = Some((chunk.clone(), run.end));
+            }
+            if !run.is_empty() {
+                return Ok(Some(Run { chunk, rows: run }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether all rows of a piece have been handed out.
+    pub(super) fn is_past(&self, piece: &Piece) -> bool {
+        self.seen >= piece.skip + piece.take
+    }
+
+    fn decode(&mut self, rows: &Rows, times: &mut StageTimes) -> Result<Option<RecordBatch>, StreamError> {
+        let start = Instant::now();
+        let Some(chunk) = self.reader.next_chunk()? else { return Ok(None) };
+        times.add_since(Stage::Decode, start);
+        let start = Instant::now();
+        let passing = rows.apply(&chunk, self.next_row)?;
+        self.next_row += chunk.num_rows() as u64;
+        times.add_since(Stage::Transform, start);
+        Ok(Some(passing))
+    }
+}

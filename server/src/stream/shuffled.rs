@@ -1,0 +1,322 @@
+//! A rank's rows shuffled: each of its lanes makes windows ahead, every row written at its permuted place at once; batches
+//! take rows of the lanes' windows in turn.
+
+use std::{mem, ops::Range, sync::Arc, time::Instant};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use forebay_kernels::{BatchBuilder, Weave};
+use futures::StreamExt;
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+};
+
+use super::{
+    FETCH_AHEAD, Prepared, StreamError, Streams,
+    batches::{Ended, Outlet},
+    group::OpenGroup,
+    rows::Rows,
+};
+use crate::{
+    metrics::{Stage, StageTimes},
+    order::{Lane, Piece, Sequence, Share, Shuffle, Window},
+    scan,
+};
+
+/// Windows of a lane that exist at once: one that batches take rows of, and one that is made ahead.
+const WINDOWS_HELD: u64 = 2;
+
+/// Rows of several lanes in turn. Dropping it ends the lanes' tasks.
+struct Turns {
+    /// One a lane: its windows, in order.
+    feeds: Vec<mpsc::Receiver<Result<RecordBatch, StreamError>>>,
+    /// The lanes' windows of one index; empty where a lane has none.
+    windows: Arc<Vec<RecordBatch>>,
+    /// The index of the windows that come next.
+    next_window: u64,
+    window_rows: u64,
+    /// The row that comes next, counted over all the lanes.
+    next_row: u64,
+    schema: SchemaRef,
+    _tasks: JoinSet<()>,
+}
+
+/// Makes a lane's windows.
+struct LaneReader {
+    streams: Arc<Streams>,
+    prepared: Prepared,
+    sequence: Arc<Sequence>,
+    lane: Lane,
+    /// The row group that the window before ended in.
+    open: Option<OpenGroup>,
+    times: StageTimes,
+}
+
+/// Sends a share's batches.
+pub(super) async fn send(
+    streams: &Arc<Streams>,
+    prepared: &Prepared,
+    shuffle: Shuffle,
+    share: &Share,
+    outlet: &mut Outlet,
+) -> Result<(), Ended> {
+    let sequence = Arc::new(prepared.epoch.sequence());
+    let own_end = share.start + share.own_rows();
+    let own = prepared.epoch.lanes_of(share.rank);
+    let mut turns = Turns::start(streams, prepared, &sequence, &own, shuffle, share.start, own_end);
+    let mut next = share.start;
+    while next < share.end {
+        let rows = prepared.request.batch_size.min(share.end - next);
+        let own_rows = own_end.saturating_sub(next).min(rows);
+        let mut weave = Weave::new(Arc::clone(&prepared.compiled.program), rows as usize);
+        weave = turns.take(streams, weave, own_rows, outlet).await?;
+        if own_rows < rows {
+            weave = repeat(streams, prepared, shuffle, share, weave, outlet).await?;
+        }
+        let start = Instant::now();
+        let batch = streams.cpu.run(move || weave.finish()).await??;
+        outlet.times.add_since(Stage::Assemble, start);
+        outlet.send(batch).await?;
+        next += rows;
+    }
+    Ok(())
+}
+
+/// Fills a batch up with the rank's first rows, again and again; a rank without rows repeats the one at the position of
+/// its number, counted round (PAD).
+async fn repeat(
+    streams: &Arc<Streams>,
+    prepared: &Prepared,
+    shuffle: Shuffle,
+    share: &Share,
+    mut weave: Weave,
+    outlet: &mut Outlet,
+) -> Result<Weave, Ended> {
+    let missing = (weave.capacity() - weave.len()) as u64;
+    let lanes = match share.length {
+        0 => {
+            let position = share.rank % prepared.epoch.row_count();
+            prepared.epoch.lane(position % shuffle.lanes).into_iter().collect()
+        }
+        _ => prepared.epoch.lanes_of(share.rank),
+    };
+    let count = missing.min(share.length.max(1));
+    let sequence = Arc::new(prepared.epoch.sequence());
+    let mut turns = Turns::start(streams, prepared, &sequence, &lanes, shuffle, 0, count);
+    let first = Weave::new(Arc::clone(&prepared.compiled.program), count as usize);
+    let first = [turns.take(streams, first, count, outlet).await?.finish()?];
+    while !weave.is_full() {
+        let rows = (weave.capacity() - weave.len()).min(count as usize);
+        weave.append(&first, 0, rows)?;
+    }
+    Ok(weave)
+}
+
+/// The compressed row groups that the lanes have open, their chunks and their windows.
+pub(super) fn reading_bytes(prepared: &Prepared, shuffle: &Shuffle, share: &Share) -> u64 {
+    let projection = &prepared.compiled.rows.projection;
+    let lanes = prepared.epoch.lanes_of(share.rank);
+    let lane_rows = lanes.iter().map(|lane| lane.length).max().unwrap_or(0).max(1);
+    let window_rows = shuffle.window_rows.min(lane_rows);
+    let (mut fetched, mut chunk, mut fewest_rows) = (0, 0, u64::MAX);
+    for (group, passing) in prepared.snapshot.row_groups().iter().zip(prepared.epoch.passing()) {
+        if *passing > 0 {
+            fetched = projection.stored_bytes(&prepared.snapshot, group).max(fetched);
+            chunk = projection.chunk_bytes(&prepared.snapshot, group).max(chunk);
+            fewest_rows = fewest_rows.min(*passing);
+        }
+    }
+    // A window lies in two row groups at most, unless they are smaller than it.
+    let groups_held = if fewest_rows >= window_rows { 2 } else { FETCH_AHEAD as u64 + 1 };
+    let scratch_rows = window_rows.min(1024);
+    let made_rows = WINDOWS_HELD.saturating_mul(window_rows).saturating_add(scratch_rows);
+    let lane = (prepared.wire_row_bytes().saturating_mul(made_rows))
+        .saturating_add(window_rows.saturating_mul(size_of::<u32>() as u64))
+        .saturating_add(fetched.saturating_mul(groups_held))
+        .saturating_add(chunk);
+    lane.saturating_mul(lanes.len().max(1) as u64)
+}
+
+// === impl Turns ===
+
+impl Turns {
+    /// Rows `start..end`, counted over the lanes in turn.
+    fn start(
+        streams: &Arc<Streams>,
+        prepared: &Prepared,
+        sequence: &Arc<Sequence>,
+        lanes: &[Lane],
+        shuffle: Shuffle,
+        start: u64,
+        end: u64,
+    ) -> Self {
+        let count = lanes.len().max(1) as u64;
+        let window_of = |row: u64| row / count / shuffle.window_rows;
+        let windows = window_of(start)..if end > start { window_of(end - 1) + 1 } else { window_of(start) };
+        let mut tasks = JoinSet::new();
+        let feeds = lanes.iter().map(|lane| {
+            let (sender, receiver) = mpsc::channel(WINDOWS_HELD as usize - 1);
+            let reader = LaneReader {
+                streams: Arc::clone(streams),
+                prepared: prepared.clone(),
+                sequence: Arc::clone(sequence),
+                lane: *lane,
+                open: None,
+                times: StageTimes::default(),
+            };
+            tasks.spawn(reader.run(windows.clone(), sender));
+            receiver
+        });
+        let feeds = feeds.collect();
+        Self {
+            feeds,
+            windows: Arc::default(),
+            next_window: windows.start,
+            window_rows: shuffle.window_rows,
+            next_row: start,
+            schema: prepared.schema(),
+            _tasks: tasks,
+        }
+    }
+
+    /// Adds the next rows to a batch.
+    async fn take(
+        &mut self,
+        streams: &Streams,
+        mut weave: Weave,
+        rows: u64,
+        outlet: &mut Outlet,
+    ) -> Result<Weave, Ended> {
+        let end = self.next_row + rows;
+        let lanes = self.feeds.len() as u64;
+        while self.next_row < end {
+            let index = self.next_row / lanes / self.window_rows;
+            if index >= self.next_window {
+                self.receive().await?.ok_or_else(|| outlet.miscounted())?;
+            }
+            let first = self.next_row - index * self.window_rows * lanes;
+            let count = (end - self.next_row).min(self.window_rows * lanes - first);
+            let windows = Arc::clone(&self.windows);
+            let start = Instant::now();
+            let woven = streams.cpu.run(move || {
+                let added = weave.append(&windows, first as usize, count as usize);
+                added.map(|()| weave)
+            });
+            weave = woven.await??;
+            outlet.times.add_since(Stage::Assemble, start);
+            self.next_row += count;
+        }
+        Ok(weave)
+    }
+
+    /// Takes the next window of every lane that has one. Nothing if none has.
+    async fn receive(&mut self) -> Result<Option<()>, StreamError> {
+        // The windows before are given back first: those made ahead take their room.
+        self.windows = Arc::default();
+        let mut windows = Vec::with_capacity(self.feeds.len());
+        let mut any = None;
+        for feed in &mut self.feeds {
+            windows.push(match feed.recv().await {
+                Some(window) => {
+                    any = Some(());
+                    window?
+                }
+                None => RecordBatch::new_empty(SchemaRef::clone(&self.schema)),
+            });
+        }
+        self.windows = Arc::new(windows);
+        self.next_window += 1;
+        Ok(any)
+    }
+}
+
+// === impl LaneReader ===
+
+impl LaneReader {
+    async fn run(
+        mut self,
+        windows: Range<u64>,
+        sender: mpsc::Sender<Result<RecordBatch, StreamError>>,
+    ) {
+        for index in windows {
+            let window = self.lane.window(index);
+            if window.rows.is_empty() {
+                break;
+            }
+            // Nothing is made before there is room for it.
+            let Ok(room) = sender.reserve().await else { return };
+            let made = self.make(window).await;
+            let failed = made.is_err();
+            room.send(made);
+            mem::take(&mut self.times).record();
+            if failed {
+                return;
+            }
+        }
+    }
+
+    async fn make(&mut self, window: Window) -> Result<RecordBatch, StreamError> {
+        let rows = (window.rows.end - window.rows.start) as usize;
+        let pieces = self.sequence.pieces(window.rows.clone());
+        let program = Arc::clone(&self.prepared.compiled.program);
+        let prepare = move || (BatchBuilder::scattered(program, rows), window.places());
+        let (mut builder, mut places) = self.streams.cpu.run(prepare).await?;
+        let (prepared, streams) = (self.prepared.clone(), Arc::clone(&self.streams));
+        let (snapshot, rows, cpu) = (&prepared.snapshot, &prepared.compiled.rows, &streams.cpu);
+        let mut open = self.open.take();
+        let mut groups = futures::stream::iter(pieces.into_iter().map(|piece| {
+            // The window before may have ended in the row group that this one begins in.
+            let open = open.take().filter(|open| open.leads_to(&piece));
+            async move {
+                match open {
+                    Some(group) => Ok((piece, group)),
+                    None => OpenGroup::open(snapshot, piece, rows, cpu).await.map(|group| (piece, group)),
+                }
+            }
+        }))
+        .buffered(FETCH_AHEAD);
+        let mut done = 0;
+        loop {
+            let start = Instant::now();
+            let Some(opened) = groups.next().await else { break };
+            self.times.add_since(Stage::Fetch, start);
+            let (piece, mut group) = opened?;
+            let (rows, mut times) = (Arc::clone(rows), mem::take(&mut self.times));
+            let work = move || {
+                let made = scatter(&mut group, &piece, &rows, &mut builder, &places[done..], &mut times);
+                (builder, places, group, times, made)
+            };
+            let place = &snapshot.row_groups()[piece.row_group];
+            let worked = streams.cpu.run(work).await.map_err(|panic| scan::panicked(snapshot, place, &panic))?;
+            let made;
+            (builder, places, group, self.times, made) = worked;
+            made?;
+            if !group.is_past(&piece) {
+                let dataset = prepared.request.dataset.clone();
+                return Err(StreamError::Miscounted { counted: prepared.epoch.row_count(), dataset });
+            }
+            done += piece.take as usize;
+            self.open = Some(group);
+        }
+        Ok(streams.cpu.run(move || builder.finish()).await??)
+    }
+}
+
+/// Writes the rows of a piece at their places.
+fn scatter(
+    group: &mut OpenGroup,
+    piece: &Piece,
+    rows: &Rows,
+    builder: &mut BatchBuilder,
+    mut places: &[u32],
+    times: &mut StageTimes,
+) -> Result<(), StreamError> {
+    while let Some(run) = group.next_run(piece, rows, times)? {
+        let start = Instant::now();
+        let (these, rest) = places.split_at(run.rows.len());
+        builder.scatter(&run.chunk, run.rows, these)?;
+        places = rest;
+        times.add_since(Stage::Assemble, start);
+    }
+    Ok(())
+}
