@@ -15,6 +15,7 @@ Start = Callable[..., Daemon]
 OPTIONS = [
     "dataset",
     "listen",
+    "advertise",
     "metrics-listen",
     "state",
     "drain-seconds",

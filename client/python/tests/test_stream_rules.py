@@ -52,6 +52,11 @@ def header(step: int, *, rows: int = 4, last: bool = False, position: int | None
     return {"epoch": 0, "step": step, "position": at, "rows": rows, "padding_rows": 0, "last": last, "checksum": 0}
 
 
+def connected(misbehaving: Misbehaving) -> fb.Client:
+    """A client that takes the first answer: what a broken stream is to be told as it is, not mended."""
+    return fb.connect(f"grpc://127.0.0.1:{misbehaving.port}", retry_seconds=0)
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -70,7 +75,7 @@ def header(step: int, *, rows: int = 4, last: bool = False, position: int | None
 def test_a_stream_that_breaks_the_rules_is_an_error(misbehaving: Misbehaving, script: list[Any], words: str):
     misbehaving.script = script
     plan = fb.Plan(outputs={"x": fb.cols("x")})
-    with fb.connect(f"grpc://127.0.0.1:{misbehaving.port}") as client, client.stream("d", plan, batch_size=4) as stream:
+    with connected(misbehaving) as client, client.stream("d", plan, batch_size=4) as stream:
         with pytest.raises(fb.StreamError, match=words):
             list(stream)
         assert list(stream) == []
@@ -79,7 +84,7 @@ def test_a_stream_that_breaks_the_rules_is_an_error(misbehaving: Misbehaving, sc
 def test_a_stream_that_keeps_the_rules_is_not(misbehaving: Misbehaving):
     misbehaving.script = [(header(0), 4), (header(1, rows=1, last=True), 1)]
     plan = fb.Plan(outputs={"x": fb.cols("x")})
-    with fb.connect(f"grpc://127.0.0.1:{misbehaving.port}") as client, client.stream("d", plan, batch_size=4) as stream:
+    with connected(misbehaving) as client, client.stream("d", plan, batch_size=4) as stream:
         assert len(stream) == 2
         assert [len(batch["x"]) for batch in stream] == [4, 1]
 
@@ -87,7 +92,7 @@ def test_a_stream_that_keeps_the_rules_is_not(misbehaving: Misbehaving):
 def test_a_rank_without_steps_ends_at_once(misbehaving: Misbehaving):
     misbehaving.share = {"rank": 0, "rows": 0, "steps": 0}
     plan = fb.Plan(outputs={"x": fb.cols("x")})
-    with fb.connect(f"grpc://127.0.0.1:{misbehaving.port}") as client, client.stream("d", plan, batch_size=4) as stream:
+    with connected(misbehaving) as client, client.stream("d", plan, batch_size=4) as stream:
         assert list(stream) == []
 
 
@@ -95,14 +100,14 @@ def test_an_empty_last_batch_is_an_end_and_no_step(misbehaving: Misbehaving):
     misbehaving.share = {"rank": 0, "rows": 0, "steps": 0}
     misbehaving.script = [(header(0, rows=0, last=True), 0)]
     plan = fb.Plan(outputs={"x": fb.cols("x")})
-    with fb.connect(f"grpc://127.0.0.1:{misbehaving.port}") as client, client.stream("d", plan, batch_size=4) as stream:
+    with connected(misbehaving) as client, client.stream("d", plan, batch_size=4) as stream:
         assert list(stream) == []
 
 
 def test_an_error_in_the_middle_of_a_stream_keeps_its_sentence(misbehaving: Misbehaving):
     misbehaving.script = [(header(0), 4), (None, "draining; resume at position 4")]
     plan = fb.Plan(outputs={"x": fb.cols("x")})
-    with fb.connect(f"grpc://127.0.0.1:{misbehaving.port}") as client, client.stream("d", plan, batch_size=4) as stream:
+    with connected(misbehaving) as client, client.stream("d", plan, batch_size=4) as stream:
         next(stream)
         with pytest.raises(fb.Unavailable, match="^draining; resume at position 4"):
             next(stream)

@@ -17,7 +17,8 @@ from torch.utils.data import DataLoader
 
 import forebay as fb
 from forebay.arrays import numbers
-from forebay.torch import FlightDataset, check_world, to_tensors
+from forebay.tensors import to_tensors
+from forebay.torch import FlightDataset
 from serving import Server
 
 ROWS = 100
@@ -179,7 +180,7 @@ def test_the_state_is_small_versioned_and_the_same_on_every_rank(server: Server)
         states.append(data.state_dict())
         del loop
     assert states[0] == states[1]
-    assert states[0]["version"] == 1
+    assert states[0]["version"] == 2
     assert states[0]["position"] == 2 * 9 * 2
     assert states[0]["seed"] == 7
     assert len(pickle.dumps(states[0])) < 600
@@ -212,7 +213,7 @@ def test_a_rank_that_has_no_rows_behind_the_place_resumes_to_nothing(server: Ser
     assert rests == [[], [], [[99]]]
 
 
-def test_a_state_of_another_plan_or_version_is_refused(server: Server):
+def test_a_state_of_another_plan_is_refused(server: Server):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=10)
     loop = iter(data)
     next(loop)
@@ -220,12 +221,8 @@ def test_a_state_of_another_plan_or_version_is_refused(server: Server):
     del loop
     other = FlightDataset(server.url, "tiny", PLAN, batch_size=10)
     other.load_state_dict(state)
-    with pytest.raises(ValueError, match="saved under plan"):
+    with pytest.raises(fb.CursorRefused, match="saved under plan"):
         iter(other)
-    with pytest.raises(ValueError, match="version 2"):
-        data.load_state_dict({**state, "version": 2})
-    with pytest.raises(ValueError, match="lacks position"):
-        data.load_state_dict({name: value for name, value in state.items() if name != "position"})
 
 
 def test_another_batch_size_may_go_on_where_the_place_is_one_of_its_steps(server: Server):
@@ -238,30 +235,8 @@ def test_another_batch_size_may_go_on_where_the_place_is_one_of_its_steps(server
     smaller.load_state_dict(state)
     assert ids([*taken, *smaller]) == list(range(ROWS))
     odd = FlightDataset(server.url, "tiny", IDS, batch_size=7)
-    odd.load_state_dict(state)
-    with pytest.raises(fb.InvalidRequest, match="start_position"):
-        iter(odd)
-
-
-@pytest.mark.parametrize(
-    ("position", "saved", "present", "order", "words"),
-    [
-        (0, 2, 3, {"shuffle": False, "lanes": None}, None),
-        (48, 2, 2, {"shuffle": False, "lanes": None}, None),
-        (48, 2, 4, {"shuffle": True, "lanes": 16}, None),
-        (48, 2, 4, {"shuffle": False, "lanes": None}, "file order"),
-        (48, 2, 3, {"shuffle": True, "lanes": 16}, "does not divide"),
-        (40, 2, 4, {"shuffle": True, "lanes": 16}, "no multiple"),
-    ],
-)
-def test_another_world_size_goes_on_only_where_rows_allow(
-    position: int, saved: int, present: int, order: dict[str, Any], words: str | None
-):
-    if words is None:
-        check_world(position, saved, present, order)
-        return
-    with pytest.raises(ValueError, match=words):
-        check_world(position, saved, present, order)
+    with pytest.raises(fb.CursorRefused, match="start_position"):
+        odd.load_state_dict(state)
 
 
 def test_leaving_a_loop_early_leaks_no_thread(server: Server):

@@ -9,9 +9,12 @@
 Tensors come from `forebay.torch`, which alone imports torch.
 """
 
-from .client import Client, DatasetInfo, FittedPlan, connect
+from .client import Client, DatasetInfo, connect
+from .cursor import Cursor
 from .errors import (
+    BrokenStream,
     Cancelled,
+    CursorRefused,
     DataLoss,
     DeadlineExceeded,
     FailedPrecondition,
@@ -22,28 +25,37 @@ from .errors import (
     NotFound,
     PermissionDenied,
     ResourceExhausted,
+    ServerEnded,
     SnapshotChanged,
     StreamError,
     Unauthenticated,
     Unavailable,
     Unimplemented,
 )
+from .explain import Explain, RankExplain
+from .fitted import FittedPlan
+from .header import BatchHeader, StreamInfo
 from .plan import Columns, Output, Plan, cols, output
 from .private_server import local
 from .progress import FitProgress
-from .stream import Batch, BatchHeader, Stream, StreamInfo
+from .replay import Replay
+from .stream import Batch, Stream
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Batch",
     "BatchHeader",
+    "BrokenStream",
     "Cancelled",
     "Client",
     "Columns",
+    "Cursor",
+    "CursorRefused",
     "DataLoss",
     "DatasetInfo",
     "DeadlineExceeded",
+    "Explain",
     "FailedPrecondition",
     "FitProgress",
     "FittedPlan",
@@ -55,7 +67,10 @@ __all__ = [
     "Output",
     "PermissionDenied",
     "Plan",
+    "RankExplain",
+    "Replay",
     "ResourceExhausted",
+    "ServerEnded",
     "SnapshotChanged",
     "Stream",
     "StreamError",

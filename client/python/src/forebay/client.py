@@ -1,36 +1,56 @@
-"""A connection to a server: what it has, what a plan learns from it, and streams of batches.
+"""A service of one or more replicas: what it has, what a plan learns from it, and streams of batches.
 
 Speaks the contract's JSON over plain Arrow Flight. Holds no torch and starts no process or thread.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Sequence
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from .errors import DeadlineExceeded, ForebayError, NotFound, StreamError, Unavailable, translated
+from .connection import Connection, Json, read_json, with_plan
+from .cursor import Cursor, Order, Remainder
+from .errors import DeadlineExceeded, ForebayError, SnapshotChanged, StreamError, Unavailable
+from .explain import Explain, read_explain
+from .failover import Failover
+from .fitted import FittedPlan
+from .header import StreamInfo
 from .plan import Plan
-from .private_server import last_words
 from .progress import FitProgress, Progress, ProgressLine, line_wanted
-from .stream import Stream, StreamInfo
+from .replay import Replay, read_replay
+from .retry import RETRY_SECONDS, try_everywhere
+from .source import Source
+from .stream import Stream
 
-Json = dict[str, Any]
-Remainder = Literal["keep", "drop", "pad"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-# A server that takes longer than this to say hello is passed over for the next of the list.
-HELLO_SECONDS = 20.0
-# One connection a stream: without this, gRPC would lay all of a process's streams on one TCP connection.
-OWN_CONNECTION: list[tuple[str, int | str]] = [("grpc.use_local_subchannel_pool", 1)]
-# On a Unix socket gRPC sends the percent-encoded path as :authority, which is no valid one and which strict HTTP/2
-# servers refuse with PROTOCOL_ERROR.
-UNIX_AUTHORITY: list[tuple[str, int | str]] = [("grpc.default_authority", "localhost")]
+T = TypeVar("T")
+
+# A replica that a broken stream turns to must say hello within this before it is asked for more.
+FAILOVER_HELLO_SECONDS = 5.0
+
+
+class StreamOptions(TypedDict, total=False):
+    """What a request for a stream may say beside dataset and plan; see `Client.stream`."""
+
+    batch_size: int
+    world_size: int
+    epoch: int
+    seed: int
+    shuffle: bool
+    window_rows: int | None
+    lanes: int | None
+    remainder: Remainder
+    with_row_ids: bool
+    snapshot: str | None
 
 
 @dataclass(frozen=True)
@@ -48,49 +68,13 @@ class DatasetInfo:
     """Why the dataset cannot be read; empty when it can."""
 
 
-@dataclass(frozen=True)
-class FittedPlan:
-    """A plan with what was learned written in it, and the id under which the server keeps it."""
+def connect(url: str | Sequence[str], *, retry_seconds: float = RETRY_SECONDS) -> Client:
+    """Connect to a server, ``grpc://HOST:PORT`` or ``grpc+unix://PATH``, or to a list of replicas.
 
-    plan_id: str
-    plan: Plan
-
-    def to_json(self) -> str:
-        """Return what `Plan.from_json` and ``forebay fit --json`` understand, to be kept in a file."""
-        return json.dumps({"plan_id": self.plan_id, "plan": self.plan.to_dict()}, ensure_ascii=False)
-
-
-class ForkGuard:
-    """Refuses to use gRPC in a forked child of a process that used it: there it would wait for ever."""
-
-    def __init__(self) -> None:
-        self._used = False
-        self._broken = False
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forked)
-
-    def enter(self) -> None:
-        """Note that gRPC is used in this process, if it can be."""
-        if self._broken:
-            raise ForebayError(
-                "this process was forked from one that had already talked to a server, which gRPC does not survive; "
-                "start workers with 'spawn': DataLoader(…, multiprocessing_context=\"spawn\"), "
-                "or use num_workers=0, which reads ahead in a thread as it is"
-            )
-        self._used = True
-
-    def _forked(self) -> None:
-        self._broken = self._used
-
-
-_fork_guard = ForkGuard()
-
-
-def connect(url: str | Sequence[str]) -> Client:
-    """Connect to a server, ``grpc://HOST:PORT`` or ``grpc+unix://PATH``.
-
-    Of a list of replicas, the first that answers is taken, for all that the client then does; moving to another in
-    the middle of a stream is not done yet. Raises `Unavailable` where none answers.
+    The first replica that answers is taken; where it fails later, another takes over, also in the middle of a stream:
+    the loop sees the same batches. `retry_seconds` bounds the tries for one batch, over all replicas and those that
+    the servers name in their endpoints; 0 means that a failure is raised at once. Raises `Unavailable` where no
+    replica answers now.
     """
     urls = [url] if isinstance(url, str) else list(url)
     if not urls:
@@ -98,36 +82,39 @@ def connect(url: str | Sequence[str]) -> Client:
     for one in urls:
         if not isinstance(cast(object, one), str) or "://" not in one:
             raise ValueError(f"{one!r} is no server URL; it looks like grpc://127.0.0.1:8815")
+    if not (math.isfinite(retry_seconds) and retry_seconds >= 0):
+        raise ValueError(f"retry_seconds must be 0 or more, not {retry_seconds}")
     failed: list[str] = []
-    for one in urls:
-        client = Client(one)
+    for at, one in enumerate(urls):
+        connection = Connection(one)
         try:
-            client.hello()
+            connection.hello()
         except (Unavailable, DeadlineExceeded) as error:
-            client.close()
+            connection.close()
             failed.append(f"{one}: {error}")
         else:
-            return client
+            return Client([*urls[at:], *urls[:at]], connection, retry_seconds=retry_seconds)
     raise Unavailable("no server answers: " + "; ".join(failed))
 
 
 class Client:
-    """A connection to one server; made by `connect`. Close it, or use it in a ``with`` block."""
+    """A connection to a service; made by `connect`. Close it, or use it in a ``with`` block."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._flight = self._open()
+    def __init__(self, urls: Sequence[str], connection: Connection, *, retry_seconds: float) -> None:
+        self._urls = list(dict.fromkeys(urls))
+        self._connection = connection
+        self._retry_seconds = retry_seconds
+        self._closed = threading.Event()
         self._fits: dict[tuple[str, str], FittedPlan] = {}
 
-    def hello(self) -> None:
-        """Raise `Unavailable` unless the server answers."""
-        with self._translated():
-            list(self._flight.list_actions(flight.FlightCallOptions(timeout=HELLO_SECONDS)))
+    @property
+    def url(self) -> str:
+        """The replica that is asked at present."""
+        return self._connection.url
 
     def datasets(self) -> dict[str, DatasetInfo]:
         """Return the server's datasets by name."""
-        with self._translated():
-            infos = [_json(info.app_metadata) for info in self._flight.list_flights()]
+        infos = self._on_any(lambda connection: connection.datasets())
         return {
             str(info["name"]): DatasetInfo(
                 name=str(info["name"]),
@@ -143,15 +130,11 @@ class Client:
 
     def schema(self, dataset: str) -> pa.Schema:
         """Return the dataset's columns as stored."""
-        with self._translated():
-            found = cast(Any, self._flight.get_schema(flight.FlightDescriptor.for_path(dataset)))
-            return cast(pa.Schema, found.schema)
+        return self._on_any(lambda connection: connection.schema(dataset))
 
     def table(self, dataset: str) -> pa.Table:
         """Read the whole dataset, every column as stored, in file order."""
-        with self._translated():
-            info = self._flight.get_flight_info(flight.FlightDescriptor.for_path(dataset))
-            return self._flight.do_get(info.endpoints[0].ticket).read_all()
+        return self._on_any(lambda connection: connection.table(dataset))
 
     def fit(self, dataset: str, plan: Plan, *, progress: Progress | bool | None = None) -> FittedPlan:
         """Learn what the plan leaves open, over the rows that pass its filter.
@@ -164,20 +147,21 @@ class Client:
         line = ProgressLine() if isinstance(progress, bool) or progress is None else None
         show = cast("Callable[[FitProgress], None]", progress if line is None else line)
         silent = line is not None and not line_wanted(cast("bool | None", progress))
-        body = f'{{"dataset":{json.dumps(dataset)},"plan":{plan.to_json()}}}'.encode()
+
+        def learn(connection: Connection) -> FittedPlan:
+            for update in connection.act("fit", {"dataset": dataset, "plan": plan.to_dict()}):
+                if update.get("result"):
+                    found = cast(Json, update["result"])
+                    return FittedPlan(str(found["plan_id"]), Plan.from_dict(cast(Json, found["plan"])))
+                if update.get("progress") and not silent:
+                    show(_progress(cast(Json, update["progress"])))
+            raise StreamError("the fit ended without a result")
+
         try:
-            with self._translated():
-                for result in self._flight.do_action(flight.Action("fit", body)):
-                    update = _json(result.body.to_pybytes())
-                    if update.get("result"):
-                        found = cast(Json, update["result"])
-                        return FittedPlan(str(found["plan_id"]), Plan.from_dict(cast(Json, found["plan"])))
-                    if update.get("progress") and not silent:
-                        show(_progress(cast(Json, update["progress"])))
+            return self._on_any(learn)
         finally:
             if line is not None:
                 line.close()
-        raise StreamError("the fit ended without a result")
 
     def fitted(self, dataset: str, plan: Plan | FittedPlan | str) -> Plan | FittedPlan | str:
         """Return the plan if nothing in it is left to learn, else what `fit` makes of it, asked once per client."""
@@ -207,44 +191,118 @@ class Client:
         start_position: int = 0,
         with_row_ids: bool = False,
         snapshot: str | None = None,
+        cursor: Cursor | Mapping[str, Any] | str | None = None,
     ) -> Stream:
         """Open the stream of one rank's batches of one epoch.
 
         `plan` is a `Plan`, a `FittedPlan` or the id of a fitted one. A `Plan` that must learn something is fitted
-        first, once per client. `start_position` is a global position, such as a header or a saved state names it;
-        `snapshot` asks for one state of the files and fails if they have changed since.
+        first, once per client. `start_position` is a global position, such as a header names it; `snapshot` asks for
+        one state of the files and fails if they have changed since.
+
+        `cursor` (a `Cursor`, or its dict or JSON) goes on where `Stream.cursor` or a dataset's ``state_dict`` was
+        taken: epoch, seed, shuffle, window_rows, lanes, remainder, start_position and snapshot are then the cursor's,
+        and what is given for them is not looked at. Raises `CursorRefused` where it does not belong to this stream,
+        and `SnapshotChanged` where the files are no more those that it was taken in.
         """
         if not 0 <= rank < world_size:
             raise ValueError(f"rank {rank} is not one of the {world_size} ranks, 0 to {world_size - 1}")
-        request: Json = {
-            "dataset": dataset,
-            "batch_size": int(batch_size),
-            "world_size": int(world_size),
-            "epoch": int(epoch),
-            "seed": int(seed),
-            "shuffle": bool(shuffle),
-            "remainder": str(remainder).upper(),
-            "start_position": int(start_position),
-            "with_row_ids": bool(with_row_ids),
-        }
-        optional = {"window_rows": window_rows, "lanes": lanes, "snapshot": snapshot}
-        request.update({name: value for name, value in optional.items() if value is not None})
-        info = self._stream_info(request, self.fitted(dataset, plan))
-        if rank >= len(info.endpoints):
-            raise StreamError(f"the server names {len(info.endpoints)} ranks; rank {rank} was asked for")
-        endpoint = info.endpoints[rank]
-        return Stream(
-            self._open,
-            endpoint.ticket,
-            info.schema,
-            _about(_json(info.app_metadata), _json(endpoint.app_metadata), rank),
-            step_rows=int(batch_size) * int(world_size),
-            start_position=int(start_position),
+        if cursor is None:
+            order = Order(lanes, cast(Remainder, str(remainder).lower()), int(seed), bool(shuffle), window_rows)
+            start = Cursor(int(epoch), int(start_position), world_size, order, snapshot or "")
+        else:
+            start = Cursor.of(cursor)
+            start.check(world_size=world_size, batch_size=batch_size)
+            order = start.order
+        known = self.fitted(dataset, plan)
+        request = _request(
+            dataset,
+            batch_size=batch_size,
+            world_size=world_size,
+            epoch=start.epoch,
+            seed=order.seed,
+            shuffle=order.shuffle,
+            window_rows=order.window_rows,
+            lanes=order.lanes,
+            remainder=order.remainder,
+            with_row_ids=with_row_ids,
+            snapshot=start.snapshot or None,
         )
+        request["start_position"] = start.position
+        if start.order_version:
+            request["order_version"] = start.order_version
+        info = self._on_any(lambda connection: connection.info(request, known), persist=True)
+        about, ticket = _share(info, rank)
+        start.check_info(about)
+        begun = Cursor(
+            start.epoch, start.position, world_size, order.settled(world_size, about), *_pinned(start, about)
+        )
+        url = self.url
+        return Stream(
+            lambda: Source(Connection(url), ticket),
+            self._failover(request, known, about, info.schema, rank, [url, *_locations(info.endpoints[rank])]),
+            info.schema,
+            about,
+            begun,
+            batch_size=int(batch_size),
+            order=order,
+        )
+
+    def replay(
+        self, dataset: str, plan: Plan | FittedPlan | str, *, step: int, rank: int = 0, **options: Unpack[StreamOptions]
+    ) -> Replay:
+        """Tell of one batch where its rows lie: `step` of `rank`, counted from the epoch's start.
+
+        `options` are those of `stream` that the batch was, or would be, made with. Give the snapshot and the plan
+        that a run had, and the answer is of that run: the batch is a function of them.
+        """
+        request = _request(dataset, **options)
+        if not 0 <= rank < request["world_size"]:
+            raise ValueError(f"rank {rank} is not one of the {request['world_size']} ranks")
+
+        def ask(whole: Json) -> Replay:
+            def act(connection: Connection) -> Replay:
+                answers = connection.act("replay", {"stream": whole, "rank": rank, "step": step})
+                return read_replay(answers, lambda: Connection(connection.url))
+
+            return self._on_any(act)
+
+        return with_plan(ask, request, self.fitted(dataset, plan))
+
+    def explain(
+        self,
+        dataset: str,
+        plan: Plan | FittedPlan | str,
+        *,
+        rows: int = 0,
+        row_bytes: int = 0,
+        storage_bytes_per_second: float = 0.0,
+        wire_bytes_per_second: float = 0.0,
+        **options: Unpack[StreamOptions],
+    ) -> Explain:
+        """Tell what an epoch costs, by arithmetic and footers alone; `options` are those of `stream`.
+
+        `rows` and `row_bytes` stand in for those that are there. `storage_bytes_per_second` is what storage gives to
+        all ranks together, `wire_bytes_per_second` what the wire gives to each rank; 0 leaves any of them out.
+        """
+        request = _request(dataset, **options)
+        assume: Json = {
+            "rows": int(rows),
+            "row_bytes": int(row_bytes),
+            "storage_bytes_per_second": float(storage_bytes_per_second),
+            "wire_bytes_per_second": float(wire_bytes_per_second),
+        }
+        if any(assume.values()):
+            request["assume"] = {name: value for name, value in assume.items() if value}
+
+        def ask(whole: Json) -> Explain:
+            return read_explain(self._on_any(lambda connection: list(connection.act("explain", whole))))
+
+        return with_plan(ask, request, self.fitted(dataset, plan))
 
     def close(self) -> None:
         """Close the connection; streams that are open have their own."""
-        self._flight.close()
+        self._closed.set()
+        self._connection.close()
 
     def __enter__(self) -> Client:
         return self
@@ -254,68 +312,117 @@ class Client:
     ) -> None:
         self.close()
 
-    def _stream_info(self, request: Json, plan: Plan | FittedPlan | str) -> flight.FlightInfo:
-        if isinstance(plan, Plan):
-            return self._info({**request, "plan": plan.to_dict()})
-        if isinstance(plan, str):
-            return self._info({**request, "plan_id": plan})
-        try:
-            return self._info({**request, "plan_id": plan.plan_id})
-        except NotFound:
-            # Another server, or one that lost its state: the plan itself says everything.
-            return self._info({**request, "plan": plan.plan.to_dict()})
+    def _on_any(self, call: Callable[[Connection], T], *, persist: bool = False) -> T:
+        """Make a call on the present replica, or on the next that can; `persist`: with pauses, until it goes well."""
 
-    def _info(self, request: Json) -> flight.FlightInfo:
-        command = json.dumps(request, ensure_ascii=False, allow_nan=False).encode()
-        with self._translated():
-            return self._flight.get_flight_info(flight.FlightDescriptor.for_command(command))
-
-    def _open(self) -> flight.FlightClient:
-        with self._translated():
-            options = OWN_CONNECTION + (UNIX_AUTHORITY if self.url.startswith("grpc+unix:") else [])
-            return flight.FlightClient(self.url, generic_options=options)
-
-    def _translated(self) -> _Translated:
-        _fork_guard.enter()
-        return _Translated(self.url)
-
-
-class _Translated(translated):
-    """As `translated`, and tells how a private server of `local` ended if that is why none answers."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            super().__exit__(kind, error, trace)
-        except Unavailable as unavailable:
-            words = last_words(self._url)
-            if words is None:
+        def attempt(url: str) -> tuple[T]:
+            if url == self._connection.url:
+                return (call(self._connection),)
+            connection = Connection(url)
+            try:
+                connection.hello(seconds=FAILOVER_HELLO_SECONDS)
+                result = call(connection)
+            except BaseException:
+                connection.close()
                 raise
-            raise Unavailable(f"{unavailable}\n{words}") from error
+            before, self._connection = self._connection, connection
+            before.close()
+            return (result,)
+
+        at = self._urls.index(self.url)
+        urls = [*self._urls[at:], *self._urls[:at]]
+        seconds = self._retry_seconds if persist else 0.0
+        found = try_everywhere(attempt, lambda: urls, seconds=seconds, stopped=self._closed)
+        if found is None:
+            raise Unavailable("the client is closed")
+        return found[0]
+
+    def _failover(
+        self,
+        request: Json,
+        plan: Plan | FittedPlan | str,
+        about: StreamInfo,
+        schema: pa.Schema,
+        rank: int,
+        first: Sequence[str],
+    ) -> Failover:
+        """Return what opens this very stream on another replica: same snapshot, same order, same plan."""
+        pinned = {**request, "snapshot": about.snapshot}
+        if about.order_version:
+            pinned["order_version"] = about.order_version
+
+        def open_at(url: str, position: int) -> Source:
+            connection = Connection(url)
+            try:
+                connection.hello(seconds=FAILOVER_HELLO_SECONDS)
+                info = connection.info({**pinned, "start_position": position}, plan)
+                there, ticket = _share(info, rank)
+                if there != about or info.schema != schema:
+                    raise _other_stream(url, about, there)
+            except BaseException:
+                connection.close()
+                raise
+            return Source(connection, ticket)
+
+        return Failover(open_at, [*first, *self._urls], seconds=self._retry_seconds)
 
 
-def _json(data: bytes | str) -> Json:
-    return cast(Json, json.loads(data or b"{}"))
+def _request(
+    dataset: str,
+    *,
+    batch_size: int = 1024,
+    world_size: int = 1,
+    epoch: int = 0,
+    seed: int = 0,
+    shuffle: bool = False,
+    window_rows: int | None = None,
+    lanes: int | None = None,
+    remainder: Remainder = "keep",
+    with_row_ids: bool = False,
+    snapshot: str | None = None,
+) -> Json:
+    """Return a StreamRequest without its plan."""
+    request: Json = {
+        "dataset": dataset,
+        "batch_size": int(batch_size),
+        "world_size": int(world_size),
+        "epoch": int(epoch),
+        "seed": int(seed),
+        "shuffle": bool(shuffle),
+        "remainder": str(remainder).upper(),
+        "with_row_ids": bool(with_row_ids),
+    }
+    optional = {"window_rows": window_rows, "lanes": lanes, "snapshot": snapshot}
+    request.update({name: value for name, value in optional.items() if value is not None})
+    return request
+
+
+def _share(info: flight.FlightInfo, rank: int) -> tuple[StreamInfo, flight.Ticket]:
+    """Return what is said of a rank's stream, and its ticket."""
+    if rank >= len(info.endpoints):
+        raise StreamError(f"the server names {len(info.endpoints)} ranks; rank {rank} was asked for")
+    endpoint = info.endpoints[rank]
+    return StreamInfo.of(read_json(info.app_metadata), read_json(endpoint.app_metadata), rank), endpoint.ticket
+
+
+def _pinned(start: Cursor, about: StreamInfo) -> tuple[str, str, int]:
+    """Return snapshot, plan and order as a cursor at this place holds them."""
+    snapshot = about.snapshot if start.position else start.snapshot
+    return snapshot, about.plan_id, about.order_version
+
+
+def _locations(endpoint: flight.FlightEndpoint) -> list[str]:
+    """Return the replicas that an endpoint names; others of Flight's kinds (HTTP, "this connection") are left out."""
+    uris = [bytes(location.uri).decode() for location in cast(Any, endpoint).locations]
+    return [uri for uri in uris if uri.startswith(("grpc://", "grpc+tcp://", "grpc+tls://", "grpc+unix://"))]
+
+
+def _other_stream(url: str, wanted: StreamInfo, found: StreamInfo) -> ForebayError:
+    if found.snapshot != wanted.snapshot:
+        return SnapshotChanged(f"{url} reads snapshot {found.snapshot}, and the stream began in {wanted.snapshot}")
+    return StreamError(f"{url} serves another stream than the one that broke: {found}, not {wanted}")
 
 
 def _progress(fields: Json) -> FitProgress:
     counts = [int(fields.get(name) or 0) for name in ("pass", "passes", "rows_done", "rows_total")]
     return FitProgress(*counts)
-
-
-def _about(stream: Json, share: Json, rank: int) -> StreamInfo:
-    if int(share.get("rank") or 0) != rank:
-        raise StreamError(f"endpoint {rank} is that of rank {share.get('rank')}")
-    return StreamInfo(
-        snapshot=str(stream.get("snapshot") or ""),
-        plan_id=str(stream.get("plan_id") or ""),
-        rows=int(stream.get("rows") or 0),
-        steps=int(stream.get("steps") or 0),
-        rank=rank,
-        rank_rows=int(share.get("rows") or 0),
-        rank_steps=int(share.get("steps") or 0),
-    )

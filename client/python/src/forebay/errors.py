@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 __all__ = [
+    "BrokenStream",
     "Cancelled",
+    "CursorRefused",
     "DataLoss",
     "DeadlineExceeded",
     "FailedPrecondition",
@@ -27,6 +29,7 @@ __all__ = [
     "NotFound",
     "PermissionDenied",
     "ResourceExhausted",
+    "ServerEnded",
     "SnapshotChanged",
     "StreamError",
     "Unauthenticated",
@@ -47,6 +50,10 @@ class InvalidRequest(ForebayError, ValueError):
     """The request is wrong; the text names the field and what is allowed."""
 
     code = "INVALID_ARGUMENT"
+
+
+class CursorRefused(InvalidRequest):
+    """A saved place in the data does not belong to this stream; the text says what differs and the way out."""
 
 
 class NotFound(ForebayError, LookupError):
@@ -89,6 +96,10 @@ class Unavailable(ForebayError, ConnectionError):
     code = "UNAVAILABLE"
 
 
+class ServerEnded(Unavailable):
+    """A private server of `forebay.local` has ended, and none comes in its place; the text tells how it ended."""
+
+
 class DeadlineExceeded(ForebayError, TimeoutError):
     """The server took longer than the time it was given."""
 
@@ -129,6 +140,10 @@ class StreamError(ForebayError):
     """A stream broke its own rules: a step left out, a wrong row count, an end without the last batch."""
 
     code = "DATA_LOSS"
+
+
+class BrokenStream(StreamError):
+    """A stream broke on its way: it ended without its last batch, or a batch is not what the server sent."""
 
 
 # pyarrow's phrase for a status code (cpp/src/arrow/flight/transport/grpc/util_internal.cc), and what it becomes.

@@ -1,60 +1,26 @@
 """A rank's batches, one after another, checked as they come.
 
-`Stream` owns one DoGet and its connection; it keeps the header's promises or raises `StreamError`. The body's
-checksum (`BatchHeader.checksum`) is not verified here: XXH3 in Python would cost more than the copy it guards, and
-TCP and HTTP/2 check their own; the Rust client verifies it.
+`Stream` keeps the headers' promises or raises `StreamError`. Where its batches break off it asks for a new source at
+the next position, and the same checks see that there is no seam; where and how often is `failover`'s to say.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.flight as flight
 
+from . import checksum
 from .arrays import Array, column_of, field_of, is_numbers, to_numpy
-from .errors import ForebayError, StreamError, translated
-
-Json = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class BatchHeader:
-    """What the server says of a batch."""
-
-    epoch: int
-    step: int
-    """Step of the rank, counted from the start of the epoch."""
-    position: int
-    """Global position at which the step begins."""
-    rows: int
-    padding_rows: int
-    """Rows at the batch's end that repeat others (remainder PAD)."""
-    last: bool
-    """The rank's epoch ends with this batch."""
-    checksum: int
-    """XXH3-64 of the Arrow body as sent; not verified by this package."""
-
-
-@dataclass(frozen=True)
-class StreamInfo:
-    """What the server says of an epoch, and of one rank's share of it."""
-
-    snapshot: str
-    """Digest of the dataset's files as they are read."""
-    plan_id: str
-    rows: int
-    """Rows of all ranks, repeats of PAD included."""
-    steps: int
-    """Steps of the longest rank."""
-    rank: int
-    rank_rows: int
-    rank_steps: int
+from .cursor import Cursor, Order, Places
+from .errors import BrokenStream, ForebayError, StreamError
+from .failover import LEFT_BEHIND, Failover
+from .header import BatchHeader, StreamInfo, read_header
+from .retry import Trouble
+from .source import Source
 
 
 class Batch(Mapping[str, Any]):
@@ -88,35 +54,41 @@ class Batch(Mapping[str, Any]):
 class Stream(Iterator[Batch]):
     """Iterator over one rank's batches; a context manager that ends the stream when it is left.
 
-    `len` is the exact number of steps from its start position to the end, those already read included. The reading
-    begins with the first `next`. Made by `Client.stream`.
+    `len` is the number of steps from its start position to the end, those already read included: exact, but for a
+    shuffled stream with remainder drop or pad that starts off its batch size's grid, which may have one more or less.
+    The reading begins with the first `next`. A server that is gone is replaced by the next replica, or waited for;
+    see `forebay.connect`. Made by `Client.stream`.
     """
 
     def __init__(
         self,
-        connect: Callable[[], flight.FlightClient],
-        ticket: flight.Ticket,
+        open_first: Callable[[], Source],
+        failover: Failover,
         schema: pa.Schema,
         info: StreamInfo,
+        start: Cursor,
         *,
-        step_rows: int,
-        start_position: int,
+        batch_size: int,
+        order: Order,
     ) -> None:
         self.schema = schema
         self.info = info
-        self.step_rows = step_rows
+        self.step_rows = batch_size * start.world_size
         """Rows of a step of all ranks together: world_size x batch_size."""
-        self._connect = connect
-        self._ticket = ticket
-        self._start_position = start_position
+        self._batch_size = batch_size
+        self._order = order
+        self._start = start
+        self._places = Places(start, info, order, self.step_rows)
+        self._open_first = open_first
+        self._failover = failover
         self._previous: BatchHeader | None = None
         self._lock = threading.Lock()
-        self._closed = False
-        self._client: flight.FlightClient | None = None
-        self._reader: flight.FlightStreamReader | None = None
+        self._stopped = threading.Event()
+        self._source: Source | None = None
 
     def __len__(self) -> int:
-        return max(0, self.info.rank_steps - self._start_position // self.step_rows)
+        left = max(0, self.info.rank_rows - self._start.position // self._start.world_size)
+        return left // self._batch_size if self._order.remainder == "drop" else -(-left // self._batch_size)
 
     def __iter__(self) -> Stream:
         return self
@@ -124,8 +96,7 @@ class Stream(Iterator[Batch]):
     def __next__(self) -> Batch:
         """Return the next step's batch; waits for it without holding the interpreter's lock."""
         try:
-            reader = self._open()
-            batch = None if reader is None else self._read(reader)
+            batch = self._next()
         except BaseException:
             self.close()
             raise
@@ -134,16 +105,21 @@ class Stream(Iterator[Batch]):
             raise StopIteration
         return batch
 
+    def cursor(self) -> Cursor:
+        """Return the place behind the last batch that `next` returned, to be kept and given to `Client.stream`."""
+        return self._start if self._previous is None else self._places(self._previous)
+
+    def places(self) -> Places:
+        """Return what tells the place behind a batch's header, without holding this stream."""
+        return self._places
+
     def close(self) -> None:
-        """End the stream; may be called from another thread to end a read that waits."""
+        """End the stream; may be called from another thread to end a read or a pause that waits."""
+        self._stopped.set()
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        if self._reader is not None:
-            self._reader.cancel()
-        if self._client is not None:
-            self._client.close()
+            source = self._source
+        if source is not None:
+            source.close()
 
     def __enter__(self) -> Stream:
         return self
@@ -156,28 +132,50 @@ class Stream(Iterator[Batch]):
     def __del__(self) -> None:
         self.close()
 
-    def _open(self) -> flight.FlightStreamReader | None:
-        """Return the reader, opened at the first call; None once the stream is closed."""
-        with self._lock:
-            if self._closed:
+    def _next(self) -> Batch | None:
+        """Return the next batch, over as many sources as it takes; None where the stream rightly ends or was closed."""
+        if self._stopped.is_set():
+            return None
+        source = self._source
+        try:
+            return self._read(self._adopt(self._open_first()) if source is None else source)
+        except ForebayError as error:
+            if self._stopped.is_set():
                 return None
-            if self._reader is None:
-                self._client = self._connect()
-                with translated():
-                    self._reader = self._client.do_get(self._ticket)
-            return self._reader
+            if not isinstance(error, LEFT_BEHIND):
+                raise
+            if self._previous is not None and self._previous.last:
+                # All has come: how the connection then ends does not matter.
+                return None
+            trouble = Trouble(self._failover.url if source is None else source.url, error)
+        return self._failover.go_on(
+            lambda opened: self._read(self._adopt(opened)), self._position(), trouble, self._stopped
+        )
 
-    def _read(self, reader: flight.FlightStreamReader) -> Batch | None:
-        """Return the next batch, or None where the stream rightly ends or was closed."""
+    def _position(self) -> int:
+        before = self._previous
+        return self._start.position if before is None else before.position + self.step_rows
+
+    def _adopt(self, source: Source) -> Source:
+        """Make it the source that `close` ends; one that comes after `close` is ended at once."""
+        with self._lock:
+            before, self._source = self._source, source
+        if before is not None:
+            before.close()
+        if self._stopped.is_set():
+            source.close()
+        return source
+
+    def _read(self, source: Source) -> Batch | None:
+        """Return the source's next batch, or None where the stream rightly ends or was closed."""
         while True:
             try:
-                with translated():
-                    chunk = reader.read_chunk()
+                chunk = source.read()
             except StopIteration:
                 self._check_end()
                 return None
             except ForebayError:
-                if self._closed:
+                if self._stopped.is_set():
                     return None
                 raise
             if chunk.data is None:
@@ -191,12 +189,14 @@ class Stream(Iterator[Batch]):
 
     def _check(self, header: BatchHeader, data: pa.RecordBatch) -> None:
         where = f"step {header.step} of rank {self.info.rank}"
+        if checksum.matches(data, header.checksum) is False:
+            raise BrokenStream(f"{where}: the batch's bytes are not those that the server sent (checksum)")
         if header.rows != data.num_rows:
             raise StreamError(f"{where}: the header says {header.rows} rows, the batch has {data.num_rows}")
         before = self._previous
         if before is None:
-            if header.position != self._start_position:
-                raise StreamError(f"{where}: begins at position {header.position}, not at {self._start_position}")
+            if header.position != self._start.position:
+                raise StreamError(f"{where}: begins at position {header.position}, not at {self._start.position}")
             return
         if before.last:
             raise StreamError(f"{where}: follows step {before.step}, which said it was the last")
@@ -207,25 +207,8 @@ class Stream(Iterator[Batch]):
 
     def _check_end(self) -> None:
         before = self._previous
-        if self._closed or (before is None and len(self) == 0):
+        if self._stopped.is_set() or (before is None and len(self) == 0):
             return
         if before is None or not before.last:
             read = "before its first batch" if before is None else f"after step {before.step}"
-            raise StreamError(f"the stream of rank {self.info.rank} ended {read}, without its last batch")
-
-
-def read_header(metadata: pa.Buffer | None) -> BatchHeader:
-    """Read the JSON header that travels as a batch's app_metadata."""
-    try:
-        fields = cast(Json, json.loads(b"" if metadata is None else metadata.to_pybytes()))
-        return BatchHeader(
-            epoch=int(fields.get("epoch") or 0),
-            step=int(fields.get("step") or 0),
-            position=int(fields.get("position") or 0),
-            rows=int(fields.get("rows") or 0),
-            padding_rows=int(fields.get("padding_rows") or 0),
-            last=bool(fields.get("last")),
-            checksum=int(fields.get("checksum") or 0),
-        )
-    except (ValueError, AttributeError, TypeError) as error:
-        raise StreamError(f"a batch came without a header that can be read: {error}") from error
+            raise BrokenStream(f"the stream of rank {self.info.rank} ended {read}, without its last batch")

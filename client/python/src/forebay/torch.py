@@ -1,42 +1,38 @@
-"""Batches as torch tensors: the only module here that imports torch.
+"""Batches as torch tensors: `FlightDataset`, and `FlightLoader` for frameworks that take a DataLoader apart.
 
-Tensors are views of the memory that the batch was received in (through DLPack): nothing is copied between the wire
-and the loop.
+This module and the rooms that it alone uses (`tensors`, `board`, `loader`) are the only ones that import torch.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import torch
 import torch.distributed
 import torch.utils.data
 
-from .arrays import column_of, field_of, is_bfloat16, is_numbers, numbers
-from .client import Client, FittedPlan, Remainder, connect
+from .board import Board
+from .client import Client, connect
+from .cursor import Cursor, Order, Remainder
+from .explain import Explain
+from .fitted import FittedPlan
+from .header import StreamInfo
+from .loader import FlightLoader, refuse_second_sharding
 from .plan import Plan
 from .prefetch import Prefetch
-from .stream import Batch, Stream, StreamInfo
+from .replay import Replay
+from .retry import RETRY_SECONDS
+from .stream import Batch, Stream
+from .tensors import TensorBatch, to_tensors
 
-__all__ = ["FlightBatches", "FlightDataset", "TensorBatch"]
+if TYPE_CHECKING:
+    from .client import StreamOptions
 
-STATE_VERSION = 1
-ROW_ID = "__row_id"
-# CONTRACT: lanes left out are the smallest multiple of world_size that is at least this.
-LANES_LEAST = 16
-DEFAULT_WINDOW_ROWS = 16384
-
-TensorBatch = dict[str, Any]
-"""Column name → tensor ([n] or [n, width]), or `pyarrow.Array` where a column is no plain run of numbers."""
-
-# What state_dict keeps beside the place: all that decides which rows lie where.
-ORDER = ("lanes", "remainder", "seed", "shuffle", "window_rows")
+__all__ = ["FlightBatches", "FlightDataset", "FlightLoader", "TensorBatch"]
 
 
 class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
@@ -45,17 +41,22 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     Use it as it is or through ``DataLoader(data, batch_size=None)``: batches come made. Call `set_epoch` before each
     epoch, for a new order. ``len(data)`` is the exact number of steps of this rank's whole epoch, also after a resume.
 
+    `url` may be a list of replicas; a server that goes away in the middle of an epoch is replaced, or waited for, up
+    to `retry_seconds`: see `forebay.connect`.
+
     Rank and world size are those given, else torch.distributed's where that is initialized, else RANK and WORLD_SIZE
-    of the environment, else 0 of 1; looked up when they are first needed.
+    of the environment, else 0 of 1; looked up when they are first needed. The dataset shards itself: Lightning leaves
+    that alone; with Accelerate use `FlightLoader`, or iterate the dataset itself.
 
     Columns: FLOAT32, FLOAT16, BFLOAT16, INT32, INT64 and UINT8 outputs are tensors of that dtype; ``__row_id`` is
     int64; an AS_STORED column stays the `pyarrow.Array` that it is (text, dates, lists, anything with nulls).
 
     With ``DataLoader(num_workers=n)`` worker 0 reads the whole stream and the others nothing, so that no row is lost
-    or doubled and the order stays; the prefetch thread makes workers needless. gRPC does not survive a fork: if this
-    process has talked to a server before (``len(data)``, ``fit``), give the DataLoader
-    ``multiprocessing_context="spawn"``, or an error says so. `state_dict` counts what the loop took, which it can
-    only see with ``num_workers=0``.
+    or doubled and the order stays; the prefetch thread makes workers needless. `set_epoch` and `load_state_dict`
+    reach workers that live on (``persistent_workers=True``) too. gRPC does not survive a fork: if this process has
+    talked to a server before (``len(data)``, ``fit``), give the DataLoader ``multiprocessing_context="spawn"``, or an
+    error says so. `state_dict` counts what the loop took, which with workers only torchdata's
+    ``StatefulDataLoader`` can see: ask that for its state_dict then.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         window_rows: int | None = None,
         lanes: int | None = None,
         prefetch: int = 2,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         super().__init__()
         if (rank is None) != (world_size is None):
@@ -85,24 +87,17 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._dataset = dataset
         self._plan = plan
         self._batch_size = batch_size
-        self._order: dict[str, Any] = {
-            "lanes": lanes,
-            "remainder": remainder,
-            "seed": seed,
-            "shuffle": shuffle,
-            "window_rows": window_rows,
-        }
+        self._order = Order(lanes, remainder, seed, shuffle, window_rows)
         self._with_row_ids = with_row_ids
         self._prefetch = prefetch
+        self._retry_seconds = retry_seconds
         self._given_rank = None if rank is None or world_size is None else (rank, world_size)
         self._epoch = epoch
-        self._resume: _Place | None = None
-        self._place = _Place(epoch, 0)
+        self._resume: _Resume | None = None
+        self._place: Cursor | None = None
         self._totals = _Totals()
-        # Shared with workers, which set it: their progress cannot be seen here.
-        self._in_worker: torch.Tensor = torch.zeros(1, dtype=torch.uint8)
-        with contextlib.suppress(RuntimeError):  # No shared memory here: then there can be no workers either.
-            self._in_worker.share_memory_()  # pyright: ignore[reportUnknownMemberType]
+        self._board = Board()
+        self._heard = 0
         self._client: Client | None = None
         self._latest: weakref.ref[FlightBatches] | None = None
         self._lengths: dict[int, StreamInfo] = {}
@@ -117,88 +112,93 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         if epoch != self._epoch:
             self._epoch = epoch
             self._resume = None
-            self._place = _Place(epoch, 0)
+            self._place = None
+            self._tell(None)
 
     def __len__(self) -> int:
         """Return the exact number of steps of this rank in the whole epoch."""
         if self._epoch not in self._lengths:
-            self._open(_Place(self._epoch, 0)).close()
+            self._open(self._begin()).close()
         return self._lengths[self._epoch].rank_steps
 
     def __iter__(self) -> Iterator[TensorBatch]:
         """Start the epoch, or go on where a loaded state left it."""
+        refuse_second_sharding(self._rank()[1])
         worker = torch.utils.data.get_worker_info()
-        self._in_worker[0] = int(worker is not None)
+        if worker is not None:
+            self._hear()
         if worker is not None and worker.id != 0:
             return iter(())
-        start, self._resume = self._resume or _Place(self._epoch, 0), None
-        batches = FlightBatches(self._open(start), self._took, start.epoch, self._prefetch)
+        self._board.in_worker = worker is not None
+        resume, self._resume = self._resume, None
+        if resume is not None and resume.generation:
+            if resume.generation <= self._board.resumed:
+                # Another iteration, in a worker that is gone, has gone on from there already.
+                resume = None
+            else:
+                self._board.resumed = resume.generation
+        start = self._begin() if resume is None else resume.place
+        batches = FlightBatches(self._open(start), self._took, self._prefetch)
         self._place, self._latest = start, weakref.ref(batches)
         return batches
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place in the data behind the last batch that the loop took: small, and the same on every rank.
 
-        At an epoch's end the place is the start of the next one.
+        It is a `forebay.Cursor` as a dict, which `Client.stream` takes too. At an epoch's end the place is the start
+        of the next one.
         """
-        if int(self._in_worker[0]) and torch.utils.data.get_worker_info() is None:
+        if self._board.in_worker and torch.utils.data.get_worker_info() is None:
             raise RuntimeError(
                 "state_dict counts the batches that this process took, and a DataLoader's worker took them; "
-                "use num_workers=0 (batches are read ahead in a thread as it is)"
+                "use num_workers=0 (batches are read ahead in a thread as it is), or torchdata's StatefulDataLoader, "
+                "and ask that for its state_dict"
             )
-        place = self._place
-        _, world_size = self._rank()
-        state = {
-            "version": STATE_VERSION,
-            "epoch": place.epoch,
-            "position": place.position,
-            "world_size": world_size,
-            "snapshot": place.snapshot,
-            "plan_id": place.plan_id,
-            **self._order,
-        }
-        if self._order["shuffle"]:
-            # Defaults are written out: the same rows must come though the world size is another.
-            state["lanes"] = self._order["lanes"] or default_lanes(world_size)
-            state["window_rows"] = self._order["window_rows"] or DEFAULT_WINDOW_ROWS
-        return state
+        return (self._place or self._begin()).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on, at the next iteration, behind the last batch that the saving loop took.
 
         Seed, shuffling, lanes, window and remainder are taken from the state. Batch size and world size are this
-        dataset's own, and may be others where the state's position allows it: an error says where it does not.
+        dataset's own, and may be others where the state's position allows it: `forebay.CursorRefused`, a ValueError,
+        says where it does not. That the files or the plan are others is seen when the iteration begins.
         """
-        if state.get("version") != STATE_VERSION:
-            raise ValueError(f"the state is of version {state.get('version')!r}; this package reads {STATE_VERSION}")
-        missing = [name for name in ("epoch", "position", "world_size", *ORDER) if name not in state]
-        if missing:
-            raise ValueError(f"the state lacks {', '.join(missing)}; was it made by FlightDataset.state_dict?")
-        place = _Place(
-            int(state["epoch"]),
-            int(state["position"]),
-            str(state.get("snapshot") or ""),
-            str(state.get("plan_id") or ""),
+        place = Cursor.of(state)
+        place.check(world_size=self._rank()[1], batch_size=self._batch_size)
+        self._load(place, self._tell(place))
+
+    def replay(self, *, step: int, rank: int | None = None, epoch: int | None = None) -> Replay:
+        """Tell of one batch, of this rank and epoch unless others are given, where its rows lie."""
+        return self._connected().replay(
+            self._dataset, self._plan, step=step, rank=self._rank()[0] if rank is None else rank, **self._options(epoch)
         )
-        order = {name: state[name] for name in ORDER}
-        check_world(place.position, int(state["world_size"]), self._rank()[1], order)
-        self._order = order
-        self._epoch = place.epoch
-        self._place = self._resume = place
-        self._lengths = {}
+
+    def explain(
+        self,
+        *,
+        rows: int = 0,
+        row_bytes: int = 0,
+        storage_bytes_per_second: float = 0.0,
+        wire_bytes_per_second: float = 0.0,
+    ) -> Explain:
+        """Tell what an epoch costs; see `Client.explain`."""
+        return self._connected().explain(
+            self._dataset,
+            self._plan,
+            rows=rows,
+            row_bytes=row_bytes,
+            storage_bytes_per_second=storage_bytes_per_second,
+            wire_bytes_per_second=wire_bytes_per_second,
+            **self._options(None),
+        )
 
     def stats(self) -> dict[str, float]:
         """Return what this process's loops took so far: wait_seconds, the time they waited; batches, rows, bytes."""
-        totals = self._totals
-        return {
-            "wait_seconds": totals.wait_seconds,
-            "batches": totals.batches,
-            "rows": totals.rows,
-            "bytes": totals.bytes,
-        }
+        return dict(asdict(self._totals))
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the connection behind: a worker opens its own. Keep torch.distributed's rank, which it cannot ask."""
+        refuse_second_sharding(self._rank()[1])
         rank = self._rank() if torch.distributed.is_available() and torch.distributed.is_initialized() else None
         return {**self.__dict__, "_client": None, "_latest": None, "_given_rank": rank or self._given_rank}
 
@@ -214,33 +214,74 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         except ValueError:
             raise ValueError(f"RANK={rank!r} and WORLD_SIZE={world_size!r} must be whole numbers") from None
 
-    def _open(self, place: _Place) -> Stream:
-        """Open this rank's stream from a place on."""
+    def _begin(self) -> Cursor:
+        """Return the start of the present epoch."""
+        world_size = self._rank()[1]
+        return Cursor(self._epoch, 0, world_size, self._order.settled(world_size))
+
+    def _load(self, place: Cursor, generation: int) -> None:
+        self._order = place.order
+        self._epoch = place.epoch
+        self._place = place
+        self._resume = _Resume(place, generation)
+        self._lengths = {}
+
+    def _tell(self, place: Cursor | None) -> int:
+        """Let workers that live know the epoch, or the place; a worker itself has nobody to tell."""
+        if torch.utils.data.get_worker_info() is not None:
+            return 0
+        note = {"epoch": self._epoch} if place is None else {"place": place.to_dict()}
+        self._heard = self._board.write(note)
+        return self._heard
+
+    def _hear(self) -> None:
+        """Follow what was told since this worker was made."""
+        generation = self._board.generation
+        if generation == self._heard:
+            return
+        self._heard, note = generation, self._board.read()
+        if "place" in note:
+            self._load(Cursor.of(note["place"]), generation)
+        else:
+            self.set_epoch(int(note["epoch"]))
+
+    def _connected(self) -> Client:
+        """Return the client, and have the plan fitted."""
         if self._client is None:
-            self._client = connect(self._url)
+            self._client = connect(self._url, retry_seconds=self._retry_seconds)
         self._plan = self._client.fitted(self._dataset, self._plan)
+        return self._client
+
+    def _options(self, epoch: int | None) -> StreamOptions:
+        return {
+            "batch_size": self._batch_size,
+            "world_size": self._rank()[1],
+            "epoch": self._epoch if epoch is None else epoch,
+            "with_row_ids": self._with_row_ids,
+            "seed": self._order.seed,
+            "shuffle": self._order.shuffle,
+            "window_rows": self._order.window_rows,
+            "lanes": self._order.lanes,
+            "remainder": self._order.remainder,
+        }
+
+    def _open(self, place: Cursor) -> Stream:
+        """Open this rank's stream from a place on."""
+        client = self._connected()
         rank, world_size = self._rank()
-        stream = self._client.stream(
+        stream = client.stream(
             self._dataset,
             self._plan,
-            **self._order,
             batch_size=self._batch_size,
             rank=rank,
             world_size=world_size,
-            epoch=place.epoch,
-            start_position=place.position,
             with_row_ids=self._with_row_ids,
-            snapshot=place.snapshot or None,
+            cursor=place,
         )
-        if place.plan_id and stream.info.plan_id != place.plan_id:
-            stream.close()
-            raise ValueError(
-                f"the state was saved under plan {place.plan_id}; this dataset's plan is {stream.info.plan_id}"
-            )
         self._lengths = {place.epoch: stream.info}
         return stream
 
-    def _took(self, batches: FlightBatches, place: _Place, batch: Batch | None) -> None:
+    def _took(self, batches: FlightBatches, place: Cursor, batch: Batch | None) -> None:
         """Count what a loop took; only the latest iterator tells the place."""
         if batch is not None:
             self._totals.batches += 1
@@ -254,17 +295,9 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 class FlightBatches(Iterator[TensorBatch]):
     """Iterator over a `FlightDataset`'s batches; dropping it ends its stream and its thread."""
 
-    def __init__(
-        self,
-        stream: Stream,
-        took: Callable[[FlightBatches, _Place, Batch | None], None],
-        epoch: int,
-        depth: int,
-    ) -> None:
+    def __init__(self, stream: Stream, took: Callable[[FlightBatches, Cursor, Batch | None], None], depth: int) -> None:
         self._took = took
-        self._epoch = epoch
-        self._info = stream.info
-        self._step_rows = stream.step_rows
+        self._place_behind = stream.places()
         self._batches = Prefetch(stream, depth=depth)
         self._closed = False
 
@@ -280,9 +313,9 @@ class FlightBatches(Iterator[TensorBatch]):
         try:
             batch = next(self._batches)
         except StopIteration:
-            self._took(self, self._next_epoch(), None)
+            self._took(self, self._place_behind(None), None)
             raise
-        self._took(self, self._behind(batch), batch)
+        self._took(self, self._place_behind(batch.header), batch)
         return to_tensors(batch)
 
     def close(self) -> None:
@@ -290,25 +323,13 @@ class FlightBatches(Iterator[TensorBatch]):
         self._closed = True
         self._batches.close()
 
-    def _behind(self, batch: Batch) -> _Place:
-        """Return the place behind the batch: the next epoch's start where no rank has a step left."""
-        position = batch.header.position + self._step_rows
-        if position >= self._info.steps * self._step_rows:
-            return self._next_epoch()
-        return _Place(self._epoch, position, self._info.snapshot, self._info.plan_id)
-
-    def _next_epoch(self) -> _Place:
-        return _Place(self._epoch + 1, 0, plan_id=self._info.plan_id)
-
 
 @dataclass(frozen=True)
-class _Place:
-    """Where in the data a loop is; the snapshot holds in the middle of an epoch."""
+class _Resume:
+    """Where the next iteration goes on; `generation` numbers what was told to workers, 0 in a worker itself."""
 
-    epoch: int
-    position: int
-    snapshot: str = ""
-    plan_id: str = ""
+    place: Cursor
+    generation: int
 
 
 @dataclass
@@ -317,48 +338,3 @@ class _Totals:
     batches: int = 0
     rows: int = 0
     bytes: int = 0
-
-
-def to_tensors(batch: Batch) -> TensorBatch:
-    """Return a batch's columns as tensors over the same memory."""
-    tensors: TensorBatch = {}
-    for name in batch:
-        column, array = field_of(batch.data, name), column_of(batch.data, name)
-        tensors[name] = to_tensor(array, column) if is_numbers(column) else array
-    return tensors
-
-
-def to_tensor(array: pa.Array[Any], column: pa.Field[Any]) -> torch.Tensor:
-    """Return a column of numbers as a tensor over the same memory."""
-    flat, shape = numbers(array)
-    tensor = torch.from_dlpack(flat)
-    if is_bfloat16(column):
-        tensor = tensor.view(torch.bfloat16)
-    elif column.name == ROW_ID:
-        # Indices of rows are far below 2^63, and torch can do little with uint64.
-        tensor = tensor.view(torch.int64)
-    return tensor.view(shape)
-
-
-def default_lanes(world_size: int) -> int:
-    """Return the lanes that a server takes when none are named: the least multiple of world_size from 16 on."""
-    return -(-LANES_LEAST // world_size) * world_size
-
-
-def check_world(position: int, saved: int, present: int, order: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the place can be gone on from at this world size (DESIGN.md, the order of an epoch)."""
-    if position == 0 or saved == present:
-        return
-    if not order["shuffle"]:
-        raise ValueError(
-            f"the state was saved at world size {saved} in the middle of an epoch in file order, where each rank has "
-            f"a span of its own: go on at world size {saved}, save at the end of an epoch, or use shuffle=True"
-        )
-    lanes = int(order["lanes"])
-    if lanes % present:
-        raise ValueError(f"world size {present} does not divide the {lanes} lanes that the state was saved with")
-    if position % lanes:
-        raise ValueError(
-            f"position {position} is no multiple of the {lanes} lanes: it can only be gone on from at world size "
-            f"{saved}; make lanes a divisor of batch_size x world_size"
-        )

@@ -1,0 +1,212 @@
+"""A place in the data, small enough for any checkpoint: what it holds, and from where it can be gone on with.
+
+One global position names all that every rank has taken, for a batch is a function of its request and its place.
+Nothing here talks to a server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, cast
+
+from .errors import CursorRefused
+from .header import BatchHeader, StreamInfo
+
+Remainder = Literal["keep", "drop", "pad"]
+
+CURSOR_VERSION = 2
+# CONTRACT: lanes left out are the smallest multiple of world_size that is at least this.
+LANES_LEAST = 16
+DEFAULT_WINDOW_ROWS = 16384
+
+
+@dataclass(frozen=True)
+class Order:
+    """All that decides, beside the epoch, which rows lie where."""
+
+    lanes: int | None = None
+    remainder: Remainder = "keep"
+    seed: int = 0
+    shuffle: bool = False
+    window_rows: int | None = None
+
+    def settled(self, world_size: int, info: StreamInfo | None = None) -> Order:
+        """Return the order with defaults written out, so that the same rows come though the world size is another.
+
+        They are the server's where it named them, else the contract's.
+        """
+        if not self.shuffle:
+            return self
+        lanes = (info.lanes if info else 0) or self.lanes or default_lanes(world_size)
+        window_rows = (info.window_rows if info else 0) or self.window_rows or DEFAULT_WINDOW_ROWS
+        return Order(lanes, self.remainder, self.seed, shuffle=True, window_rows=window_rows)
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """The place behind the last batch that was taken; the same on every rank.
+
+    `to_json` gives at most 300 bytes for all that a server takes. `position` is global and counts rows of all ranks.
+    At a position of 0, an epoch's start, no snapshot is held: a new epoch reads the files as they are then.
+    """
+
+    epoch: int
+    position: int
+    world_size: int
+    order: Order = Order()
+    snapshot: str = ""
+    """Digest of the files that the epoch reads."""
+    plan_id: str = ""
+    order_version: int = 0
+    """Version of the order's arithmetic; 0: not known yet."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the cursor as plain values, which JSON and pickle both keep."""
+        return {
+            "version": CURSOR_VERSION,
+            "order_version": self.order_version,
+            "epoch": self.epoch,
+            "position": self.position,
+            "world_size": self.world_size,
+            "snapshot": self.snapshot,
+            "plan_id": self.plan_id,
+            **asdict(self.order),
+        }
+
+    def to_json(self) -> str:
+        """Return the cursor as one line of JSON."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
+    @classmethod
+    def of(cls, state: Cursor | Mapping[str, Any] | str) -> Cursor:
+        """Read what `to_dict` or `to_json` wrote; raises `CursorRefused` where it is not that."""
+        if isinstance(state, Cursor):
+            return state
+        if isinstance(state, str):
+            try:
+                state = cast("Mapping[str, Any]", json.loads(state))
+            except ValueError as error:
+                raise CursorRefused(f"the state is not JSON: {error}") from error
+        if not isinstance(cast(object, state), Mapping):
+            raise CursorRefused(f"the state is no mapping but {state!r}; was it made by state_dict or a cursor?")
+        return _read(state)
+
+    def check(self, *, world_size: int, batch_size: int) -> None:
+        """Raise `CursorRefused` unless ranks of this many, in batches of this size, can go on from here.
+
+        The server's rule: the position is a multiple of world_size x batch_size or, shuffled, of the lanes.
+        """
+        if self.position == 0:
+            return
+        step_rows = world_size * batch_size
+        whole = step_rows > 0 and self.position % step_rows == 0
+        if not self.order.shuffle:
+            self._check_file_order(world_size, batch_size, whole=whole)
+            return
+        lanes = self.order.lanes or default_lanes(self.world_size)
+        if lanes % world_size:
+            raise CursorRefused(
+                f"world size {world_size} does not divide the {lanes} lanes that the state was saved with; "
+                f"go on with one that does, such as {self.world_size}"
+            )
+        if not whole and self.position % lanes:
+            raise CursorRefused(
+                f"position {self.position} is no multiple of the {lanes} lanes, nor of world_size x batch_size = "
+                f"{step_rows}: go on with the world size ({self.world_size}) and the batch size of the run that saved "
+                "it; where lanes divides batch_size x world_size, every place will do for any world size"
+            )
+
+    def _check_file_order(self, world_size: int, batch_size: int, *, whole: bool) -> None:
+        if self.world_size != world_size:
+            raise CursorRefused(
+                f"the state was saved at world size {self.world_size} in the middle of an epoch in file order, where "
+                f"each rank has a span of its own, and this is world size {world_size}: go on at world size "
+                f"{self.world_size}, save at the end of an epoch, or use shuffle=True"
+            )
+        if not whole:
+            raise CursorRefused(
+                f"position {self.position} is no multiple of world_size x batch_size = {world_size * batch_size}, as "
+                f"start_position must be: batch_size {batch_size} is not that of the run that saved it"
+            )
+
+    def check_info(self, info: StreamInfo) -> None:
+        """Raise `CursorRefused` unless this is the plan, and the order of rows, that the cursor was made under."""
+        if self.plan_id and info.plan_id != self.plan_id:
+            raise CursorRefused(
+                f"the state was saved under plan {self.plan_id}; this plan is {info.plan_id}: load it with the plan "
+                "that it was saved with, or begin the epoch anew"
+            )
+        if self.order_version and info.order_version != self.order_version:
+            raise CursorRefused(
+                f"the state was saved under version {self.order_version} of the order, and the server follows "
+                f"{info.order_version}: go on with a server that knows it, or begin the epoch anew"
+            )
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of one stream."""
+
+    start: Cursor
+    info: StreamInfo
+    order: Order
+    step_rows: int
+    """Rows of a step of all ranks together."""
+
+    def __call__(self, header: BatchHeader | None) -> Cursor:
+        """Return the place behind a batch; the next epoch's start behind None, and where no rank has a batch left."""
+        start, info = self.start, self.info
+        order = self.order.settled(start.world_size, info)
+        if header is None or self._ends(header):
+            epoch = start.epoch + 1
+            return Cursor(epoch, 0, start.world_size, order, "", info.plan_id, info.order_version)
+        position = header.position + self.step_rows
+        return Cursor(start.epoch, position, start.world_size, order, info.snapshot, info.plan_id, info.order_version)
+
+    def _ends(self, header: BatchHeader) -> bool:
+        """Whether the batch is of the epoch's last step, on whichever rank: all of them are to say the same."""
+        if self.order.remainder != "keep":
+            # All ranks have as many steps.
+            return header.last
+        longest = -(-self.info.rows // self.start.world_size)
+        return (header.position + self.step_rows) // self.start.world_size >= longest
+
+
+def default_lanes(world_size: int) -> int:
+    """Return the lanes that a server takes when none are named: the least multiple of world_size from 16 on."""
+    return -(-LANES_LEAST // world_size) * world_size
+
+
+def _read(state: Mapping[str, Any]) -> Cursor:
+    if state.get("version") != CURSOR_VERSION:
+        raise CursorRefused(
+            f"the state is of version {state.get('version')!r}; this package reads version {CURSOR_VERSION}: load it "
+            "with the release of forebay that saved it, or begin the epoch anew"
+        )
+    names = ("epoch", "position", "world_size", "order_version", "lanes", "remainder", "seed", "shuffle", "window_rows")
+    missing = [name for name in names if name not in state]
+    if missing:
+        raise CursorRefused(f"the state lacks {', '.join(missing)}; was it made by state_dict or a cursor?")
+    if state["remainder"] not in ("keep", "drop", "pad"):
+        raise CursorRefused(f"the state's remainder is {state['remainder']!r}, not keep, drop or pad")
+    try:
+        order = Order(
+            lanes=None if state["lanes"] is None else int(state["lanes"]),
+            remainder=state["remainder"],
+            seed=int(state["seed"]),
+            shuffle=bool(state["shuffle"]),
+            window_rows=None if state["window_rows"] is None else int(state["window_rows"]),
+        )
+        return Cursor(
+            epoch=int(state["epoch"]),
+            position=int(state["position"]),
+            world_size=int(state["world_size"]),
+            order=order,
+            snapshot=str(state.get("snapshot") or ""),
+            plan_id=str(state.get("plan_id") or ""),
+            order_version=int(state["order_version"]),
+        )
+    except (TypeError, ValueError) as error:
+        raise CursorRefused(f"the state holds what is no number: {error}") from error

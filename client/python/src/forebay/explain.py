@@ -1,0 +1,122 @@
+"""What an epoch costs, as the server's `explain` reckons it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from .errors import StreamError
+
+Json = dict[str, Any]
+RANKS_SHOWN = 8
+TEXTS = ("snapshot", "plan_id", "bound_by")
+FRACTIONS = ("read_amplification", "row_groups_per_batch", "storage_seconds", "wire_seconds", "epoch_seconds")
+
+
+@dataclass(frozen=True)
+class RankExplain:
+    """One rank's share of an epoch."""
+
+    rank: int
+    rows: int
+    """Repeats of PAD included."""
+    steps: int
+    bytes: int
+    """What it receives."""
+    read_bytes: int
+    """What is read of storage for it, compressed."""
+    memory_bytes: int
+    """What its stream reserves on the server."""
+
+
+@dataclass(frozen=True)
+class Explain:
+    """What an epoch costs, by arithmetic and footers alone; ``print`` it."""
+
+    snapshot: str
+    plan_id: str
+    rows: int
+    """Rows of all ranks, repeats of PAD included."""
+    steps: int
+    """Steps of the longest rank."""
+    row_bytes: int
+    """Bytes of a row on the wire; AS_STORED columns are counted as stored, uncompressed."""
+    bytes: int
+    """Bytes that all ranks receive."""
+    lanes: int
+    """0 in file order."""
+    window_rows: int
+    stored_bytes: int
+    """Compressed bytes of the columns that are read, each row group with passing rows once."""
+    read_bytes: int
+    """The same as all ranks read them: a row group at a cut is read by both its lanes."""
+    read_amplification: float
+    """read_bytes / stored_bytes."""
+    memory_bytes: int
+    """What the stream of the rank that needs most reserves."""
+    memory_limit_bytes: int
+    """The server's limit for all streams."""
+    row_groups_per_batch: float
+    """Distinct row groups that the rows of a full batch come from: the mean over the batches looked at."""
+    row_groups: int
+    """Row groups with passing rows."""
+    storage_seconds: float
+    """Seconds of an epoch at the assumed speed of storage; 0: none was assumed."""
+    wire_seconds: float
+    epoch_seconds: float
+    """The slower of the two."""
+    bound_by: str
+    """"storage", "wire", or empty where no speed was assumed."""
+    ranks: tuple[RankExplain, ...]
+
+    def __str__(self) -> str:
+        order = f"shuffled, {self.lanes} lanes of windows of {self.window_rows:,} rows" if self.lanes else "file order"
+        lines = [
+            f"{self.rows:,} rows in {self.steps:,} steps a rank, {order}",
+            f"on the wire    {size(self.bytes)}, {self.row_bytes:,} bytes a row",
+            f"from storage   {size(self.read_bytes)}, {self.read_amplification:.2f} times the "
+            f"{size(self.stored_bytes)} that are stored",
+            f"server memory  {size(self.memory_bytes)} for the rank that needs most, "
+            f"of {size(self.memory_limit_bytes)}",
+            f"mixing         {self.row_groups_per_batch:.1f} of {self.row_groups:,} row groups in a batch",
+        ]
+        if self.bound_by:
+            lines.append(
+                f"an epoch       {self.epoch_seconds:,.1f} s, bound by {self.bound_by} "
+                f"(storage {self.storage_seconds:,.1f} s, wire {self.wire_seconds:,.1f} s)"
+            )
+        lines += [
+            f"rank {share.rank:<9} {share.rows:,} rows, {share.steps:,} steps, {size(share.bytes)}, "
+            f"{size(share.read_bytes)} read, {size(share.memory_bytes)} of memory"
+            for share in self.ranks[:RANKS_SHOWN]
+        ]
+        if len(self.ranks) > RANKS_SHOWN:
+            lines.append(f"… and {len(self.ranks) - RANKS_SHOWN:,} ranks more")
+        lines.append(f"snapshot {self.snapshot}, plan {self.plan_id}")
+        return "\n".join(lines)
+
+
+def read_explain(answers: Sequence[Json]) -> Explain:
+    """Read the action's one result."""
+    if len(answers) != 1:
+        raise StreamError(f"explain gave {len(answers)} results, not one")
+    fields = answers[0]
+    ranks = [
+        RankExplain(*(int(share.get(name) or 0) for name in RankExplain.__dataclass_fields__))
+        for share in cast("list[Json]", fields.get("ranks") or [])
+    ]
+    read: dict[str, Any] = {name: str(fields.get(name) or "") for name in TEXTS}
+    read |= {name: float(fields.get(name) or 0) for name in FRACTIONS}
+    known = {*read, "ranks"}
+    read |= {name: int(fields.get(name) or 0) for name in Explain.__dataclass_fields__ if name not in known}
+    return Explain(**read, ranks=tuple(ranks))
+
+
+def size(count: float) -> str:
+    """Return bytes in a unit that a person reads."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"

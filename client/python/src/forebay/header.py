@@ -1,0 +1,92 @@
+"""What the server says of a batch, and of an epoch: read from the JSON that travels beside the data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pyarrow as pa
+
+from .errors import BrokenStream, StreamError
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class BatchHeader:
+    """What the server says of a batch."""
+
+    epoch: int
+    step: int
+    """Step of the rank, counted from the start of the epoch."""
+    position: int
+    """Global position at which the step begins."""
+    rows: int
+    padding_rows: int
+    """Rows at the batch's end that repeat others (remainder PAD)."""
+    last: bool
+    """The rank's epoch ends with this batch."""
+    checksum: int
+    """XXH3-64 of the Arrow body as sent; verified where the package xxhash is installed."""
+
+    @classmethod
+    def of(cls, fields: Json) -> BatchHeader:
+        """Read the message's JSON."""
+        return cls(
+            epoch=int(fields.get("epoch") or 0),
+            step=int(fields.get("step") or 0),
+            position=int(fields.get("position") or 0),
+            rows=int(fields.get("rows") or 0),
+            padding_rows=int(fields.get("padding_rows") or 0),
+            last=bool(fields.get("last")),
+            checksum=int(fields.get("checksum") or 0),
+        )
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """What the server says of an epoch, and of one rank's share of it."""
+
+    snapshot: str
+    """Digest of the dataset's files as they are read."""
+    plan_id: str
+    rows: int
+    """Rows of all ranks, repeats of PAD included."""
+    steps: int
+    """Steps of the longest rank."""
+    rank: int
+    rank_rows: int
+    rank_steps: int
+    lanes: int = 0
+    """Lanes of a shuffled epoch; 0 in file order."""
+    window_rows: int = 0
+    """Rows permuted together within a lane; 0 in file order."""
+    order_version: int = 0
+    """Version of the order's arithmetic; 0 where the server names none."""
+
+    @classmethod
+    def of(cls, stream: Json, share: Json, rank: int) -> StreamInfo:
+        """Read the JSON of the stream and of the rank's endpoint."""
+        if int(share.get("rank") or 0) != rank:
+            raise StreamError(f"endpoint {rank} is that of rank {share.get('rank')}")
+        return cls(
+            snapshot=str(stream.get("snapshot") or ""),
+            plan_id=str(stream.get("plan_id") or ""),
+            rows=int(stream.get("rows") or 0),
+            steps=int(stream.get("steps") or 0),
+            rank=rank,
+            rank_rows=int(share.get("rows") or 0),
+            rank_steps=int(share.get("steps") or 0),
+            lanes=int(stream.get("lanes") or 0),
+            window_rows=int(stream.get("window_rows") or 0),
+            order_version=int(stream.get("order_version") or 0),
+        )
+
+
+def read_header(metadata: pa.Buffer | None) -> BatchHeader:
+    """Read the JSON header that travels as a batch's app_metadata."""
+    try:
+        return BatchHeader.of(cast(Json, json.loads(b"" if metadata is None else metadata.to_pybytes())))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise BrokenStream(f"a batch came without a header that can be read: {error}") from error

@@ -1,0 +1,93 @@
+"""One batch looked up again: where each of its rows lies, and the batch itself, byte for byte."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from .connection import Connection
+from .errors import StreamError
+from .header import BatchHeader, read_header
+from .source import Source
+from .stream import Batch
+
+Json = dict[str, Any]
+
+ROWS_SCHEMA = pa.schema(
+    [
+        pa.field("file", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("row_group", pa.uint64(), nullable=False),
+        pa.field("row", pa.uint64(), nullable=False),
+        pa.field("row_id", pa.uint64(), nullable=False),
+        pa.field("padding", pa.bool_(), nullable=False),
+    ]
+)
+
+
+class Replay:
+    """One batch of one rank; made by `Client.replay`."""
+
+    def __init__(
+        self,
+        header: BatchHeader,
+        rows: pa.Table,
+        ticket: bytes,
+        snapshot: str,
+        plan_id: str,
+        connect: Callable[[], Connection],
+    ) -> None:
+        self.header = header
+        """The batch's header; its checksum is 0, for the batch itself has it."""
+        self.rows = rows
+        """A row for each of the batch's, in its order: file, row_group (index in the file), row (index in the row
+        group, rows that do not pass the filter counted too), row_id (index in the snapshot in file order, what
+        with_row_ids adds), padding (it repeats another)."""
+        self.ticket = ticket
+        """What a DoGet of any Flight client gets the batch with."""
+        self.snapshot = snapshot
+        self.plan_id = plan_id
+        self._connect = connect
+
+    @cached_property
+    def batch(self) -> Batch:
+        """The batch, fetched when it is first asked for."""
+        source = Source(self._connect(), flight.Ticket(self.ticket))
+        try:
+            while True:
+                chunk = source.read()
+                if chunk.data is not None:
+                    return Batch(chunk.data, read_header(chunk.app_metadata))
+        except StopIteration:
+            raise StreamError("the replayed stream ended without its batch") from None
+        finally:
+            source.close()
+
+    def __repr__(self) -> str:
+        return f"Replay({self.header}, {self.rows.num_rows} rows, snapshot {self.snapshot}, plan {self.plan_id})"
+
+
+def read_replay(answers: Iterable[Json], connect: Callable[[], Connection]) -> Replay:
+    """Read the action's results: the first says what the batch is, and each brings rows of it."""
+    first: Json | None = None
+    parts: list[pa.Table] = []
+    for answer in answers:
+        first = answer if first is None else first
+        rows = cast("list[Json]", answer.get("rows") or [])
+        parts.append(
+            pa.Table.from_pydict({name: [row.get(name) for row in rows] for name in ROWS_SCHEMA.names}, ROWS_SCHEMA)
+        )
+    if first is None:
+        raise StreamError("the replay ended without a result")
+    return Replay(
+        BatchHeader.of(cast(Json, first.get("header") or {})),
+        pa.concat_tables(parts).unify_dictionaries(),
+        base64.b64decode(first.get("ticket") or ""),
+        str(first.get("snapshot") or ""),
+        str(first.get("plan_id") or ""),
+        connect,
+    )

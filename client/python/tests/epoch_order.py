@@ -1,0 +1,239 @@
+"""The order of an epoch, version 1, in NumPy: what tests hold the server's streams against.
+
+Written from the order's description alone and shares nothing with the server. Nothing here talks to a server.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import xxhash
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+KEY_PREFIX = b"forebay order 1"
+MASK = (1 << 64) - 1
+ROUNDS = 8
+# Values of few bits go through more rounds: a round function of a bit or two mixes little.
+SMALL_BITS, SMALL_ROUNDS = 8, 24
+MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
+LANES_DEFAULT = 16
+
+
+def key(purpose: str, seed: int, epoch: int, a: int, b: int) -> int:
+    """The key of one permutation: 'g' that of the row groups, 'w' that of window b of lane a."""
+    return xxhash.xxh3_64_intdigest(KEY_PREFIX + purpose.encode() + struct.pack("<4Q", seed, epoch, a, b))
+
+
+def split_mix(state: Array, count: int) -> list[Array]:
+    """The next `count` numbers of splitmix64, for each of the states."""
+    numbers: list[Array] = []
+    for _ in range(count):
+        state = state + np.uint64(0x9E3779B97F4A7C15)
+        z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        numbers.append(z ^ (z >> np.uint64(31)))
+    return numbers
+
+
+def permuted(values: Array, sizes: Array, keys: Array) -> Array:
+    """Where the i-th permutation, of 0 to sizes[i] - 1 under keys[i], sends values[i]."""
+    given = np.broadcast_arrays(*(np.asarray(one, np.uint64) for one in (values, sizes, keys)))
+    result, sizes, keys = (one.flatten() for one in given)
+    if result.size:
+        distinct, which = np.unique(sizes, return_inverse=True)
+        bits = np.array([max(2, (int(size) - 1).bit_length()) for size in distinct], np.uint64)[which]
+        for rounds, chosen in ((SMALL_ROUNDS, bits <= SMALL_BITS), (ROUNDS, bits > SMALL_BITS)):
+            round_keys = np.stack(split_mix(keys, rounds))
+            # Cycle walking: what lies outside is sent on until it lies inside.
+            walking = np.flatnonzero(chosen & (sizes > 1))
+            while walking.size:
+                result[walking] = feistel(result[walking], bits[walking], round_keys[:, walking])
+                walking = walking[result[walking] >= sizes[walking]]
+    return result.reshape(given[0].shape)
+
+
+def feistel(values: Array, bits: Array, round_keys: Array) -> Array:
+    left_bits = bits // np.uint64(2)
+    right_bits = bits - left_bits
+    left_mask, right_mask = ((np.uint64(1) << count) - np.uint64(1) for count in (left_bits, right_bits))
+    left, right = values >> right_bits, values & right_mask
+    for index, key_of_round in enumerate(round_keys):
+        if index % 2 == 0:
+            left = left ^ (mixed(right, key_of_round) & left_mask)
+        else:
+            right = right ^ (mixed(left, key_of_round) & right_mask)
+    return (left << right_bits) | right
+
+
+def mixed(values: Array, keys: Array) -> Array:
+    z = (values ^ keys) * MULTIPLIER
+    z = (z ^ (z >> np.uint64(32))) * MULTIPLIER
+    return z >> np.uint64(32)
+
+
+def permutation(size: int, under: int) -> Array:
+    """The whole permutation of 0 to size - 1."""
+    return permuted(np.arange(size), np.uint64(size), np.uint64(under)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step of one rank."""
+
+    step: int
+    position: int
+    rows: Array
+    """Row ids: indices within the snapshot in file order."""
+    groups: Array
+    """The row group of each row."""
+    places: Array
+    """Index of each row among its row group's passing rows."""
+    padding_rows: int
+    last: bool
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch over the rows that pass, shared out among ranks."""
+
+    passing: tuple[tuple[int, ...], ...]
+    """Row ids of the passing rows of each row group, those without any included."""
+    batch_size: int = 1024
+    world_size: int = 1
+    shuffle: bool = False
+    lanes: int = 0
+    window_rows: int = 16384
+    seed: int = 0
+    epoch: int = 0
+    remainder: str = "KEEP"
+
+    def with_(self, **changes: Any) -> Epoch:
+        return replace(self, **changes)
+
+    @property
+    def rows(self) -> int:
+        """N: the rows that pass."""
+        return sum(len(group) for group in self.passing)
+
+    @property
+    def lane_count(self) -> int:
+        if self.lanes:
+            return self.lanes
+        return -(-LANES_DEFAULT // self.world_size) * self.world_size
+
+    @property
+    def step_rows(self) -> int:
+        return self.world_size * self.batch_size
+
+    @functools.cached_property
+    def laid_down(self) -> tuple[Array, Array, Array]:
+        """T: row id, row group and place of every passing row, row group after row group."""
+        count = len(self.passing)
+        groups = permutation(count, key("g", self.seed, self.epoch, 0, 0)) if self.shuffle else np.arange(count)
+        sizes = np.array([len(self.passing[group]) for group in groups], np.int64)
+        ids = [np.asarray(self.passing[group], np.int64) for group in groups]
+        places = [np.arange(size, dtype=np.int64) for size in sizes]
+        nothing = [np.zeros(0, np.int64)]
+        return np.concatenate(ids + nothing), np.repeat(groups, sizes), np.concatenate(places + nothing)
+
+    @functools.cached_property
+    def positions(self) -> Array:
+        """The index in T of every global position of a shuffled epoch."""
+        lanes, window = self.lane_count, self.window_rows
+        each, extra = divmod(self.rows, lanes)
+        at = np.arange(self.rows, dtype=np.int64)
+        lane, offset = at % lanes, at // lanes
+        start = lane * each + np.minimum(lane, extra)
+        length = each + (lane < extra)
+        index = offset // window
+        window_rows = np.minimum((index + 1) * window, length) - index * window
+        pairs, which = np.unique(np.stack([lane, index]), axis=1, return_inverse=True)
+        keys = np.array([key("w", self.seed, self.epoch, int(a), int(b)) for a, b in pairs.T], np.uint64)
+        if not len(keys):
+            return at
+        within = permuted(offset % window, window_rows, keys[which.ravel()]).astype(np.int64)
+        return start + index * window + within
+
+    def length(self, rank: int) -> int:
+        """The rows of a rank, each counted once."""
+        rows, world = self.rows, self.world_size
+        if self.shuffle:
+            return rows // world + (rank < rows % world)
+        return (rank + 1) * rows // world - rank * rows // world
+
+    def step_count(self, rank: int, start_position: int = 0) -> int:
+        """Steps that the rank takes from there to the end."""
+        first = start_position // self.world_size
+        shortest, longest = self.rows // self.world_size, -(-self.rows // self.world_size)
+        if self.remainder == "DROP":
+            return max(0, shortest - first) // self.batch_size
+        length = self.length(rank) if self.remainder == "KEEP" else longest
+        return -(-max(0, length - first) // self.batch_size)
+
+    def sent_rows(self, rank: int) -> int:
+        """The rows that a rank is sent in the whole epoch, repeats included."""
+        return self.length(rank) if self.remainder == "KEEP" else self.step_count(rank) * self.batch_size
+
+    @property
+    def total_rows(self) -> int:
+        return sum(self.sent_rows(rank) for rank in range(self.world_size))
+
+    @property
+    def steps(self) -> int:
+        """Steps of the longest rank in the whole epoch."""
+        return max(self.step_count(rank) for rank in range(self.world_size))
+
+    def batches(self, rank: int, start_position: int = 0) -> list[Batch]:
+        """The batches of a rank from there on."""
+        ids, groups, places = self.laid_down
+        length, count = self.length(rank), self.step_count(rank, start_position)
+        made: list[Batch] = []
+        for index in range(count):
+            first = start_position // self.world_size + index * self.batch_size
+            numbers = np.arange(first, first + self.batch_size)
+            if self.remainder == "KEEP":
+                numbers = numbers[numbers < length]
+            at = self._at(rank, numbers % length if length else np.zeros_like(numbers), empty=length == 0)
+            position = start_position + index * self.step_rows
+            made.append(
+                Batch(
+                    step=position // self.step_rows,
+                    position=position,
+                    rows=ids[at],
+                    groups=groups[at],
+                    places=places[at],
+                    padding_rows=int((numbers >= length).sum()),
+                    last=index == count - 1,
+                )
+            )
+        return made
+
+    def _at(self, rank: int, numbers: Array, *, empty: bool) -> Array:
+        """The indices in T of a rank's rows of these numbers."""
+        if not self.shuffle:
+            return rank * self.rows // self.world_size + numbers
+        at = numbers * 0 + rank % self.rows if empty else rank + self.world_size * numbers
+        return self.positions[at]
+
+    def ids(self, rank: int, start_position: int = 0) -> list[list[int]]:
+        """The row ids of every batch of a rank."""
+        return [batch.rows.tolist() for batch in self.batches(rank, start_position)]
+
+    def prefix(self, end: int) -> list[int]:
+        """The row ids at the global positions 0 to end - 1 of a shuffled epoch."""
+        return self.laid_down[0][self.positions[:end]].tolist()
+
+
+def passing_rows(group_sizes: Sequence[int], passes: Array | None = None) -> tuple[tuple[int, ...], ...]:
+    """Row ids by row group, of the rows for which `passes` (all where it is None)."""
+    ends = np.cumsum([0, *group_sizes])
+    kept = np.ones(int(ends[-1]), bool) if passes is None else np.asarray(passes, bool)
+    spans = itertools.pairwise(ends)
+    return tuple(tuple((start + np.flatnonzero(kept[start:end])).tolist()) for start, end in spans)

@@ -1,0 +1,251 @@
+"""A saved place in the data: what it holds, what it is refused for, and that the rest comes behind it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import forebay as fb
+from conftest import Serve
+from forebay.cursor import Order
+from forebay.torch import FlightDataset
+from serving import Server
+
+IDS = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64")})
+ROWS = 100
+
+
+def ids(batches: Any) -> list[int]:
+    return [int(i) for batch in batches for i in batch["id"]]
+
+
+def cursor(position: int, world_size: int, *, lanes: int = 0) -> fb.Cursor:
+    """A place in a shuffled epoch of so many lanes; in file order without any."""
+    order = Order(lanes=lanes, shuffle=True, window_rows=64) if lanes else Order()
+    return fb.Cursor(epoch=1, position=position, world_size=world_size, order=order)
+
+
+def test_the_largest_cursor_has_at_most_300_bytes_of_json_and_comes_back():
+    # The most that the server takes, of 2^53 rows; its digests have 32 digits.
+    order = Order(lanes=2**16, remainder="keep", seed=2**64 - 1, shuffle=True, window_rows=2**26)
+    largest = fb.Cursor(2**64 - 1, 2**53, 2**14, order, snapshot="a" * 32, plan_id="b" * 32, order_version=1)
+    text = largest.to_json()
+    assert len(text.encode()) <= 300
+    assert fb.Cursor.of(text) == fb.Cursor.of(json.loads(text)) == fb.Cursor.of(largest) == largest
+    data = FlightDataset("grpc://127.0.0.1:1", "tiny", IDS, batch_size=1024, rank=3, world_size=2**14)
+    data.load_state_dict(largest.to_dict())
+    assert data.state_dict() == largest.to_dict()
+
+
+def test_a_stream_tells_its_cursor_and_goes_on_behind_it(client: fb.Client):
+    options: dict[str, Any] = {"batch_size": 9, "world_size": 2, "rank": 1}
+    whole = list(client.stream("tiny", IDS, **options, epoch=3))
+    assert len(whole) == 6
+    for steps in range(6):
+        with client.stream("tiny", IDS, **options, epoch=3) as stream:
+            for _ in range(steps):
+                next(stream)
+            place = stream.cursor()
+            assert (place.epoch, place.position, place.world_size) == (3, steps * 18, 2)
+            assert place.snapshot == (stream.info.snapshot if steps else "")
+        with client.stream("tiny", IDS, **options, cursor=place.to_json()) as stream:
+            assert stream.cursor() == place
+            rest = list(stream)
+        assert [batch.header for batch in rest] == [batch.header for batch in whole[steps:]]
+        assert all(a.data.equals(b.data) for a, b in zip(rest, whole[steps:], strict=True))
+        assert (stream.cursor().epoch, stream.cursor().position) == (4, 0)
+
+
+@pytest.mark.parametrize("remainder", ["keep", "drop", "pad"])
+def test_every_rank_says_the_same_place_after_the_same_step(client: fb.Client, remainder: Any):
+    places: dict[int, set[fb.Cursor]] = {}
+    for rank in range(3):
+        with client.stream("tiny", IDS, batch_size=11, world_size=3, rank=rank, remainder=remainder) as stream:
+            for batch in stream:
+                places.setdefault(batch.header.step, set()).add(stream.cursor())
+    assert all(len(said) == 1 for said in places.values())
+    assert [next(iter(places[step])).epoch for step in sorted(places)] == [0] * (len(places) - 1) + [1]
+
+
+def test_with_torch_and_without_it_the_cursor_is_the_same(client: fb.Client, server: Server):
+    data = FlightDataset(server.url, "tiny", IDS, batch_size=20)
+    loop = iter(data)
+    taken = [next(loop), next(loop)]
+    state = data.state_dict()
+    del loop
+    with client.stream("tiny", IDS, batch_size=20, cursor=state) as stream:
+        assert stream.cursor().to_dict() == state
+        rest = ids(stream)
+    assert ids(taken) + rest == list(range(ROWS))
+    with client.stream("tiny", IDS, batch_size=20) as stream:
+        next(stream)
+        place = stream.cursor()
+    data.load_state_dict(place.to_dict())
+    assert torch.cat([batch["id"] for batch in data]).tolist() == list(range(20, ROWS))
+
+
+def test_a_prefetched_batch_is_not_a_taken_one(server: Server):
+    data = FlightDataset(server.url, "tiny", IDS, batch_size=10, prefetch=8)
+    loop = iter(data)
+    for taken in range(1, 10):
+        next(loop)
+        assert data.state_dict()["position"] == 10 * taken
+
+
+@pytest.mark.parametrize(
+    ("place", "world_size", "batch_size", "words"),
+    [
+        (cursor(0, 2), 3, 7, None),
+        (cursor(48, 2), 2, 24, None),
+        (cursor(48, 2), 2, 8, None),
+        (cursor(48, 2), 4, 12, "file order"),
+        (cursor(48, 2), 2, 7, "start_position must be"),
+        (cursor(48, 2), 2, 0, "start_position must be"),
+        (cursor(48, 2, lanes=16), 4, 1000, None),
+        (cursor(48, 2, lanes=16), 16, 7, None),
+        (cursor(48, 2, lanes=16), 3, 16, "does not divide the 16 lanes"),
+        (cursor(40, 2, lanes=16), 4, 10, None),
+        (cursor(40, 2, lanes=16), 4, 8, "no multiple of the 16 lanes"),
+    ],
+)
+def test_a_place_is_gone_on_from_only_where_its_rows_allow(
+    place: fb.Cursor, world_size: int, batch_size: int, words: str | None
+):
+    data = FlightDataset("grpc://127.0.0.1:1", "tiny", IDS, batch_size=batch_size, rank=0, world_size=world_size)
+    if words is None:
+        place.check(world_size=world_size, batch_size=batch_size)
+        data.load_state_dict(place.to_dict())
+        return
+    with pytest.raises(fb.CursorRefused, match=words):
+        place.check(world_size=world_size, batch_size=batch_size)
+    with pytest.raises(ValueError, match=words):
+        data.load_state_dict(place.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 1}, "version 1; this package reads version 2"),
+        ({"version": 3}, "version 3"),
+        ({"position": None}, "no number"),
+        ({"remainder": "some"}, "remainder"),
+    ],
+)
+def test_a_state_that_is_none_of_ours_is_refused(client: fb.Client, change: dict[str, Any], words: str):
+    state = {**cursor(20, 1).to_dict(), **change}
+    with pytest.raises(fb.CursorRefused, match=words):
+        client.stream("tiny", IDS, batch_size=20, cursor=state)
+    with pytest.raises(ValueError, match=words):
+        FlightDataset("grpc://127.0.0.1:1", "tiny", IDS, batch_size=20).load_state_dict(state)
+
+
+def test_a_state_that_lacks_something_says_what():
+    state = cursor(20, 1).to_dict()
+    del state["position"]
+    with pytest.raises(fb.CursorRefused, match="lacks position"):
+        fb.Cursor.of(state)
+    for nothing in ("{", "[]", 7):
+        with pytest.raises(fb.CursorRefused, match="state is n"):
+            fb.Cursor.of(nothing)  # type: ignore[arg-type]
+
+
+def test_another_plan_dataset_or_order_is_refused(client: fb.Client):
+    with client.stream("tiny", IDS, batch_size=20) as stream:
+        next(stream)
+        place = stream.cursor()
+    other = fb.Plan(outputs={"x": fb.cols("x")})
+    with pytest.raises(fb.CursorRefused, match=f"saved under plan {place.plan_id}"):
+        client.stream("tiny", other, batch_size=20, cursor=place)
+    with pytest.raises(fb.NotFound, match="tony"):
+        client.stream("tony", IDS, batch_size=20, cursor=place)
+    with pytest.raises(ValueError, match="order"):
+        client.stream("tiny", IDS, batch_size=20, cursor={**place.to_dict(), "order_version": 77})
+
+
+SHUFFLED: dict[str, Any] = {"shuffle": True, "seed": 5, "window_rows": 4}
+
+
+def test_a_shuffled_place_is_gone_on_from_at_any_world_size_that_divides_the_lanes(server: Server):
+    def ranks(world_size: int, batch_size: int) -> list[FlightDataset]:
+        options: dict[str, Any] = {"batch_size": batch_size, "world_size": world_size, **SHUFFLED}
+        return [FlightDataset(server.url, "tiny", IDS, rank=rank, lanes=8, **options) for rank in range(world_size)]
+
+    taken: list[int] = []
+    states = []
+    for data in ranks(4, 6):
+        loop = iter(data)
+        taken += ids([next(loop), next(loop)])
+        states.append(data.state_dict())
+    assert all(state == states[0] for state in states)
+    assert (states[0]["position"], states[0]["lanes"], states[0]["shuffle"]) == (48, 8, True)
+    assert len(set(taken)) == 48
+    assert taken != sorted(taken)
+    # 48 is a multiple of the lanes: any batch size will do, also where it is no multiple of batch_size x world_size.
+    for world_size, batch_size in [(1, 100), (1, 7), (2, 5), (4, 6), (8, 3), (8, 9)]:
+        rest: list[int] = []
+        for data in ranks(world_size, batch_size):
+            data.load_state_dict(states[0])
+            batches = list(data)
+            rest += ids(batches)
+            assert (data.state_dict()["epoch"], data.state_dict()["position"]) == (1, 0)
+            assert data.state_dict()["order_version"] == states[0]["order_version"] > 0
+        assert sorted(taken + rest) == list(range(ROWS)), (world_size, batch_size)
+    with pytest.raises(fb.CursorRefused, match="does not divide the 8 lanes"):
+        ranks(3, 8)[0].load_state_dict(states[0])
+
+
+@pytest.mark.parametrize("remainder", ["keep", "drop", "pad"])
+@pytest.mark.parametrize("batch_size", [3, 5, 7, 16])
+def test_a_shuffled_stream_goes_on_after_every_step(client: fb.Client, remainder: Any, batch_size: int):
+    options: dict[str, Any] = {"batch_size": batch_size, "world_size": 2, "remainder": remainder, **SHUFFLED}
+    for rank in range(2):
+        with client.stream("tiny", IDS, rank=rank, **options) as stream:
+            places, whole = [], []
+            for batch in stream:
+                whole.append(batch)
+                places.append(stream.cursor())
+            assert len(whole) == len(stream)
+        assert {place.order.lanes for place in places} == {16}
+        for at, place in enumerate(places[:-1], start=1):
+            if place.epoch:
+                continue  # The other rank's last step is this one: behind it lies the next epoch.
+            with client.stream("tiny", IDS, rank=rank, batch_size=batch_size, world_size=2, cursor=place) as stream:
+                assert len(stream) == len(whole) - at
+                assert [batch.header for batch in stream] == [batch.header for batch in whole[at:]]
+
+
+def test_without_lanes_named_the_state_names_the_servers(server: Server):
+    data = FlightDataset(server.url, "tiny", IDS, batch_size=12, rank=0, world_size=3, **SHUFFLED)
+    before = data.state_dict()
+    loop = iter(data)
+    next(loop)
+    after = data.state_dict()
+    assert before["lanes"] == after["lanes"] == 18
+    assert before["window_rows"] == after["window_rows"] == 4
+
+
+def test_another_snapshot_is_refused(serve: Serve, tmp_path: Path):
+    folder = tmp_path / "growing"
+    folder.mkdir()
+    pq.write_table(pa.table({"id": np.arange(50)}), folder / "a.parquet")
+    server = serve({"growing": folder})
+    data = FlightDataset(server.url, "growing", IDS, batch_size=10)
+    loop = iter(data)
+    next(loop)
+    state = data.state_dict()
+    del loop
+    pq.write_table(pa.table({"id": np.arange(50, 60)}), folder / "b.parquet")
+    fresh = FlightDataset(serve({"growing": folder}).url, "growing", IDS, batch_size=10)
+    fresh.load_state_dict(state)
+    with pytest.raises(fb.SnapshotChanged):
+        iter(fresh)
+    # The start of an epoch belongs to no snapshot.
+    fresh.load_state_dict({**state, "epoch": 1, "position": 0, "snapshot": ""})
+    assert ids(fresh) == list(range(60))

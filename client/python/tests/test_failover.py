@@ -1,0 +1,312 @@
+"""A stream whose server goes away: the loop sees the same batches, each once, or an error that says where to go on.
+
+A TCP proxy stands for the network, and is cut at chosen bytes; servers are real, and drained, killed and replaced.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import forebay as fb
+from conftest import Serve
+from daemon import LOOPBACK, Daemon
+from forebay import checksum
+from forebay.retry import PASSES_MAX, try_everywhere
+from forebay.torch import FlightDataset
+from proxy import Proxy
+from serving import Server
+
+ROWS = 20_000
+BATCH = 500
+# 20 bytes a row: 400 kB of bodies in all.
+PLAN = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64"), "m": fb.cols("x", "x", "x").standardize()})
+NOWHERE = "grpc://127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("failover") / "wide"
+    folder.mkdir()
+    x = np.random.default_rng(5).random(ROWS)
+    pq.write_table(pa.table({"id": np.arange(ROWS), "x": x}), folder / "a.parquet", row_group_size=3000)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def replicas(serve: Serve, folder: Path) -> list[Server]:
+    return [serve({"wide": folder}), serve({"wide": folder})]
+
+
+@pytest.fixture(scope="module")
+def whole(replicas: list[Server]) -> list[fb.Batch]:
+    with fb.connect(replicas[0].url) as client:
+        return list(client.stream("wide", PLAN, batch_size=BATCH))
+
+
+def assert_same(got: list[fb.Batch], whole: list[fb.Batch]) -> None:
+    assert [batch.header for batch in got] == [batch.header for batch in whole]
+    assert all(a.data.equals(b.data) for a, b in zip(got, whole, strict=True))
+
+
+@pytest.mark.parametrize("reset", [True, False])
+@pytest.mark.parametrize("cut", [0, 9, 300, 1200, 5_000, 33_333, 123_456, 390_000])
+def test_a_cut_at_any_byte_leaves_no_seam(replicas: list[Server], whole: list[fb.Batch], cut: int, reset: bool):
+    # The first connection carries the questions, each other one a DoGet.
+    with Proxy(replicas[0].url, None, cut, cut, reset=reset) as proxy, fb.connect(proxy.url) as client:
+        with client.stream("wide", PLAN, batch_size=BATCH) as stream:
+            assert len(stream) == len(whole)
+            assert_same(list(stream), whole)
+        assert proxy.connections > 2
+
+
+@pytest.mark.parametrize("cut", [2_500, 9_000, 33_333, 123_456, 400_000])
+def test_a_byte_turned_over_on_the_way_is_seen_and_fetched_again(
+    replicas: list[Server], whole: list[fb.Batch], cut: int
+):
+    with Proxy(replicas[0].url, None, cut, corrupt=True) as proxy, fb.connect(proxy.url) as client:
+        assert_same(list(client.stream("wide", PLAN, batch_size=BATCH)), whole)
+
+
+def test_every_batch_of_real_streams_is_verified(replicas: list[Server], client: fb.Client, whole: list[fb.Batch]):
+    assert all(checksum.matches(batch.data, batch.header.checksum) is True for batch in whole)
+    assert not any(checksum.matches(batch.data, batch.header.checksum ^ 1) for batch in whole)
+    stored = fb.Plan(outputs={name: fb.cols(name).as_stored() for name in ("word", "gappy", "id")})
+    for batch in client.stream("tiny", stored, batch_size=7):
+        assert checksum.matches(batch.data, batch.header.checksum) is True
+    # What was not received in one piece is let through.
+    assert checksum.matches(pa.record_batch({"x": [1.0]}), 5) is None
+
+
+def test_a_dataset_goes_on_at_another_replica(replicas: list[Server], whole: list[fb.Batch]):
+    with Proxy(replicas[0].url, None, 100_000) as first:
+        data = FlightDataset([first.url, replicas[1].url], "wide", PLAN, batch_size=BATCH)
+        loop = iter(data)
+        taken = [next(loop)]
+        first.refuse()
+        taken += loop
+        assert data.state_dict()["epoch"] == 1
+    assert torch.equal(torch.cat([batch["id"] for batch in taken]), torch.arange(ROWS))
+    assert all(np.array_equal(a["m"].numpy(), b["m"]) for a, b in zip(taken, whole, strict=True))
+    # The next epoch, and its questions, go there too.
+    assert len(list(data)) == len(whole)
+
+
+def test_a_list_with_dead_replicas_works(replicas: list[Server], whole: list[fb.Batch]):
+    with fb.connect([NOWHERE, replicas[0].url, NOWHERE]) as client:
+        assert client.url == replicas[0].url
+        assert_same(list(client.stream("wide", PLAN, batch_size=BATCH)), whole)
+
+
+def test_a_name_that_a_replica_does_not_know_is_not_looked_for_among_the_dead(replicas: list[Server]):
+    urls = [replicas[0].url, NOWHERE]
+    with fb.connect(urls, retry_seconds=1e9) as client, pytest.raises(fb.NotFound, match="wild"):
+        client.stream("wild", PLAN)
+
+
+def test_questions_move_to_another_replica(replicas: list[Server]):
+    with Proxy(replicas[0].url) as first, fb.connect([first.url, replicas[1].url]) as client:
+        first.refuse()
+        assert client.datasets()["wide"].rows == ROWS
+        assert client.url == replicas[1].url
+
+
+def test_a_draining_server_hands_over_at_once(folder: Path, replicas: list[Server], whole: list[fb.Batch]):
+    daemon = Daemon(*LOOPBACK, "--dataset", f"wide={folder}", "--drain-seconds", "0")
+    try:
+        with fb.connect([daemon.url, replicas[1].url]) as client:
+            stream = client.stream("wide", PLAN, batch_size=BATCH)
+            got = [next(stream)]
+            daemon.process.send_signal(signal.SIGTERM)
+            assert daemon.end() == 0
+            assert_same([*got, *stream], whole)
+            # One that refuses new streams while it still answers is passed over as well.
+            assert_same(list(client.stream("wide", PLAN, batch_size=BATCH)), whole)
+    finally:
+        daemon.stop()
+
+
+def test_a_server_that_comes_back_is_waited_for(folder: Path, whole: list[fb.Batch]):
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    listener.close()
+    flags = ("--listen", f"127.0.0.1:{port}", "--metrics-listen", "127.0.0.1:0", "--dataset", f"wide={folder}")
+    first = Daemon(*flags)
+    with fb.connect(first.url) as client:
+        # It forgets the fitted plan when it ends: the client brings it along.
+        stream = client.stream("wide", PLAN, batch_size=BATCH)
+        got = [next(stream)]
+        first.stop()
+        second = Daemon(*flags)
+        try:
+            assert_same([*got, *stream], whole)
+        finally:
+            second.stop()
+
+
+def test_a_replica_that_says_nothing_is_passed_over(
+    replicas: list[Server], whole: list[fb.Batch], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("forebay.client.FAILOVER_HELLO_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent, Proxy(replicas[0].url, None, 100_000) as first:
+        urls = [first.url, f"grpc://127.0.0.1:{silent.getsockname()[1]}", replicas[1].url]
+        with fb.connect(urls) as client, client.stream("wide", PLAN, batch_size=BATCH) as stream:
+            got = [next(stream)]
+            first.refuse()
+            assert_same([*got, *stream], whole)
+
+
+@pytest.mark.parametrize("cut", [1_000, 60_000, 250_000])
+def test_a_shuffled_stream_of_one_rank_goes_on_elsewhere(replicas: list[Server], cut: int):
+    order: dict[str, Any] = {"shuffle": True, "seed": 9, "window_rows": 256, "world_size": 2, "rank": 1}
+    with fb.connect(replicas[1].url) as client:
+        whole = list(client.stream("wide", PLAN, batch_size=BATCH, epoch=4, **order))
+    with Proxy(replicas[0].url, None, cut, cut) as proxy, fb.connect([proxy.url, replicas[1].url]) as client:
+        stream = client.stream("wide", PLAN, batch_size=BATCH, epoch=4, **order)
+        assert_same(list(stream), whole)
+        assert stream.cursor().epoch == 5
+
+
+def test_replicas_that_a_server_advertises_need_not_be_listed(
+    serve: Serve, folder: Path, replicas: list[Server], whole: list[fb.Batch]
+):
+    fronted = serve({"wide": folder}, "--advertise", NOWHERE, "--advertise", replicas[1].url)
+    with Proxy(fronted.url, None, 100_000) as proxy, fb.connect(proxy.url) as client:
+        stream = client.stream("wide", PLAN, batch_size=BATCH)
+        got = [next(stream)]
+        proxy.refuse()
+        assert_same([*got, *stream], whole)
+
+
+def test_the_bound_ends_it_with_what_was_tried_and_where_to_go_on(replicas: list[Server], whole: list[fb.Batch]):
+    # No second stream gets anywhere.
+    cuts = [100_000, *[0] * 999]
+    with Proxy(replicas[0].url, None, *cuts) as proxy, fb.connect([proxy.url, NOWHERE], retry_seconds=0.3) as client:
+        with client.stream("wide", PLAN, batch_size=BATCH) as stream:
+            with pytest.raises(fb.Unavailable) as caught:
+                list(stream)
+            assert stream.cursor().position > 0
+        words = str(caught.value)
+        assert "gave up after" in words
+        assert "tries" in words
+        assert proxy.url in words
+        assert NOWHERE in words
+        position = int(words.rpartition("start_position ")[2])
+        assert position == stream.cursor().position
+    with fb.connect(replicas[1].url) as client:
+        rest = client.stream("wide", PLAN, batch_size=BATCH, start_position=position)
+        assert_same(list(rest), whole[position // BATCH :])
+
+
+def test_passes_are_bounded_too(replicas: list[Server]):
+    # Eight cuts and more, each before a batch comes, on a server that says hello each time.
+    with Proxy(replicas[0].url, None, *[0] * 99) as proxy, fb.connect(proxy.url, retry_seconds=1) as client:
+        with pytest.raises(fb.Unavailable, match="gave up after"):
+            next(client.stream("wide", PLAN, batch_size=BATCH))
+        assert proxy.connections <= 3 + 2 * PASSES_MAX
+
+
+@pytest.mark.parametrize("answer", [fb.SnapshotChanged, fb.InvalidRequest, fb.DataLoss, fb.ResourceExhausted])
+def test_what_lasts_is_raised_at_once(answer: type[fb.ForebayError]):
+    asked: list[str] = []
+
+    def attempt(url: str) -> None:
+        asked.append(url)
+        raise answer("so it is")
+
+    with pytest.raises(answer, match="^so it is$"):
+        try_everywhere(attempt, lambda: ["a", "b"], seconds=1e9, stopped=threading.Event())
+    assert asked == ["a"]
+
+
+def test_a_plan_that_one_replica_does_not_know_is_asked_of_the_next():
+    asked: list[str] = []
+
+    def attempt(url: str) -> str:
+        asked.append(url)
+        if url == "a":
+            raise fb.NotFound("no such plan")
+        return url
+
+    options: dict[str, Any] = {"seconds": 1e9, "stopped": threading.Event(), "passed_over": (fb.NotFound,)}
+    assert try_everywhere(attempt, lambda: ["a", "b"], **options) == "b"
+    with pytest.raises(fb.NotFound):
+        try_everywhere(attempt, lambda: ["a"], **options)
+    assert asked == ["a", "b", "a"]
+
+
+def test_another_snapshot_on_the_next_replica_ends_the_stream(serve: Serve, replicas: list[Server], tmp_path: Path):
+    other = tmp_path / "wide"
+    other.mkdir()
+    pq.write_table(pa.table({"id": np.arange(ROWS), "x": np.zeros(ROWS)}), other / "a.parquet")
+    stale = serve({"wide": other})
+    with Proxy(replicas[0].url, None, 50_000) as proxy, fb.connect([proxy.url, stale.url]) as client:
+        stream = client.stream("wide", PLAN, batch_size=BATCH)
+        next(stream)
+        proxy.refuse()
+        with pytest.raises(fb.SnapshotChanged):
+            list(stream)
+
+
+def test_closing_ends_a_pause_at_once(replicas: list[Server]):
+    with Proxy(replicas[0].url) as proxy, fb.connect(proxy.url, retry_seconds=1e9) as client:
+        stream = client.stream("wide", PLAN, batch_size=BATCH)
+        next(stream)
+        proxy.refuse()
+        rest: list[list[fb.Batch]] = []
+        reader = threading.Thread(target=lambda: rest.append(list(stream)))
+        reader.start()
+        stream.close()
+        reader.join(30)
+        assert not reader.is_alive()
+        assert len(rest) == 1
+
+
+def test_dropping_a_loop_that_waits_for_a_server_leaves_no_thread(replicas: list[Server]):
+    def reading() -> int:
+        return sum(thread.name == "forebay-prefetch" for thread in threading.enumerate())
+
+    before = reading()
+    with Proxy(replicas[0].url) as proxy:
+        data = FlightDataset(proxy.url, "wide", PLAN, batch_size=BATCH, prefetch=1, retry_seconds=1e9)
+        loop = iter(data)
+        next(loop)
+        proxy.refuse()
+        del loop
+        gc.collect()
+        assert reading() == before
+
+
+def test_no_retry_raises_what_happened(replicas: list[Server]):
+    with Proxy(replicas[0].url, None, 0) as proxy, fb.connect(proxy.url, retry_seconds=0) as client:
+        with pytest.raises(fb.Unavailable) as caught:
+            next(client.stream("wide", PLAN, batch_size=BATCH))
+        assert "gave up" not in str(caught.value)
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ValueError, match="retry_seconds"):
+            fb.connect(NOWHERE, retry_seconds=wrong)
+
+
+def test_a_private_server_that_has_ended_is_not_waited_for(folder: Path, tmp_path: Path):
+    (tmp_path / "alone").symlink_to(folder)
+    url = fb.local(alone=tmp_path / "alone")
+    from forebay import private_server
+
+    (ended,) = (server for server in private_server._servers.values() if server.url == url)
+    with fb.connect(url, retry_seconds=1e9) as client:
+        assert client.datasets()["alone"].rows == ROWS
+        os.kill(ended.pid, signal.SIGKILL)
+        ended._process.wait()
+        with pytest.raises(fb.ServerEnded, match="ended with -9"):
+            client.stream("alone", PLAN, batch_size=BATCH)
