@@ -174,12 +174,7 @@ impl BatchBuilder {
         Ok(places.iter().map(|place| Arc::clone(batch.column(*place))).collect())
     }
 
-    fn compute(
-        &mut self,
-        inputs: &[ArrayRef],
-        rows: &Range<usize>,
-        places: Option<&[u32]>,
-    ) -> Result<(), KernelError> {
+    fn compute(&mut self, inputs: &[ArrayRef], rows: &Range<usize>, places: Option<&[u32]>) -> Result<(), KernelError> {
         let program = Arc::clone(&self.program);
         for ((output, column), field) in program.outputs.iter().zip(&mut self.columns).zip(program.schema().fields()) {
             let (Output::Matrix { chains, .. }, Column::Matrix { matrix, mapped }) = (output, column) else { continue };

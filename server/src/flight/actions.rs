@@ -48,7 +48,8 @@ async fn explain(service: &Service, body: &[u8]) -> Result<Results, Status> {
 async fn replay(service: &Service, body: &[u8]) -> Result<Results, Status> {
     let (request, encoding): (v1::ReplayRequest, Encoding) =
         forebay_proto::decode(body).map_err(|error| status::of_bytes(&error))?;
-    let missing = || status::of(&PlanError::field("stream", "missing: the StreamRequest whose batch is replayed").into());
+    let missing =
+        || status::of(&PlanError::field("stream", "missing: the StreamRequest whose batch is replayed").into());
     let stream = request.stream.ok_or_else(missing)?;
     let replayed = service.streams().replay(stream, request.rank, request.step).await;
     let replayed = replayed.map_err(|error| status::of(&error))?;

@@ -168,10 +168,7 @@ impl Epoch {
         let start = share.start.min(share.length);
         let skipped = share.start - start;
         let repeated = (skipped + share.padding(share.start, share.end)).min(share.length.max(1));
-        [
-            first + start..first + start + share.own_rows(),
-            first + skipped.min(repeated)..first + repeated,
-        ]
+        [first + start..first + start + share.own_rows(), first + skipped.min(repeated)..first + repeated]
     }
 
     /// The rank's lanes, in turn; none in file order.

@@ -130,8 +130,7 @@ fn the_order_is_what_it_was() {
     assert_eq!(first, FIRST_ROWS_OF_VERSION_1);
 }
 
-const FIRST_ROWS_OF_VERSION_1: [(usize, u64); 8] =
-    [(2, 2), (3, 0), (0, 3), (4, 3), (2, 1), (0, 0), (4, 0), (4, 2)];
+const FIRST_ROWS_OF_VERSION_1: [(usize, u64); 8] = [(2, 2), (3, 0), (0, 3), (4, 3), (2, 1), (0, 0), (4, 0), (4, 2)];
 
 #[derive(Clone, Debug)]
 struct Case {

@@ -19,6 +19,7 @@ use parquet::{
     file::metadata::ColumnChunkMetaData,
 };
 
+pub use fetch::{SharedBytes, Sharing};
 pub use statistics::statistics;
 
 use crate::{
@@ -48,6 +49,8 @@ pub struct RowGroupReader {
     place: Place,
     /// Rows that the footer promises and that have not come yet.
     rows_due: u64,
+    /// Held so that readers that open the row group meanwhile find its bytes.
+    _shared: Arc<SharedBytes>,
 }
 
 /// Where an error happened.
@@ -178,6 +181,18 @@ pub async fn open(
     skip: u64,
     cpu: &CpuPool,
 ) -> Result<RowGroupReader, ScanError> {
+    open_shared(snapshot, row_group, projection, skip, cpu, &Arc::default()).await
+}
+
+/// The same for one of several readers of the row group: its bytes are fetched once, and held while one of them reads.
+pub async fn open_shared(
+    snapshot: &Snapshot,
+    row_group: &RowGroup,
+    projection: &Projection,
+    skip: u64,
+    cpu: &CpuPool,
+    shared: &Arc<SharedBytes>,
+) -> Result<RowGroupReader, ScanError> {
     let file = snapshot.file_of(row_group);
     let place = Place { file: file.display().to_owned(), row_group: row_group.index_in_file };
     let corrupt = |reason: String| place.corrupt(&projection.schema, reason);
@@ -200,7 +215,7 @@ pub async fn open(
                 if let Some(range) = ranges.iter().find(|range| range.start > range.end || range.end > size) {
                     return Err(corrupt(format!("its footer claims the bytes {range:?} of {size}")));
                 }
-                let pieces = fetch::ranges(snapshot, file, &ranges).await?;
+                let pieces = shared.ranges(snapshot, file, &ranges).await?;
                 decoder.push_ranges(ranges, pieces).map_err(|source| corrupt(source.to_string()))?;
                 continue;
             }
@@ -208,7 +223,8 @@ pub async fn open(
             DecodeResult::Finished => None,
         };
         let rows_due = (row_group.rows.end - row_group.rows.start).saturating_sub(skip);
-        return Ok(RowGroupReader { reader, schema: SchemaRef::clone(&projection.schema), place, rows_due });
+        let (schema, shared) = (SchemaRef::clone(&projection.schema), Arc::clone(shared));
+        return Ok(RowGroupReader { reader, schema, place, rows_due, _shared: shared });
     }
 }
 

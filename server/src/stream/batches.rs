@@ -5,9 +5,7 @@ use std::{sync::Arc, time::Instant};
 use arrow::array::RecordBatch;
 use forebay_proto::v1;
 
-use super::{
-    BATCHES_AHEAD, Batch, BatchTask, Prepared, StreamError, Streams, in_order, shuffled, task::BatchSender,
-};
+use super::{BATCHES_AHEAD, Batch, BatchTask, Prepared, StreamError, Streams, in_order, shuffled, task::BatchSender};
 use crate::{
     budget::Reservation,
     metrics::{Stage, StageTimes},
@@ -125,7 +123,10 @@ impl Outlet {
 
     /// Rows came to an end before their number did.
     pub(super) fn miscounted(&self) -> StreamError {
-        StreamError::Miscounted { counted: self.prepared.epoch.row_count(), dataset: self.prepared.request.dataset.clone() }
+        StreamError::Miscounted {
+            counted: self.prepared.epoch.row_count(),
+            dataset: self.prepared.request.dataset.clone(),
+        }
     }
 
     fn number(&mut self, data: RecordBatch) -> Batch {

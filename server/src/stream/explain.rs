@@ -59,7 +59,8 @@ fn on_paper(message: &v1::StreamRequest, assume: &v1::Assumptions) -> Result<v1:
 
 fn explain(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explain {
     let row_bytes = if assume.row_bytes > 0 { assume.row_bytes } else { prepared.wire_row_bytes() };
-    let epoch = if assume.rows > 0 { epoch_of(&prepared.request, Arc::new(vec![assume.rows])) } else { prepared.epoch.clone() };
+    let epoch =
+        if assume.rows > 0 { epoch_of(&prepared.request, Arc::new(vec![assume.rows])) } else { prepared.epoch.clone() };
     let mut explained = sizes(&prepared.request, &epoch, row_bytes);
     explained.snapshot = prepared.snapshot_digest().to_owned();
     explained.plan_id = prepared.plan_id().to_owned();
@@ -102,8 +103,7 @@ fn sizes(request: &Request, epoch: &Epoch, row_bytes: u64) -> v1::Explain {
 fn read(prepared: &Prepared, explained: &mut v1::Explain) {
     let (epoch, snapshot) = (&prepared.epoch, &prepared.snapshot);
     let projection = &prepared.compiled.rows.projection;
-    let bytes: Vec<u64> =
-        snapshot.row_groups().iter().map(|group| projection.stored_bytes(snapshot, group)).collect();
+    let bytes: Vec<u64> = snapshot.row_groups().iter().map(|group| projection.stored_bytes(snapshot, group)).collect();
     let passing = || bytes.iter().zip(epoch.passing()).filter(|(_, rows)| **rows > 0);
     explained.row_groups = passing().count() as u64;
     explained.stored_bytes = passing().map(|(bytes, _)| *bytes).fold(0, u64::saturating_add);
@@ -147,7 +147,8 @@ fn row_groups_per_batch(prepared: &Prepared, sequence: &Sequence) -> f64 {
             None => in_order::pieces(prepared, sequence, &whole).len(),
             Some(_) => {
                 // A batch of more rows than are looked at is judged by those that are.
-                let places = (start..start + rows.min(ROWS_LOOKED_AT)).filter_map(|row| epoch.row_at(row * prepared.request.world_size));
+                let places = (start..start + rows.min(ROWS_LOOKED_AT))
+                    .filter_map(|row| epoch.row_at(row * prepared.request.world_size));
                 places.map(|place| sequence.row_group_at(place)).collect::<HashSet<_>>().len()
             }
         }

@@ -10,7 +10,7 @@ use crate::{
     metrics::{Stage, StageTimes},
     order::Piece,
     runtime::CpuPool,
-    scan::{self, RowGroupReader},
+    scan::{self, RowGroupReader, Sharing},
 };
 
 /// A row group whose bytes are here, decoded as far as its rows were asked for.
@@ -33,19 +33,21 @@ pub(super) struct Run {
 }
 
 impl OpenGroup {
-    /// Fetches a row group for a piece of it.
+    /// Fetches a row group for a piece of it, unless another reader of the stream has its bytes.
     pub(super) async fn open(
         snapshot: &Snapshot,
         piece: Piece,
         rows: &Rows,
         cpu: &CpuPool,
+        sharing: &Sharing,
     ) -> Result<Self, StreamError> {
         let group = &snapshot.row_groups()[piece.row_group];
         // Without a filter, chunks before the piece need not be decoded. Whole ones: a batch is made of the same pieces
         // of the same chunks wherever its stream began, so that it is the same to the byte.
         let chunk_rows = rows.projection.chunk_rows(snapshot, group);
         let unread = if rows.all_pass() { piece.skip / chunk_rows * chunk_rows } else { 0 };
-        let reader = scan::open(snapshot, group, &rows.projection, unread, cpu).await?;
+        let shared = sharing.bytes_of(piece.row_group);
+        let reader = scan::open_shared(snapshot, group, &rows.projection, unread, cpu, &shared).await?;
         let next_row = group.rows.start + unread;
         Ok(Self { index: piece.row_group, reader, next_row, seen: unread, pending: None })
     }

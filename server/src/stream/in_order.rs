@@ -18,7 +18,7 @@ use super::{
 use crate::{
     metrics::{Stage, StageTimes},
     order::{Piece, Sequence, Share},
-    scan,
+    scan::{self, Sharing},
 };
 
 /// Fills batches from chunks; lives on the CPU pool while it works.
@@ -41,9 +41,10 @@ pub(super) async fn send(
 ) -> Result<(), Ended> {
     let mut filler = Filler::new(prepared, share.row_count());
     let snapshot = &prepared.snapshot;
+    let sharing = &Sharing::default();
     let pieces = pieces(prepared, &prepared.epoch.sequence(), share);
     let mut groups = futures::stream::iter(pieces.into_iter().map(|piece| async move {
-        let opened = OpenGroup::open(snapshot, piece, &prepared.compiled.rows, &streams.cpu).await;
+        let opened = OpenGroup::open(snapshot, piece, &prepared.compiled.rows, &streams.cpu, sharing).await;
         opened.map(|group| (piece, group))
     }))
     .buffered(FETCH_AHEAD);

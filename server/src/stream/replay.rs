@@ -33,25 +33,19 @@ impl Streams {
         rank: u64,
         step: u64,
     ) -> Result<Replayed, StreamError> {
-        let checked = Request::check(&message)?;
+        let prepared = self.prepare(Request::check(&message)?).await?;
+        let checked = prepared.request();
+        let share = prepared.share_from_start(rank)?;
         let first_step = checked.start_position / checked.step_rows();
-        let Some(steps) = step.checked_sub(first_step) else {
-            let reason = format!("{step} lies before start_position, which is in step {first_step}");
-            return Err(PlanError::field("step", reason).into());
-        };
-        let start_position = steps
-            .checked_mul(checked.step_rows())
-            .and_then(|rows| rows.checked_add(checked.start_position))
-            .ok_or_else(|| PlanError::field("step", format!("{step} is beyond any epoch")))?;
-        let request = v1::StreamRequest { start_position, ..message };
+        let steps = step.checked_sub(first_step).filter(|steps| *steps < share.step_count).ok_or_else(|| {
+            let end = first_step + share.step_count;
+            PlanError::field("step", format!("{step} is not one of the steps {first_step} to {end}, exclusive, of rank {rank}"))
+        })?;
+        let start_position = checked.start_position + steps * checked.step_rows();
+        let snapshot = prepared.snapshot_digest().to_owned();
+        let request = v1::StreamRequest { start_position, snapshot, ..message };
         let with_row_ids = v1::StreamRequest { with_row_ids: true, ..request.clone() };
-        let prepared = self.prepare(Request::check(&request)?).await?;
-        let pinned = v1::StreamRequest { snapshot: prepared.snapshot_digest().to_owned(), ..with_row_ids };
-        let with_ids = self.prepare(Request::check(&pinned)?).await?;
-        if with_ids.share_from_start(rank)?.step_count == 0 {
-            let steps = prepared.share(rank)?.step_count;
-            return Err(PlanError::field("step", format!("{step} is not one of the {steps} steps of rank {rank}")).into());
-        }
+        let with_ids = self.prepare(Request::check(&with_row_ids)?).await?;
         let batch = self.batches(&with_ids, rank, Some(1))?.next().await;
         let batch = batch.ok_or_else(|| StreamError::Miscounted {
             dataset: request.dataset.clone(),

@@ -6,10 +6,7 @@ use std::{mem, ops::Range, sync::Arc, time::Instant};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use forebay_kernels::{BatchBuilder, Weave};
 use futures::StreamExt;
-use tokio::{
-    sync::mpsc,
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     FETCH_AHEAD, Prepared, StreamError, Streams,
@@ -20,8 +17,15 @@ use super::{
 use crate::{
     metrics::{Stage, StageTimes},
     order::{Lane, Piece, Sequence, Share, Shuffle, Window},
-    scan,
+    scan::{self, Sharing},
 };
+
+/// What a lane holds besides rows and bytes of files: its task, and the states of its decoders, of which every column
+/// has one. Measured on lanes of a few rows.
+const LANE_BYTES: u64 = 96 << 10;
+
+/// See [`LANE_BYTES`].
+const LANE_COLUMN_BYTES: u64 = 48 << 10;
 
 /// Windows of a lane that exist at once: one that batches take rows of, and one that is made ahead.
 const WINDOWS_HELD: u64 = 2;
@@ -47,6 +51,8 @@ struct LaneReader {
     prepared: Prepared,
     sequence: Arc<Sequence>,
     lane: Lane,
+    /// What the lanes' readers share: lanes that lie in one large row group fetch it once.
+    sharing: Arc<Sharing>,
     /// The row group that the window before ended in.
     open: Option<OpenGroup>,
     times: StageTimes,
@@ -118,23 +124,27 @@ pub(super) fn reading_bytes(prepared: &Prepared, shuffle: &Shuffle, share: &Shar
     let lanes = prepared.epoch.lanes_of(share.rank);
     let lane_rows = lanes.iter().map(|lane| lane.length).max().unwrap_or(0).max(1);
     let window_rows = shuffle.window_rows.min(lane_rows);
-    let (mut fetched, mut chunk, mut fewest_rows) = (0, 0, u64::MAX);
+    let (mut fetched, mut chunk, mut fewest_rows, mut groups) = (0_u64, 0, u64::MAX, 0_u64);
     for (group, passing) in prepared.snapshot.row_groups().iter().zip(prepared.epoch.passing()) {
         if *passing > 0 {
             fetched = projection.stored_bytes(&prepared.snapshot, group).max(fetched);
             chunk = projection.chunk_bytes(&prepared.snapshot, group).max(chunk);
             fewest_rows = fewest_rows.min(*passing);
+            groups += 1;
         }
     }
-    // A window lies in two row groups at most, unless they are smaller than it.
+    let lane_count = lanes.len().max(1) as u64;
+    // A window lies in two row groups at most, unless they are smaller than it. Lanes share those that they have in common.
     let groups_held = if fewest_rows >= window_rows { 2 } else { FETCH_AHEAD as u64 + 1 };
+    let groups_held = groups_held.saturating_mul(lane_count).min(groups);
     let scratch_rows = window_rows.min(1024);
     let made_rows = WINDOWS_HELD.saturating_mul(window_rows).saturating_add(scratch_rows);
     let lane = (prepared.wire_row_bytes().saturating_mul(made_rows))
         .saturating_add(window_rows.saturating_mul(size_of::<u32>() as u64))
-        .saturating_add(fetched.saturating_mul(groups_held))
-        .saturating_add(chunk);
-    lane.saturating_mul(lanes.len().max(1) as u64)
+        .saturating_add(chunk)
+        .saturating_add(LANE_BYTES)
+        .saturating_add(LANE_COLUMN_BYTES.saturating_mul(projection.schema().fields().len() as u64));
+    lane.saturating_mul(lane_count).saturating_add(fetched.saturating_mul(groups_held))
 }
 
 // === impl Turns ===
@@ -153,7 +163,7 @@ impl Turns {
         let count = lanes.len().max(1) as u64;
         let window_of = |row: u64| row / count / shuffle.window_rows;
         let windows = window_of(start)..if end > start { window_of(end - 1) + 1 } else { window_of(start) };
-        let mut tasks = JoinSet::new();
+        let (mut tasks, sharing) = (JoinSet::new(), Arc::<Sharing>::default());
         let feeds = lanes.iter().map(|lane| {
             let (sender, receiver) = mpsc::channel(WINDOWS_HELD as usize - 1);
             let reader = LaneReader {
@@ -161,6 +171,7 @@ impl Turns {
                 prepared: prepared.clone(),
                 sequence: Arc::clone(sequence),
                 lane: *lane,
+                sharing: Arc::clone(&sharing),
                 open: None,
                 times: StageTimes::default(),
             };
@@ -233,11 +244,7 @@ impl Turns {
 // === impl LaneReader ===
 
 impl LaneReader {
-    async fn run(
-        mut self,
-        windows: Range<u64>,
-        sender: mpsc::Sender<Result<RecordBatch, StreamError>>,
-    ) {
+    async fn run(mut self, windows: Range<u64>, sender: mpsc::Sender<Result<RecordBatch, StreamError>>) {
         for index in windows {
             let window = self.lane.window(index);
             if window.rows.is_empty() {
@@ -263,14 +270,15 @@ impl LaneReader {
         let (mut builder, mut places) = self.streams.cpu.run(prepare).await?;
         let (prepared, streams) = (self.prepared.clone(), Arc::clone(&self.streams));
         let (snapshot, rows, cpu) = (&prepared.snapshot, &prepared.compiled.rows, &streams.cpu);
-        let mut open = self.open.take();
+        let sharing = Arc::clone(&self.sharing);
+        let (mut open, sharing) = (self.open.take(), &*sharing);
         let mut groups = futures::stream::iter(pieces.into_iter().map(|piece| {
             // The window before may have ended in the row group that this one begins in.
             let open = open.take().filter(|open| open.leads_to(&piece));
             async move {
                 match open {
                     Some(group) => Ok((piece, group)),
-                    None => OpenGroup::open(snapshot, piece, rows, cpu).await.map(|group| (piece, group)),
+                    None => OpenGroup::open(snapshot, piece, rows, cpu, sharing).await.map(|group| (piece, group)),
                 }
             }
         }))

@@ -13,7 +13,10 @@ fn numbered(start: i64, rows: usize) -> RecordBatch {
     RecordBatch::try_from_iter([
         ("n", Arc::new(Int64Array::from(numbers)) as ArrayRef),
         ("t", Arc::new(texts.clone()) as ArrayRef),
-        ("d", arrow::compute::cast(&texts, &DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into())).unwrap()),
+        (
+            "d",
+            arrow::compute::cast(&texts, &DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into())).unwrap(),
+        ),
     ])
     .unwrap()
 }
