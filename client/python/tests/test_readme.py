@@ -40,3 +40,12 @@ def test_torch_example(flights_folder: Path) -> None:
     batch = names["batch"]
     assert {key: tuple(value.shape)[1:] for key, value in batch.items()} == {"dense": (2,), "cats": (3,), "label": ()}
     assert names["data"].stats()["rows"] == 3 * 327_346
+
+
+def test_resume_example(flights_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = example("resume").replace("data/flights", str(flights_folder))
+    assert str(flights_folder) in code
+    names: dict[str, Any] = {}
+    exec(compile(code, str(README), "exec"), names)
+    assert names["state"]["position"] == 1024
+    assert "row_group" in capsys.readouterr().out
