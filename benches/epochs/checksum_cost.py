@@ -1,0 +1,193 @@
+"""What the checksum of every batch costs: XXH3-64 over the body, against the server's CPU seconds of an epoch.
+
+The hash is timed alone, through python-xxhash, over bodies received from the server, whose headers must agree. Hot is
+one body over and over; cold goes through more bodies than a cache holds. The server hashes a body that it has just
+written, which is between the two. A copy of the same bodies is timed beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import time
+from collections.abc import Callable
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import criteo
+import machine
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+import xxhash
+from epoch import Readers
+
+from forebay.checksum import body_of
+from serving import DATASET, Server, server_program
+
+# The cost up to which it stays on by default.
+GOAL = 0.03
+COLD_BYTES = 256 * 2**20
+TRIALS = 15
+TRIAL_BYTES = 512 * 2**20
+
+
+def main() -> None:
+    """Measure, print, keep."""
+    options = parse()
+    shape, program = criteo.shape_of(options), server_program()
+    made_on = machine.facts(program) | {"xxhash": f"{xxhash.VERSION} (XXH {xxhash.XXHASH_VERSION})"}
+    criteo.generate(options.data, shape)
+    epochs: list[dict[str, Any]] = []
+    with Server(program, options.data) as server, Readers(1) as readers:
+        request = {"dataset": DATASET, "plan_id": server.fit(criteo.plan()), "batch_size": options.batch_size}
+        bodies = receive(server, request)
+        for number in range(-options.warmup, options.rounds):
+            for shuffle in (False, True):
+                figures = readers.measure(server, {**request, "shuffle": shuffle, "seed": 7}, shape.rows)
+                if number >= 0:
+                    epochs.append({"shuffled": shuffle, **figures})
+    # The server has ended, so the hash has the machine to itself.
+    hashed = {
+        "hot": time_each(xxhash.xxh3_64_intdigest, bodies[:1]),
+        "cold": time_each(xxhash.xxh3_64_intdigest, bodies),
+    }
+    into = np.empty_like(bodies[0])
+    copied = {
+        "hot": time_each(lambda b: np.copyto(into, b), bodies[:1]),
+        "cold": time_each(lambda b: np.copyto(into, b), bodies),
+    }
+    shares = [share_of(epochs, shuffled, hashed, bodies[0].nbytes) for shuffled in (False, True)]
+    print_table(bodies[0].nbytes, hashed, copied, shares, made_on)
+    run = {
+        "bench": "checksum",
+        "machine": made_on,
+        "data": dataclasses.asdict(shape),
+        "batch_size": options.batch_size,
+        "body_bytes": bodies[0].nbytes,
+        "cold_bodies": len(bodies),
+        "hash_seconds_per_body": hashed,
+        "copy_seconds_per_body": copied,
+        "shares": shares,
+        "epochs": epochs,
+    }
+    machine.keep(options.out, run)
+
+
+def receive(server: Server, request: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
+    """Read whole bodies, checking the headers' sums; repeat them as copies until they are more than a cache holds."""
+    kept: list[pa.Buffer] = []
+    with fl.connect(server.url) as client:
+        info = client.get_flight_info(fl.FlightDescriptor.for_command(json.dumps(request)))
+        stream = client.do_get(info.endpoints[0].ticket)
+        for chunk in iter_chunks(stream):
+            body = body_of(chunk.data)
+            if body is None:
+                raise SystemExit("the received buffers do not show the body they came in")
+            if xxhash.xxh3_64_intdigest(memoryview(body)) != json.loads(chunk.app_metadata.to_pybytes())["checksum"]:
+                raise SystemExit("a header's checksum is not XXH3-64 of the body")
+            # The last batch may be short, and is kept only if it is alone.
+            if not kept or body.size == kept[0].size:
+                kept.append(body)
+            if sum(body.size for body in kept) >= COLD_BYTES:
+                break
+    count = max(len(kept), -(-COLD_BYTES // kept[0].size))
+    return [np.frombuffer(body, np.uint8).copy() for body in islice(cycle(kept), count)]
+
+
+def iter_chunks(stream: fl.FlightStreamReader) -> Any:
+    """Yield the chunks of a stream, and cancel what is left of it when that is enough."""
+    try:
+        yield from stream
+    finally:
+        stream.cancel()
+
+
+def time_each(work: Callable[[np.ndarray[Any, Any]], object], bodies: list[np.ndarray[Any, Any]]) -> dict[str, Any]:
+    """Return the CPU seconds that the work takes on a body: the median of trials over about TRIAL_BYTES, and each."""
+    count = max(1, TRIAL_BYTES // bodies[0].nbytes)
+    trials: list[float] = []
+    for _ in range(TRIALS):
+        sequence = list(islice(cycle(bodies), count))
+        before = time.process_time()
+        for body in sequence:
+            work(body)
+        trials.append((time.process_time() - before) / count)
+    return {"median": statistics.median(trials), "trials": trials}
+
+
+def share_of(epochs: list[dict[str, Any]], shuffled: bool, hashed: dict[str, Any], body_bytes: int) -> dict[str, Any]:
+    """Return the hash's share of the server's CPU seconds of an epoch: of all, and of what the stages leave.
+
+    What the stages decode, transform and assemble leave is fetching, encoding, hashing and sending. Their clocks count
+    waits for a core too, so that remainder is too small, and its share too large, where cores are short.
+    """
+    of_order = [epoch for epoch in epochs if epoch["shuffled"] is shuffled]
+    # In units of a whole body: the last of a stream is short.
+    batches = of_order[0]["bytes"] / body_bytes
+    cpu_seconds = statistics.median(epoch["server_cpu_seconds"] for epoch in of_order)
+    computing = ("decode", "transform", "assemble")
+    rest_seconds = statistics.median(
+        epoch["server_cpu_seconds"] - sum(epoch["server_stage_seconds"].get(stage, 0.0) for stage in computing)
+        for epoch in of_order
+    )
+    hash_seconds = {heat: batches * timed["median"] for heat, timed in hashed.items()}
+    return {
+        "shuffled": shuffled,
+        "whole_batches": batches,
+        "server_cpu_seconds": cpu_seconds,
+        "server_cpu_seconds_beside_stages": rest_seconds,
+        "hash_seconds": hash_seconds,
+        "share": {heat: seconds / cpu_seconds if cpu_seconds > 0 else None for heat, seconds in hash_seconds.items()},
+        "share_beside_stages": {
+            heat: seconds / rest_seconds if rest_seconds > 0 else None for heat, seconds in hash_seconds.items()
+        },
+    }
+
+
+def print_table(
+    body_bytes: int,
+    hashed: dict[str, Any],
+    copied: dict[str, Any],
+    shares: list[dict[str, Any]],
+    made_on: dict[str, Any],
+) -> None:
+    """Print the rates, then the shares."""
+    print(f"bodies of {body_bytes / 1e6:.2f} MB; {made_on['cores']} cores of {made_on['cpu']}")
+    for said, timed in (("xxh3_64", hashed), ("copy", copied)):
+        rates = [
+            f"{heat} {each['median'] * 1e6:.0f} us, {body_bytes / each['median'] / 1e9:.1f} GB/s"
+            for heat, each in timed.items()
+        ]
+        print(f"  {said}: {'; '.join(rates)}")
+    print(f"share of the server's CPU seconds of an epoch, hot to cold; the goal is {GOAL:.0%} or less")
+    for share in shares:
+        order = "shuffled" if share["shuffled"] else "file order"
+        print(
+            f"  {order}: {_range(share['hash_seconds'], '.3f')} s of {share['server_cpu_seconds']:.2f} s = "
+            f"{_range(share['share'], '.2%')}; of the {share['server_cpu_seconds_beside_stages']:.2f} s beside decode, "
+            f"transform and assemble (encoding, sending) {_range(share['share_beside_stages'], '.1%')}"
+        )
+
+
+def _range(values: dict[str, float | None], form: str) -> str:
+    return " to ".join("-" if value is None else format(value, form) for value in values.values())
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    criteo.add_options(parser)
+    parser.add_argument("--rounds", type=int, default=5, help="measured epochs an order (%(default)s)")
+    parser.add_argument("--warmup", type=int, default=1, help="epochs before them (%(default)s)")
+    parser.add_argument("--batch-size", type=int, default=8192, help="(%(default)s)")
+    out = machine.run_folder() / "checksum.json"
+    parser.add_argument("--out", type=Path, default=out, help="raw numbers (%(default)s)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""One whole epoch of all its ranks, read at once by as many processes, and what it took."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from serving import Server
+
+READER = Path(__file__).with_name("reader.py")
+
+
+class Readers:
+    """A reader process a rank; they live through all rounds, so that none pays for a start."""
+
+    def __init__(self, world_size: int) -> None:
+        self._processes = [
+            subprocess.Popen([sys.executable, READER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(world_size)
+        ]
+
+    def __enter__(self) -> Readers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for process in self._processes:
+            process.communicate()
+
+    def measure(self, server: Server, request: dict[str, Any], rows: int) -> dict[str, Any]:
+        """Read the epoch and return its figures; `rows` is what all ranks together must get.
+
+        The clock runs from the first rank's DoGet to the last one's end; tickets are had before.
+        """
+        request = {**request, "world_size": len(self._processes)}
+        for rank, process in enumerate(self._processes):
+            _tell(process, {"url": server.url, "request": request, "rank": rank})
+        info_seconds = [_hear(process)["info_seconds"] for process in self._processes]
+
+        peak_is_of_round = server.reset_peak_rss()
+        stages_before, cpu_before = server.stage_seconds(), server.cpu_seconds()
+        for process in self._processes:
+            _tell(process, {})
+        ranks = [_hear(process) for process in self._processes]
+        cpu_seconds, stages = server.cpu_seconds() - cpu_before, server.stage_seconds()
+
+        received = sum(rank["rows"] for rank in ranks)
+        if received != rows:
+            raise SystemExit(f"the epoch of {request} had {received:,} rows, not {rows:,}")
+        wall_seconds = max(rank["end"] for rank in ranks) - min(rank["begin"] for rank in ranks)
+        return {
+            "rows": received,
+            "batches": sum(rank["batches"] for rank in ranks),
+            "bytes": sum(rank["bytes"] for rank in ranks),
+            "wall_seconds": wall_seconds,
+            "rows_per_second": received / wall_seconds,
+            "server_cpu_seconds": cpu_seconds,
+            "server_cpu_seconds_per_row": cpu_seconds / received,
+            "server_peak_rss_bytes": server.peak_rss_bytes(),
+            "peak_rss_is_of_this_round": peak_is_of_round,
+            "server_stage_seconds": {stage: seconds - stages_before[stage] for stage, seconds in stages.items()},
+            "reader_cpu_seconds": sum(rank["reader_cpu_seconds"] for rank in ranks),
+            "info_seconds": info_seconds,
+            "load_average_1min": os.getloadavg()[0],
+            "ranks": ranks,
+        }
+
+
+def _tell(process: subprocess.Popen[str], order: dict[str, Any]) -> None:
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(order) + "\n")
+    process.stdin.flush()
+
+
+def _hear(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise SystemExit(f"a reader ended with {process.wait()}; see above")
+    return json.loads(line)

@@ -1,0 +1,133 @@
+"""A forebay-server of the bench's own on loopback, and what /proc and its metrics say of it (Linux)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+from collections import deque
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow.flight as fl
+
+ROOT = Path(__file__).resolve().parents[2]
+DATASET = "criteo"
+START_SECONDS = 60.0
+STOP_SECONDS = 10.0
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+LISTENING = re.compile(r"listening on (grpc://\S+)")
+METRICS = re.compile(r"metrics on (http://\S+)")
+STAGE = re.compile(r'^forebay_stage_seconds_total\{stage="(\w+)"\} (\S+)$', re.MULTILINE)
+# Written to /proc/PID/clear_refs it sets the peak of resident memory (VmHWM) to what is resident now; see proc(5).
+RESET_PEAK = "5"
+
+
+def server_program() -> Path:
+    """Return the program to measure: FOREBAY_SERVER_BIN, or the release build of this checkout."""
+    program = Path(os.environ.get("FOREBAY_SERVER_BIN") or ROOT / "target" / "release" / "forebay-server").absolute()
+    if not os.access(program, os.X_OK):
+        raise SystemExit(f"{program} is not there: set FOREBAY_SERVER_BIN, or build it with make build")
+    if "debug" in program.parts:
+        print(f"{program}: looks like a debug build, whose numbers say nothing", file=sys.stderr)
+    return program
+
+
+class Server:
+    """A running server with a state of its own, which ends with this process."""
+
+    def __init__(self, program: Path, data: Path) -> None:
+        self._state = tempfile.TemporaryDirectory(prefix="forebay-bench-")
+        self._log: deque[str] = deque(maxlen=20)
+        self._ready = threading.Event()
+        self.url = self.metrics_url = ""
+        command = [str(program), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--exit-with-stdin"]
+        command += ["--drain-seconds", "0", "--state", self._state.name, "--dataset", f"{DATASET}={data.absolute()}"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self._log_reader = threading.Thread(target=self._read_log, name="server-log", daemon=True)
+        self._log_reader.start()
+        if not self._ready.wait(START_SECONDS) or not self.url:
+            self.stop()
+            raise SystemExit("\n  ".join(["the server does not start; its last lines:", *self._log]))
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the server and remove its state."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log_reader.join()
+        self._state.cleanup()
+
+    def fit(self, plan: dict[str, Any]) -> str:
+        """Fit the plan and return its id."""
+        action = fl.Action("fit", json.dumps({"dataset": DATASET, "plan": plan}).encode())
+        with fl.connect(self.url) as client:
+            *_, last = client.do_action(action)
+        return json.loads(last.body.to_pybytes())["result"]["plan_id"]
+
+    def cpu_seconds(self) -> float:
+        """Seconds of CPU used so far, user and system, of all threads."""
+        # The fields after the name, which ends with the last parenthesis, begin with the third: see proc(5).
+        fields = self._proc("stat").rpartition(")")[2].split()
+        utime, stime = int(fields[14 - 3]), int(fields[15 - 3])
+        return (utime + stime) / TICKS_PER_SECOND
+
+    def reset_peak_rss(self) -> bool:
+        """Begin a new peak; False where the kernel does not let us, so that the peak is that since the start."""
+        try:
+            Path(f"/proc/{self._process.pid}/clear_refs").write_text(RESET_PEAK)
+        except OSError:
+            return False
+        return True
+
+    def peak_rss_bytes(self) -> int:
+        """Most bytes that were resident since the start or the last reset."""
+        match = re.search(r"^VmHWM:\s+(\d+) kB$", self._proc("status"), re.MULTILINE)
+        assert match is not None
+        return int(match[1]) * 1024
+
+    def stage_seconds(self) -> dict[str, float]:
+        """Seconds by stage so far, as the server's own clocks count them: waits for a core are in them."""
+        with urllib.request.urlopen(self.metrics_url) as answer:
+            return {stage: float(seconds) for stage, seconds in STAGE.findall(answer.read().decode())}
+
+    def _proc(self, name: str) -> str:
+        return Path(f"/proc/{self._process.pid}/{name}").read_text()
+
+    def _read_log(self) -> None:
+        """Read stderr to its end, so that the server never waits for us."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._log.append(line.rstrip())
+            if not self._ready.is_set():
+                if found := LISTENING.search(line):
+                    self.url = found[1]
+                if found := METRICS.search(line):
+                    self.metrics_url = found[1]
+                if self.url and self.metrics_url:
+                    self._ready.set()
+        self._ready.set()
