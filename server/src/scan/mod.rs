@@ -22,7 +22,7 @@ use parquet::{
 pub use statistics::statistics;
 
 use crate::{
-    catalog::{File, RowGroup, Snapshot},
+    catalog::{File, RowGroup, Snapshot, StoreError},
     runtime::{CpuError, CpuPool},
 };
 
@@ -89,7 +89,7 @@ pub enum ScanError {
         /// The file.
         file: String,
         /// What it said.
-        source: object_store::Error,
+        source: StoreError,
     },
     /// The CPU pool did not answer.
     #[error(transparent)]
