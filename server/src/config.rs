@@ -13,14 +13,16 @@ use std::{
 use clap::{Parser, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
-use crate::catalog::{Location, LocationError};
+use crate::catalog::{Location, LocationError, Stores};
 
 /// Forebay's server: streams Parquet datasets to training loops over Arrow Flight.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "forebay-server", version, about, long_about = None)]
 pub struct Flags {
-    /// A dataset: a directory, a file or a glob of Parquet (or file:// before one). May be repeated; in the environment,
-    /// one a line.
+    /// A dataset: a directory, a file or a glob of Parquet (or file:// before one), the same in a bucket
+    /// (s3://bucket/…, gs://…, az://container/…), or one file of a web server (https://…/a.parquet). A store's
+    /// credentials, region and endpoint come from this process's environment in their usual names, such as
+    /// AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL. May be repeated; in the environment, one a line.
     #[arg(long, env = "FOREBAY_DATASET", value_name = "NAME=URL", required = true, value_delimiter = '\n')]
     dataset: Vec<String>,
 
@@ -167,8 +169,9 @@ impl Flags {
     /// Checks every value against what it means.
     pub fn check(self) -> Result<Config, ConfigError> {
         let mut datasets: Vec<(String, Location)> = Vec::new();
+        let mut stores = Stores::default();
         for value in self.dataset.iter().map(|value| value.trim()).filter(|value| !value.is_empty()) {
-            let (name, location) = dataset(value)?;
+            let (name, location) = dataset(value, &mut stores)?;
             if datasets.iter().any(|(known, _)| *known == name) {
                 return Err(wrong("dataset", value, format!("the name \"{name}\" is given twice")));
             }
@@ -209,7 +212,7 @@ fn wrong(flag: &'static str, value: &str, reason: impl Into<String>) -> ConfigEr
     ConfigError::Value { flag, value: value.to_owned(), reason: reason.into() }
 }
 
-fn dataset(value: &str) -> Result<(String, Location), ConfigError> {
+fn dataset(value: &str, stores: &mut Stores) -> Result<(String, Location), ConfigError> {
     let allowed = "NAME=URL, such as flights=data/flights";
     let (name, url) = value.split_once('=').ok_or_else(|| wrong("dataset", value, allowed))?;
     let named = !name.is_empty()
@@ -220,7 +223,7 @@ fn dataset(value: &str) -> Result<(String, Location), ConfigError> {
         let reason = format!("a name is 1 to {NAME_BYTES_MAX} bytes without slashes; {allowed}");
         return Err(wrong("dataset", value, reason));
     }
-    Ok((name.to_owned(), Location::parse(name, url)?))
+    Ok((name.to_owned(), Location::parse(name, url, stores)?))
 }
 
 fn listen(value: &str, network: bool) -> Result<Listen, ConfigError> {

@@ -32,6 +32,9 @@ use crate::{
 /// Time for cut streams to put their last word on the wire.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// Before the server says that it is ready: footers of 100,000 files are read in less.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
+
 /// Why the server did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
@@ -108,11 +111,16 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
 
 /// Opens every dataset, so that the first request does not wait and a wrong path is seen at once; one that cannot be
 /// opened is tried again when it is asked for.
+///
+/// A store that does not answer holds nobody up for long.
 async fn open_datasets(streams: &Arc<Streams>) {
-    for dataset in streams.catalog().datasets() {
+    let open = futures::future::join_all(streams.catalog().datasets().map(async |dataset| {
         if let Err(error) = dataset.present().await {
             tracing::warn!(dataset = dataset.name(), %error, "dataset cannot be read now");
         }
+    }));
+    if time::timeout(OPEN_WAIT_MAX, open).await.is_err() {
+        tracing::warn!("some datasets take long to open: they are opened when they are asked for");
     }
 }
 

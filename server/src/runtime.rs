@@ -20,7 +20,7 @@ pub struct CpuPool {
 }
 
 /// Why a job has no result.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum CpuError {
     /// The job panicked: a bug, or a library's bug met by hostile data.
     #[error("panicked: {0}")]

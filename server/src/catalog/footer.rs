@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, Schema};
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use object_store::ObjectMeta;
 use parquet::{
     DecodeResult,
     arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
@@ -11,8 +11,8 @@ use parquet::{
     file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder},
 };
 
-use super::CatalogError;
-use crate::{metrics, runtime::CpuPool};
+use super::{CatalogError, store::Store};
+use crate::runtime::CpuPool;
 
 /// Read from a file's end in the first request: the footers of most files are smaller.
 const FIRST_READ_BYTES: u64 = 64 << 10;
@@ -22,7 +22,7 @@ const FOOTER_BYTES_MAX: u64 = 1 << 30;
 
 /// Reads a file's footer and its Arrow schemas.
 pub(super) async fn read(
-    store: &dyn ObjectStore,
+    store: &Store,
     dataset: &str,
     file: &str,
     object: &ObjectMeta,
@@ -46,7 +46,14 @@ pub(super) async fn read(
         }
         let mut pieces = Vec::with_capacity(wanted.len());
         for range in &wanted {
-            pieces.push(fetch(store, dataset, file, object, range.clone()).await?);
+            let piece = store.get(object, range.clone()).await.map_err(|error| match error.is_change() {
+                true => CatalogError::Changed {
+                    dataset: dataset.to_owned(),
+                    reason: format!("file \"{file}\" was replaced or deleted while its footer was read"),
+                },
+                false => CatalogError::of_store(dataset, error),
+            })?;
+            pieces.push(piece);
         }
         // A corrupt footer may make the decoder panic: the pool turns that into an error.
         let step = cpu
@@ -69,29 +76,6 @@ pub(super) async fn read(
             DecodeResult::Finished => return Err(corrupt("its footer ends early".to_owned())),
         }
     }
-}
-
-async fn fetch(
-    store: &dyn ObjectStore,
-    dataset: &str,
-    file: &str,
-    object: &ObjectMeta,
-    range: Range<u64>,
-) -> Result<bytes::Bytes, CatalogError> {
-    let options =
-        GetOptions { range: Some(GetRange::Bounded(range)), if_match: object.e_tag.clone(), ..GetOptions::default() };
-    let result = match store.get_opts(&object.location, options).await {
-        Ok(result) => result.bytes().await,
-        Err(source) => Err(source),
-    };
-    metrics::storage_request("get", result.is_ok(), result.as_ref().map_or(0, |bytes| bytes.len() as u64));
-    result.map_err(|source| match source {
-        object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. } => CatalogError::Changed {
-            dataset: dataset.to_owned(),
-            reason: format!("file \"{file}\" was replaced or deleted while its footer was read"),
-        },
-        source => CatalogError::Storage { dataset: dataset.to_owned(), source },
-    })
 }
 
 /// The two ways a file is read.

@@ -1,62 +1,196 @@
 //! Which files a dataset has now, in the order of their paths.
 
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 
 use futures::TryStreamExt;
-use object_store::{ObjectMeta, ObjectStoreExt, path::Path};
+use glob::Pattern;
+use object_store::{ObjectMeta, path::Path};
 
 use super::{
     CatalogError,
-    location::{GLOB_OPTIONS, Location, Place, What},
+    location::{GLOB_OPTIONS, LocalPlace, Location, Place, What},
+    store::{Store, StoreError, StoreErrorKind},
+    walk::{self, WalkError},
 };
 use crate::metrics;
 
-/// Lists the dataset's files, sorted by path, and the directory they lie under.
-pub(super) async fn list(dataset: &str, location: &Location) -> Result<(PathBuf, Vec<ObjectMeta>), CatalogError> {
-    let empty = |reason| CatalogError::Empty { dataset: dataset.to_owned(), reason };
-    let place = location.place().map_err(empty)?;
-    let root = object_path(dataset, &place.root)?;
-    let listed: Result<Vec<ObjectMeta>, _> = match place.what {
-        What::File(ref name) => {
-            let path = object_path(dataset, &place.root.join(name))?;
-            location.store().head(&path).await.map(|object| vec![object])
+/// A dataset's files, sorted by path.
+#[derive(Debug)]
+pub(super) struct Listing {
+    /// The directory they lie under.
+    pub root: Path,
+    /// The files.
+    pub objects: Vec<ObjectMeta>,
+}
+
+/// Lists the dataset's files.
+pub(super) async fn list(dataset: &str, location: &Location) -> Result<Listing, CatalogError> {
+    let mut listing = match location.place() {
+        Place::Local(path) => local(dataset, path).await?,
+        place => {
+            let listed = remote(location.store(), place).await;
+            listed.map_err(|error| CatalogError::of_store(dataset, error))?
         }
-        What::Directory | What::Glob(_) => location.store().list(Some(&root)).try_collect().await,
     };
+    listing.objects.sort_by(|a, b| a.location.cmp(&b.location));
+    drop_markers(&mut listing.objects);
+    if let Some(object) = listing.objects.iter().find(|object| is_unpinnable(object)) {
+        let file = location.store().display(&object.location);
+        return Err(empty(
+            dataset,
+            format!(
+                "{file} comes with neither ETag nor Last-Modified: a change under a running epoch would not be seen"
+            ),
+        ));
+    }
+    if listing.objects.is_empty() {
+        return Err(empty(dataset, nothing_there(location)));
+    }
+    Ok(listing)
+}
+
+fn empty(dataset: &str, reason: String) -> CatalogError {
+    CatalogError::Empty { dataset: dataset.to_owned(), reason }
+}
+
+async fn local(dataset: &str, path: &FilePath) -> Result<Listing, CatalogError> {
+    let path = path.to_owned();
+    let walked = tokio::task::spawn_blocking(move || walk_local(&path)).await;
+    let walked = walked.unwrap_or_else(|ended| Err(WalkError::Failed("/".into(), ended.to_string())));
+    metrics::storage_request("list", walked.is_ok(), 0);
+    walked.map_err(|error| match error {
+        WalkError::LinkOut(path) => {
+            CatalogError::LinkOut { dataset: dataset.to_owned(), file: path.display().to_string() }
+        }
+        WalkError::Failed(path, reason) => CatalogError::Storage {
+            dataset: dataset.to_owned(),
+            source: StoreError::failed(format!("{}: {reason}", path.display())),
+        },
+    })
+}
+
+fn walk_local(path: &FilePath) -> Result<Listing, WalkError> {
+    let failed = |reason: String| WalkError::Failed(path.to_owned(), reason);
+    let place = LocalPlace::look(path).map_err(failed)?;
+    let root = Path::from_absolute_path(&place.root).map_err(|source| failed(source.to_string()))?;
+    let objects = match &place.what {
+        What::File(name) => walk::file(&place.root, name)?,
+        What::Directory => walk::files(&place.root, &is_plain_parquet, true)?,
+        What::Glob(pattern) => walk::files(&place.root, &|below| matches(pattern, below), false)?,
+    };
+    Ok(Listing { root, objects })
+}
+
+async fn remote(store: &Store, place: &Place) -> Result<Listing, StoreError> {
+    match place {
+        // It has its own way: a look at the disk.
+        Place::Local(_) => Ok(Listing { root: Path::default(), objects: Vec::new() }),
+        Place::Prefix(root) => under(store, root, &is_plain_parquet).await,
+        Place::Object(path) => Ok(one(path, store.head(path).await?)),
+        Place::Name(path) => named(store, path).await,
+        Place::Glob { root, pattern, literal } => {
+            let listing = under(store, root, &|below| matches(pattern, below)).await?;
+            if listing.objects.is_empty() { named(store, literal).await } else { Ok(listing) }
+        }
+    }
+}
+
+/// An object of this name, else the objects under it. Which is asked for first makes no difference but a request.
+async fn named(store: &Store, path: &Path) -> Result<Listing, StoreError> {
+    let is_file_name = is_parquet(path.as_ref());
+    if is_file_name {
+        match store.head(path).await {
+            Ok(object) => return Ok(one(path, object)),
+            Err(error) if error.kind == StoreErrorKind::Missing => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let listing = under(store, path, &is_plain_parquet).await?;
+    if is_file_name || !listing.objects.is_empty() {
+        return Ok(listing);
+    }
+    match store.head(path).await {
+        Ok(object) => Ok(one(path, object)),
+        Err(error) if error.kind == StoreErrorKind::Missing => Ok(listing),
+        Err(error) => Err(error),
+    }
+}
+
+fn one(path: &Path, object: ObjectMeta) -> Listing {
+    let parent = path.as_ref().rsplit_once('/').map_or("", |(parent, _)| parent);
+    Listing { root: Path::from_iter(parent.split('/').filter(|part| !part.is_empty())), objects: vec![object] }
+}
+
+/// The objects under a path that belong to the dataset; pages are read one after the other.
+async fn under(store: &Store, root: &Path, belongs: &(dyn Fn(&str) -> bool + Sync)) -> Result<Listing, StoreError> {
+    let is_wanted = |object: &ObjectMeta| relative(root, &object.location).is_some_and(belongs);
+    let prefix = if root.as_ref().is_empty() { None } else { Some(root) };
+    let listed: Result<Vec<ObjectMeta>, _> =
+        store.client().list(prefix).try_filter(|object| std::future::ready(is_wanted(object))).try_collect().await;
     metrics::storage_request("list", listed.is_ok(), 0);
-    let mut objects = match listed {
-        Err(object_store::Error::NotFound { .. }) => Vec::new(),
-        other => other.map_err(|source| CatalogError::Storage { dataset: dataset.to_owned(), source })?,
+    let objects = listed.map_err(|source| store.error(root, &source))?;
+    Ok(Listing { root: root.clone(), objects })
+}
+
+/// A file's path from the root.
+pub(super) fn relative<'a>(root: &Path, path: &'a Path) -> Option<&'a str> {
+    if root.as_ref().is_empty() {
+        return Some(path.as_ref());
+    }
+    path.as_ref().strip_prefix(root.as_ref())?.strip_prefix('/')
+}
+
+fn is_parquet(name: &str) -> bool {
+    const ENDING: &[u8] = b".parquet";
+    name.len() > ENDING.len() && name.as_bytes()[name.len() - ENDING.len()..].eq_ignore_ascii_case(ENDING)
+}
+
+/// Names that start with `_` or `.` are markers and half-written files.
+fn is_plain_parquet(below: &str) -> bool {
+    is_parquet(below) && !below.split('/').any(|part| part.starts_with(['_', '.']))
+}
+
+fn matches(pattern: &Pattern, below: &str) -> bool {
+    pattern.matches_with(below, GLOB_OPTIONS)
+}
+
+/// Some tools keep an empty object of a folder's name in a bucket, and folders may be called `x.parquet`.
+fn drop_markers(objects: &mut Vec<ObjectMeta>) {
+    let is_marker = |object: &ObjectMeta| {
+        let folder = format!("{}/", object.location);
+        let next = objects.partition_point(|other| other.location.as_ref() < folder.as_str());
+        objects.get(next).is_some_and(|other| other.location.as_ref().starts_with(&folder))
     };
-    objects.retain(|object| belongs(&root, &object.location, &place.what));
-    objects.sort_by(|a, b| a.location.cmp(&b.location));
-    if objects.is_empty() {
-        return Err(empty(nothing_there(&place)));
-    }
-    for object in &objects {
-        refuse_link_out(dataset, &place.root, &object.location)?;
-    }
-    Ok((place.root, objects))
-}
-
-/// Whether a file is one of the dataset's. Names that start with `_` or `.` are markers and half-written files.
-fn belongs(root: &Path, path: &Path, what: &What) -> bool {
-    let Some(parts) = path.prefix_match(root) else { return matches!(what, What::File(_)) };
-    let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
-    match what {
-        What::File(_) => true,
-        What::Directory => {
-            let hidden = parts.iter().any(|part| part.starts_with(['_', '.']));
-            !hidden && parts.last().is_some_and(|name| name.to_ascii_lowercase().ends_with(".parquet"))
-        }
-        What::Glob(pattern) => {
-            let relative: PathBuf = parts.iter().collect();
-            pattern.matches_path_with(&relative, GLOB_OPTIONS)
-        }
+    let markers: Vec<Path> = objects
+        .iter()
+        .filter(|object| object.size == 0 && is_marker(object))
+        .map(|object| object.location.clone())
+        .collect();
+    if !markers.is_empty() {
+        objects.retain(|object| markers.binary_search(&object.location).is_err());
     }
 }
 
-fn nothing_there(place: &Place) -> String {
+/// A store that says nothing a file can be known again by; it leaves the date at 1970.
+fn is_unpinnable(object: &ObjectMeta) -> bool {
+    object.e_tag.is_none() && object.last_modified.timestamp() == 0
+}
+
+fn nothing_there(location: &Location) -> String {
+    let shown = |path: &Path| location.store().display(path);
+    match location.place() {
+        Place::Local(path) => match LocalPlace::look(path) {
+            Ok(place) => nothing_local(&place),
+            Err(reason) => reason,
+        },
+        Place::Prefix(root) => format!("no *.parquet object under \"{}\"", shown(root)),
+        Place::Name(path) => format!("there is no object \"{0}\", and no *.parquet object under \"{0}/\"", shown(path)),
+        Place::Glob { root, pattern, .. } => format!("no object under \"{}\" matches \"{pattern}\"", shown(root)),
+        Place::Object(path) => format!("there is no \"{}\"", shown(path)),
+    }
+}
+
+fn nothing_local(place: &LocalPlace) -> String {
     let root = place.root.display();
     match &place.what {
         _ if !place.root.exists() => format!("there is no \"{root}\""),
@@ -66,26 +200,53 @@ fn nothing_there(place: &Place) -> String {
     }
 }
 
-fn object_path(dataset: &str, path: &FilePath) -> Result<Path, CatalogError> {
-    Path::from_absolute_path(path)
-        .map_err(|source| CatalogError::Empty { dataset: dataset.to_owned(), reason: source.to_string() })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn refuse_link_out(dataset: &str, root: &FilePath, object: &Path) -> Result<(), CatalogError> {
-    let file = local_path(object);
-    match file.canonicalize() {
-        Ok(target) if !target.starts_with(root) => {
-            Err(CatalogError::LinkOut { dataset: dataset.to_owned(), file: file.display().to_string() })
-        }
-        // A file that has gone since it was listed is found missing when it is read.
-        _ => Ok(()),
+    fn object(name: &str, size: u64) -> ObjectMeta {
+        let last_modified = std::time::SystemTime::now().into();
+        ObjectMeta { location: Path::parse(name).unwrap(), last_modified, size, e_tag: None, version: None }
     }
-}
 
-/// The path that a person knows the file by.
-pub(super) fn local_path(object: &Path) -> PathBuf {
-    url::Url::parse(&format!("file:///{object}"))
-        .ok()
-        .and_then(|url| url.to_file_path().ok())
-        .unwrap_or_else(|| PathBuf::from(format!("/{object}")))
+    #[test]
+    fn hidden_and_other_files_are_left_out() {
+        for (below, want) in [
+            ("a.parquet", true),
+            ("b.PARQUET", true),
+            ("day=1/a.parquet", true),
+            ("ü.parquet", true),
+            ("_a.parquet", false),
+            ("_temporary/a.parquet", false),
+            (".a/a.parquet", false),
+            ("a.parquet.crc", false),
+            ("parquet", false),
+            (".parquet", false),
+            ("éparquet", false),
+        ] {
+            assert_eq!(is_plain_parquet(below), want, "{below}");
+        }
+    }
+
+    #[test]
+    fn paths_from_the_root_end_at_slashes() {
+        let path = Path::from("a/b/c");
+        assert_eq!(relative(&Path::default(), &path), Some("a/b/c"));
+        assert_eq!(relative(&Path::from("a"), &path), Some("b/c"));
+        assert_eq!(relative(&Path::from("a/b"), &Path::from("a/bb/c")), None);
+        assert_eq!(one(&path, object("a/b/c", 1)).root, Path::from("a/b"));
+    }
+
+    #[test]
+    fn markers_of_folders_are_no_files() {
+        let mut objects = vec![
+            object("a.parquet", 0),
+            object("a.parquet-x", 1),
+            object("a.parquet/b.parquet", 1),
+            object("b.parquet", 0),
+        ];
+        drop_markers(&mut objects);
+        let names: Vec<&str> = objects.iter().map(|object| object.location.as_ref()).collect();
+        assert_eq!(names, ["a.parquet-x", "a.parquet/b.parquet", "b.parquet"]);
+    }
 }

@@ -1,30 +1,56 @@
 //! `NAME=URL` on the command line → where a dataset's files are.
 
-use std::{
-    path::{Path as FilePath, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path as FilePath, PathBuf};
 
 use glob::{MatchOptions, Pattern};
-use object_store::{ObjectStore, local::LocalFileSystem};
+use object_store::path::Path;
+use url::Url;
 
-/// A directory, a file or a glob on this machine. What is there is looked up at every listing: it may come later.
+use super::{
+    clients::{ALLOWED, Stores},
+    store::Store,
+};
+
+/// A directory, a file or a glob, on this machine or in a store behind a network. What is there is looked up at every
+/// listing: it may come later.
 #[derive(Debug)]
 pub struct Location {
-    store: Arc<dyn ObjectStore>,
-    path: PathBuf,
+    store: Store,
+    place: Place,
 }
 
-/// What a location is now.
+/// What a location names.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) enum Place {
+    /// An absolute path on this machine.
+    Local(PathBuf),
+    /// In a store, `*.parquet` at any depth under a path.
+    Prefix(Path),
+    /// In a store, an object or, where there is none, the objects under the path.
+    Name(Path),
+    /// In a store, the objects whose path from `root` matches; where none does, `literal` as a `Name`.
+    Glob {
+        /// The path up to the first part with a wildcard.
+        root: Path,
+        /// The rest.
+        pattern: Pattern,
+        /// The whole, taken by the letter.
+        literal: Path,
+    },
+    /// One object of a store that cannot list.
+    Object(Path),
+}
+
+/// What a path on this machine is now.
+#[derive(Debug)]
+pub(super) struct LocalPlace {
     /// The directory that nothing outside of is read; links on the way to it are the operator's own.
     pub root: PathBuf,
     /// Which of the files under it belong to the dataset.
     pub what: What,
 }
 
-/// Which of the files under the root belong to the dataset.
+/// Which of the files under a root belong to the dataset.
 #[derive(Debug)]
 pub(super) enum What {
     /// Every `*.parquet`, at any depth.
@@ -49,38 +75,93 @@ pub(super) const GLOB_OPTIONS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
 impl Location {
-    /// Reads a URL: a directory, a file, a glob, or `file://` before one of them.
-    pub fn parse(name: &str, url: &str) -> Result<Self, LocationError> {
-        let error = |reason: String| LocationError { name: name.to_owned(), url: url.to_owned(), reason };
-        let path = match url.split_once("://") {
-            None => PathBuf::from(url),
-            Some(("file", _)) => url::Url::parse(url)
-                .ok()
-                .and_then(|parsed| parsed.to_file_path().ok())
-                .ok_or_else(|| error("file:// must be followed by an absolute path".to_owned()))?,
-            Some((scheme, _)) => {
-                let reason =
-                    format!("this version reads local files only, not {scheme}:// (a path, a glob or file://)");
-                return Err(error(reason));
-            }
+    /// Reads a URL: a path or `file://`, or that of a store, whose client is shared through `stores`.
+    pub fn parse(name: &str, url: &str, stores: &mut Stores) -> Result<Self, LocationError> {
+        let parsed = match url.split_once("://") {
+            None => local(PathBuf::from(url)),
+            Some(("file", _)) => file_url(url).and_then(local),
+            Some((scheme @ ("http" | "https"), _)) => web(scheme, url, stores),
+            Some((scheme, rest)) => bucket(scheme, rest, stores),
         };
-        if path.as_os_str().is_empty() {
-            return Err(error("the path is empty".to_owned()));
-        }
-        let absolute = std::path::absolute(&path).map_err(|source| error(source.to_string()))?;
-        split(&absolute).map_err(error)?;
-        Ok(Self { store: Arc::new(LocalFileSystem::new()), path: absolute })
+        // A password before `@` and a signature after `?` are not repeated.
+        let shown = || match Url::parse(url) {
+            Ok(parsed) if matches!(parsed.scheme(), "http" | "https") => {
+                format!("{}{}", parsed.origin().ascii_serialization(), parsed.path())
+            }
+            _ => url.to_owned(),
+        };
+        parsed.map_err(|reason| LocationError { name: name.to_owned(), url: shown(), reason })
     }
 
     /// The store that holds the files.
-    pub(super) fn store(&self) -> &Arc<dyn ObjectStore> {
+    pub(super) fn store(&self) -> &Store {
         &self.store
     }
 
-    /// What is there now.
-    pub(super) fn place(&self) -> Result<Place, String> {
-        let (root, what) = split(&self.path)?;
-        Ok(Place { root: root.canonicalize().unwrap_or(root), what })
+    /// What it names.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+fn file_url(url: &str) -> Result<PathBuf, String> {
+    let path = Url::parse(url).ok().and_then(|parsed| parsed.to_file_path().ok());
+    path.ok_or_else(|| "file:// must be followed by an absolute path".to_owned())
+}
+
+fn local(path: PathBuf) -> Result<Location, String> {
+    if path.as_os_str().is_empty() {
+        return Err("the path is empty".to_owned());
+    }
+    let absolute = std::path::absolute(&path).map_err(|source| source.to_string())?;
+    split(&absolute)?;
+    Ok(Location { store: Store::local(), place: Place::Local(absolute) })
+}
+
+/// Keys are taken by the letter: `%`, `#` and spaces mean themselves, and `?` is a wildcard.
+fn bucket(scheme: &str, rest: &str, stores: &mut Stores) -> Result<Location, String> {
+    if !matches!(scheme, "s3" | "s3a" | "gs" | "az" | "abfs" | "abfss") {
+        return Err(format!("{scheme}:// is not read; {ALLOWED}"));
+    }
+    let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
+    if authority.is_empty() {
+        return Err(format!("{scheme}:// must be followed by the name of a bucket"));
+    }
+    let path = |text: &str| Path::parse(text).map_err(|source| source.to_string());
+    let whole = path(key)?;
+    let is_wild = |part: &&str| part.contains(['*', '?', '[']);
+    let place = if let Some(first_wild) = key.split('/').position(|part| is_wild(&part)) {
+        let parts: Vec<&str> = key.split('/').collect();
+        let (root, rest) = parts.split_at(first_wild);
+        let pattern = Pattern::new(&rest.join("/")).map_err(|source| format!("the glob is wrong: {source}"))?;
+        Place::Glob { root: path(&root.join("/"))?, pattern, literal: whole }
+    } else if key.is_empty() || key.ends_with('/') {
+        Place::Prefix(whole)
+    } else {
+        Place::Name(whole)
+    };
+    Ok(Location { store: stores.of(scheme, authority)?, place })
+}
+
+/// One file of a web server, which has no listing to look for more in.
+fn web(scheme: &str, url: &str, stores: &mut Stores) -> Result<Location, String> {
+    let parsed = Url::parse(url).map_err(|source| source.to_string())?;
+    if !parsed.username().is_empty() || parsed.password().is_some() || parsed.query().is_some() {
+        return Err("a user, a password and a query are not read here: a URL holds no credentials".to_owned());
+    }
+    if parsed.path().ends_with('/') || parsed.path().contains('*') {
+        let reason = "it must name one file: web servers have no listing to find files in";
+        return Err(reason.to_owned());
+    }
+    let path = Path::from_url_path(parsed.path()).map_err(|source| source.to_string())?;
+    Ok(Location { store: stores.of(scheme, parsed.authority())?, place: Place::Object(path) })
+}
+
+impl LocalPlace {
+    /// What is at a path now.
+    pub(super) fn look(path: &FilePath) -> Result<Self, String> {
+        let (root, what) = split(path)?;
+        Ok(Self { root: root.canonicalize().unwrap_or(root), what })
     }
 }
 
@@ -107,21 +188,80 @@ fn split(path: &FilePath) -> Result<(PathBuf, What), String> {
 mod tests {
     use super::*;
 
+    fn parsed(url: &str) -> Result<Place, LocationError> {
+        Location::parse("t", url, &mut Stores::default()).map(|location| location.place)
+    }
+
     #[test]
     fn urls_name_directories_files_and_globs() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a[1].parquet");
         std::fs::write(&file, b"").unwrap();
-        let what = |url: String| format!("{:?}", Location::parse("t", &url).unwrap().place().unwrap().what);
+        let what = |url: String| match parsed(&url).unwrap() {
+            Place::Local(path) => format!("{:?}", LocalPlace::look(&path).unwrap().what),
+            other => panic!("{other:?}"),
+        };
         assert_eq!(what(dir.path().display().to_string()), "Directory");
         assert_eq!(what(format!("file://{}", dir.path().display())), "Directory");
         assert_eq!(what(file.display().to_string()), "File(\"a[1].parquet\")");
         assert!(what(format!("{}/**/x-*.parquet", dir.path().display())).starts_with("Glob"));
-        for (url, word) in
-            [("s3://bucket/x", "s3"), ("", "empty"), ("file://relative/x", "absolute"), ("/tmp/[/x", "glob")]
-        {
-            let error = Location::parse("t", url).unwrap_err().to_string();
-            assert!(error.contains(word), "{error}");
+    }
+
+    #[test]
+    fn urls_of_stores_name_prefixes_objects_and_globs() {
+        let shown = |url: &str| match parsed(url).unwrap() {
+            Place::Local(path) => format!("local {}", path.display()),
+            Place::Prefix(path) => format!("prefix {path}"),
+            Place::Name(path) => format!("name {path}"),
+            Place::Glob { root, pattern, literal } => format!("glob {root} {pattern} {literal}"),
+            Place::Object(path) => format!("object {path}"),
+        };
+        for (url, want) in [
+            ("s3://bucket", "prefix "),
+            ("s3://bucket/", "prefix "),
+            ("s3a://bucket/a/b/", "prefix a/b"),
+            ("s3://bucket/a/b", "name a/b"),
+            ("gs://bucket/a/b.parquet", "name a/b.parquet"),
+            ("s3://bucket/x y%20z ü#.parquet", "name x y%20z ü#.parquet"),
+            ("s3://bucket/a/day=*/**/x?.parquet", "glob a day=*/**/x?.parquet a/day=*/**/x?.parquet"),
+            ("s3://bucket/*.parquet", "glob  *.parquet *.parquet"),
+            ("http://127.0.0.1:1/a%20b/c.parquet", "object a b/c.parquet"),
+            ("https://example.org/c", "object c"),
+        ] {
+            assert_eq!(shown(url), want, "{url}");
         }
+    }
+
+    #[test]
+    fn wrong_urls_are_told_with_the_way_out() {
+        for (url, word) in [
+            ("", "empty"),
+            ("file://relative/x", "absolute"),
+            ("/tmp/[/x", "glob"),
+            ("ftp://host/x", "s3://bucket"),
+            ("s3:///x", "bucket"),
+            ("s3://bucket/[/x", "glob"),
+            ("s3://bucket/a//b", "a//b"),
+            ("http://host/folder/", "one file"),
+            ("http://host/*.parquet", "one file"),
+            ("https://user:secret@host/x.parquet", "no credentials"),
+            ("https://host/x.parquet?sig=secret", "no credentials"),
+        ] {
+            let error = parsed(url).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn datasets_of_a_bucket_share_its_client() {
+        let mut stores = Stores::default();
+        let mut client = |url: &str| {
+            let location = Location::parse("t", url, &mut stores).unwrap();
+            std::sync::Arc::as_ptr(location.store.client()).cast::<()>() as usize
+        };
+        let first = client("s3://bucket/a");
+        assert_eq!(first, client("s3://bucket/b/*.parquet"));
+        assert_ne!(first, client("s3://other/a"));
     }
 }

@@ -3,25 +3,31 @@
 //! This room lists files and reads Parquet footers. It never reads data pages (that is `scan`) and knows nothing of
 //! plans or order.
 
+mod clients;
 mod footer;
 mod listing;
 mod location;
 mod snapshot;
+mod store;
+mod turns;
+mod walk;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use object_store::ObjectStore;
-
+pub use clients::Stores;
 pub use location::{Location, LocationError};
 pub use snapshot::{File, RowGroup, Snapshot};
+pub use store::{Store, StoreError};
 
 use crate::{
     error::near_names,
     runtime::{CpuError, CpuPool},
 };
+use store::StoreErrorKind;
+use turns::Turns;
 
 /// Snapshots that a dataset remembers: the present one and those that running epochs still read.
 const SNAPSHOTS_KEPT_MAX: usize = 8;
@@ -39,10 +45,11 @@ pub struct Dataset {
     location: Location,
     cpu: CpuPool,
     snapshots: Mutex<VecDeque<Arc<Snapshot>>>,
+    turns: Turns<Result<Arc<Snapshot>, CatalogError>>,
 }
 
 /// Why a dataset cannot be read.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum CatalogError {
     /// No dataset has this name.
     #[error("no dataset \"{name}\" here: {near}")]
@@ -52,7 +59,7 @@ pub enum CatalogError {
         /// Names to offer.
         near: String,
     },
-    /// Nothing is at the dataset's place.
+    /// Nothing is at the dataset's place, or nothing that this server may read; asking again does not help.
     #[error("dataset \"{dataset}\": {reason}")]
     Empty {
         /// The dataset.
@@ -106,7 +113,7 @@ pub enum CatalogError {
         /// The dataset.
         dataset: String,
         /// What it said.
-        source: object_store::Error,
+        source: StoreError,
     },
     /// The CPU pool did not answer.
     #[error(transparent)]
@@ -120,7 +127,7 @@ impl Catalog {
     pub fn new(datasets: impl IntoIterator<Item = (String, Location)>, cpu: &CpuPool) -> Self {
         let dataset = |(name, location): (String, Location)| {
             let snapshots = Mutex::new(VecDeque::new());
-            (name.clone(), Arc::new(Dataset { name, location, cpu: cpu.clone(), snapshots }))
+            (name.clone(), Arc::new(Dataset { name, location, cpu: cpu.clone(), snapshots, turns: Turns::new() }))
         };
         Self { datasets: datasets.into_iter().map(dataset).collect() }
     }
@@ -139,6 +146,18 @@ impl Catalog {
     }
 }
 
+// === impl CatalogError ===
+
+impl CatalogError {
+    fn of_store(dataset: &str, source: StoreError) -> Self {
+        let dataset = dataset.to_owned();
+        match source.kind {
+            StoreErrorKind::Missing | StoreErrorKind::Refused => Self::Empty { dataset, reason: source.to_string() },
+            StoreErrorKind::Changed | StoreErrorKind::Failed => Self::Storage { dataset, source },
+        }
+    }
+}
+
 // === impl Dataset ===
 
 impl Dataset {
@@ -148,17 +167,25 @@ impl Dataset {
     }
 
     /// Where its files are.
-    pub fn store(&self) -> &Arc<dyn ObjectStore> {
+    pub fn store(&self) -> &Store {
         self.location.store()
     }
 
     /// The files as they are now: the snapshot already known where nothing changed, else a new one.
+    ///
+    /// Those who ask at once share one look, which begins after the last of them asked.
     pub async fn present(self: &Arc<Self>) -> Result<Arc<Snapshot>, CatalogError> {
-        let (root, objects) = listing::list(&self.name, &self.location).await?;
-        if let Some(known) = self.find(|snapshot| snapshot.is_of(&objects)) {
+        self.turns.share(|| self.look()).await
+    }
+
+    async fn look(&self) -> Result<Arc<Snapshot>, CatalogError> {
+        let listing = listing::list(&self.name, &self.location).await?;
+        if let Some(known) = self.find(|snapshot| snapshot.is_of(&listing.objects)) {
             return Ok(known);
         }
-        let snapshot = Arc::new(snapshot::open(self, &root, objects, &self.cpu).await?);
+        // The footers of files that did not change are not read again.
+        let earlier = self.find(|_| true);
+        let snapshot = Arc::new(snapshot::open(self, listing, earlier.as_deref(), &self.cpu).await?);
         let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = snapshots.iter().find(|known| known.digest() == snapshot.digest()) {
             return Ok(Arc::clone(known));

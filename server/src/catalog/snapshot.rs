@@ -1,16 +1,17 @@
 //! A dataset's files at one moment, with their footers: the manifest that an epoch is addressed by.
 
-use std::{ops::Range, path::Path, sync::Arc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use futures::{StreamExt, TryStreamExt};
-use object_store::{ObjectMeta, ObjectStore};
+use object_store::{ObjectMeta, path::Path};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 
 use super::{
     CatalogError, Dataset,
     footer::{self, Footer},
-    listing::local_path,
+    listing::{Listing, relative},
+    store::{Store, is_same},
 };
 use crate::{runtime::CpuPool, state::short_digest};
 
@@ -21,12 +22,13 @@ const FOOTERS_IN_FLIGHT: usize = 16;
 #[derive(Debug)]
 pub struct Snapshot {
     dataset: String,
-    store: Arc<dyn ObjectStore>,
+    store: Store,
     digest: String,
     schema: SchemaRef,
     wide_schema: SchemaRef,
     files: Vec<Arc<File>>,
     row_groups: Vec<RowGroup>,
+    row_counts: Arc<Vec<u64>>,
     row_count: u64,
     byte_count: u64,
 }
@@ -50,19 +52,27 @@ pub struct RowGroup {
     pub rows: Range<u64>,
 }
 
-/// Opens every file and holds their schemas against the first one's.
+/// Opens every file that is not known from an earlier snapshot, and holds their schemas against the first one's.
 pub(super) async fn open(
     dataset: &Dataset,
-    root: &Path,
-    objects: Vec<ObjectMeta>,
+    listing: Listing,
+    earlier: Option<&Snapshot>,
     cpu: &CpuPool,
 ) -> Result<Snapshot, CatalogError> {
-    let store = Arc::clone(dataset.store());
+    let Listing { root, objects } = listing;
+    let store = dataset.store().clone();
+    let known: HashMap<&Path, &Arc<File>> =
+        earlier.iter().flat_map(|snapshot| &snapshot.files).map(|file| (&file.object.location, file)).collect();
     let opened = futures::stream::iter(objects.into_iter().map(|object| {
-        let store = Arc::clone(&store);
+        let known =
+            known.get(&object.location).filter(|file| is_same(&file.object, &object)).map(|file| Arc::clone(file));
+        let store = &store;
         async move {
-            let display = local_path(&object.location).display().to_string();
-            let footer = footer::read(&*store, dataset.name(), &display, &object, cpu).await?;
+            if let Some(known) = known {
+                return Ok(known);
+            }
+            let display = store.display(&object.location);
+            let footer = footer::read(store, dataset.name(), &display, &object, cpu).await?;
             Ok::<_, CatalogError>(Arc::new(File { object, display, footer }))
         }
     }));
@@ -85,7 +95,8 @@ pub(super) async fn open(
         }
     }
     let byte_count = files.iter().map(|file| file.object.size).sum();
-    let digest = digest(root, &files, &schema);
+    let digest = digest(&root, &files, &schema);
+    let row_counts = Arc::new(row_groups.iter().map(|group| group.rows.end - group.rows.start).collect());
     Ok(Snapshot {
         dataset: dataset.name().to_owned(),
         store,
@@ -94,6 +105,7 @@ pub(super) async fn open(
         wide_schema,
         files,
         row_groups,
+        row_counts,
         row_count,
         byte_count,
     })
@@ -143,10 +155,10 @@ fn difference(first: &Schema, other: &Schema) -> Option<String> {
 fn digest(root: &Path, files: &[Arc<File>], schema: &Schema) -> String {
     let mut manifest = Vec::from(*b"forebay snapshot 1\n");
     for file in files {
-        let path = local_path(&file.object.location);
-        let relative = path.strip_prefix(root).unwrap_or(&path);
+        let path = &file.object.location;
+        let relative = relative(root, path).unwrap_or(path.as_ref());
         let tag = file.object.e_tag.as_deref().unwrap_or("-");
-        manifest.extend(format!("{}\n{}\n{tag}\n", relative.display(), file.object.size).bytes());
+        manifest.extend(format!("{}\n{}\n{tag}\n", relative, file.object.size).bytes());
         for group in file.footer.stored.metadata().row_groups() {
             manifest.extend(group.num_rows().to_le_bytes());
         }
@@ -166,7 +178,7 @@ impl Snapshot {
     }
 
     /// Where the files are.
-    pub fn store(&self) -> &Arc<dyn ObjectStore> {
+    pub fn store(&self) -> &Store {
         &self.store
     }
 
@@ -193,6 +205,11 @@ impl Snapshot {
     /// The row groups in file order.
     pub fn row_groups(&self) -> &[RowGroup] {
         &self.row_groups
+    }
+
+    /// Rows of each row group.
+    pub fn row_counts(&self) -> &Arc<Vec<u64>> {
+        &self.row_counts
     }
 
     /// Rows of all files.
@@ -230,7 +247,7 @@ impl File {
         &self.object
     }
 
-    /// The path that a person knows it by.
+    /// The path or URL that a person knows it by.
     pub fn display(&self) -> &str {
         &self.display
     }

@@ -7,15 +7,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use object_store::{Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, coalesce_ranges};
-
+use object_store::coalesce_ranges;
 use tokio::sync::OnceCell;
 
 use super::ScanError;
-use crate::{
-    catalog::{File, Snapshot},
-    metrics,
-};
+use crate::catalog::{File, Snapshot, StoreError};
 
 /// Gaps up to this size are read with their neighbours: a request costs more than the bytes.
 const COALESCE_BYTES: u64 = 1 << 20;
@@ -67,43 +63,13 @@ impl SharedBytes {
 
 /// Reads the ranges, in their order.
 async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ScanError> {
-    let store = snapshot.store();
-    let object = file.object();
-    let read = async |range: Range<u64>| {
-        let options = GetOptions {
-            range: Some(GetRange::Bounded(range.clone())),
-            if_match: object.e_tag.clone(),
-            ..GetOptions::default()
-        };
-        let result = match store.get_opts(&object.location, options).await {
-            Ok(result) => result.bytes().await,
-            Err(source) => Err(source),
-        };
-        metrics::storage_request("get", result.is_ok(), result.as_ref().map_or(0, |bytes| bytes.len() as u64));
-        match result {
-            Ok(bytes) if bytes.len() as u64 != range.end - range.start => Err(changed(snapshot, file)),
-            other => other.map_err(|source| storage(snapshot, file, source)),
-        }
+    let (store, object) = (snapshot.store(), file.object());
+    let failed = |source: StoreError| match source.is_change() {
+        true => ScanError::Changed { dataset: snapshot.dataset().to_owned(), file: file.display().to_owned() },
+        false => ScanError::Storage { file: file.display().to_owned(), source },
     };
-    let pieces = coalesce_ranges(ranges, read, COALESCE_BYTES).await?;
-
-    // A file on a local disk can be overwritten between the check and the read: look again after it.
-    let now = store.head(&object.location).await;
-    metrics::storage_request("head", now.is_ok(), 0);
-    let now = now.map_err(|source| storage(snapshot, file, source))?;
-    if now.e_tag != object.e_tag || now.size != object.size {
-        return Err(changed(snapshot, file));
-    }
+    let read = async |range: Range<u64>| store.get(object, range).await;
+    let pieces = coalesce_ranges(ranges, read, COALESCE_BYTES).await.map_err(failed)?;
+    store.check_after_reads(object).await.map_err(failed)?;
     Ok(pieces)
-}
-
-fn storage(snapshot: &Snapshot, file: &File, source: Error) -> ScanError {
-    match source {
-        Error::NotFound { .. } | Error::Precondition { .. } => changed(snapshot, file),
-        source => ScanError::Storage { file: file.display().to_owned(), source },
-    }
-}
-
-fn changed(snapshot: &Snapshot, file: &File) -> ScanError {
-    ScanError::Changed { dataset: snapshot.dataset().to_owned(), file: file.display().to_owned() }
 }

@@ -23,7 +23,7 @@ pub use fetch::{SharedBytes, Sharing};
 pub use statistics::statistics;
 
 use crate::{
-    catalog::{File, RowGroup, Snapshot},
+    catalog::{File, RowGroup, Snapshot, StoreError},
     runtime::{CpuError, CpuPool},
 };
 
@@ -92,7 +92,7 @@ pub enum ScanError {
         /// The file.
         file: String,
         /// What it said.
-        source: object_store::Error,
+        source: StoreError,
     },
     /// The CPU pool did not answer.
     #[error(transparent)]

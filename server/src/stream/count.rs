@@ -40,9 +40,8 @@ impl Streams {
         filter_text: &str,
         expressions: &Arc<Expressions>,
     ) -> Result<Arc<Vec<u64>>, StreamError> {
-        let groups = snapshot.row_groups();
         if expressions.filter.is_none() {
-            return Ok(Arc::new(groups.iter().map(|group| group.rows.end - group.rows.start).collect()));
+            return Ok(Arc::clone(snapshot.row_counts()));
         }
         let key = count_key(snapshot, filter_text);
         let cell = self.count_cell(&key);

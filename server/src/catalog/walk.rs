@@ -1,0 +1,231 @@
+//! The files under a directory of this machine, at the cost of one look at each.
+//!
+//! Links are followed as long as they stay under the root; one that leads out is refused.
+
+use std::{
+    fs::{self, DirEntry, Metadata},
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path as FilePath, PathBuf},
+    time::SystemTime,
+};
+
+use object_store::{ObjectMeta, path::Path};
+
+/// Why a directory cannot be walked.
+#[derive(Debug)]
+pub(super) enum WalkError {
+    /// A link leads out of the root.
+    LinkOut(PathBuf),
+    /// The disk said so, or a name is none that a file can be asked for by.
+    Failed(PathBuf, String),
+}
+
+/// A walk under way.
+struct Walk<'a> {
+    root: &'a FilePath,
+    /// The root as a path of the store, with a slash behind it.
+    prefix: String,
+    belongs: &'a dyn Fn(&str) -> bool,
+    skips_hidden: bool,
+    found: Vec<ObjectMeta>,
+    /// The real places of the directories from the root to here: a link back to one of them is a loop.
+    above: Vec<PathBuf>,
+}
+
+/// The files under `root`, which must be canonical, whose path from there `belongs` to the dataset, in no order.
+/// Directories whose name starts with `_` or `.` are left out where `skips_hidden` says so.
+pub(super) fn files(
+    root: &FilePath,
+    belongs: &dyn Fn(&str) -> bool,
+    skips_hidden: bool,
+) -> Result<Vec<ObjectMeta>, WalkError> {
+    let object_root = Path::from_absolute_path(root).map_err(|source| failed(root, &source))?;
+    let prefix = if object_root.as_ref().is_empty() { String::new() } else { format!("{object_root}/") };
+    let above = vec![root.to_owned()];
+    let mut walk = Walk { root, prefix, belongs, skips_hidden, found: Vec::new(), above };
+    walk.directory(root, "")?;
+    Ok(walk.found)
+}
+
+/// The one file of this name in a directory, or none.
+pub(super) fn file(root: &FilePath, name: &str) -> Result<Vec<ObjectMeta>, WalkError> {
+    let path = root.join(name);
+    let location = Path::from_absolute_path(&path).map_err(|source| failed(&path, &source))?;
+    match fs::symlink_metadata(&path) {
+        Ok(metadata) if metadata.is_file() => Ok(vec![object(&path, location, &metadata)?]),
+        Ok(_) => Ok(Vec::new()),
+        Err(error) if is_gone(&error) => Ok(Vec::new()),
+        Err(error) => Err(failed(&path, &error)),
+    }
+}
+
+impl Walk<'_> {
+    fn directory(&mut self, directory: &FilePath, relative: &str) -> Result<(), WalkError> {
+        let entries = match fs::read_dir(directory) {
+            Ok(entries) => entries,
+            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) => return Err(failed(directory, &error)),
+        };
+        // Directories come after: a walk holds one of them open at a time.
+        let mut directories = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| failed(directory, &error))?;
+            let file_type = entry.file_type().map_err(|error| failed(&entry.path(), &error))?;
+            let name = entry.file_name();
+            // A name that is no text is no name that a dataset's file can have.
+            let Some(name) = name.to_str() else { continue };
+            let below = if relative.is_empty() { name.to_owned() } else { format!("{relative}/{name}") };
+            if file_type.is_symlink() {
+                self.link(&entry, below, &mut directories)?;
+            } else if file_type.is_dir() {
+                if self.enters(name) {
+                    let real = self.above.last().map_or_else(|| entry.path(), |above| above.join(name));
+                    directories.push((below, real));
+                }
+            } else if file_type.is_file() && (self.belongs)(&below) {
+                self.file(&entry.path(), &below, entry.metadata())?;
+            }
+        }
+        for (below, real) in directories {
+            let place = self.root.join(&below);
+            self.above.push(real);
+            self.directory(&place, &below)?;
+            self.above.pop();
+        }
+        Ok(())
+    }
+
+    fn link(
+        &mut self,
+        entry: &DirEntry,
+        below: String,
+        directories: &mut Vec<(String, PathBuf)>,
+    ) -> Result<(), WalkError> {
+        let path = entry.path();
+        let is_file = (self.belongs)(&below);
+        if !is_file && !below.rsplit('/').next().is_some_and(|name| self.enters(name)) {
+            return Ok(());
+        }
+        // A link to nowhere is no file.
+        let (Ok(target), Ok(metadata)) = (path.canonicalize(), fs::metadata(&path)) else { return Ok(()) };
+        let is_out = !target.starts_with(self.root);
+        if metadata.is_dir() {
+            if is_out {
+                return Err(WalkError::LinkOut(path));
+            }
+            if !self.above.contains(&target) {
+                directories.push((below, target));
+            }
+        } else if metadata.is_file() && is_file {
+            if is_out {
+                return Err(WalkError::LinkOut(path));
+            }
+            self.file(&path, &below, Ok(metadata))?;
+        }
+        Ok(())
+    }
+
+    fn enters(&self, name: &str) -> bool {
+        !(self.skips_hidden && name.starts_with(['_', '.']))
+    }
+
+    fn file(&mut self, path: &FilePath, below: &str, metadata: io::Result<Metadata>) -> Result<(), WalkError> {
+        let metadata = match metadata {
+            Ok(metadata) => metadata,
+            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) => return Err(failed(path, &error)),
+        };
+        let location = Path::parse(format!("{}{below}", self.prefix)).map_err(|source| failed(path, &source))?;
+        self.found.push(object(path, location, &metadata)?);
+        Ok(())
+    }
+}
+
+fn object(path: &FilePath, location: Path, metadata: &Metadata) -> Result<ObjectMeta, WalkError> {
+    let last_modified = metadata.modified().map_err(|error| failed(path, &error))?;
+    Ok(ObjectMeta {
+        location,
+        last_modified: last_modified.into(),
+        size: metadata.len(),
+        e_tag: Some(tag(metadata, last_modified)),
+        version: None,
+    })
+}
+
+/// The tag that object_store's local file system gives: inode, microseconds of the last change, size.
+fn tag(metadata: &Metadata, last_modified: SystemTime) -> String {
+    let since = last_modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{:x}-{:x}-{:x}", metadata.ino(), since.as_micros(), metadata.len())
+}
+
+/// Files come and go while a directory is walked.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+fn failed(path: &FilePath, source: &dyn std::fmt::Display) -> WalkError {
+    WalkError::Failed(path.to_owned(), source.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use object_store::{ObjectStoreExt, local::LocalFileSystem};
+
+    use super::*;
+
+    fn names(root: &FilePath) -> Vec<String> {
+        let prefix = format!("{}/", Path::from_absolute_path(root).unwrap());
+        let found = files(root, &|name| name.ends_with(".parquet"), true).unwrap();
+        let mut names: Vec<String> =
+            found.iter().map(|object| object.location.as_ref().strip_prefix(&prefix).unwrap().to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[tokio::test]
+    async fn files_are_what_the_store_says_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        fs::create_dir(root.join("day=1")).unwrap();
+        for name in ["a.parquet", "day=1/x y%20z ü#?&+.parquet", "day=1/ignored"] {
+            fs::write(root.join(name), name).unwrap();
+        }
+        let found = files(&root, &|name| name.ends_with(".parquet"), true).unwrap();
+        assert_eq!(found.len(), 2);
+        for object in found {
+            assert_eq!(LocalFileSystem::new().head(&object.location).await.unwrap(), object);
+        }
+    }
+
+    #[test]
+    fn loops_of_links_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for name in ["a", "b"] {
+            fs::create_dir(root.join(name)).unwrap();
+            fs::write(root.join(name).join("f.parquet"), name).unwrap();
+        }
+        symlink(root.join("b"), root.join("a/to-b")).unwrap();
+        symlink(root.join("a"), root.join("b/to-a")).unwrap();
+        symlink(&root, root.join("b/to-root")).unwrap();
+        symlink(root.join("nowhere"), root.join("c.parquet")).unwrap();
+        assert_eq!(names(&root), ["a/f.parquet", "a/to-b/f.parquet", "b/f.parquet", "b/to-a/f.parquet"]);
+    }
+
+    #[test]
+    fn links_that_lead_out_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = dir.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        for link in ["more", "link.parquet", "_hidden"] {
+            let root = dir.path().canonicalize().unwrap().join(format!("root-{link}"));
+            fs::create_dir(&root).unwrap();
+            symlink(&outside, root.join(link)).unwrap();
+            let walked = files(&root, &|name| name.ends_with(".parquet"), true);
+            assert_eq!(walked.is_err(), link != "_hidden", "{walked:?}");
+        }
+    }
+}
