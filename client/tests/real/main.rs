@@ -5,5 +5,7 @@
 
 mod command_line;
 mod data;
+mod failover;
 mod library;
+mod proxy;
 mod server;
