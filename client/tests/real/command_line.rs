@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::data::{self, PLAN};
 use crate::server::{Server, forebay};
 
-fn stdout(command: &mut Command) -> String {
+pub(crate) fn stdout(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let messages = String::from_utf8_lossy(&stderr);
     assert!(status.success(), "{command:?}: {status}: {messages}");
@@ -22,7 +22,7 @@ fn failure(command: &mut Command) -> (Option<i32>, String) {
     (status.code(), String::from_utf8(stderr).unwrap())
 }
 
-fn json_lines(text: &str) -> Vec<Value> {
+pub(crate) fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

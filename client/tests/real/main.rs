@@ -9,3 +9,4 @@ mod failover;
 mod library;
 mod proxy;
 mod server;
+mod shuffled;
