@@ -7,14 +7,16 @@ use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::{Action, Criteria, FlightDescriptor, FlightEndpoint, FlightInfo, Ticket};
 use bytes::Bytes;
 use forebay_proto::v1::{
-    DatasetInfo, FitProgress, FitRequest, FitResult, FitUpdate, Plan, RankInfo, StreamInfo, StreamRequest, fit_update,
+    BatchHeader, DatasetInfo, Explain, FitProgress, FitRequest, FitResult, FitUpdate, Plan, RankInfo, Replay,
+    ReplayRequest, StreamInfo, StreamRequest, fit_update,
 };
 use forebay_proto::{Encoding, Message, decode, encode};
 use futures::{StreamExt, TryStreamExt};
-use tonic::Status;
 use tonic::transport::Channel;
+use tonic::{Status, Streaming};
 
-use crate::{BatchStream, Error, Result, address};
+use crate::cursor::Places;
+use crate::{Batch, BatchStream, Error, Result, address};
 
 /// A connection to one server. Clones share it; a rank that wants a connection of its own connects again, so that its
 /// stream shares no flow control with another's.
@@ -99,9 +101,7 @@ impl Client {
     /// Learns what a plan leaves open (means, bounds, vocabularies) from a dataset, and stores the result on the server.
     pub async fn fit(&self, dataset: &str, plan: Plan, mut progress: impl FnMut(&FitProgress)) -> Result<FitResult> {
         let request = FitRequest { dataset: dataset.to_owned(), plan: Some(plan) };
-        let action = Action { r#type: "fit".to_owned(), body: encode(&request, Encoding::Protobuf).into() };
-        let answer = self.flight.clone().do_action(action).await.map_err(|status| self.failed(status))?;
-        let mut updates = answer.into_inner();
+        let mut updates = self.action("fit", &request).await?;
         while let Some(update) = updates.next().await {
             let update = update.map_err(|status| self.failed(status))?;
             match metadata::<FitUpdate>("the fit's update", &update.body)?.update {
@@ -113,12 +113,70 @@ impl Client {
         Err(Error::Incomplete { call: "fit", missing: "result" })
     }
 
+    /// What an epoch costs, by arithmetic and footers alone. Without a dataset, and with assumed rows and bytes of a
+    /// row, it is arithmetic alone.
+    pub async fn explain(&self, request: &StreamRequest) -> Result<Explain> {
+        let mut answers = self.action("explain", request).await?;
+        match answers.next().await {
+            Some(answer) => metadata("the explanation", &answer.map_err(|status| self.failed(status))?.body),
+            None => Err(Error::Incomplete { call: "explain", missing: "result" }),
+        }
+    }
+
+    /// Where the rows of one batch lie, in the batch's order.
+    pub async fn replay(&self, request: &ReplayRequest) -> Result<Replay> {
+        let mut answers = self.action("replay", request).await?;
+        let mut whole: Option<Replay> = None;
+        while let Some(answer) = answers.next().await {
+            let part: Replay = metadata("the replay", &answer.map_err(|status| self.failed(status))?.body)?;
+            match &mut whole {
+                None => whole = Some(part),
+                Some(whole) => whole.rows.extend(part.rows),
+            }
+        }
+        whole.ok_or(Error::Incomplete { call: "replay", missing: "result" })
+    }
+
+    /// The batch of a replay itself, byte for byte as it was sent.
+    pub async fn replayed(&self, replay: &Replay) -> Result<Batch> {
+        let endpoint = Endpoint { ticket: replay.ticket.clone().into(), ..Endpoint::default() };
+        let mut batches = self.read(&endpoint).await?;
+        let batch = batches.try_next().await?.ok_or(Error::Incomplete { call: "DoGet", missing: "batch" })?;
+        // The ticket is for this step alone: of an earlier one than the epoch's last, the stream may well end behind it.
+        match batches.try_next().await {
+            Ok(None) | Err(Error::Truncated { .. }) => {}
+            Ok(Some(_)) => return Err(Error::Incomplete { call: "DoGet", missing: "end behind the batch" }),
+            Err(error) => return Err(error),
+        }
+        let expected = replay.header.unwrap_or_default();
+        if (BatchHeader { checksum: expected.checksum, ..batch.header }) != expected {
+            return Err(Error::Incomplete { call: "DoGet", missing: "batch with the header of the replay" });
+        }
+        Ok(batch)
+    }
+
     /// Reads the batches of an endpoint, each checked against its header. Dropping the stream ends it on the server.
     pub async fn read(&self, endpoint: &Endpoint) -> Result<BatchStream> {
+        self.read_behind(endpoint, 0).await
+    }
+
+    /// As [`read`](Self::read), for the endpoint of a request that may begin behind the rank's last step.
+    pub(crate) async fn read_from(&self, endpoint: &Endpoint, request: &StreamRequest) -> Result<BatchStream> {
+        let first_step = Places::new(request, &StreamInfo::default()).first_step();
+        self.read_behind(endpoint, first_step).await
+    }
+
+    async fn read_behind(&self, endpoint: &Endpoint, first_step: u64) -> Result<BatchStream> {
         let ticket = Ticket { ticket: endpoint.ticket.clone() };
         let answer = self.flight.clone().do_get(ticket).await.map_err(|status| self.failed(status))?;
-        let no_batches = endpoint.rank.as_ref().is_some_and(|rank| rank.steps == 0);
+        let no_batches = endpoint.rank.as_ref().is_some_and(|rank| rank.steps <= first_step);
         Ok(BatchStream::new(answer.into_inner(), &self.url, no_batches))
+    }
+
+    async fn action(&self, name: &str, body: &impl Message) -> Result<Streaming<arrow_flight::Result>> {
+        let action = Action { r#type: name.to_owned(), body: encode(body, Encoding::Protobuf).into() };
+        let answer = self.flight.clone().do_action(action).await.map_err(|status| self.failed(status))?;
+        Ok(answer.into_inner())
     }
 
     async fn flight_info(&self, descriptor: FlightDescriptor) -> Result<FlightInfo> {

@@ -4,6 +4,8 @@ use arrow::error::ArrowError;
 use arrow_flight::error::FlightError;
 use tonic::{Code, Status};
 
+use crate::CursorError;
+
 /// The outcome of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -88,6 +90,32 @@ pub enum Error {
     /// A plan's text is not a plan.
     #[error("not a plan")]
     Plan(#[source] forebay_proto::DecodeError),
+
+    /// A cursor is not one that the request can go on from.
+    #[error(transparent)]
+    Cursor(#[from] CursorError),
+
+    /// The epoch has no such rank.
+    #[error("rank {rank} is none of the {world_size} ranks, which are counted from 0")]
+    Rank {
+        /// The rank that was asked for.
+        rank: u64,
+        /// Ranks of the epoch.
+        world_size: u64,
+    },
+
+    /// No replica gave the next batch, however often they were asked.
+    #[error("gave up after {tries} tries: {replicas}; resume at start_position {position}")]
+    GaveUp {
+        /// Calls and streams that failed since the last batch.
+        tries: u32,
+        /// Each replica's URL and what was wrong with it at last.
+        replicas: String,
+        /// Global position of the first batch that is missing.
+        position: u64,
+        /// The last trouble.
+        source: Box<Self>,
+    },
 }
 
 /// What does not agree between a batch, its header and the batches before it.
@@ -112,6 +140,14 @@ pub enum HeaderError {
     Step {
         /// The step that follows the one before.
         expected: u64,
+    },
+    /// The batch begins elsewhere than the stream has come to.
+    #[error("expected position {expected}, the header says {found}")]
+    Position {
+        /// Global position behind the batch before.
+        expected: u64,
+        /// Position by the header.
+        found: u64,
     },
     /// The header counts other rows than the batch has.
     #[error("the header says {header} rows, the batch has {batch}")]
@@ -152,7 +188,9 @@ impl Error {
 
     /// A failed call: the server's own status is kept, one that the transport made up says that the connection broke.
     pub(crate) fn from_status(status: Status, url: &str) -> Self {
-        if std::error::Error::source(&status).is_some() {
+        // What tonic says of a stream that was closed in the middle of a message, without a source.
+        let is_cut = status.code() == Code::Internal && status.message() == "Unexpected EOF decoding stream.";
+        if is_cut || std::error::Error::source(&status).is_some() {
             Self::Disconnected { url: url.to_owned(), status: Box::new(status) }
         } else {
             Self::Status(Box::new(status))

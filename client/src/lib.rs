@@ -16,20 +16,46 @@
 //! # }
 //! ```
 //!
-//! The client computes nothing and keeps no state of a stream: a batch is an address, and any server can serve it.
+//! Over several servers, [`Replicas`] gives a rank's batches as one stream that outlives any of them, and a [`Cursor`]
+//! behind each batch, from which another run goes on:
+//!
+//! ```no_run
+//! # async fn example(request: forebay_client::StreamRequest, saved: &str) -> forebay_client::Result<()> {
+//! use forebay_client::{Cursor, Replicas};
+//! use futures::TryStreamExt;
+//!
+//! let replicas = Replicas::new(["grpc://10.0.0.1:8815", "grpc://10.0.0.2:8815"])?;
+//! let mut batches = replicas.open_at(&request, 0, &Cursor::from_json(saved)?).await?;
+//! while let Some(batch) = batches.try_next().await? {
+//!     println!("step {}; behind it: {}", batch.header.step, batches.cursor().to_json());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The client computes nothing: a batch is an address, and any server can serve it.
 
 #![forbid(unsafe_code)]
 
 mod address;
 mod batches;
 mod client;
+mod cursor;
 mod error;
 mod plan_text;
+mod rank_stream;
+mod replicas;
+mod retry;
 
 pub use batches::{Batch, BatchStream};
 pub use client::{Client, Endpoint, Epoch, Table};
+pub use cursor::{CURSOR_VERSION, Cursor, CursorError};
 pub use error::{Error, HeaderError, Result, code_name};
 pub use forebay_proto::v1::{
-    BatchHeader, DatasetInfo, FitProgress, FitResult, Plan, RankInfo, StreamInfo, StreamRequest,
+    Assumptions, BatchHeader, DatasetInfo, Explain, FitProgress, FitResult, Plan, RankExplain, RankInfo, Remainder,
+    Replay, ReplayRequest, ReplayRow, StreamInfo, StreamRequest,
 };
 pub use plan_text::plan_from_json;
+pub use rank_stream::RankStream;
+pub use replicas::Replicas;
+pub use retry::Retry;

@@ -23,8 +23,14 @@ pub(crate) enum Failure {
     #[error("cannot write to stdout")]
     Write(#[source] io::Error),
 
+    #[error("cannot write {}", path.display())]
+    WriteFile { path: PathBuf, source: io::Error },
+
     #[error("cannot show the batches")]
     Show(#[source] ArrowError),
+
+    #[error("cannot write the batch as an Arrow file")]
+    Ipc(#[source] ArrowError),
 
     #[error("cannot start the I/O runtime")]
     Runtime(#[source] io::Error),

@@ -1,13 +1,16 @@
 //! The verbs of `forebay`, one file each. Data goes to stdout, messages to stderr; exit codes: 0 done, 1 failed, 2 bad
 //! usage or configuration.
 
+mod explain;
 mod failure;
 mod fit;
 mod head;
 mod ls;
 mod output;
 mod plan_file;
+mod replay;
 mod schema;
+mod stream_options;
 
 use std::process::ExitCode;
 
@@ -17,7 +20,7 @@ use tokio::runtime;
 
 use failure::Failure;
 
-/// Looks at the datasets of a Forebay server, previews a plan's batches and fits plans
+/// Looks at the datasets of a Forebay server, previews a plan's batches, fits plans, and says what an epoch costs
 #[derive(Debug, Parser)]
 #[command(name = "forebay", version)]
 struct Options {
@@ -46,6 +49,8 @@ enum Verb {
     Schema(schema::Schema),
     Head(head::Head),
     Fit(fit::Fit),
+    Explain(explain::Explain),
+    Replay(replay::Replay),
 }
 
 /// What every verb works with.
@@ -76,6 +81,8 @@ async fn run(options: Options) -> Result<(), Failure> {
         Verb::Schema(verb) => verb.run(&session).await,
         Verb::Head(verb) => verb.run(&session).await,
         Verb::Fit(verb) => verb.run(&session).await,
+        Verb::Explain(verb) => verb.run(&session).await,
+        Verb::Replay(verb) => verb.run(&session).await,
     }
 }
 
@@ -100,7 +107,7 @@ mod tests {
         let command = forebay_settings::command::<Options>();
         check(&command);
         let verbs: BTreeSet<_> = command.get_subcommands().map(Command::get_name).collect();
-        assert_eq!(verbs, ["fit", "head", "ls", "schema"].into());
+        assert_eq!(verbs, ["explain", "fit", "head", "ls", "replay", "schema"].into());
         command.debug_assert();
     }
 }

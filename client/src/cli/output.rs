@@ -45,6 +45,57 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{:.1} {}", count as f64 / (1_u64 << (10 * power)) as f64, UNITS[power - 1])
 }
 
+/// A whole number with its thousands apart: `2,000,000,000`.
+pub(crate) fn count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A size in the units of bandwidths, powers of 1000, to four figures: `2.048 TB`.
+pub(crate) fn decimal_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+    let mut size = bytes as f64;
+    let mut unit = 0;
+    // From 999.95 on, four figures would show 1000 of the unit.
+    while size >= 999.95 && unit + 1 < UNITS.len() {
+        size /= 1000.0;
+        unit += 1;
+    }
+    format!("{} {}", figures(size), UNITS[unit])
+}
+
+/// A time as people read it: `64 s`, `1 h 2 min 5 s`.
+pub(crate) fn duration(seconds: f64) -> String {
+    if seconds < 99.95 {
+        return format!("{} s", figures(seconds));
+    }
+    let whole = seconds.round() as u64;
+    let parts = [(whole / 86_400, "d"), (whole / 3600 % 24, "h"), (whole / 60 % 60, "min"), (whole % 60, "s")];
+    let shown: Vec<String> =
+        parts.iter().skip_while(|(count, _)| *count == 0).map(|(count, unit)| format!("{count} {unit}")).collect();
+    shown.join(" ")
+}
+
+/// A number to four figures, without the zeros that say nothing.
+fn figures(number: f64) -> String {
+    let decimals = if number >= 100.0 {
+        1
+    } else if number >= 10.0 {
+        2
+    } else {
+        3
+    };
+    let text = format!("{number:.decimals$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +120,35 @@ mod tests {
         let cases = [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1_572_864, "1.5 MiB"), (u64::MAX, "16.0 EiB")];
         for (count, expected) in cases {
             assert_eq!(bytes(count), expected);
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_at_a_glance() {
+        let counts = [(0, "0"), (999, "999"), (1000, "1,000"), (2_000_000_000, "2,000,000,000")];
+        for (number, expected) in counts {
+            assert_eq!(count(number), expected);
+        }
+        let sizes = [
+            (0, "0 B"),
+            (1024, "1.024 kB"),
+            (128_000_000_000, "128 GB"),
+            (2_048_000_000_000, "2.048 TB"),
+            (999_960, "1 MB"),
+            (u64::MAX, "18.45 EB"),
+        ];
+        for (bytes, expected) in sizes {
+            assert_eq!(decimal_bytes(bytes), expected);
+        }
+        let times = [
+            (0.0, "0 s"),
+            (0.0125, "0.013 s"),
+            (64.0, "64 s"),
+            (3725.4, "1 h 2 min 5 s"),
+            (90_000.0, "1 d 1 h 0 min 0 s"),
+        ];
+        for (seconds, expected) in times {
+            assert_eq!(duration(seconds), expected);
         }
     }
 }

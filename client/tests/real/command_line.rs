@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::data::{self, PLAN};
 use crate::server::{Server, forebay};
 
-fn stdout(command: &mut Command) -> String {
+pub(crate) fn stdout(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let messages = String::from_utf8_lossy(&stderr);
     assert!(status.success(), "{command:?}: {status}: {messages}");
@@ -22,7 +22,7 @@ fn failure(command: &mut Command) -> (Option<i32>, String) {
     (status.code(), String::from_utf8(stderr).unwrap())
 }
 
-fn json_lines(text: &str) -> Vec<Value> {
+pub(crate) fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -120,7 +120,13 @@ fn a_server_that_is_not_there_is_named_with_the_way_to_start_it() {
 fn bad_usage_and_configuration_exit_with_2() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("typo.toml"), "sever = 'grpc://a:1'").unwrap();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 12] = [
+        (&["explain"], "DATASET"),
+        (&["explain", "--rows", "10"], "DATASET"),
+        (&["explain", "a", "--wire-bytes-per-second", "2GB"], "2.5e8"),
+        (&["explain", "a", "--plan", "b", "--plan-id", "c"], "cannot be used with"),
+        (&["replay", "a", "--plan", "b"], "--step"),
+        (&["replay", "a", "--step", "1", "--remainder", "most"], "keep, drop, pad"),
         (&["list"], "unrecognized subcommand"),
         (&["head"], "required"),
         (&["head", "a", "--rows", "0"], "--rows"),

@@ -35,6 +35,33 @@ pub(crate) fn write(folder: &Path) {
     }
 }
 
+pub(crate) const WIDE_ROWS: i64 = 1000;
+pub(crate) const WIDE_BYTES: usize = 32 << 10;
+
+/// A plan that passes `id` and `text` on untouched.
+pub(crate) const WIDE_PLAN: &str = r#"{
+    "outputs": [
+        {"name": "id", "dtype": "AS_STORED", "parts": [{"columns": ["id"]}]},
+        {"name": "text", "dtype": "AS_STORED", "parts": [{"columns": ["text"]}]}
+    ]}"#;
+
+/// Small on disk, 32 MB on the wire: more than a client's window and the kernel's buffers hold. Columns: `id` = the
+/// row's index; `text` = 32 KiB of one of four letters.
+pub(crate) fn write_wide(folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    let texts = ["a", "b", "c", "d"].map(|letter| letter.repeat(WIDE_BYTES));
+    let columns: [(&str, ArrayRef); 2] = [
+        ("id", Arc::new(Int64Array::from_iter_values(0..WIDE_ROWS))),
+        ("text", Arc::new(StringArray::from_iter_values((0..WIDE_ROWS).map(|id| &texts[id as usize % 4])))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(100)).build();
+    let target = File::create(folder.join("part.parquet")).unwrap();
+    let mut writer = ArrowWriter::try_new(target, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
 fn rows(ids: std::ops::Range<i64>) -> RecordBatch {
     let delays = ids.clone().map(|id| (id % 10 != 0).then_some((id % 10) as f64));
     let carriers = ids.clone().map(|id| ["AA", "B6", "UA"][(id % 3) as usize]);

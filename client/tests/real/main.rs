@@ -5,5 +5,8 @@
 
 mod command_line;
 mod data;
+mod failover;
 mod library;
+mod proxy;
 mod server;
+mod shuffled;

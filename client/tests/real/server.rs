@@ -3,22 +3,23 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::{env, thread};
 
 use tempfile::TempDir;
 
 use crate::data;
 
-/// A running `forebay-server` with the dataset `numbers` and the unreadable dataset `broken`.
+/// A running `forebay-server`.
 pub(crate) struct Server {
     process: Child,
     pub(crate) url: String,
     /// Holds the data and the state; `forebay` runs here.
-    pub(crate) folder: TempDir,
+    pub(crate) folder: Arc<TempDir>,
 }
 
 impl Server {
-    /// Starts a server on a free loopback port.
+    /// Starts a server on a free loopback port, with the dataset `numbers` and the unreadable dataset `broken`.
     pub(crate) fn start() -> Self {
         Self::listen(|_| "127.0.0.1:0".to_owned())
     }
@@ -30,10 +31,28 @@ impl Server {
         data::write(&path.join("numbers"));
         std::fs::create_dir(path.join("broken")).unwrap();
         std::fs::write(path.join("broken/part.parquet"), "PAR1 this is no Parquet file PAR1").unwrap();
+        let address = address(path);
+        Self::over(Arc::new(folder), &["numbers", "broken"], &["--state", "state", "--listen", &address])
+    }
+
+    /// Starts servers on free loopback ports over one folder of one dataset, each with a state of its own.
+    pub(crate) fn replicas<const COUNT: usize>(dataset: &str, write: impl FnOnce(&Path)) -> [Self; COUNT] {
+        let folder = Arc::new(TempDir::new().unwrap());
+        write(&folder.path().join(dataset));
+        std::array::from_fn(|replica| {
+            let state = format!("state-{replica}");
+            Self::over(Arc::clone(&folder), &[dataset], &["--state", &state, "--listen", "127.0.0.1:0"])
+        })
+    }
+
+    /// Starts a server over datasets that lie in folders of their names.
+    pub(crate) fn over(folder: Arc<TempDir>, datasets: &[&str], arguments: &[&str]) -> Self {
+        let datasets = datasets.iter().flat_map(|name| ["--dataset".to_owned(), format!("{name}={name}")]);
         let mut process = Command::new(binary())
-            .current_dir(path)
-            .args(["--dataset", "numbers=numbers", "--dataset", "broken=broken", "--state", "state"])
-            .args(["--listen", &address(path), "--metrics-listen", "127.0.0.1:0"])
+            .current_dir(folder.path())
+            .args(datasets)
+            .args(["--metrics-listen", "127.0.0.1:0"])
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -50,6 +69,12 @@ impl Server {
         // A pipe that nobody reads would stop the server once it is full.
         thread::spawn(move || lines.for_each(drop));
         Self { process, url, folder }
+    }
+
+    /// Kills the server as `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
     }
 
     /// `forebay --server URL` with the given arguments, ready to run in the server's folder.

@@ -1,0 +1,154 @@
+//! `forebay replay DATASET`: where the rows of one batch lie, and the batch itself.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use arrow::error::ArrowError;
+use arrow::ipc::writer::FileWriter;
+use clap::Args;
+use forebay_client::{Batch, Replay as Found, ReplayRequest, ReplayRow};
+
+use super::output::{self, Align};
+use super::stream_options::StreamOptions;
+use super::{Failure, Session};
+
+/// Shows where each row of one batch lies: file, row group, row, row id; --output writes the batch itself
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// Name of the dataset on the server
+    dataset: String,
+
+    #[command(flatten)]
+    stream: StreamOptions,
+
+    /// The rank whose batch it is
+    #[arg(long, env = "FOREBAY_RANK", value_name = "R", default_value_t = 0)]
+    rank: u64,
+
+    /// Step of the rank, counted from the start of the epoch
+    #[arg(long, env = "FOREBAY_STEP", value_name = "S", required = true)]
+    step: u64,
+
+    /// Shows the rows without what the batch's header says; with --json one object a line
+    #[arg(long, env = "FOREBAY_ROWS_ONLY")]
+    rows_only: bool,
+
+    /// Writes the batch there too, byte for byte as it was sent, as an Arrow IPC file
+    #[arg(long, env = "FOREBAY_OUTPUT", value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Replay {
+    pub(crate) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let stream = Some(self.stream.request(&self.dataset)?);
+        let found = session.client.replay(&ReplayRequest { stream, rank: self.rank, step: self.step }).await?;
+        if let Some(path) = &self.output {
+            let batch = session.client.replayed(&found).await?;
+            write_batch(path, &batch)?;
+            // Where stderr is closed, the file speaks for itself.
+            let _ = writeln!(io::stderr(), "wrote {} rows to {}", batch.header.rows, path.display());
+        }
+        output::write(&match (session.json, self.rows_only) {
+            (true, true) => found.rows.iter().map(|row| format!("{}\n", forebay_proto::to_json(row))).collect(),
+            (true, false) => format!("{}\n", forebay_proto::to_json(&found)),
+            (false, true) => rows(&found.rows),
+            (false, false) => format!("{}\n{}", header(&found), rows(&found.rows)),
+        })
+    }
+}
+
+fn header(found: &Found) -> String {
+    let header = found.header.unwrap_or_default();
+    let line = |name: &str, value: String| vec![name.to_owned(), value];
+    let mut lines = vec![
+        line("epoch", output::count(header.epoch)),
+        line("step", output::count(header.step) + if header.last { ", the rank's last" } else { "" }),
+        line("position", output::count(header.position)),
+        line("rows", output::count(header.rows)),
+    ];
+    if header.padding_rows > 0 {
+        lines.push(line("padding rows", output::count(header.padding_rows)));
+    }
+    lines.push(line("snapshot", found.snapshot.clone()));
+    lines.push(line("plan", found.plan_id.clone()));
+    output::columns(&[Align::Left; 2], &lines)
+}
+
+fn rows(rows: &[ReplayRow]) -> String {
+    use Align::{Left, Right};
+    let names = ["FILE", "ROW GROUP", "ROW", "ROW ID", ""].map(str::to_owned).to_vec();
+    let line = |row: &ReplayRow| {
+        // Exact numbers to be copied, so without commas.
+        let [row_group, in_group, row_id] = [row.row_group, row.row, row.row_id].map(|number| number.to_string());
+        let padding = if row.padding { "padding" } else { "" }.to_owned();
+        vec![row.file.clone(), row_group, in_group, row_id, padding]
+    };
+    let lines: Vec<_> = [names].into_iter().chain(rows.iter().map(line)).collect();
+    output::columns(&[Left, Right, Right, Right, Left], &lines)
+}
+
+/// Writes the file whole, once there is something to write.
+fn write_batch(path: &Path, batch: &Batch) -> Result<(), Failure> {
+    let bytes = arrow_file(batch).map_err(Failure::Ipc)?;
+    fs::write(path, bytes).map_err(|source| Failure::WriteFile { path: path.to_owned(), source })
+}
+
+fn arrow_file(batch: &Batch) -> Result<Vec<u8>, ArrowError> {
+    let mut writer = FileWriter::try_new(Vec::new(), &batch.data.schema())?;
+    writer.write(&batch.data)?;
+    writer.into_inner()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use arrow::ipc::reader::FileReader;
+    use forebay_client::BatchHeader;
+
+    use super::*;
+
+    #[test]
+    fn a_sample_is_a_line_with_its_place() {
+        let row = |file: &str, row_id, padding| ReplayRow { file: file.into(), row_group: 3, row: 7, row_id, padding };
+        let found = Found {
+            header: Some(BatchHeader {
+                epoch: 1,
+                step: 2,
+                position: 4096,
+                rows: 2,
+                padding_rows: 1,
+                last: true,
+                checksum: 0,
+            }),
+            rows: vec![row("part-0.parquet", 1007, false), row("b.parquet", 7, true)],
+            snapshot: "5f3a".into(),
+            plan_id: "7a".into(),
+            ..Default::default()
+        };
+        assert_eq!(
+            header(&found),
+            "epoch         1\nstep          2, the rank's last\nposition      4,096\nrows          2\n\
+             padding rows  1\nsnapshot      5f3a\nplan          7a\n"
+        );
+        assert_eq!(
+            rows(&found.rows),
+            "FILE            ROW GROUP  ROW  ROW ID\n\
+             part-0.parquet          3    7    1007\n\
+             b.parquet               3    7       7  padding\n"
+        );
+    }
+
+    #[test]
+    fn a_batch_is_an_arrow_file() {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let data = RecordBatch::try_from_iter([("a", column)]).unwrap();
+        let bytes = arrow_file(&Batch { header: BatchHeader::default(), data: data.clone() }).unwrap();
+        let read: Vec<RecordBatch> =
+            FileReader::try_new(Cursor::new(bytes), None).unwrap().map(Result::unwrap).collect();
+        assert_eq!(read, [data]);
+    }
+}

@@ -1,0 +1,135 @@
+//! The options that say which epoch of a dataset, under which plan, a verb is about.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use forebay_client::{Remainder as RemainderRule, StreamRequest};
+
+use super::{Failure, plan_file};
+
+/// One epoch under a plan, all but the dataset's name.
+#[derive(Debug, Args)]
+pub(crate) struct StreamOptions {
+    /// JSON file of the plan, or of a fit's result; - reads stdin
+    #[arg(long, env = "FOREBAY_PLAN", value_name = "FILE", conflicts_with = "plan_id")]
+    plan: Option<PathBuf>,
+
+    /// Id of a fitted plan on the server
+    #[arg(long, env = "FOREBAY_PLAN_ID", value_name = "ID")]
+    plan_id: Option<String>,
+
+    /// Rows a batch and rank [default: 1024]
+    #[arg(long, env = "FOREBAY_BATCH_SIZE", value_name = "N")]
+    batch_size: Option<u64>,
+
+    /// Ranks that share the epoch [default: 1]
+    #[arg(long, env = "FOREBAY_WORLD_SIZE", value_name = "N")]
+    world_size: Option<u64>,
+
+    /// Number of the epoch
+    #[arg(long, env = "FOREBAY_EPOCH", value_name = "N", default_value_t = 0)]
+    epoch: u64,
+
+    /// Seed of the shuffled order
+    #[arg(long, env = "FOREBAY_SEED", value_name = "N", default_value_t = 0)]
+    seed: u64,
+
+    /// Shuffles the rows; else they come in file order
+    #[arg(long, env = "FOREBAY_SHUFFLE")]
+    shuffle: bool,
+
+    /// Rows that are permuted together within a lane [default: 16384]
+    #[arg(long, env = "FOREBAY_WINDOW_ROWS", value_name = "N")]
+    window_rows: Option<u64>,
+
+    /// Lanes of a shuffled epoch [default: the smallest multiple of the world size from 16 on]
+    #[arg(long, env = "FOREBAY_LANES", value_name = "N")]
+    lanes: Option<u64>,
+
+    /// What happens to the rows that do not fill a batch on every rank
+    #[arg(long, env = "FOREBAY_REMAINDER", value_name = "RULE", default_value = "keep", ignore_case = true)]
+    remainder: Remainder,
+
+    /// Global position to start from: a multiple of world size times batch size
+    #[arg(long, env = "FOREBAY_START_POSITION", value_name = "ROW", default_value_t = 0)]
+    start_position: u64,
+
+    /// Digest of the snapshot that must be read [default: the present one]
+    #[arg(long, env = "FOREBAY_SNAPSHOT", value_name = "DIGEST")]
+    snapshot: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Remainder {
+    /// Every row exactly once; ranks may differ by a step
+    Keep,
+    /// Whole batches only, equal steps
+    Drop,
+    /// Equal steps; rows are repeated
+    Pad,
+}
+
+impl StreamOptions {
+    /// The request for this epoch of a dataset; reads the plan's file.
+    pub(crate) fn request(&self, dataset: &str) -> Result<StreamRequest, Failure> {
+        let remainder = match self.remainder {
+            Remainder::Keep => RemainderRule::Keep,
+            Remainder::Drop => RemainderRule::Drop,
+            Remainder::Pad => RemainderRule::Pad,
+        };
+        Ok(StreamRequest {
+            dataset: dataset.to_owned(),
+            plan: self.plan.as_deref().map(plan_file::read).transpose()?,
+            plan_id: self.plan_id.clone().unwrap_or_default(),
+            batch_size: self.batch_size,
+            world_size: self.world_size,
+            epoch: self.epoch,
+            seed: self.seed,
+            shuffle: self.shuffle,
+            window_rows: self.window_rows,
+            lanes: self.lanes.unwrap_or(0),
+            remainder: remainder.into(),
+            start_position: self.start_position,
+            snapshot: self.snapshot.clone().unwrap_or_default(),
+            ..StreamRequest::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Options {
+        #[command(flatten)]
+        stream: StreamOptions,
+    }
+
+    #[test]
+    fn every_option_reaches_its_field_and_what_is_left_out_is_the_servers_to_choose() {
+        let arguments = "test --plan-id 7a --batch-size 8 --world-size 4 --epoch 3 --seed 7 --shuffle --window-rows 64 \
+                         --lanes 32 --remainder PAD --start-position 96 --snapshot 5f";
+        let options = Options::parse_from(arguments.split(' ').filter(|word| !word.is_empty()));
+        let expected = StreamRequest {
+            dataset: "flights".into(),
+            plan_id: "7a".into(),
+            batch_size: Some(8),
+            world_size: Some(4),
+            epoch: 3,
+            seed: 7,
+            shuffle: true,
+            window_rows: Some(64),
+            lanes: 32,
+            remainder: RemainderRule::Pad.into(),
+            start_position: 96,
+            snapshot: "5f".into(),
+            ..Default::default()
+        };
+        assert_eq!(options.stream.request("flights").unwrap(), expected);
+        let options = Options::parse_from(["test"]);
+        assert_eq!(options.stream.request("a").unwrap(), StreamRequest { dataset: "a".into(), ..Default::default() });
+    }
+}

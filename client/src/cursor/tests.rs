@@ -1,0 +1,136 @@
+use serde_json::json;
+
+use super::*;
+
+/// A place in a shuffled epoch of so many lanes; in file order without any.
+fn cursor(position: u64, world_size: u64, lanes: u64) -> Cursor {
+    let request = StreamRequest { epoch: 1, shuffle: lanes > 0, lanes, start_position: position, ..of(world_size, 1) };
+    Cursor::start(&request, &StreamInfo { plan_id: "p".into(), order_version: 1, ..Default::default() })
+}
+
+fn of(world_size: u64, batch_size: u64) -> StreamRequest {
+    StreamRequest { world_size: Some(world_size), batch_size: Some(batch_size), ..Default::default() }
+}
+
+#[test]
+fn the_largest_cursor_has_at_most_300_bytes_of_json_and_comes_back() {
+    // The most that the server takes of ranks, lanes and window, 2^53 rows, digests of 32 digits.
+    for (remainder, shuffle) in [(Remainder::Keep, true), (Remainder::Drop, true), (Remainder::Keep, false)] {
+        let largest = Cursor {
+            version: CURSOR_VERSION,
+            order_version: 999,
+            epoch: u64::MAX,
+            position: 1 << 53,
+            world_size: 1 << 14,
+            snapshot: "a".repeat(32),
+            plan_id: "b".repeat(32),
+            lanes: Some(1 << 16),
+            remainder,
+            seed: u64::MAX,
+            shuffle,
+            window_rows: Some(1 << 26),
+        };
+        let text = largest.to_json();
+        assert!(text.len() <= 300, "{} bytes: {text}", text.len());
+        assert_eq!(Cursor::from_json(&text).unwrap(), largest);
+    }
+}
+
+#[test]
+fn the_text_of_the_python_package_is_read_and_written() {
+    let python = r#"{"version":2,"order_version":1,"epoch":3,"position":4096,"world_size":2,"snapshot":"5f","plan_id":"7a","lanes":null,"remainder":"pad","seed":7,"shuffle":false,"window_rows":null}"#;
+    let cursor = Cursor::from_json(python).unwrap();
+    assert_eq!((cursor.position, cursor.remainder, cursor.lanes), (4096, Remainder::Pad, None));
+    assert_eq!(cursor.to_json(), python, "to the byte");
+}
+
+#[test]
+fn defaults_are_written_out_as_the_server_named_them_or_the_contract_does() {
+    let request = StreamRequest { shuffle: true, ..of(5, 8) };
+    let cursor = Cursor::start(&request, &StreamInfo::default());
+    assert_eq!((cursor.lanes, cursor.window_rows), (Some(20), Some(16_384)));
+    let cursor = Cursor::start(&request, &StreamInfo { lanes: 40, window_rows: 9, ..Default::default() });
+    assert_eq!((cursor.lanes, cursor.window_rows), (Some(40), Some(9)));
+    let cursor = Cursor::start(&of(5, 8), &StreamInfo::default());
+    assert_eq!((cursor.lanes, cursor.window_rows), (None, None), "file order has none");
+}
+
+#[test]
+fn a_place_is_gone_on_from_only_where_its_rows_allow() {
+    let cases = [
+        (cursor(0, 2, 0), of(3, 7), None),
+        (cursor(48, 2, 0), of(2, 24), None),
+        (cursor(48, 2, 0), of(2, 8), None),
+        (cursor(48, 2, 0), of(4, 12), Some("go on at world size 2")),
+        (cursor(48, 2, 0), of(2, 7), Some("no multiple of world_size × batch_size = 14:")),
+        (cursor(48, 2, 0), of(2, 0), Some("no multiple")),
+        (cursor(48, 2, 16), of(4, 1000), None),
+        (cursor(48, 2, 16), of(16, 7), None),
+        (cursor(48, 2, 16), of(3, 16), Some("does not divide the 16 lanes")),
+        (cursor(40, 2, 16), of(4, 10), None),
+        (cursor(40, 2, 16), of(4, 8), Some("= 32, nor of the 16 lanes: go on with the batch size")),
+    ];
+    for (cursor, request, expected) in cases {
+        match (cursor.apply(&request), expected) {
+            (Ok(applied), None) => {
+                assert_eq!((applied.start_position, applied.epoch), (cursor.position, 1));
+                assert_eq!((applied.world_size, applied.batch_size), (request.world_size, request.batch_size));
+                assert_eq!((applied.order_version, &applied.snapshot), (1, &cursor.snapshot));
+            }
+            (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+            (outcome, _) => panic!("{cursor:?} at {request:?}: {outcome:?}"),
+        }
+    }
+}
+
+#[test]
+fn another_version_plan_or_order_is_refused_with_the_way_out() {
+    let saved = cursor(48, 2, 0);
+    let other = |name: &str, value: Value| {
+        let mut fields: Value = serde_json::from_str(&saved.to_json()).unwrap();
+        fields[name] = value;
+        fields.to_string()
+    };
+    let refused = |text: &str| {
+        let error = Cursor::from_json(text).unwrap_err();
+        let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        format!("{error}: {cause}")
+    };
+    for (text, expected) in [
+        (other("version", json!(1)), "version 1, this client reads version 2: load it with"),
+        (other("remainder", json!("most")), "keep, drop or pad"),
+        (other("position", json!(-1)), "-1"),
+        (r#"{"version": 2}"#.to_owned(), "missing field"),
+        ("[]".to_owned(), "not a cursor"),
+        (String::new(), "EOF"),
+    ] {
+        let message = refused(&text);
+        assert!(message.contains(expected), "{text}: {message}");
+    }
+    let request = StreamRequest { plan_id: "q".into(), ..of(2, 24) };
+    let message = saved.apply(&request).unwrap_err().to_string();
+    assert!(message.contains("under plan p, this plan is q"), "{message}");
+    for (plan_id, order_version, expected) in
+        [("p", 1, None), ("q", 1, Some("this plan is q")), ("p", 2, Some("follows 2"))]
+    {
+        let info = StreamInfo { plan_id: plan_id.into(), order_version, ..Default::default() };
+        let outcome = saved.check_info(&info).map_err(|error| error.to_string());
+        assert_eq!(outcome.is_ok(), expected.is_none(), "{outcome:?}");
+        assert!(outcome.err().unwrap_or_default().contains(expected.unwrap_or_default()));
+    }
+    assert!(cursor(0, 1, 0).check_info(&StreamInfo::default()).is_err(), "order version 1 is not 0");
+}
+
+#[test]
+fn the_epoch_ends_for_all_ranks_at_the_same_step() {
+    // 100 rows on 3 ranks in batches of 11: 34, 33, 33 rows; rank 0 alone has a fourth batch, of one row.
+    let info = StreamInfo { rows: 100, snapshot: "s".into(), ..Default::default() };
+    let places = Places::new(&of(3, 11), &info);
+    for (step, last, expected) in [(0, false, false), (2, true, false), (2, false, false), (3, true, true)] {
+        let header = BatchHeader { step, position: step * 33, last, ..Default::default() };
+        assert_eq!(places.ends_epoch(&header), expected, "step {step}");
+        assert_eq!(places.behind(&header).position, (step + 1) * 33);
+    }
+    assert_eq!((places.start().snapshot.as_str(), places.next_epoch().epoch), ("", 1));
+    assert_eq!(places.behind(&BatchHeader::default()).snapshot, "s");
+}

@@ -1,0 +1,119 @@
+//! Several servers of the same datasets: a stream that one of them breaks goes on at the next.
+//!
+//! A replica is interchangeable because a batch is a function of its address. This room opens streams; the tries and
+//! pauses between them are `retry`'s, the batches `rank_stream`'s.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forebay_proto::v1::StreamRequest;
+
+use crate::cursor::Cursor;
+use crate::rank_stream::RankStream;
+use crate::retry::{Outage, Verdict, jitter, verdict};
+use crate::{BatchStream, Client, Epoch, Error, Result, Retry, address};
+
+/// The servers that a stream may be read from. Each stream has a connection of its own.
+#[derive(Clone, Debug)]
+pub struct Replicas {
+    urls: Vec<Arc<str>>,
+    retry: Retry,
+}
+
+/// One rank's stream as a server opened it.
+pub(crate) struct Opened {
+    pub(crate) url: Arc<str>,
+    pub(crate) epoch: Epoch,
+    pub(crate) batches: BatchStream,
+}
+
+impl Replicas {
+    /// Takes the URLs of one server or more, the preferred one first. Nothing is connected yet.
+    pub fn new(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
+        let mut replicas = Self { urls: Vec::new(), retry: Retry::default() };
+        for url in urls {
+            let url = url.as_ref();
+            address::endpoint(url)?;
+            add(&mut replicas.urls, url);
+        }
+        if replicas.urls.is_empty() {
+            let reason = "no server is named; give at least one URL, such as grpc://127.0.0.1:8815".to_owned();
+            return Err(Error::Url { url: String::new(), reason });
+        }
+        Ok(replicas)
+    }
+
+    /// The same servers, asked for as long as `retry` says.
+    #[must_use]
+    pub fn with_retry(self, retry: Retry) -> Self {
+        Self { retry, ..self }
+    }
+
+    /// Opens a rank's stream on the first server that can; from then on its snapshot, plan and order are pinned.
+    pub async fn open(&self, request: &StreamRequest, rank: u64) -> Result<RankStream> {
+        self.open_pinned(request, rank, None).await
+    }
+
+    /// Opens a rank's stream behind the last batch that the cursor counts.
+    pub async fn open_at(&self, request: &StreamRequest, rank: u64, cursor: &Cursor) -> Result<RankStream> {
+        self.open_pinned(&cursor.apply(request)?, rank, Some(cursor)).await
+    }
+
+    async fn open_pinned(&self, request: &StreamRequest, rank: u64, cursor: Option<&Cursor>) -> Result<RankStream> {
+        let world_size = request.world_size.unwrap_or(1);
+        if rank >= world_size {
+            return Err(Error::Rank { rank, world_size });
+        }
+        let mut outage = Outage::begin(self.retry, self.urls.clone(), Instant::now());
+        while let Some((url, pause)) = outage.next(Instant::now(), jitter()) {
+            match open_on(url.clone(), request, rank, cursor, pause).await {
+                Ok(opened) => return RankStream::new(opened, request.clone(), rank, self.urls.clone(), self.retry),
+                Err(error) if verdict(&error) == Verdict::Never => return Err(error),
+                Err(error) => outage.failed(url, error),
+            }
+        }
+        Err(outage.give_up(request.start_position))
+    }
+}
+
+/// Opens a rank's stream on one server after a pause, and checks it against the cursor that it goes on from.
+pub(crate) async fn open_on(
+    url: Arc<str>,
+    request: &StreamRequest,
+    rank: u64,
+    cursor: Option<&Cursor>,
+    pause: Duration,
+) -> Result<Opened> {
+    tokio::time::sleep(pause).await;
+    let client = Client::connect(&url).await?;
+    let epoch = client.stream_info(request).await?;
+    if let Some(cursor) = cursor {
+        cursor.check_info(&epoch.info)?;
+    }
+    let endpoint = usize::try_from(rank).ok().and_then(|rank| epoch.endpoints.get(rank));
+    let endpoint = endpoint.ok_or(Error::Incomplete { call: "GetFlightInfo", missing: "endpoint for the rank" })?;
+    let batches = client.read_from(endpoint, request).await?;
+    Ok(Opened { url, epoch, batches })
+}
+
+/// Adds a URL that is not there yet.
+pub(crate) fn add(urls: &mut Vec<Arc<str>>, url: &str) {
+    if urls.iter().all(|known| **known != *url) {
+        urls.push(url.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_need_urls_that_can_be_connected_to() {
+        for (urls, expected) in [(vec![], "no server is named"), (vec!["grpc://a:1", "b:2"], "\"b:2\"")] {
+            let message = Replicas::new(&urls).unwrap_err().to_string();
+            assert!(message.contains(expected), "{urls:?}: {message}");
+        }
+        let replicas = Replicas::new(["grpc://a:1", "grpc://b:2", "grpc://a:1"]).unwrap();
+        assert_eq!(replicas.urls, ["grpc://a:1".into(), "grpc://b:2".into()] as [Arc<str>; 2]);
+    }
+}
