@@ -120,32 +120,32 @@ def time_each(work: Callable[[np.ndarray[Any, Any]], object], bodies: list[np.nd
 
 
 def share_of(epochs: list[dict[str, Any]], shuffled: bool, hashed: dict[str, Any], body_bytes: int) -> dict[str, Any]:
-    """Return the hash's share of the server's CPU seconds of an epoch: of all, and of what the stages leave.
+    """Return the hash's share of the server's CPU seconds of an epoch: of all, and beside those of fetching and sending.
 
-    What the stages decode, transform and assemble leave is fetching, encoding, hashing and sending. Their clocks count
-    waits for a core too, so that remainder is too small, and its share too large, where cores are short.
+    The CPU pool decodes, transforms, assembles, encodes and hashes; what is spent beside it fetches and sends.
     """
     of_order = [epoch for epoch in epochs if epoch["shuffled"] is shuffled]
     # In units of a whole body: the last of a stream is short.
     batches = of_order[0]["bytes"] / body_bytes
     cpu_seconds = statistics.median(epoch["server_cpu_seconds"] for epoch in of_order)
-    computing = ("decode", "transform", "assemble")
-    rest_seconds = statistics.median(
-        epoch["server_cpu_seconds"] - sum(epoch["server_stage_seconds"].get(stage, 0.0) for stage in computing)
-        for epoch in of_order
+    sending_seconds = statistics.median(
+        epoch["server_cpu_seconds"] - epoch["server_pool_cpu_seconds"] for epoch in of_order
     )
     hash_seconds = {heat: batches * timed["median"] for heat, timed in hashed.items()}
     return {
         "shuffled": shuffled,
         "whole_batches": batches,
         "server_cpu_seconds": cpu_seconds,
-        "server_cpu_seconds_beside_stages": rest_seconds,
+        "fetch_and_send_cpu_seconds": sending_seconds,
         "hash_seconds": hash_seconds,
-        "share": {heat: seconds / cpu_seconds if cpu_seconds > 0 else None for heat, seconds in hash_seconds.items()},
-        "share_beside_stages": {
-            heat: seconds / rest_seconds if rest_seconds > 0 else None for heat, seconds in hash_seconds.items()
-        },
+        "share_of_server": {heat: _share(seconds, cpu_seconds) for heat, seconds in hash_seconds.items()},
+        "ratio_to_fetch_and_send": {heat: _share(seconds, sending_seconds) for heat, seconds in hash_seconds.items()},
     }
+
+
+def _share(seconds: float, whole: float) -> float | None:
+    """Return nothing where the clock's ticks are too coarse for so short an epoch."""
+    return seconds / whole if whole > 0 else None
 
 
 def print_table(
@@ -163,13 +163,13 @@ def print_table(
             for heat, each in timed.items()
         ]
         print(f"  {said}: {'; '.join(rates)}")
-    print(f"share of the server's CPU seconds of an epoch, hot to cold; the goal is {GOAL:.0%} or less")
+    print(f"an epoch's hashing, hot to cold, against the server's CPU seconds; the goal is {GOAL:.0%} of all or less")
     for share in shares:
         order = "shuffled" if share["shuffled"] else "file order"
         print(
-            f"  {order}: {_range(share['hash_seconds'], '.3f')} s of {share['server_cpu_seconds']:.2f} s = "
-            f"{_range(share['share'], '.2%')}; of the {share['server_cpu_seconds_beside_stages']:.2f} s beside decode, "
-            f"transform and assemble (encoding, sending) {_range(share['share_beside_stages'], '.1%')}"
+            f"  {order}: {_range(share['hash_seconds'], '.3f')} s; all {share['server_cpu_seconds']:.2f} s: "
+            f"{_range(share['share_of_server'], '.2%')}; fetching and sending {share['fetch_and_send_cpu_seconds']:.2f} s: "
+            f"{_range(share['ratio_to_fetch_and_send'], '.1%')}"
         )
 
 

@@ -42,11 +42,12 @@ class Readers:
         info_seconds = [_hear(process)["info_seconds"] for process in self._processes]
 
         peak_is_of_round = server.reset_peak_rss()
-        stages_before, cpu_before = server.stage_seconds(), server.cpu_seconds()
+        stages_before, pool_before, cpu_before = server.stage_seconds(), server.pool_cpu_seconds(), server.cpu_seconds()
         for process in self._processes:
             _tell(process, {})
         ranks = [_hear(process) for process in self._processes]
-        cpu_seconds, stages = server.cpu_seconds() - cpu_before, server.stage_seconds()
+        cpu_seconds, pool_seconds = server.cpu_seconds() - cpu_before, server.pool_cpu_seconds() - pool_before
+        stages = server.stage_seconds()
 
         received = sum(rank["rows"] for rank in ranks)
         if received != rows:
@@ -60,6 +61,7 @@ class Readers:
             "rows_per_second": received / wall_seconds,
             "server_cpu_seconds": cpu_seconds,
             "server_cpu_seconds_per_row": cpu_seconds / received,
+            "server_pool_cpu_seconds": pool_seconds,
             "server_peak_rss_bytes": server.peak_rss_bytes(),
             "peak_rss_is_of_this_round": peak_is_of_round,
             "server_stage_seconds": {stage: seconds - stages_before[stage] for stage, seconds in stages.items()},

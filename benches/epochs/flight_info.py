@@ -32,9 +32,7 @@ def write(folder: Path, files: int, groups: int) -> None:
     """One file of so many row groups, copied under many names: a snapshot knows its files by their paths."""
     table = pa.table({"x": pa.array(range(groups), pa.int32())})
     first = folder / "00000.parquet"
-    pq.write_table(
-        table, first, row_group_size=1, write_statistics=False, use_dictionary=False, compression="none"
-    )
+    pq.write_table(table, first, row_group_size=1, write_statistics=False, use_dictionary=False, compression="none")
     for number in range(1, files):
         shutil.copyfile(first, folder / f"{number:05}.parquet")
 

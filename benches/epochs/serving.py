@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DATASET = "criteo"
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
+# The beginning of the names of the CPU pool's threads.
+POOL_THREAD = "cpu-"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 LISTENING = re.compile(r"listening on (grpc://\S+)")
 METRICS = re.compile(r"metrics on (http://\S+)")
@@ -91,10 +93,14 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Seconds of CPU used so far, user and system, of all threads."""
-        # The fields after the name, which ends with the last parenthesis, begin with the third: see proc(5).
-        fields = self._proc("stat").rpartition(")")[2].split()
-        utime, stime = int(fields[14 - 3]), int(fields[15 - 3])
-        return (utime + stime) / TICKS_PER_SECOND
+        return _cpu_seconds(self._proc("stat"))
+
+    def pool_cpu_seconds(self) -> float:
+        """Return the part of them that the CPU pool used: it decodes, transforms, assembles, encodes and hashes."""
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        # Threads of the pool live as long as the server; others may end while we look.
+        pool = [task for task in tasks.iterdir() if _read_if_there(task / "comm").startswith(POOL_THREAD)]
+        return sum(_cpu_seconds((task / "stat").read_text()) for task in pool)
 
     def reset_peak_rss(self) -> bool:
         """Begin a new peak; False where the kernel does not let us, so that the peak is that since the start."""
@@ -131,3 +137,17 @@ class Server:
                 if self.url and self.metrics_url:
                     self._ready.set()
         self._ready.set()
+
+
+def _cpu_seconds(stat: str) -> float:
+    # The fields after the name, which ends with the last parenthesis, begin with the third: see proc(5).
+    fields = stat.rpartition(")")[2].split()
+    utime, stime = int(fields[14 - 3]), int(fields[15 - 3])
+    return (utime + stime) / TICKS_PER_SECOND
+
+
+def _read_if_there(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
