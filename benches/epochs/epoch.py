@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from serving import Server
+from bench_server import Server
 
 READER = Path(__file__).with_name("reader.py")
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import criteo
 import machine
+from bench_server import DATASET, Server, server_program
 from epoch import Readers
-
-from serving import DATASET, Server, server_program
 
 GOAL = 0.9
 MIB = 2**20
