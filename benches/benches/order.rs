@@ -21,7 +21,8 @@ fn order(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(POSITIONS));
     let permutation = Permutation::new(shuffle.window_rows, 42);
     group.bench_function("permutation", |bencher| {
-        bencher.iter(|| (0..POSITIONS).fold(0, |sum, index| sum ^ permutation.at(black_box(index % shuffle.window_rows))));
+        bencher
+            .iter(|| (0..POSITIONS).fold(0, |sum, index| sum ^ permutation.at(black_box(index % shuffle.window_rows))));
     });
     let lane = epoch.lane(5).expect("one of 16 lanes");
     group.bench_function("places of windows", |bencher| {
@@ -32,15 +33,15 @@ fn order(criterion: &mut Criterion) {
         });
     });
     group.bench_function("position to place in T", |bencher| {
-        bencher.iter(|| (0..POSITIONS).filter_map(|position| epoch.row_at(black_box(position * 15_013))).fold(0, u64::max));
+        bencher.iter(|| {
+            (0..POSITIONS).filter_map(|position| epoch.row_at(black_box(position * 15_013))).fold(0, u64::max)
+        });
     });
     group.bench_function("place in T to position", |bencher| {
         bencher.iter(|| (0..POSITIONS).filter_map(|row| epoch.position_of(black_box(row * 15_013))).fold(0, u64::max));
     });
     group.bench_function("place in T to row group", |bencher| {
-        bencher.iter(|| {
-            (0..POSITIONS).map(|row| sequence.row_group_at(black_box(row * 15_013))).fold(0, usize::max)
-        });
+        bencher.iter(|| (0..POSITIONS).map(|row| sequence.row_group_at(black_box(row * 15_013))).fold(0, usize::max));
     });
     group.finish();
 }

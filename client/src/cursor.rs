@@ -234,7 +234,7 @@ impl Cursor {
         Err(CursorError::Plan { saved: self.plan_id.clone(), present: plan_id.to_owned() })
     }
 
-    /// The server's rule: a multiple of world size × batch size or, shuffled, of the lanes.
+    /// The server's rule: a multiple of world size × batch size or, shuffled, of its greatest common divisor with the lanes.
     fn check_position(&self, world_size: u64, batch_size: u64) -> Result<(), CursorError> {
         if self.position == 0 {
             return Ok(());
@@ -250,8 +250,10 @@ impl Cursor {
         }
         let step_rows = world_size.saturating_mul(batch_size);
         let begins_step = step_rows > 0 && position.is_multiple_of(step_rows);
-        let is_on_lanes = lanes.is_some_and(|lanes| position.is_multiple_of(lanes));
-        if begins_step || is_on_lanes {
+        // Every place that whole steps lead to from a multiple of the lanes.
+        let is_behind_lanes =
+            lanes.is_some_and(|lanes| position.is_multiple_of(greatest_common_divisor(step_rows, lanes)));
+        if begins_step || is_behind_lanes {
             return Ok(());
         }
         Err(CursorError::Position { position, step_rows, lanes, saved })
@@ -308,6 +310,7 @@ mod remainder_name {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
     pub(super) fn serialize<S: Serializer>(remainder: &Remainder, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&remainder.as_str_name().to_lowercase())
     }
@@ -317,6 +320,10 @@ mod remainder_name {
         Remainder::from_str_name(&name.to_uppercase())
             .ok_or_else(|| D::Error::custom(format!("remainder {name:?} is not keep, drop or pad")))
     }
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 #[cfg(test)]

@@ -48,13 +48,7 @@ enum State {
 }
 
 impl RankStream {
-    pub(crate) fn new(
-        opened: Opened,
-        request: StreamRequest,
-        rank: u64,
-        urls: Vec<Arc<str>>,
-        retry: Retry,
-    ) -> Result<Self> {
+    pub(crate) fn new(opened: Opened, request: StreamRequest, rank: u64, urls: Vec<Arc<str>>, retry: Retry) -> Self {
         let Opened { url, epoch, batches } = opened;
         let places = Places::new(&request, &epoch.info);
         let cursor = places.start().clone();
@@ -75,7 +69,7 @@ impl RankStream {
             state: State::Reading(Box::new(batches)),
         };
         stream.reads_from(&url, endpoint);
-        Ok(stream)
+        stream
     }
 
     /// The place behind the last batch that was taken from this stream: the next epoch's start behind the last one.

@@ -67,7 +67,7 @@ impl Replicas {
         let mut outage = Outage::begin(self.retry, self.urls.clone(), Instant::now());
         while let Some((url, pause)) = outage.next(Instant::now(), jitter()) {
             match open_on(url.clone(), request, rank, cursor, pause).await {
-                Ok(opened) => return RankStream::new(opened, request.clone(), rank, self.urls.clone(), self.retry),
+                Ok(opened) => return Ok(RankStream::new(opened, request.clone(), rank, self.urls.clone(), self.retry)),
                 Err(error) if verdict(&error) == Verdict::Never => return Err(error),
                 Err(error) => outage.failed(url, error),
             }

@@ -27,7 +27,7 @@ pub struct Retry {
 impl Default for Retry {
     /// 0.1 s + 0.2 s + … + 12.8 s of pauses: some 19 s where no connection hangs.
     fn default() -> Self {
-        Self { passes_max: 9, pause_first: Duration::from_millis(100), deadline: Duration::from_secs(60) }
+        Self { passes_max: 9, pause_first: Duration::from_millis(100), deadline: Duration::from_mins(1) }
     }
 }
 

@@ -11,7 +11,12 @@ pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, encode, to_jso
 
 /// The messages of the package `forebay.v1`.
 pub mod v1 {
-    #![expect(missing_docs, clippy::doc_markdown, reason = "generated from the .proto files by tests/generated.rs")]
+    #![expect(
+        missing_docs,
+        clippy::doc_markdown,
+        clippy::large_enum_variant,
+        reason = "generated from the .proto files by tests/generated.rs"
+    )]
     include!("gen/forebay.v1.rs");
 }
 

@@ -15,15 +15,17 @@ use tracing_subscriber::EnvFilter;
 
 use crate::catalog::{Location, LocationError, Stores};
 
+const DATASET_HELP: &str = "A dataset: a directory, a file or a glob of Parquet (or file:// before one), the same in a bucket \
+     (s3://bucket/…, gs://…, az://container/…), or one file of a web server (https://…/a.parquet). A store's credentials, \
+     region and endpoint come from this process's environment in their usual names, such as AWS_ACCESS_KEY_ID and \
+     AWS_ENDPOINT_URL. May be repeated; in the environment, one a line";
+
 /// Forebay's server: streams Parquet datasets to training loops over Arrow Flight.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "forebay-server", version, about, long_about = None)]
 pub struct Flags {
-    /// A dataset: a directory, a file or a glob of Parquet (or file:// before one), the same in a bucket
-    /// (s3://bucket/…, gs://…, az://container/…), or one file of a web server (https://…/a.parquet). A store's
-    /// credentials, region and endpoint come from this process's environment in their usual names, such as
-    /// AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL. May be repeated; in the environment, one a line.
-    #[arg(long, env = "FOREBAY_DATASET", value_name = "NAME=URL", required = true, value_delimiter = '\n')]
+    /// A dataset. May be repeated; in the environment, one a line.
+    #[arg(long, help = DATASET_HELP, env = "FOREBAY_DATASET", value_name = "NAME=URL", required = true, value_delimiter = '\n')]
     dataset: Vec<String>,
 
     /// Address of the Flight service: HOST:PORT (port 0 picks a free one) or unix:PATH. May be repeated.

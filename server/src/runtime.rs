@@ -31,6 +31,11 @@ pub enum CpuError {
 }
 
 impl CpuError {
+    /// The error of what panicked.
+    pub fn of_panic(panic: &(dyn std::any::Any + Send)) -> Self {
+        Self::Panicked(panic_text(panic))
+    }
+
     /// What a decoder that gave up on a file says of the file.
     pub fn of_damage(&self) -> String {
         match self {
@@ -55,7 +60,11 @@ impl CpuPool {
     pub async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, CpuError> {
         let (sender, receiver) = oneshot::channel();
         self.pool.spawn(move || {
-            let outcome = catch_unwind(AssertUnwindSafe(job)).map_err(|panic| CpuError::Panicked(panic_text(&*panic)));
+            // Nobody waits any more: the stream was dropped while the job stood in the queue.
+            if sender.is_closed() {
+                return;
+            }
+            let outcome = catch_unwind(AssertUnwindSafe(job)).map_err(|panic| CpuError::of_panic(&*panic));
             // The receiver is gone when the stream was dropped: nobody wants the result.
             let _ = sender.send(outcome);
         });

@@ -126,7 +126,9 @@ fn ranks(ranks: &[RankExplain], has_files: bool) -> String {
     };
     let mut rows: Vec<_> = [names].into_iter().chain(ranks.iter().take(RANKS_SHOWN).map(row)).collect();
     let columns = if has_files { 6 } else { 4 };
-    rows.iter_mut().for_each(|row| row.truncate(columns));
+    for row in &mut rows {
+        row.truncate(columns);
+    }
     let table = output::columns(&vec![Align::Right; columns], &rows);
     match ranks.len().saturating_sub(RANKS_SHOWN) {
         0 => table,

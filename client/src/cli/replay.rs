@@ -50,7 +50,7 @@ impl Replay {
             let _ = writeln!(io::stderr(), "wrote {} rows to {}", batch.header.rows, path.display());
         }
         output::write(&match (session.json, self.rows_only) {
-            (true, true) => found.rows.iter().map(|row| format!("{}\n", forebay_proto::to_json(row))).collect(),
+            (true, true) => found.rows.iter().flat_map(|row| [forebay_proto::to_json(row), "\n".to_owned()]).collect(),
             (true, false) => format!("{}\n", forebay_proto::to_json(&found)),
             (false, true) => rows(&found.rows),
             (false, false) => format!("{}\n{}", header(&found), rows(&found.rows)),

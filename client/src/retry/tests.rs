@@ -2,8 +2,7 @@ use tonic::Status;
 
 use super::*;
 
-const RETRY: Retry =
-    Retry { passes_max: 4, pause_first: Duration::from_millis(100), deadline: Duration::from_secs(60) };
+const RETRY: Retry = Retry { passes_max: 4, pause_first: Duration::from_millis(100), deadline: Duration::from_mins(1) };
 
 fn urls(names: &[&str]) -> Vec<Arc<str>> {
     names.iter().map(|&name| name.into()).collect()

@@ -1,5 +1,7 @@
 //! `DoAction`: the verbs that are not reads.
 
+use std::sync::Arc;
+
 use arrow_flight::{Action, ActionType};
 use forebay_proto::{Encoding, v1};
 use futures::{Stream, StreamExt, stream::BoxStream};
@@ -7,9 +9,6 @@ use tonic::Status;
 
 use super::{service::Service, status, ticket};
 use crate::plan::PlanError;
-
-/// Rows of a batch that one result of "replay" names.
-const REPLAY_ROWS: usize = 1 << 16;
 
 type Results = BoxStream<'static, Result<arrow_flight::Result, Status>>;
 
@@ -54,22 +53,24 @@ async fn replay(service: &Service, body: &[u8]) -> Result<Results, Status> {
     let replayed = service.streams().replay(stream, request.rank, request.step).await;
     let replayed = replayed.map_err(|error| status::of(&error))?;
     let ticket_request = replayed.prepared.ticket_request(&replayed.request);
-    let mut part = v1::Replay {
+    let about = v1::Replay {
         header: Some(replayed.header),
         ticket: ticket::stream(&ticket_request, request.rank, 1, encoding).ticket.to_vec(),
         snapshot: replayed.prepared.snapshot_digest().to_owned(),
         plan_id: replayed.prepared.plan_id().to_owned(),
         rows: Vec::new(),
     };
-    let parts: Vec<Vec<u8>> = replayed
-        .rows
-        .chunks(REPLAY_ROWS)
-        .map(|rows| {
-            part.rows = rows.to_vec();
-            forebay_proto::encode(&part, encoding)
-        })
-        .collect();
-    Ok(results(parts))
+    let (cpu, replayed) = (service.cpu().clone(), Arc::new(replayed));
+    let parts = futures::stream::iter(0..replayed.part_count()).then(move |part| {
+        let (cpu, replayed, about) = (cpu.clone(), Arc::clone(&replayed), about.clone());
+        async move {
+            let told =
+                cpu.run(move || forebay_proto::encode(&v1::Replay { rows: replayed.part(part), ..about }, encoding));
+            let body = told.await.map_err(|error| status::of(&error.into()))?;
+            Ok(arrow_flight::Result { body: body.into() })
+        }
+    });
+    Ok(parts.boxed())
 }
 
 fn results(bodies: impl IntoIterator<Item = Vec<u8>>) -> Results {

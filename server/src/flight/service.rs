@@ -40,6 +40,10 @@ impl Service {
         Self { streams, cpu, shutdown, replicas: Arc::new(replicas) }
     }
 
+    pub(super) fn cpu(&self) -> &CpuPool {
+        &self.cpu
+    }
+
     pub(super) fn streams(&self) -> &Arc<Streams> {
         &self.streams
     }

@@ -1,5 +1,6 @@
 //! Error → gRPC code: one exhaustive table.
 
+use forebay_kernels::KernelError;
 use forebay_proto::DecodeError;
 use tonic::{Code, Status};
 
@@ -48,7 +49,12 @@ fn code(error: &StreamError) -> Code {
             PlanError::NotFitted { .. } => Code::FailedPrecondition,
             PlanError::Field { .. } | PlanError::UnknownColumn { .. } | PlanError::Outputs(_) => Code::InvalidArgument,
         },
-        StreamError::Expression { .. } | StreamError::Kernel(_) | StreamError::Rank { .. } => Code::InvalidArgument,
+        StreamError::Kernel(kernel) => match kernel {
+            // Dictionaries of several row groups that do not fit one key type, say.
+            KernelError::Arrow { .. } => Code::FailedPrecondition,
+            _ => Code::InvalidArgument,
+        },
+        StreamError::Expression { .. } | StreamError::Rank { .. } => Code::InvalidArgument,
         StreamError::Catalog(catalog) => match catalog {
             CatalogError::Unknown { .. } => Code::NotFound,
             CatalogError::Empty { .. } | CatalogError::SchemaDrift { .. } => Code::FailedPrecondition,

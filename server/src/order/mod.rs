@@ -235,6 +235,7 @@ impl Share {
     }
 
     /// The share of its next steps only, of at most this many rows each.
+    #[must_use]
     pub fn first_steps(self, steps: u64, batch_size: u64) -> Self {
         let end = self.end.min(self.start.saturating_add(steps.saturating_mul(batch_size)));
         Self { end, step_count: self.step_count.min(steps), ..self }

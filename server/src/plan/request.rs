@@ -135,8 +135,8 @@ fn shuffling(message: &v1::StreamRequest, world_size: u64) -> Result<Option<Shuf
         return Ok(None);
     }
     if !lanes.is_multiple_of(world_size) {
-        let near = lanes.div_ceil(world_size) * world_size;
-        let reason = format!("{lanes} is not a multiple of world_size {world_size}: the next one is {near}");
+        let below = (lanes / world_size * world_size).max(world_size);
+        let reason = format!("{lanes} is not a multiple of world_size {world_size}: {below} is one");
         return Err(PlanError::field("lanes", reason));
     }
     Ok(Some(Shuffling { seed: message.seed, lanes, window_rows }))
@@ -144,7 +144,9 @@ fn shuffling(message: &v1::StreamRequest, world_size: u64) -> Result<Option<Shuf
 
 /// An epoch goes on where whole steps ended, or, shuffled, where every lane has given the same number of rows.
 fn check_start(start: u64, step_rows: u64, shuffle: Option<&Shuffling>) -> Result<(), PlanError> {
-    if start.is_multiple_of(step_rows) || shuffle.is_some_and(|shuffle| start.is_multiple_of(shuffle.lanes)) {
+    // Every place that whole steps lead to from a multiple of the lanes.
+    let grid = shuffle.map_or(step_rows, |shuffle| greatest_common_divisor(step_rows, shuffle.lanes));
+    if start.is_multiple_of(grid) {
         return Ok(());
     }
     let reason = match shuffle {
@@ -153,12 +155,16 @@ fn check_start(start: u64, step_rows: u64, shuffle: Option<&Shuffling>) -> Resul
              batch_size and world_size of the run that saved the position"
         ),
         Some(Shuffling { lanes, .. }) => format!(
-            "{start} is neither a multiple of world_size × batch_size = {step_rows} nor of lanes = {lanes}: go on with the \
-             world_size and batch_size of the run that saved it, and make lanes a divisor of its world_size × batch_size to \
-             go on at others later"
+            "{start} is neither a multiple of world_size × batch_size = {step_rows} nor of lanes = {lanes}, nor does it lie \
+             whole steps behind one (which makes it a multiple of {grid}): go on with the world_size and batch_size of the \
+             run that saved it, and make lanes a divisor of its world_size × batch_size to go on at others later"
         ),
     };
     Err(PlanError::field("start_position", reason))
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 fn within(field: &str, value: u64, max: u64) -> Result<u64, PlanError> {

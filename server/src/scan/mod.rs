@@ -160,6 +160,21 @@ impl Projection {
         fixed.saturating_add((bytes / rows).saturating_mul(chunk_rows))
     }
 
+    /// Bytes that the decoders of these columns hold for one reader of a row group: each column's dictionary, and a page.
+    pub fn decoder_bytes(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
+        /// The size that writers aim at for dictionaries and pages.
+        const PAGE_BYTES: u64 = 1 << 20;
+        self.sum_chunks(snapshot, row_group, |chunk| {
+            let uncompressed = chunk.uncompressed_size().max(0);
+            // The dictionary lies before the data. How well it is compressed is not said: as well as the rest.
+            let stored =
+                chunk.dictionary_page_offset().map_or(0, |start| chunk.data_page_offset().saturating_sub(start));
+            let ratio = uncompressed as f64 / chunk.compressed_size().max(1) as f64;
+            let dictionary = (stored.max(0) as f64 * ratio.max(1.0)) as i64;
+            uncompressed.min(dictionary.max(PAGE_BYTES as i64).saturating_add(PAGE_BYTES as i64))
+        })
+    }
+
     fn sum_chunks(&self, snapshot: &Snapshot, row_group: &RowGroup, size: fn(&ColumnChunkMetaData) -> i64) -> u64 {
         let metadata = snapshot.file_of(row_group).metadata().metadata();
         let group = metadata.row_group(row_group.index_in_file);

@@ -62,9 +62,8 @@ impl Streams {
         outlet.times.record();
         drop(memory);
         match done {
-            Err(Ended::Gone) => Ok(()),
+            Ok(()) | Err(Ended::Gone) => Ok(()),
             Err(Ended::Failed(error)) => Err(error),
-            Ok(()) => Ok(()),
         }
     }
 }

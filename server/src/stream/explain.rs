@@ -22,7 +22,8 @@ impl Streams {
         let assume = message.assume.take().unwrap_or_default();
         check_speeds(&assume)?;
         if message.dataset.is_empty() && assume.rows > 0 && assume.row_bytes > 0 {
-            return Ok(on_paper(&message, &assume)?);
+            let explained = on_paper(&message, &assume)?;
+            return Ok(v1::Explain { memory_limit_bytes: self.budget.limit(), ..explained });
         }
         let prepared = self.prepare(Request::check(&message)?).await?;
         let limit = self.budget.limit();
@@ -40,8 +41,11 @@ fn check_speeds(assume: &v1::Assumptions) -> Result<(), PlanError> {
         ("assume.storage_bytes_per_second", assume.storage_bytes_per_second),
         ("assume.wire_bytes_per_second", assume.wire_bytes_per_second),
     ];
-    match speeds.into_iter().find(|(_, speed)| !(speed.is_finite() && *speed >= 0.0)) {
-        Some((field, speed)) => Err(PlanError::field(field, format!("{speed} is no speed: 0 (no limit) or more"))),
+    let is_speed = |speed: f64| speed.is_finite() && (speed == 0.0 || speed >= 1.0);
+    match speeds.into_iter().find(|(_, speed)| !is_speed(*speed)) {
+        Some((field, speed)) => {
+            Err(PlanError::field(field, format!("{speed} is no speed: 0 (no limit), or 1 and more")))
+        }
         None => Ok(()),
     }
 }
@@ -62,8 +66,8 @@ fn explain(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explain {
     let epoch =
         if assume.rows > 0 { epoch_of(&prepared.request, Arc::new(vec![assume.rows])) } else { prepared.epoch.clone() };
     let mut explained = sizes(&prepared.request, &epoch, row_bytes);
-    explained.snapshot = prepared.snapshot_digest().to_owned();
-    explained.plan_id = prepared.plan_id().to_owned();
+    prepared.snapshot_digest().clone_into(&mut explained.snapshot);
+    prepared.plan_id().clone_into(&mut explained.plan_id);
     read(prepared, &mut explained);
     // Storage is read in proportion to the rows.
     let scale = if assume.rows > 0 { assume.rows as f64 / prepared.epoch.row_count().max(1) as f64 } else { 1.0 };
@@ -111,12 +115,11 @@ fn read(prepared: &Prepared, explained: &mut v1::Explain) {
     let of_lanes = epoch.shuffle().map(|shuffle| shuffled::reading_bytes(prepared, shuffle, &epoch.share(0)));
     for rank in &mut explained.ranks {
         let share = epoch.share(rank.rank);
-        let pieces = match of_lanes {
-            None => in_order::pieces(prepared, &sequence, &share),
-            Some(_) => {
-                let lanes = epoch.lanes_of(rank.rank).into_iter();
-                lanes.flat_map(|lane| sequence.pieces(lane.start..lane.start + lane.length)).collect()
-            }
+        let pieces = if of_lanes.is_some() {
+            let lanes = epoch.lanes_of(rank.rank).into_iter();
+            lanes.flat_map(|lane| sequence.pieces(lane.start..lane.start + lane.length)).collect()
+        } else {
+            in_order::pieces(prepared, &sequence, &share)
         };
         rank.read_bytes = pieces.iter().map(|piece| bytes[piece.row_group]).fold(0, u64::saturating_add);
         let reading = of_lanes.unwrap_or_else(|| in_order::reading_bytes(prepared, &pieces));
@@ -143,15 +146,13 @@ fn row_groups_per_batch(prepared: &Prepared, sequence: &Sequence) -> f64 {
     let groups_of = |batch: u64| {
         let start = batch * step * rows;
         let whole = Share { start, end: start + rows, ..share };
-        match epoch.shuffle() {
-            None => in_order::pieces(prepared, sequence, &whole).len(),
-            Some(_) => {
-                // A batch of more rows than are looked at is judged by those that are.
-                let places = (start..start + rows.min(ROWS_LOOKED_AT))
-                    .filter_map(|row| epoch.row_at(row * prepared.request.world_size));
-                places.map(|place| sequence.row_group_at(place)).collect::<HashSet<_>>().len()
-            }
+        if epoch.shuffle().is_none() {
+            return in_order::pieces(prepared, sequence, &whole).len();
         }
+        // A batch of more rows than are looked at is judged by those that are.
+        let rows = start..start + rows.min(ROWS_LOOKED_AT);
+        let places = rows.filter_map(|row| epoch.row_at(row * prepared.request.world_size));
+        places.map(|place| sequence.row_group_at(place)).collect::<HashSet<_>>().len()
     };
     (0..batches).map(|batch| groups_of(batch) as f64).sum::<f64>() / batches as f64
 }

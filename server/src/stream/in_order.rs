@@ -83,7 +83,8 @@ pub(super) fn reading_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
     for piece in pieces {
         let group = &groups[piece.row_group];
         fetched = projection.stored_bytes(&prepared.snapshot, group).max(fetched);
-        chunk = projection.chunk_bytes(&prepared.snapshot, group).max(chunk);
+        let decoding = projection.chunk_bytes(&prepared.snapshot, group);
+        chunk = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group)).max(chunk);
     }
     chunk.saturating_add(fetched.saturating_mul(FETCH_AHEAD as u64 + 1))
 }

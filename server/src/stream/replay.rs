@@ -8,9 +8,13 @@ use futures::StreamExt;
 
 use super::{Prepared, StreamError, Streams};
 use crate::{
+    budget::Reservation,
     catalog::Snapshot,
     plan::{PlanError, ROW_ID, Request},
 };
+
+/// Bytes of a row that is told of, as message and encoded.
+const ROW_TOLD_BYTES: u64 = 512;
 
 /// One batch, and where its rows lie.
 #[derive(Debug)]
@@ -21,8 +25,26 @@ pub struct Replayed {
     pub request: v1::StreamRequest,
     /// What it is.
     pub header: v1::BatchHeader,
-    /// Its rows, in its order.
-    pub rows: Vec<v1::ReplayRow>,
+    ids: Vec<u64>,
+    /// Memory for the ids, and for a part of what is made of them.
+    _memory: Reservation,
+}
+
+/// Rows that are told of at a time.
+const REPLAY_ROWS: usize = 1 << 16;
+
+impl Replayed {
+    /// Parts of at most 65,536 rows; at least one.
+    pub fn part_count(&self) -> usize {
+        self.ids.len().div_ceil(REPLAY_ROWS).max(1)
+    }
+
+    /// Where the rows of a part lie, in the batch's order.
+    pub fn part(&self, part: usize) -> Vec<v1::ReplayRow> {
+        let own_rows = (self.header.rows - self.header.padding_rows) as usize;
+        let rows = self.ids.iter().enumerate().skip(part * REPLAY_ROWS).take(REPLAY_ROWS);
+        rows.map(|(index, id)| place_of(&self.prepared.snapshot, *id, index >= own_rows)).collect()
+    }
 }
 
 impl Streams {
@@ -39,23 +61,25 @@ impl Streams {
         let first_step = checked.start_position / checked.step_rows();
         let steps = step.checked_sub(first_step).filter(|steps| *steps < share.step_count).ok_or_else(|| {
             let end = first_step + share.step_count;
-            PlanError::field("step", format!("{step} is not one of the steps {first_step} to {end}, exclusive, of rank {rank}"))
+            PlanError::field(
+                "step",
+                format!("{step} is not one of the steps {first_step} to {end}, exclusive, of rank {rank}"),
+            )
         })?;
         let start_position = checked.start_position + steps * checked.step_rows();
         let snapshot = prepared.snapshot_digest().to_owned();
         let request = v1::StreamRequest { start_position, snapshot, ..message };
         let with_row_ids = v1::StreamRequest { with_row_ids: true, ..request.clone() };
         let with_ids = self.prepare(Request::check(&with_row_ids)?).await?;
+        let rows = request.batch_size.unwrap_or_default().min(share.row_count());
+        let memory = self.budget.reserve(rows * size_of::<u64>() as u64 + REPLAY_ROWS as u64 * ROW_TOLD_BYTES)?;
         let batch = self.batches(&with_ids, rank, Some(1))?.next().await;
         let batch = batch.ok_or_else(|| StreamError::Miscounted {
             dataset: request.dataset.clone(),
             counted: prepared.epoch.row_count(),
         })??;
         let ids = batch.data.column_by_name(ROW_ID).map(|ids| ids.as_primitive::<UInt64Type>().values().to_vec());
-        let own_rows = (batch.header.rows - batch.header.padding_rows) as usize;
-        let rows = ids.unwrap_or_default().into_iter().enumerate();
-        let rows = rows.map(|(index, id)| place_of(&prepared.snapshot, id, index >= own_rows)).collect();
-        Ok(Replayed { prepared, request, header: batch.header, rows })
+        Ok(Replayed { prepared, request, header: batch.header, ids: ids.unwrap_or_default(), _memory: memory })
     }
 }
 

@@ -27,6 +27,9 @@ const LANE_BYTES: u64 = 96 << 10;
 /// See [`LANE_BYTES`].
 const LANE_COLUMN_BYTES: u64 = 48 << 10;
 
+/// Where a row goes: its place, and for AS_STORED columns, which are put together at a window's end, where it lies.
+const PLACE_BYTES: u64 = (size_of::<u32>() + size_of::<(usize, usize)>()) as u64;
+
 /// Windows of a lane that exist at once: one that batches take rows of, and one that is made ahead.
 const WINDOWS_HELD: u64 = 2;
 
@@ -77,6 +80,7 @@ pub(super) async fn send(
         let mut weave = Weave::new(Arc::clone(&prepared.compiled.program), rows as usize);
         weave = turns.take(streams, weave, own_rows, outlet).await?;
         if own_rows < rows {
+            turns.windows = Arc::default();
             weave = repeat(streams, prepared, shuffle, share, weave, outlet).await?;
         }
         let start = Instant::now();
@@ -128,7 +132,8 @@ pub(super) fn reading_bytes(prepared: &Prepared, shuffle: &Shuffle, share: &Shar
     for (group, passing) in prepared.snapshot.row_groups().iter().zip(prepared.epoch.passing()) {
         if *passing > 0 {
             fetched = projection.stored_bytes(&prepared.snapshot, group).max(fetched);
-            chunk = projection.chunk_bytes(&prepared.snapshot, group).max(chunk);
+            let decoding = projection.chunk_bytes(&prepared.snapshot, group);
+            chunk = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group)).max(chunk);
             fewest_rows = fewest_rows.min(*passing);
             groups += 1;
         }
@@ -140,7 +145,7 @@ pub(super) fn reading_bytes(prepared: &Prepared, shuffle: &Shuffle, share: &Shar
     let scratch_rows = window_rows.min(1024);
     let made_rows = WINDOWS_HELD.saturating_mul(window_rows).saturating_add(scratch_rows);
     let lane = (prepared.wire_row_bytes().saturating_mul(made_rows))
-        .saturating_add(window_rows.saturating_mul(size_of::<u32>() as u64))
+        .saturating_add(window_rows.saturating_mul(PLACE_BYTES + prepared.compiled.stored_row_bytes))
         .saturating_add(chunk)
         .saturating_add(LANE_BYTES)
         .saturating_add(LANE_COLUMN_BYTES.saturating_mul(projection.schema().fields().len() as u64));

@@ -1,14 +1,16 @@
 //! A stream's task: it makes batches ahead of the wire, as many as its queue holds, and ends with its reader.
 
 use std::{
+    panic::AssertUnwindSafe,
     pin::Pin,
     task::{Context, Poll},
 };
 
-use futures::Stream;
+use futures::{FutureExt, Stream};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{BATCHES_AHEAD, Batch, StreamError};
+use crate::runtime::CpuError;
 
 /// The batches of one stream. Dropping it ends the task at its next await.
 #[derive(Debug)]
@@ -30,7 +32,8 @@ impl BatchTask {
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         let made = work(sender.clone());
         let task = tokio::spawn(async move {
-            if let Err(error) = made.await {
+            let made = AssertUnwindSafe(made).catch_unwind().await;
+            if let Err(error) = made.unwrap_or_else(|panic| Err(CpuError::of_panic(&*panic).into())) {
                 // Nobody is told where the reader has gone.
                 let _ = sender.send(Err(error)).await;
             }
