@@ -23,6 +23,7 @@ pub struct Flags {
     /// (s3://bucket/…, gs://…, az://container/…), or one file of a web server (https://…/a.parquet). A store's
     /// credentials, region and endpoint come from this process's environment in their usual names, such as
     /// AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL. May be repeated; in the environment, one a line.
+    #[expect(clippy::doc_markdown, reason = "the words of --help")]
     #[arg(long, env = "FOREBAY_DATASET", value_name = "NAME=URL", required = true, value_delimiter = '\n')]
     dataset: Vec<String>,
 

@@ -46,12 +46,12 @@ pub(super) async fn read(
         }
         let mut pieces = Vec::with_capacity(wanted.len());
         for range in &wanted {
-            let piece = store.get(object, range.clone()).await.map_err(|error| match error.is_change() {
-                true => CatalogError::Changed {
-                    dataset: dataset.to_owned(),
-                    reason: format!("file \"{file}\" was replaced or deleted while its footer was read"),
-                },
-                false => CatalogError::of_store(dataset, error),
+            let piece = store.get(object, range.clone()).await.map_err(|error| {
+                if !error.is_change() {
+                    return CatalogError::of_store(dataset, error);
+                }
+                let reason = format!("file \"{file}\" was replaced or deleted while its footer was read");
+                CatalogError::Changed { dataset: dataset.to_owned(), reason }
             })?;
             pieces.push(piece);
         }

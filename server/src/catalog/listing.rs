@@ -118,7 +118,7 @@ async fn named(store: &Store, path: &Path) -> Result<Listing, StoreError> {
 
 fn one(path: &Path, object: ObjectMeta) -> Listing {
     let parent = path.as_ref().rsplit_once('/').map_or("", |(parent, _)| parent);
-    Listing { root: Path::from_iter(parent.split('/').filter(|part| !part.is_empty())), objects: vec![object] }
+    Listing { root: parent.split('/').filter(|part| !part.is_empty()).collect(), objects: vec![object] }
 }
 
 /// The objects under a path that belong to the dataset; pages are read one after the other.

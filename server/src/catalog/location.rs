@@ -78,8 +78,8 @@ impl Location {
     /// Reads a URL: a path or `file://`, or that of a store, whose client is shared through `stores`.
     pub fn parse(name: &str, url: &str, stores: &mut Stores) -> Result<Self, LocationError> {
         let parsed = match url.split_once("://") {
-            None => local(PathBuf::from(url)),
-            Some(("file", _)) => file_url(url).and_then(local),
+            None => local(FilePath::new(url)),
+            Some(("file", _)) => file_url(url).and_then(|path| local(&path)),
             Some((scheme @ ("http" | "https"), _)) => web(scheme, url, stores),
             Some((scheme, rest)) => bucket(scheme, rest, stores),
         };
@@ -109,11 +109,11 @@ fn file_url(url: &str) -> Result<PathBuf, String> {
     path.ok_or_else(|| "file:// must be followed by an absolute path".to_owned())
 }
 
-fn local(path: PathBuf) -> Result<Location, String> {
+fn local(path: &FilePath) -> Result<Location, String> {
     if path.as_os_str().is_empty() {
         return Err("the path is empty".to_owned());
     }
-    let absolute = std::path::absolute(&path).map_err(|source| source.to_string())?;
+    let absolute = std::path::absolute(path).map_err(|source| source.to_string())?;
     split(&absolute)?;
     Ok(Location { store: Store::local(), place: Place::Local(absolute) })
 }

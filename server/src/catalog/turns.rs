@@ -86,7 +86,7 @@ mod tests {
     #[tokio::test]
     async fn a_turn_whose_runner_is_dropped_is_run_by_another() {
         let turns = Arc::new(Turns::new());
-        let mut dropped = Box::pin(turns.share(|| std::future::pending::<u64>()));
+        let mut dropped = Box::pin(turns.share(std::future::pending::<u64>));
         assert!(futures::poll!(&mut dropped).is_pending());
         let other = tokio::spawn({
             let turns = Arc::clone(&turns);

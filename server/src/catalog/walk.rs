@@ -153,7 +153,7 @@ fn object(path: &FilePath, location: Path, metadata: &Metadata) -> Result<Object
     })
 }
 
-/// The tag that object_store's local file system gives: inode, microseconds of the last change, size.
+/// The tag that `object_store`'s local file system gives: inode, microseconds of the last change, size.
 fn tag(metadata: &Metadata, last_modified: SystemTime) -> String {
     let since = last_modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!("{:x}-{:x}-{:x}", metadata.ino(), since.as_micros(), metadata.len())

@@ -14,9 +14,9 @@ const COALESCE_BYTES: u64 = 1 << 20;
 /// Reads the ranges, in their order.
 pub(super) async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ScanError> {
     let (store, object) = (snapshot.store(), file.object());
-    let failed = |source: StoreError| match source.is_change() {
-        true => ScanError::Changed { dataset: snapshot.dataset().to_owned(), file: file.display().to_owned() },
-        false => ScanError::Storage { file: file.display().to_owned(), source },
+    let failed = |source: StoreError| {
+        let (dataset, file) = (snapshot.dataset().to_owned(), file.display().to_owned());
+        if source.is_change() { ScanError::Changed { dataset, file } } else { ScanError::Storage { file, source } }
     };
     let read = async |range: Range<u64>| store.get(object, range).await;
     let pieces = coalesce_ranges(ranges, read, COALESCE_BYTES).await.map_err(failed)?;
