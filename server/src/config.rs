@@ -310,7 +310,7 @@ mod tests {
             (&["--dataset", "=x"], "a name is"),
             (&["--dataset", "a/b=x"], "a name is"),
             (&["--dataset", "a=x", "--dataset", "a=y"], "twice"),
-            (&["--dataset", "a=s3://b/c"], "local files only"),
+            (&["--dataset", "a=ftp://b/c"], "s3://bucket"),
             (&["--dataset", "a=x", "--listen", "here"], "127.0.0.1:8815"),
             (&["--dataset", "a=x", "--listen", "0.0.0.0:1"], "--insecure-network"),
             (&["--dataset", "a=x", "--metrics-listen", "[::]:1"], "--insecure-network"),
