@@ -15,17 +15,16 @@ use tracing_subscriber::EnvFilter;
 
 use crate::catalog::{Location, LocationError, Stores};
 
-const DATASET_HELP: &str = "A dataset: a directory, a file or a glob of Parquet (or file:// before one), the same in a bucket \
-     (s3://bucket/…, gs://…, az://container/…), or one file of a web server (https://…/a.parquet). A store's credentials, \
-     region and endpoint come from this process's environment in their usual names, such as AWS_ACCESS_KEY_ID and \
-     AWS_ENDPOINT_URL. May be repeated; in the environment, one a line";
-
 /// Forebay's server: streams Parquet datasets to training loops over Arrow Flight.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "forebay-server", version, about, long_about = None)]
 pub struct Flags {
-    /// A dataset. May be repeated; in the environment, one a line.
-    #[arg(long, help = DATASET_HELP, env = "FOREBAY_DATASET", value_name = "NAME=URL", required = true, value_delimiter = '\n')]
+    /// A dataset: a directory, a file or a glob of Parquet (or file:// before one), the same in a bucket
+    /// (s3://bucket/…, gs://…, az://container/…), or one file of a web server (https://…/a.parquet). A store's
+    /// credentials, region and endpoint come from this process's environment in their usual names, such as
+    /// AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL. May be repeated; in the environment, one a line.
+    #[expect(clippy::doc_markdown, reason = "the words of --help")]
+    #[arg(long, env = "FOREBAY_DATASET", value_name = "NAME=URL", required = true, value_delimiter = '\n')]
     dataset: Vec<String>,
 
     /// Address of the Flight service: HOST:PORT (port 0 picks a free one) or unix:PATH. May be repeated.
@@ -328,7 +327,7 @@ mod tests {
             (&["--dataset", "=x"], "a name is"),
             (&["--dataset", "a/b=x"], "a name is"),
             (&["--dataset", "a=x", "--dataset", "a=y"], "twice"),
-            (&["--dataset", "a=s3://b/c"], "local files only"),
+            (&["--dataset", "a=ftp://b/c"], "s3://bucket"),
             (&["--dataset", "a=x", "--listen", "here"], "127.0.0.1:8815"),
             (&["--dataset", "a=x", "--advertise", "replica:8815"], "grpc://replica-1:8815"),
             (&["--dataset", "a=x", "--listen", "0.0.0.0:1"], "--insecure-network"),

@@ -29,8 +29,8 @@ from serving import Server, fit, info, raw_table
 
 KEY_ID, SECRET = "AKIAFOREBAYTEST", "not-to-be-seen-anywhere"
 ROWS = 600
-# 60 MB on the wire: more than a server reads ahead of its client.
-LONG_ROWS = 30_000
+# 120 MB on the wire: twice what a server reads ahead of its client.
+LONG_ROWS = 60_000
 PLAN = {
     "outputs": [
         {"name": "id", "dtype": "INT64", "parts": [{"columns": ["id"]}]},
