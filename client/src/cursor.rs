@@ -200,10 +200,12 @@ impl Cursor {
             return Err(CursorError::Version { found: self.version.to_string() });
         }
         self.check_plan(&request.plan_id)?;
-        self.check_position(world_size(request), request.batch_size.unwrap_or(BATCH_SIZE_DEFAULT))?;
+        let began = request.start_position;
+        self.check_position(world_size(request), request.batch_size.unwrap_or(BATCH_SIZE_DEFAULT), began)?;
         Ok(StreamRequest {
             epoch: self.epoch,
             start_position: self.position,
+            resumed_from: if began <= self.position { began } else { 0 },
             seed: self.seed,
             shuffle: self.shuffle,
             lanes: self.lanes.unwrap_or(0),
@@ -234,8 +236,9 @@ impl Cursor {
         Err(CursorError::Plan { saved: self.plan_id.clone(), present: plan_id.to_owned() })
     }
 
-    /// The server's rule: a multiple of world size × batch size or, shuffled, of its greatest common divisor with the lanes.
-    fn check_position(&self, world_size: u64, batch_size: u64) -> Result<(), CursorError> {
+    /// The server's rule: a multiple of world size × batch size or, shuffled, of the lanes, or whole steps behind the place
+    /// from which the stream began.
+    fn check_position(&self, world_size: u64, batch_size: u64, began: u64) -> Result<(), CursorError> {
         if self.position == 0 {
             return Ok(());
         }
@@ -250,10 +253,10 @@ impl Cursor {
         }
         let step_rows = world_size.saturating_mul(batch_size);
         let begins_step = step_rows > 0 && position.is_multiple_of(step_rows);
-        // Every place that whole steps lead to from a multiple of the lanes.
-        let is_behind_lanes =
-            lanes.is_some_and(|lanes| position.is_multiple_of(greatest_common_divisor(step_rows, lanes)));
-        if begins_step || is_behind_lanes {
+        let is_on_lanes = |position: u64| lanes.is_some_and(|lanes| position.is_multiple_of(lanes));
+        let steps_behind =
+            step_rows > 0 && position.checked_sub(began).is_some_and(|rows| rows.is_multiple_of(step_rows));
+        if begins_step || is_on_lanes(position) || (steps_behind && is_on_lanes(began)) {
             return Ok(());
         }
         Err(CursorError::Position { position, step_rows, lanes, saved })
@@ -320,10 +323,6 @@ mod remainder_name {
         Remainder::from_str_name(&name.to_uppercase())
             .ok_or_else(|| D::Error::custom(format!("remainder {name:?} is not keep, drop or pad")))
     }
-}
-
-fn greatest_common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 #[cfg(test)]

@@ -149,6 +149,9 @@ def test_a_bucket_gives_what_a_disk_gives(shared: Store, tiny_folder: Path, flig
         request = {"plan": disk["plan"], "batch_size": 10_000, "world_size": 2}
         ranks = [stream(client, {**request, "dataset": f"flights-{place}"}) for place in ("disk", "bucket")]
         assert ranks[0] == ranks[1]
+        shuffled = {**request, "shuffle": True, "seed": 3, "window_rows": 1000}
+        ranks = [stream(client, {**shuffled, "dataset": f"flights-{place}"}) for place in ("disk", "bucket")]
+        assert ranks[0] == ranks[1]
         listed = {json.loads(i.app_metadata)["name"]: i.total_records for i in client.list_flights()}
         assert listed["flights-bucket"] == listed["flights-disk"] == 336_776
     assert not [line for line in server.log if SECRET in line or KEY_ID in line]

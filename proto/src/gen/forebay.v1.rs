@@ -345,6 +345,10 @@ pub struct StreamRequest {
     /// What "explain" is to assume; an error in every other call.
     #[prost(message, optional, tag = "16")]
     pub assume: ::core::option::Option<Assumptions>,
+    /// The start_position, a multiple of lanes, from which the run began that start_position is a place of: its batches are
+    /// counted from there, so whole steps behind it a stream can go on too.
+    #[prost(uint64, tag = "17")]
+    pub resumed_from: u64,
 }
 impl ::prost::Name for StreamRequest {
 const NAME: &'static str = "StreamRequest";

@@ -40,6 +40,8 @@ pub(super) struct Resume {
     pub position: u64,
     /// Positions from one step to the next.
     pub step_rows: u64,
+    /// Where the run's steps are counted from.
+    pub resumed_from: u64,
 }
 
 /// One line when a stream ends, whatever ends it.
@@ -140,10 +142,13 @@ impl Outgoing {
     fn cut(&mut self) -> Status {
         self.end(StreamStatus::Failed, "cut by shutdown");
         Status::unavailable(match self.resume {
-            Some(Resume { position, .. }) => format!(
-                "the server is shutting down: go on at another replica, or here after its restart, with start_position \
-                 {position}"
-            ),
+            Some(Resume { position, resumed_from, .. }) => {
+                let origin = if resumed_from > 0 { format!(" and resumed_from {resumed_from}") } else { String::new() };
+                format!(
+                    "the server is shutting down: go on at another replica, or here after its restart, with \
+                     start_position {position}{origin}"
+                )
+            }
             None => "the server is shutting down: read the table again at another replica, or here after its restart"
                 .to_owned(),
         })

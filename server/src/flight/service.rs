@@ -92,7 +92,11 @@ impl Service {
         let what = format!("{} epoch {} rank {}/{}", request.dataset, request.epoch, read.rank, request.world_size);
         let steps = Some(read.steps).filter(|steps| *steps > 0);
         let batches = self.streams.batches(&prepared, read.rank, steps)?;
-        let resume = outgoing::Resume { position: request.start_position, step_rows: request.step_rows() };
+        let resume = outgoing::Resume {
+            position: request.start_position,
+            step_rows: request.step_rows(),
+            resumed_from: request.resumed_from,
+        };
         let schema = prepared.schema();
         let messages = outgoing::messages(what, &schema, headers, batches, Some(resume), &self.cpu, &self.shutdown);
         Ok(messages.boxed())

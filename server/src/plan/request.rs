@@ -46,6 +46,8 @@ pub struct Request {
     pub order_version: Option<u32>,
     /// Global position of the first row sent.
     pub start_position: u64,
+    /// Global position from which the run's batches are counted.
+    pub resumed_from: u64,
     /// Whether the batches hold [`ROW_ID`].
     pub with_row_ids: bool,
     /// Digest of the snapshot that must be read, if a certain one.
@@ -94,7 +96,7 @@ impl Request {
         let batch_size = within("batch_size", message.batch_size.unwrap_or(BATCH_SIZE_DEFAULT), BATCH_SIZE_MAX)?;
         let world_size = within("world_size", message.world_size.unwrap_or(1), WORLD_SIZE_MAX)?;
         let shuffle = shuffling(message, world_size)?;
-        check_start(message.start_position, batch_size * world_size, shuffle.as_ref())?;
+        check_start(message, batch_size * world_size, shuffle.as_ref())?;
         if message.assume.is_some() {
             return Err(PlanError::field("assume", "only the action \"explain\" reads it: leave it out here"));
         }
@@ -114,6 +116,13 @@ impl Request {
             shuffle,
             order_version: Some(message.order_version).filter(|version| *version != 0),
             start_position: message.start_position,
+            resumed_from: if message.start_position.is_multiple_of(batch_size * world_size) {
+                0
+            } else if message.resumed_from > 0 {
+                message.resumed_from
+            } else {
+                message.start_position
+            },
             with_row_ids: message.with_row_ids,
             snapshot: Some(message.snapshot.clone()).filter(|digest| !digest.is_empty()),
         })
@@ -142,11 +151,16 @@ fn shuffling(message: &v1::StreamRequest, world_size: u64) -> Result<Option<Shuf
     Ok(Some(Shuffling { seed: message.seed, lanes, window_rows }))
 }
 
-/// An epoch goes on where whole steps ended, or, shuffled, where every lane has given the same number of rows.
-fn check_start(start: u64, step_rows: u64, shuffle: Option<&Shuffling>) -> Result<(), PlanError> {
-    // Every place that whole steps lead to from a multiple of the lanes.
-    let grid = shuffle.map_or(step_rows, |shuffle| greatest_common_divisor(step_rows, shuffle.lanes));
-    if start.is_multiple_of(grid) {
+/// An epoch goes on where whole steps ended, counted from its start or from where the run was resumed, and, shuffled,
+/// where every lane has given the same number of rows.
+fn check_start(message: &v1::StreamRequest, step_rows: u64, shuffle: Option<&Shuffling>) -> Result<(), PlanError> {
+    let (start, origin) = (message.start_position, message.resumed_from);
+    let on_lanes = |position: u64| shuffle.is_some_and(|shuffle| position.is_multiple_of(shuffle.lanes));
+    if origin > start || !(origin == 0 || on_lanes(origin) || origin.is_multiple_of(step_rows)) {
+        let reason = format!("{origin} is no start_position of a run that reached {start}: leave it out");
+        return Err(PlanError::field("resumed_from", reason));
+    }
+    if start.is_multiple_of(step_rows) || on_lanes(start) || (start - origin).is_multiple_of(step_rows) {
         return Ok(());
     }
     let reason = match shuffle {
@@ -155,16 +169,12 @@ fn check_start(start: u64, step_rows: u64, shuffle: Option<&Shuffling>) -> Resul
              batch_size and world_size of the run that saved the position"
         ),
         Some(Shuffling { lanes, .. }) => format!(
-            "{start} is neither a multiple of world_size × batch_size = {step_rows} nor of lanes = {lanes}, nor does it lie \
-             whole steps behind one (which makes it a multiple of {grid}): go on with the world_size and batch_size of the \
-             run that saved it, and make lanes a divisor of its world_size × batch_size to go on at others later"
+            "{start} is neither a multiple of world_size × batch_size = {step_rows} nor of lanes = {lanes}: go on with the \
+             world_size and batch_size of the run that saved it (and, if that was itself resumed, with its own \
+             start_position as resumed_from), and make lanes a divisor of its world_size × batch_size to go on at others"
         ),
     };
     Err(PlanError::field("start_position", reason))
-}
-
-fn greatest_common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 fn within(field: &str, value: u64, max: u64) -> Result<u64, PlanError> {

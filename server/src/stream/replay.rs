@@ -68,7 +68,8 @@ impl Streams {
         })?;
         let start_position = checked.start_position + steps * checked.step_rows();
         let snapshot = prepared.snapshot_digest().to_owned();
-        let request = v1::StreamRequest { start_position, snapshot, ..message };
+        let resumed_from = checked.resumed_from;
+        let request = v1::StreamRequest { start_position, resumed_from, snapshot, ..message };
         let with_row_ids = v1::StreamRequest { with_row_ids: true, ..request.clone() };
         let with_ids = self.prepare(Request::check(&with_row_ids)?).await?;
         let rows = request.batch_size.unwrap_or_default().min(share.row_count());

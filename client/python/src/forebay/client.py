@@ -350,6 +350,8 @@ class Client:
         pinned = {**request, "snapshot": about.snapshot}
         if about.order_version:
             pinned["order_version"] = about.order_version
+        # A stream that was itself resumed may count its steps from there.
+        pinned["resumed_from"] = request["start_position"]
 
         def open_at(url: str, position: int) -> Source:
             connection = Connection(url)

@@ -7,7 +7,6 @@ Nothing here talks to a server.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
@@ -97,8 +96,7 @@ class Cursor:
     def check(self, *, world_size: int, batch_size: int) -> None:
         """Raise `CursorRefused` unless ranks of this many, in batches of this size, can go on from here.
 
-        The server's rule: the position is a multiple of world_size x batch_size or, shuffled, of that and the lanes'
-        greatest common divisor.
+        The server's rule: the position is a multiple of world_size x batch_size or, shuffled, of the lanes.
         """
         if self.position == 0:
             return
@@ -113,11 +111,10 @@ class Cursor:
                 f"world size {world_size} does not divide the {lanes} lanes that the state was saved with; "
                 f"go on with one that does, such as {self.world_size}"
             )
-        # Every place that whole steps lead to from a multiple of the lanes.
-        if self.position % math.gcd(step_rows, lanes):
+        if self.position % lanes and (step_rows <= 0 or self.position % step_rows):
             raise CursorRefused(
                 f"position {self.position} is no multiple of the {lanes} lanes, nor of world_size x batch_size = "
-                f"{step_rows}, nor whole steps behind one: go on with the world size ({self.world_size}) and the batch size of the run that saved "
+                f"{step_rows}: go on with the world size ({self.world_size}) and the batch size of the run that saved "
                 "it; where lanes divides batch_size x world_size, every place will do for any world size"
             )
 
