@@ -38,6 +38,7 @@ def write(folder: Path, files: int, groups: int) -> None:
 
 
 def start(folder: Path, state: Path) -> tuple[subprocess.Popen[str], str, float]:
+    """Start a server; return it, its URL and how long it took to be ready."""
     begun = time.monotonic()
     listen = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--exit-with-stdin"]
     command = [os.environ["FOREBAY_SERVER_BIN"], "--dataset", f"data={folder}", "--state", str(state), *listen]
@@ -50,6 +51,7 @@ def start(folder: Path, state: Path) -> tuple[subprocess.Popen[str], str, float]
 
 
 def measure(client: fl.FlightClient, descriptor: fl.FlightDescriptor) -> dict[str, float]:
+    """Time one call that may open footers, and then warm ones."""
     first = time.perf_counter()
     info = client.get_flight_info(descriptor)
     times = [time.perf_counter() - first]
@@ -70,15 +72,18 @@ def measure(client: fl.FlightClient, descriptor: fl.FlightDescriptor) -> dict[st
 
 
 def stream(**fields: object) -> fl.FlightDescriptor:
+    """Return the descriptor of a stream of the dataset."""
     request = {"dataset": "data", "plan": PLAN, **fields}
     return fl.FlightDescriptor.for_command(json.dumps(request).encode())
 
 
 def memory_bytes(pid: int) -> int:
+    """Return the resident memory of a process."""
     return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) * 1024  # type: ignore[index]
 
 
 def main() -> None:
+    """Measure, and print what was found as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=100)
     parser.add_argument("--groups", type=int, default=10_000, help="row groups a file")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import boto3
 import numpy as np
@@ -220,9 +220,7 @@ def test_each_url_is_just_its_objects_in_the_order_of_their_keys(store: Store, s
             assert names(client, name) == want, name
 
 
-def test_more_objects_than_a_page_lists_keep_their_order(
-    store: Store, serve: Serve, monkeypatch: pytest.MonkeyPatch
-):
+def test_more_objects_than_a_page_lists_keep_their_order(store: Store, serve: Serve, monkeypatch: pytest.MonkeyPatch):
     """Pages of 50 objects instead of S3's 1,000: the store decides, and says where the next one begins."""
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "50")
     count = 203
@@ -422,12 +420,12 @@ class Refusing(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *_: object) -> None:
         pass
 
 
 def test_refused_credentials_are_told_and_not_shown(endpoint: str, serve: Serve, monkeypatch: pytest.MonkeyPatch):
-    with web(Refusing) as url:
+    with WebServer(Refusing) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         server = serve({"data": "s3://bucket/x"})
         with fl.connect(server.url) as client:
@@ -441,7 +439,7 @@ def test_refused_credentials_are_told_and_not_shown(endpoint: str, serve: Serve,
     assert server.alive
 
 
-class web:
+class WebServer:
     """A web server on a free loopback port."""
 
     def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
@@ -461,9 +459,9 @@ class web:
 class Files(BaseHTTPRequestHandler):
     """Files with ranges, and what they can be known again by; it ignores If-Match, as many servers do."""
 
-    files: dict[str, bytes] = {}
-    dates: dict[str, float] = {}
-    tags: str | None = "strong"
+    files: ClassVar[dict[str, bytes]] = {}
+    dates: ClassVar[dict[str, float]] = {}
+    tags: ClassVar[str | None] = "strong"
 
     def do_HEAD(self) -> None:
         self.answer(with_body=False)
@@ -490,21 +488,21 @@ class Files(BaseHTTPRequestHandler):
         if with_body:
             self.wfile.write(part)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *_: object) -> None:
         pass
 
 
 @pytest.mark.parametrize("tags", ["strong", "date"])
 def test_a_web_servers_file(tags: str, tiny: pa.Table, serve: Serve):
     class Tagged(Files):
-        files: dict[str, bytes] = {}
-        dates: dict[str, float] = {"/a%20b/tiny.parquet": 1_000_000}
+        files: ClassVar[dict[str, bytes]] = {}
+        dates: ClassVar[dict[str, float]] = {"/a%20b/tiny.parquet": 1_000_000}
 
     Tagged.tags = tags
     sink = io.BytesIO()
     pq.write_table(tiny, sink, row_group_size=9)
     Tagged.files["/a%20b/tiny.parquet"] = sink.getvalue()
-    with web(Tagged) as url:
+    with WebServer(Tagged) as url:
         server = serve({"data": f"{url}/a%20b/tiny.parquet", "gone": f"{url}/none.parquet"})
         with fl.connect(server.url) as client:
             assert raw_table(client, "data").equals(tiny)
@@ -522,10 +520,10 @@ def test_a_web_servers_file(tags: str, tiny: pa.Table, serve: Serve):
 
 def test_a_web_servers_file_that_cannot_be_known_again_is_refused(serve: Serve):
     class Untagged(Files):
-        files: dict[str, bytes] = {"/x.parquet": one_row("x")}
+        files: ClassVar[dict[str, bytes]] = {"/x.parquet": one_row("x")}
         tags = None
 
-    with web(Untagged) as url:
+    with WebServer(Untagged) as url:
         server = serve({"data": f"{url}/x.parquet"})
         with fl.connect(server.url) as client:
             found, text = code(lambda: raw_table(client, "data"))
