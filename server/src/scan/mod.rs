@@ -163,15 +163,16 @@ impl Projection {
     /// Bytes that the decoders of these columns hold for one reader of a row group: each column's dictionary, and a page.
     pub fn decoder_bytes(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
         /// The size that writers aim at for dictionaries and pages.
-        const PAGE_BYTES: u64 = 1 << 20;
+        const PAGE_BYTES: i64 = 1 << 20;
         self.sum_chunks(snapshot, row_group, |chunk| {
             let uncompressed = chunk.uncompressed_size().max(0);
             // The dictionary lies before the data. How well it is compressed is not said: as well as the rest.
-            let stored =
-                chunk.dictionary_page_offset().map_or(0, |start| chunk.data_page_offset().saturating_sub(start));
-            let ratio = uncompressed as f64 / chunk.compressed_size().max(1) as f64;
-            let dictionary = (stored.max(0) as f64 * ratio.max(1.0)) as i64;
-            uncompressed.min(dictionary.max(PAGE_BYTES as i64).saturating_add(PAGE_BYTES as i64))
+            let dictionary = chunk.dictionary_page_offset().map_or(0, |start| {
+                let stored = chunk.data_page_offset().saturating_sub(start).max(0);
+                let ratio = uncompressed as f64 / chunk.compressed_size().max(1) as f64;
+                ((stored as f64 * ratio.max(1.0)) as i64).max(PAGE_BYTES)
+            });
+            uncompressed.min(dictionary.saturating_add(PAGE_BYTES))
         })
     }
 
