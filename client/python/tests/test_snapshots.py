@@ -18,8 +18,8 @@ from conftest import Serve
 from serving import Server, info, raw_table
 
 ROWS = 3_000
-# 60 MB on the wire: more than a server reads ahead of its client.
-LONG_ROWS = 30_000
+# 120 MB on the wire: more than a server reads ahead of its client.
+LONG_ROWS = 60_000
 GROUP = 5_000
 PLAN = {
     "outputs": [
