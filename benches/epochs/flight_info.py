@@ -98,7 +98,7 @@ def main() -> None:
                 result: dict[str, object] = {
                     "cores": os.cpu_count(),
                     "load": os.getloadavg()[0],
-                    "server": os.environ["FOREBAY_SERVER_BIN"],
+                    "server": os.path.relpath(os.environ["FOREBAY_SERVER_BIN"]),
                     "files": arguments.files,
                     "row_groups": arguments.files * arguments.groups,
                     "open_seconds": round(open_seconds, 2),
