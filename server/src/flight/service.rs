@@ -91,7 +91,7 @@ impl Service {
         let request = prepared.request();
         let what = format!("{} epoch {} rank {}/{}", request.dataset, request.epoch, read.rank, request.world_size);
         let steps = Some(read.steps).filter(|steps| *steps > 0);
-        let batches = self.streams.batches(&prepared, read.rank, steps)?;
+        let batches = self.streams.batches(&prepared, read.rank, steps).await?;
         let resume = outgoing::Resume {
             position: request.start_position,
             step_rows: request.step_rows(),

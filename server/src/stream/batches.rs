@@ -28,7 +28,7 @@ pub(super) struct Outlet {
 impl Streams {
     /// The batches of a rank, from the request's start position on; of the first `steps` steps from there, if any number
     /// is given.
-    pub fn batches(
+    pub async fn batches(
         self: &Arc<Self>,
         prepared: &Prepared,
         rank: u64,
@@ -36,8 +36,11 @@ impl Streams {
     ) -> Result<BatchTask, StreamError> {
         let share = prepared.share_from_start(rank)?;
         let sent = steps.map_or(share, |steps| share.first_steps(steps, prepared.request.batch_size));
-        let memory = self.budget.reserve(prepared.memory_bytes(&sent))?;
         let (streams, prepared) = (Arc::clone(self), prepared.clone());
+        // The footers of all row groups are looked at, which may be many.
+        let reckoned = prepared.clone();
+        let memory = self.cpu.run(move || reckoned.memory_bytes(&sent)).await?;
+        let memory = self.budget.reserve(memory)?;
         Ok(BatchTask::start(move |sender| {
             let outlet = Outlet::new(&prepared, share, sender);
             streams.send_batches(prepared, sent, outlet, memory)

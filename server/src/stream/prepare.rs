@@ -71,25 +71,14 @@ impl Prepared {
         self.compiled.program.row_bytes()
     }
 
-    /// A rank's share of the whole epoch.
-    pub fn share(&self, rank: u64) -> Result<Share, StreamError> {
-        self.check_rank(rank)?;
-        Ok(self.epoch.share(rank))
-    }
-
     /// A rank's share from the request's start position on.
     pub(super) fn share_from_start(&self, rank: u64) -> Result<Share, StreamError> {
-        self.check_rank(rank)?;
-        // Whole steps, or as many rows of every lane, have been sent: every rank has sent as many rows.
-        Ok(self.epoch.share_from(rank, self.request.start_position / self.request.world_size))
-    }
-
-    fn check_rank(&self, rank: u64) -> Result<(), StreamError> {
         let world_size = self.request.world_size;
         if rank >= world_size {
             return Err(StreamError::Rank { rank, world_size });
         }
-        Ok(())
+        // Whole steps, or as many rows of every lane, have been sent: every rank has sent as many rows.
+        Ok(self.epoch.share_from(rank, self.request.start_position / world_size))
     }
 
     /// Bytes of a row, AS_STORED columns taken for what they have in the file, uncompressed.

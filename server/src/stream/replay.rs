@@ -72,9 +72,9 @@ impl Streams {
         let request = v1::StreamRequest { start_position, resumed_from, snapshot, ..message };
         let with_row_ids = v1::StreamRequest { with_row_ids: true, ..request.clone() };
         let with_ids = self.prepare(Request::check(&with_row_ids)?).await?;
-        let rows = request.batch_size.unwrap_or_default().min(share.row_count());
+        let rows = with_ids.request().batch_size.min(share.row_count());
         let memory = self.budget.reserve(rows * size_of::<u64>() as u64 + REPLAY_ROWS as u64 * ROW_TOLD_BYTES)?;
-        let batch = self.batches(&with_ids, rank, Some(1))?.next().await;
+        let batch = self.batches(&with_ids, rank, Some(1)).await?.next().await;
         let batch = batch.ok_or_else(|| StreamError::Miscounted {
             dataset: request.dataset.clone(),
             counted: prepared.epoch.row_count(),

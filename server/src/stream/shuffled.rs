@@ -69,7 +69,8 @@ pub(super) async fn send(
     share: &Share,
     outlet: &mut Outlet,
 ) -> Result<(), Ended> {
-    let sequence = Arc::new(prepared.epoch.sequence());
+    let epoch = prepared.epoch.clone();
+    let sequence = streams.cpu.run(move || Arc::new(epoch.sequence())).await?;
     let own_end = share.start + share.own_rows();
     let own = prepared.epoch.lanes_of(share.rank);
     let mut turns = Turns::start(streams, prepared, &sequence, &own, shuffle, share.start, own_end);
@@ -81,7 +82,7 @@ pub(super) async fn send(
         weave = turns.take(streams, weave, own_rows, outlet).await?;
         if own_rows < rows {
             turns.windows = Arc::default();
-            weave = repeat(streams, prepared, shuffle, share, weave, outlet).await?;
+            weave = repeat(streams, prepared, shuffle, &sequence, share, weave, outlet).await?;
         }
         let start = Instant::now();
         let batch = streams.cpu.run(move || weave.finish()).await??;
@@ -98,6 +99,7 @@ async fn repeat(
     streams: &Arc<Streams>,
     prepared: &Prepared,
     shuffle: Shuffle,
+    sequence: &Arc<Sequence>,
     share: &Share,
     mut weave: Weave,
     outlet: &mut Outlet,
@@ -111,8 +113,7 @@ async fn repeat(
         _ => prepared.epoch.lanes_of(share.rank),
     };
     let count = missing.min(share.length.max(1));
-    let sequence = Arc::new(prepared.epoch.sequence());
-    let mut turns = Turns::start(streams, prepared, &sequence, &lanes, shuffle, 0, count);
+    let mut turns = Turns::start(streams, prepared, sequence, &lanes, shuffle, 0, count);
     let first = Weave::new(Arc::clone(&prepared.compiled.program), count as usize);
     let first = [turns.take(streams, first, count, outlet).await?.finish()?];
     while !weave.is_full() {
