@@ -108,7 +108,7 @@ mod tests {
                 {"fill_null": {"value": 12.5}}, {"standardize": {"mean": 12.5, "std": 40.25}}, {"log1p": {}}]}]},
             {"name": "cats", "dtype": "INT32", "parts": [{"columns": ["carrier"], "ops": [
                 {"vocab": {"min_count": 10, "values": {"strings": ["UA", "B6"]}}}]}]}]}"#;
-        let result = FitResult { plan_id: "5f3a".into(), plan: Some(plan_from_json(plan).unwrap()) };
+        let result = FitResult { version: 1, plan_id: "5f3a".into(), plan: Some(plan_from_json(plan).unwrap()) };
         let text = text(&result);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "plan_id  5f3a");

@@ -56,7 +56,7 @@ const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Part".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Part".into() }}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Op {
-    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24")]
     pub op: ::core::option::Option<op::Op>,
 }
 /// Nested message and enum types in `Op`.
@@ -81,6 +81,36 @@ pub mod op {
         HashBucket(super::HashBucket),
         #[prost(message, tag = "9")]
         OneHot(super::OneHot),
+        #[prost(message, tag = "10")]
+        Sqrt(super::Sqrt),
+        #[prost(message, tag = "11")]
+        Abs(super::Abs),
+        #[prost(message, tag = "12")]
+        Logit(super::Logit),
+        #[prost(message, tag = "13")]
+        BoxCox(super::BoxCox),
+        #[prost(message, tag = "14")]
+        MaxAbs(super::MaxAbs),
+        #[prost(message, tag = "15")]
+        Robust(super::Robust),
+        #[prost(message, tag = "16")]
+        Cross(super::Cross),
+        #[prost(message, tag = "17")]
+        MultiHot(super::MultiHot),
+        #[prost(message, tag = "18")]
+        FirstN(super::FirstN),
+        #[prost(message, tag = "19")]
+        Pad(super::Pad),
+        #[prost(message, tag = "20")]
+        Lookup(super::Lookup),
+        #[prost(message, tag = "21")]
+        Ngram(super::Ngram),
+        #[prost(message, tag = "22")]
+        SigridHash(super::SigridHash),
+        #[prost(message, tag = "23")]
+        MapId(super::MapId),
+        #[prost(message, tag = "24")]
+        PositiveMod(super::PositiveMod),
     }
 }
 impl ::prost::Name for Op {
@@ -226,6 +256,177 @@ impl ::prost::Name for OneHot {
 const NAME: &'static str = "OneHot";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.OneHot".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.OneHot".into() }}
+/// The square root; NaN below 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Sqrt {
+}
+impl ::prost::Name for Sqrt {
+const NAME: &'static str = "Sqrt";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Sqrt".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Sqrt".into() }}
+/// The absolute value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Abs {
+}
+impl ::prost::Name for Abs {
+const NAME: &'static str = "Abs";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Abs".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Abs".into() }}
+/// ln(x / (1 - x)). With eps, x is clipped to \[eps, 1 - eps\] first.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct Logit {
+    #[prost(double, optional, tag = "1")]
+    pub eps: ::core::option::Option<f64>,
+}
+impl ::prost::Name for Logit {
+const NAME: &'static str = "Logit";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Logit".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Logit".into() }}
+/// (x^lambda - 1) / lambda; ln x where lambda is 0.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct BoxCox {
+    #[prost(double, tag = "1")]
+    pub lambda: f64,
+}
+impl ::prost::Name for BoxCox {
+const NAME: &'static str = "BoxCox";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.BoxCox".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.BoxCox".into() }}
+/// x / max_abs, the largest absolute value; 0 divides by 1. Learned when left out.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct MaxAbs {
+    #[prost(double, optional, tag = "1")]
+    pub max_abs: ::core::option::Option<f64>,
+}
+impl ::prost::Name for MaxAbs {
+const NAME: &'static str = "MaxAbs";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.MaxAbs".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.MaxAbs".into() }}
+/// (x - center) / scale: the median and the distance between the quartiles; a scale of 0 divides by 1. Learned when left out.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct Robust {
+    #[prost(double, optional, tag = "1")]
+    pub center: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "2")]
+    pub scale: ::core::option::Option<f64>,
+}
+impl ::prost::Name for Robust {
+const NAME: &'static str = "Robust";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Robust".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Robust".into() }}
+/// XXH3-64 (seed) of a tuple, modulo buckets: the part's column first, then these columns as they are stored or derived.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Cross {
+    #[prost(string, repeated, tag = "1")]
+    pub columns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(uint64, tag = "2")]
+    pub buckets: u64,
+    #[prost(uint64, tag = "3")]
+    pub seed: u64,
+}
+impl ::prost::Name for Cross {
+const NAME: &'static str = "Cross";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Cross".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Cross".into() }}
+/// A list of indices becomes `size` columns with a 1 in the column of each. 0: as many as the op before has indices.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MultiHot {
+    #[prost(uint32, tag = "1")]
+    pub size: u32,
+}
+impl ::prost::Name for MultiHot {
+const NAME: &'static str = "MultiHot";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.MultiHot".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.MultiHot".into() }}
+/// The first n elements of a list. With a value shorter lists are filled up with it, so that there are n columns.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct FirstN {
+    #[prost(uint32, tag = "1")]
+    pub n: u32,
+    #[prost(double, optional, tag = "2")]
+    pub value: ::core::option::Option<f64>,
+}
+impl ::prost::Name for FirstN {
+const NAME: &'static str = "FirstN";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.FirstN".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.FirstN".into() }}
+/// A list becomes n columns: shorter ones are filled up with the value, longer ones cut.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct Pad {
+    #[prost(uint32, tag = "1")]
+    pub n: u32,
+    #[prost(double, tag = "2")]
+    pub value: f64,
+}
+impl ::prost::Name for Pad {
+const NAME: &'static str = "Pad";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Pad".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Pad".into() }}
+/// A left join on a unique key: the value becomes the columns of that row of another dataset on the server, null where there is none.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Lookup {
+    /// The dataset.
+    #[prost(string, tag = "1")]
+    pub table: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub key: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "3")]
+    pub columns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for Lookup {
+const NAME: &'static str = "Lookup";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Lookup".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Lookup".into() }}
+/// A list becomes the list of its runs of n elements, each as the XXH3-64 (seed) of the tuple, modulo buckets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Ngram {
+    #[prost(uint32, tag = "1")]
+    pub n: u32,
+    #[prost(uint64, tag = "2")]
+    pub buckets: u64,
+    #[prost(uint64, tag = "3")]
+    pub seed: u64,
+}
+impl ::prost::Name for Ngram {
+const NAME: &'static str = "Ngram";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Ngram".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Ngram".into() }}
+/// TorchArrow's hash of an id into 0..max_value-1.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SigridHash {
+    #[prost(int64, tag = "1")]
+    pub salt: i64,
+    #[prost(int64, tag = "2")]
+    pub max_value: i64,
+}
+impl ::prost::Name for SigridHash {
+const NAME: &'static str = "SigridHash";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.SigridHash".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.SigridHash".into() }}
+/// ids\[i\] becomes values\[i\]; another id becomes the default, or null where there is none.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MapId {
+    #[prost(int64, repeated, tag = "1")]
+    pub ids: ::prost::alloc::vec::Vec<i64>,
+    #[prost(int64, repeated, tag = "2")]
+    pub values: ::prost::alloc::vec::Vec<i64>,
+    #[prost(int64, optional, tag = "3")]
+    pub default: ::core::option::Option<i64>,
+}
+impl ::prost::Name for MapId {
+const NAME: &'static str = "MapId";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.MapId".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.MapId".into() }}
+/// x modulo modulus, from 0 to modulus - 1 also for x below 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PositiveMod {
+    #[prost(int64, tag = "1")]
+    pub modulus: i64,
+}
+impl ::prost::Name for PositiveMod {
+const NAME: &'static str = "PositiveMod";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.PositiveMod".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.PositiveMod".into() }}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum DType {
@@ -563,8 +764,12 @@ impl ::prost::Name for FitProgress {
 const NAME: &'static str = "FitProgress";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.FitProgress".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.FitProgress".into() }}
+/// Also the file of a fitted plan that can be checked in: it is canonical, so equal fits are equal files.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FitResult {
+    /// Version of this form: 1.
+    #[prost(uint32, tag = "3")]
+    pub version: u32,
     /// Digest of the fitted plan: the same plan fitted to the same numbers has the same id everywhere.
     #[prost(string, tag = "1")]
     pub plan_id: ::prost::alloc::string::String,
@@ -713,6 +918,30 @@ impl ::prost::Name for ReplayRow {
 const NAME: &'static str = "ReplayRow";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ReplayRow".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ReplayRow".into() }}
+/// Body of the action "show": the FitResult of a fitted plan that the server keeps.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShowRequest {
+    #[prost(string, tag = "1")]
+    pub plan_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ShowRequest {
+const NAME: &'static str = "ShowRequest";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ShowRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ShowRequest".into() }}
+/// FlightDescriptor.command of DoExchange: raw batches go in, the plan's outputs come out, a batch for a batch.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExchangeRequest {
+    /// The id of a fitted plan, or
+    #[prost(string, tag = "1")]
+    pub plan_id: ::prost::alloc::string::String,
+    /// an inline one.
+    #[prost(message, optional, tag = "2")]
+    pub plan: ::core::option::Option<Plan>,
+}
+impl ::prost::Name for ExchangeRequest {
+const NAME: &'static str = "ExchangeRequest";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ExchangeRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ExchangeRequest".into() }}
 /// What happens to the rows that do not fill a batch on every rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

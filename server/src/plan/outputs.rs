@@ -150,6 +150,7 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize) -> Result<Op, Pl
         }
         OpMessage::HashBucket(message) => Op::HashBucket { buckets: message.buckets, seed: message.seed },
         OpMessage::OneHot(message) => Op::OneHot { size: message.size },
+        _ => return Err(PlanError::field(format!("{path}.ops[{number}]"), "not in this version")),
     })
 }
 

@@ -24,6 +24,9 @@ const QUESTIONS_A_PASS_MAX: usize = 64;
 /// Fits that run at once; further ones wait.
 pub(super) const FITS_MAX: usize = 4;
 
+/// The version of a fit's result, as a file of it is kept.
+const FIT_VERSION: u32 = 1;
+
 /// Rows between two reports of progress.
 const ROWS_A_REPORT: u64 = 1 << 18;
 
@@ -109,7 +112,7 @@ impl Streams {
         });
         let (plan_id, plan) = kept.await??;
         tracing::info!(dataset, plan_id, passes = reporter.progress.passes, "plan fitted");
-        Ok(v1::FitResult { plan_id, plan: Some(plan) })
+        Ok(v1::FitResult { version: FIT_VERSION, plan_id, plan: Some(plan) })
     }
 
     /// Pushes every passing row into a pass.
