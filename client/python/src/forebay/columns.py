@@ -213,8 +213,9 @@ class Columns:
         """
         if (mapping is None) == (ids is None) or (ids is None) != (values is None):
             raise TypeError("map_id takes either a mapping, or both ids= and values=")
-        old = list(mapping if mapping is not None else ids or ())
-        new = list(mapping.values() if mapping is not None else values or ())
+        mapping = mapping or {}
+        old = list(mapping if ids is None else ids)
+        new = list(mapping.values() if values is None else values)
         if len(old) != len(new):
             raise ValueError(f"map_id: there are {len(old)} ids and {len(new)} values; give one value for each id")
         if not old:
