@@ -10,14 +10,29 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 
+@dataclasses.dataclass
+class Visit:
+    """The nanoseconds of each pass over all rows: by the wall, and of the CPU time of the process that did it.
+
+    With one thread on a core of its own the two agree. Where others want the core too, the second leaves them out.
+    """
+
+    wall_ns: list[int]
+    cpu_ns: list[int]
+
+    def but_the_first(self) -> Visit:
+        """Return all passes but the one that found the caches of the contender before."""
+        return Visit(self.wall_ns[1:], self.cpu_ns[1:])
+
+
 class Contender(Protocol):
-    """Someone who does a work. A visit gives the nanoseconds of each of its passes over all rows."""
+    """Someone who does a work."""
 
     name: str
     passes: int
     rounds_max: int | None
 
-    def visit(self) -> list[int]:
+    def visit(self) -> Visit:
         """Do the work some times."""
         ...
 
@@ -28,18 +43,20 @@ class Peer:
     def __init__(self, name: str, do: Callable[[], Any], *, passes: int = 3, rounds_max: int | None = None) -> None:
         self.name, self.do, self.passes, self.rounds_max = name, do, passes, rounds_max
 
-    def visit(self) -> list[int]:
-        """Return the nanoseconds of each pass, after one that does not count (where there are several)."""
+    def visit(self) -> Visit:
+        """Time each pass, after one that does not count (where there are several)."""
         if self.passes > 1:
             self.do()
-        times: list[int] = []
+        visit = Visit([], [])
         for _ in range(self.passes):
-            started = time.perf_counter_ns()
+            wall, cpu = time.perf_counter_ns(), time.process_time_ns()
             made = self.do()
-            times.append(time.perf_counter_ns() - started)
+            cpu, wall = time.process_time_ns() - cpu, time.perf_counter_ns() - wall
+            visit.wall_ns.append(wall)
+            visit.cpu_ns.append(cpu)
             # Freeing is part of Forebay's passes; here it is left out, which favours the peer.
             del made
-        return times
+        return visit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,15 +81,15 @@ class Work:
 
 @dataclasses.dataclass
 class Times:
-    """One contender's times: those of each round's passes, and a round's figure, the quickest of them."""
+    """One contender's visits, a round each. A round's figure is the CPU time of the quickest of its passes."""
 
     name: str
-    passes: list[list[int]]
+    visits: list[Visit]
 
     @property
     def rounds(self) -> list[int]:
         """The nanoseconds of each round: what else ran on the machine can only have slowed the other passes."""
-        return [min(times) for times in self.passes]
+        return [min(visit.cpu_ns) for visit in self.visits]
 
     @property
     def median(self) -> float:
@@ -102,7 +119,7 @@ def measure(work: Work, rounds: int) -> list[Times]:
             if contender.rounds_max is None or number < contender.rounds_max:
                 gc.collect()
                 gc.disable()
-                times.passes.append(contender.visit())
+                times.visits.append(contender.visit())
                 gc.enable()
     return all_times
 
@@ -111,3 +128,9 @@ def ratio(peer: Times, forebay: Times) -> Ratio:
     """Compare round by round."""
     each = [theirs / ours for theirs, ours in zip(peer.rounds, forebay.rounds, strict=False)]
     return Ratio(statistics.median(each), min(each), max(each))
+
+
+def waiting(all_times: Sequence[Times]) -> float:
+    """Return the wall's time by the CPU's over all passes: more than 1 where others had the core."""
+    visits = [visit for times in all_times for visit in times.visits]
+    return sum(sum(visit.wall_ns) for visit in visits) / sum(sum(visit.cpu_ns) for visit in visits)

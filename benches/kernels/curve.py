@@ -20,7 +20,7 @@ ROWS_MIN = 100_000
 
 @dataclasses.dataclass
 class Point:
-    """A batch size, and the nanoseconds a row of each pass."""
+    """A batch size, and the nanoseconds of CPU time a row of each pass."""
 
     batch_rows: int
     rows: int
@@ -48,8 +48,7 @@ def trace(runner: Runner, seed: int, rounds: int) -> list[Point]:
     points = [Point(rows, min(ROWS, max(ROWS_MIN if rows > 1 else 0, BATCHES * rows)), []) for rows in BATCH_ROWS]
     for _ in range(rounds):
         for work, point in zip(works, points, strict=True):
-            times = work.times(work.passes + 1, point.rows)[1:]
-            point.passes.append([time / point.rows for time in times])
+            point.passes.append([time / point.rows for time in work.visit(point.rows).cpu_ns])
     return points
 
 

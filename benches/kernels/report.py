@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from contest import Ratio, Times, Work, ratio
+from contest import Ratio, Times, Work, ratio, waiting
 
 
 @dataclasses.dataclass
@@ -28,7 +28,7 @@ class Outcome:
                 "ns_best": times.best,
                 "ns_rounds": times.rounds,
                 "time_by_forebays": dataclasses.asdict(ratio(times, self.forebay)),
-                "ns_passes": times.passes,
+                "visits": [dataclasses.asdict(visit) for visit in times.visits],
             }
             for times in self.times
         ]
@@ -37,6 +37,7 @@ class Outcome:
             "title": self.work.title,
             "rows": self.work.rows,
             "goals": [dataclasses.asdict(goal) for goal in self.work.goals],
+            "wall_by_cpu": waiting(self.times),
             "contenders": contenders,
             "checks": list(self.work.checks),
         }
@@ -75,7 +76,8 @@ def table(outcome: Outcome) -> str:
             _range(found),
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *(f"- {check}" for check in outcome.work.checks)])
+    waited = f"- wall time by CPU time over all passes: {waiting(outcome.times):.2f}"
+    return "\n".join([*lines, "", waited, *(f"- {check}" for check in outcome.work.checks)])
 
 
 def page(outcomes: list[Outcome], made_on: dict[str, Any], settings: dict[str, Any], curve: str | None) -> str:
@@ -84,10 +86,11 @@ def page(outcomes: list[Outcome], made_on: dict[str, Any], settings: dict[str, A
     parts = [
         "# Forebay's kernels beside other programs, one core",
         "Each figure is of one run on one core. A round goes through a work's contenders in turn; a contender runs "
-        "once unmeasured, then several times, of which the quickest is the round's figure. A ratio is taken round by "
-        "round: the contender's time by that of Forebay as a stream runs it (the first line), its median, its lowest "
-        "and its highest. More than 1 is slower than Forebay. How: [benches/kernels](../../kernels/README.md); every "
-        "time: [kernels.json](kernels.json).",
+        "once unmeasured, then several times, of which the quickest is the round's figure. Times are CPU times of one "
+        "thread, kernel included: the wall's where nothing else wants the core. A ratio is taken round by round: the "
+        "contender's time by that of Forebay as a stream runs it (the first line), its median, its lowest and its "
+        "highest. More than 1 is slower than Forebay. How: [benches/kernels](../../kernels/README.md); every time, the "
+        "wall's too: [kernels.json](kernels.json).",
         "## Goals",
         goals(outcomes),
         "## Times",

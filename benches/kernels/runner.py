@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
+from contest import Visit
+
 Output = Mapping[str, Any]
 
 
@@ -76,13 +78,9 @@ class Forebay:
         self.name = name
         self._runner, self._work = runner, work
 
-    def visit(self) -> list[int]:
-        """Return the nanoseconds of each pass, after one that does not count."""
-        return self.times(self.passes + 1)[1:]
-
-    def times(self, passes: int, rows: int | None = None) -> list[int]:
-        """Return the nanoseconds of each pass over the first rows."""
-        return self._runner.ask("run", work=self._work, passes=passes, rows=rows)["nanoseconds"]
+    def visit(self, rows: int | None = None) -> Visit:
+        """Time each pass over the first rows (all of them without), after one that does not count."""
+        return Visit(**self._runner.ask("run", work=self._work, passes=self.passes + 1, rows=rows)).but_the_first()
 
     def result(self) -> np.ndarray[Any, Any]:
         """Run once and return the output as NumPy sees it: [rows] or [rows, columns]."""
@@ -109,9 +107,9 @@ class RunnerCopy:
         self.name = name
         self._runner, self._table = runner, table
 
-    def visit(self) -> list[int]:
-        """Return the nanoseconds of each pass, after one that does not count."""
-        return self._runner.ask("copy", table=self._table, passes=self.passes + 1)["nanoseconds"][1:]
+    def visit(self) -> Visit:
+        """Time each pass, after one that does not count."""
+        return Visit(**self._runner.ask("copy", table=self._table, passes=self.passes + 1)).but_the_first()
 
 
 def chain(column: str, *ops: Mapping[str, Any]) -> dict[str, Any]:

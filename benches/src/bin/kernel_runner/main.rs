@@ -2,9 +2,10 @@
 //!
 //! Requests come on standard input, a line of JSON each; each is answered by a line of JSON on standard output. Columns are
 //! read once, from an Arrow file; a work is then an output over a table's columns, run as a stream runs it: a `BatchBuilder` for
-//! each batch, whose memory is freed before the next. Times are nanoseconds of this process alone; nothing is read or written
-//! between the clock's two readings. The allocator is the server's.
+//! each batch, whose memory is freed before the next. Nothing is read or written while a
+//! clock runs. The allocator is the server's.
 
+mod clock;
 mod request;
 mod table;
 mod work;
@@ -68,16 +69,14 @@ impl Runner {
                 self.works.insert(work, Work::new(work_on, batch_rows, output)?);
                 Ok(Reply::Done {})
             }
-            Request::Run { work, passes, rows } => {
-                Ok(Reply::Times { nanoseconds: self.work(&work)?.run(passes, rows)? })
-            }
+            Request::Run { work, passes, rows } => Ok(Reply::Times(self.work(&work)?.run(passes, rows)?)),
             Request::Write { work, path } => {
                 self.work(&work)?.write(&path)?;
                 Ok(Reply::Done {})
             }
             Request::Copy { table, passes } => {
                 let table = self.tables.get(&table).ok_or_else(|| format!("there is no table {table:?}"))?;
-                Ok(Reply::Times { nanoseconds: table.copy(passes) })
+                Ok(Reply::Times(table.copy(passes)))
             }
         }
     }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use forebay_kernels::{Chain, DType, Fill, Op, OutputSpec, VocabValues};
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Times;
+
 /// A request: one key, which says what to do.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -28,7 +30,7 @@ pub(crate) enum Request {
 pub(crate) enum Reply {
     Done {},
     Rows { rows: usize },
-    Times { nanoseconds: Vec<u64> },
+    Times(Times),
     Error { error: String },
 }
 

@@ -4,11 +4,12 @@ use std::error::Error;
 use std::fs::File;
 use std::hint::black_box;
 use std::path::Path;
-use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, MutableArrayData, RecordBatch, make_array};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::FileReader;
+
+use crate::clock::Times;
 
 /// The columns as one record batch.
 pub(crate) struct Table(RecordBatch);
@@ -34,22 +35,23 @@ impl Table {
     }
 
     /// Copies the first buffer of each column (for numbers: the values) to memory that has been written before.
-    pub(crate) fn copy(&self, passes: usize) -> Vec<u64> {
-        let columns: Vec<_> = self.0.columns().iter().map(|column| column.to_data()).collect();
+    pub(crate) fn copy(&self, passes: usize) -> Times {
+        let columns: Vec<_> = self.0.columns().iter().map(Array::to_data).collect();
         let sources: Vec<&[u8]> = columns.iter().map(|column| column.buffers()[0].as_slice()).collect();
         let mut target = vec![1_u8; sources.iter().map(|source| source.len()).sum()];
-        let pass = |_| {
-            let started = Instant::now();
-            let mut rest = black_box(&mut target).as_mut_slice();
-            for source in &sources {
-                let (here, behind) = rest.split_at_mut(source.len());
-                here.copy_from_slice(source);
-                rest = behind;
-            }
+        let mut times = Times::default();
+        for _ in 0..passes {
+            times.note(|| {
+                let mut rest = black_box(&mut target).as_mut_slice();
+                for source in &sources {
+                    let (here, behind) = rest.split_at_mut(source.len());
+                    here.copy_from_slice(source);
+                    rest = behind;
+                }
+            });
             black_box(&mut target);
-            started.elapsed().as_nanos() as u64
-        };
-        (0..passes).map(pass).collect()
+        }
+        times
     }
 }
 

@@ -6,12 +6,12 @@ use std::hint::black_box;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::ipc::writer::FileWriter;
 use forebay_kernels::{BatchBuilder, KernelError, OutputSpec, Program};
 
+use crate::clock::Times;
 use crate::request::Output;
 use crate::table::Table;
 
@@ -31,18 +31,20 @@ impl Work {
         Ok(Self { program: Arc::new(program), input: table.batch().clone(), batch_rows })
     }
 
-    /// The nanoseconds of each pass over the first `rows` rows.
-    pub(crate) fn run(&self, passes: usize, rows: Option<usize>) -> Result<Vec<u64>, KernelError> {
+    /// Runs over the first `rows` rows.
+    pub(crate) fn run(&self, passes: usize, rows: Option<usize>) -> Result<Times, KernelError> {
         let rows = rows.unwrap_or(usize::MAX).min(self.input.num_rows());
-        let pass = |_| {
-            let started = Instant::now();
-            for batch in self.batches(rows) {
-                // Dropped at once, as a batch that has been sent is.
-                black_box(self.batch(batch)?);
-            }
-            Ok(started.elapsed().as_nanos() as u64)
-        };
-        (0..passes).map(pass).collect()
+        let mut times = Times::default();
+        for _ in 0..passes {
+            times.note(|| {
+                self.batches(rows).try_for_each(|batch| {
+                    // Dropped at once, as a batch that has been sent is.
+                    black_box(self.batch(batch)?);
+                    Ok::<_, KernelError>(())
+                })
+            })?;
+        }
+        Ok(times)
     }
 
     /// Writes the batches of one pass to an Arrow file.
