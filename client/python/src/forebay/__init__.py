@@ -32,6 +32,7 @@ from .errors import (
     Unavailable,
     Unimplemented,
 )
+from .exchange import Exchange
 from .explain import Explain, RankExplain
 from .fitted import FittedPlan
 from .header import BatchHeader, StreamInfo
@@ -55,6 +56,7 @@ __all__ = [
     "DataLoss",
     "DatasetInfo",
     "DeadlineExceeded",
+    "Exchange",
     "Explain",
     "FailedPrecondition",
     "FitProgress",
