@@ -184,6 +184,14 @@ impl Client {
         Ok(answer.into_inner())
     }
 
+    pub(crate) fn flight(&self) -> FlightServiceClient<Channel> {
+        self.flight.clone()
+    }
+
+    pub(crate) fn url(&self) -> &Arc<str> {
+        &self.url
+    }
+
     fn failed(&self, status: Status) -> Error {
         Error::from_status(status, &self.url)
     }
