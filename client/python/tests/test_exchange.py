@@ -205,9 +205,7 @@ def test_filtered_rows_are_left_out_and_an_answer_may_be_empty(client: fl.Flight
     assert_same(answers[3], streamed)
 
 
-def test_other_encodings_of_the_same_values_give_the_same_numbers(
-    client: fl.FlightClient, root: Path, plan_id: str
-):
+def test_other_encodings_of_the_same_values_give_the_same_numbers(client: fl.FlightClient, root: Path, plan_id: str):
     (batch,) = groups(root, "whole")
     (expected,) = exchange(client, {"plan_id": plan_id}, [batch])
     matrices = [name for name in expected.schema.names if name not in {"text", "key", "loud", "gaps"}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import pytest
 
 import forebay as fb
 from conftest import Serve
+from daemon import poll
 from proxy import Proxy
 from serving import Server
 
@@ -117,19 +119,40 @@ def test_threads_may_share_it(exchange: fb.Exchange):
         assert all(threads.map(ask, range(200)))
 
 
-def test_a_closed_exchange_says_so_and_closing_ends_a_call_that_waits(
-    client: fb.Client, fitted: fb.FittedPlan
-):
+def test_a_closed_exchange_says_so(client: fb.Client, fitted: fb.FittedPlan):
     rows = {"x": [1.0], "gappy": [2.0], "word": ["c"]}
     with client.exchange(fitted) as opened:
         opened(rows)
     with pytest.raises(fb.ForebayError, match="closed"):
         opened(rows)
+    opened.close()
 
 
-def test_another_replica_takes_over_where_the_connection_breaks(
-    serve: Serve, tiny_folder: Path, fitted: fb.FittedPlan
-):
+def test_closing_ends_a_call_that_waits(serve: Serve, tiny_folder: Path, fitted: fb.FittedPlan):
+    server = serve({"tiny": tiny_folder})
+    rows = {"x": [1.0], "gappy": [2.0], "word": ["c"]}
+    with fb.connect(server.url) as client, client.exchange(fitted) as exchange:
+        exchange(rows)
+        server.process.send_signal(signal.SIGSTOP)
+        assert poll(lambda: Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        with ThreadPoolExecutor(1) as threads:
+            waiting = threads.submit(exchange, rows)
+            with pytest.raises(TimeoutError):
+                waiting.result(0.3)
+            exchange.close()
+            with pytest.raises(fb.ForebayError):
+                waiting.result(10)
+
+
+def test_metadata_that_changes_opens_nothing_anew(exchange: fb.Exchange):
+    rows = pa.RecordBatch.from_pydict({"x": [1.0], "gappy": [2.0], "word": ["c"]})
+    first = exchange(rows.replace_schema_metadata({"pandas": "1 row"}))
+    call = exchange._call
+    assert_features(exchange(rows.replace_schema_metadata({"pandas": "2 rows"})), first)
+    assert exchange._call is call
+
+
+def test_another_replica_takes_over_where_the_connection_breaks(serve: Serve, tiny_folder: Path, fitted: fb.FittedPlan):
     first, second = serve({"tiny": tiny_folder}), serve({"tiny": tiny_folder})
     proxy = Proxy(first.url)
     rows = {"x": [1.0, 4.0], "gappy": [2.0, None], "word": ["c", "ab"]}

@@ -301,7 +301,7 @@ class Client:
         return with_plan(ask, request, self.fitted(dataset, plan))
 
     def exchange(self, plan: Plan | FittedPlan | str, *, schema: pa.Schema | None = None) -> Exchange:
-        """Return what computes the plan's outputs for rows that are sent: ``features = exchange(batch)``.
+        """Return what computes the plan's outputs for rows in memory, as `features = returned(rows)`.
 
         `plan` has nothing left to learn: a `FittedPlan`, the id of one, or a `Plan` with every number in it. `schema`
         gives the types of the batches' columns where the batches themselves leave them open (mappings of arrays).

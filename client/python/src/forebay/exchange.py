@@ -6,6 +6,7 @@ by the next replica, which is asked again: an answer depends on nothing but the 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -36,8 +37,8 @@ class Exchange:
     Rows that do not pass the plan's filter are left out. The first batch says what types the columns have, unless
     `schema` does; a batch of other columns or types opens the exchange anew.
 
-    May be called from several threads, one after the other: for calls at the same time open one exchange a thread. Close it,
-    or use it in a ``with`` block.
+    May be called from several threads, one after the other: for calls at the same time open one exchange a thread.
+    Close it, or use it in a ``with`` block.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Exchange:
                 raise ForebayError("the exchange is closed")
             call = self._call
             try:
-                if call is None or not call.schema.equals(batch.schema, check_metadata=True):
+                if call is None or not call.schema.equals(batch.schema):
                     call = self._open(self._urls[0], batch.schema)
                 return call.turn(batch)
             except LEFT_BEHIND as error:
@@ -86,7 +87,13 @@ class Exchange:
         self._stopped.set()
         call = self._call
         if call is not None:
-            call.close()
+            call.cancel()
+        # A call that waits, or is about to, sees to the rest by itself.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._drop()
+            finally:
+                self._lock.release()
 
     def __enter__(self) -> Exchange:
         return self
@@ -142,12 +149,16 @@ class Call:
         self._number = 0
         try:
             self._writer, self._reader = connection.exchange(command)
+        except BaseException:
+            connection.close()
+            raise
+        try:
             with connection.translated():
                 self._told(lambda: self._writer.begin(schema))
                 # The server's schema, or what is wrong with the plan or with ours.
                 _ = self._reader.schema
         except BaseException:
-            connection.close()
+            self.close()
             raise
 
     def turn(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -160,14 +171,21 @@ class Call:
                 chunk = self._reader.read_chunk()
             except StopIteration as end:
                 raise BrokenStream("the exchange ended before its answer") from end
-        metadata = cast("pa.Buffer | None", chunk.app_metadata)
+        metadata = chunk.app_metadata
         if chunk.data is None or metadata is None or metadata.to_pybytes() != number:
             raise BrokenStream("an answer came that is not that of the batch")
         return chunk.data
 
-    def close(self) -> None:
-        """End the call and the connection, which also ends a read that waits."""
+    def cancel(self) -> None:
+        """End the call, and with it a write or a read that waits in another thread."""
         self._reader.cancel()
+
+    def close(self) -> None:
+        """End the call and the connection; not while another thread uses it."""
+        self._reader.cancel()
+        # Closed here, for pyarrow would complain on stderr when it is thrown away; what it says of the end is no news.
+        with contextlib.suppress(Exception):
+            self._writer.close()
         self._connection.close()
 
     def _told(self, write: Callable[[], None]) -> None:
@@ -182,7 +200,7 @@ class Call:
 def _one_batch(rows: Rows, schema: pa.Schema | None) -> pa.RecordBatch:
     if isinstance(rows, pa.Table):
         rows = rows.combine_chunks()
-        batches = cast("list[pa.RecordBatch]", rows.to_batches())
+        batches = rows.to_batches()
         if len(batches) > 1:
             raise ValueError(f"a table of {rows.num_rows} rows does not fit into one batch: send it in parts")
         rows = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
@@ -206,7 +224,8 @@ def _of_arrays(columns: Mapping[str, Any], schema: pa.Schema | None) -> pa.Recor
 
 def _array(values: Any, kind: pa.DataType | None) -> pa.Array[Any]:
     if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
+        values = cast(Any, values).combine_chunks()
     if isinstance(values, pa.Array):
-        return values if kind is None or values.type.equals(kind) else values.cast(kind)
+        known = cast(Any, values)
+        return known if kind is None or known.type.equals(kind) else known.cast(kind)
     return cast(Any, pa).array(values, type=kind)
