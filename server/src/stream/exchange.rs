@@ -51,25 +51,26 @@ impl Streams {
         schema: SchemaRef,
     ) -> Result<Arc<Exchange>, StreamError> {
         let streams = Arc::clone(self);
-        self.cpu.run(move || streams.compile_exchange(request, schema)).await?
+        self.cpu.run(move || streams.compile_exchange(request, &schema)).await?
     }
 
-    fn compile_exchange(&self, request: v1::ExchangeRequest, schema: SchemaRef) -> Result<Arc<Exchange>, StreamError> {
+    fn compile_exchange(&self, request: v1::ExchangeRequest, schema: &SchemaRef) -> Result<Arc<Exchange>, StreamError> {
         let source = source(request)?;
         if let Source::Id(id) = &source
             && is_id(id)
             && self.state.has(Kind::Plan, id)
-            && let Some(known) = self.exchanges.find(&ExchangeKey { plan_id: id.clone(), schema: Arc::clone(&schema) })
+            && let Some(known) =
+                self.exchanges.find(&ExchangeKey { plan_id: id.clone(), schema: SchemaRef::clone(schema) })
         {
             return Ok(known);
         }
         let plan = plan::canonical(&read_plan(&self.state, &source)?);
         let plan_id = plan::plan_id(&plan);
-        let key = ExchangeKey { plan_id: plan_id.clone(), schema: SchemaRef::clone(&schema) };
+        let key = ExchangeKey { plan_id: plan_id.clone(), schema: SchemaRef::clone(schema) };
         if let Some(known) = self.exchanges.find(&key) {
             return Ok(known);
         }
-        let (derivation, program) = compile(&self.state, &plan, &plan_id, &schema)?;
+        let (derivation, program) = compile(&self.state, &plan, &plan_id, schema)?;
         let exchange = Arc::new(Exchange {
             plan_id,
             derivation,

@@ -146,9 +146,9 @@ fn damaged_messages_are_refused_before_arrow_could_panic() {
             let victim = damage.below(struck.len());
             let (mut header, mut body) = (struck[victim].data_header.to_vec(), struck[victim].data_body.to_vec());
             if damage.below(4) > 0 {
-                damage.strike(&mut header)
+                damage.strike(&mut header);
             } else {
-                damage.strike(&mut body)
+                damage.strike(&mut body);
             }
             struck[victim] = FlightData { data_header: header.into(), data_body: body.into(), ..FlightData::default() };
             if let Err(error) = decode(&mut decoder(&schema), &struck) {
@@ -180,7 +180,7 @@ fn damaged_schemas_are_refused_before_arrow_could_panic() {
 fn a_buffer_that_grows_beyond_the_limit_or_its_claim_is_refused_before_it_is_decoded() {
     let zeros = RecordBatch::try_from_iter([("x", Arc::new(Int64Array::from(vec![0; 1 << 20])) as ArrayRef)]).unwrap();
     for codec in [CompressionType::LZ4_FRAME, CompressionType::ZSTD] {
-        let (schema, messages) = sent(&[zeros.clone()], Some(codec));
+        let (schema, messages) = sent(std::slice::from_ref(&zeros), Some(codec));
         let decoder = decoder(&schema);
         assert!(messages[0].data_body.len() < 1 << 16);
         assert!(matches!(decoder.look(&messages[0], 1 << 22), Err(Refused::Large(_))));
