@@ -15,9 +15,9 @@ use futures::{Stream, StreamExt, TryStreamExt, future};
 use crate::{Client, Error, Result};
 
 impl Client {
-    /// Sends batches of one schema, and yields each one's outputs: those of the rows that pass the plan's filter, so that some may
-    /// be empty. The next batch is sent when there is room; whoever waits for an answer before the next batch must not let
-    /// the stream of batches end early.
+    /// Sends batches of one schema, and yields each one's outputs: those of the rows that pass the plan's filter, so
+    /// that some may be empty. The next batch is sent when there is room; whoever waits for an answer before the next
+    /// batch must not let the stream of batches end early.
     pub async fn exchange<S>(
         &self,
         request: &ExchangeRequest,

@@ -1,5 +1,5 @@
-//! What lies under nulls is blanked before it travels: it is whatever a file's decoder or a client happened to leave there, and a
-//! batch is the same to the byte wherever its rows come from.
+//! What lies under nulls is blanked before it travels: it is whatever a file's decoder or a client happened to leave
+//! there, and a batch is the same to the byte wherever its rows come from.
 
 use std::sync::Arc;
 

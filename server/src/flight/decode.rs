@@ -1,7 +1,8 @@
 //! Flight messages of a client → record batches, whatever the client sends.
 //!
-//! Arrow's reader checks values (offsets, UTF-8, dictionary keys) and takes the layout on trust, with a panic where the trust
-//! is misplaced. So the layout is checked here first: every count, length and place against the bytes that are there.
+//! Arrow's reader checks values (offsets, UTF-8, dictionary keys) and takes the layout on trust, with a panic where the
+//! trust is misplaced. So the layout is checked here first: every count, length and place against the bytes that are
+//! there.
 
 mod layout;
 mod schema;
@@ -69,7 +70,8 @@ impl Decoder {
         Self { schema, columns, used, dictionaries: HashMap::new() }
     }
 
-    /// What a message is, and the bytes that its body has once decompressed, at most `bytes_max`; its layout is sound then.
+    /// What a message is, and the bytes that its body has once decompressed, at most `bytes_max`; its layout is sound
+    /// then.
     pub(super) fn look(&self, data: &FlightData, bytes_max: u64) -> Result<Message, Refused> {
         if data.data_header.is_empty() {
             return Ok(Message::Empty);

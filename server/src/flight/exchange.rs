@@ -1,7 +1,8 @@
 //! `DoExchange`: raw batches in, the plan's outputs out, a batch for a batch.
 //!
-//! Nothing runs ahead: the next message is taken from the client when the one before has been answered and the answer is
-//! on its way. So a client that does not read stops its own exchange and holds one batch's memory, and an idle exchange holds none.
+//! Nothing runs ahead: the next message is taken from the client when the one before has been answered and the answer
+//! is on its way. So a client that does not read stops its own exchange and holds one batch's memory, and an idle
+//! exchange holds none.
 
 use std::{
     collections::{HashMap, VecDeque},

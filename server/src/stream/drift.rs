@@ -1,5 +1,6 @@
-//! What a plan's columns were when it was fitted, kept beside it: so that serving cannot quietly compute from other values
-//! than training did (a float32 where there was a float64, a float where there was an integer before a null came).
+//! What a plan's columns were when it was fitted, kept beside it: so that serving cannot quietly compute from other
+//! values than training did (a float32 where there was a float64, a float where there was an integer before a null
+//! came).
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,8 @@ use crate::{
     state::{Kind, State, StateError},
 };
 
-/// The columns that a plan reads by name; for each what its values load as, and a type that it had then. A plan that was fitted
-/// to datasets of different types takes them all.
+/// The columns that a plan reads by name; for each what its values load as, and a type that it had then. A plan that
+/// was fitted to datasets of different types takes them all.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct KnownColumns(BTreeMap<String, BTreeMap<String, String>>);
 
@@ -56,7 +57,8 @@ impl KnownColumns {
     }
 }
 
-/// What values of a type load as: types of one name give the same numbers, texts and bytes, to chains and to expressions.
+/// What values of a type load as: types of one name give the same numbers, texts and bytes, to chains and to
+/// expressions.
 fn loads_as(data_type: &DataType) -> String {
     match data_type {
         DataType::Dictionary(_, values) => loads_as(values),

@@ -1,7 +1,8 @@
 //! Raw rows of a client → a plan's outputs: the kernels of the training streams, for serving.
 //!
-//! A plan is compiled against the client's schema as it is against a snapshot's, once for all the exchanges of that schema.
-//! It knows nothing of gRPC or of Arrow's messages: batches come in decoded, and their outputs go back to `flight`.
+//! A plan is compiled against the client's schema as it is against a snapshot's, once for all the exchanges of that
+//! schema. It knows nothing of gRPC or of Arrow's messages: batches come in decoded, and their outputs go back to
+//! `flight`.
 
 use std::{sync::Arc, time::Instant};
 
@@ -122,7 +123,8 @@ impl Exchange {
         self.program.schema()
     }
 
-    /// The columns of the client's schema that are read, as indices that rise: [`Self::compute`] takes batches of these.
+    /// The columns of the client's schema that are read, as indices that rise: [`Self::compute`] takes batches of
+    /// these.
     pub fn columns(&self) -> &[usize] {
         &self.derivation.columns
     }
@@ -154,8 +156,8 @@ impl Exchange {
         Ok(self.budget.reserve(bytes.saturating_mul(HELD))?)
     }
 
-    /// The outputs of the rows that pass: run it on the CPU pool. Like a stream it takes rows a chunk at a time, so that what lies
-    /// between the columns and the outputs stays small.
+    /// The outputs of the rows that pass: run it on the CPU pool. Like a stream it takes rows a chunk at a time, so
+    /// that what lies between the columns and the outputs stays small.
     pub fn compute(&self, batch: &RecordBatch, times: &mut StageTimes) -> Result<RecordBatch, StreamError> {
         let mut builder = BatchBuilder::new(Arc::clone(&self.program), batch.num_rows());
         for first in (0..batch.num_rows()).step_by(CHUNK_ROWS_MAX) {

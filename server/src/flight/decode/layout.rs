@@ -30,8 +30,8 @@ struct Walk<'a, N, B, V> {
     bytes_max: u64,
 }
 
-/// Checks a batch of columns of these types. Returns the bytes of its buffers once they are decompressed, the body's if there
-/// is nothing to decompress.
+/// Checks a batch of columns of these types. Returns the bytes of its buffers once they are decompressed, the body's if
+/// there is nothing to decompress.
 pub(super) fn check<'t>(
     batch: &RecordBatch<'_>,
     types: impl Iterator<Item = &'t DataType>,
@@ -201,8 +201,8 @@ fn claimed(bytes: &[u8]) -> Result<u64, Refused> {
     }
 }
 
-/// The reader takes in all that an LZ4 frame gives, whatever it claims (a frame of Zstandard is held to its claim): one byte
-/// more than there should be tells.
+/// The reader takes in all that an LZ4 frame gives, whatever it claims (a frame of Zstandard is held to its claim): one
+/// byte more than there should be tells.
 fn check_lz4(bytes: &[u8], claimed: u64) -> Result<(), Refused> {
     let Some((_, frame)) = bytes.split_first_chunk::<SIZE_BYTES>() else { return Ok(()) };
     if claimed == 0 {
