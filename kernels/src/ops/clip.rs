@@ -74,7 +74,7 @@ impl Clip {
 
 /// Comparisons rather than `min` and `max`: a NaN compares false and stays, and both are one instruction a vector.
 #[inline(always)]
-fn clip<T: Copy + PartialOrd>(value: T, min: T, max: T) -> T {
+pub(super) fn clip<T: Copy + PartialOrd>(value: T, min: T, max: T) -> T {
     let raised = if value < min { min } else { value };
     if raised > max { max } else { raised }
 }

@@ -39,6 +39,20 @@ impl HashBucket {
         self.modulus.rest(hash::bytes(bytes, self.seed)) as i64
     }
 
+    pub(crate) fn seed(self) -> u64 {
+        self.seed
+    }
+
+    /// The buckets of a tile of hashes.
+    pub(crate) fn rest(self, tile: &mut Tile) {
+        let modulus = self.modulus;
+        tile.map_ints(
+            #[inline(always)]
+            move |hash| modulus.rest(hash as u64) as i64,
+            |_| 0,
+        );
+    }
+
     #[inline(always)]
     fn word(self, word: u64) -> i64 {
         self.modulus.rest(hash::word(word, self.seed)) as i64
