@@ -44,13 +44,14 @@ def server_program() -> Path:
 class Server:
     """A running server with a state of its own, which ends with this process."""
 
-    def __init__(self, program: Path, data: Path) -> None:
+    def __init__(self, program: Path, data: Path, *flags: str) -> None:
         self._state = tempfile.TemporaryDirectory(prefix="forebay-bench-")
         self._log: deque[str] = deque(maxlen=20)
         self._ready = threading.Event()
         self.url = self.metrics_url = ""
         command = [str(program), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--exit-with-stdin"]
         command += ["--drain-seconds", "0", "--state", self._state.name, "--dataset", f"{DATASET}={data.absolute()}"]
+        command += flags
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
         self._process = subprocess.Popen(
             command,
@@ -101,6 +102,11 @@ class Server:
         # Threads of the pool live as long as the server; others may end while we look.
         pool = [task for task in tasks.iterdir() if _read_if_there(task / "comm").startswith(POOL_THREAD)]
         return sum(_cpu_seconds((task / "stat").read_text()) for task in pool)
+
+    @property
+    def state(self) -> Path:
+        """The folder of what it keeps and spills."""
+        return Path(self._state.name)
 
     def reset_peak_rss(self) -> bool:
         """Begin a new peak; False where the kernel does not let us, so that the peak is that since the start."""

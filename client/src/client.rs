@@ -8,7 +8,7 @@ use arrow_flight::{Action, Criteria, FlightDescriptor, FlightEndpoint, FlightInf
 use bytes::Bytes;
 use forebay_proto::v1::{
     BatchHeader, DatasetInfo, Explain, FitProgress, FitRequest, FitResult, FitUpdate, Plan, RankInfo, Replay,
-    ReplayRequest, StreamInfo, StreamRequest, fit_update,
+    ReplayRequest, ShowRequest, StreamInfo, StreamRequest, fit_update,
 };
 use forebay_proto::{Encoding, Message, decode, encode};
 use futures::{StreamExt, TryStreamExt};
@@ -112,6 +112,15 @@ impl Client {
             }
         }
         Err(Error::Incomplete { call: "fit", missing: "result" })
+    }
+
+    /// The result of a fit as the server keeps it.
+    pub async fn show(&self, plan_id: &str) -> Result<FitResult> {
+        let mut answers = self.action("show", &ShowRequest { plan_id: plan_id.to_owned() }).await?;
+        match answers.next().await {
+            Some(answer) => metadata("the fitted plan", &answer.map_err(|status| self.failed(status))?.body),
+            None => Err(Error::Incomplete { call: "show", missing: "result" }),
+        }
     }
 
     /// What an epoch costs, by arithmetic and footers alone. Without a dataset, and with assumed rows and bytes of a

@@ -91,6 +91,10 @@ pub enum Error {
     #[error("not a plan")]
     Plan(#[source] forebay_proto::DecodeError),
 
+    /// A file of a fit's result cannot be trusted to be that result.
+    #[error("not a fit's result to go by: {0}")]
+    FitResult(String),
+
     /// A cursor is not one that the request can go on from.
     #[error(transparent)]
     Cursor(#[from] CursorError),

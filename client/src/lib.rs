@@ -56,7 +56,7 @@ pub use forebay_proto::v1::{
     Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitResult, Plan, RankExplain,
     RankInfo, Remainder, Replay, ReplayRequest, ReplayRow, StreamInfo, StreamRequest,
 };
-pub use plan_text::plan_from_json;
+pub use plan_text::{FIT_VERSION, plan_from_json};
 pub use rank_stream::RankStream;
 pub use replicas::Replicas;
 pub use retry::Retry;

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use prost_reflect::{DescriptorPool, DeserializeOptions, DynamicMessage, Kind, MessageDescriptor, SerializeOptions};
 
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use serde_path_to_error::Track;
 
 use crate::Message;
@@ -80,13 +81,23 @@ pub fn encode<M: Message>(message: &M, encoding: Encoding) -> Vec<u8> {
 
 /// Writes a message as one line of JSON.
 pub fn to_json<M: Message>(message: &M) -> String {
+    written(message, CompactFormatter)
+}
+
+/// Writes a message as JSON for people: a field or value a line, indented by two spaces. Fields come in the order of their
+/// numbers, so equal messages have equal texts, and a change shows as a changed line.
+pub fn to_pretty_json<M: Message>(message: &M) -> String {
+    written(message, PrettyFormatter::new())
+}
+
+fn written<M: Message>(message: &M, formatter: impl Formatter) -> String {
     let options =
         SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false).skip_default_fields(false);
     let mut text = Vec::with_capacity(256);
     let written = descriptor::<M>().and_then(|descriptor| {
         let mut dynamic = DynamicMessage::new(descriptor);
         dynamic.transcode_from(message).ok()?;
-        let mut writer = serde_json::Serializer::new(&mut text);
+        let mut writer = serde_json::Serializer::with_formatter(&mut text, formatter);
         dynamic.serialize_with_options(&mut writer, &options).ok()
     });
     debug_assert!(written.is_some(), "{} is in the descriptors and always has a JSON form", M::NAME);

@@ -7,7 +7,7 @@
 
 mod encoding;
 
-pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, encode, to_json};
+pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, encode, to_json, to_pretty_json};
 
 /// The messages of the package `forebay.v1`.
 pub mod v1 {

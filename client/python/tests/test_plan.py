@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import forebay as fb
+from forebay.plan_digest import plan_digest
 
 
 def ops_of(columns: fb.Columns) -> list[Any]:
@@ -221,8 +222,8 @@ FITTED = {
     "around",
     [
         lambda plan: plan,
-        lambda plan: {"plan_id": "abc", "plan": plan},
-        lambda plan: {"result": {"plan_id": "abc", "plan": plan}},
+        lambda plan: {"plan_id": plan_digest(plan), "plan": plan},
+        lambda plan: {"result": {"version": 1, "plan_id": plan_digest(plan), "plan": plan}},
     ],
 )
 def test_a_servers_plan_is_read_in_every_wrapping(around: Any, tmp_path: Path):

@@ -5,11 +5,13 @@ mod explain;
 mod failure;
 mod fit;
 mod head;
+mod learned_text;
 mod ls;
 mod output;
 mod plan_file;
 mod replay;
 mod schema;
+mod show;
 mod stream_options;
 
 use std::process::ExitCode;
@@ -51,6 +53,7 @@ enum Verb {
     Fit(fit::Fit),
     Explain(explain::Explain),
     Replay(replay::Replay),
+    Show(show::Show),
 }
 
 /// What every verb works with.
@@ -83,6 +86,7 @@ async fn run(options: Options) -> Result<(), Failure> {
         Verb::Fit(verb) => verb.run(&session).await,
         Verb::Explain(verb) => verb.run(&session).await,
         Verb::Replay(verb) => verb.run(&session).await,
+        Verb::Show(verb) => verb.run(&session).await,
     }
 }
 
@@ -107,7 +111,7 @@ mod tests {
         let command = forebay_settings::command::<Options>();
         check(&command);
         let verbs: BTreeSet<_> = command.get_subcommands().map(Command::get_name).collect();
-        assert_eq!(verbs, ["explain", "fit", "head", "ls", "replay", "schema"].into());
+        assert_eq!(verbs, ["explain", "fit", "head", "ls", "replay", "schema", "show"].into());
         command.debug_assert();
     }
 }

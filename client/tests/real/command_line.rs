@@ -72,12 +72,21 @@ fn a_fitted_plan_is_a_file_that_head_takes() {
     fs::write(folder.join("plan.json"), PLAN).unwrap();
     let fitted = stdout(&mut server.forebay(&["fit", "numbers", "--plan", "plan.json", "--json"]));
     fs::write(folder.join("fitted.json"), &fitted).unwrap();
-    let [fitted] = &json_lines(&fitted)[..] else { panic!("one line: {fitted}") };
-    let plan_id = fitted["plan_id"].as_str().unwrap();
+    let again = stdout(&mut server.forebay(&["fit", "numbers", "--plan", "fitted.json", "--json"]));
+    assert_eq!(again, fitted, "equal fits have equal bytes");
+    assert!(fitted.starts_with("{\n  \"plan_id\": \"") && fitted.ends_with("  \"version\": 1\n}\n"), "{fitted}");
+    assert!(fitted.lines().any(|line| line.trim() == "\"AA\","), "a value a line: {fitted}");
+    let value: Value = serde_json::from_str(&fitted).unwrap();
+    let plan_id = value["plan_id"].as_str().unwrap();
+
+    let shown = stdout(&mut server.forebay(&["show", plan_id, "--json"]));
+    assert_eq!(shown, fitted, "what is kept is what was fitted");
+    let table = stdout(&mut server.forebay(&["show", plan_id]));
+    assert!(table.contains(plan_id) && table.contains("strings: \"AA\", "), "{table}");
 
     let mut from_stdin = server.forebay(&["fit", "numbers", "--plan", "-"]);
     let summary = stdout(from_stdin.stdin(File::open(folder.join("plan.json")).unwrap()));
-    assert!(summary.contains(plan_id) && summary.contains("vocab("), "{summary}");
+    assert!(summary.contains(plan_id) && summary.contains("vocab "), "{summary}");
 
     let by_file = stdout(&mut server.forebay(&["head", "numbers", "--plan", "fitted.json", "--json"]));
     let by_id = stdout(&mut server.forebay(&["head", "numbers", "--plan-id", plan_id, "--json"]));
@@ -94,7 +103,17 @@ fn failures_exit_with_1_and_the_words_of_the_server() {
     let server = Server::start();
     fs::write(server.folder.path().join("plan.json"), PLAN).unwrap();
     fs::write(server.folder.path().join("no-plan.json"), "{\"outptus\": []}").unwrap();
-    let cases: [(&[&str], &str); 6] = [
+    let fitted = stdout(&mut server.forebay(&["fit", "numbers", "--plan", "plan.json", "--json"]));
+    let plan_id = fitted.split('"').nth(3).unwrap();
+    let near = plan_id.replace(&plan_id[8..9], if &plan_id[8..9] == "0" { "1" } else { "0" });
+    fs::write(server.folder.path().join("edited.json"), fitted.replace("\"AA\"", "\"ZZ\"")).unwrap();
+    fs::write(server.folder.path().join("newer.json"), fitted.replace("\"version\": 1", "\"version\": 7")).unwrap();
+    let cases: [(&[&str], &str); 11] = [
+        (&["show", "0000"], "NOT_FOUND"),
+        (&["show", &near], plan_id),
+        (&["show", "../plans"], "NOT_FOUND"),
+        (&["head", "numbers", "--plan", "edited.json"], "somebody has edited it"),
+        (&["head", "numbers", "--plan", "newer.json"], "of version 7"),
         (&["schema", "nubmers"], "NOT_FOUND"),
         (&["head", "broken"], "broken"),
         (&["head", "numbers", "--plan", "plan.json"], "FAILED_PRECONDITION"),

@@ -4,7 +4,11 @@
 //! Batches come in through [`Job`]s from whoever scans; this room reads no files and knows nothing of plans.
 
 mod counts;
-mod source;
+mod distribution;
+mod exact;
+mod job;
+mod kept;
+mod moments;
 mod summary;
 
 use std::sync::Arc;
@@ -18,8 +22,9 @@ use datafusion_execution::{
     runtime_env::RuntimeEnvBuilder,
 };
 
-pub use counts::{CountOrder, ValueCounts};
-pub use source::Job;
+pub use distribution::{Distribution, EXACT_VALUES_MAX, SKETCH_SHARE_ERROR_MAX, distribution_schema};
+pub use job::Job;
+pub use kept::{Keep, ValueCounts};
 pub use summary::{Summary, summary_schema};
 
 use crate::state::State;
@@ -30,10 +35,15 @@ const BATCH_ROWS: usize = 8192;
 /// Kept back for merging what a sort has spilled (DataFusion's own default); a sixteenth of small budgets.
 const SORT_RESERVATION_BYTES_MAX: usize = 10 << 20;
 
+/// The part of the limit that is handed out. A GROUP BY that spills sorts a copy of its groups, which DataFusion does not
+/// count: at a pool of the whole limit a fit of 50 million strings held 2.2 times as much.
+const POOL_SHARE: (usize, usize) = (2, 5);
+
 /// Where aggregates run.
 #[derive(Clone, Debug)]
 pub struct Engine {
     context: Arc<TaskContext>,
+    pool_bytes: usize,
 }
 
 /// Why a job has no result.
@@ -45,27 +55,34 @@ pub enum EngineError {
     /// It does not fit its memory, even with spilling.
     #[error("the fit needs more memory than it may use ({0}); raise --fit-memory-bytes")]
     Memory(DataFusionError),
+    /// More distinct values are left than a vocabulary may hold.
+    #[error("more than {bytes} bytes of distinct values: set max_size or min_count, or use hash_bucket")]
+    TooManyValues {
+        /// The limit.
+        bytes: usize,
+    },
     /// The job was cut.
     #[error("the fit was stopped")]
     Stopped,
 }
 
 impl Engine {
-    /// An engine that uses so much memory and spills under the state directory.
+    /// An engine that uses about so much memory and spills under the state directory.
     pub fn new(memory_bytes: usize, state: &State) -> Result<Self, EngineError> {
         let spill =
             DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![state.spill_directory()]));
+        let pool_bytes = memory_bytes / POOL_SHARE.1 * POOL_SHARE.0;
         let runtime = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes)))
+            .with_memory_pool(Arc::new(FairSpillPool::new(pool_bytes)))
             .with_disk_manager_builder(spill)
             .build_arc()?;
-        // One partition: the order of the sums, and so their last bit, does not depend on the machine's cores.
+        // One partition: a job has a thread of its own, and the jobs of a fit run side by side.
         let config = SessionConfig::new()
             .with_target_partitions(1)
             .with_batch_size(BATCH_ROWS)
-            .with_sort_spill_reservation_bytes((memory_bytes / 16).min(SORT_RESERVATION_BYTES_MAX));
+            .with_sort_spill_reservation_bytes((pool_bytes / 16).min(SORT_RESERVATION_BYTES_MAX));
         let context = TaskContext::default().with_session_config(config).with_runtime(runtime);
-        Ok(Self { context: Arc::new(context) })
+        Ok(Self { context: Arc::new(context), pool_bytes })
     }
 }
 

@@ -4,16 +4,9 @@ use std::sync::Arc;
 
 use arrow::{
     array::{Array, AsArray, RecordBatch},
-    datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef},
+    datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, UInt64Type},
 };
 use datafusion_common::DataFusionError;
-use datafusion_expr::AggregateUDF;
-use datafusion_functions_aggregate::{
-    average::avg_udaf,
-    count::count_udaf,
-    min_max::{max_udaf, min_udaf},
-    stddev::stddev_pop_udaf,
-};
 use datafusion_physical_expr::{aggregate::AggregateExprBuilder, expressions::Column};
 use datafusion_physical_plan::{
     ExecutionPlan,
@@ -21,9 +14,12 @@ use datafusion_physical_plan::{
 };
 use futures::{FutureExt, TryStreamExt};
 
-use super::{Engine, EngineError, Job};
+use super::{Engine, EngineError, Job, moments::moments_udaf};
 
-/// What a column of float64 holds; nulls are not counted.
+/// What a column of numbers holds; nulls are not counted.
+///
+/// Mean and deviation are the exact ones, rounded once: they depend on the values alone, not on their order nor on how
+/// they came in batches. A column with an infinite value has neither (NaN).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// Values.
@@ -38,12 +34,10 @@ pub struct Summary {
     pub max: f64,
 }
 
-const AGGREGATES_PER_COLUMN: usize = 5;
-
 impl Engine {
-    /// Summaries of so many float64 columns; `None` for one without a value. Push batches of [`summary_schema`].
-    pub fn summaries(&self, columns: usize) -> Result<Job<Vec<Option<Summary>>>, EngineError> {
-        let schema = summary_schema(columns);
+    /// Summaries of the columns of [`summary_schema`]; `None` for one without a value.
+    pub fn summaries(&self, types: &[DataType]) -> Result<Job<Vec<Option<Summary>>>, EngineError> {
+        let (schema, columns) = (summary_schema(types), types.len());
         Job::start(
             self,
             &schema,
@@ -60,27 +54,22 @@ impl Engine {
     }
 }
 
-/// The schema of a summary's input: float64 columns named 0, 1, ….
-pub fn summary_schema(columns: usize) -> SchemaRef {
-    let fields: Vec<Field> =
-        (0..columns).map(|column| Field::new(column.to_string(), DataType::Float64, true)).collect();
-    Arc::new(Schema::new(fields))
+/// The schema of a summary's input: columns of float64, int64 or uint64 named 0, 1, ….
+pub fn summary_schema(types: &[DataType]) -> SchemaRef {
+    let fields = types.iter().enumerate().map(|(column, kind)| Field::new(column.to_string(), kind.clone(), true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 fn plan(leaf: Arc<dyn ExecutionPlan>, columns: usize) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
     let schema = leaf.schema();
-    let functions: [Arc<AggregateUDF>; AGGREGATES_PER_COLUMN] =
-        [count_udaf(), avg_udaf(), stddev_pop_udaf(), min_udaf(), max_udaf()];
-    let mut aggregates = Vec::with_capacity(columns * AGGREGATES_PER_COLUMN);
+    let mut aggregates = Vec::with_capacity(columns);
     for column in 0..columns {
-        for (number, function) in functions.iter().enumerate() {
-            let argument = Arc::new(Column::new(&column.to_string(), column));
-            let aggregate = AggregateExprBuilder::new(Arc::clone(function), vec![argument])
-                .schema(SchemaRef::clone(&schema))
-                .alias(format!("{column}.{number}"))
-                .build()?;
-            aggregates.push(Arc::new(aggregate));
-        }
+        let argument = Arc::new(Column::new(&column.to_string(), column));
+        let aggregate = AggregateExprBuilder::new(moments_udaf(), vec![argument])
+            .schema(SchemaRef::clone(&schema))
+            .alias(format!("moments of {column}"))
+            .build()?;
+        aggregates.push(Arc::new(aggregate));
     }
     let filters = vec![None; aggregates.len()];
     let group = PhysicalGroupBy::new_single(Vec::new());
@@ -88,12 +77,11 @@ fn plan(leaf: Arc<dyn ExecutionPlan>, columns: usize) -> Result<Arc<dyn Executio
 }
 
 fn summary(row: &RecordBatch, column: usize) -> Option<Summary> {
-    let first = column * AGGREGATES_PER_COLUMN;
-    let count = row.column(first).as_primitive_opt::<Int64Type>()?.value(0);
+    let moments = row.column(column).as_struct_opt()?;
     let number = |index: usize| {
-        let array = row.column(first + index).as_primitive_opt::<Float64Type>()?;
+        let array = moments.column(index).as_primitive_opt::<Float64Type>()?;
         array.is_valid(0).then(|| array.value(0))
     };
-    let count = u64::try_from(count).ok().filter(|count| *count > 0)?;
+    let count = moments.column(0).as_primitive_opt::<UInt64Type>()?.value(0);
     Some(Summary { count, mean: number(1)?, deviation: number(2)?, min: number(3)?, max: number(4)? })
 }

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray},
+    array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt64Array},
     datatypes::{DataType, Int64Type},
 };
 
-use super::{CountOrder, Engine, Summary, summary::summary_schema};
+use super::{Engine, EngineError, Keep, Summary, summary::summary_schema};
 use crate::state::State;
 
 fn engine(memory_bytes: usize) -> (Engine, tempfile::TempDir) {
@@ -13,53 +13,181 @@ fn engine(memory_bytes: usize) -> (Engine, tempfile::TempDir) {
     (Engine::new(memory_bytes, &State::open(directory.path()).unwrap()).unwrap(), directory)
 }
 
+const ALL: Keep = Keep { min_count: 0, max_size: 0, text_bytes_max: usize::MAX };
+
+fn column(values: ArrayRef) -> RecordBatch {
+    RecordBatch::try_from_iter_with_nullable([("value", values, true)]).unwrap()
+}
+
+async fn summary(values: ArrayRef, rows_a_batch: usize) -> Option<Summary> {
+    let (engine, _directory) = engine(64 << 20);
+    let types = [values.data_type().clone()];
+    let job = engine.summaries(&types).unwrap();
+    for start in (0..values.len()).step_by(rows_a_batch) {
+        let part = values.slice(start, rows_a_batch.min(values.len() - start));
+        assert!(job.push(RecordBatch::try_new(summary_schema(&types), vec![part]).unwrap()).await);
+    }
+    job.finish().await.unwrap()[0]
+}
+
 #[tokio::test]
 async fn summaries_leave_nulls_out_and_say_when_there_is_nothing() {
     let (engine, _directory) = engine(64 << 20);
-    let job = engine.summaries(2).unwrap();
+    let types = [DataType::Float64, DataType::Float64];
+    let job = engine.summaries(&types).unwrap();
     for values in [vec![Some(1.0), None], vec![Some(4.0), Some(1.0)]] {
         let empty: ArrayRef = Arc::new(Float64Array::from(vec![None; 2]));
         let columns: Vec<ArrayRef> = vec![Arc::new(Float64Array::from(values)), empty];
-        job.push(RecordBatch::try_new(summary_schema(2), columns).unwrap()).await;
+        job.push(RecordBatch::try_new(summary_schema(&types), columns).unwrap()).await;
     }
     let expected = Summary { count: 3, mean: 2.0, deviation: 2.0_f64.sqrt(), min: 1.0, max: 4.0 };
     assert_eq!(job.finish().await.unwrap(), [Some(expected), None]);
 }
 
 #[tokio::test]
+async fn sums_are_exact_whatever_is_added_in_whatever_cut() {
+    // The mean and the deviation of each are known by hand.
+    let third = 1.0 / 3.0;
+    let cases: [(Vec<f64>, f64, f64); 9] = [
+        ([1e9 - 1.0, 1e9 + 1.0].repeat(5003), 1e9, 1.0),
+        (vec![1e300, 1.0, -1e300], third, f64::NAN),
+        (vec![2.0_f64.powi(1000), 3.0 * 2.0_f64.powi(1000)], 2.0_f64.powi(1001), 2.0_f64.powi(1000)),
+        (vec![f64::MAX, f64::MAX, f64::MAX], f64::MAX, 0.0),
+        // 1.5 units of 2^-1074, a tie, goes to the even 2; the deviation of half a unit goes to the even 0.
+        (vec![5e-324, 1e-323], 1e-323, 0.0),
+        (vec![-0.1; 9973], -0.1, 0.0),
+        (vec![7.25], 7.25, 0.0),
+        ([1e16, 1.0, -1e16, -1.0].repeat(1000), 0.0, f64::NAN),
+        ((1..=5).map(f64::from).collect(), 3.0, 2.0_f64.sqrt()),
+    ];
+    for (values, mean, deviation) in cases {
+        let rows = values.len();
+        let mut backwards = values.clone();
+        backwards.reverse();
+        let whole = summary(Arc::new(Float64Array::from(values.clone())), rows).await.unwrap();
+        assert_eq!(whole.mean.to_bits(), mean.to_bits(), "{whole:?}");
+        if !deviation.is_nan() {
+            assert_eq!(whole.deviation.to_bits(), deviation.to_bits(), "{whole:?}");
+        }
+        for cut in [1_usize, 7, 1000].into_iter().filter(|cut| rows / cut < 3000) {
+            assert_eq!(summary(Arc::new(Float64Array::from(values.clone())), cut).await, Some(whole));
+            assert_eq!(summary(Arc::new(Float64Array::from(backwards.clone())), cut).await, Some(whole));
+        }
+    }
+}
+
+#[tokio::test]
+async fn whole_numbers_beyond_a_float_are_summed_as_they_are() {
+    // 2^53 + 1 and 2^53 + 3 have the mean 2^53 + 2; as floats they are 2^53 and 2^53 + 4.
+    let near = (1_i64 << 53) + 1;
+    let odd: ArrayRef = Arc::new(Int64Array::from(vec![near, near + 2]));
+    let learned = summary(odd, 1).await.unwrap();
+    assert_eq!((learned.mean, learned.deviation), ((near + 1) as f64, 1.0));
+    let ends: ArrayRef = Arc::new(Int64Array::from(vec![i64::MIN, i64::MAX]));
+    let learned = summary(ends, 2).await.unwrap();
+    assert_eq!((learned.mean, learned.min, learned.max), (-0.5, -(2.0_f64.powi(63)), 2.0_f64.powi(63)));
+    let large: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX; 3]));
+    let learned = summary(large, 2).await.unwrap();
+    assert_eq!((learned.mean, learned.deviation), (2.0_f64.powi(64), 0.0));
+}
+
+#[tokio::test]
+async fn an_infinite_value_leaves_no_mean() {
+    let learned = summary(Arc::new(Float64Array::from(vec![1.0, f64::INFINITY])), 1).await.unwrap();
+    assert!(learned.mean.is_nan() && learned.deviation.is_nan());
+    assert_eq!((learned.min, learned.max), (1.0, f64::INFINITY));
+}
+
+#[tokio::test]
 async fn counts_come_by_count_then_value() {
     let (engine, _directory) = engine(64 << 20);
-    let order = CountOrder::ByCount { min_count: 2, max_size: 3 };
-    let job = engine.value_counts(&DataType::Utf8, order).unwrap();
-    let values: ArrayRef = Arc::new(StringArray::from(vec!["b", "a", "c", "b", "a", "d", "c", "c", "e", "e"]));
-    job.push(RecordBatch::try_from_iter_with_nullable([("value", values, true)]).unwrap()).await;
-    let counted = job.finish().await.unwrap();
-    let (values, counts) = &counted.batches[0];
-    assert_eq!(values.as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["c", "a", "b"]);
-    assert_eq!(counts, &[3, 2, 2]);
+    let texts: ArrayRef = Arc::new(StringArray::from(vec!["b", "a", "c", "b", "a", "d", "c", "c", "e", "e", "é"]));
+    for (min_count, max_size, expected, counts) in [
+        (2, 3, &["c", "a", "b"][..], &[3, 2, 2][..]),
+        (0, 0, &["c", "a", "b", "e", "d", "é"], &[3, 2, 2, 2, 1, 1]),
+        (0, 1, &["c"], &[3]),
+        (1, 5, &["c", "a", "b", "e", "d"], &[3, 2, 2, 2, 1]),
+        (9, 0, &[], &[]),
+    ] {
+        let job = engine.value_counts(&DataType::Utf8, Keep { min_count, max_size, ..ALL }).unwrap();
+        job.push(column(Arc::clone(&texts))).await;
+        let counted = job.finish().await.unwrap();
+        assert_eq!(counted.values.as_string::<i32>().iter().flatten().collect::<Vec<_>>(), expected);
+        assert_eq!(counted.counts, counts);
+    }
+}
+
+#[tokio::test]
+async fn more_text_than_may_be_kept_is_an_error_unless_it_is_pruned() {
+    let (engine, _directory) = engine(64 << 20);
+    for (max_size, is_too_much) in [(0, true), (10, false)] {
+        let keep = Keep { min_count: 0, max_size, text_bytes_max: 1000 };
+        let job = engine.value_counts(&DataType::Utf8, keep).unwrap();
+        let texts = StringArray::from_iter_values((0..1000).map(|number| format!("{number:05}")));
+        job.push(column(Arc::new(texts))).await;
+        let counted = job.finish().await;
+        assert_eq!(matches!(counted, Err(EngineError::TooManyValues { bytes: 1000 })), is_too_much, "{counted:?}");
+    }
+}
+
+/// Each of these numbers twice, scattered (7,919 is prime and does not divide the count).
+fn scattered_twice(distinct: i64) -> impl Iterator<Item = ArrayRef> {
+    [0, 1].into_iter().flat_map(move |_| {
+        (0..distinct).step_by(8192).map(move |start| {
+            let values = (start..(start + 8192).min(distinct)).map(|i| i * 7919 % distinct);
+            Arc::new(Int64Array::from_iter_values(values)) as ArrayRef
+        })
+    })
 }
 
 #[tokio::test]
 async fn more_values_than_memory_are_spilled_and_counted_right() {
-    let (engine, _directory) = engine(8 << 20);
-    let job = engine.value_counts(&DataType::Int64, CountOrder::ByValue).unwrap();
-    let distinct = 600_000_i64;
-    for _ in 0..2 {
-        for start in (0..distinct).step_by(8192) {
-            // Scattered, each value once a round (7,919 is prime and does not divide the count).
-            let values = (start..(start + 8192).min(distinct)).map(|i| i * 7919 % distinct);
-            let values: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
-            job.push(RecordBatch::try_from_iter_with_nullable([("value", values, true)]).unwrap()).await;
-        }
+    let distinct = 600_000;
+    let (engine, directory) = engine(8 << 20);
+    let keep = Keep { min_count: 3, ..ALL };
+    let job = engine.value_counts(&DataType::Int64, keep).unwrap();
+    let mut has_spilled = false;
+    // Every sixteenth comes a third time, when the others of it have long been spilled.
+    let thirds: ArrayRef = Arc::new(Int64Array::from_iter_values((0..distinct).step_by(16)));
+    for values in scattered_twice(distinct).chain([thirds]) {
+        job.push(column(values)).await;
+        has_spilled |= spilled_bytes(&directory) > 0;
     }
     let counted = job.finish().await.unwrap();
-    let mut next = 0;
-    for (values, counts) in &counted.batches {
-        assert_eq!(values.len(), counts.len());
-        for (value, count) in values.as_primitive::<Int64Type>().values().iter().zip(counts) {
-            assert_eq!((*value, *count), (next, 2));
-            next += 1;
+    assert!(has_spilled, "8 MiB hold them all: this test tests nothing");
+    assert!(counted.values.as_primitive::<Int64Type>().values().iter().copied().eq((0..distinct).step_by(16)));
+    assert!(counted.counts.iter().all(|count| *count == 3));
+    assert_eq!(spilled_bytes(&directory), 0);
+}
+
+#[tokio::test]
+async fn a_dropped_job_stops_and_leaves_no_file_also_behind_its_last_input() {
+    for is_whole in [false, true] {
+        let (engine, directory) = engine(8 << 20);
+        let job = engine.value_counts(&DataType::Int64, ALL).unwrap();
+        for values in scattered_twice(600_000) {
+            job.push(column(values)).await;
+        }
+        while spilled_bytes(&directory) == 0 {
+            tokio::task::yield_now().await;
+        }
+        if is_whole {
+            let finished = job.finish();
+            // Polled once: the input has ended, and the merge has begun.
+            assert!(futures::FutureExt::now_or_never(finished).is_none(), "it cannot be done yet");
+        } else {
+            drop(job);
+        }
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while spilled_bytes(&directory) > 0 || engine.context.memory_pool().reserved() > 0 {
+            assert!(std::time::Instant::now() < deadline, "the job goes on");
+            tokio::task::yield_now().await;
         }
     }
-    assert_eq!(next, distinct);
+}
+
+fn spilled_bytes(directory: &tempfile::TempDir) -> u64 {
+    let folders = std::fs::read_dir(directory.path().join("spill")).unwrap();
+    let files = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).into_iter().flatten());
+    files.map(|file| file.and_then(|file| file.metadata()).map_or(0, |about| about.len())).sum()
 }

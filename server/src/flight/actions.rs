@@ -20,7 +20,8 @@ pub(super) fn types() -> Vec<ActionType> {
                    amplification, memory, mixing, and with \"assume\" the time it takes";
     let replay = "Body: ReplayRequest {stream, rank, step}. Results: Replay, file, row group and row of every row of that \
                   batch, and a ticket for the batch itself";
-    [("fit", fit), ("explain", explain), ("replay", replay)]
+    let show = "Body: ShowRequest {plan_id}. Result: FitResult {version, plan_id, plan}, as the fit gave it";
+    [("fit", fit), ("explain", explain), ("replay", replay), ("show", show)]
         .map(|(name, description)| ActionType { r#type: name.to_owned(), description: description.to_owned() })
         .into()
 }
@@ -31,6 +32,7 @@ pub(super) async fn run(service: &Service, action: &Action) -> Result<Results, S
         "fit" => Ok(fit(service, &action.body)?.boxed()),
         "explain" => explain(service, &action.body).await,
         "replay" => replay(service, &action.body).await,
+        "show" => show(service, &action.body).await,
         other => {
             let known: Vec<String> = types().into_iter().map(|known| known.r#type).collect();
             Err(Status::unimplemented(format!("no action \"{other}\" in this version; there is {}", known.join(", "))))
@@ -71,6 +73,18 @@ async fn replay(service: &Service, body: &[u8]) -> Result<Results, Status> {
         }
     });
     Ok(parts.boxed())
+}
+
+async fn show(service: &Service, body: &[u8]) -> Result<Results, Status> {
+    let (request, encoding): (v1::ShowRequest, Encoding) =
+        forebay_proto::decode(body).map_err(|error| status::of_bytes(&error))?;
+    if request.plan_id.is_empty() {
+        return Err(status::of(&PlanError::field("plan_id", "missing: the id of a fitted plan").into()));
+    }
+    let kept = service.streams().show(request.plan_id).await.map_err(|error| status::of(&error))?;
+    // A vocabulary may have millions of values: writing them is CPU work.
+    let told = service.cpu().run(move || forebay_proto::encode(&kept, encoding)).await;
+    Ok(results([told.map_err(|error| status::of(&error.into()))?]))
 }
 
 fn results(bodies: impl IntoIterator<Item = Vec<u8>>) -> Results {

@@ -77,6 +77,7 @@ fn code(error: &StreamError) -> Code {
         }
         StreamError::Engine(engine) => match engine {
             EngineError::Memory(_) => Code::ResourceExhausted,
+            EngineError::TooManyValues { .. } => Code::FailedPrecondition,
             EngineError::Stopped => Code::Unavailable,
             EngineError::Aggregate(_) => Code::Internal,
         },

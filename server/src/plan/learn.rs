@@ -38,8 +38,12 @@ pub enum Wanted {
     MeanAndDeviation,
     /// The smallest and the largest value.
     Range,
+    /// The largest absolute value.
+    MaxAbs,
     /// The value in the middle; the mean of two.
     Median,
+    /// The median, and the distance from the 25 % to the 75 % quantile, linear between values.
+    MedianAndQuartiles,
     /// The most frequent value; of equals the smallest.
     Mode,
     /// The inner edges of so many equal shares, linear between values.
@@ -56,13 +60,13 @@ pub enum Wanted {
 /// The answer to a question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// A mean, a median or a mode.
+    /// A mean, a median, a mode or a largest absolute value.
     Number(f64),
     /// A mode of integers.
     Integer(i64),
     /// A mode of text.
     Text(String),
-    /// Mean and deviation, or smallest and largest.
+    /// Mean and deviation, smallest and largest, or median and distance of the quartiles.
     Pair(f64, f64),
     /// Boundaries.
     Boundaries(Vec<f64>),
@@ -127,6 +131,8 @@ pub fn learn(plan: &mut v1::Plan, question: &Question, answer: Answer) {
         (OpMessage::FillNull(fill), Answer::Text(text)) => fill.fill = Some(FillMessage::Text(text)),
         (OpMessage::Standardize(op), Answer::Pair(mean, std)) => (op.mean, op.std) = (Some(mean), Some(std)),
         (OpMessage::MinMax(op), Answer::Pair(min, max)) => (op.min, op.max) = (Some(min), Some(max)),
+        (OpMessage::MaxAbs(op), Answer::Number(max_abs)) => op.max_abs = Some(max_abs),
+        (OpMessage::Robust(op), Answer::Pair(center, scale)) => (op.center, op.scale) = (Some(center), Some(scale)),
         (OpMessage::Bucketize(op), Answer::Boundaries(boundaries)) => op.boundaries = boundaries,
         (OpMessage::Vocab(op), Answer::Values(values)) => op.values = Some(values),
         _ => debug_assert!(false, "an op gets the kind of answer it asked for"),
@@ -174,6 +180,12 @@ fn wanted(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&'static str
             (None, None) => Some(("min_max", Wanted::Range)),
             (Some(_), Some(_)) => None,
             _ => return Err(half("min_max", "min and max")),
+        },
+        OpMessage::MaxAbs(message) if message.max_abs.is_none() => Some(("max_abs", Wanted::MaxAbs)),
+        OpMessage::Robust(message) => match (message.center, message.scale) {
+            (None, None) => Some(("robust", Wanted::MedianAndQuartiles)),
+            (Some(_), Some(_)) => None,
+            _ => return Err(half("robust", "center and scale")),
         },
         OpMessage::Bucketize(message) if message.boundaries.is_empty() => {
             if !(2..=QUANTILES_MAX).contains(&message.quantiles) {

@@ -134,6 +134,7 @@ pub(super) fn keep_plan(state: &State, plan_id: &str, json: &str, read: &Schema)
     Ok(state.write(Kind::Plan, plan_id, json.as_bytes())?)
 }
 
+/// The plan of a request, read from the state directory where it is named by its id.
 pub(super) fn read_plan(state: &State, source: &Source) -> Result<v1::Plan, StreamError> {
     let id = match source {
         Source::Inline(plan) => return Ok(plan.clone()),

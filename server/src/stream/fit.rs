@@ -12,14 +12,12 @@ use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
     FETCH_AHEAD, StreamError, Streams,
-    compiled::keep_plan,
-    learned::{Pass, rehearse},
+    compiled::{keep_plan, read_plan},
+    pass::{Pass, for_one_pass},
+    rehearse::rehearse,
     rows::{Derivation, Expressions},
 };
 use crate::{catalog::Snapshot, metrics::FitGuard, plan, scan};
-
-/// Questions that one pass answers: each may be an aggregate of its own, with its own memory and thread.
-const QUESTIONS_A_PASS_MAX: usize = 64;
 
 /// Fits that run at once; further ones wait.
 pub(super) const FITS_MAX: usize = 4;
@@ -66,6 +64,16 @@ impl Streams {
         FitTask { receiver, task }
     }
 
+    /// The result of a fit as it is kept under its id, by this server or by another of the same state directory.
+    pub async fn show(&self, plan_id: String) -> Result<v1::FitResult, StreamError> {
+        let state = self.state.clone();
+        let read = self.cpu.run(move || {
+            let plan = read_plan(&state, &plan::Source::Id(plan_id.clone()))?;
+            Ok(v1::FitResult { version: FIT_VERSION, plan_id, plan: Some(plan) })
+        });
+        read.await?
+    }
+
     async fn run_fit(
         self: &Arc<Self>,
         dataset: &str,
@@ -91,8 +99,7 @@ impl Streams {
             if questions.is_empty() {
                 break;
             }
-            // What does not fit into this pass is asked again in the next.
-            questions.truncate(QUESTIONS_A_PASS_MAX);
+            for_one_pass(&mut questions, &self.engine);
             reporter.progress.pass += 1;
             reporter.progress.passes = reporter.progress.passes.max(reporter.progress.pass);
             let pass = Pass::new(&self.engine, &expressions.schema, &questions)?;
@@ -154,7 +161,9 @@ impl Streams {
                 let values;
                 (reader, pass, values) = step.await.map_err(|panic| scan::panicked(snapshot, group, &panic))?;
                 let Some((values, row_count)) = values? else { break };
-                pass.push(values).await;
+                if !pass.push(values).await {
+                    return Ok(pass);
+                }
                 reporter.add_rows(row_count);
             }
         }

@@ -3,6 +3,7 @@
 //!
 //! It knows nothing of gRPC: requests come in checked, batches with their headers go out, to be encoded by `flight`.
 
+mod answers;
 mod batches;
 mod compiled;
 mod count;
@@ -13,8 +14,9 @@ mod explain;
 mod fit;
 mod group;
 mod in_order;
-mod learned;
+mod pass;
 mod prepare;
+mod rehearse;
 mod replay;
 mod rows;
 mod shuffled;

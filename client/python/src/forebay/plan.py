@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from .columns import Columns, cols
+from .fit_result import checked_plan, read_object, unwrapped
 from .op import Json, ending_in_indexes
 
 DType = Literal["FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED"]
@@ -134,26 +135,11 @@ class Plan:
     def from_json(cls, source: str | bytes | os.PathLike[str]) -> Plan:
         """Read a plan from a file, or from text that begins with a brace.
 
-        Takes a bare plan, and the ``{"plan_id": …, "plan": …}`` that ``forebay fit --json`` prints.
+        Takes a bare plan, and the ``{"version": 1, "plan_id": …, "plan": …}`` that ``forebay fit --json`` prints: an error
+        if somebody has edited it since, or if its version is not known.
         """
-        if isinstance(source, bytes):
-            text = source.decode()
-        elif isinstance(source, str) and source.lstrip().startswith("{"):
-            text = source
-        else:
-            text = Path(source).read_text(encoding="utf-8")
-        try:
-            read = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"the plan is not JSON: {error}") from error
-        if not isinstance(read, dict):
-            raise ValueError("the plan must be a JSON object")
-        found = cast(Json, read)
-        if isinstance(found.get("result"), dict):
-            found = cast(Json, found["result"])
-        if isinstance(found.get("plan"), dict):
-            found = cast(Json, found["plan"])
-        return cls.from_dict(found)
+        found = unwrapped(read_object(source))
+        return cls.from_dict(checked_plan(found) if isinstance(found.get("plan"), dict) else found)
 
 
 def _default_dtype(parts: Sequence[Columns]) -> DType:

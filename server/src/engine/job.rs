@@ -1,6 +1,10 @@
-//! The input end of a job: batches pushed in by a scan become the leaf of a DataFusion plan.
+//! A running job: batches pushed in by a scan become the leaf of a DataFusion plan, or go to a fold one by one.
+//!
+//! A job computes on a thread of its own and ends in one of three ways: whole, with an error, or dropped. A dropped one
+//! stops where it stands, also behind its last input, and its spill files go with it.
 
 use std::{
+    convert::Infallible,
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
@@ -18,7 +22,7 @@ use datafusion_physical_plan::{
 };
 use futures::{StreamExt, future::BoxFuture};
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     task::{JoinError, JoinHandle},
 };
 
@@ -33,11 +37,22 @@ pub struct Job<T> {
     sender: mpsc::Sender<RecordBatch>,
     /// Set when the input is whole; a queue that ends without it belongs to a job that was dropped.
     is_whole: Arc<AtomicBool>,
-    task: AbortOnDrop<Result<T, EngineError>>,
+    /// Never sent on: that it is gone tells the task to stop.
+    wanted: oneshot::Sender<Infallible>,
+    task: JoinHandle<Result<T, EngineError>>,
 }
 
-#[derive(Debug)]
-struct AbortOnDrop<T>(JoinHandle<T>);
+/// A computation that takes its input batch by batch.
+pub(super) trait Fold: Send + 'static {
+    /// What it comes to.
+    type Output: Send + 'static;
+
+    /// Takes in a batch.
+    fn push(&mut self, batch: &RecordBatch) -> Result<(), EngineError>;
+
+    /// Behind the last batch.
+    fn finish(self) -> Result<Self::Output, EngineError>;
+}
 
 /// Reads the queue once.
 struct Queue {
@@ -60,30 +75,49 @@ impl<T: Send + 'static> Job<T> {
         let queue = Queue { schema: SchemaRef::clone(schema), receiver, is_whole: Arc::clone(&is_whole) };
         let leaf = StreamingTableExec::try_new(SchemaRef::clone(schema), vec![Arc::new(queue)], None, [], false, None)?;
         let output = execute_stream(plan(Arc::new(leaf))?, Arc::clone(&engine.context))?;
+        let (wanted, unwanted) = oneshot::channel();
         // Aggregates compute between awaits for longer than an I/O thread may be held.
         let handle = tokio::runtime::Handle::current();
-        let task = tokio::task::spawn_blocking(move || handle.block_on(fold(output)));
-        Ok(Self { sender, is_whole, task: AbortOnDrop(task) })
+        let task = tokio::task::spawn_blocking(move || {
+            handle.block_on(async {
+                tokio::select! {
+                    biased;
+                    _ = unwanted => Err(EngineError::Stopped),
+                    result = fold(output) => result,
+                }
+            })
+        });
+        Ok(Self { sender, is_whole, wanted, task })
     }
 
-    /// Hands over a batch; waits while the job is behind.
-    pub async fn push(&self, batch: RecordBatch) {
-        // A closed queue means that the job has failed: `finish` says why.
-        let _ = self.sender.send(batch).await;
+    /// Starts a fold over what will be pushed.
+    pub(super) fn start_fold(mut fold: impl Fold<Output = T>) -> Self {
+        let (sender, mut receiver) = mpsc::channel::<RecordBatch>(QUEUE_BATCHES_MAX);
+        let is_whole = Arc::new(AtomicBool::new(false));
+        let whole = Arc::clone(&is_whole);
+        let (wanted, _) = oneshot::channel();
+        let task = tokio::task::spawn_blocking(move || {
+            while let Some(batch) = receiver.blocking_recv() {
+                fold.push(&batch)?;
+            }
+            if whole.load(Ordering::Acquire) { fold.finish() } else { Err(EngineError::Stopped) }
+        });
+        Self { sender, is_whole, wanted, task }
+    }
+
+    /// Hands over a batch; waits while the job is behind. False when the job has failed: `finish` says why.
+    pub async fn push(&self, batch: RecordBatch) -> bool {
+        self.sender.send(batch).await.is_ok()
     }
 
     /// Ends the input and waits for the result.
     pub async fn finish(self) -> Result<T, EngineError> {
         self.is_whole.store(true, Ordering::Release);
         drop(self.sender);
-        let mut task = self.task;
-        (&mut task.0).await.map_err(|_: JoinError| EngineError::Stopped)?
-    }
-}
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
+        let result = self.task.await.map_err(|_: JoinError| EngineError::Stopped)?;
+        // Until here: a job whose result is not awaited to the end stops.
+        drop(self.wanted);
+        result
     }
 }
 

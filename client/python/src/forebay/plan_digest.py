@@ -1,0 +1,160 @@
+"""The id of a fitted plan: a digest of its protobuf bytes, computed here from its JSON.
+
+The server's id is the SHA-256 of a line that names the form and of the plan's bytes as its protobuf library writes them:
+fields in the order of their numbers, defaults left out, numbers in lists packed. `MESSAGES` says the same as plan.proto;
+a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+Fields = Mapping[str, object]
+
+FORM = b"forebay plan 1\n"
+DTYPES = ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED")
+STATS = ("MEAN", "MEDIAN", "MODE")
+
+# Message: its fields, each a number and a kind. "?": written whenever it is there (optional, or one of a oneof); "*": a
+# list. A kind that is a message's name is that message.
+MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
+    "Plan": {"filter": (1, "string"), "derive": (2, "*Derive"), "outputs": (3, "*Output")},
+    "Derive": {"name": (1, "string"), "expr": (2, "string")},
+    "Output": {"name": (1, "string"), "dtype": (2, "DType"), "parts": (3, "*Part")},
+    "Part": {"columns": (1, "*string"), "ops": (2, "*Op")},
+    "Op": {
+        "fill_null": (1, "?FillNull"),
+        "clip": (2, "?Clip"),
+        "log1p": (3, "?Log1p"),
+        "standardize": (4, "?Standardize"),
+        "min_max": (5, "?MinMax"),
+        "bucketize": (6, "?Bucketize"),
+        "vocab": (7, "?Vocab"),
+        "hash_bucket": (8, "?HashBucket"),
+        "one_hot": (9, "?OneHot"),
+        "sqrt": (10, "?Sqrt"),
+        "abs": (11, "?Abs"),
+        "logit": (12, "?Logit"),
+        "box_cox": (13, "?BoxCox"),
+        "max_abs": (14, "?MaxAbs"),
+        "robust": (15, "?Robust"),
+        "cross": (16, "?Cross"),
+        "multi_hot": (17, "?MultiHot"),
+        "first_n": (18, "?FirstN"),
+        "pad": (19, "?Pad"),
+        "lookup": (20, "?Lookup"),
+        "ngram": (21, "?Ngram"),
+        "sigrid_hash": (22, "?SigridHash"),
+        "map_id": (23, "?MapId"),
+        "positive_mod": (24, "?PositiveMod"),
+    },
+    "FillNull": {"value": (1, "?double"), "text": (2, "?string"), "stat": (3, "?Stat"), "integer": (4, "?int64")},
+    "Clip": {"min": (1, "?double"), "max": (2, "?double")},
+    "Log1p": {},
+    "Standardize": {"mean": (1, "?double"), "std": (2, "?double")},
+    "MinMax": {"min": (1, "?double"), "max": (2, "?double")},
+    "Bucketize": {"boundaries": (1, "*double"), "quantiles": (2, "uint32")},
+    "Vocab": {
+        "min_count": (1, "uint64"),
+        "max_size": (2, "uint64"),
+        "oov_buckets": (3, "uint32"),
+        "values": (4, "?VocabValues"),
+    },
+    "VocabValues": {
+        "strings": (1, "*string"),
+        "integers": (2, "*int64"),
+        "unsigned": (3, "*uint64"),
+        "floats": (4, "*double"),
+    },
+    "HashBucket": {"buckets": (1, "uint64"), "seed": (2, "uint64")},
+    "OneHot": {"size": (1, "uint32")},
+    "Sqrt": {},
+    "Abs": {},
+    "Logit": {"eps": (1, "?double")},
+    "BoxCox": {"lambda": (1, "double")},
+    "MaxAbs": {"max_abs": (1, "?double")},
+    "Robust": {"center": (1, "?double"), "scale": (2, "?double")},
+    "Cross": {"columns": (1, "*string"), "buckets": (2, "uint64"), "seed": (3, "uint64")},
+    "MultiHot": {"size": (1, "uint32")},
+    "FirstN": {"n": (1, "uint32"), "value": (2, "?double")},
+    "Pad": {"n": (1, "uint32"), "value": (2, "double")},
+    "Lookup": {"table": (1, "string"), "key": (2, "string"), "columns": (3, "*string")},
+    "Ngram": {"n": (1, "uint32"), "buckets": (2, "uint64"), "seed": (3, "uint64")},
+    "SigridHash": {"salt": (1, "int64"), "max_value": (2, "int64")},
+    "MapId": {"ids": (1, "*int64"), "values": (2, "*int64"), "default": (3, "?int64")},
+    "PositiveMod": {"modulus": (1, "int64")},
+}
+ENUMS = {"DType": DTYPES, "Stat": STATS}
+
+VARINT, FIXED64, LENGTH = 0, 1, 2
+
+
+def plan_digest(plan: Fields) -> str:
+    """Return the id of a plan that a fit has returned, from its JSON; an unknown field is an error."""
+    return hashlib.sha256(FORM + encode("Plan", plan)).hexdigest()[:32]
+
+
+def encode(message: str, fields: Fields) -> bytes:
+    """Return a message's protobuf bytes."""
+    known = MESSAGES[message]
+    given = {_snake(name): value for name, value in fields.items()}
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{message} has no field {name!r}")
+    return b"".join(_field(*known[name], given[name]) for name in known if given.get(name) is not None)
+
+
+def _field(number: int, kind: str, value: object) -> bytes:
+    if kind.startswith("*"):
+        values = cast("Sequence[object]", value)
+        if kind[1:] == "string" or kind[1:] in MESSAGES:
+            return b"".join(_tagged(number, kind[1:], each) for each in values)
+        packed = b"".join(_scalar(kind[1:], each)[1] for each in values)
+        return _key(number, LENGTH) + _varint(len(packed)) + packed if packed else b""
+    if kind.startswith("?"):
+        return _tagged(number, kind[1:], value)
+    wire, written = _scalar(kind, value)
+    is_default = not any(written) or (kind == "double" and float(cast("float | str", value)) == 0)
+    return b"" if is_default else _key(number, wire) + (_prefixed(written) if wire == LENGTH else written)
+
+
+def _tagged(number: int, kind: str, value: object) -> bytes:
+    if kind in MESSAGES:
+        return _key(number, LENGTH) + _prefixed(encode(kind, cast(Fields, value)))
+    wire, written = _scalar(kind, value)
+    return _key(number, wire) + (_prefixed(written) if wire == LENGTH else written)
+
+
+def _scalar(kind: str, value: object) -> tuple[int, bytes]:
+    if kind == "string":
+        return LENGTH, str(value).encode()
+    if kind == "double":
+        # proto3's JSON spells what is not finite as a word, which float reads.
+        return FIXED64, struct.pack("<d", float(cast("float | str", value)))
+    if kind in ENUMS and isinstance(value, str):
+        return VARINT, _varint(ENUMS[kind].index(value))
+    return VARINT, _varint(int(cast("int | str", value)) % 2**64)
+
+
+def _prefixed(written: bytes) -> bytes:
+    return _varint(len(written)) + written
+
+
+def _key(number: int, wire: int) -> bytes:
+    return _varint(number << 3 | wire)
+
+
+def _varint(number: int) -> bytes:
+    written = bytearray()
+    while number >= 0x80:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+def _snake(name: str) -> str:
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name)

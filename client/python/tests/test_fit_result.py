@@ -1,0 +1,137 @@
+"""A fit's result as a file: equal fits give equal bytes, every client reads it, and an edited one is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+
+import forebay as fb
+from forebay.plan_digest import ENUMS, MESSAGES, plan_digest
+from serving import Server, fit
+
+PROTO = Path(__file__).parents[3] / "proto/forebay/v1/plan.proto"
+
+PLAN: dict[str, Any] = {
+    "filter": "id >= 3",
+    "derive": [{"name": "even", "expr": "id % 2 = 0"}],
+    "outputs": [
+        {
+            "name": "dense",
+            "parts": [
+                {
+                    "columns": ["gappy", "x"],
+                    "ops": [{"fill_null": {"stat": "MEAN"}}, {"standardize": {}}, {"clip": {"min": -3}}],
+                },
+                {"columns": ["small"], "ops": [{"fill_null": {"stat": "MODE"}}, {"min_max": {}}]},
+                {"columns": ["unit"], "ops": [{"log1p": {}}, {"bucketize": {"quantiles": 4}}, {"one_hot": {}}]},
+            ],
+        },
+        {
+            "name": "cats",
+            "dtype": "INT64",
+            "parts": [
+                {"columns": ["word"], "ops": [{"fill_null": {"text": "é"}}, {"vocab": {"oov_buckets": 3}}]},
+                {"columns": ["small"], "ops": [{"vocab": {"max_size": 4}}]},
+                {"columns": ["id"], "ops": [{"hash_bucket": {"buckets": 2**40, "seed": 2**64 - 1}}]},
+                {"columns": ["id"], "ops": [{"bucketize": {"boundaries": [-1.5, 0, 1e300]}}]},
+                {"columns": ["word"], "ops": [{"vocab": {"min_count": 1000}}]},
+            ],
+        },
+        {"name": "raw", "dtype": "AS_STORED", "parts": [{"columns": ["word"]}]},
+        {"name": "even", "dtype": "UINT8", "parts": [{"columns": ["even"]}]},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def flight(server: Server) -> fl.FlightClient:
+    return fl.connect(server.url)
+
+
+@pytest.fixture(scope="module")
+def result(flight: fl.FlightClient) -> dict[str, Any]:
+    return fit(flight, "tiny", PLAN)[-1]["result"]
+
+
+def show(flight: fl.FlightClient, plan_id: str) -> dict[str, Any]:
+    body = json.dumps({"plan_id": plan_id}).encode()
+    (answer,) = flight.do_action(fl.Action("show", body))
+    return json.loads(answer.body.to_pybytes())
+
+
+def test_the_digest_here_is_the_servers(result: dict[str, Any]):
+    assert result["version"] == 1
+    assert plan_digest(result["plan"]) == result["plan_id"]
+
+
+def test_the_messages_here_are_those_of_the_proto_file():
+    text = re.sub(r"//[^\n]*", "", PROTO.read_text())
+    messages: dict[str, dict[str, tuple[int, str]]] = {}
+    for name, body in re.findall(r"message (\w+) \{((?:[^{}]|\{[^{}]*\})*)\}", text):
+        in_oneof = "".join(re.findall(r"oneof \w+ \{([^}]*)\}", body))
+        fields = re.findall(r"(optional |repeated |)(\w+) (\w+) = (\d+);", body)
+        messages[name] = {}
+        for label, kind, field, number in fields:
+            # A message is absent or there, as an optional number is.
+            present = label == "optional " or f" {field} = " in in_oneof or (kind in MESSAGES and not label)
+            messages[name][field] = (int(number), ("*" if label == "repeated " else "?" if present else "") + kind)
+    assert messages == MESSAGES
+    for name, values in ENUMS.items():
+        (body,) = re.findall(rf"enum {name} \{{([^}}]*)\}}", text)
+        assert re.findall(r"(\w+) = \d+;", body) == list(values)
+
+
+def test_show_gives_what_was_fitted(flight: fl.FlightClient, result: dict[str, Any]):
+    assert show(flight, result["plan_id"]) == result
+
+
+def test_show_names_what_is_near(flight: fl.FlightClient, result: dict[str, Any]):
+    plan_id = result["plan_id"]
+    near = plan_id[:-1] + ("0" if plan_id[-1] != "0" else "1")
+    with pytest.raises(pa.ArrowKeyError, match=plan_id):
+        show(flight, near)
+    with pytest.raises(pa.ArrowKeyError):
+        show(flight, "../../etc/passwd")
+    with pytest.raises(pa.ArrowInvalid, match="plan_id: missing"):
+        show(flight, "")
+
+
+def test_a_result_is_a_file_that_every_reader_takes(
+    client: fb.Client, flight: fl.FlightClient, result: dict[str, Any], tmp_path: Path
+):
+    fitted = client.fit("tiny", fb.Plan.from_dict(PLAN), progress=False)
+    assert fitted.plan_id == result["plan_id"]
+    again = client.fit("tiny", fb.Plan.from_dict(PLAN), progress=False)
+    assert fitted.to_json() == again.to_json()
+    for name, text in (("ours.json", fitted.to_json()), ("servers.json", json.dumps(result))):
+        path = tmp_path / name
+        path.write_text(text)
+        read = fb.FittedPlan.from_json(path)
+        assert read.plan_id == result["plan_id"]
+        assert read.to_json() == fitted.to_json()
+        assert fb.Plan.from_json(path).to_json() == fitted.plan.to_json()
+        # A server that has never fitted it takes the plan, and knows it by the same id.
+        assert fit(flight, "tiny", read.plan.to_dict())[-1]["result"]["plan_id"] == result["plan_id"]
+
+
+@pytest.mark.parametrize("reader", [fb.FittedPlan.from_json, fb.Plan.from_json])
+def test_an_edited_or_foreign_result_is_refused_with_the_way_out(result: dict[str, Any], reader: Any):
+    text = json.dumps(result)
+    edited = text.replace('"min": -3.0', '"min": -2.0')
+    assert edited != text
+    with pytest.raises(ValueError, match=f"{result['plan_id']}.*edited.*fit again"):
+        reader(edited)
+    with pytest.raises(ValueError, match="version 2.*reads version 1.*fit the plan again"):
+        reader(text.replace('"version": 1', '"version": 2'))
+    assert reader(text)
+
+
+def test_a_bare_plan_is_no_fits_result(result: dict[str, Any]):
+    with pytest.raises(ValueError, match="no plan_id"):
+        fb.FittedPlan.from_json(json.dumps(result["plan"]))

@@ -1,0 +1,132 @@
+//! A fitted plan as people read it: a row for every op, with what it learned or was given.
+
+use std::collections::BTreeMap;
+
+use forebay_client::FitResult;
+use forebay_proto::v1::{DType, Output, Plan};
+use serde_json::Value;
+
+use super::output::{self, Align};
+
+/// Values of a list that are shown; of the others only how many there are.
+const VALUES_SHOWN: usize = 5;
+
+/// Characters of a text that are shown.
+const TEXT_SHOWN: usize = 32;
+
+/// The plan's id, its rows, and each output's columns, op by op.
+pub(super) fn table(result: &FitResult) -> String {
+    let mut head = vec![vec!["plan_id".to_owned(), result.plan_id.clone()]];
+    let mut rows = vec![["OUTPUT", "DTYPE", "COLUMN", "OP", "WITH"].map(str::to_owned).to_vec()];
+    if let Some(plan) = &result.plan {
+        if !plan.filter.is_empty() {
+            head.push(vec!["filter".to_owned(), plan.filter.clone()]);
+        }
+        head.extend(plan.derive.iter().map(|derive| vec![derive.name.clone(), derive.expr.clone()]));
+        rows.extend(output_rows(plan));
+    }
+    output::columns(&[Align::Left; 2], &head) + "\n" + &output::columns(&[Align::Left; 5], &rows)
+}
+
+/// A name is said once, where it begins.
+fn output_rows(plan: &Plan) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for output in &plan.outputs {
+        let mut first = [output.name.clone(), dtype_name(output)];
+        for part in &output.parts {
+            let mut column = part.columns.join(", ");
+            let mut ops: Vec<[String; 2]> = part.ops.iter().map(|op| op_cells(&forebay_proto::to_json(op))).collect();
+            if ops.is_empty() {
+                ops.push([String::new(), String::new()]);
+            }
+            for op in ops {
+                let [name, dtype] = std::mem::take(&mut first);
+                let [op, with] = op;
+                rows.push(vec![name, dtype, std::mem::take(&mut column), op, with]);
+            }
+        }
+    }
+    rows
+}
+
+fn dtype_name(output: &Output) -> String {
+    DType::try_from(output.dtype).map_or_else(|_| output.dtype.to_string(), |dtype| dtype.as_str_name().to_owned())
+}
+
+/// An op's name and its parameters in one line, whatever ops there are: `vocab`, `min_count 10, 16 strings: "UA", "B6", …`.
+fn op_cells(json: &str) -> [String; 2] {
+    let Ok(Value::Object(op)) = serde_json::from_str(json) else { return [json.to_owned(), String::new()] };
+    let mut texts = Vec::new();
+    for parameters in op.values() {
+        collect(parameters, &mut texts);
+    }
+    [op.keys().cloned().collect::<Vec<_>>().concat(), texts.join(", ")]
+}
+
+fn collect(parameters: &Value, texts: &mut Vec<String>) {
+    let Value::Object(fields) = parameters else { return };
+    // By name, whatever order the map keeps.
+    for (name, value) in fields.iter().collect::<BTreeMap<_, _>>() {
+        match value {
+            Value::Null => {}
+            Value::Array(values) if values.is_empty() => {}
+            Value::Array(values) => texts.push(list_text(name, values)),
+            Value::Object(_) => collect(value, texts),
+            value => texts.push(format!("{name} {}", shortened(value))),
+        }
+    }
+}
+
+fn list_text(name: &str, values: &[Value]) -> String {
+    let shown: Vec<String> = values.iter().take(VALUES_SHOWN).map(shortened).collect();
+    let more = if values.len() > VALUES_SHOWN { ", …" } else { "" };
+    format!("{} {name}: {}{more}", output::count(values.len() as u64), shown.join(", "))
+}
+
+/// A value as JSON writes it, so that no text can be taken for another or break the line; long ones cut.
+fn shortened(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.chars().count() > TEXT_SHOWN => {
+            let start: String = text.chars().take(TEXT_SHOWN).collect();
+            format!("{}…", Value::from(start))
+        }
+        value => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_client::plan_from_json;
+
+    use super::*;
+
+    #[test]
+    fn every_op_says_what_it_learned_and_long_vocabularies_are_shortened() {
+        let plan = br#"{"filter": "arr_delay IS NOT NULL", "derive": [{"name": "late", "expr": "arr_delay > 15"}], "outputs": [
+            {"name": "dense", "parts": [{"columns": ["dep_delay"], "ops": [
+                {"fill_null": {"value": 12.5}}, {"standardize": {"mean": 12.5, "std": 40.25}}, {"log1p": {}}]}]},
+            {"name": "cats", "dtype": "INT32", "parts": [
+                {"columns": ["carrier"], "ops": [
+                    {"vocab": {"min_count": 10, "values": {"strings": ["UA", "B6\n", "EV", "DL", "AA", "MQ"]}}}]},
+                {"columns": ["dest"], "ops": [{"fill_null": {"text": "NNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNN"}},
+                    {"vocab": {"values": {"integers": [7, 8]}}}]}]},
+            {"name": "label", "parts": [{"columns": ["late"]}]}]}"#;
+        let result = FitResult { version: 1, plan_id: "5f3a".into(), plan: Some(plan_from_json(plan).unwrap()) };
+        let text = table(&result);
+        let expected = [
+            "plan_id  5f3a",
+            "filter   arr_delay IS NOT NULL",
+            "late     arr_delay > 15",
+            "",
+            "OUTPUT  DTYPE    COLUMN     OP           WITH",
+            "dense   FLOAT32  dep_delay  fill_null    value 12.5",
+            "                            standardize  mean 12.5, std 40.25",
+            "                            log1p",
+            r#"cats    INT32    carrier    vocab        max_size 0, min_count 10, oov_buckets 0, 6 strings: "UA", "B6\n", "EV", "DL", "AA", …"#,
+            r#"                 dest       fill_null    text "NNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNN"…"#,
+            "                            vocab        max_size 0, min_count 0, oov_buckets 0, 2 integers: 7, 8",
+            "label   FLOAT32  late",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+}

@@ -1,0 +1,251 @@
+//! Sums of numbers and of their squares without any rounding, and the mean and the deviation rounded once from them.
+//!
+//! A float64 is a whole number times a power of two, so a sum of them is a whole number of units of 2⁻¹⁰⁷⁴, and a sum of
+//! their squares one of units of 2⁻²¹⁴⁸. Both are held in full, as digits of 32 bits in words of 64 that carry seldom (the
+//! superaccumulator of Neal, "Fast exact summation using small and large superaccumulators", 2015). So neither the
+//! order of the values nor the way they were cut into batches can be seen in what comes out.
+
+use num_bigint::{BigInt, BigUint, Sign};
+
+/// Bits of a digit.
+const DIGIT_BITS: u32 = 32;
+
+/// Values after which the words are carried: each adds less than 2³⁴ to a word of 2⁶³.
+const VALUES_BETWEEN_CARRIES: u32 = 1 << 28;
+
+/// The exponent of a float64's last bit at its smallest.
+const UNIT_EXPONENT: i32 = -1074;
+
+/// Digits of a sum: 1074 bits below the point, 1024 above it, and 64 for the count, with room for the sign.
+const SUM_DIGITS: usize = (1074 + 1024 + 64) / DIGIT_BITS as usize + 3;
+
+/// Digits of a sum of squares: twice as many bits on both sides of the point.
+const SQUARES_DIGITS: usize = (2 * (1074 + 1024) + 64) / DIGIT_BITS as usize + 4;
+
+/// Bits that a quotient or a root is computed to before it is rounded: the 53 of a float64, and more than the one that
+/// decides; what is left behind them is remembered as "not zero".
+const QUOTIENT_BITS: u64 = 66;
+
+/// The exact sum and sum of squares of values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Moments {
+    count: u64,
+    sum: Digits,
+    squares: Digits,
+    /// An infinity has come by: there is no sum.
+    is_infinite: bool,
+}
+
+/// A whole number as the sum of its words times powers of 2³².
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Digits {
+    words: Box<[i64]>,
+    values_until_carry: u32,
+}
+
+impl Moments {
+    /// No value.
+    pub(super) fn new() -> Self {
+        Self { count: 0, sum: Digits::new(SUM_DIGITS), squares: Digits::new(SQUARES_DIGITS), is_infinite: false }
+    }
+
+    /// Takes in a float; NaN counts as an infinity, as neither has a mean.
+    pub(super) fn add(&mut self, value: f64) {
+        if !value.is_finite() {
+            self.is_infinite = true;
+            self.count += 1;
+            return;
+        }
+        let bits = value.to_bits();
+        let fraction = bits & ((1 << 52) - 1);
+        let biased = ((bits >> 52) & 0x7ff) as i32;
+        let (whole, exponent) =
+            if biased == 0 { (fraction, UNIT_EXPONENT) } else { (fraction | 1 << 52, biased - 1075) };
+        self.add_scaled(value.is_sign_negative(), whole, exponent);
+    }
+
+    /// Takes in a whole number.
+    pub(super) fn add_integer(&mut self, is_negative: bool, magnitude: u64) {
+        self.add_scaled(is_negative, magnitude, 0);
+    }
+
+    fn add_scaled(&mut self, is_negative: bool, whole: u64, exponent: i32) {
+        self.count += 1;
+        if whole == 0 {
+            return;
+        }
+        let place = exponent.abs_diff(UNIT_EXPONENT);
+        self.sum.add(is_negative, whole, place);
+        let square = u128::from(whole) * u128::from(whole);
+        self.squares.add(false, square as u64, 2 * place);
+        self.squares.add(false, (square >> 64) as u64, 2 * place + 64);
+    }
+
+    /// Takes in what others have summed.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.is_infinite |= other.is_infinite;
+        self.sum.merge(&other.sum);
+        self.squares.merge(&other.squares);
+    }
+
+    /// The mean, rounded once to the nearest float64, ties to even; NaN where a value was infinite or there is none.
+    pub(super) fn mean(&self) -> f64 {
+        if self.count == 0 || self.is_infinite {
+            return f64::NAN;
+        }
+        let sum = self.sum.total();
+        let mean = rounded_quotient(sum.magnitude(), &BigUint::from(self.count), UNIT_EXPONENT.into());
+        if sum.sign() == Sign::Minus { -mean } else { mean }
+    }
+
+    /// The population's deviation √(Σx²/n − (Σx/n)²), rounded once; NaN where there is no mean.
+    pub(super) fn deviation(&self) -> f64 {
+        if self.count == 0 || self.is_infinite {
+            return f64::NAN;
+        }
+        // n² times the variance is a whole number of units, so nothing is lost in the difference.
+        let sum = self.sum.total();
+        let scaled = self.squares.total() * self.count - &sum * &sum;
+        let count = BigUint::from(self.count);
+        rounded_root(scaled.magnitude(), &(&count * &count), UNIT_EXPONENT.into())
+    }
+
+    /// The state as bytes, for another process or thread to merge.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut carried = self.clone();
+        carried.sum.carry();
+        carried.squares.carry();
+        let words = carried.sum.words.iter().chain(&carried.squares.words);
+        let mut bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+        bytes.extend(self.count.to_le_bytes());
+        bytes.push(self.is_infinite.into());
+        bytes
+    }
+
+    /// Reads what [`Self::to_bytes`] wrote; `None` for anything else.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (is_infinite, words) = bytes.split_last()?;
+        if words.len() != (SUM_DIGITS + SQUARES_DIGITS + 1) * 8 {
+            return None;
+        }
+        let mut words = words.chunks_exact(8).filter_map(|word| Some(i64::from_le_bytes(word.try_into().ok()?)));
+        let sum = words.by_ref().take(SUM_DIGITS).collect();
+        let squares = words.by_ref().take(SQUARES_DIGITS).collect();
+        Some(Self {
+            count: words.next()?.cast_unsigned(),
+            sum: Digits { words: sum, values_until_carry: VALUES_BETWEEN_CARRIES },
+            squares: Digits { words: squares, values_until_carry: VALUES_BETWEEN_CARRIES },
+            is_infinite: *is_infinite != 0,
+        })
+    }
+
+    /// Values so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes on the heap.
+    pub(super) fn heap_bytes(&self) -> usize {
+        (self.sum.words.len() + self.squares.words.len()) * size_of::<i64>()
+    }
+}
+
+// === impl Digits ===
+
+impl Digits {
+    fn new(digits: usize) -> Self {
+        Self { words: vec![0; digits].into(), values_until_carry: VALUES_BETWEEN_CARRIES }
+    }
+
+    /// Adds whole × 2^place.
+    fn add(&mut self, is_negative: bool, whole: u64, place: u32) {
+        let first = (place / DIGIT_BITS) as usize;
+        let shifted = u128::from(whole) << (place % DIGIT_BITS);
+        let digits = [shifted as u32, (shifted >> 32) as u32, (shifted >> 64) as u32].map(i64::from);
+        for (word, digit) in self.words[first..first + 3].iter_mut().zip(digits) {
+            *word += if is_negative { -digit } else { digit };
+        }
+        self.values_until_carry -= 1;
+        if self.values_until_carry == 0 {
+            self.carry();
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        let mut other = other.clone();
+        other.carry();
+        self.carry();
+        for (word, more) in self.words.iter_mut().zip(&other.words) {
+            *word += more;
+        }
+        self.carry();
+    }
+
+    /// Moves what is beyond 32 bits of each word to the next; only the last may stay below zero.
+    fn carry(&mut self) {
+        let mut carry = 0;
+        let last = self.words.len() - 1;
+        for word in &mut self.words[..last] {
+            let whole = *word + carry;
+            carry = whole >> DIGIT_BITS;
+            *word = whole & i64::from(u32::MAX);
+        }
+        self.words[last] += carry;
+        self.values_until_carry = VALUES_BETWEEN_CARRIES;
+    }
+
+    fn total(&self) -> BigInt {
+        let mut carried = self.clone();
+        carried.carry();
+        let last = carried.words.len() - 1;
+        let digits: Vec<u32> = carried.words[..last].iter().map(|word| *word as u32).collect();
+        (BigInt::from(carried.words[last]) << (last * DIGIT_BITS as usize)) + BigInt::from(BigUint::new(digits))
+    }
+}
+
+// === rounding ===
+
+/// numerator / denominator × 2^exponent as the nearest float64.
+fn rounded_quotient(numerator: &BigUint, denominator: &BigUint, exponent: i64) -> f64 {
+    let shift = (QUOTIENT_BITS + denominator.bits()).saturating_sub(numerator.bits());
+    let shifted = numerator << shift;
+    let quotient = &shifted / denominator;
+    let is_exact = &quotient * denominator == shifted;
+    nearest(&quotient, is_exact, exponent - shift as i64)
+}
+
+/// √(numerator / denominator) × 2^exponent as the nearest float64.
+fn rounded_root(numerator: &BigUint, denominator: &BigUint, exponent: i64) -> f64 {
+    let half_shift = (2 * QUOTIENT_BITS + denominator.bits()).saturating_sub(numerator.bits()).div_ceil(2);
+    let shifted = numerator << (2 * half_shift);
+    let root = (&shifted / denominator).sqrt();
+    let is_exact = &root * &root * denominator == shifted;
+    nearest(&root, is_exact, exponent - half_shift as i64)
+}
+
+/// whole × 2^exponent as the nearest float64, ties to even; where it is not exact, the true number lies a little above.
+fn nearest(whole: &BigUint, is_exact: bool, exponent: i64) -> f64 {
+    if whole.bits() == 0 {
+        return 0.0;
+    }
+    // The exponent of the last bit that the result can hold: 53 bits, fewer for numbers below 2^-1022.
+    let last = (whole.bits() as i64 + exponent - 53).max(UNIT_EXPONENT.into());
+    let dropped = u64::try_from(last - exponent).unwrap_or(0);
+    let kept = whole >> dropped;
+    let rest = whole - (&kept << dropped);
+    let half = if dropped == 0 { BigUint::ZERO } else { BigUint::from(1_u32) << (dropped - 1) };
+    let kept = u64::try_from(kept).unwrap_or(u64::MAX);
+    let is_above = rest > half || (rest == half && dropped > 0 && (!is_exact || kept % 2 == 1));
+    // At most 2^53 times a power of two: exact, or infinite.
+    (kept + u64::from(is_above)) as f64 * power_of_two(exponent + dropped as i64)
+}
+
+/// 2^exponent, from the smallest float64 on.
+fn power_of_two(exponent: i64) -> f64 {
+    if exponent > 1023 {
+        return f64::INFINITY;
+    }
+    let bits = if exponent >= -1022 { ((exponent + 1023) as u64) << 52 } else { 1 << (exponent + 1074).max(0) };
+    f64::from_bits(bits)
+}

@@ -1,0 +1,259 @@
+//! One pass of a fit: the questions of all chains become as few aggregates as they share, and every row goes to them.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch},
+    compute::cast,
+    datatypes::{DataType, Float64Type, Schema},
+};
+use forebay_kernels::{Op, Prefix};
+use forebay_proto::JSON_BYTES_MAX;
+use futures::{FutureExt, future};
+
+use super::{
+    StreamError,
+    answers::{of_counts, of_distribution, of_summary},
+    rehearse::checked_prefix,
+};
+use crate::{
+    engine::{Distribution, Engine, EngineError, Job, Keep, Summary, ValueCounts, distribution_schema, summary_schema},
+    plan::{Answer, Question, Wanted},
+};
+
+/// Questions that one pass answers: each may be an aggregate of its own, with its own memory and thread.
+const QUESTIONS_A_PASS_MAX: usize = 64;
+
+/// The running aggregates of a pass.
+pub(super) struct Pass {
+    /// Distinct chains' prefixes; questions point at them.
+    prefixes: Vec<Prefix>,
+    summaries: Option<Job<Vec<Option<Summary>>>>,
+    /// Which prefix each column of the summaries is.
+    summarized: Vec<usize>,
+    distributions: Vec<Spreading>,
+    counts: Vec<Counting>,
+    /// Where the answer to each question is.
+    sources: Vec<AnswerSource>,
+}
+
+struct Spreading {
+    prefix: usize,
+    job: Job<Option<Distribution>>,
+}
+
+struct Counting {
+    prefix: usize,
+    keep: Keep,
+    job: Job<ValueCounts>,
+}
+
+#[derive(Clone, Copy)]
+enum AnswerSource {
+    Summary(usize),
+    Distribution(usize),
+    Counts(usize),
+}
+
+/// A chunk's values for every aggregate of a pass.
+pub(super) struct PassValues {
+    summaries: Option<RecordBatch>,
+    distributions: Vec<RecordBatch>,
+    counts: Vec<RecordBatch>,
+}
+
+/// The first questions, as many as one pass has room for; the others are asked again in the next.
+pub(super) fn for_one_pass(questions: &mut Vec<Question>, engine: &Engine) {
+    questions.truncate(QUESTIONS_A_PASS_MAX);
+    let room = engine.distributions_max();
+    let mut spread: Vec<(String, Vec<Op>)> = Vec::new();
+    questions.retain(|question| {
+        let is_known = spread.iter().any(|(column, ops)| *column == question.column && *ops == question.prefix);
+        if is_known || !needs_distribution(&question.wanted) {
+            return true;
+        }
+        if spread.len() < room {
+            spread.push((question.column.clone(), question.prefix.clone()));
+            return true;
+        }
+        false
+    });
+}
+
+fn needs_distribution(wanted: &Wanted) -> bool {
+    matches!(wanted, Wanted::Median | Wanted::MedianAndQuartiles | Wanted::Quantiles(_))
+}
+
+// === impl Pass ===
+
+impl Pass {
+    /// Starts the aggregates that answer the questions.
+    pub(super) fn new(engine: &Engine, schema: &Schema, questions: &[Question]) -> Result<Self, StreamError> {
+        let mut keys: Vec<(String, Vec<Op>)> = Vec::new();
+        let mut pass = Self {
+            prefixes: Vec::new(),
+            summaries: None,
+            summarized: Vec::new(),
+            distributions: Vec::new(),
+            counts: Vec::new(),
+            sources: Vec::new(),
+        };
+        for question in questions {
+            let known = keys.iter().position(|(column, ops)| *column == question.column && *ops == question.prefix);
+            let prefix = if let Some(index) = known {
+                index
+            } else {
+                keys.push((question.column.clone(), question.prefix.clone()));
+                pass.prefixes.push(checked_prefix(question, schema)?);
+                pass.prefixes.len() - 1
+            };
+            let keep = |min_count, max_size| Keep { min_count, max_size, text_bytes_max: JSON_BYTES_MAX };
+            let source = match &question.wanted {
+                Wanted::Mean | Wanted::MeanAndDeviation | Wanted::Range | Wanted::MaxAbs => pass.summary_of(prefix),
+                Wanted::Median | Wanted::MedianAndQuartiles | Wanted::Quantiles(_) => {
+                    pass.distribution_of(engine, prefix)
+                }
+                Wanted::Mode => pass.count_of(engine, prefix, keep(1, 1))?,
+                Wanted::Vocabulary { min_count, max_size } => {
+                    pass.count_of(engine, prefix, keep(*min_count, *max_size))?
+                }
+            };
+            pass.sources.push(source);
+        }
+        if !pass.summarized.is_empty() {
+            pass.summaries = Some(engine.summaries(&pass.summarized_types())?);
+        }
+        Ok(pass)
+    }
+
+    /// The columns that the questions are about.
+    pub(super) fn columns(&self) -> impl Iterator<Item = &str> {
+        self.prefixes.iter().flat_map(Prefix::columns).map(String::as_str)
+    }
+
+    /// What the aggregates get of a batch of passing rows; run it on the CPU pool.
+    pub(super) fn values(&self, rows: &RecordBatch) -> Result<PassValues, StreamError> {
+        let evaluated: Result<Vec<ArrayRef>, _> = self.prefixes.iter().map(|prefix| prefix.evaluate(rows)).collect();
+        let evaluated = evaluated?;
+        let summaries = if self.summarized.is_empty() {
+            None
+        } else {
+            let columns: Result<Vec<ArrayRef>, StreamError> =
+                self.summarized.iter().map(|prefix| learnable(&evaluated[*prefix])).collect();
+            Some(RecordBatch::try_new(summary_schema(&self.summarized_types()), columns?)?)
+        };
+        let mut distributions = Vec::with_capacity(self.distributions.len());
+        for spreading in &self.distributions {
+            let values = numbers(&evaluated[spreading.prefix])?;
+            distributions.push(RecordBatch::try_new(distribution_schema(), vec![values])?);
+        }
+        let mut counts = Vec::with_capacity(self.counts.len());
+        for counting in &self.counts {
+            let values = learnable(&evaluated[counting.prefix])?;
+            counts.push(RecordBatch::try_from_iter_with_nullable([("value", values, true)])?);
+        }
+        Ok(PassValues { summaries, distributions, counts })
+    }
+
+    /// Hands a chunk's values to the aggregates; false when one of them has failed, so that the others need no more.
+    pub(super) async fn push(&self, values: PassValues) -> bool {
+        let mut is_wanted = true;
+        if let (Some(job), Some(batch)) = (&self.summaries, values.summaries) {
+            is_wanted &= job.push(batch).await;
+        }
+        for (spreading, batch) in self.distributions.iter().zip(values.distributions) {
+            is_wanted &= spreading.job.push(batch).await;
+        }
+        for (counting, batch) in self.counts.iter().zip(values.counts) {
+            is_wanted &= counting.job.push(batch).await;
+        }
+        is_wanted
+    }
+
+    /// Ends the input and waits for the answers, in the order of the questions.
+    pub(super) async fn answers(self, questions: &[Question]) -> Result<Vec<Answer>, StreamError> {
+        let summaries = match self.summaries {
+            Some(job) => job.finish().boxed(),
+            None => future::ready(Ok(Vec::new())).boxed(),
+        };
+        let distributions =
+            future::try_join_all(self.distributions.into_iter().map(|spreading| spreading.job.finish()));
+        // A vocabulary that is too large is told with its column, below.
+        let counted = self.counts.into_iter().map(|counting| {
+            counting.job.finish().map(|counted| match counted {
+                Err(EngineError::TooManyValues { .. }) => Ok(None),
+                counted => counted.map(Some),
+            })
+        });
+        // The first error ends the other jobs.
+        let (summaries, distributions, counted) =
+            future::try_join3(summaries, distributions, future::try_join_all(counted)).await?;
+        let mut answers = Vec::with_capacity(questions.len());
+        for (question, source) in questions.iter().zip(&self.sources) {
+            let answer = match source {
+                AnswerSource::Summary(index) => of_summary(question, summaries.get(*index).copied().flatten()),
+                AnswerSource::Distribution(index) => of_distribution(question, distributions[*index].as_ref()),
+                AnswerSource::Counts(index) => of_counts(question, counted[*index].as_ref()),
+            };
+            answers.push(answer.map_err(|reason| StreamError::Unlearnable { path: question.path.clone(), reason })?);
+        }
+        Ok(answers)
+    }
+
+    fn summary_of(&mut self, prefix: usize) -> AnswerSource {
+        let known = self.summarized.iter().position(|known| *known == prefix);
+        AnswerSource::Summary(known.unwrap_or_else(|| {
+            self.summarized.push(prefix);
+            self.summarized.len() - 1
+        }))
+    }
+
+    fn summarized_types(&self) -> Vec<DataType> {
+        self.summarized.iter().map(|prefix| learned_type(self.prefixes[*prefix].data_type())).collect()
+    }
+
+    fn distribution_of(&mut self, engine: &Engine, prefix: usize) -> AnswerSource {
+        let known = self.distributions.iter().position(|known| known.prefix == prefix);
+        AnswerSource::Distribution(known.unwrap_or_else(|| {
+            self.distributions.push(Spreading { prefix, job: engine.distribution() });
+            self.distributions.len() - 1
+        }))
+    }
+
+    fn count_of(&mut self, engine: &Engine, prefix: usize, keep: Keep) -> Result<AnswerSource, StreamError> {
+        let known = self.counts.iter().position(|known| known.prefix == prefix && known.keep == keep);
+        if let Some(index) = known {
+            return Ok(AnswerSource::Counts(index));
+        }
+        let job = engine.value_counts(&learned_type(self.prefixes[prefix].data_type()), keep)?;
+        self.counts.push(Counting { prefix, keep, job });
+        Ok(AnswerSource::Counts(self.counts.len() - 1))
+    }
+}
+
+/// The type that is learned from: text and whole numbers as they are, every other number as float64.
+fn learned_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8 | DataType::Int64 | DataType::UInt64 => data_type.clone(),
+        _ => DataType::Float64,
+    }
+}
+
+/// Values of the type that is learned from.
+fn learnable(values: &ArrayRef) -> Result<ArrayRef, StreamError> {
+    if learned_type(values.data_type()) == *values.data_type() && !values.data_type().is_floating() {
+        return Ok(Arc::clone(values));
+    }
+    numbers(values)
+}
+
+/// Values as float64, with NaN made null (it is a missing value to a fit, as in scikit-learn) and −0 made 0.
+fn numbers(values: &ArrayRef) -> Result<ArrayRef, StreamError> {
+    let cast = cast(values, &DataType::Float64)?;
+    let numbers = cast.as_primitive::<Float64Type>();
+    if !numbers.values().iter().any(|value| value.is_nan() || (*value == 0.0 && value.is_sign_negative())) {
+        return Ok(cast);
+    }
+    let cleaned = numbers.iter().map(|value| value.filter(|value| !value.is_nan()).map(|value| value + 0.0));
+    Ok(Arc::new(cleaned.collect::<Float64Array>()))
+}

@@ -1,0 +1,65 @@
+//! What can be said of a fit before any data is read: every question of the plan is asked of the columns' types.
+
+use arrow::datatypes::{DataType, Schema};
+use forebay_kernels::Prefix;
+use forebay_proto::v1;
+
+use super::StreamError;
+use crate::plan::{self, Answer, Question, Wanted};
+
+/// Walks through all passes with made-up answers, so that a plan that cannot be fitted is refused before data is read.
+pub(super) fn rehearse(plan: &v1::Plan, schema: &Schema) -> Result<(), StreamError> {
+    let mut plan = plan.clone();
+    // Shape and names first: their errors name the field.
+    match plan::output_specs(&plan, schema) {
+        Err(plan::PlanError::NotFitted { .. }) | Ok(_) => {}
+        Err(other) => return Err(other.into()),
+    }
+    loop {
+        let questions = plan::questions(&plan)?;
+        if questions.is_empty() {
+            plan::compile(&plan, schema, false)?;
+            return Ok(());
+        }
+        for question in &questions {
+            let prefix = checked_prefix(question, schema)?;
+            let is_text = is_text(prefix.data_type());
+            let answer = match &question.wanted {
+                Wanted::Mode if is_text => Answer::Text(String::new()),
+                Wanted::Mean | Wanted::Median | Wanted::Mode | Wanted::MaxAbs => Answer::Number(0.0),
+                Wanted::MeanAndDeviation | Wanted::Range | Wanted::MedianAndQuartiles => Answer::Pair(0.0, 1.0),
+                Wanted::Quantiles(count) => Answer::Boundaries(vec![0.0; *count as usize - 1]),
+                Wanted::Vocabulary { .. } => Answer::Values(v1::VocabValues::default()),
+            };
+            plan::learn(&mut plan, question, answer);
+        }
+    }
+}
+
+/// The front of a question's chain, if what is wanted can be learned from its values.
+pub(super) fn checked_prefix(question: &Question, schema: &Schema) -> Result<Prefix, StreamError> {
+    if schema.index_of(&question.column).is_err() {
+        let near =
+            crate::error::near_names(&question.column, schema.fields().iter().map(|field| field.name().as_str()));
+        return Err(plan::PlanError::UnknownColumn {
+            path: question.path.clone(),
+            column: question.column.clone(),
+            near,
+        }
+        .into());
+    }
+    let prefix = Prefix::compile(&question.column, &question.prefix, schema).map_err(plan::PlanError::from)?;
+    let takes_text = matches!(question.wanted, Wanted::Mode | Wanted::Vocabulary { .. });
+    match prefix.data_type() {
+        DataType::Utf8 if takes_text => Ok(prefix),
+        data_type if data_type.is_numeric() => Ok(prefix),
+        other => {
+            let reason = format!("column \"{}\" is {other} here, and this must learn from numbers", question.column);
+            Err(plan::PlanError::Field { path: question.path.clone(), reason }.into())
+        }
+    }
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8)
+}
