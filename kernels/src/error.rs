@@ -7,6 +7,16 @@ use thiserror::Error;
 /// Outputs that cannot be compiled against the columns' types: the plan is wrong, no row has been looked at.
 #[derive(Debug, Error)]
 pub enum CompileError {
+    /// What is wrong with one chain, and its place.
+    #[error("{error}")]
+    Chain {
+        /// The output's place in the plan, from 0.
+        output: usize,
+        /// The chain's place in the output, from 0.
+        chain: usize,
+        /// What is wrong.
+        error: Box<CompileError>,
+    },
     /// There is nothing to compute.
     #[error("the plan has no outputs")]
     NoOutputs,

@@ -145,7 +145,7 @@ impl Program {
             if !names.insert(spec.name.as_str()) {
                 return Err(CompileError::DuplicateName { output: spec.name.clone() });
             }
-            let (output, field) = compile_output(spec, &mut inputs)?;
+            let (output, field) = compile_output(place, spec, &mut inputs)?;
             if let Output::Matrix { dtype, width, .. } = &output {
                 columns += width;
                 if columns > MAX_COLUMNS {
@@ -201,36 +201,37 @@ impl Program {
     }
 }
 
-fn compile_output(spec: &OutputSpec, inputs: &mut Inputs) -> Result<(Output, Field), CompileError> {
+fn compile_output(place: usize, spec: &OutputSpec, inputs: &mut Inputs) -> Result<(Output, Field), CompileError> {
     let output = || spec.name.clone();
+    let at = |chain: usize, error: CompileError| CompileError::Chain { output: place, chain, error: Box::new(error) };
     if spec.chains.is_empty() {
         return Err(CompileError::NoColumns { output: output() });
     }
     if spec.dtype == DType::AsStored {
         return passed(spec, inputs);
     }
-    let (mut chains, mut at) = (Vec::with_capacity(spec.chains.len()), 0);
-    for Chain { column, ops } in &spec.chains {
+    let (mut chains, mut width) = (Vec::with_capacity(spec.chains.len()), 0);
+    for (number, Chain { column, ops }) in spec.chains.iter().enumerate() {
         let chain = CompiledChain::compile(column, ops, inputs)
-            .map_err(|problem| chain_error(problem, Some(&spec.name), column, ops, inputs))?;
+            .map_err(|problem| at(number, chain_error(problem, Some(&spec.name), column, ops, inputs)))?;
         let data_type = inputs.columns[chain.input].data_type();
         if let Domain::Text | Domain::Binary = chain.domain {
             let ways = if chain.domain == Domain::Text { "vocab or hash_bucket" } else { "hash_bucket" };
             let (column, data_type) = (column.clone(), data_type.clone());
-            return Err(CompileError::NotNumeric { output: output(), column, data_type, ways });
+            return Err(at(number, CompileError::NotNumeric { output: output(), column, data_type, ways }));
         }
-        let Some(width) = chain.width() else {
+        let Some(chain_width) = chain.width() else {
             if spec.chains.len() > 1 {
-                return Err(CompileError::Lists { output: output(), column: column.clone() });
+                return Err(at(number, CompileError::Lists { output: output(), column: column.clone() }));
             }
             let field = ragged_field(&spec.name, spec.dtype);
             return Ok((Output::Ragged { dtype: spec.dtype, chain }, field));
         };
-        chains.push(PlacedChain { at, chain });
-        at += width;
+        chains.push(PlacedChain { at: width, chain });
+        width += chain_width;
     }
-    let field = matrix_field(&spec.name, spec.dtype, at);
-    Ok((Output::Matrix { dtype: spec.dtype, width: at, chains }, field))
+    let field = matrix_field(&spec.name, spec.dtype, width);
+    Ok((Output::Matrix { dtype: spec.dtype, width, chains }, field))
 }
 
 fn passed(spec: &OutputSpec, inputs: &mut Inputs) -> Result<(Output, Field), CompileError> {

@@ -372,6 +372,9 @@ pub struct Lookup {
     pub key: ::prost::alloc::string::String,
     #[prost(string, repeated, tag = "3")]
     pub columns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Digest of the dataset's snapshot that is read; filled in where a plan is fitted or first used, and part of its id from there on.
+    #[prost(string, tag = "4")]
+    pub snapshot: ::prost::alloc::string::String,
 }
 impl ::prost::Name for Lookup {
 const NAME: &'static str = "Lookup";

@@ -47,7 +47,10 @@ fn code(error: &StreamError) -> Code {
     match error {
         StreamError::Plan(plan) => match plan {
             PlanError::NotFitted { .. } => Code::FailedPrecondition,
-            PlanError::Field { .. } | PlanError::UnknownColumn { .. } | PlanError::Outputs(_) => Code::InvalidArgument,
+            PlanError::Field { .. }
+            | PlanError::UnknownColumn { .. }
+            | PlanError::Outputs(_)
+            | PlanError::Chain { .. } => Code::InvalidArgument,
         },
         StreamError::Kernel(kernel) => match kernel {
             // Dictionaries of several row groups that do not fit one key type, say.

@@ -1,22 +1,76 @@
 //! One form for plans that mean the same, and its digest.
 
-use forebay_proto::v1;
+use forebay_proto::v1::{self, op::Op as OpMessage};
 use prost::Message as _;
 
 use crate::state::short_digest;
 
-/// The plan with one column a part: parts stand side by side, so this changes no output, and every op then has a place
+/// The plan with one column a part, and one column a lookup: parts stand side by side, so this changes no output, and every op then has a place
 /// for what it learns from its own column.
 pub fn canonical(plan: &v1::Plan) -> v1::Plan {
     let one_column = |part: &v1::Part| -> Vec<v1::Part> {
-        let single = |column: &String| v1::Part { columns: vec![column.clone()], ops: part.ops.clone() };
-        part.columns.iter().map(single).collect()
+        let chains = one_lookup(&part.ops);
+        let single = |column: &String| {
+            let column = column.clone();
+            chains
+                .iter()
+                .map(move |ops| v1::Part { columns: vec![column.clone()], ops: ops.clone() })
+                .collect::<Vec<_>>()
+        };
+        part.columns.iter().flat_map(single).collect()
     };
     let outputs = plan
         .outputs
         .iter()
         .map(|output| v1::Output { parts: output.parts.iter().flat_map(one_column).collect(), ..output.clone() });
     v1::Plan { filter: plan.filter.trim().to_owned(), derive: plan.derive.clone(), outputs: outputs.collect() }
+}
+
+/// A chain for each column that its lookups find: the first lookup's columns in turn, each with those of the next.
+fn one_lookup(ops: &[v1::Op]) -> Vec<Vec<v1::Op>> {
+    let mut chains = vec![Vec::with_capacity(ops.len())];
+    for op in ops {
+        let found = match &op.op {
+            Some(OpMessage::Lookup(lookup)) if lookup.columns.len() > 1 => {
+                let one = |column: &String| {
+                    let lookup = v1::Lookup { columns: vec![column.clone()], ..lookup.clone() };
+                    v1::Op { op: Some(OpMessage::Lookup(lookup)) }
+                };
+                lookup.columns.iter().map(one).collect()
+            }
+            _ => vec![op.clone()],
+        };
+        let longer = |chain: &Vec<v1::Op>| {
+            let chain = chain.clone();
+            found.iter().map(move |op| chain.iter().cloned().chain([op.clone()]).collect()).collect::<Vec<_>>()
+        };
+        chains = chains.iter().flat_map(longer).collect();
+    }
+    chains
+}
+
+/// How many parts of the canonical plan a part becomes.
+fn chain_count(part: &v1::Part) -> usize {
+    let lookups = part.ops.iter().map(|op| match &op.op {
+        Some(OpMessage::Lookup(lookup)) => lookup.columns.len().max(1),
+        _ => 1,
+    });
+    lookups.fold(part.columns.len(), usize::saturating_mul)
+}
+
+/// A path within the canonical plan as it is in the plan that was sent: `parts[…]` counts the parts that stand there.
+pub(super) fn path_in_original(path: &str, original: &v1::Plan) -> Option<String> {
+    let (output, rest) = path.strip_prefix("plan.outputs[")?.split_once("].parts[")?;
+    let (part, rest) = rest.split_once(']')?;
+    let mut chains: usize = part.parse().ok()?;
+    for (index, part) in original.outputs.get(output.parse::<usize>().ok()?)?.parts.iter().enumerate() {
+        let count = chain_count(part);
+        if chains < count {
+            return Some(format!("plan.outputs[{output}].parts[{index}]{rest}"));
+        }
+        chains -= count;
+    }
+    None
 }
 
 /// Digest of a canonical plan: SHA-256 of its protobuf bytes, the first 32 hexadecimal digits.

@@ -7,7 +7,7 @@ use forebay_kernels::Op;
 use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
 
 use super::{
-    PlanError,
+    PlanError, Tables,
     outputs::{kernel_op, named_op},
 };
 
@@ -27,6 +27,13 @@ pub struct Question {
     pub wanted: Wanted,
     /// The op's name and place, for errors.
     pub path: String,
+}
+
+impl Question {
+    /// The path of the chain that asks.
+    pub fn chain_path(&self) -> &str {
+        self.path.split(".ops[").next().unwrap_or_default()
+    }
 }
 
 /// A fact about a column's values; nulls and NaN are left aside.
@@ -102,7 +109,7 @@ pub fn pass_count(plan: &v1::Plan) -> Result<usize, PlanError> {
 }
 
 /// The first open question of every chain of a canonical plan.
-pub fn questions(plan: &v1::Plan) -> Result<Vec<Question>, PlanError> {
+pub fn questions(plan: &v1::Plan, tables: &Tables) -> Result<Vec<Question>, PlanError> {
     let mut questions = Vec::new();
     for (output_index, part_index, part) in chains(plan) {
         let path = chain_path(output_index, part_index);
@@ -114,7 +121,7 @@ pub fn questions(plan: &v1::Plan) -> Result<Vec<Question>, PlanError> {
                 questions.push(Question { place: (output_index, part_index, number), column, prefix, wanted, path });
                 break;
             }
-            prefix.push(kernel_op(op, &path, number)?);
+            prefix.push(kernel_op(op, &path, number, tables)?);
         }
     }
     Ok(questions)

@@ -5,13 +5,19 @@
 
 mod canonical;
 mod learn;
+mod lookup;
 mod outputs;
 mod request;
 
+use arrow::datatypes::Schema;
 use forebay_kernels::CompileError;
+use forebay_proto::v1;
+
+use crate::error::near_names;
 
 pub use canonical::{canonical, plan_id};
 pub use learn::{Answer, Question, Wanted, first_unlearned, learn, pass_count, questions};
+pub use lookup::{Lookup, Tables, lookups, pin};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};
 pub use request::{BATCH_SIZE_MAX, Limits, Request, Source};
 
@@ -54,6 +60,14 @@ pub enum PlanError {
     /// Outputs that cannot be computed from these columns.
     #[error("plan.outputs: {0}")]
     Outputs(#[from] CompileError),
+    /// A chain that cannot be computed from these columns.
+    #[error("{path}: {problem}")]
+    Chain {
+        /// The field.
+        path: String,
+        /// What is wrong.
+        problem: CompileError,
+    },
     /// An op that has not learned yet.
     #[error(
         "{path}: {op} must first learn from the data: run the action \"fit\" with this plan (forebay fit, or .fit() in \
@@ -70,6 +84,44 @@ pub enum PlanError {
 impl PlanError {
     pub(crate) fn field(path: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Field { path: path.into(), reason: reason.into() }
+    }
+
+    /// What is wrong with a chain, or with more, with the field's path.
+    pub(crate) fn of_outputs(error: CompileError, schema: &Schema) -> Self {
+        match error {
+            CompileError::Chain { output, chain, error } => {
+                Self::of_chain(&learn::chain_path(output, chain), *error, schema)
+            }
+            other => Self::Outputs(other),
+        }
+    }
+
+    /// What is wrong with the chain at a path.
+    pub(crate) fn of_chain(path: &str, problem: CompileError, schema: &Schema) -> Self {
+        match problem {
+            CompileError::UnknownColumn { column, .. } => {
+                let near = near_names(&column, schema.fields().iter().map(|field| field.name().as_str()));
+                Self::UnknownColumn { path: path.to_owned(), column, near }
+            }
+            CompileError::Op { op, number, .. } => {
+                Self::Chain { path: format!("{path}.ops[{}].{op}", number - 1), problem }
+            }
+            _ => Self::Chain { path: path.to_owned(), problem },
+        }
+    }
+
+    /// The same with paths as they are in the plan that was sent, not in its canonical form.
+    #[must_use]
+    pub fn in_original(mut self, original: &v1::Plan) -> Self {
+        if let Self::Field { path, .. }
+        | Self::UnknownColumn { path, .. }
+        | Self::Chain { path, .. }
+        | Self::NotFitted { path, .. } = &mut self
+            && let Some(sent) = canonical::path_in_original(path, original)
+        {
+            *path = sent;
+        }
+        self
     }
 }
 

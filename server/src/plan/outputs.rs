@@ -7,27 +7,29 @@ use forebay_kernels::{Chain, DType, Fill, Op, OutputSpec, Program, VocabValues};
 use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
 
 use super::{
-    OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, PlanError, ROW_ID, first_unlearned, learn::chain_path,
+    OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, PlanError, ROW_ID, Tables, first_unlearned,
+    learn::chain_path,
 };
 use crate::error::near_names;
 
 /// Compiles a canonical plan's outputs over the stored and derived columns.
-pub fn compile(plan: &v1::Plan, schema: &Schema, with_row_ids: bool) -> Result<Program, PlanError> {
+pub fn compile(plan: &v1::Plan, schema: &Schema, with_row_ids: bool, tables: &Tables) -> Result<Program, PlanError> {
     if let Some((path, op)) = first_unlearned(plan)? {
         return Err(PlanError::NotFitted { path, op });
     }
-    let mut specs = output_specs(plan, schema)?;
+    let mut specs = output_specs(plan, schema, tables)?;
     let mut fields = schema.fields().to_vec();
     if with_row_ids {
         let chains = vec![Chain { column: ROW_ID.to_owned(), ops: Vec::new() }];
         specs.push(OutputSpec { name: ROW_ID.to_owned(), dtype: DType::AsStored, chains });
         fields.push(Arc::new(Field::new(ROW_ID, DataType::UInt64, false)));
     }
-    Ok(Program::compile(&specs, &Schema::new(fields))?)
+    let schema = Schema::new(fields);
+    Program::compile(&specs, &schema).map_err(|error| PlanError::of_outputs(error, &schema))
 }
 
 /// The kernels' form of every output; ops that have not learned are errors.
-pub fn output_specs(plan: &v1::Plan, schema: &Schema) -> Result<Vec<OutputSpec>, PlanError> {
+pub fn output_specs(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Result<Vec<OutputSpec>, PlanError> {
     check_shape(plan)?;
     let mut specs = Vec::with_capacity(plan.outputs.len());
     for (index, output) in plan.outputs.iter().enumerate() {
@@ -38,7 +40,8 @@ pub fn output_specs(plan: &v1::Plan, schema: &Schema) -> Result<Vec<OutputSpec>,
             for column in &part.columns {
                 check_column(schema, column, &path)?;
                 let ops = part.ops.iter().enumerate();
-                let ops: Result<Vec<Op>, PlanError> = ops.map(|(number, op)| kernel_op(op, &path, number)).collect();
+                let ops: Result<Vec<Op>, PlanError> =
+                    ops.map(|(number, op)| kernel_op(op, &path, number, tables)).collect();
                 chains.push(Chain { column: column.clone(), ops: ops? });
             }
         }
@@ -117,7 +120,7 @@ fn dtype(output: &v1::Output, path: &str) -> Result<DType, PlanError> {
 }
 
 /// The kernels' form of a learned op.
-pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize) -> Result<Op, PlanError> {
+pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables) -> Result<Op, PlanError> {
     let unlearned = |op| PlanError::NotFitted { path: format!("{path}.ops[{number}]"), op };
     Ok(match named_op(op, path, number)? {
         OpMessage::FillNull(message) => Op::FillNull(match &message.fill {
@@ -174,7 +177,7 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize) -> Result<Op, Pl
             Op::MapId { ids: message.ids.clone(), values: message.values.clone(), default: message.default }
         }
         OpMessage::PositiveMod(message) => Op::PositiveMod { modulus: message.modulus },
-        OpMessage::Lookup(_) => return Err(PlanError::field(format!("{path}.ops[{number}]"), "not in this version")),
+        OpMessage::Lookup(message) => Op::Lookup(tables.get(message, &format!("{path}.ops[{number}].lookup"))?),
     })
 }
 

@@ -1,7 +1,7 @@
 use arrow::datatypes::{DataType, Field, Schema};
 use forebay_proto::v1;
 
-use super::{Answer, Request, canonical, compile, first_unlearned, learn, pass_count, plan_id, questions};
+use super::{Answer, Request, Tables, canonical, compile, first_unlearned, learn, pass_count, plan_id, questions};
 
 fn plan(json: &str) -> v1::Plan {
     forebay_proto::decode(json.as_bytes()).unwrap().0
@@ -19,7 +19,7 @@ const UNFITTED: &str = r#"{"outputs": [
 fn a_chain_asks_one_question_a_pass_and_keeps_the_answers_apart() {
     let mut plan = canonical(&plan(UNFITTED));
     assert_eq!(pass_count(&plan).unwrap(), 2);
-    let first = questions(&plan).unwrap();
+    let first = questions(&plan, &Tables::default()).unwrap();
     assert_eq!(first.len(), 3);
     for (question, answer) in first.iter().zip(
         [1.0, 2.0]
@@ -29,13 +29,13 @@ fn a_chain_asks_one_question_a_pass_and_keeps_the_answers_apart() {
     ) {
         learn(&mut plan, question, answer);
     }
-    let second = questions(&plan).unwrap();
+    let second = questions(&plan, &Tables::default()).unwrap();
     assert_eq!(second.iter().map(|question| question.prefix.len()).collect::<Vec<_>>(), [1, 1]);
     for question in &second {
         learn(&mut plan, question, Answer::Pair(0.0, 1.0));
     }
     assert!(first_unlearned(&plan).unwrap().is_none());
-    let program = compile(&plan, &schema(), true).unwrap();
+    let program = compile(&plan, &schema(), true, &Tables::default()).unwrap();
     assert_eq!(program.schema().fields().len(), 3);
 }
 
@@ -69,7 +69,8 @@ fn wrong_plans_are_refused_by_path() {
         (r#"{"outputs": [{"name": "x", "dtype": 9, "parts": [{"columns": ["a"]}]}]}"#, "FLOAT16"),
         (UNFITTED, "run the action \"fit\""),
     ] {
-        let error = compile(&canonical(&plan(json)), &schema(), false).map(|_| ()).unwrap_err().to_string();
+        let error =
+            compile(&canonical(&plan(json)), &schema(), false, &Tables::default()).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(words), "{json}: {error}");
     }
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     catalog::Snapshot,
     error::near_names,
-    plan::{self, PlanError, Source},
+    plan::{self, PlanError, Source, Tables},
     scan::Projection,
     state::{Kind, State, is_id},
 };
@@ -40,6 +40,8 @@ pub(super) struct Compiled {
     pub program: Arc<Program>,
     /// Bytes of a row's AS_STORED columns, about.
     pub stored_row_bytes: u64,
+    /// The plan with the snapshots of its lookups' tables, where the one that was sent left them open.
+    pub pinned: Option<v1::Plan>,
     /// Whether the state directory keeps the plan under its id.
     pub is_kept: bool,
 }
@@ -71,18 +73,28 @@ impl Streams {
         {
             return Ok(known);
         }
-        let (state, snapshot, source) = (self.state.clone(), Arc::clone(snapshot), source.clone());
+        let (state, source) = (self.state.clone(), source.clone());
+        let read = self.cpu.run(move || {
+            let sent = read_plan(&state, &source)?;
+            Ok::<_, StreamError>((plan::canonical(&sent), sent))
+        });
+        let (plan, sent) = read.await??;
+        let (plan, tables) = self.with_tables(plan).await.map_err(|error| error.in_original(&sent))?;
+        let (state, snapshot) = (self.state.clone(), Arc::clone(snapshot));
         let plans = Arc::clone(&self.compiled);
         let compiled = self.cpu.run(move || {
-            let plan = plan::canonical(&read_plan(&state, &source)?);
             let plan_id = plan::plan_id(&plan);
             let key = key(&snapshot, &plan_id, with_row_ids);
             if let Some(known) = plans.find(&key) {
                 return Ok(known);
             }
-            let mut compiled = compile(&snapshot, &plan, plan_id, with_row_ids)?;
+            let compiled = compile(&snapshot, &plan, &tables, plan_id, with_row_ids);
+            let mut compiled = compiled.map_err(|error| error.in_original(&sent))?;
             compiled.is_kept = state.has(Kind::Plan, &compiled.plan_id);
-            if !compiled.is_kept && plan.encoded_len() > TICKET_PLAN_BYTES_MAX {
+            if plan != plan::canonical(&sent) {
+                compiled.pinned = Some(plan.clone());
+            }
+            if !compiled.is_kept && (plan.encoded_len() > TICKET_PLAN_BYTES_MAX || compiled.pinned.is_some()) {
                 let json = forebay_proto::to_json(&plan);
                 let kept = keep_plan(&state, &compiled.plan_id, &json, compiled.rows.projection.schema());
                 compiled.is_kept =
@@ -96,14 +108,29 @@ impl Streams {
     }
 }
 
-fn compile(snapshot: &Snapshot, plan: &v1::Plan, plan_id: String, with_row_ids: bool) -> Result<Compiled, StreamError> {
+fn compile(
+    snapshot: &Snapshot,
+    plan: &v1::Plan,
+    tables: &Tables,
+    plan_id: String,
+    with_row_ids: bool,
+) -> Result<Compiled, StreamError> {
     let stored = SchemaRef::clone(snapshot.wide_schema());
     let expressions = Arc::new(Expressions::compile(plan, &stored)?);
-    let program = Arc::new(plan::compile(plan, &expressions.schema, with_row_ids)?);
+    let program = Arc::new(plan::compile(plan, &expressions.schema, with_row_ids, tables)?);
     let columns = program.input_columns().iter().map(AsRef::as_ref);
     let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?);
     let stored_row_bytes = stored_row_bytes(snapshot, &program);
-    Ok(Compiled { plan_id, filter: plan.filter.clone(), expressions, rows, program, stored_row_bytes, is_kept: false })
+    Ok(Compiled {
+        plan_id,
+        filter: plan.filter.clone(),
+        expressions,
+        rows,
+        program,
+        stored_row_bytes,
+        pinned: None,
+        is_kept: false,
+    })
 }
 
 /// What the AS_STORED columns have in the files, uncompressed, a row; derived ones are taken for a few bytes.

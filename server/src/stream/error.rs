@@ -1,5 +1,7 @@
 //! Why a stream or a fit cannot start, or ends early: the errors of the rooms below, and a few of its own.
 
+use forebay_proto::v1;
+
 use crate::{
     budget::BudgetError, catalog::CatalogError, engine::EngineError, expr::ExprError, plan::PlanError,
     runtime::CpuError, scan::ScanError, state::StateError,
@@ -114,4 +116,15 @@ pub enum StreamError {
         /// Rows that should have come.
         counted: u64,
     },
+}
+
+impl StreamError {
+    /// The same with a plan's paths as they are in the plan that was sent.
+    #[must_use]
+    pub(super) fn in_original(self, sent: &v1::Plan) -> Self {
+        match self {
+            Self::Plan(error) => Self::Plan(error.in_original(sent)),
+            other => other,
+        }
+    }
 }

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     budget::{Budget, Reservation},
     metrics::{Stage, StageTimes},
-    plan::{self, PlanError, Source},
+    plan::{self, PlanError, Source, Tables},
     scan::CHUNK_ROWS_MAX,
     state::{Kind, State, is_id},
 };
@@ -51,27 +51,39 @@ impl Streams {
         request: v1::ExchangeRequest,
         schema: SchemaRef,
     ) -> Result<Arc<Exchange>, StreamError> {
-        let streams = Arc::clone(self);
-        self.cpu.run(move || streams.compile_exchange(request, &schema)).await?
-    }
-
-    fn compile_exchange(&self, request: v1::ExchangeRequest, schema: &SchemaRef) -> Result<Arc<Exchange>, StreamError> {
         let source = source(request)?;
         if let Source::Id(id) = &source
             && is_id(id)
             && self.state.has(Kind::Plan, id)
             && let Some(known) =
-                self.exchanges.find(&ExchangeKey { plan_id: id.clone(), schema: SchemaRef::clone(schema) })
+                self.exchanges.find(&ExchangeKey { plan_id: id.clone(), schema: SchemaRef::clone(&schema) })
         {
             return Ok(known);
         }
-        let plan = plan::canonical(&read_plan(&self.state, &source)?);
-        let plan_id = plan::plan_id(&plan);
-        let key = ExchangeKey { plan_id: plan_id.clone(), schema: SchemaRef::clone(schema) };
+        let state = self.state.clone();
+        let read = self.cpu.run(move || {
+            let sent = read_plan(&state, &source)?;
+            Ok::<_, StreamError>((plan::canonical(&sent), sent))
+        });
+        let (plan, sent) = read.await??;
+        let (plan, tables) = self.with_tables(plan).await.map_err(|error| error.in_original(&sent))?;
+        let streams = Arc::clone(self);
+        let compiled = self.cpu.run(move || streams.compile_exchange(&plan, &tables, schema));
+        compiled.await?.map_err(|error| error.in_original(&sent))
+    }
+
+    fn compile_exchange(
+        &self,
+        plan: &v1::Plan,
+        tables: &Tables,
+        schema: SchemaRef,
+    ) -> Result<Arc<Exchange>, StreamError> {
+        let plan_id = plan::plan_id(plan);
+        let key = ExchangeKey { plan_id: plan_id.clone(), schema: SchemaRef::clone(&schema) };
         if let Some(known) = self.exchanges.find(&key) {
             return Ok(known);
         }
-        let (derivation, program) = compile(&self.state, &plan, &plan_id, schema)?;
+        let (derivation, program) = compile(&self.state, plan, tables, &plan_id, &schema)?;
         let exchange = Arc::new(Exchange {
             plan_id,
             derivation,
@@ -99,12 +111,13 @@ fn source(request: v1::ExchangeRequest) -> Result<Source, PlanError> {
 fn compile(
     state: &State,
     plan: &v1::Plan,
+    tables: &Tables,
     plan_id: &str,
     schema: &Schema,
 ) -> Result<(Derivation, Arc<Program>), StreamError> {
     KnownColumns::of_plan(state, plan_id).check(schema)?;
     let expressions = Expressions::compile(plan, schema)?;
-    let program = Arc::new(plan::compile(plan, &expressions.schema, false)?);
+    let program = Arc::new(plan::compile(plan, &expressions.schema, false, tables)?);
     let columns = program.input_columns().iter().map(AsRef::as_ref);
     let derivation = Derivation::new(schema, &expressions, columns, false)?;
     Ok((derivation, program))

@@ -84,18 +84,21 @@ impl Streams {
         if snapshot.row_count() == 0 {
             return Err(StreamError::NoRows { dataset: dataset.to_owned(), files: snapshot.files().len() });
         }
-        let stored = Arc::clone(snapshot.wide_schema());
+        plan::check_shape(&plan)?;
+        let sent = plan;
+        let pinned = self.with_tables(plan::canonical(&sent)).await;
+        let (plan, tables) = pinned.map_err(|error| error.in_original(&sent))?;
+        let (stored, tables) = (Arc::clone(snapshot.wide_schema()), Arc::new(tables));
+        let known = Arc::clone(&tables);
         let checked = self.cpu.run(move || {
-            plan::check_shape(&plan)?;
-            let plan = plan::canonical(&plan);
             let expressions = Arc::new(Expressions::compile(&plan, &stored)?);
-            rehearse(&plan, &expressions.schema)?;
+            rehearse(&plan, &expressions.schema, &known).map_err(|error| error.in_original(&sent))?;
             Ok::<_, StreamError>((plan, expressions))
         });
         let (mut plan, expressions) = checked.await??;
         reporter.progress.passes = plan::pass_count(&plan)? as u64;
         loop {
-            let mut questions = plan::questions(&plan)?;
+            let mut questions = plan::questions(&plan, &tables)?;
             if questions.is_empty() {
                 break;
             }
@@ -112,7 +115,7 @@ impl Streams {
         // A plan may hold a large vocabulary: its digest and its JSON are CPU work.
         let kept = self.cpu.run(move || {
             // What was learned may be too much for an output: better said now than when it is streamed.
-            let program = plan::compile(&plan, &expressions.schema, false)?;
+            let program = plan::compile(&plan, &expressions.schema, false, &tables)?;
             let columns = program.input_columns().iter().map(AsRef::as_ref);
             let read = Derivation::new(&stored, &expressions, columns, false)?.input;
             let plan_id = plan::plan_id(&plan);

@@ -14,6 +14,7 @@ mod explain;
 mod fit;
 mod group;
 mod in_order;
+mod lookup;
 mod pass;
 mod prepare;
 mod rehearse;

@@ -48,7 +48,13 @@ impl Prepared {
             order_version: ORDER_VERSION,
             ..message.clone()
         };
-        let is_large = request.plan.as_ref().is_some_and(|plan| plan.encoded_len() > TICKET_PLAN_BYTES_MAX);
+        if let Some(pinned) = &self.compiled.pinned {
+            request.plan = Some(pinned.clone());
+        }
+        let is_large = request
+            .plan
+            .as_ref()
+            .is_some_and(|plan| plan.encoded_len() > TICKET_PLAN_BYTES_MAX || self.compiled.pinned.is_some());
         if is_large && self.compiled.is_kept {
             request.plan = None;
             request.plan_id.clone_from(&self.compiled.plan_id);

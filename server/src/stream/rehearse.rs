@@ -5,20 +5,20 @@ use forebay_kernels::Prefix;
 use forebay_proto::v1;
 
 use super::StreamError;
-use crate::plan::{self, Answer, Question, Wanted};
+use crate::plan::{self, Answer, Question, Tables, Wanted};
 
 /// Walks through all passes with made-up answers, so that a plan that cannot be fitted is refused before data is read.
-pub(super) fn rehearse(plan: &v1::Plan, schema: &Schema) -> Result<(), StreamError> {
+pub(super) fn rehearse(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Result<(), StreamError> {
     let mut plan = plan.clone();
     // Shape and names first: their errors name the field.
-    match plan::output_specs(&plan, schema) {
+    match plan::output_specs(&plan, schema, tables) {
         Err(plan::PlanError::NotFitted { .. }) | Ok(_) => {}
         Err(other) => return Err(other.into()),
     }
     loop {
-        let questions = plan::questions(&plan)?;
+        let questions = plan::questions(&plan, tables)?;
         if questions.is_empty() {
-            plan::compile(&plan, schema, false)?;
+            plan::compile(&plan, schema, false, tables)?;
             return Ok(());
         }
         for question in &questions {
@@ -48,7 +48,8 @@ pub(super) fn checked_prefix(question: &Question, schema: &Schema) -> Result<Pre
         }
         .into());
     }
-    let prefix = Prefix::compile(&question.column, &question.prefix, schema).map_err(plan::PlanError::from)?;
+    let prefix = Prefix::compile(&question.column, &question.prefix, schema)
+        .map_err(|error| plan::PlanError::of_chain(question.chain_path(), error, schema))?;
     let takes_text = matches!(question.wanted, Wanted::Mode | Wanted::Vocabulary { .. });
     match prefix.data_type() {
         DataType::Utf8 if takes_text => Ok(prefix),

@@ -1,0 +1,87 @@
+//! The tables that a canonical plan looks up: which they are, and their rows once someone has read them.
+
+use std::{collections::HashMap, sync::Arc};
+
+use forebay_kernels::LookupTable;
+use forebay_proto::v1::{self, op::Op as OpMessage};
+
+use super::{PlanError, learn::chain_path};
+
+/// One column of a table, found by its key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lookup {
+    /// The dataset.
+    pub table: String,
+    /// Digest of its snapshot; empty: not chosen yet.
+    pub snapshot: String,
+    /// The key's column.
+    pub key: String,
+    /// The column that is found.
+    pub column: String,
+}
+
+/// Tables that have been read.
+#[derive(Clone, Debug, Default)]
+pub struct Tables(HashMap<Lookup, Arc<LookupTable>>);
+
+impl Lookup {
+    fn of(message: &v1::Lookup, path: &str) -> Result<Self, PlanError> {
+        let [column] = message.columns.as_slice() else {
+            return Err(PlanError::field(
+                format!("{path}.columns"),
+                "empty: the columns of the table that are to be found",
+            ));
+        };
+        for (field, value) in [("table", &message.table), ("key", &message.key)] {
+            if value.is_empty() {
+                return Err(PlanError::field(format!("{path}.{field}"), "missing"));
+            }
+        }
+        let (table, key) = (message.table.clone(), message.key.clone());
+        Ok(Self { table, snapshot: message.snapshot.clone(), key, column: column.clone() })
+    }
+}
+
+impl Tables {
+    /// Adds what was read.
+    pub fn insert(&mut self, lookup: Lookup, table: Arc<LookupTable>) {
+        self.0.insert(lookup, table);
+    }
+
+    pub(super) fn get(&self, message: &v1::Lookup, path: &str) -> Result<Arc<LookupTable>, PlanError> {
+        let lookup = Lookup::of(message, path)?;
+        let table = self.0.get(&lookup).map(Arc::clone);
+        table.ok_or_else(|| {
+            PlanError::field(format!("{path}.table"), format!("dataset \"{}\" was not read", lookup.table))
+        })
+    }
+}
+
+/// What a canonical plan looks up, with the fields' paths.
+pub fn lookups(plan: &v1::Plan) -> Result<Vec<(String, Lookup)>, PlanError> {
+    let mut found = Vec::new();
+    for (output_index, output) in plan.outputs.iter().enumerate() {
+        for (part_index, part) in output.parts.iter().enumerate() {
+            for (number, op) in part.ops.iter().enumerate() {
+                if let Some(OpMessage::Lookup(message)) = &op.op {
+                    let path = format!("{}.ops[{number}].lookup", chain_path(output_index, part_index));
+                    found.push((path.clone(), Lookup::of(message, &path)?));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Writes the chosen snapshots of tables, by name, into the lookups that have none.
+pub fn pin(plan: &mut v1::Plan, snapshots: &HashMap<String, String>) {
+    let ops = plan.outputs.iter_mut().flat_map(|output| &mut output.parts).flat_map(|part| &mut part.ops);
+    for op in ops {
+        if let Some(OpMessage::Lookup(lookup)) = &mut op.op
+            && lookup.snapshot.is_empty()
+            && let Some(snapshot) = snapshots.get(&lookup.table)
+        {
+            lookup.snapshot.clone_from(snapshot);
+        }
+    }
+}
