@@ -14,7 +14,7 @@ use crate::ops::vocab::{Indices, Vocab};
 use crate::ops::{Encoder, Op, Step, one_hot};
 
 /// A compiled chain.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CompiledChain {
     pub(crate) head: Head,
     pub(crate) steps: Vec<Step>,
@@ -27,7 +27,7 @@ pub(crate) struct CompiledChain {
 }
 
 /// How a column becomes tiles.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Head {
     /// A column of numbers is loaded.
     Numbers,

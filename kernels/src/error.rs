@@ -219,6 +219,12 @@ pub enum KernelError {
         /// Columns of the `one_hot`.
         size: usize,
     },
+    /// The device that computes failed.
+    #[error("the CUDA device failed: {problem}; start the server without --device to compute on the CPU")]
+    Device {
+        /// What happened.
+        problem: String,
+    },
     /// Arrow could not put a column together.
     #[error("cannot {what} {name:?}: {source}")]
     Arrow {

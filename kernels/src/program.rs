@@ -65,14 +65,14 @@ pub struct Program {
 }
 
 /// A compiled output. Inputs are places in `Program::input_columns`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Output {
     Matrix { dtype: DType, width: usize, chains: Vec<PlacedChain> },
     Stored { input: usize },
 }
 
 /// A chain and the columns `at..at + width` of its output that it writes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PlacedChain {
     pub(crate) input: usize,
     pub(crate) at: usize,
@@ -166,6 +166,24 @@ impl Program {
             Output::Stored { input } => Some(self.input_columns[*input].as_str()),
             Output::Matrix { .. } => None,
         })
+    }
+
+    /// The same program, with only the outputs whose place `keeps`.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn only(&self, keeps: impl Fn(usize) -> bool) -> Self {
+        let kept = || self.outputs.iter().enumerate().filter(|(place, _)| keeps(*place));
+        let row_bytes = kept().filter_map(|(_, output)| match output {
+            Output::Matrix { dtype, width, .. } => Some(width * dtype.bytes().unwrap_or(0)),
+            Output::Stored { .. } => None,
+        });
+        let fields: Vec<FieldRef> = kept().map(|(place, _)| Arc::clone(&self.schema.fields()[place])).collect();
+        Self {
+            input_columns: self.input_columns.clone(),
+            input_types: self.input_types.clone(),
+            row_bytes: row_bytes.reduce(|all, bytes| all + bytes),
+            outputs: kept().map(|(_, output)| output.clone()).collect(),
+            schema: Arc::new(Schema::new(fields)),
+        }
     }
 
     /// Why an output could not be put together.

@@ -23,7 +23,8 @@ const FLOORS: [&[&str]; 7] = [
 const DOORS: [(&str, &str, &str); 1] = [("budget", "metrics", "what is reserved is shown")];
 
 /// Crates that only some rooms may name.
-const HEAVY: [(&str, &[&str]); 12] = [
+const HEAVY: [(&str, &[&str]); 13] = [
+    ("cudarc", &[]),
     ("tonic", &["flight"]),
     ("arrow_flight", &["flight"]),
     ("parquet", &["scan", "catalog"]),

@@ -23,6 +23,7 @@ OPTIONS = [
     "fit-memory-bytes",
     "batch-bytes-max",
     "cpu-threads",
+    "device",
     "log",
     "log-format",
     "insecure-network",

@@ -16,8 +16,8 @@ use crate::error::OpProblem;
 /// The parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashBucket {
-    buckets: u64,
-    seed: u64,
+    pub(crate) buckets: u64,
+    pub(crate) seed: u64,
 }
 
 impl HashBucket {

@@ -13,8 +13,8 @@ use crate::error::OpProblem;
 /// The constants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MinMax {
-    min: f64,
-    divisor: f64,
+    pub(crate) min: f64,
+    pub(crate) divisor: f64,
 }
 
 impl MinMax {

@@ -13,8 +13,8 @@ use crate::error::OpProblem;
 /// The constants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standardize {
-    mean: f64,
-    divisor: f64,
+    pub(crate) mean: f64,
+    pub(crate) divisor: f64,
 }
 
 impl Standardize {

@@ -12,6 +12,7 @@ use prost::Message as _;
 
 use super::{
     StreamError, Streams,
+    device::{Device, Placed},
     rows::{Expressions, Rows},
 };
 use crate::{
@@ -37,6 +38,8 @@ pub(super) struct Compiled {
     pub expressions: Arc<Expressions>,
     pub rows: Arc<Rows>,
     pub program: Arc<Program>,
+    /// The program where it runs.
+    pub placed: Placed,
     /// Bytes of a row's AS_STORED columns, about.
     pub stored_row_bytes: u64,
     /// Whether the state directory keeps the plan under its id.
@@ -71,7 +74,7 @@ impl Streams {
             return Ok(known);
         }
         let (state, snapshot, source) = (self.state.clone(), Arc::clone(snapshot), source.clone());
-        let plans = Arc::clone(&self.compiled);
+        let (plans, device) = (Arc::clone(&self.compiled), self.device.clone());
         let compiled = self.cpu.run(move || {
             let plan = plan::canonical(&read_plan(&state, &source)?);
             let plan_id = plan::plan_id(&plan);
@@ -79,7 +82,7 @@ impl Streams {
             if let Some(known) = plans.find(&key) {
                 return Ok(known);
             }
-            let mut compiled = compile(&snapshot, &plan, plan_id, with_row_ids)?;
+            let mut compiled = compile(&snapshot, &plan, plan_id, with_row_ids, &device)?;
             compiled.is_kept = state.has(Kind::Plan, &compiled.plan_id);
             if !compiled.is_kept && plan.encoded_len() > TICKET_PLAN_BYTES_MAX {
                 let json = forebay_proto::to_json(&plan);
@@ -95,14 +98,22 @@ impl Streams {
     }
 }
 
-fn compile(snapshot: &Snapshot, plan: &v1::Plan, plan_id: String, with_row_ids: bool) -> Result<Compiled, StreamError> {
+fn compile(
+    snapshot: &Snapshot,
+    plan: &v1::Plan,
+    plan_id: String,
+    with_row_ids: bool,
+    device: &Device,
+) -> Result<Compiled, StreamError> {
     let stored = SchemaRef::clone(snapshot.wide_schema());
     let expressions = Arc::new(Expressions::compile(plan, &stored)?);
     let program = Arc::new(plan::compile(plan, &expressions.schema, with_row_ids)?);
     let columns = program.input_columns().iter().map(AsRef::as_ref);
     let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?);
     let stored_row_bytes = stored_row_bytes(snapshot, &program);
-    Ok(Compiled { plan_id, filter: plan.filter.clone(), expressions, rows, program, stored_row_bytes, is_kept: false })
+    let placed = device.place(&program, &plan_id);
+    let filter = plan.filter.clone();
+    Ok(Compiled { plan_id, filter, expressions, rows, program, placed, stored_row_bytes, is_kept: false })
 }
 
 /// What the AS_STORED columns have in the files, uncompressed, a row; derived ones are taken for a few bytes.

@@ -6,6 +6,7 @@
 mod batches;
 mod compiled;
 mod count;
+mod device;
 mod error;
 mod explain;
 mod fit;
@@ -28,6 +29,7 @@ use arrow::array::RecordBatch;
 use forebay_proto::v1;
 use tokio::sync::Semaphore;
 
+pub use device::{Device, DeviceName};
 pub use error::StreamError;
 pub use fit::FitTask;
 pub use prepare::Prepared;
@@ -54,6 +56,7 @@ pub struct Streams {
     /// Passing rows of each row group, by snapshot and filter.
     counts: Mutex<HashMap<String, Arc<count::CountCell>>>,
     compiled: Arc<compiled::CompiledPlans>,
+    device: Device,
     fits: Semaphore,
 }
 
@@ -68,7 +71,15 @@ pub struct Batch {
 
 impl Streams {
     /// The room, over these.
-    pub fn new(catalog: Catalog, engine: Engine, cpu: CpuPool, budget: Budget, state: State, limits: Limits) -> Self {
+    pub fn new(
+        catalog: Catalog,
+        engine: Engine,
+        cpu: CpuPool,
+        budget: Budget,
+        state: State,
+        limits: Limits,
+        device: Device,
+    ) -> Self {
         Self {
             catalog,
             engine,
@@ -78,6 +89,7 @@ impl Streams {
             limits,
             counts: Mutex::default(),
             compiled: Arc::default(),
+            device,
             fits: Semaphore::new(fit::FITS_MAX),
         }
     }

@@ -1,0 +1,347 @@
+//! Plans and tables that generated programs are tried on.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, Float16Array, Float32Array, Float64Array,
+    Int16Array, Int32Array, Int64Array, NullArray, RecordBatch, StringArray, TimestampMicrosecondArray, UInt8Array,
+    UInt64Array,
+};
+use arrow::datatypes::{Int8Type, Int32Type};
+use half::f16;
+
+use crate::{Chain, DType, Fill, Op, OutputSpec, Program, VocabValues};
+
+/// A plan with a name, over the columns of [`table`].
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) outputs: Vec<OutputSpec>,
+}
+
+impl Case {
+    pub(super) fn program(&self) -> Program {
+        Program::compile(&self.outputs, &table(0, 1).schema()).unwrap()
+    }
+}
+
+/// Columns of every stored type that the device reads or is brought, nulls among them.
+pub(super) const NUMBERS: [&str; 12] =
+    ["f32", "f64", "f16", "i64", "i32", "i16", "u8", "u64", "bool", "date", "time", "decimal"];
+
+fn chain(column: &str, ops: &[Op]) -> Chain {
+    Chain { column: column.to_owned(), ops: ops.to_vec() }
+}
+
+fn output(name: &str, dtype: DType, chains: Vec<Chain>) -> OutputSpec {
+    OutputSpec { name: name.to_owned(), dtype, chains }
+}
+
+fn clip(min: f64, max: f64) -> Op {
+    Op::Clip { min: Some(min), max: Some(max) }
+}
+
+fn zero() -> Op {
+    Op::FillNull(Fill::Number(0.0))
+}
+
+/// Plans whose rows become outputs, whatever the rows.
+pub(super) fn cases() -> Vec<Case> {
+    let every = |ops: &[Op]| NUMBERS.iter().map(|column| chain(column, ops)).collect::<Vec<_>>();
+    let scaled = [zero(), Op::Standardize { mean: 0.3, std: 1.7 }, clip(-3.0, 3.0)];
+    let dense =
+        |column: &str| chain(column, &[zero(), Op::Log1p, Op::Standardize { mean: 1.25, std: 0.75 }, clip(-3.0, 3.0)]);
+    let boundaries = vec![f64::NEG_INFINITY, -7.5, -1.0, 0.0, 0.5, 1.0, 1.0, 3.0, 100.0, 1e9, f64::INFINITY];
+    let many: Vec<f64> = (0..40).map(|place| f64::from(place * place) - 300.0).collect();
+    let bucketize = |boundaries: &[f64]| Op::Bucketize { boundaries: boundaries.to_vec() };
+    let vocab = |values: VocabValues, oov_buckets| Op::Vocab { values: Arc::new(values), oov_buckets };
+    let words = || VocabValues::Strings(["", "a", "Zürich", "w3", "w5"].map(str::to_owned).to_vec());
+    let whole = VocabValues::Integers((-20..200).filter(|value| value % 3 != 0).collect());
+    vec![
+        Case {
+            name: "dense",
+            outputs: vec![output("dense", DType::Float32, ["f32", "f64", "i64"].map(dense).to_vec())],
+        },
+        Case {
+            name: "wide",
+            outputs: vec![output(
+                "wide",
+                DType::Float32,
+                (0..100).map(|place| chain(NUMBERS[place % 12], &scaled)).collect(),
+            )],
+        },
+        Case {
+            name: "dtypes",
+            outputs: [DType::Float32, DType::Float16, DType::BFloat16]
+                .map(|dtype| output(dtype.name(), dtype, every(&[zero()])))
+                .into_iter()
+                .chain([
+                    output(
+                        "int32",
+                        DType::Int32,
+                        every(&[bucketize(&boundaries)].map(|op| op)).into_iter().map(fill_behind).collect(),
+                    ),
+                    output("int64", DType::Int64, vec![chain("i64", &[zero()]), chain("time", &[zero()])]),
+                    output("bytes", DType::UInt8, every(&[zero(), bucketize(&many)])),
+                ])
+                .collect(),
+        },
+        Case {
+            name: "ranges",
+            outputs: vec![
+                output("min_max", DType::Float32, every(&[Op::MinMax { min: -3.5, max: 12.25 }, zero()])),
+                output("flat", DType::BFloat16, every(&[zero(), Op::MinMax { min: 2.0, max: 2.0 }])),
+                output("clipped", DType::Float16, every(&[clip(-5.5, 1e4), zero()])),
+                output(
+                    "whole",
+                    DType::Int64,
+                    ["i64", "u64", "u8", "bool"].map(|column| chain(column, &[clip(0.0, 9.0), zero()])).to_vec(),
+                ),
+                output("half_filled", DType::Float32, every(&[Op::FillNull(Fill::Number(0.1))])),
+            ],
+        },
+        Case {
+            name: "categories",
+            outputs: vec![
+                output(
+                    "numbers",
+                    DType::Int32,
+                    vec![
+                        chain("i64", &[vocab(whole.clone(), 0)]),
+                        chain("i32", &[vocab(whole, 7)]),
+                        chain("u64", &[vocab(VocabValues::Unsigned(vec![0, 1, u64::MAX]), 3)]),
+                        chain("f32", &[vocab(VocabValues::Floats(vec![-0.0, f64::NAN, 1.0, f64::INFINITY]), 2)]),
+                        chain("f64", &[vocab(VocabValues::Floats(vec![]), 5)]),
+                    ],
+                ),
+                output(
+                    "text",
+                    DType::Int64,
+                    ["text", "keyed", "big_keyed"].map(|column| chain(column, &[vocab(words(), 11)])).to_vec(),
+                ),
+                output("hashed", DType::Int32, every(&[Op::HashBucket { buckets: 1000, seed: 42 }, zero()])),
+                output(
+                    "hashed_text",
+                    DType::Int64,
+                    ["text", "keyed", "big_keyed"]
+                        .map(|column| {
+                            chain(
+                                column,
+                                &[
+                                    Op::FillNull(Fill::Text("none".into())),
+                                    Op::HashBucket { buckets: (1 << 62) + 3, seed: u64::MAX },
+                                ],
+                            )
+                        })
+                        .to_vec(),
+                ),
+            ],
+        },
+        Case {
+            name: "one_hot",
+            outputs: vec![
+                output(
+                    "mixed",
+                    DType::Float32,
+                    vec![
+                        chain("f32", &[zero()]),
+                        chain("keyed", &[vocab(words(), 0), Op::OneHot { size: 0 }]),
+                        chain("i64", &[zero()]),
+                        chain("f64", &[zero(), bucketize(&many), Op::OneHot { size: 0 }]),
+                        chain("bool", &[zero(), Op::OneHot { size: 2 }]),
+                    ],
+                ),
+                output(
+                    "large",
+                    DType::UInt8,
+                    vec![chain("f32", &[Op::HashBucket { buckets: 300, seed: 0 }, zero(), Op::OneHot { size: 0 }])],
+                ),
+                output(
+                    "half",
+                    DType::Float16,
+                    vec![chain("i32", &[zero(), Op::HashBucket { buckets: 3, seed: 9 }, Op::OneHot { size: 5 }])],
+                ),
+            ],
+        },
+        Case {
+            name: "dictionaries",
+            outputs: vec![
+                output(
+                    "keyed",
+                    DType::Float32,
+                    ["keyed_f32", "keyed_decimal"].map(|column| chain(column, &scaled)).to_vec(),
+                ),
+                output("nothing", DType::Int32, vec![chain("null", &[Op::FillNull(Fill::Integer(7))])]),
+                output("text", DType::AsStored, vec![chain("text", &[])]),
+            ],
+        },
+    ]
+}
+
+/// A null that an op left is filled.
+fn fill_behind(mut chain: Chain) -> Chain {
+    chain.ops.push(zero());
+    chain
+}
+
+/// Plans that some rows of [`table`] do not become outputs of.
+pub(super) fn faulty() -> Vec<Case> {
+    let case = |name, outputs| Case { name, outputs };
+    vec![
+        case(
+            "nulls",
+            vec![
+                output("ok", DType::Float32, vec![chain("f32", &[zero()])]),
+                output("out", DType::Float32, vec![chain("f64", &[zero()]), chain("i64", &[]), chain("f32", &[])]),
+            ],
+        ),
+        case(
+            "lossy",
+            vec![output(
+                "out",
+                DType::Int32,
+                vec![chain("i32", &[zero()]), chain("f64", &[zero()]), chain("f32", &[]), chain("i64", &[])],
+            )],
+        ),
+        case("bytes", vec![output("out", DType::UInt8, vec![chain("u64", &[zero()]), chain("f16", &[])])]),
+        case(
+            "large",
+            vec![output(
+                "out",
+                DType::Int64,
+                vec![chain("u64", &[zero()]), chain("f64", &[clip(-1e30, 1e30), zero()])],
+            )],
+        ),
+        case(
+            "hot",
+            vec![output(
+                "out",
+                DType::Float32,
+                vec![
+                    chain("u8", &[zero()]),
+                    chain("i64", &[zero(), Op::OneHot { size: 4 }]),
+                    chain("f64", &[Op::OneHot { size: 3 }]),
+                ],
+            )],
+        ),
+        case("hot_float", vec![output("out", DType::UInt8, vec![chain("f32", &[zero(), Op::OneHot { size: 9 }])])]),
+    ]
+}
+
+/// SplitMix64: the same numbers everywhere.
+#[derive(Debug)]
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Numbers of the kinds that arithmetic trips over, small whole ones, and any bits at all.
+    fn float(&mut self) -> f64 {
+        const ODD: [f64; 22] = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            -0.999_999_9,
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::MIN_POSITIVE,
+            5e-324,
+            -2.2e-308,
+            1e-45,
+            1.17e-38,
+            65_504.0,
+            65_519.9,
+            65_520.0,
+            3.4e38,
+            -1e300,
+            9_007_199_254_740_993.0,
+            5.96e-8,
+            -2.98e-8,
+        ];
+        match self.below(8) {
+            0 => ODD[self.below(ODD.len() as u64) as usize],
+            1 => f64::from_bits(self.next()),
+            2 => f64::from(f32::from_bits(self.next() as u32)),
+            3 => self.below(12) as f64,
+            4 => self.below(1 << 20) as f64 / 1024.0 - 100.0,
+            _ => (self.below(1 << 53) as f64 / (1_u64 << 52) as f64 - 0.5) * 8.0,
+        }
+    }
+
+    fn int(&mut self) -> i64 {
+        match self.below(6) {
+            0 => [0, 1, -1, i64::MIN, i64::MAX, (1 << 53) + 1, 1 << 31, -(1 << 31) - 1][self.below(8) as usize],
+            1 => self.next() as i64,
+            2 => self.next() as i32 as i64,
+            _ => self.below(220) as i64 - 20,
+        }
+    }
+
+    fn some<T>(&mut self, value: T) -> Option<T> {
+        (self.below(5) != 0).then_some(value)
+    }
+
+    fn word(&mut self) -> String {
+        match self.below(5) {
+            0 => String::new(),
+            1 => "Zürich".to_owned(),
+            _ => format!("w{}", self.below(12)),
+        }
+    }
+}
+
+/// Random rows of every type; about one in five is null.
+pub(super) fn table(seed: u64, rows: usize) -> RecordBatch {
+    let random = &mut Random(seed);
+    fn column<T, A: FromIterator<Option<T>>>(random: &mut Random, rows: usize, make: impl Fn(&mut Random) -> T) -> A {
+        (0..rows)
+            .map(|_| {
+                let value = make(random);
+                random.some(value)
+            })
+            .collect()
+    }
+    let keys = |random: &mut Random, distinct: u64| -> Int32Array {
+        column(random, rows, |random| random.below(distinct) as i32)
+    };
+    let floats: Float32Array = (0..50).map(|place| (place % 7 != 0).then(|| random.float() as f32)).collect();
+    let words: StringArray = (0..40).map(|place| (place != 11).then(|| format!("w{}", place % 14))).collect();
+    let many: StringArray = (0..5000).map(|place| Some(format!("w{place}"))).collect();
+    let decimals: Decimal128Array =
+        (0..20).map(|place| (place != 3).then_some(i128::from(place) * 1_234_567)).collect();
+    let keyed: DictionaryArray<Int8Type> =
+        DictionaryArray::new(column(random, rows, |random| random.below(40) as i8), Arc::new(words));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("f32", Arc::new(column::<_, Float32Array>(random, rows, |random| random.float() as f32))),
+        ("f64", Arc::new(column::<_, Float64Array>(random, rows, Random::float))),
+        ("f16", Arc::new(column::<_, Float16Array>(random, rows, |random| f16::from_bits(random.next() as u16)))),
+        ("i64", Arc::new(column::<_, Int64Array>(random, rows, Random::int))),
+        ("i32", Arc::new(column::<_, Int32Array>(random, rows, |random| random.int() as i32))),
+        ("i16", Arc::new(column::<_, Int16Array>(random, rows, |random| random.int() as i16))),
+        ("u8", Arc::new(column::<_, UInt8Array>(random, rows, |random| random.int() as u8))),
+        ("u64", Arc::new(column::<_, UInt64Array>(random, rows, |random| random.int() as u64))),
+        ("bool", Arc::new(column::<_, BooleanArray>(random, rows, |random| random.below(2) == 1))),
+        ("date", Arc::new(column::<_, Date32Array>(random, rows, |random| random.int() as i32))),
+        ("time", Arc::new(column::<_, TimestampMicrosecondArray>(random, rows, Random::int))),
+        ("decimal", Arc::new(column::<_, Decimal128Array>(random, rows, |random| i128::from(random.int())))),
+        ("text", Arc::new(column::<_, StringArray>(random, rows, Random::word))),
+        ("keyed", Arc::new(keyed)),
+        ("big_keyed", Arc::new(DictionaryArray::<Int32Type>::new(keys(random, 5000), Arc::new(many)))),
+        ("keyed_f32", Arc::new(DictionaryArray::<Int32Type>::new(keys(random, 50), Arc::new(floats)))),
+        ("keyed_decimal", Arc::new(DictionaryArray::<Int32Type>::new(keys(random, 20), Arc::new(decimals)))),
+        ("null", Arc::new(NullArray::new(rows))),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true))).unwrap()
+}
