@@ -46,7 +46,8 @@ pub enum CompilerError {
 /// What a source is compiled to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Architecture {
-    /// PTX for devices of a compute capability and newer ones, as `(9, 0)`.
+    /// PTX for devices of a compute capability, as `(9, 0)`, and newer ones.
+    #[cfg(test)]
     Virtual(u32, u32),
     /// Machine code of devices of a compute capability.
     Real(u32, u32),
@@ -100,11 +101,13 @@ impl Compiler {
     pub(crate) fn compile(&self, source: &str, architecture: &Architecture) -> Result<Vec<u8>, CompilerError> {
         let handle = Handle::new(self, source)?;
         let target = match architecture {
+            #[cfg(test)]
             Architecture::Virtual(major, minor) => format!("--gpu-architecture=compute_{major}{minor}"),
             Architecture::Real(major, minor) => format!("--gpu-architecture=sm_{major}{minor}"),
         };
         handle.compile(OPTIONS.iter().copied().chain([target.as_str()]))?;
         match architecture {
+            #[cfg(test)]
             Architecture::Virtual(..) => handle.bytes("nvrtcGetPTXSize", "nvrtcGetPTX"),
             Architecture::Real(..) => handle.bytes("nvrtcGetCUBINSize", "nvrtcGetCUBIN"),
         }

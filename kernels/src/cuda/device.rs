@@ -217,10 +217,6 @@ impl Device {
     }
 
     fn try_start(&self, module: &Module, slot: &mut Slot, load: &Load, output: &mut Output) -> Result<(), DeviceError> {
-        let blocks = u32::try_from(load.launch.blocks()).map_err(|_| DeviceError::Driver {
-            what: "launch a program",
-            reason: "there are more blocks than a grid has".to_owned(),
-        })?;
         // What the slot held is done with: its faults were waited for, or it is new.
         let staging = slot.staging.as_mut_slice().map_err(failed("reach pinned memory"))?;
         load.write(&mut staging[..load.len()]);
@@ -230,12 +226,7 @@ impl Device {
             .map_err(failed("copy rows to the device"))?;
         slot.copied.record(&self.inward).map_err(failed("record an event"))?;
         self.compute.wait(&slot.copied).map_err(failed("wait for an event"))?;
-        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS as u32, 1, 1), shared_mem_bytes: 0 };
-        let mut launch = self.compute.launch_builder(&module.function);
-        launch.arg(&module.fixed).arg(&slot.device).arg(&output.device).arg(&load.launch);
-        // SAFETY: the kernel takes these four arguments; it reads within `fixed` and the run, and writes within the run's fault words
-        // and the outputs, whose places come from the same program.
-        unsafe { launch.launch(config) }.map_err(failed("launch a program"))?;
+        self.launch(module, slot, load, output)?;
         let faults = load.faults();
         let told = slot.faults.as_mut_slice().map_err(failed("reach pinned memory"))?;
         // SAFETY: the faults lie within the run, and `told` lives until `done` was waited for.
@@ -245,6 +236,61 @@ impl Device {
         .map_err(failed("copy faults back"))?;
         slot.done.record(&self.compute).map_err(failed("record an event"))?;
         output.computed.record(&self.compute).map_err(failed("record an event"))
+    }
+
+    /// Starts the kernel on a run that the device holds.
+    fn launch(&self, module: &Module, slot: &Slot, load: &Load, output: &Output) -> Result<(), DeviceError> {
+        let too_many = |_| DeviceError::Driver {
+            what: "launch a program",
+            reason: "there are more blocks than a grid has".to_owned(),
+        };
+        let blocks = u32::try_from(load.launch.blocks()).map_err(too_many)?;
+        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS as u32, 1, 1), shared_mem_bytes: 0 };
+        let mut launch = self.compute.launch_builder(&module.function);
+        launch.arg(&module.fixed).arg(&slot.device).arg(&output.device).arg(&load.launch);
+        // SAFETY: the kernel takes these four arguments; it reads within `fixed` and the run, and writes within the run's fault
+        // words and the outputs, whose places come from the same program.
+        unsafe { launch.launch(config) }.map(|_| ()).map_err(failed("launch a program"))
+    }
+
+    /// Seconds of each of so many launches.
+    pub(super) fn time_kernel(
+        &self,
+        module: &Module,
+        slot: &Slot,
+        load: &Load,
+        output: &Output,
+        repetitions: usize,
+    ) -> Result<Vec<f64>, DeviceError> {
+        let timed = self.time(repetitions, || self.launch(module, slot, load, output));
+        self.compute.synchronize().map_err(failed("compute rows"))?;
+        timed
+    }
+
+    /// Seconds of each of so many copies from one place of the device to another.
+    pub(super) fn time_copy(&self, bytes: usize, repetitions: usize) -> Result<Vec<f64>, DeviceError> {
+        let (source, target) = (self.memory(bytes)?, self.memory(bytes)?);
+        let (from, to) = (source.device_ptr(&self.compute).0, target.device_ptr(&self.compute).0);
+        let copy = || {
+            // SAFETY: both are `bytes` long, and live until the copies were waited for.
+            let copied = unsafe { result::memcpy_dtod_async(to, from, bytes, self.compute.cu_stream()) };
+            copied.map_err(failed("copy on the device"))
+        };
+        let timed = self.time(repetitions, copy);
+        self.compute.synchronize().map_err(failed("copy on the device"))?;
+        timed
+    }
+
+    fn time(&self, repetitions: usize, work: impl Fn() -> Result<(), DeviceError>) -> Result<Vec<f64>, DeviceError> {
+        let event = || self.context.new_event(Some(CUevent_flags::CU_EVENT_DEFAULT)).map_err(failed("make an event"));
+        let once = |_| {
+            let (before, after) = (event()?, event()?);
+            before.record(&self.compute).map_err(failed("record an event"))?;
+            work()?;
+            after.record(&self.compute).map_err(failed("record an event"))?;
+            Ok(f64::from(before.elapsed_ms(&after).map_err(failed("time its work"))?) / 1e3)
+        };
+        (0..repetitions).map(once).collect()
     }
 
     /// Waits for a slot's run, and gives its fault words.

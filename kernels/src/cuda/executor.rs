@@ -19,12 +19,12 @@ use crate::{BatchBuilder, Chain, DType, Fill, KernelError, Op, OutputSpec};
 /// A program compiled for a device.
 #[derive(Debug)]
 pub struct DeviceProgram {
-    device: Arc<Device>,
-    program: Arc<Program>,
+    pub(super) device: Arc<Device>,
+    pub(super) program: Arc<Program>,
     /// The outputs that stay on the CPU.
     rest: Arc<Program>,
-    generated: Generated,
-    module: Module,
+    pub(super) generated: Generated,
+    pub(super) module: Module,
 }
 
 /// One output batch being filled by a device, as a [`BatchBuilder`] fills one on the CPU.
@@ -71,6 +71,17 @@ impl DeviceProgram {
         Ok(Some(Self { device: Arc::clone(device), program: Arc::clone(program), rest, generated, module }))
     }
 
+    /// Where each output of so many rows begins, and where the last one ends.
+    pub(super) fn layout(&self, rows: usize) -> (Vec<usize>, usize) {
+        let mut end = 0_usize;
+        let offsets = self.generated.outputs.iter().map(|output| {
+            let start = end.next_multiple_of(OUTPUT_ALIGNMENT);
+            end = start + output.row_bytes * rows;
+            start
+        });
+        (offsets.collect(), end)
+    }
+
     /// The names of the outputs that the device computes, and of those that the CPU does.
     pub fn outputs_by_place(&self) -> (Vec<String>, Vec<String>) {
         let schema = self.program.schema();
@@ -97,13 +108,7 @@ impl Executor {
     }
 
     fn with_rest(program: Arc<DeviceProgram>, rest: BatchBuilder) -> Result<Self, KernelError> {
-        let mut output_bytes = 0_usize;
-        let offsets = program.generated.outputs.iter().map(|output| {
-            let start = output_bytes.next_multiple_of(OUTPUT_ALIGNMENT);
-            output_bytes = start + output.row_bytes * rest.capacity();
-            start
-        });
-        let offsets = offsets.collect();
+        let (offsets, output_bytes) = program.layout(rest.capacity());
         let output = program.device.output(output_bytes).map_err(lost)?;
         Ok(Self { program, rest, output, offsets, output_bytes, mapped: Mapped::default(), running: VecDeque::new() })
     }

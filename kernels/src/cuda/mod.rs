@@ -24,6 +24,7 @@ mod fault;
 mod feed;
 mod generate;
 mod layout;
+mod measure;
 mod shape;
 mod tables;
 #[cfg(test)]
@@ -32,3 +33,4 @@ mod tests;
 pub use compiler::{CompilerError, NVRTC_VARIABLE};
 pub use device::{Device, DeviceError};
 pub use executor::{DeviceProgram, Executor};
+pub use measure::Measured;
