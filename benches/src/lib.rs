@@ -9,15 +9,9 @@ use arrow::{
 
 /// Columns named `c0`, `c1`, … of positive, skewed float32 values; every `null_every`-th value of each is null (0: none).
 pub fn skewed_columns(columns: usize, rows: usize, null_every: usize) -> Result<RecordBatch, ArrowError> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = move || {
-        // SplitMix64.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // 24 bits: every value is exact in float32.
-        (mixed >> 40) as f32 / 16_777_216.0
-    };
+    let mut numbers = whole_numbers();
+    // 24 bits: every value is exact in float32.
+    let mut next = move || numbers.next().map_or(0.0, |bits| (bits >> 40) as f32 / 16_777_216.0);
     let column = |_| -> ArrayRef {
         let values = (0..rows).map(|row| {
             let value = (next() * 6.0 - 3.0).exp();
@@ -28,6 +22,18 @@ pub fn skewed_columns(columns: usize, rows: usize, null_every: usize) -> Result<
     let arrays: Vec<ArrayRef> = (0..columns).map(column).collect();
     let named = arrays.into_iter().enumerate().map(|(index, array)| (format!("c{index}"), array, true));
     RecordBatch::try_from_iter_with_nullable(named)
+}
+
+/// Numbers of all 64 bits, without end, from one seed.
+pub fn whole_numbers() -> impl Iterator<Item = u64> {
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut state = STEP;
+    // SplitMix64 without its last shift.
+    std::iter::repeat_with(move || {
+        state = state.wrapping_add(STEP);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
+    })
 }
 
 #[cfg(test)]

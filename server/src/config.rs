@@ -76,8 +76,8 @@ pub struct Flags {
           value_parser = clap::value_parser!(u32).range(0..=1024))]
     cpu_threads: u32,
 
-    /// Where features are computed: cpu, or cuda:N for the GPU of that number. A GPU that cannot be used is told in the log, and
-    /// the CPU computes; so are the outputs of a plan that have no GPU program.
+    /// Where features are computed: cpu, or cuda:N for the GPU of that number. A GPU that cannot be used, and outputs that do not
+    /// run on one, are told in the log, and the CPU computes.
     #[arg(long, env = "FOREBAY_DEVICE", value_name = "DEVICE", default_value = "cpu")]
     device: String,
 

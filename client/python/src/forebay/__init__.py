@@ -9,7 +9,9 @@
 Tensors come from `forebay.torch`, which alone imports torch.
 """
 
+from .arrays import Ragged
 from .client import Client, DatasetInfo, connect
+from .columns import Columns, cols
 from .cursor import Cursor
 from .errors import (
     BrokenStream,
@@ -35,7 +37,7 @@ from .errors import (
 from .explain import Explain, RankExplain
 from .fitted import FittedPlan
 from .header import BatchHeader, StreamInfo
-from .plan import Columns, Output, Plan, cols, output
+from .plan import Output, Plan, output
 from .private_server import local
 from .progress import FitProgress
 from .replay import Replay
@@ -67,6 +69,7 @@ __all__ = [
     "Output",
     "PermissionDenied",
     "Plan",
+    "Ragged",
     "RankExplain",
     "Replay",
     "ResourceExhausted",

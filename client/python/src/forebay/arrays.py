@@ -2,20 +2,35 @@
 
 One rule, from the schema alone, so that a column has one type in every batch: a column of numbers that holds no nulls
 by its schema, and a matrix of such numbers, is an array; anything else (AS_STORED text, dates, lists, nullable
-numbers) stays the Arrow array that it is.
+numbers) stays the Arrow array that it is. A column of lists of such numbers is a `Ragged`.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Array = npt.NDArray[Any]
 
 DTYPE_KEY = b"forebay.dtype"
 BFLOAT16 = b"BFLOAT16"
+
+
+class Ragged(NamedTuple):
+    """A batch's lists as two flat arrays: row i is ``values[offsets[i]:offsets[i + 1]]``.
+
+    NumPy arrays in a `Batch`, torch tensors from `forebay.torch`, over the received memory. The offsets are int32, one
+    more than there are rows, as ``torch.nn.EmbeddingBag(..., include_last_offset=True)`` takes them. Being a named
+    tuple, it goes through a DataLoader's workers, pinning and a framework's moves to a device as a tensor does.
+    """
+
+    values: Any
+    """The elements of all lists, one list after another."""
+    offsets: Any
+    """Where each list begins in the values; last, where the last one ends."""
 
 
 def field_of(batch: pa.RecordBatch, name: str) -> pa.Field[Any]:
@@ -57,3 +72,27 @@ def to_numpy(array: pa.Array[Any]) -> Array:
     """Return a read-only view of a column of numbers."""
     flat, shape = numbers(array)
     return cast(Any, flat).to_numpy(zero_copy_only=True).reshape(shape)
+
+
+def is_lists(column: pa.Field[Any]) -> bool:
+    """Whether the column becomes a `Ragged`: lists of numbers, without nulls by the schema."""
+    kind = cast(pa.DataType, column.type)
+    return not column.nullable and isinstance(kind, pa.ListType) and is_numbers(cast(Any, kind).value_field)
+
+
+def lists(array: pa.Array[Any]) -> tuple[pa.Array[Any], pa.Array[Any]]:
+    """Return the flat run of a column's elements, and the offsets into it: copied where the batch was sliced."""
+    column = cast(Any, array)
+    offsets = cast("pa.Array[Any]", column.offsets)
+    first = int(offsets[0].as_py())
+    values = cast("pa.Array[Any]", column.values.slice(first, int(offsets[-1].as_py()) - first))
+    return values, offsets if first == 0 else pc.subtract(offsets, offsets[0])
+
+
+def seen(array: pa.Array[Any], column: pa.Field[Any]) -> Array | Ragged | pa.Array[Any]:
+    """Return a column as a batch shows it."""
+    if is_numbers(column):
+        return to_numpy(array)
+    if is_lists(column):
+        return Ragged(*map(to_numpy, lists(array)))
+    return array

@@ -1,7 +1,7 @@
 """The plan builder: which rows pass, what is computed from them, how it is laid out.
 
 Builds and reads the JSON of the server's plan.proto and checks what needs no data. Columns, types and SQL are the
-server's to judge. Every object here is immutable: a chain's method returns a longer chain.
+server's to judge. Every object here is immutable.
 """
 
 from __future__ import annotations
@@ -10,160 +10,17 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal, cast
 
-import numpy as np
-
-from . import ops as _ops
-from .ops import Json, Op, number, whole
+from .columns import Columns, cols
+from .op import Json, ending_in_indexes
 
 DType = Literal["FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED"]
 DTYPES: tuple[str, ...] = ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED")
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Columns and the chain of ops applied to each of them; made by `cols`."""
-
-    names: tuple[str, ...]
-    ops: tuple[Op, ...] = ()
-    stored: bool = False
-
-    def fill_null(
-        self,
-        value: float | str | None = None,
-        /,
-        *,
-        text: str | None = None,
-        stat: Literal["mean", "median", "mode"] | None = None,
-    ) -> Columns:
-        """Turn null into a value.
-
-        ``fill_null(0.0)`` fills a number; ``fill_null("mean")``, ``"median"`` and ``"mode"`` (or ``stat=``) the
-        statistic of the column, which a fit learns; ``fill_null(text="UA")`` a text.
-        """
-        if sum(given is not None for given in (value, text, stat)) != 1:
-            raise TypeError('fill_null takes one of a number, "mean", "median" or "mode", text="…"')
-        if isinstance(value, str):
-            if value.upper() not in _ops.STATS:
-                raise ValueError(
-                    f'fill_null({value!r}) is no statistic ("mean", "median", "mode"); '
-                    f"to fill the text write fill_null(text={value!r})"
-                )
-            return self._then(_ops.FillNull(stat=value.upper()))
-        if stat is not None:
-            if str(stat).upper() not in _ops.STATS:
-                raise ValueError(f'fill_null(stat={stat!r}): choose "mean", "median" or "mode"')
-            return self._then(_ops.FillNull(stat=stat.upper()))
-        if text is not None:
-            if not isinstance(cast(object, text), str):
-                raise TypeError(f"fill_null(text=…) must be text, not {text!r}; a number goes without text=")
-            return self._then(_ops.FillNull(text=text))
-        if isinstance(value, (bool, np.bool_)):
-            return self._then(_ops.FillNull(value=float(value)))
-        if isinstance(value, (int, np.integer)) and abs(int(value)) > _ops.EXACT_IN_DOUBLE:
-            integer = whole("fill_null", value, least=_ops.INT64_MIN, most=_ops.INT64_MAX)
-            return self._then(_ops.FillNull(integer=integer))
-        if isinstance(value, (int, float, np.integer, np.floating)):
-            return self._then(_ops.FillNull(value=float(value)))
-        raise TypeError(f'fill_null takes a number, "mean", "median" or "mode", text="…"; not {value!r}')
-
-    def clip(self, min: float | None = None, max: float | None = None) -> Columns:  # noqa: A002 (as numpy names them)
-        """Hold values between the bounds; one of them may be left out."""
-        if min is None and max is None:
-            raise TypeError("clip takes min, max or both")
-        low, high = _optional("clip: min", min), _optional("clip: max", max)
-        if low is not None and high is not None and low > high:
-            raise ValueError(f"clip: min {low} is above max {high}")
-        return self._then(_ops.Clip(low, high))
-
-    def log1p(self) -> Columns:
-        """Take ln(1 + x)."""
-        return self._then(_ops.Log1p())
-
-    def standardize(self, *, mean: float | None = None, std: float | None = None) -> Columns:
-        """Take (x - mean) / std, the population's deviation; learned unless both are given."""
-        if (mean is None) != (std is None):
-            raise TypeError("standardize: give both mean and std, or neither to learn them")
-        return self._then(_ops.Standardize(_optional("standardize: mean", mean), _optional("standardize: std", std)))
-
-    def min_max(self, *, min: float | None = None, max: float | None = None) -> Columns:  # noqa: A002
-        """Take (x - min) / (max - min); learned unless both are given."""
-        if (min is None) != (max is None):
-            raise TypeError("min_max: give both min and max, or neither to learn them")
-        return self._then(_ops.MinMax(_optional("min_max: min", min), _optional("min_max: max", max)))
-
-    def bucketize(self, boundaries: Sequence[float] | None = None, *, quantiles: int | None = None) -> Columns:
-        """Count the boundaries that are <= x: ascending ones that are given, or n quantiles' inner edges, learned."""
-        if (boundaries is None) == (quantiles is None):
-            raise TypeError("bucketize takes either boundaries or quantiles=")
-        if quantiles is not None:
-            count = whole("bucketize: quantiles", quantiles, least=2, most=_ops.UINT32_MAX)
-            return self._then(_ops.Bucketize(quantiles=count))
-        edges = tuple(number("bucketize: a boundary", edge) for edge in boundaries or ())
-        if not edges:
-            raise ValueError("bucketize: boundaries is empty; give one or more")
-        if any(a >= b for a, b in pairwise(edges)):
-            raise ValueError("bucketize: boundaries must ascend")
-        return self._then(_ops.Bucketize(edges))
-
-    def vocab(
-        self,
-        *,
-        min_count: int = 0,
-        max_size: int = 0,
-        oov_buckets: int = 0,
-        values: Sequence[str] | Sequence[int] | Sequence[float] | None = None,
-    ) -> Columns:
-        """Turn a value into its index: 0 unseen or null, then 1 and up by count; learned unless `values` are given.
-
-        Values seen fewer than `min_count` times are left out, at most `max_size` are kept (0: all), and the unseen go
-        to `oov_buckets` hashed indices behind the vocabulary (0: to index 0).
-        """
-        if isinstance(values, (str, bytes)):
-            raise TypeError("vocab: values must be a list of values, in index order")
-        return self._then(
-            _ops.Vocab(
-                whole("vocab: min_count", min_count),
-                whole("vocab: max_size", max_size),
-                whole("vocab: oov_buckets", oov_buckets, most=_ops.UINT32_MAX),
-                None if values is None else _ops.Values.of(values),
-            )
-        )
-
-    def hash_bucket(self, buckets: int, seed: int = 0) -> Columns:
-        """Turn a value into its XXH3-64 (seed) modulo `buckets`."""
-        return self._then(
-            _ops.HashBucket(whole("hash_bucket: buckets", buckets, least=1), whole("hash_bucket: seed", seed))
-        )
-
-    def one_hot(self, size: int | None = None) -> Columns:
-        """Turn index i into columns with a 1 in column i: `size` of them, or as many as the op before has indices."""
-        if size is None:
-            if not self.ops or not self.ops[-1].indexes:
-                raise ValueError("one_hot: give size=…, or put vocab, hash_bucket or bucketize before it")
-            return self._then(_ops.OneHot())
-        return self._then(_ops.OneHot(whole("one_hot: size", size, least=1, most=_ops.UINT32_MAX)))
-
-    def as_stored(self) -> Columns:
-        """Pass one column through untouched, of any type, nulls and all."""
-        if len(self.names) != 1 or self.ops:
-            raise ValueError("as_stored passes one column through: one column, and no other op beside it")
-        return Columns(self.names, (), stored=True)
-
-    def to_dict(self) -> Json:
-        """Return the part as the server's JSON has it."""
-        part: Json = {"columns": list(self.names)}
-        if self.ops:
-            part["ops"] = [{op.name: op.to_dict()} for op in self.ops]
-        return part
-
-    def _then(self, op: Op) -> Columns:
-        if self.stored:
-            raise ValueError(f"{op.name} after as_stored: a column passed through untouched takes no op")
-        return Columns(self.names, (*self.ops, op))
+__all__ = ["DTYPES", "Columns", "DType", "Output", "Plan", "cols", "output"]
 
 
 @dataclass(frozen=True)
@@ -174,21 +31,14 @@ class Output:
     dtype: DType
 
 
-def cols(*names: str) -> Columns:
-    """Name columns of the dataset, or derived ones, to start a chain of ops from."""
-    if not names:
-        raise TypeError('cols needs a column name: cols("dep_delay", "distance")')
-    for name in names:
-        if not isinstance(cast(object, name), str) or not name:
-            raise TypeError(f'cols takes column names one by one, cols("a", "b"); not {name!r}')
-    return Columns(tuple(names))
-
-
 def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> Output:
     """Lay parts side by side as one output, in a dtype of your choice.
 
-    Left out, the dtype is INT32 (INT64 if it must be) where every part ends in an index (vocab, hash_bucket,
-    bucketize), AS_STORED for `Columns.as_stored`, and FLOAT32 otherwise.
+    Left out, the dtype is INT32 (INT64 if it must be) where every part ends in indices (bucketize, vocab, hash_bucket,
+    cross, ngram, sigrid_hash, map_id, positive_mod; fill_null, first_n and pad behind them with whole numbers),
+    AS_STORED for `Columns.as_stored`, and FLOAT32 otherwise.
+
+    One part of one column whose chain ends in a list is an output of lists: see `Ragged`.
     """
     listed = (parts,) if isinstance(parts, Columns) else tuple(parts)
     if not listed:
@@ -307,12 +157,7 @@ class Plan:
 
 
 def _default_dtype(parts: Sequence[Columns]) -> DType:
-    last = [part.ops[-1] if part.ops else None for part in parts]
-    if not all(op is not None and op.indexes for op in last):
+    ends = [ending_in_indexes(part.ops) for part in parts]
+    if not all(ends):
         return "FLOAT32"
-    wide = any(isinstance(op, _ops.HashBucket) and op.buckets > 2**31 - 1 for op in last)
-    return "INT64" if wide else "INT32"
-
-
-def _optional(where: str, value: float | None) -> float | None:
-    return None if value is None else number(where, value)
+    return "INT64" if any(op.wide for end in ends for op in end) else "INT32"

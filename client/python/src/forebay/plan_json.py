@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from . import ops
-from .ops import Op
-from .plan import Columns, Output, Plan, cols, output
+from .columns import Columns, cols
+from .op import Op
+from .plan import Output, Plan, output
 
 Fields = Mapping[str, object]
 
@@ -113,6 +114,79 @@ def _one_hot(where: str, body: object) -> Op:
     return ops.OneHot(_whole(where, _set(where, body, "size").get("size", 0)))
 
 
+def _sqrt(where: str, body: object) -> Op:
+    _fields(where, body)
+    return ops.Sqrt()
+
+
+def _abs(where: str, body: object) -> Op:
+    _fields(where, body)
+    return ops.Abs()
+
+
+def _logit(where: str, body: object) -> Op:
+    return ops.Logit(_numbers(where, body, "eps")[0])
+
+
+def _box_cox(where: str, body: object) -> Op:
+    return ops.BoxCox(_number(where, _set(where, body, "lambda").get("lambda", 0.0)))
+
+
+def _max_abs(where: str, body: object) -> Op:
+    return ops.MaxAbs(_numbers(where, body, "max_abs")[0])
+
+
+def _robust(where: str, body: object) -> Op:
+    return ops.Robust(*_numbers(where, body, "center", "scale"))
+
+
+def _cross(where: str, body: object) -> Op:
+    fields = _set(where, body, "columns", "buckets", "seed")
+    return ops.Cross(_texts(f"{where}.columns", fields.get("columns")), *_wholes(where, fields, "buckets", "seed"))
+
+
+def _multi_hot(where: str, body: object) -> Op:
+    return ops.MultiHot(_wholes(where, _set(where, body, "size"), "size")[0])
+
+
+def _first_n(where: str, body: object) -> Op:
+    fields = _set(where, body, "n", "value")
+    value = None if "value" not in fields else _number(where, fields["value"])
+    return ops.FirstN(_wholes(where, fields, "n")[0], value)
+
+
+def _pad(where: str, body: object) -> Op:
+    fields = _set(where, body, "n", "value")
+    return ops.Pad(_wholes(where, fields, "n")[0], _number(where, fields.get("value", 0.0)))
+
+
+def _lookup(where: str, body: object) -> Op:
+    fields = _set(where, body, "table", "key", "columns")
+    table, key = (_text(f"{where}.{name}", fields.get(name, "")) for name in ("table", "key"))
+    return ops.Lookup(table, key, _texts(f"{where}.columns", fields.get("columns")))
+
+
+def _ngram(where: str, body: object) -> Op:
+    return ops.Ngram(*_wholes(where, _set(where, body, "n", "buckets", "seed"), "n", "buckets", "seed"))
+
+
+def _sigrid_hash(where: str, body: object) -> Op:
+    return ops.SigridHash(*_wholes(where, _set(where, body, "salt", "max_value"), "salt", "max_value"))
+
+
+def _map_id(where: str, body: object) -> Op:
+    fields = _set(where, body, "ids", "values", "default")
+    ids, values = (
+        tuple(_whole(f"{where}.{name}", item) for item in _list(f"{where}.{name}", fields.get(name)))
+        for name in ("ids", "values")
+    )
+    return ops.MapId(ids, values, None if "default" not in fields else _whole(where, fields["default"]))
+
+
+def _positive_mod(where: str, body: object) -> Op:
+    return ops.PositiveMod(_wholes(where, _set(where, body, "modulus"), "modulus")[0])
+
+
 _READERS: dict[str, Callable[[str, object], Op]] = {
     "fill_null": _fill_null,
     "clip": _clip,
@@ -123,6 +197,21 @@ _READERS: dict[str, Callable[[str, object], Op]] = {
     "vocab": _vocab,
     "hash_bucket": _hash_bucket,
     "one_hot": _one_hot,
+    "sqrt": _sqrt,
+    "abs": _abs,
+    "logit": _logit,
+    "box_cox": _box_cox,
+    "max_abs": _max_abs,
+    "robust": _robust,
+    "cross": _cross,
+    "multi_hot": _multi_hot,
+    "first_n": _first_n,
+    "pad": _pad,
+    "lookup": _lookup,
+    "ngram": _ngram,
+    "sigrid_hash": _sigrid_hash,
+    "map_id": _map_id,
+    "positive_mod": _positive_mod,
 }
 
 
@@ -174,6 +263,15 @@ def _number(where: str, value: object) -> float:
 def _numbers(where: str, body: object, *names: str) -> tuple[float | None, ...]:
     fields = _set(where, body, *names)
     return tuple(None if name not in fields else _number(where, fields[name]) for name in names)
+
+
+def _texts(where: str, value: object) -> tuple[str, ...]:
+    return tuple(_text(where, item) for item in _list(where, value))
+
+
+def _wholes(where: str, fields: Fields, *names: str) -> tuple[int, ...]:
+    """Return whole numbers in the order of the names, 0 where one is not set, as proto3 has it."""
+    return tuple(_whole(f"{where}.{name}", fields.get(name, 0)) for name in names)
 
 
 def _whole(where: str, value: object) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from . import checksum
-from .arrays import Array, column_of, field_of, is_numbers, to_numpy
+from .arrays import Array, Ragged, column_of, field_of, seen
 from .cursor import Cursor, Order, Places
 from .errors import BrokenStream, ForebayError, StreamError
 from .failover import LEFT_BEHIND, Failover
@@ -26,8 +26,9 @@ from .source import Source
 class Batch(Mapping[str, Any]):
     """One step's columns by name: NumPy arrays [n] or [n, width] over the received memory, read-only, no copy.
 
-    A BFLOAT16 output comes as its uint16 bits, for NumPy has no such type. An AS_STORED column is a `pyarrow.Array`
-    unless it is a column of numbers that the schema declares free of nulls.
+    A BFLOAT16 output comes as its uint16 bits, for NumPy has no such type. An output of lists is a `Ragged`. An
+    AS_STORED column is a `pyarrow.Array` unless it holds numbers, or lists of numbers, that the schema declares free of
+    nulls.
     """
 
     def __init__(self, data: pa.RecordBatch, header: BatchHeader) -> None:
@@ -35,11 +36,10 @@ class Batch(Mapping[str, Any]):
         """The Arrow record batch itself."""
         self.header = header
 
-    def __getitem__(self, name: str) -> Array | pa.Array[Any]:
+    def __getitem__(self, name: str) -> Array | Ragged | pa.Array[Any]:
         if name not in self.data.schema.names:
             raise KeyError(f"{name} (the batch has {', '.join(self.data.schema.names)})")
-        column = column_of(self.data, name)
-        return to_numpy(column) if is_numbers(field_of(self.data, name)) else column
+        return seen(column_of(self.data, name), field_of(self.data, name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.data.schema.names)

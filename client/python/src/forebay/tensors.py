@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from .arrays import column_of, field_of, is_bfloat16, is_numbers, numbers
+from .arrays import Ragged, column_of, field_of, is_bfloat16, is_lists, is_numbers, lists, numbers
 from .stream import Batch
 
 ROW_ID = "__row_id"
 
 TensorBatch = dict[str, Any]
-"""Column name → tensor ([n] or [n, width]), or `pyarrow.Array` where a column is no plain run of numbers."""
+"""Column name → tensor ([n] or [n, width]); `Ragged` of tensors for lists; `pyarrow.Array` for anything else."""
 
 
 def to_tensors(batch: Batch) -> TensorBatch:
@@ -21,7 +21,12 @@ def to_tensors(batch: Batch) -> TensorBatch:
     tensors: TensorBatch = {}
     for name in batch:
         column, array = field_of(batch.data, name), column_of(batch.data, name)
-        tensors[name] = to_tensor(array, column) if is_numbers(column) else array
+        if is_numbers(column):
+            tensors[name] = to_tensor(array, column)
+        elif is_lists(column):
+            tensors[name] = to_ragged(array, column)
+        else:
+            tensors[name] = array
     return tensors
 
 
@@ -35,3 +40,10 @@ def to_tensor(array: pa.Array[Any], column: pa.Field[Any]) -> torch.Tensor:
         # Indices of rows are far below 2^63, and torch can do little with uint64.
         tensor = tensor.view(torch.int64)
     return tensor.view(shape)
+
+
+def to_ragged(array: pa.Array[Any], column: pa.Field[Any]) -> Ragged:
+    """Return a column of lists as its values and offsets, tensors over the same memory."""
+    flat, starts = lists(array)
+    values, offsets = torch.from_dlpack(flat), torch.from_dlpack(starts)
+    return Ragged(values.view(torch.bfloat16) if is_bfloat16(column) else values, offsets)

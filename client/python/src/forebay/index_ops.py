@@ -1,0 +1,232 @@
+"""The ops whose results are indices, and those that lay indices out: one class each, as plan.proto has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+
+from .op import INT32_MAX, INT64_MAX, Json, Op, spelled
+
+
+@dataclass(frozen=True)
+class Bucketize(Op):
+    """The count of boundaries that are <= x."""
+
+    name: ClassVar[str] = "bucketize"
+    indexes: ClassVar[bool] = True
+    boundaries: tuple[float, ...] = ()
+    quantiles: int = 0
+
+    @property
+    def learns(self) -> bool:
+        """Quantiles' edges are learned; given or learned boundaries are final."""
+        return self.quantiles > 0 and not self.boundaries
+
+    def to_dict(self) -> Json:
+        """Return what is set."""
+        fields: Json = {}
+        if self.boundaries:
+            fields["boundaries"] = [spelled(edge) for edge in self.boundaries]
+        if self.quantiles:
+            fields["quantiles"] = self.quantiles
+        return fields
+
+
+@dataclass(frozen=True)
+class Values:
+    """A vocabulary's values in index order, all of one kind: strings, integers, unsigned or floats."""
+
+    KINDS: ClassVar[tuple[str, ...]] = ("strings", "integers", "unsigned", "floats")
+    kind: str
+    items: tuple[str, ...] | tuple[int, ...] | tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[str] | Sequence[int] | Sequence[float]) -> Values:
+        """Tell the kind from the values."""
+        plain: list[object] = [v.item() if isinstance(v, np.generic) else v for v in values]
+        if all(isinstance(v, str) for v in plain):
+            return cls("strings", tuple(cast(list[str], plain)))
+        if all(isinstance(v, int) and not isinstance(v, bool) for v in plain):
+            whole = cast(list[int], plain)
+            unsigned = any(v > INT64_MAX for v in whole) or any(
+                type(v) is np.uint64 for v in cast(Sequence[object], values)
+            )
+            return cls("unsigned" if unsigned else "integers", tuple(whole))
+        if all(isinstance(v, float) for v in plain):
+            return cls("floats", tuple(cast(list[float], plain)))
+        raise TypeError("vocab(values=…): the values must be all text, all integers or all floats")
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, object]) -> Values:
+        """Read the proto's form; lists left empty are as good as absent."""
+        unknown = set(fields) - set(cls.KINDS)
+        if unknown:
+            raise ValueError(f"vocab: values has no field {sorted(unknown)[0]!r}; it has {', '.join(cls.KINDS)}")
+        filled = {kind: cast(Sequence[object], items) for kind, items in fields.items() if items}
+        if len(filled) > 1:
+            raise ValueError(f"vocab: values holds {' and '.join(filled)}; fill one of them")
+        for kind, items in filled.items():
+            listed = cast(Sequence[str], items)
+            if kind == "strings":
+                return cls(kind, tuple(listed))
+            if kind == "floats":
+                return cls(kind, tuple(float(item) for item in listed))
+            return cls(kind, tuple(int(item) for item in listed))
+        return cls("strings", ())
+
+
+@dataclass(frozen=True)
+class Vocab(Op):
+    """0 for null and for a value not in the vocabulary, then 1 and up by count descending."""
+
+    name: ClassVar[str] = "vocab"
+    indexes: ClassVar[bool] = True
+    min_count: int = 0
+    max_size: int = 0
+    oov_buckets: int = 0
+    values: Values | None = None
+
+    @property
+    def learns(self) -> bool:
+        """Learned unless the values are given."""
+        return self.values is None
+
+    def to_dict(self) -> Json:
+        """Return what is set."""
+        fields: Json = {
+            "min_count": self.min_count,
+            "max_size": self.max_size,
+            "oov_buckets": self.oov_buckets,
+        }
+        fields = {name: value for name, value in fields.items() if value}
+        if self.values is not None:
+            items: list[object] = [spelled(v) if isinstance(v, float) else v for v in self.values.items]
+            fields["values"] = {self.values.kind: items}
+        return fields
+
+
+@dataclass(frozen=True)
+class HashBucket(Op):
+    """XXH3-64 (seed) of the value, modulo buckets."""
+
+    name: ClassVar[str] = "hash_bucket"
+    indexes: ClassVar[bool] = True
+    buckets: int = 0
+    seed: int = 0
+
+    @property
+    def wide(self) -> bool:
+        """As many indices as there are buckets."""
+        return self.buckets > INT32_MAX
+
+    def to_dict(self) -> Json:
+        """Return both fields."""
+        return {"buckets": self.buckets, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class Cross(Op):
+    """XXH3-64 (seed) of the tuple of the part's column and these, modulo buckets."""
+
+    name: ClassVar[str] = "cross"
+    indexes: ClassVar[bool] = True
+    columns: tuple[str, ...] = ()
+    buckets: int = 0
+    seed: int = 0
+
+    @property
+    def wide(self) -> bool:
+        """As many indices as there are buckets."""
+        return self.buckets > INT32_MAX
+
+    def to_dict(self) -> Json:
+        """Return every field."""
+        return {"columns": list(self.columns), "buckets": self.buckets, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class SigridHash(Op):
+    """TorchArrow's hash of an id into 0..max_value-1."""
+
+    name: ClassVar[str] = "sigrid_hash"
+    indexes: ClassVar[bool] = True
+    salt: int = 0
+    max_value: int = 0
+
+    @property
+    def wide(self) -> bool:
+        """As many indices as max_value."""
+        return self.max_value > INT32_MAX
+
+    def to_dict(self) -> Json:
+        """Return both fields."""
+        return {"salt": self.salt, "max_value": self.max_value}
+
+
+@dataclass(frozen=True)
+class MapId(Op):
+    """ids[i] becomes values[i]; another id becomes the default, or null where there is none."""
+
+    name: ClassVar[str] = "map_id"
+    indexes: ClassVar[bool] = True
+    ids: tuple[int, ...] = ()
+    values: tuple[int, ...] = ()
+    default: int | None = None
+
+    @property
+    def wide(self) -> bool:
+        """Any int64 may be a value."""
+        given = (*self.values, *(() if self.default is None else (self.default,)))
+        return any(not -INT32_MAX <= value <= INT32_MAX for value in given)
+
+    def to_dict(self) -> Json:
+        """Return both lists, and the default if it is set."""
+        fields: Json = {"ids": list(self.ids), "values": list(self.values)}
+        if self.default is not None:
+            fields["default"] = self.default
+        return fields
+
+
+@dataclass(frozen=True)
+class PositiveMod(Op):
+    """X modulo modulus, not below 0."""
+
+    name: ClassVar[str] = "positive_mod"
+    indexes: ClassVar[bool] = True
+    modulus: int = 0
+
+    @property
+    def wide(self) -> bool:
+        """As many indices as the modulus."""
+        return self.modulus > INT32_MAX
+
+    def to_dict(self) -> Json:
+        """Return the modulus."""
+        return {"modulus": self.modulus}
+
+
+@dataclass(frozen=True)
+class OneHot(Op):
+    """Index i becomes `size` columns with a 1 in column i."""
+
+    name: ClassVar[str] = "one_hot"
+    size: int = 0
+
+    def to_dict(self) -> Json:
+        """Return the size, unless it is the one of the op before."""
+        return {"size": self.size} if self.size else {}
+
+
+@dataclass(frozen=True)
+class MultiHot(Op):
+    """A list of indices becomes `size` columns with a 1 in the column of each."""
+
+    name: ClassVar[str] = "multi_hot"
+    size: int = 0
+
+    def to_dict(self) -> Json:
+        """Return the size, unless it is the one of the op before."""
+        return {"size": self.size} if self.size else {}

@@ -1,0 +1,88 @@
+"""The ops on the shape of lists, and the join: one class each, as plan.proto has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .op import INT32_MAX, Json, Op, spelled
+
+
+@dataclass(frozen=True)
+class FirstN(Op):
+    """The first n elements of a list; with a value n columns."""
+
+    name: ClassVar[str] = "first_n"
+    n: int = 0
+    value: float | None = None
+
+    @property
+    def keeps_indexes(self) -> bool:
+        """A whole number fills lists up with another index."""
+        return self.value is None or self.value.is_integer()
+
+    @property
+    def wide(self) -> bool:
+        """The number that fills may be a large one."""
+        return self.value is not None and abs(self.value) > INT32_MAX
+
+    def to_dict(self) -> Json:
+        """Return n, and the value if it is set."""
+        return {"n": self.n} if self.value is None else {"n": self.n, "value": spelled(self.value)}
+
+
+@dataclass(frozen=True)
+class Pad(Op):
+    """A list becomes n columns: shorter ones are filled up with the value, longer ones cut."""
+
+    name: ClassVar[str] = "pad"
+    n: int = 0
+    value: float = 0.0
+
+    @property
+    def keeps_indexes(self) -> bool:
+        """A whole number fills lists up with another index."""
+        return self.value.is_integer()
+
+    @property
+    def wide(self) -> bool:
+        """The number that fills may be a large one."""
+        return abs(self.value) > INT32_MAX
+
+    def to_dict(self) -> Json:
+        """Return both fields."""
+        return {"n": self.n, "value": spelled(self.value)}
+
+
+@dataclass(frozen=True)
+class Ngram(Op):
+    """A list becomes the list of its runs of n elements, each hashed into buckets."""
+
+    name: ClassVar[str] = "ngram"
+    indexes: ClassVar[bool] = True
+    n: int = 0
+    buckets: int = 0
+    seed: int = 0
+
+    @property
+    def wide(self) -> bool:
+        """As many indices as there are buckets."""
+        return self.buckets > INT32_MAX
+
+    def to_dict(self) -> Json:
+        """Return every field."""
+        return {"n": self.n, "buckets": self.buckets, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class Lookup(Op):
+    """The value becomes the columns of the row of another dataset that has it as its key; null where none has."""
+
+    name: ClassVar[str] = "lookup"
+    table: str = ""
+    key: str = ""
+    columns: tuple[str, ...] = ()
+
+    def to_dict(self) -> Json:
+        """Return every field."""
+        return {"table": self.table, "key": self.key, "columns": list(self.columns)}

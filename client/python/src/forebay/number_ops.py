@@ -1,0 +1,184 @@
+"""The ops whose results are numbers to compute with: one class each, as plan.proto has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .op import INT32_MAX, Json, Op, present, spelled
+
+STATS = ("MEAN", "MEDIAN", "MODE")
+
+
+@dataclass(frozen=True)
+class FillNull(Op):
+    """Null becomes a value: given, or learned (stat)."""
+
+    name: ClassVar[str] = "fill_null"
+    value: float | None = None
+    integer: int | None = None
+    text: str | None = None
+    stat: str | None = None
+
+    @property
+    def keeps_indexes(self) -> bool:
+        """A whole number fills indices with another index."""
+        return self.integer is not None or (self.value is not None and self.value.is_integer())
+
+    @property
+    def wide(self) -> bool:
+        """The number that fills may be a large one."""
+        return self.integer is not None or (self.value is not None and abs(self.value) > INT32_MAX)
+
+    @property
+    def learns(self) -> bool:
+        """A statistic is learned."""
+        return self.stat is not None
+
+    def to_dict(self) -> Json:
+        """Return the one field that is set."""
+        if self.value is not None:
+            return {"value": spelled(self.value)}
+        fields: Json = {"integer": self.integer, "text": self.text, "stat": self.stat}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Clip(Op):
+    """Values below min become min, above max become max."""
+
+    name: ClassVar[str] = "clip"
+    min: float | None = None
+    max: float | None = None
+
+    def to_dict(self) -> Json:
+        """Return the bounds that are set."""
+        return present(min=self.min, max=self.max)
+
+
+@dataclass(frozen=True)
+class Log1p(Op):
+    """ln(1 + x)."""
+
+    name: ClassVar[str] = "log1p"
+
+    def to_dict(self) -> Json:
+        """Return no field: there is none."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Sqrt(Op):
+    """The square root; NaN below 0."""
+
+    name: ClassVar[str] = "sqrt"
+
+    def to_dict(self) -> Json:
+        """Return no field: there is none."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Abs(Op):
+    """The absolute value."""
+
+    name: ClassVar[str] = "abs"
+
+    def to_dict(self) -> Json:
+        """Return no field: there is none."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Logit(Op):
+    """ln(x / (1 - x)), x clipped to [eps, 1 - eps] where eps is given."""
+
+    name: ClassVar[str] = "logit"
+    eps: float | None = None
+
+    def to_dict(self) -> Json:
+        """Return eps, if it is set."""
+        return present(eps=self.eps)
+
+
+@dataclass(frozen=True)
+class BoxCox(Op):
+    """(x^lambda - 1) / lambda; ln x where lambda is 0."""
+
+    name: ClassVar[str] = "box_cox"
+    lambda_: float = 0.0
+
+    def to_dict(self) -> Json:
+        """Return lambda."""
+        return {"lambda": spelled(self.lambda_)}
+
+
+@dataclass(frozen=True)
+class Standardize(Op):
+    """(x - mean) / std."""
+
+    name: ClassVar[str] = "standardize"
+    mean: float | None = None
+    std: float | None = None
+
+    @property
+    def learns(self) -> bool:
+        """Learned unless both are given."""
+        return self.mean is None or self.std is None
+
+    def to_dict(self) -> Json:
+        """Return what is known."""
+        return present(mean=self.mean, std=self.std)
+
+
+@dataclass(frozen=True)
+class MinMax(Op):
+    """(x - min) / (max - min)."""
+
+    name: ClassVar[str] = "min_max"
+    min: float | None = None
+    max: float | None = None
+
+    @property
+    def learns(self) -> bool:
+        """Learned unless both are given."""
+        return self.min is None or self.max is None
+
+    def to_dict(self) -> Json:
+        """Return what is known."""
+        return present(min=self.min, max=self.max)
+
+
+@dataclass(frozen=True)
+class MaxAbs(Op):
+    """x / max_abs, the largest absolute value."""
+
+    name: ClassVar[str] = "max_abs"
+    max_abs: float | None = None
+
+    @property
+    def learns(self) -> bool:
+        """Learned unless it is given."""
+        return self.max_abs is None
+
+    def to_dict(self) -> Json:
+        """Return what is known."""
+        return present(max_abs=self.max_abs)
+
+
+@dataclass(frozen=True)
+class Robust(Op):
+    """(x - center) / scale: the median and the distance between the quartiles."""
+
+    name: ClassVar[str] = "robust"
+    center: float | None = None
+    scale: float | None = None
+
+    @property
+    def learns(self) -> bool:
+        """Learned unless both are given."""
+        return self.center is None or self.scale is None
+
+    def to_dict(self) -> Json:
+        """Return what is known."""
+        return present(center=self.center, scale=self.scale)

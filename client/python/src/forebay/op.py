@@ -1,0 +1,118 @@
+"""What an op of a plan is to the builder, and the checks of its parameters."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, cast
+
+import numpy as np
+
+Json = dict[str, object]
+
+# Every integer up to this is one of float64's.
+EXACT_IN_DOUBLE = 2**53
+INT32_MAX, UINT32_MAX = 2**31 - 1, 2**32 - 1
+INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+
+
+class Op(ABC):
+    """One step of a chain."""
+
+    name: ClassVar[str]
+    """The op's field in plan.proto."""
+    indexes: ClassVar[bool] = False
+    """Whether the result is an index, so that an integer dtype is meant."""
+
+    @property
+    def keeps_indexes(self) -> bool:
+        """Whether indices that reach the op leave it as indices."""
+        return False
+
+    @property
+    def wide(self) -> bool:
+        """Whether an index that the op gives may be more than an int32 holds."""
+        return False
+
+    @property
+    def learns(self) -> bool:
+        """Whether a fit must fill something in."""
+        return False
+
+    @abstractmethod
+    def to_dict(self) -> Json:
+        """Return the op's fields."""
+
+
+def ending_in_indexes(chain: Sequence[Op]) -> Sequence[Op]:
+    """Return the op whose indices a chain ends in and those behind it that leave them indices; empty if none are."""
+    for place in range(len(chain) - 1, -1, -1):
+        if chain[place].indexes:
+            return chain[place:]
+        if not chain[place].keeps_indexes:
+            break
+    return ()
+
+
+def number(where: str, value: object) -> float:
+    """Return a finite number as float, or say what is wanted."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{where} must be a number, not {value!r}")
+    result = float(cast(float, value))
+    if not math.isfinite(result):
+        raise ValueError(f"{where} must be finite, not {value!r}; leave an open bound out")
+    return result
+
+
+def optional(where: str, value: float | None) -> float | None:
+    """Return a finite number as float if there is one."""
+    return None if value is None else number(where, value)
+
+
+def in_range(where: str, value: object, least: float, most: float = math.inf) -> float:
+    """Return a finite number of the range as float, or say what is wanted."""
+    result = number(where, value)
+    if not least <= result <= most:
+        allowed = f"from {least:g} to {most:g}" if math.isfinite(most) else f"{least:g} or more"
+        raise ValueError(f"{where} must be {allowed}, not {value!r}")
+    return result
+
+
+def whole(where: str, value: object, *, least: int = 0, most: int = UINT64_MAX) -> int:
+    """Return an integer of the range, or say what is wanted."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{where} must be a whole number, not {value!r}")
+    result = int(cast(int, value))
+    if not least <= result <= most:
+        raise ValueError(f"{where} must be from {least} to {most}, not {result}")
+    return result
+
+
+def filling(where: str, value: object) -> float:
+    """Return the number that fills gaps, NaN and the infinities among them, as float, or say what is wanted."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{where} must be a number, not {value!r}")
+    result = float(cast(float, value))
+    if isinstance(value, (int, np.integer)) and int(cast(int, value)) != result:
+        raise ValueError(f"{where} must be a number that float64 holds exactly, which {value!r} is not")
+    return result
+
+
+def column_name(where: str, value: object) -> str:
+    """Return a column's name, or say what is wanted."""
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{where} must be text, not {value!r}")
+    return value
+
+
+def present(**fields: float | None) -> Json:
+    """Return the numbers that are set."""
+    return {name: spelled(value) for name, value in fields.items() if value is not None}
+
+
+def spelled(value: float) -> float | str:
+    """Return a number as proto3's JSON spells it: NaN and the infinities are text."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

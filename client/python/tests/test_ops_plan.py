@@ -1,0 +1,230 @@
+"""Every op as it is written in Python: its JSON, read back; its dtype; what is wrong without any data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import forebay as fb
+
+A = fb.cols("a")
+
+
+def ops_of(columns: fb.Columns) -> list[Any]:
+    plan = fb.Plan(outputs={"o": columns}).to_dict()
+    return plan["outputs"][0]["parts"][0].get("ops", [])  # type: ignore[index]
+
+
+WRITTEN: list[tuple[fb.Columns, dict[str, Any]]] = [
+    (A.sqrt(), {"sqrt": {}}),
+    (A.abs(), {"abs": {}}),
+    (A.logit(), {"logit": {}}),
+    (A.logit(1e-6), {"logit": {"eps": 1e-6}}),
+    (A.logit(0), {"logit": {"eps": 0.0}}),
+    (A.box_cox(0.5), {"box_cox": {"lambda": 0.5}}),
+    (A.box_cox(lambda_=0), {"box_cox": {"lambda": 0.0}}),
+    (A.max_abs(), {"max_abs": {}}),
+    (A.max_abs(max_abs=3), {"max_abs": {"max_abs": 3.0}}),
+    (A.robust(), {"robust": {}}),
+    (A.robust(center=1, scale=2), {"robust": {"center": 1.0, "scale": 2.0}}),
+    (A.cross("b", "c", buckets=10), {"cross": {"columns": ["b", "c"], "buckets": 10, "seed": 0}}),
+    (A.cross("b", buckets=2**62, seed=2**64 - 1), {"cross": {"columns": ["b"], "buckets": 2**62, "seed": 2**64 - 1}}),
+    (A.multi_hot(5), {"multi_hot": {"size": 5}}),
+    (A.first_n(3), {"first_n": {"n": 3}}),
+    (A.first_n(3, value=0), {"first_n": {"n": 3, "value": 0.0}}),
+    (A.pad(4), {"pad": {"n": 4, "value": 0.0}}),
+    (A.pad(4, -1), {"pad": {"n": 4, "value": -1.0}}),
+    (A.pad(4, float("nan")), {"pad": {"n": 4, "value": "NaN"}}),
+    (
+        A.lookup("items", "id", ["price", "brand"]),
+        {"lookup": {"table": "items", "key": "id", "columns": ["price", "brand"]}},
+    ),
+    (A.ngram(2, buckets=100), {"ngram": {"n": 2, "buckets": 100, "seed": 0}}),
+    (A.ngram(3, buckets=100, seed=7), {"ngram": {"n": 3, "buckets": 100, "seed": 7}}),
+    (A.sigrid_hash(max_value=100), {"sigrid_hash": {"salt": 0, "max_value": 100}}),
+    (A.sigrid_hash(salt=-(2**63), max_value=2**63 - 1), {"sigrid_hash": {"salt": -(2**63), "max_value": 2**63 - 1}}),
+    (A.map_id({7: 1, -9: 2}), {"map_id": {"ids": [7, -9], "values": [1, 2]}}),
+    (A.map_id({7: 1}, default=0), {"map_id": {"ids": [7], "values": [1], "default": 0}}),
+    (A.map_id(ids=[2**62], values=np.array([-3])), {"map_id": {"ids": [2**62], "values": [-3]}}),
+    (A.positive_mod(10), {"positive_mod": {"modulus": 10}}),
+]
+
+
+@pytest.mark.parametrize(("columns", "op"), WRITTEN)
+def test_each_op_is_written_as_the_server_names_it_and_read_back(columns: fb.Columns, op: dict[str, Any]):
+    assert ops_of(columns) == [op]
+    plan = fb.Plan(outputs={"o": columns})
+    assert fb.Plan.from_json(plan.to_json()).to_dict() == plan.to_dict()
+    # As proto3's JSON spells it: camelCase, 64-bit numbers as text.
+    ((name, fields),) = op.items()
+    spelled = {camel(name): {camel(key): as_text(value) for key, value in fields.items()}}
+    read = fb.Plan.from_dict({"outputs": [{"name": "o", "parts": [{"columns": ["a"], "ops": [spelled]}]}]})
+    assert read.to_dict()["outputs"][0]["parts"][0]["ops"] == [op]  # type: ignore[index]
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def as_text(value: Any) -> Any:
+    if isinstance(value, list):
+        return [as_text(item) for item in value]
+    return str(value) if isinstance(value, int) else value
+
+
+def test_fields_that_the_server_leaves_empty_are_as_good_as_absent():
+    ops = [
+        {"first_n": {"n": 2, "value": None}},
+        {"map_id": {"ids": ["1"], "values": [2], "default": None}},
+        {"logit": {"eps": None}},
+        {"max_abs": {"max_abs": None}},
+        {"robust": {"center": None, "scale": None}},
+        {"multi_hot": {"size": 0}},
+        {"box_cox": {}},
+        {"pad": {"n": 3}},
+    ]
+    plan = fb.Plan.from_dict({"outputs": [{"name": "o", "parts": [{"columns": ["a"], "ops": ops}]}]})
+    assert plan.to_dict()["outputs"][0]["parts"][0]["ops"] == [  # type: ignore[index]
+        {"first_n": {"n": 2}},
+        {"map_id": {"ids": [1], "values": [2]}},
+        {"logit": {}},
+        {"max_abs": {}},
+        {"robust": {}},
+        {"multi_hot": {}},
+        {"box_cox": {"lambda": 0.0}},
+        {"pad": {"n": 3, "value": 0.0}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype"),
+    [
+        (A.sqrt(), "FLOAT32"),
+        (A.cross("b", buckets=10), "INT32"),
+        (A.cross("b", buckets=2**31), "INT64"),
+        (A.ngram(2, buckets=2**31 - 1), "INT32"),
+        (A.ngram(2, buckets=2**40), "INT64"),
+        (A.sigrid_hash(max_value=100), "INT32"),
+        (A.sigrid_hash(max_value=2**31), "INT64"),
+        (A.map_id({1: 2}), "INT32"),
+        (A.map_id({1: 2**31}), "INT64"),
+        (A.map_id({2**40: 1}, default=-(2**40)), "INT64"),
+        (A.positive_mod(7), "INT32"),
+        (A.positive_mod(2**33), "INT64"),
+        (A.map_id({1: 2}).fill_null(0), "INT32"),
+        (A.hash_bucket(10).fill_null(2**31), "INT64"),
+        (A.hash_bucket(10).fill_null(0.5), "FLOAT32"),
+        (A.hash_bucket(10).fill_null("mean"), "FLOAT32"),
+        (A.vocab().pad(4), "INT32"),
+        (A.vocab().first_n(4), "INT32"),
+        (A.hash_bucket(2**40).first_n(4, value=0), "INT64"),
+        (A.vocab().pad(4, float("nan")), "FLOAT32"),
+        (A.vocab().pad(4, 0.5), "FLOAT32"),
+        (A.first_n(5).vocab(), "INT32"),
+        (A.pad(5), "FLOAT32"),
+        (A.vocab().multi_hot(), "FLOAT32"),
+        (A.vocab().log1p(), "FLOAT32"),
+        (A.lookup("t", "k", ["x"]), "FLOAT32"),
+        (A.lookup("t", "k", ["x"]).vocab(), "INT32"),
+    ],
+)
+def test_dtypes_follow_from_the_last_op_that_says(columns: fb.Columns, dtype: str):
+    assert fb.output(columns).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("columns", "needs"),
+    [
+        (A.max_abs(), True),
+        (A.max_abs(max_abs=1), False),
+        (A.robust(), True),
+        (A.robust(center=0, scale=1), False),
+        (A.first_n(2).hash_bucket(5).multi_hot(), False),
+        (A.lookup("t", "k", ["x"]), False),
+    ],
+)
+def test_needs_fit_tells_what_is_left_to_learn(columns: fb.Columns, needs: bool):
+    assert fb.Plan(outputs={"o": columns}).needs_fit is needs
+
+
+def test_indices_that_were_filled_or_cut_can_be_laid_out():
+    assert ops_of(A.hash_bucket(5).fill_null(0).one_hot())[-1] == {"one_hot": {}}
+    assert ops_of(A.vocab().first_n(3).multi_hot())[-1] == {"multi_hot": {}}
+    assert ops_of(A.first_n(3).vocab().pad(2).one_hot())[-1] == {"one_hot": {}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: A.logit(0.6), "from 0 to 0.5"),
+        (lambda: A.logit(-1e-9), "from 0 to 0.5"),
+        (lambda: A.logit(float("nan")), "finite"),
+        (lambda: A.box_cox(float("inf")), "finite"),
+        (lambda: A.box_cox("half"), "must be a number"),
+        (lambda: A.max_abs(max_abs=-1), "0 or more"),
+        (lambda: A.robust(center=1), "both center and scale"),
+        (lambda: A.robust(scale=1), "both center and scale"),
+        (lambda: A.robust(center=0, scale=-1), "0 or more"),
+        (lambda: A.cross(buckets=3), "a column to cross with"),
+        (lambda: A.cross("b", buckets=0), "from 1"),
+        (lambda: A.cross("b", buckets=2**63), "from 1 to 9223372036854775807"),
+        (lambda: A.cross(["b"], buckets=3), "name must be text"),
+        (lambda: A.cross("b", buckets=3, seed=-1), "seed must be from 0"),
+        (lambda: A.multi_hot(), "give size"),
+        (lambda: A.vocab().log1p().multi_hot(), "give size"),
+        (lambda: A.multi_hot(0), "from 1"),
+        (lambda: A.first_n(0), "from 1"),
+        (lambda: A.first_n(2.0), "whole number"),
+        (lambda: A.first_n(2, value="0"), "must be a number"),
+        (lambda: A.pad(0), "from 1 to 65536"),
+        (lambda: A.pad(65_537), "from 1 to 65536"),
+        (lambda: A.first_n(65_537, value=0), "from 1 to 65536"),
+        (lambda: A.pad(3, None), "must be a number"),
+        (lambda: A.pad(3, 2**53 + 1), "exactly"),
+        (lambda: A.lookup("items", "id", "price"), r"columns=\['price'\]"),
+        (lambda: A.lookup("items", "id", []), "one or more columns"),
+        (lambda: A.lookup("", "id", ["price"]), "table must be text"),
+        (lambda: A.lookup("items", None, ["price"]), "key must be text"),
+        (lambda: A.ngram(0, buckets=3), "from 1"),
+        (lambda: A.ngram(2, buckets=0), "from 1"),
+        (lambda: A.sigrid_hash(max_value=0), "from 1"),
+        (lambda: A.sigrid_hash(max_value=2**63), "to 9223372036854775807"),
+        (lambda: A.sigrid_hash(max_value=5, salt=2**63), "to 9223372036854775807"),
+        (lambda: A.map_id(), "either a mapping, or both"),
+        (lambda: A.map_id(ids=[1]), "either a mapping, or both"),
+        (lambda: A.map_id({1: 2}, ids=[1], values=[2]), "either a mapping, or both"),
+        (lambda: A.map_id({}), "empty"),
+        (lambda: A.map_id(ids=[1, 2], values=[3]), "2 ids and 1 values"),
+        (lambda: A.map_id(ids=[1, 2, 1], values=[3, 4, 5]), "id 1 is there twice"),
+        (lambda: A.map_id({1.5: 2}), "whole number"),
+        (lambda: A.map_id({1: 2**63}), "to 9223372036854775807"),
+        (lambda: A.positive_mod(0), "from 1"),
+        (lambda: A.positive_mod(2.5), "whole number"),
+        (lambda: A.as_stored().sqrt(), "takes no op"),
+    ],
+)
+def test_wrong_use_says_what_to_do(wrong: Any, words: str):
+    with pytest.raises((TypeError, ValueError), match=words):
+        wrong()
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        ({"sqrt": {"x": 1}}, "no field 'x'"),
+        ({"cross": {"columns": "b"}}, "must be a list"),
+        ({"cross": {"columns": [1]}}, "must be text"),
+        ({"map_id": {"ids": [1.5]}}, "whole numbers"),
+        ({"pad": {"n": "many"}}, "whole numbers"),
+        ({"lookup": {"table": 3}}, "must be text"),
+        ({"logit": {"eps": "small"}}, "hold numbers"),
+    ],
+)
+def test_json_that_cannot_be_meant_is_refused_with_its_place(op: dict[str, Any], words: str):
+    plan = {"outputs": [{"name": "o", "parts": [{"columns": ["a"], "ops": [op]}]}]}
+    with pytest.raises((TypeError, ValueError), match=words) as caught:
+        fb.Plan.from_dict(plan)
+    assert f"outputs[0].parts[0].ops[0].{next(iter(op))}" in str(caught.value)
