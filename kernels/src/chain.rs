@@ -1,27 +1,51 @@
 //! A chain of ops compiled against its column's type: how tiles are loaded, the steps over them, and what comes out.
+//!
+//! A chain over lists works on their elements: [`CompiledChain::list`] says what becomes of the lists themselves.
 
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, new_null_array};
+use arrow::compute::concat;
 use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 
-use crate::domain::{Domain, Number};
+use crate::cpu::collect::Collected;
+use crate::cpu::source::Feed;
+use crate::domain::{Domain, Number, list_item};
 use crate::error::OpProblem;
+use crate::inputs::Inputs;
+use crate::ops::box_cox::BoxCox;
 use crate::ops::bucketize::Bucketize;
 use crate::ops::clip::Clip;
+use crate::ops::cross::{Component, Cross};
 use crate::ops::fill_null::FillNull;
 use crate::ops::hash_bucket::HashBucket;
-use crate::ops::min_max::MinMax;
-use crate::ops::standardize::Standardize;
-use crate::ops::vocab::{Indices, Vocab};
-use crate::ops::{Encoder, Op, Step, one_hot};
+use crate::ops::list::{ListChange, ListSteps};
+use crate::ops::logit::Logit;
+use crate::ops::map_id::MapId;
+use crate::ops::ngram::Ngram;
+use crate::ops::pad::{self, Pad};
+use crate::ops::positive_mod::PositiveMod;
+use crate::ops::sigrid_hash::SigridHash;
+use crate::ops::vocab::Vocab;
+use crate::ops::{Encoder, LookupTable, Op, Step, first_n, max_abs, min_max, multi_hot, one_hot, robust, standardize};
 
 /// A compiled chain.
 #[derive(Clone, Debug)]
 pub(crate) struct CompiledChain {
+    /// The column, as a place in the inputs.
+    pub(crate) input: usize,
+    /// Where a builder keeps what it made of the column's dictionary.
+    pub(crate) slot: usize,
     pub(crate) head: Head,
+    /// Over the tiles that the head gives: of rows, or of the lists' elements.
     pub(crate) steps: Vec<Step>,
+    /// For columns of lists: what happens to the lists.
+    pub(crate) list: Option<ListSteps>,
     /// What the chain holds at its end.
     pub(crate) domain: Domain,
-    /// How many columns a `one_hot` at its end makes.
-    pub(crate) one_hot: Option<usize>,
+    /// How many of them a row has.
+    pub(crate) shape: Shape,
     /// How many indices there are behind the last op, if it gives indices.
     cardinality: Option<u64>,
 }
@@ -35,6 +59,40 @@ pub(crate) enum Head {
     Encoded(Encoder),
     /// A column of text or bytes stays that, so there are no tiles.
     Strings { fill: Option<String> },
+    /// Several columns are hashed together.
+    Tuple(Cross),
+    /// The column is looked up in a small table.
+    Joined(Arc<Joined>),
+}
+
+/// A lookup, and the rest of its chain, done on the table's rows once.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    /// Gives the key's row in `rows`; 0, a null, where there is none.
+    pub(crate) front: CompiledChain,
+    pub(crate) rows: JoinedRows,
+}
+
+/// What comes out of the chain for each row of a table, behind a null.
+#[derive(Debug)]
+pub(crate) enum JoinedRows {
+    Numbers(Collected),
+    Strings(ArrayRef),
+}
+
+/// How many values a row has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// One.
+    Single,
+    /// A list.
+    List,
+    /// So many, each a column of its own.
+    Columns(usize),
+    /// One index, laid out as so many columns.
+    OneHot(usize),
+    /// A list of indices, laid out as so many columns.
+    MultiHot(usize),
 }
 
 /// Why a chain does not compile.
@@ -44,44 +102,111 @@ pub(crate) enum ChainProblem {
     Type,
     /// The op (counted from 0) is wrong.
     Op(usize, OpProblem),
+    /// The op needs this column, which there is not.
+    Column(String),
+    /// A table that is looked up cannot be read.
+    Table(ArrowError),
 }
 
 impl CompiledChain {
-    pub(crate) fn compile(ops: &[Op], data_type: &DataType, indices: &mut Indices) -> Result<Self, ChainProblem> {
-        let domain = Domain::of(data_type).ok_or(ChainProblem::Type)?;
-        let head = match domain {
-            Domain::Number(_) => Head::Numbers,
-            Domain::Text | Domain::Binary => Head::Strings { fill: None },
-        };
-        let mut chain = Self { head, steps: Vec::new(), domain, one_hot: None, cardinality: None };
+    /// Compiles a column's ops.
+    pub(crate) fn compile(column: &str, ops: &[Op], inputs: &mut Inputs) -> Result<Self, ChainProblem> {
+        let Some((input, field)) = inputs.place(column) else { return Err(ChainProblem::Column(column.to_owned())) };
+        Self::compile_input(input, field.data_type(), ops, inputs)
+    }
+
+    fn compile_input(
+        input: usize,
+        data_type: &DataType,
+        ops: &[Op],
+        inputs: &mut Inputs,
+    ) -> Result<Self, ChainProblem> {
+        let mut chain = Self::begin(input, data_type, inputs)?;
         for (place, op) in ops.iter().enumerate() {
-            chain.push(op, indices).map_err(|problem| ChainProblem::Op(place, problem))?;
+            if let Op::Lookup(table) = op {
+                return chain.join(table, &ops[place + 1..], inputs).map_err(|problem| match problem {
+                    ChainProblem::Op(rest, problem) => ChainProblem::Op(place + rest, problem),
+                    other => other,
+                });
+            }
+            chain.push(op, inputs).map_err(|problem| match problem {
+                ChainProblem::Op(_, problem) => ChainProblem::Op(place, problem),
+                other => other,
+            })?;
         }
         Ok(chain)
     }
 
-    /// How many columns of an output the chain makes.
-    pub(crate) fn width(&self) -> usize {
-        self.one_hot.unwrap_or(1)
+    fn begin(input: usize, data_type: &DataType, inputs: &mut Inputs) -> Result<Self, ChainProblem> {
+        let item = list_item(data_type);
+        let domain = Domain::of(item.unwrap_or(data_type)).ok_or(ChainProblem::Type)?;
+        let head = match domain {
+            Domain::Number(_) => Head::Numbers,
+            Domain::Text | Domain::Binary => Head::Strings { fill: None },
+        };
+        let (shape, list) =
+            if item.is_some() { (Shape::List, Some(ListSteps::default())) } else { (Shape::Single, None) };
+        Ok(Self { input, slot: inputs.next_slot(), head, steps: Vec::new(), list, domain, shape, cardinality: None })
     }
 
-    fn push(&mut self, op: &Op, indices: &mut Indices) -> Result<(), OpProblem> {
-        if self.one_hot.is_some() {
-            return Err(OpProblem::AfterOneHot);
-        }
-        match self.domain {
-            Domain::Number(number) => self.push_numbers(op, number, indices),
-            Domain::Text | Domain::Binary => self.push_strings(op, indices),
+    /// How many columns of an output the chain makes; none for lists.
+    pub(crate) fn width(&self) -> Option<usize> {
+        match self.shape {
+            Shape::Single => Some(1),
+            Shape::List => None,
+            Shape::Columns(width) | Shape::OneHot(width) | Shape::MultiHot(width) => Some(width),
         }
     }
 
-    fn push_numbers(&mut self, op: &Op, number: Number, indices: &mut Indices) -> Result<(), OpProblem> {
+    /// The kind of number that comes out.
+    pub(crate) fn number(&self) -> Number {
+        if let Domain::Number(number) = self.domain { number } else { Number::Int }
+    }
+
+    fn push(&mut self, op: &Op, inputs: &mut Inputs) -> Result<(), ChainProblem> {
+        let problem = |problem| ChainProblem::Op(0, problem);
+        match (op, self.shape) {
+            (_, Shape::OneHot(_) | Shape::MultiHot(_)) => Err(problem(OpProblem::AfterOneHot)),
+            (Op::FirstN { .. } | Op::Pad { .. } | Op::MultiHot { .. } | Op::Ngram { .. }, Shape::List) => {
+                self.push_list(op).map_err(problem)
+            }
+            (Op::FirstN { .. } | Op::Pad { .. } | Op::MultiHot { .. } | Op::Ngram { .. }, _) => {
+                Err(problem(OpProblem::Input { takes: "lists", gets: self.words() }))
+            }
+            (Op::OneHot { .. } | Op::Cross { .. }, Shape::List | Shape::Columns(_)) => {
+                Err(problem(OpProblem::Input { takes: "one value a row", gets: self.words() }))
+            }
+            (Op::Cross { columns, buckets, seed }, _) => self.push_cross(columns, *buckets, *seed, inputs),
+            _ => match self.domain {
+                Domain::Number(number) => self.push_numbers(op, number, inputs).map_err(problem),
+                Domain::Text | Domain::Binary => self.push_strings(op, inputs).map_err(problem),
+            },
+        }
+    }
+
+    /// What the chain holds, in words.
+    fn words(&self) -> &'static str {
+        match self.shape {
+            Shape::List => "lists",
+            Shape::Columns(_) => "several columns",
+            _ => self.domain.words(),
+        }
+    }
+
+    fn push_numbers(&mut self, op: &Op, number: Number, inputs: &mut Inputs) -> Result<(), OpProblem> {
         let cardinality = self.cardinality.take();
+        let whole = || {
+            let is_whole = !number.is_float();
+            is_whole.then_some(()).ok_or(OpProblem::Input { takes: "whole numbers", gets: self.domain.words() })
+        };
         let (step, number, cardinality) = match op {
             Op::FillNull(fill) => {
                 let (step, number) = FillNull::compile(fill, number)?;
                 // Filling with an index keeps them the indices they were.
                 let index = if let Step::FillNull(fill) = &step { fill.index() } else { None };
+                if let (Shape::List, Some(list)) = (self.shape, &mut self.list) {
+                    list.fills_null_lists = true;
+                }
                 (step, number, cardinality.filter(|cardinality| index.is_some_and(|index| index < *cardinality)))
             }
             Op::Clip { min, max } => {
@@ -89,14 +214,32 @@ impl CompiledChain {
                 (step, number, None)
             }
             Op::Log1p => (Step::Log1p, number.floating(), None),
-            Op::Standardize { mean, std } => (Standardize::compile(*mean, *std)?, number.floating(), None),
-            Op::MinMax { min, max } => (MinMax::compile(*min, *max)?, number.floating(), None),
+            Op::Sqrt => (Step::Sqrt, number.floating(), None),
+            Op::Abs => (Step::Abs, number, None),
+            Op::Logit { eps } => (Logit::compile(*eps)?, number.floating(), None),
+            Op::BoxCox { lambda } => (BoxCox::compile(*lambda)?, number.floating(), None),
+            Op::Standardize { mean, std } => (standardize::compile(*mean, *std)?, number.floating(), None),
+            Op::MinMax { min, max } => (min_max::compile(*min, *max)?, number.floating(), None),
+            Op::MaxAbs { max_abs } => (max_abs::compile(*max_abs)?, number.floating(), None),
+            Op::Robust { center, scale } => (robust::compile(*center, *scale)?, number.floating(), None),
+            Op::PositiveMod { modulus } => {
+                let cardinality = (!number.is_float()).then_some(modulus.unsigned_abs());
+                (PositiveMod::compile(*modulus)?, number, cardinality)
+            }
+            Op::SigridHash { salt, max_value } => {
+                whole()?;
+                (SigridHash::compile(*salt, *max_value)?, Number::Int, Some(max_value.unsigned_abs()))
+            }
+            Op::MapId { ids, values, default } => {
+                whole()?;
+                (MapId::compile(ids, values, *default, number)?, Number::Int, None)
+            }
             Op::Bucketize { boundaries } => {
                 let (step, cardinality) = Bucketize::compile(boundaries)?;
                 (step, Number::Int, Some(cardinality))
             }
             Op::Vocab { values, oov_buckets } => {
-                let (vocab, cardinality) = Vocab::compile(values, *oov_buckets, self.domain, indices)?;
+                let (vocab, cardinality) = Vocab::compile(values, *oov_buckets, self.domain, &mut inputs.indices)?;
                 (Step::Vocab(vocab), Number::Int, Some(cardinality))
             }
             Op::HashBucket { buckets, seed } => {
@@ -104,43 +247,220 @@ impl CompiledChain {
                 (hash.step(), Number::Int, Some(hash.cardinality()))
             }
             Op::OneHot { size } => {
-                self.one_hot = Some(one_hot::compile(*size, cardinality)?);
+                self.shape = Shape::OneHot(one_hot::compile(*size, cardinality)?);
+                return Ok(());
+            }
+            Op::Cross { .. }
+            | Op::MultiHot { .. }
+            | Op::FirstN { .. }
+            | Op::Pad { .. }
+            | Op::Ngram { .. }
+            | Op::Lookup(_) => {
                 return Ok(());
             }
         };
-        self.steps.push(step);
+        self.push_step(step);
         self.domain = Domain::Number(number);
         self.cardinality = cardinality;
         Ok(())
     }
 
-    fn push_strings(&mut self, op: &Op, indices: &mut Indices) -> Result<(), OpProblem> {
-        let Head::Strings { fill } = &mut self.head else { return Ok(()) };
+    /// A step behind what there is: over the head's tiles, or over what the last change of the lists left.
+    fn push_step(&mut self, step: Step) {
+        match self.list.as_mut().and_then(|list| list.changes.last_mut()) {
+            Some((_, steps)) => steps.push(step),
+            None => self.steps.push(step),
+        }
+    }
+
+    fn push_strings(&mut self, op: &Op, inputs: &mut Inputs) -> Result<(), OpProblem> {
+        let Head::Strings { fill } = &mut self.head else {
+            return Err(OpProblem::Input { takes: "numbers", gets: self.domain.words() });
+        };
         let (encoder, cardinality) = match op {
             Op::FillNull(with) => {
                 // There are no nulls left for a second fill.
                 fill.get_or_insert(FillNull::compile_text(with, self.domain)?);
+                if let Some(list) = &mut self.list {
+                    list.fills_null_lists = true;
+                }
                 return Ok(());
             }
             Op::Vocab { values, oov_buckets } => {
-                let (vocab, cardinality) = Vocab::compile(values, *oov_buckets, self.domain, indices)?;
-                (Encoder::Vocab(vocab), cardinality)
+                let (vocab, cardinality) = Vocab::compile(values, *oov_buckets, self.domain, &mut inputs.indices)?;
+                (Encoder::Vocab(vocab), Some(cardinality))
             }
             Op::HashBucket { buckets, seed } => {
                 let hash = HashBucket::compile(*buckets, *seed)?;
-                (Encoder::HashBucket(hash), hash.cardinality())
+                (Encoder::HashBucket(hash), Some(hash.cardinality()))
             }
             _ => return Err(OpProblem::Input { takes: "numbers", gets: self.domain.words() }),
         };
+        self.encode(encoder);
+        self.cardinality = cardinality;
+        Ok(())
+    }
+
+    /// Turns text or bytes into integers.
+    fn encode(&mut self, encoder: Encoder) {
         // Null rows are filled behind the encoder, with the code of what fills them.
-        match fill {
-            Some(text) => self.steps.push(Step::FillNull(FillNull::Int(encoder.code(text.as_bytes())))),
-            None if matches!(encoder, Encoder::Vocab(_)) => self.steps.push(Vocab::null_step()),
-            None => {}
+        if let Head::Strings { fill: Some(text) } = &self.head {
+            self.steps.push(Step::FillNull(FillNull::Int(encoder.code(text.as_bytes()))));
+        } else if !matches!(encoder, Encoder::HashBucket(_)) {
+            self.steps.push(Vocab::null_step());
         }
         self.head = Head::Encoded(encoder);
         self.domain = Domain::Number(Number::Int);
-        self.cardinality = Some(cardinality);
+    }
+
+    /// Turns what the chain holds into the hashes that a tuple is made of.
+    fn push_component(&mut self) {
+        if let Domain::Number(_) = self.domain {
+            self.push_step(Step::Component);
+        } else {
+            self.encode(Encoder::Component(Component));
+        }
+        self.domain = Domain::Number(Number::Int);
+    }
+
+    fn push_cross(
+        &mut self,
+        columns: &[String],
+        buckets: u64,
+        seed: u64,
+        inputs: &mut Inputs,
+    ) -> Result<(), ChainProblem> {
+        let modulus = Cross::check(columns, buckets).map_err(|problem| ChainProblem::Op(0, problem))?;
+        let front = Self {
+            input: self.input,
+            slot: inputs.next_slot(),
+            head: std::mem::replace(&mut self.head, Head::Numbers),
+            steps: std::mem::take(&mut self.steps),
+            list: None,
+            domain: self.domain,
+            shape: Shape::Single,
+            cardinality: None,
+        };
+        let mut parts = vec![front];
+        for column in columns {
+            let part = Self::compile(column, &[], inputs)?;
+            if part.shape != Shape::Single {
+                return Err(ChainProblem::Op(0, OpProblem::Input { takes: "one value a row", gets: part.words() }));
+            }
+            parts.push(part);
+        }
+        for part in &mut parts {
+            part.push_component();
+        }
+        self.head = Head::Tuple(Cross::new(parts, modulus, seed));
+        self.domain = Domain::Number(Number::Int);
+        self.cardinality = Some(buckets);
         Ok(())
+    }
+
+    fn push_list(&mut self, op: &Op) -> Result<(), OpProblem> {
+        let domain = self.domain;
+        let gets = domain.words();
+        let numbers = || {
+            if let Domain::Number(number) = domain {
+                Ok(number)
+            } else {
+                Err(OpProblem::Input { takes: "lists of numbers", gets })
+            }
+        };
+        match op {
+            Op::FirstN { n, value } => {
+                let n = first_n::check(*n)?;
+                match self.list.as_mut().and_then(|list| list.changes.last_mut()) {
+                    Some(_) => self.change(ListChange::First(n)),
+                    // Until the elements are joined, an element does not depend on the others: what is cut is not looked at.
+                    None => {
+                        if let Some(list) = &mut self.list {
+                            list.limit = list.limit.min(n);
+                        }
+                    }
+                }
+                if let Some(value) = value {
+                    self.pad(n, *value, numbers()?);
+                }
+            }
+            Op::Pad { n, value } => {
+                let n = pad::check(*n)?;
+                self.pad(n, *value, numbers()?);
+            }
+            Op::MultiHot { size } => {
+                numbers()?;
+                self.shape = Shape::MultiHot(multi_hot::compile(*size, self.cardinality)?);
+            }
+            Op::Ngram { n, buckets, seed } => {
+                let ngram = Ngram::compile(*n, *buckets, *seed)?;
+                self.push_component();
+                self.change(ListChange::Ngram(ngram));
+                self.cardinality = Some(*buckets);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn pad(&mut self, n: usize, value: f64, number: Number) {
+        let (pad, number) = Pad::compile(n, value, number);
+        self.cardinality = self.cardinality.filter(|cardinality| pad.index().is_some_and(|index| index < *cardinality));
+        if number.is_float() {
+            self.push_step(Step::ToFloat);
+        }
+        self.change(ListChange::Pad(pad));
+        self.domain = Domain::Number(number);
+        self.shape = Shape::Columns(n);
+    }
+
+    fn change(&mut self, change: ListChange) {
+        if let Some(list) = &mut self.list {
+            list.changes.push((change, Vec::new()));
+        }
+    }
+
+    /// The chain that looks its value up and goes on with what it found. Errors count ops from the lookup on.
+    fn join(mut self, table: &Arc<LookupTable>, rest: &[Op], inputs: &mut Inputs) -> Result<Self, ChainProblem> {
+        let problem = |problem| ChainProblem::Op(0, problem);
+        if self.shape != Shape::Single {
+            return Err(problem(OpProblem::Input { takes: "one value a row", gets: self.words() }));
+        }
+        self.push(&Op::Vocab { values: Arc::clone(&table.keys), oov_buckets: 0 }, inputs)?;
+        let data_type = table.values.data_type();
+        let rest = Self::compile_input(0, data_type, rest, inputs).map_err(|problem| match problem {
+            ChainProblem::Op(place, problem) => ChainProblem::Op(place + 1, problem),
+            other => other,
+        })?;
+        if !matches!(rest.shape, Shape::Single | Shape::OneHot(_)) || matches!(rest.head, Head::Tuple(_)) {
+            return Err(problem(OpProblem::Parameter("behind lookup there may be no lists and no cross".to_owned())));
+        }
+        let null = new_null_array(data_type, 1);
+        let rows = concat(&[null.as_ref(), table.values.as_ref()]).map_err(ChainProblem::Table)?;
+        let rows = match rest.head {
+            Head::Strings { .. } => JoinedRows::Strings(rows),
+            _ => JoinedRows::Numbers(rest.evaluate(rows).map_err(ChainProblem::Table)?),
+        };
+        Ok(Self {
+            input: self.input,
+            slot: self.slot,
+            domain: rest.domain,
+            shape: rest.shape,
+            cardinality: rest.cardinality,
+            head: Head::Joined(Arc::new(Joined { front: self, rows })),
+            steps: Vec::new(),
+            list: None,
+        })
+    }
+
+    /// The chain over a whole column, which is its only input.
+    fn evaluate(&self, column: ArrayRef) -> Result<Collected, ArrowError> {
+        let rows = 0..column.len();
+        let mut mapped: Vec<_> = (0..=self.slot).map(|_| None).collect();
+        let columns = [column];
+        let feed = Feed::new(self, &columns, &rows, &mut mapped).map_err(|problem| {
+            problem.source.unwrap_or_else(|| ArrowError::SchemaError("a table's column changed its type".to_owned()))
+        })?;
+        Ok(feed.collect(rows))
     }
 }

@@ -12,7 +12,9 @@
 //! | Binary, `LargeBinary`, `BinaryView`, `FixedSizeBinary` | `Binary` |
 //! | Dictionary of one of these | as its values |
 //!
-//! Everything else (intervals, lists, structs, maps, unions, run-end encoding) passes through `AS_STORED` only.
+//! | List, `LargeList`, `FixedSizeList` of one of these | the elements as their type says |
+//!
+//! Everything else (intervals, structs, maps, unions, run-end encoding, lists of lists) passes through `AS_STORED` only.
 //!
 //! Ops that compute fractions take `Int` and `UInt` to `F64`, since an f32 does not hold them; the output rounds once.
 
@@ -77,6 +79,10 @@ impl Number {
         }
     }
 
+    pub(crate) fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64)
+    }
+
     /// Where arithmetic with fractions takes this domain.
     pub(crate) fn floating(self) -> Self {
         match self {
@@ -106,7 +112,18 @@ pub(crate) fn same_values(expected: &DataType, found: &DataType) -> bool {
         }
     }
     let (expected, found) = (plain(expected), plain(found));
+    if let (Some(expected), Some(found)) = (list_item(expected), list_item(found)) {
+        return same_values(expected, found);
+    }
     let is_strings = |domain: Option<Domain>| matches!(domain, Some(Domain::Text | Domain::Binary));
     let domain = Domain::of(expected);
     expected == found || is_strings(domain) && domain == Domain::of(found)
+}
+
+/// The type of a list's elements; none for what is no list.
+pub(crate) fn list_item(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),
+        _ => None,
+    }
 }

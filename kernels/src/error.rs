@@ -81,6 +81,29 @@ pub enum CompileError {
         /// The ops that turn it into numbers.
         ways: &'static str,
     },
+    /// Lists that are not alone in their output.
+    #[error(
+        "{}: its chain ends in lists, which can only be an output of their own, of one column and with a dtype other than AS_STORED; \
+         to lay lists side by side end the chain in pad, first_n with a value, or multi_hot",
+        place(Some(.output), .column)
+    )]
+    Lists {
+        /// The output.
+        output: String,
+        /// The column.
+        column: String,
+    },
+    /// A table that an op looks up and that cannot be read.
+    #[error("{}: its table cannot be read: {source}", place(.output.as_deref(), .column))]
+    Table {
+        /// The output; none in a fit.
+        output: Option<String>,
+        /// The column.
+        column: String,
+        /// Arrow's reason.
+        #[source]
+        source: ArrowError,
+    },
     /// More columns than a batch may have.
     #[error("output {output:?} brings the plan to {columns} columns in all; the limit is {limit}")]
     TooWide {
@@ -131,8 +154,8 @@ pub enum OpProblem {
         /// What the chain gives.
         column: &'static str,
     },
-    /// An op behind `one_hot`.
-    #[error("nothing may follow one_hot, which has to be the last op of a chain")]
+    /// An op behind `one_hot` or `multi_hot`.
+    #[error("nothing may follow one_hot or multi_hot, which has to be the last op of a chain")]
     AfterOneHot,
     /// `one_hot` in a chain whose values are asked for.
     #[error("it lays out columns and has no values to learn from")]
@@ -205,8 +228,8 @@ pub enum KernelError {
         /// The dtype's name.
         dtype: &'static str,
     },
-    /// A value that is no index of a `one_hot`.
-    #[error("output {output:?}, column {column:?}: {value} (row {row}) is not an index of one_hot, which takes whole numbers from 0 to {}", .size - 1)]
+    /// A value that is no index of a `one_hot` or `multi_hot`.
+    #[error("output {output:?}, column {column:?}: {value} (row {row}) is not an index of {op}, which takes whole numbers from 0 to {}", .size - 1)]
     OneHotIndex {
         /// The output.
         output: String,
@@ -216,8 +239,10 @@ pub enum KernelError {
         row: usize,
         /// The value, as text.
         value: String,
-        /// Columns of the `one_hot`.
+        /// Columns of the op.
         size: usize,
+        /// The op.
+        op: &'static str,
     },
     /// The device that computes failed.
     #[error("the CUDA device failed: {problem}; start the server without --device to compute on the CPU")]

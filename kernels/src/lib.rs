@@ -34,15 +34,16 @@ mod cpu;
 pub mod cuda;
 mod domain;
 mod error;
+mod inputs;
 mod ops;
 mod prefix;
 mod program;
 #[cfg(test)]
 mod testing;
 
-pub use cpu::assemble::BatchBuilder;
+pub use cpu::assemble::{BatchBuilder, Workspace};
 pub use cpu::weave::Weave;
 pub use error::{CompileError, KernelError, OpProblem};
-pub use ops::{Fill, Op, VocabValues};
+pub use ops::{Fill, LookupTable, Op, VocabValues};
 pub use prefix::Prefix;
 pub use program::{Chain, DType, MAX_COLUMNS, OutputSpec, Program};

@@ -2,57 +2,60 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringBuilder};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringBuilder, UInt64Array};
+use arrow::compute::take;
 use arrow::datatypes::{DataType, Schema};
 use arrow::error::ArrowError;
 
-use crate::chain::{CompiledChain, Head};
+use crate::chain::{CompiledChain, Head, JoinedRows};
 use crate::cpu::collect::Collected;
 use crate::cpu::dictionary::Keys;
-use crate::cpu::source::{Source, tiles};
+use crate::cpu::lists::ListFeed;
+use crate::cpu::source::{Feed, ListRows, Unreadable};
 use crate::cpu::text::Strings;
-use crate::cpu::tile::Tile;
-use crate::domain::{Domain, Number, same_values};
+use crate::cpu::tile::Values;
+use crate::domain::{Domain, same_values};
 use crate::error::{CompileError, KernelError, OpProblem};
+use crate::inputs::Inputs;
 use crate::ops::Op;
-use crate::ops::vocab::Indices;
 use crate::program::chain_error;
 
 /// The front of a chain: a column and the ops before the one that learns.
 ///
 /// Numbers come out as Int64, `UInt64`, Float32 or Float64 by what the chain holds; text that no op turned into numbers as
-/// Utf8, in whatever encoding it is stored. Nulls that no op filled stay nulls.
+/// Utf8, in whatever encoding it is stored. Nulls that no op filled stay nulls. Of lists, and of the columns that `pad` makes of them,
+/// the elements come out one after the other.
 #[derive(Debug)]
 pub struct Prefix {
-    column: String,
-    input_type: DataType,
+    columns: Vec<String>,
+    input_types: Vec<DataType>,
     chain: CompiledChain,
-    number: Option<Number>,
     data_type: DataType,
 }
 
 impl Prefix {
-    /// Compiles the ops against the column's type.
+    /// Compiles the ops against the columns' types.
     pub fn compile(column: &str, ops: &[Op], input: &Schema) -> Result<Self, CompileError> {
-        let Some((_, field)) = input.fields().find(column) else {
-            return Err(CompileError::UnknownColumn { output: None, column: column.to_owned() });
-        };
-        let chain = CompiledChain::compile(ops, field.data_type(), &mut Indices::default())
-            .map_err(|problem| chain_error(problem, None, field, ops))?;
-        if chain.one_hot.is_some() {
+        let mut inputs = Inputs::new(input);
+        let chain = CompiledChain::compile(column, ops, &mut inputs)
+            .map_err(|problem| chain_error(problem, None, column, ops, &mut inputs))?;
+        if let Some(op) = ops.last().filter(|op| matches!(op, Op::OneHot { .. } | Op::MultiHot { .. })) {
             let (column, number) = (column.to_owned(), ops.len());
             let problem = Box::new(OpProblem::NoValues);
-            return Err(CompileError::Op { output: None, column, op: "one_hot", number, problem });
+            return Err(CompileError::Op { output: None, column, op: op.name(), number, problem });
         }
-        let (number, data_type) = match chain.domain {
-            Domain::Number(number) => (Some(number), number.data_type()),
-            Domain::Text => (None, DataType::Utf8),
+        let data_type = match chain.domain {
+            Domain::Number(number) => number.data_type(),
+            Domain::Text => DataType::Utf8,
             Domain::Binary => {
-                let (column, data_type, op) = (column.to_owned(), field.data_type().clone(), ops.first().map(Op::name));
+                let (column, op) = (column.to_owned(), ops.first().map(Op::name));
+                let data_type = inputs.columns[chain.input].data_type().clone();
                 return Err(CompileError::UnsupportedType { output: None, column, data_type, op });
             }
         };
-        Ok(Self { column: column.to_owned(), input_type: field.data_type().clone(), chain, number, data_type })
+        let columns = inputs.columns.iter().map(|field| field.name().clone()).collect();
+        let input_types = inputs.columns.iter().map(|field| field.data_type().clone()).collect();
+        Ok(Self { columns, input_types, chain, data_type })
     }
 
     /// The type of the arrays that come out.
@@ -60,53 +63,73 @@ impl Prefix {
         &self.data_type
     }
 
-    /// The column that batches must hold.
-    pub fn column(&self) -> &str {
-        &self.column
+    /// The columns that batches must hold.
+    pub fn columns(&self) -> &[String] {
+        &self.columns
     }
 
-    /// The values of a batch's rows.
+    /// The values of a batch's rows, or of the elements of its lists.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef, KernelError> {
-        let Some(array) = batch.column_by_name(&self.column) else {
-            return Err(KernelError::MissingColumn { column: self.column.clone() });
-        };
-        if !same_values(&self.input_type, array.data_type()) {
-            return Err(self.wrong_type(array));
-        }
-        match (&self.chain.head, self.number) {
-            (Head::Strings { fill }, _) => {
-                let text = text(array, fill.as_deref()).map_err(|source| self.unreadable(source))?;
-                text.ok_or_else(|| self.wrong_type(array))
+        let mut inputs = Vec::with_capacity(self.columns.len());
+        for (column, expected) in self.columns.iter().zip(&self.input_types) {
+            let Some(array) = batch.column_by_name(column) else {
+                return Err(KernelError::MissingColumn { column: column.clone() });
+            };
+            if !same_values(expected, array.data_type()) {
+                return Err(wrong_type(column, expected, array));
             }
-            (_, Some(number)) => self.numbers(array, number),
-            (_, None) => Err(self.wrong_type(array)),
+            inputs.push(Arc::clone(array));
         }
-    }
-
-    fn numbers(&self, array: &ArrayRef, number: Number) -> Result<ArrayRef, KernelError> {
-        let rows = 0..array.len();
-        let source = Source::new(&self.chain.head, array.as_ref(), &rows, &mut None)
-            .map_err(|source| self.unreadable(source))?
-            .ok_or_else(|| self.wrong_type(array))?;
-        let (mut tile, mut collected) = (Tile::new(), Collected::new(number, rows.len()));
-        for rows in tiles(rows) {
-            source.load(rows, &mut tile);
-            for step in &self.chain.steps {
-                step.apply(&mut tile);
+        self.values(&inputs).map_err(|Unreadable { input, source }| {
+            let column = &self.columns[input];
+            match source {
+                Some(source) => KernelError::Arrow { what: "read column", name: column.clone(), source },
+                None => wrong_type(column, &self.input_types[input], &inputs[input]),
             }
-            collected.push(&mut tile);
+        })
+    }
+
+    fn values(&self, inputs: &[ArrayRef]) -> Result<ArrayRef, Unreadable> {
+        let input = self.chain.input;
+        let (column, rows) = (&inputs[input], 0..inputs[input].len());
+        let unreadable = |source| Unreadable { input, source };
+        let mut mapped: Vec<_> = (0..=self.chain.slot).map(|_| None).collect();
+        if let Some(list) = &self.chain.list {
+            let lists =
+                ListRows::new(column.as_ref(), rows.clone(), list.limit).map_err(|source| unreadable(Some(source)))?;
+            let lists = lists.ok_or_else(|| unreadable(None))?;
+            if let Head::Strings { fill } = &self.chain.head {
+                let text = text(&lists.elements, fill.as_deref()).map_err(|source| unreadable(Some(source)))?;
+                return text.ok_or_else(|| unreadable(None));
+            }
+            let elements = Feed::of(&self.chain, &lists.elements, &(0..lists.elements.len()), &mut mapped)?;
+            return Ok(ListFeed { chain: &self.chain, lists: &lists, elements }.load(rows).elements.into_array());
         }
-        Ok(collected.into_array())
+        match &self.chain.head {
+            Head::Strings { fill } => text(column, fill.as_deref())
+                .map_err(|source| unreadable(Some(source)))?
+                .ok_or_else(|| unreadable(None)),
+            Head::Joined(joined) if let JoinedRows::Strings(found) = &joined.rows => {
+                let rows_found = Feed::new(&joined.front, inputs, &rows, &mut mapped)?.collect(rows);
+                let places = places(&rows_found);
+                take(found.as_ref(), &places, None).map_err(|source| unreadable(Some(source)))
+            }
+            _ => Ok(Feed::new(&self.chain, inputs, &rows, &mut mapped)?.collect(rows).into_array()),
+        }
     }
+}
 
-    fn unreadable(&self, source: ArrowError) -> KernelError {
-        KernelError::Arrow { what: "read column", name: self.column.clone(), source }
+/// Rows of a table, as places in it.
+fn places(rows: &Collected) -> UInt64Array {
+    match rows.values(0..rows.len()) {
+        Values::Int(rows) => rows.iter().map(|row| *row as u64).collect(),
+        _ => UInt64Array::from(Vec::<u64>::new()),
     }
+}
 
-    fn wrong_type(&self, array: &ArrayRef) -> KernelError {
-        let (column, expected, found) = (self.column.clone(), self.input_type.clone(), array.data_type().clone());
-        KernelError::ColumnType { column, expected, found }
-    }
+fn wrong_type(column: &str, expected: &DataType, array: &ArrayRef) -> KernelError {
+    let (column, expected, found) = (column.to_owned(), expected.clone(), array.data_type().clone());
+    KernelError::ColumnType { column, expected, found }
 }
 
 /// A column of text as plain UTF-8, its nulls filled; none when it is no text. Utf8 ends at 2 GiB; more is an error.

@@ -1,16 +1,18 @@
 //! The compiled form of a plan's outputs: chains checked against their columns' types, and the schema of what comes out.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+#[cfg(feature = "cuda")]
+use arrow::datatypes::FieldRef;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 
 use crate::chain::{ChainProblem, CompiledChain};
 use crate::domain::Domain;
 use crate::error::{CompileError, KernelError};
+use crate::inputs::Inputs;
 use crate::ops::Op;
-use crate::ops::vocab::Indices;
 
 /// The most columns that a program's outputs may have together: 2^20, 4 MiB a row of FLOAT32.
 pub const MAX_COLUMNS: usize = 1_048_576;
@@ -60,6 +62,8 @@ pub struct Program {
     input_columns: Vec<String>,
     pub(crate) input_types: Vec<DataType>,
     pub(crate) outputs: Vec<Output>,
+    /// Places for what chains make of dictionaries.
+    pub(crate) slots: usize,
     schema: SchemaRef,
     row_bytes: Option<usize>,
 }
@@ -67,14 +71,24 @@ pub struct Program {
 /// A compiled output. Inputs are places in `Program::input_columns`.
 #[derive(Clone, Debug)]
 pub(crate) enum Output {
-    Matrix { dtype: DType, width: usize, chains: Vec<PlacedChain> },
-    Stored { input: usize },
+    Matrix {
+        dtype: DType,
+        width: usize,
+        chains: Vec<PlacedChain>,
+    },
+    /// A column of lists.
+    Ragged {
+        dtype: DType,
+        chain: CompiledChain,
+    },
+    Stored {
+        input: usize,
+    },
 }
 
 /// A chain and the columns `at..at + width` of its output that it writes.
 #[derive(Clone, Debug)]
 pub(crate) struct PlacedChain {
-    pub(crate) input: usize,
     pub(crate) at: usize,
     pub(crate) chain: CompiledChain,
 }
@@ -123,8 +137,7 @@ impl Program {
         if outputs.is_empty() {
             return Err(CompileError::NoOutputs);
         }
-        let mut compiler =
-            Compiler { schema: input, columns: Vec::new(), places: HashMap::new(), indices: Indices::default() };
+        let mut inputs = Inputs::new(input);
         let (mut names, mut fields, mut built) = (HashSet::new(), Vec::new(), Vec::new());
         let (mut columns, mut row_bytes) = (0, None);
         for (place, spec) in outputs.iter().enumerate() {
@@ -134,7 +147,7 @@ impl Program {
             if !names.insert(spec.name.as_str()) {
                 return Err(CompileError::DuplicateName { output: spec.name.clone() });
             }
-            let (output, field) = compiler.output(spec)?;
+            let (output, field) = compile_output(spec, &mut inputs)?;
             if let Output::Matrix { dtype, width, .. } = &output {
                 columns += width;
                 if columns > MAX_COLUMNS {
@@ -145,9 +158,10 @@ impl Program {
             built.push(output);
             fields.push(field);
         }
-        let input_types = compiler.columns.iter().map(|field| field.data_type().clone()).collect();
-        let input_columns = compiler.columns.iter().map(|field| field.name().clone()).collect();
-        Ok(Self { input_columns, input_types, outputs: built, schema: Arc::new(Schema::new(fields)), row_bytes })
+        let input_types = inputs.columns.iter().map(|field| field.data_type().clone()).collect();
+        let input_columns = inputs.columns.iter().map(|field| field.name().clone()).collect();
+        let schema = Arc::new(Schema::new(fields));
+        Ok(Self { input_columns, input_types, outputs: built, slots: inputs.slots(), schema, row_bytes })
     }
 
     /// The columns that batches must hold, each once.
@@ -160,12 +174,22 @@ impl Program {
         Arc::clone(&self.schema)
     }
 
-    /// The columns that `AS_STORED` outputs pass through.
+    /// The columns whose values have no fixed width in an output: passed through by `AS_STORED`, or lists.
     pub fn stored_columns(&self) -> impl Iterator<Item = &str> {
         self.outputs.iter().filter_map(|output| match output {
             Output::Stored { input } => Some(self.input_columns[*input].as_str()),
+            Output::Ragged { chain, .. } => Some(self.input_columns[chain.input].as_str()),
             Output::Matrix { .. } => None,
         })
+    }
+
+    /// The inputs that an `AS_STORED` output passes through: they come in the very type that the program was compiled for.
+    pub(crate) fn passed_inputs(&self) -> BTreeSet<usize> {
+        let passed = self.outputs.iter().filter_map(|output| match output {
+            Output::Stored { input } => Some(*input),
+            Output::Matrix { .. } | Output::Ragged { .. } => None,
+        });
+        passed.collect()
     }
 
     /// The same program, with only the outputs whose place `keeps`.
@@ -174,12 +198,13 @@ impl Program {
         let kept = || self.outputs.iter().enumerate().filter(|(place, _)| keeps(*place));
         let row_bytes = kept().filter_map(|(_, output)| match output {
             Output::Matrix { dtype, width, .. } => Some(width * dtype.bytes().unwrap_or(0)),
-            Output::Stored { .. } => None,
+            Output::Ragged { .. } | Output::Stored { .. } => None,
         });
         let fields: Vec<FieldRef> = kept().map(|(place, _)| Arc::clone(&self.schema.fields()[place])).collect();
         Self {
             input_columns: self.input_columns.clone(),
             input_types: self.input_types.clone(),
+            slots: self.slots,
             row_bytes: row_bytes.reduce(|all, bytes| all + bytes),
             outputs: kept().map(|(_, output)| output.clone()).collect(),
             schema: Arc::new(Schema::new(fields)),
@@ -191,92 +216,81 @@ impl Program {
         KernelError::Arrow { what: "put together output", name: self.schema.field(output).name().clone(), source }
     }
 
-    /// Bytes of a row over all outputs but the `AS_STORED` ones; none when there are no others.
+    /// Bytes of a row over all outputs but the `AS_STORED` ones and lists; none when there are no others.
     pub fn row_bytes(&self) -> Option<usize> {
         self.row_bytes
     }
 }
 
-/// What compilation gathers on its way through the outputs.
-struct Compiler<'a> {
-    schema: &'a Schema,
-    columns: Vec<&'a FieldRef>,
-    places: HashMap<&'a str, usize>,
-    indices: Indices,
+fn compile_output(spec: &OutputSpec, inputs: &mut Inputs) -> Result<(Output, Field), CompileError> {
+    let output = || spec.name.clone();
+    if spec.chains.is_empty() {
+        return Err(CompileError::NoColumns { output: output() });
+    }
+    if spec.dtype == DType::AsStored {
+        return passed(spec, inputs);
+    }
+    let (mut chains, mut at) = (Vec::with_capacity(spec.chains.len()), 0);
+    for Chain { column, ops } in &spec.chains {
+        let chain = CompiledChain::compile(column, ops, inputs)
+            .map_err(|problem| chain_error(problem, Some(&spec.name), column, ops, inputs))?;
+        let data_type = inputs.columns[chain.input].data_type();
+        if let Domain::Text | Domain::Binary = chain.domain {
+            let ways = if chain.domain == Domain::Text { "vocab or hash_bucket" } else { "hash_bucket" };
+            let (column, data_type) = (column.clone(), data_type.clone());
+            return Err(CompileError::NotNumeric { output: output(), column, data_type, ways });
+        }
+        let Some(width) = chain.width() else {
+            if spec.chains.len() > 1 {
+                return Err(CompileError::Lists { output: output(), column: column.clone() });
+            }
+            let field = ragged_field(&spec.name, spec.dtype);
+            return Ok((Output::Ragged { dtype: spec.dtype, chain }, field));
+        };
+        chains.push(PlacedChain { at, chain });
+        at += width;
+    }
+    let field = matrix_field(&spec.name, spec.dtype, at);
+    Ok((Output::Matrix { dtype: spec.dtype, width: at, chains }, field))
 }
 
-impl<'a> Compiler<'a> {
-    fn output(&mut self, spec: &OutputSpec) -> Result<(Output, Field), CompileError> {
-        let output = || spec.name.clone();
-        if spec.chains.is_empty() {
-            return Err(CompileError::NoColumns { output: output() });
-        }
-        if spec.dtype == DType::AsStored {
-            return self.stored(spec);
-        }
-        let (mut chains, mut width) = (Vec::with_capacity(spec.chains.len()), 0);
-        for chain in &spec.chains {
-            let (input, field) = self.input(&spec.name, &chain.column)?;
-            let compiled = CompiledChain::compile(&chain.ops, field.data_type(), &mut self.indices)
-                .map_err(|problem| chain_error(problem, Some(&spec.name), field, &chain.ops))?;
-            if let Domain::Text | Domain::Binary = compiled.domain {
-                let ways = if compiled.domain == Domain::Text { "vocab or hash_bucket" } else { "hash_bucket" };
-                let (column, data_type) = (chain.column.clone(), field.data_type().clone());
-                return Err(CompileError::NotNumeric { output: output(), column, data_type, ways });
-            }
-            let at = width;
-            width += compiled.width();
-            chains.push(PlacedChain { input, at, chain: compiled });
-        }
-        let field = matrix_field(&spec.name, spec.dtype, width);
-        Ok((Output::Matrix { dtype: spec.dtype, width, chains }, field))
-    }
-
-    fn stored(&mut self, spec: &OutputSpec) -> Result<(Output, Field), CompileError> {
-        let ops = spec.chains.iter().map(|chain| chain.ops.len()).sum();
-        let ([chain], 0) = (spec.chains.as_slice(), ops) else {
-            return Err(CompileError::AsStored { output: spec.name.clone(), columns: spec.chains.len(), ops });
-        };
-        let (input, field) = self.input(&spec.name, &chain.column)?;
-        Ok((Output::Stored { input }, field.as_ref().clone().with_name(&spec.name)))
-    }
-
-    fn input(&mut self, output: &str, column: &str) -> Result<(usize, &'a FieldRef), CompileError> {
-        if let Some(place) = self.places.get(column) {
-            return Ok((*place, self.columns[*place]));
-        }
-        let (_, field) = self.schema.fields().find(column).ok_or_else(|| CompileError::UnknownColumn {
-            output: Some(output.to_owned()),
-            column: column.to_owned(),
-        })?;
-        let place = self.columns.len();
-        self.columns.push(field);
-        self.places.insert(field.name(), place);
-        Ok((place, field))
-    }
+fn passed(spec: &OutputSpec, inputs: &mut Inputs) -> Result<(Output, Field), CompileError> {
+    let ops = spec.chains.iter().map(|chain| chain.ops.len()).sum();
+    let ([Chain { column, .. }], 0) = (spec.chains.as_slice(), ops) else {
+        return Err(CompileError::AsStored { output: spec.name.clone(), columns: spec.chains.len(), ops });
+    };
+    let unknown = || CompileError::UnknownColumn { output: Some(spec.name.clone()), column: column.clone() };
+    let (input, field) = inputs.place(column).ok_or_else(unknown)?;
+    Ok((Output::Stored { input }, field.as_ref().clone().with_name(&spec.name)))
 }
 
 /// A chain's problem with its names.
-pub(crate) fn chain_error(problem: ChainProblem, output: Option<&str>, field: &Field, ops: &[Op]) -> CompileError {
-    let (output, column) = (output.map(str::to_owned), field.name().clone());
+pub(crate) fn chain_error(
+    problem: ChainProblem,
+    output: Option<&str>,
+    column: &str,
+    ops: &[Op],
+    inputs: &mut Inputs,
+) -> CompileError {
+    let (output, column) = (output.map(str::to_owned), column.to_owned());
     match problem {
         ChainProblem::Type => {
-            let op = ops.first().map(Op::name);
-            CompileError::UnsupportedType { output, column, data_type: field.data_type().clone(), op }
+            let (op, place) = (ops.first().map(Op::name), inputs.place(&column));
+            let data_type = place.map_or(DataType::Null, |(_, field)| field.data_type().clone());
+            CompileError::UnsupportedType { output, column, data_type, op }
         }
         ChainProblem::Op(place, problem) => {
             let op = ops.get(place).map_or("", Op::name);
             CompileError::Op { output, column, op, number: place + 1, problem: Box::new(problem) }
         }
+        ChainProblem::Column(column) => CompileError::UnknownColumn { output, column },
+        ChainProblem::Table(source) => CompileError::Table { output, column, source },
     }
 }
 
 /// One column is a primitive column; several are the canonical extension type `arrow.fixed_shape_tensor`. No nulls in either.
 fn matrix_field(name: &str, dtype: DType, width: usize) -> Field {
-    let mut metadata = HashMap::new();
-    if dtype == DType::BFloat16 {
-        metadata.insert("forebay.dtype".to_owned(), dtype.name().to_owned());
-    }
+    let mut metadata = dtype_metadata(dtype);
     let data_type = if width == 1 {
         dtype.arrow()
     } else {
@@ -289,6 +303,18 @@ fn matrix_field(name: &str, dtype: DType, width: usize) -> Field {
         )
     };
     Field::new(name, data_type, false).with_metadata(metadata)
+}
+
+/// Lists without nulls, of elements without nulls.
+fn ragged_field(name: &str, dtype: DType) -> Field {
+    let item = Field::new("item", dtype.arrow(), false);
+    Field::new(name, DataType::List(Arc::new(item)), false).with_metadata(dtype_metadata(dtype))
+}
+
+/// What Arrow has no type for.
+fn dtype_metadata(dtype: DType) -> HashMap<String, String> {
+    let name = (dtype == DType::BFloat16).then(|| ("forebay.dtype".to_owned(), dtype.name().to_owned()));
+    name.into_iter().collect()
 }
 
 #[cfg(test)]

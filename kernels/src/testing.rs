@@ -1,7 +1,10 @@
 //! What the tests share: one column through one chain, in one line.
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float32Array, Float64Array, Int64Array, RecordBatch};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Float32Array, Float64Array, Int64Array, ListArray, ListBuilder, RecordBatch,
+    StringBuilder,
+};
 use arrow::datatypes::{Field, Float32Type, Float64Type, Int64Type, Schema};
 
 use crate::{BatchBuilder, Chain, CompileError, DType, KernelError, Op, OutputSpec, Prefix, Program};
@@ -40,17 +43,42 @@ pub(crate) fn compile(dtype: DType, chains: &[&[Op]], table: &RecordBatch) -> Re
 
 /// All rows of a column through one output.
 pub(crate) fn assemble(dtype: DType, chains: &[&[Op]], column: impl Array + 'static) -> Result<ArrayRef, KernelError> {
-    let table = table(Arc::new(column));
-    let mut builder = BatchBuilder::new(Arc::new(compile(dtype, chains, &table).unwrap()), table.num_rows());
-    builder.append(&table, 0..table.num_rows())?;
-    let batch = builder.finish()?;
-    let array = Arc::clone(batch.column(0));
+    let array = whole(dtype, chains, Arc::new(column))?;
     Ok(array.as_fixed_size_list_opt().map_or(array.clone(), |list| Arc::clone(list.values())))
 }
 
 /// The message of rows that do not become an output.
 pub(crate) fn row_refusal(dtype: DType, ops: &[Op], column: impl Array + 'static) -> String {
     assemble(dtype, &[ops], column).unwrap_err().to_string()
+}
+
+/// All rows of a column through one output of lists.
+pub(crate) fn ragged(dtype: DType, ops: &[Op], column: impl Array + 'static) -> Result<ListArray, KernelError> {
+    Ok(whole(dtype, &[ops], Arc::new(column))?.as_list::<i32>().clone())
+}
+
+fn whole(dtype: DType, chains: &[&[Op]], column: ArrayRef) -> Result<ArrayRef, KernelError> {
+    let table = table(column);
+    let mut builder = BatchBuilder::new(Arc::new(compile(dtype, chains, &table).unwrap()), table.num_rows());
+    builder.append(&table, 0..table.num_rows())?;
+    Ok(Arc::clone(builder.finish()?.column(0)))
+}
+
+/// Lists of integers.
+pub(crate) fn int_lists(lists: &[Option<&[Option<i64>]>]) -> ListArray {
+    ListArray::from_iter_primitive::<Int64Type, _, _>(lists.iter().map(|list| list.map(|list| list.iter().copied())))
+}
+
+/// Lists of text.
+pub(crate) fn text_lists(lists: &[Option<&[Option<&str>]>]) -> ListArray {
+    let mut builder = ListBuilder::new(StringBuilder::new());
+    for list in lists {
+        if let Some(list) = list {
+            list.iter().for_each(|text| builder.values().append_option(*text));
+        }
+        builder.append(list.is_some());
+    }
+    builder.finish()
 }
 
 pub(crate) fn ints(values: &[Option<i64>]) -> Int64Array {

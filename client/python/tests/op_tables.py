@@ -102,12 +102,12 @@ def whole_numbers(random: np.random.Generator, rows: int, kind: type[np.integer[
     return np.concatenate([np.array(ends, kind), bits, small])
 
 
-def numbers(rows: int = PRIME, seed: int = 5) -> pa.Table:
-    """A column of every type of numbers, some of their values null."""
+def numbers(rows: int = PRIME, seed: int = 5, *, share_null: float = 0.15) -> pa.Table:
+    """A column of every type of numbers, a share of their values null; of none, the schema says so."""
     random = np.random.default_rng(seed)
 
     def gaps() -> np.ndarray:
-        return random.random(rows) < 0.15
+        return random.random(rows) < share_null
 
     def of(values: np.ndarray, kind: pa.DataType | None = None) -> pa.Array[Any]:
         array = pa.array(values, mask=gaps())
@@ -134,7 +134,7 @@ def numbers(rows: int = PRIME, seed: int = 5) -> pa.Table:
         unscaled = [None if gap else Decimal(int(n)).scaleb(-scale) for n, gap in zip(taken, gaps(), strict=True)]
         return pa.array(unscaled, kind)
 
-    return pa.table(
+    table = pa.table(
         {
             **ints,
             **reals,
@@ -148,6 +148,10 @@ def numbers(rows: int = PRIME, seed: int = 5) -> pa.Table:
             "null": pa.nulls(rows),
         }
     )
+    if share_null:
+        return table
+    full = [field.with_nullable(table[field.name].null_count > 0) for field in table.schema]
+    return table.cast(pa.schema(full))
 
 
 def same_bits(got: np.ndarray, want: np.ndarray, about: object = "") -> None:

@@ -19,6 +19,16 @@ def example(name: str) -> str:
     return found[1]
 
 
+def test_every_op_of_a_plan_is_in_the_table_once() -> None:
+    found = re.search(r"<!-- ops -->\n(.*?)<!-- /ops -->", README.read_text(), re.DOTALL)
+    assert found, "the README has no table of ops"
+    first = [line.split("|")[1] for line in found[1].splitlines()[2:]]
+    named = [name for cell in first for name in re.findall(r"`(\w+)`", cell)]
+    message = re.search(r"oneof op \{(.*?)\}", (README.parent / "proto/forebay/v1/plan.proto").read_text(), re.DOTALL)
+    assert message
+    assert sorted(named) == sorted(re.findall(r"(\w+) = \d+;", message[1]))
+
+
 def test_plain_pyarrow_example(server: Server) -> None:
     code = example("plain").replace("grpc://127.0.0.1:8815", server.url)
     assert server.url in code

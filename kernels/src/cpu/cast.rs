@@ -6,7 +6,8 @@
 use arrow::datatypes::ArrowNativeType;
 use half::{bf16, f16};
 
-use super::tile::{Tile, Values};
+use super::simd;
+use super::tile::{Tile, Values, convert};
 use crate::ops::TWO_63;
 
 /// An element type of an output. A `to_` is only called for a number that its `fits_` lets pass.
@@ -15,12 +16,15 @@ pub(crate) trait Element {
     const ZERO: Self::Native;
     const ONE: Self::Native;
 
+    #[inline(always)]
     fn fits_int(_: i64) -> bool {
         true
     }
+    #[inline(always)]
     fn fits_uint(_: u64) -> bool {
         true
     }
+    #[inline(always)]
     fn fits_float(_: f64) -> bool {
         true
     }
@@ -35,15 +39,19 @@ impl Element for f32 {
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
 
+    #[inline(always)]
     fn int(value: i64) -> Self {
         value as Self
     }
+    #[inline(always)]
     fn uint(value: u64) -> Self {
         value as Self
     }
+    #[inline(always)]
     fn single(value: f32) -> Self {
         value
     }
+    #[inline(always)]
     fn double(value: f64) -> Self {
         value as Self
     }
@@ -54,15 +62,19 @@ impl Element for f16 {
     const ZERO: Self = Self::ZERO;
     const ONE: Self = Self::ONE;
 
+    #[inline(always)]
     fn int(value: i64) -> Self {
         Self::from_f32(odd_from_magnitude(value.unsigned_abs()).copysign(value as f32))
     }
+    #[inline(always)]
     fn uint(value: u64) -> Self {
         Self::from_f32(odd_from_magnitude(value))
     }
+    #[inline(always)]
     fn single(value: f32) -> Self {
         Self::from_f32(value)
     }
+    #[inline(always)]
     fn double(value: f64) -> Self {
         Self::from_f32(odd_from_f64(value))
     }
@@ -74,15 +86,19 @@ impl Element for bf16 {
     const ZERO: u16 = Self::ZERO.to_bits();
     const ONE: u16 = Self::ONE.to_bits();
 
+    #[inline(always)]
     fn int(value: i64) -> u16 {
         Self::from_f32(odd_from_magnitude(value.unsigned_abs()).copysign(value as f32)).to_bits()
     }
+    #[inline(always)]
     fn uint(value: u64) -> u16 {
         Self::from_f32(odd_from_magnitude(value)).to_bits()
     }
+    #[inline(always)]
     fn single(value: f32) -> u16 {
         Self::from_f32(value).to_bits()
     }
+    #[inline(always)]
     fn double(value: f64) -> u16 {
         Self::from_f32(odd_from_f64(value)).to_bits()
     }
@@ -95,24 +111,31 @@ macro_rules! integer_element {
             const ZERO: Self = 0;
             const ONE: Self = 1;
 
+            #[inline(always)]
             fn fits_int(value: i64) -> bool {
                 Self::try_from(value).is_ok()
             }
+            #[inline(always)]
             fn fits_uint(value: u64) -> bool {
                 Self::try_from(value).is_ok()
             }
+            #[inline(always)]
             fn fits_float(value: f64) -> bool {
                 ($min..$past_max).contains(&value) && is_whole(value)
             }
+            #[inline(always)]
             fn int(value: i64) -> Self {
                 value as Self
             }
+            #[inline(always)]
             fn uint(value: u64) -> Self {
                 value as Self
             }
+            #[inline(always)]
             fn single(value: f32) -> Self {
                 value as Self
             }
+            #[inline(always)]
             fn double(value: f64) -> Self {
                 value as Self
             }
@@ -126,6 +149,7 @@ integer_element!(i64, -TWO_63, TWO_63);
 
 /// Whether an f64 in the range of an i64 has no fraction. `fract` would call into libm where the CPU's baseline lacks rounding.
 #[expect(clippy::float_cmp, reason = "a fraction lost shows as any difference at all")]
+#[inline(always)]
 fn is_whole(value: f64) -> bool {
     (value as i64) as f64 == value
 }
@@ -142,6 +166,7 @@ pub(crate) fn write<E: Element>(tile: &Tile, out: &mut [E::Native], width: usize
 }
 
 /// The check is a loop of its own without a branch: it vectorizes, and is gone for types that everything fits.
+#[inline(always)]
 fn place<S: Copy, T>(
     values: &[S],
     out: &mut [T],
@@ -150,13 +175,15 @@ fn place<S: Copy, T>(
     fits: impl Fn(S) -> bool,
     cast: impl Fn(S) -> T,
 ) -> Result<(), usize> {
-    if values.iter().fold(false, |lost, value| lost | !fits(*value)) {
+    let is_lost = simd::run(
+        #[inline(always)]
+        || values.iter().fold(false, |lost, value| lost | !fits(*value)),
+    );
+    if is_lost {
         return Err(values.iter().position(|value| !fits(*value)).unwrap_or(0));
     }
     if width == 1 {
-        for (element, value) in out.iter_mut().zip(values) {
-            *element = cast(*value);
-        }
+        convert(values, out, cast);
     } else {
         for (row, value) in out.chunks_exact_mut(width).zip(values) {
             row[at] = cast(*value);
@@ -168,6 +195,7 @@ fn place<S: Copy, T>(
 /// An f64 as f32 rounded to odd: an inexact result takes the neighbour whose last bit is 1. Rounded on to 16 bits, that gives
 /// what one rounding of the f64 would, since an f32 has more than two bits to spare (Boldo and Melquiond, 2008).
 #[expect(clippy::float_cmp, reason = "whether the conversion was exact, not whether it was close")]
+#[inline(always)]
 fn odd_from_f64(value: f64) -> f32 {
     let near = value as f32;
     let back = f64::from(near);
@@ -178,6 +206,7 @@ fn odd_from_f64(value: f64) -> f32 {
 }
 
 /// An integer as f32 rounded to odd.
+#[inline(always)]
 fn odd_from_magnitude(value: u64) -> f32 {
     let spare = (u64::BITS - f32::MANTISSA_DIGITS).saturating_sub(value.leading_zeros());
     let kept = value >> spare;
@@ -185,9 +214,9 @@ fn odd_from_magnitude(value: u64) -> f32 {
     ((kept | lost) << spare) as f32
 }
 
-/// A row's number as text, for messages.
-pub(crate) fn display(tile: &Tile, row: usize) -> String {
-    match tile.values() {
+/// A number as text, for messages.
+pub(crate) fn display(values: Values, row: usize) -> String {
+    match values {
         Values::Int(values) => values[row].to_string(),
         Values::UInt(values) => values[row].to_string(),
         Values::F32(values) => values[row].to_string(),

@@ -1,17 +1,20 @@
-//! Tiles → one column of numbers with nulls: what a fit learns from, and a dictionary's mapped values.
+//! Tiles → one column of numbers with nulls: what a fit learns from, a dictionary's mapped values, the elements of lists.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float32Array, Float64Array, Int64Array, UInt64Array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 
-use super::tile::{Tile, Values};
+use super::source::tiles;
+use super::tile::{Scratch, Tile, Values, ValuesMut};
 use crate::domain::Number;
+use crate::ops::Step;
 
 /// A growing column. Every tile but the last is a full one, so that validity stays aligned to words.
 #[derive(Debug)]
 pub(crate) struct Collected {
-    pub(crate) numbers: Collection,
+    numbers: Collection,
     rows: usize,
     valid: Vec<u64>,
     has_nulls: bool,
@@ -19,11 +22,19 @@ pub(crate) struct Collected {
 
 /// Its values.
 #[derive(Debug)]
-pub(crate) enum Collection {
+enum Collection {
     Int(Vec<i64>),
     UInt(Vec<u64>),
     F32(Vec<f32>),
     F64(Vec<f64>),
+}
+
+/// Where an element of a rearranged column comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pick {
+    Row(usize),
+    Fill,
+    Null,
 }
 
 impl Collected {
@@ -36,6 +47,12 @@ impl Collected {
             Number::F64 => Collection::F64(Vec::with_capacity(rows)),
         };
         Self { numbers, rows: 0, valid: Vec::with_capacity(rows.div_ceil(64)), has_nulls: false }
+    }
+
+    /// A column of integers without nulls.
+    pub(crate) fn of_ints(values: Vec<i64>) -> Self {
+        let (rows, valid) = (values.len(), vec![u64::MAX; values.len().div_ceil(64)]);
+        Self { numbers: Collection::Int(values), rows, valid, has_nulls: false }
     }
 
     /// Appends a tile of this column's kind of number; under its nulls come zeros.
@@ -59,13 +76,118 @@ impl Collected {
         self.rows += tile.rows();
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn number(&self) -> Number {
+        self.values(0..0).number()
+    }
+
     pub(crate) fn has_nulls(&self) -> bool {
         self.has_nulls
+    }
+
+    /// The bytes that it takes.
+    pub(crate) fn byte_count(&self) -> usize {
+        let value = if let Collection::F32(_) = self.numbers { 4 } else { 8 };
+        self.rows * value + self.valid.len() * 8
     }
 
     /// Whether the row is there and valid.
     pub(crate) fn is_valid(&self, row: usize) -> bool {
         row < self.rows && self.valid.get(row / 64).is_some_and(|word| (word >> (row % 64)) & 1 == 1)
+    }
+
+    /// The values of some rows.
+    pub(crate) fn values(&self, rows: Range<usize>) -> Values<'_> {
+        match &self.numbers {
+            Collection::Int(values) => Values::Int(&values[rows]),
+            Collection::UInt(values) => Values::UInt(&values[rows]),
+            Collection::F32(values) => Values::F32(&values[rows]),
+            Collection::F64(values) => Values::F64(&values[rows]),
+        }
+    }
+
+    /// Lends rows to a tile; they start at a multiple of 64.
+    pub(crate) fn load<'a>(&'a self, rows: Range<usize>, tile: &mut Tile<'a>) {
+        tile.lend(self.values(rows.clone()));
+        if self.has_nulls {
+            tile.set_valid(self.valid[rows.start / 64..].iter().copied());
+        }
+    }
+
+    /// The column behind some steps more.
+    pub(crate) fn through(self, steps: &[Step]) -> Self {
+        if steps.is_empty() {
+            return self;
+        }
+        let mut tile = Tile::new(Scratch::default());
+        let mut out = None;
+        // A column without rows goes through too, for the kind of number that comes out.
+        for rows in tiles(0..self.rows).chain((self.rows == 0).then_some(0..0)) {
+            self.load(rows, &mut tile);
+            for step in steps {
+                step.apply(&mut tile);
+            }
+            out.get_or_insert_with(|| Self::new(tile.number(), self.rows)).push(&mut tile);
+        }
+        out.unwrap_or(self)
+    }
+
+    /// A column of these rows, with the fill of its kind of number in between.
+    pub(crate) fn rearranged(&self, picks: &[Pick], int: i64, uint: u64, float: f64) -> Self {
+        fn gather<T: Copy + Default>(values: &[T], picks: &[Pick], fill: T) -> Vec<T> {
+            let value = |pick: &Pick| match pick {
+                Pick::Row(row) => values[*row],
+                Pick::Fill => fill,
+                Pick::Null => T::default(),
+            };
+            picks.iter().map(value).collect()
+        }
+        let numbers = match &self.numbers {
+            Collection::Int(values) => Collection::Int(gather(values, picks, int)),
+            Collection::UInt(values) => Collection::UInt(gather(values, picks, uint)),
+            Collection::F32(values) => Collection::F32(gather(values, picks, float as f32)),
+            Collection::F64(values) => Collection::F64(gather(values, picks, float)),
+        };
+        let mut valid = vec![u64::MAX; picks.len().div_ceil(64)];
+        let mut has_nulls = false;
+        for (place, pick) in picks.iter().enumerate() {
+            let is_null = match pick {
+                Pick::Row(row) => self.has_nulls && !self.is_valid(*row),
+                Pick::Fill => false,
+                Pick::Null => true,
+            };
+            if is_null {
+                valid[place / 64] &= !(1 << (place % 64));
+                has_nulls = true;
+            }
+        }
+        Self { numbers, rows: picks.len(), valid, has_nulls }
+    }
+
+    /// Turns a tile of this column's places into its values there.
+    pub(crate) fn pick(&self, tile: &mut Tile) {
+        let mut places = [0_usize; super::tile::TILE_ROWS];
+        let rows = tile.rows();
+        if let Values::Int(values) = tile.values() {
+            for (place, value) in places.iter_mut().zip(values) {
+                *place = usize::try_from(*value).unwrap_or(usize::MAX);
+            }
+        }
+        tile.start(self.number(), rows);
+        let places = &places[..rows];
+        match (tile.values_mut(), &self.numbers) {
+            (ValuesMut::Int(target), Collection::Int(values)) => pick(values, places, target),
+            (ValuesMut::UInt(target), Collection::UInt(values)) => pick(values, places, target),
+            (ValuesMut::F32(target), Collection::F32(values)) => pick(values, places, target),
+            (ValuesMut::F64(target), Collection::F64(values)) => pick(values, places, target),
+            _ => {}
+        }
+        if self.has_nulls {
+            tile.clear_where(|row| !self.is_valid(places[row]));
+        }
     }
 
     /// The column as an Arrow array.
@@ -80,5 +202,11 @@ impl Collected {
             Collection::F32(values) => Arc::new(Float32Array::new(ScalarBuffer::from(values), nulls)),
             Collection::F64(values) => Arc::new(Float64Array::new(ScalarBuffer::from(values), nulls)),
         }
+    }
+}
+
+fn pick<T: Copy + Default>(values: &[T], places: &[usize], target: &mut [T]) {
+    for (target, place) in target.iter_mut().zip(places) {
+        *target = values.get(*place).copied().unwrap_or_default();
     }
 }

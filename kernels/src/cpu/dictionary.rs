@@ -1,4 +1,4 @@
-//! Dictionary arrays: the dictionary's values are mapped once, then each row is an index into what came out.
+//! Dictionary arrays: the dictionary's values go through the chain once, then each row is an index into what came out.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use arrow::array::{AnyDictionaryArray, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes as t;
 use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 
-use super::collect::{Collected, Collection};
-use super::tile::{Tile, ValuesMut};
-use crate::domain::Number;
+use super::collect::Collected;
+use super::simd;
+use super::tile::{Tile, Values, ValuesMut};
 
 /// The keys of a dictionary array, one a row.
 #[derive(Debug)]
@@ -31,18 +32,41 @@ enum Integers<'a> {
     U64(&'a [u64]),
 }
 
-/// The mapped values of the dictionary last met, kept from one append to the next. Holding the dictionary itself keeps its
-/// address from being given to another.
+/// The dictionary last met and, once there were enough rows for it, what its values became. Holding the dictionary itself keeps
+/// its address from being given to another.
 #[derive(Debug)]
 pub(crate) struct Mapped {
-    pub(crate) dictionary: ArrayRef,
-    pub(crate) values: Arc<Collected>,
+    dictionary: ArrayRef,
+    /// Rows that came by before it was mapped.
+    rows: usize,
+    values: Option<Arc<Collected>>,
 }
 
 impl Mapped {
-    /// The mapped values, if they are of this dictionary.
-    pub(crate) fn of(&self, dictionary: &ArrayRef) -> Option<Arc<Collected>> {
-        Arc::ptr_eq(&self.dictionary, dictionary).then(|| Arc::clone(&self.values))
+    pub(crate) fn new(dictionary: &ArrayRef) -> Self {
+        Self { dictionary: Arc::clone(dictionary), rows: 0, values: None }
+    }
+
+    pub(crate) fn is_of(&self, dictionary: &ArrayRef) -> bool {
+        Arc::ptr_eq(&self.dictionary, dictionary)
+    }
+
+    /// The mapped values; none while fewer than half as many rows as values have come by, for which mapping all would not pay.
+    pub(crate) fn values(
+        &mut self,
+        rows: usize,
+        map: impl FnOnce() -> Result<Option<Collected>, ArrowError>,
+    ) -> Result<Option<Arc<Collected>>, ArrowError> {
+        self.rows += rows;
+        if self.values.is_none() && self.rows >= self.dictionary.len() / 2 {
+            self.values = map()?.map(Arc::new);
+        }
+        Ok(self.values.clone())
+    }
+
+    /// The bytes that the mapped values take.
+    pub(crate) fn byte_count(&self) -> usize {
+        self.values.as_ref().map_or(0, |values| values.byte_count())
     }
 }
 
@@ -81,47 +105,57 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// Loads the rows' mapped values into the tile: null where the key is null or its value is.
+    /// Loads what the rows' values became into the tile. Behind the values lies what a null became.
     pub(crate) fn load(&self, values: &Collected, rows: Range<usize>, tile: &mut Tile) {
-        let number = match values.numbers {
-            Collection::Int(_) => Number::Int,
-            Collection::UInt(_) => Number::UInt,
-            Collection::F32(_) => Number::F32,
-            Collection::F64(_) => Number::F64,
-        };
-        tile.start(number, rows.len());
-        tile.set_nulls(self.nulls, rows.start);
-        match (tile.values_mut(), &values.numbers) {
-            (ValuesMut::Int(target), Collection::Int(values)) => self.gather(values, rows.clone(), target),
-            (ValuesMut::UInt(target), Collection::UInt(values)) => self.gather(values, rows.clone(), target),
-            (ValuesMut::F32(target), Collection::F32(values)) => self.gather(values, rows.clone(), target),
-            (ValuesMut::F64(target), Collection::F64(values)) => self.gather(values, rows.clone(), target),
+        tile.start(values.number(), rows.len());
+        match (tile.values_mut(), values.values(0..values.len())) {
+            (ValuesMut::Int(target), Values::Int(values)) => self.gather(values, &rows, target),
+            (ValuesMut::UInt(target), Values::UInt(values)) => self.gather(values, &rows, target),
+            (ValuesMut::F32(target), Values::F32(values)) => self.gather(values, &rows, target),
+            (ValuesMut::F64(target), Values::F64(values)) => self.gather(values, &rows, target),
             _ => {}
         }
         if values.has_nulls() {
-            tile.clear_where(|row| self.get(rows.start + row).is_some_and(|key| !values.is_valid(key)));
+            let null = values.len() - 1;
+            tile.clear_where(|row| !values.is_valid(self.get(rows.start + row).unwrap_or(null)));
         }
     }
 
-    fn gather<T: Copy + Default>(&self, values: &[T], rows: Range<usize>, target: &mut [T]) {
+    fn gather<T: Copy + Default>(&self, values: &[T], rows: &Range<usize>, target: &mut [T]) {
+        let keys = rows.clone();
         match self.integers {
-            Integers::I8(keys) => gather(&keys[rows], values, target, |key| key as usize),
-            Integers::I16(keys) => gather(&keys[rows], values, target, |key| key as usize),
-            Integers::I32(keys) => gather(&keys[rows], values, target, |key| key as usize),
-            Integers::I64(keys) => gather(&keys[rows], values, target, |key| key as usize),
-            Integers::U8(keys) => gather(&keys[rows], values, target, usize::from),
-            Integers::U16(keys) => gather(&keys[rows], values, target, usize::from),
-            Integers::U32(keys) => gather(&keys[rows], values, target, |key| key as usize),
-            Integers::U64(keys) => gather(&keys[rows], values, target, |key| key as usize),
+            Integers::I8(all) => gather(&all[keys], values, target, |key| key as usize),
+            Integers::I16(all) => gather(&all[keys], values, target, |key| key as usize),
+            Integers::I32(all) => gather(&all[keys], values, target, |key| key as usize),
+            Integers::I64(all) => gather(&all[keys], values, target, |key| key as usize),
+            Integers::U8(all) => gather(&all[keys], values, target, usize::from),
+            Integers::U16(all) => gather(&all[keys], values, target, usize::from),
+            Integers::U32(all) => gather(&all[keys], values, target, |key| key as usize),
+            Integers::U64(all) => gather(&all[keys], values, target, |key| key as usize),
+        }
+        let null = values.last().copied().unwrap_or_default();
+        if let Some(nulls) = self.nulls.filter(|nulls| nulls.null_count() > 0) {
+            for (target, row) in target.iter_mut().zip(rows.clone()) {
+                if nulls.is_null(row) {
+                    *target = null;
+                }
+            }
         }
     }
 }
 
 /// A key without a value can only lie under a null, where any value does.
+#[inline(always)]
 fn gather<K: Copy, T: Copy + Default>(keys: &[K], values: &[T], target: &mut [T], index: impl Fn(K) -> usize) {
-    for (target, key) in target.iter_mut().zip(keys) {
-        *target = values.get(index(*key)).copied().unwrap_or_default();
-    }
+    let Some(last) = values.len().checked_sub(1) else { return };
+    simd::run(
+        #[inline(always)]
+        || {
+            for (target, key) in target.iter_mut().zip(keys) {
+                *target = values[index(*key).min(last)];
+            }
+        },
+    );
 }
 
 #[cfg(test)]

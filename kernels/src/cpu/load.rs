@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, TimeUnit, i256};
 use arrow::util::bit_chunk_iterator::BitChunks;
 use half::f16;
 
-use super::tile::{Tile, ValuesMut, convert};
+use super::tile::{Tile, Values, ValuesMut, convert};
 use crate::domain::Number;
 
 /// A column of numbers, borrowed.
@@ -77,8 +77,19 @@ impl<'a> NumberColumn<'a> {
         Some(Self { numbers, nulls: array.nulls() })
     }
 
-    /// Loads the rows into the tile.
-    pub(crate) fn load(&self, rows: Range<usize>, tile: &mut Tile) {
+    /// Loads the rows into the tile, or lends them where they lie as a tile holds them.
+    pub(crate) fn load(&self, rows: Range<usize>, tile: &mut Tile<'a>) {
+        let lent = match self.numbers {
+            Numbers::I64(values) => Some(Values::Int(&values[rows.clone()])),
+            Numbers::U64(values) => Some(Values::UInt(&values[rows.clone()])),
+            Numbers::F32(values) => Some(Values::F32(&values[rows.clone()])),
+            Numbers::F64(values) => Some(Values::F64(&values[rows.clone()])),
+            _ => None,
+        };
+        if let Some(values) = lent {
+            tile.lend(values);
+            return tile.set_nulls(self.nulls, rows.start);
+        }
         tile.start(self.numbers.number(), rows.len());
         match &self.numbers {
             Numbers::Null => tile.set_all_null(),
@@ -86,18 +97,13 @@ impl<'a> NumberColumn<'a> {
         }
         match tile.values_mut() {
             ValuesMut::Int(target) => self.numbers.load_ints(rows, target),
-            ValuesMut::UInt(target) => {
-                if let Numbers::U64(values) = self.numbers {
-                    target.copy_from_slice(&values[rows]);
+            ValuesMut::UInt(_) => {}
+            ValuesMut::F32(target) => {
+                if let Numbers::F16(values) = &self.numbers {
+                    convert(&values[rows], target, f16::to_f32);
                 }
             }
-            ValuesMut::F32(target) => match &self.numbers {
-                Numbers::F16(values) => convert(&values[rows], target, f16::to_f32),
-                Numbers::F32(values) => target.copy_from_slice(&values[rows]),
-                _ => {}
-            },
             ValuesMut::F64(target) => match &self.numbers {
-                Numbers::F64(values) => target.copy_from_slice(&values[rows]),
                 Numbers::Decimal32(values, scale) => {
                     convert(&values[rows], target, |value| scale.apply(f64::from(value)));
                 }
@@ -177,7 +183,6 @@ impl<'a> Numbers<'a> {
             Self::I8(values) => convert(&values[rows], target, i64::from),
             Self::I16(values) => convert(&values[rows], target, i64::from),
             Self::I32(values) => convert(&values[rows], target, i64::from),
-            Self::I64(values) => target.copy_from_slice(&values[rows]),
             Self::U8(values) => convert(&values[rows], target, i64::from),
             Self::U16(values) => convert(&values[rows], target, i64::from),
             Self::U32(values) => convert(&values[rows], target, i64::from),

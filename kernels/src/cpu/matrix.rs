@@ -5,14 +5,19 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, FixedSizeListArray, PrimitiveArray};
 use arrow::buffer::{MutableBuffer, ScalarBuffer};
 use arrow::datatypes as t;
-use arrow::datatypes::{ArrowNativeType, DataType, Field};
+use arrow::datatypes::{DataType, Field};
 use arrow::error::ArrowError;
 use half::{bf16, f16};
+use pulp::bytemuck;
 
 use super::cast::{self, Element};
-use super::tile::Tile;
+use super::collect::Collected;
+use super::lists::ListTile;
+use super::source::tiles;
+use super::tile::{Scratch, Tile};
+use super::transpose;
 use crate::ops::one_hot;
-use crate::program::{DType, PlacedChain};
+use crate::program::DType;
 
 /// A matrix of `width` columns. Behind its `rows` there may be scratch, where rows are made that are then put into their places.
 #[derive(Debug)]
@@ -38,7 +43,33 @@ enum Elements {
 pub(crate) enum Refused {
     Null(usize),
     Lossy(usize),
-    OneHotIndex(usize),
+    NoIndex(usize),
+}
+
+/// Lists that an output cannot take.
+#[derive(Debug)]
+pub(crate) enum ListRefused {
+    /// A row, as a list or for one of its elements.
+    Null(usize),
+    /// An element.
+    Lossy(usize),
+    /// An element.
+    NoIndex(usize),
+    Arrow(ArrowError),
+}
+
+/// Runs a generic function over a buffer with the element type of its dtype.
+macro_rules! with_elements {
+    ($elements:expr, $function:ident($buffer:ident $(, $argument:expr)*)) => {
+        match $elements {
+            Elements::Float32($buffer) => $function::<f32>($buffer $(, $argument)*),
+            Elements::Float16($buffer) => $function::<f16>($buffer $(, $argument)*),
+            Elements::BFloat16($buffer) => $function::<bf16>($buffer $(, $argument)*),
+            Elements::Int32($buffer) => $function::<i32>($buffer $(, $argument)*),
+            Elements::Int64($buffer) => $function::<i64>($buffer $(, $argument)*),
+            Elements::UInt8($buffer) => $function::<u8>($buffer $(, $argument)*),
+        }
+    };
 }
 
 impl Matrix {
@@ -65,48 +96,158 @@ impl Matrix {
     /// Puts the rows of the scratch into their places, the first one first.
     pub(crate) fn place(&mut self, places: &[u32]) {
         let (scratch, width) = (self.rows, self.width);
-        match &mut self.elements {
-            Elements::Float32(buffer) => place::<f32>(buffer, width, scratch, places),
-            Elements::Float16(buffer) => place::<f16>(buffer, width, scratch, places),
-            Elements::BFloat16(buffer) => place::<u16>(buffer, width, scratch, places),
-            Elements::Int32(buffer) => place::<i32>(buffer, width, scratch, places),
-            Elements::Int64(buffer) => place::<i64>(buffer, width, scratch, places),
-            Elements::UInt8(buffer) => place::<u8>(buffer, width, scratch, places),
-        }
+        with_elements!(&mut self.elements, place(buffer, width, scratch, places));
     }
 
-    /// Writes the tile that came out of a chain into its columns, from `row` on.
-    pub(crate) fn write(&mut self, tile: &Tile, row: usize, chain: &PlacedChain) -> Result<(), Refused> {
+    /// Writes the tile that came out of a chain into column `at`, from `row` on.
+    pub(crate) fn write(&mut self, tile: &Tile, row: usize, at: usize) -> Result<(), Refused> {
         if let Some(row) = tile.first_null() {
             return Err(Refused::Null(row));
         }
         let width = self.width;
-        match &mut self.elements {
-            Elements::Float32(buffer) => write::<f32>(buffer, width, tile, row, chain),
-            Elements::Float16(buffer) => write::<f16>(buffer, width, tile, row, chain),
-            Elements::BFloat16(buffer) => write::<bf16>(buffer, width, tile, row, chain),
-            Elements::Int32(buffer) => write::<i32>(buffer, width, tile, row, chain),
-            Elements::Int64(buffer) => write::<i64>(buffer, width, tile, row, chain),
-            Elements::UInt8(buffer) => write::<u8>(buffer, width, tile, row, chain),
+        with_elements!(&mut self.elements, write(buffer, width, tile, row, at)).map_err(Refused::Lossy)
+    }
+
+    /// Writes each index of the tile as `size` columns from `at` on.
+    pub(crate) fn write_one_hot(&mut self, tile: &Tile, row: usize, at: usize, size: usize) -> Result<(), Refused> {
+        if let Some(row) = tile.first_null() {
+            return Err(Refused::Null(row));
+        }
+        let width = self.width;
+        with_elements!(&mut self.elements, write_one_hot(buffer, width, tile, row, at, size)).map_err(Refused::NoIndex)
+    }
+
+    /// Writes each list of indices as `size` columns from `at` on.
+    pub(crate) fn write_multi_hot(
+        &mut self,
+        lists: &ListTile,
+        row: usize,
+        at: usize,
+        size: usize,
+    ) -> Result<(), ListRefused> {
+        if let Some(row) = lists.first_null() {
+            return Err(ListRefused::Null(row));
+        }
+        let width = self.width;
+        let written = with_elements!(&mut self.elements, write_multi_hot(buffer, width, lists, row, at, size));
+        written.map_err(ListRefused::NoIndex)
+    }
+
+    /// Writes the n elements of each row into columns from `at` on.
+    pub(crate) fn write_columns(
+        &mut self,
+        lists: &ListTile,
+        row: usize,
+        at: usize,
+        n: usize,
+        dtype: DType,
+    ) -> Result<(), ListRefused> {
+        if let Some(row) = lists.first_null() {
+            return Err(ListRefused::Null(row));
+        }
+        let flat = Self::flat(dtype, &lists.elements).map_err(ListRefused::Lossy)?;
+        let Some(flat) = flat else { return Ok(()) };
+        let bytes = dtype.bytes().unwrap_or(0);
+        let (row_bytes, piece) = (self.width * bytes, n * bytes);
+        let rows = self.bytes_mut()[row * row_bytes..].chunks_exact_mut(row_bytes);
+        for (row, elements) in rows.zip(flat.bytes().chunks_exact(piece)) {
+            row[at * bytes..at * bytes + piece].copy_from_slice(elements);
+        }
+        Ok(())
+    }
+
+    /// Elements one after the other; the first that does not fit is the error. None for `AS_STORED`.
+    pub(crate) fn flat(dtype: DType, elements: &Collected) -> Result<Option<Self>, usize> {
+        let Some(mut flat) = Self::new(dtype, 1, elements.len(), 0) else { return Ok(None) };
+        let mut tile = Tile::new(Scratch::default());
+        for rows in tiles(0..elements.len()) {
+            let start = rows.start;
+            elements.load(rows, &mut tile);
+            with_elements!(&mut flat.elements, write(buffer, 1, &tile, start, 0)).map_err(|row| start + row)?;
+        }
+        Ok(Some(flat))
+    }
+
+    /// Whether tiles are laid side by side before they are written: elements of four bytes, and more than one column.
+    pub(crate) fn takes_columns(&self) -> bool {
+        self.width > 1 && matches!(self.elements, Elements::Float32(_) | Elements::Int32(_))
+    }
+
+    /// Puts the tile that came out of a chain into elements of four bytes, if it does not hold such already.
+    pub(crate) fn convert(&self, tile: &Tile, column: &mut Vec<u32>) -> Result<(), Refused> {
+        if let Some(row) = tile.first_null() {
+            return Err(Refused::Null(row));
+        }
+        if self.lies_as(tile).is_some() {
+            return Ok(());
+        }
+        column.resize(tile.rows(), 0);
+        let written = match self.elements {
+            Elements::Int32(_) => cast::write::<i32>(tile, bytemuck::cast_slice_mut(column), 1, 0),
+            _ => cast::write::<f32>(tile, bytemuck::cast_slice_mut(column), 1, 0),
+        };
+        written.map_err(Refused::Lossy)
+    }
+
+    /// The tile's values, if they are elements as they lie.
+    pub(crate) fn lies_as<'b>(&self, tile: &'b Tile) -> Option<&'b [u32]> {
+        match (&self.elements, tile.values()) {
+            (Elements::Float32(_), super::tile::Values::F32(values)) => Some(bytemuck::cast_slice(values)),
+            _ => None,
+        }
+    }
+
+    /// Writes columns of four-byte elements from column `at` on, from `row` on.
+    pub(crate) fn write_words(&mut self, columns: &[&[u32]], row: usize, at: usize) {
+        let width = self.width;
+        if let Elements::Float32(buffer) | Elements::Int32(buffer) = &mut self.elements {
+            transpose::write(columns, &mut buffer.typed_data_mut::<u32>()[row * width..], width, at);
         }
     }
 
     /// The first `rows` rows as an Arrow array of the output's type.
     pub(crate) fn finish(self, rows: usize, field: &Field) -> Result<ArrayRef, ArrowError> {
         let len = rows * self.width;
-        let values: ArrayRef = match self.elements {
+        let values = self.into_values(len);
+        match field.data_type() {
+            DataType::FixedSizeList(item, width) => {
+                Ok(Arc::new(FixedSizeListArray::try_new(Arc::clone(item), *width, values, None)?))
+            }
+            _ => Ok(values),
+        }
+    }
+
+    /// The first `len` elements as an Arrow array.
+    pub(crate) fn into_values(self, len: usize) -> ArrayRef {
+        match self.elements {
             Elements::Float32(buffer) => primitive::<t::Float32Type>(buffer, len),
             Elements::Float16(buffer) => primitive::<t::Float16Type>(buffer, len),
             Elements::BFloat16(buffer) => primitive::<t::UInt16Type>(buffer, len),
             Elements::Int32(buffer) => primitive::<t::Int32Type>(buffer, len),
             Elements::Int64(buffer) => primitive::<t::Int64Type>(buffer, len),
             Elements::UInt8(buffer) => primitive::<t::UInt8Type>(buffer, len),
-        };
-        match field.data_type() {
-            DataType::FixedSizeList(item, width) => {
-                Ok(Arc::new(FixedSizeListArray::try_new(Arc::clone(item), *width, values, None)?))
-            }
-            _ => Ok(values),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.elements {
+            Elements::Float32(buffer)
+            | Elements::Float16(buffer)
+            | Elements::BFloat16(buffer)
+            | Elements::Int32(buffer)
+            | Elements::Int64(buffer)
+            | Elements::UInt8(buffer) => buffer.as_slice(),
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.elements {
+            Elements::Float32(buffer)
+            | Elements::Float16(buffer)
+            | Elements::BFloat16(buffer)
+            | Elements::Int32(buffer)
+            | Elements::Int64(buffer)
+            | Elements::UInt8(buffer) => buffer.as_slice_mut(),
         }
     }
 }
@@ -116,17 +257,39 @@ fn write<E: Element>(
     width: usize,
     tile: &Tile,
     row: usize,
-    chain: &PlacedChain,
-) -> Result<(), Refused> {
-    let out = &mut buffer.typed_data_mut::<E::Native>()[row * width..(row + tile.rows()) * width];
-    match chain.chain.one_hot {
-        Some(size) => one_hot::write::<E>(tile, out, width, chain.at, size).map_err(Refused::OneHotIndex),
-        None => cast::write::<E>(tile, out, width, chain.at).map_err(Refused::Lossy),
-    }
+    at: usize,
+) -> Result<(), usize> {
+    cast::write::<E>(tile, rows_mut::<E>(buffer, width, row, tile.rows()), width, at)
 }
 
-fn place<T: ArrowNativeType>(buffer: &mut MutableBuffer, width: usize, scratch: usize, places: &[u32]) {
-    let (rows, made) = buffer.typed_data_mut::<T>().split_at_mut(scratch * width);
+fn write_one_hot<E: Element>(
+    buffer: &mut MutableBuffer,
+    width: usize,
+    tile: &Tile,
+    row: usize,
+    at: usize,
+    size: usize,
+) -> Result<(), usize> {
+    one_hot::write::<E>(tile, rows_mut::<E>(buffer, width, row, tile.rows()), width, at, size)
+}
+
+fn write_multi_hot<E: Element>(
+    buffer: &mut MutableBuffer,
+    width: usize,
+    lists: &ListTile,
+    row: usize,
+    at: usize,
+    size: usize,
+) -> Result<(), usize> {
+    one_hot::write_lists::<E>(lists, rows_mut::<E>(buffer, width, row, lists.rows()), width, at, size)
+}
+
+fn rows_mut<E: Element>(buffer: &mut MutableBuffer, width: usize, row: usize, rows: usize) -> &mut [E::Native] {
+    &mut buffer.typed_data_mut::<E::Native>()[row * width..(row + rows) * width]
+}
+
+fn place<E: Element>(buffer: &mut MutableBuffer, width: usize, scratch: usize, places: &[u32]) {
+    let (rows, made) = buffer.typed_data_mut::<E::Native>().split_at_mut(scratch * width);
     for (row, place) in made.chunks_exact(width).zip(places) {
         let start = *place as usize * width;
         rows[start..start + width].copy_from_slice(row);

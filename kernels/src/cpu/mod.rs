@@ -5,9 +5,15 @@ pub(crate) mod assemble;
 pub(crate) mod cast;
 pub(crate) mod collect;
 pub(crate) mod dictionary;
+#[cfg(test)]
+mod levels;
+pub(crate) mod lists;
 pub(crate) mod load;
+pub(crate) mod math;
 pub(crate) mod matrix;
+pub(crate) mod simd;
 pub(crate) mod source;
 pub(crate) mod text;
 pub(crate) mod tile;
+pub(crate) mod transpose;
 pub(crate) mod weave;

@@ -1,9 +1,10 @@
-//! Where a chain's tiles come from: a column of a batch, made ready for one run of rows.
+//! Where a chain's tiles come from: columns of a batch, made ready for one run of rows.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, UInt64Array};
+use arrow::buffer::NullBuffer;
 use arrow::compute::take;
 use arrow::error::ArrowError;
 
@@ -11,14 +12,21 @@ use super::collect::Collected;
 use super::dictionary::{Keys, Mapped};
 use super::load::NumberColumn;
 use super::text::Strings;
-use super::tile::{TILE_ROWS, Tile};
-use crate::chain::Head;
+use super::tile::{Scratch, TILE_ROWS, Tile};
+use crate::chain::{CompiledChain, Head, JoinedRows};
 use crate::domain::Number;
-use crate::ops::Encoder;
+use crate::ops::{Encoder, hash};
+
+/// A chain over the columns that it reads, ready to give tiles.
+#[derive(Debug)]
+pub(crate) struct Feed<'a> {
+    chain: &'a CompiledChain,
+    source: Source<'a>,
+}
 
 /// A column ready to load.
 #[derive(Debug)]
-pub(crate) enum Source<'a> {
+enum Source<'a> {
     /// Numbers.
     Numbers(NumberColumn<'a>),
     /// Numbers taken out of a dictionary larger than the rows asked for, which begin at `start`.
@@ -27,33 +35,134 @@ pub(crate) enum Source<'a> {
     Strings { strings: Strings<'a>, encoder: &'a Encoder },
     /// The same behind the keys of a dictionary larger than the rows asked for.
     Keyed { strings: Strings<'a>, keys: Keys<'a>, encoder: &'a Encoder },
-    /// A dictionary whose values are mapped already.
+    /// A dictionary whose values went through the chain already.
     Mapped { values: Arc<Collected>, keys: Keys<'a> },
+    /// The components of a tuple.
+    Tuple(Vec<Feed<'a>>),
+    /// The row of a table.
+    Joined { front: Box<Feed<'a>>, rows: &'a Collected },
+}
+
+/// A column that a chain cannot read.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    /// Its place in the inputs.
+    pub(crate) input: usize,
+    /// Arrow's reason; none if it has another type than the chain was compiled for.
+    pub(crate) source: Option<ArrowError>,
+}
+
+impl<'a> Feed<'a> {
+    /// Readies `rows` of a chain's columns. A dictionary is mapped whole when there are about as many rows for it, and what came out
+    /// is kept in `mapped`, by slot, for the next run of rows.
+    pub(crate) fn new(
+        chain: &'a CompiledChain,
+        inputs: &'a [ArrayRef],
+        rows: &Range<usize>,
+        mapped: &mut [Option<Mapped>],
+    ) -> Result<Self, Unreadable> {
+        let input = chain.input;
+        let unreadable = |source| Unreadable { input, source };
+        let Some(column) = inputs.get(input) else { return Err(unreadable(None)) };
+        let source = match &chain.head {
+            Head::Tuple(tuple) => {
+                let parts = tuple.parts.iter().map(|part| Self::new(part, inputs, rows, mapped));
+                Source::Tuple(parts.collect::<Result<_, _>>()?)
+            }
+            Head::Joined(joined) => {
+                let JoinedRows::Numbers(found) = &joined.rows else { return Err(unreadable(None)) };
+                Source::Joined { front: Box::new(Self::new(&joined.front, inputs, rows, mapped)?), rows: found }
+            }
+            _ => return Self::of(chain, column, rows, mapped),
+        };
+        Ok(Self { chain, source })
+    }
+
+    /// The same over one column: the chain's, or the elements of its lists.
+    pub(crate) fn of(
+        chain: &'a CompiledChain,
+        column: &'a ArrayRef,
+        rows: &Range<usize>,
+        mapped: &mut [Option<Mapped>],
+    ) -> Result<Self, Unreadable> {
+        let source = Source::new(chain, column.as_ref(), rows, mapped.get_mut(chain.slot));
+        let source = source.map_err(|source| Unreadable { input: chain.input, source: Some(source) })?;
+        let source = source.ok_or(Unreadable { input: chain.input, source: None })?;
+        Ok(Self { chain, source })
+    }
+
+    /// Loads the rows, at most a tile of them, of those that this was readied for, and takes them through the chain's steps.
+    pub(crate) fn load<'b>(&'b self, rows: Range<usize>, tile: &mut Tile<'b>) {
+        match &self.source {
+            // The steps are done: the dictionary went through them.
+            Source::Mapped { values, keys } => return keys.load(values, rows, tile),
+            Source::Tuple(parts) => self.load_tuple(parts, rows, tile),
+            Source::Joined { front, rows: found } => {
+                front.load(rows, tile);
+                found.pick(tile);
+                return;
+            }
+            source => source.load(rows, tile),
+        }
+        for step in &self.chain.steps {
+            step.apply(tile);
+        }
+    }
+
+    fn load_tuple<'b>(&'b self, parts: &'b [Feed<'a>], rows: Range<usize>, tile: &mut Tile<'b>) {
+        let Head::Tuple(tuple) = &self.chain.head else { return };
+        let (row_bytes, len) = (parts.len() * 8, rows.len());
+        let mut bytes = vec![0; len * row_bytes];
+        for (part, feed) in parts.iter().enumerate() {
+            feed.load(rows.clone(), tile);
+            tile.write_ints(|components| {
+                for (row, component) in bytes.chunks_exact_mut(row_bytes).zip(components) {
+                    row[part * 8..part * 8 + 8].copy_from_slice(&component.to_le_bytes());
+                }
+            });
+        }
+        tile.start(Number::Int, len);
+        tile.write_ints(|buckets| {
+            for (bucket, row) in buckets.iter_mut().zip(bytes.chunks_exact(row_bytes)) {
+                *bucket = tuple.bucket(row);
+            }
+        });
+    }
+
+    /// All the rows that this was readied for.
+    pub(crate) fn collect(&self, rows: Range<usize>) -> Collected {
+        let mut tile = Tile::new(Scratch::default());
+        let mut collected = None;
+        for piece in tiles(rows.clone()) {
+            self.load(piece, &mut tile);
+            collected.get_or_insert_with(|| Collected::new(tile.number(), rows.len())).push(&mut tile);
+        }
+        collected.unwrap_or_else(|| Collected::new(self.chain.number(), 0))
+    }
 }
 
 impl<'a> Source<'a> {
-    /// Readies `rows` of a column for a chain that begins with `head`. A dictionary is mapped whole when it is no longer than
-    /// the rows, and what came out is kept in `mapped` for the next run of rows. None when the column is none that `head` reads.
-    pub(crate) fn new(
-        head: &'a Head,
+    /// None when the column is none that the chain's head reads.
+    fn new(
+        chain: &'a CompiledChain,
         column: &'a dyn Array,
         rows: &Range<usize>,
-        mapped: &mut Option<Mapped>,
+        mapped: Option<&mut Option<Mapped>>,
     ) -> Result<Option<Self>, ArrowError> {
         let Some(array) = column.as_any_dictionary_opt() else {
-            return Ok(Self::plain(head, column));
+            return Ok(Self::plain(&chain.head, column));
         };
         let (dictionary, Some(keys)) = (array.values(), Keys::new(array)) else { return Ok(None) };
-        if let Some(values) = mapped.as_ref().and_then(|mapped| mapped.of(dictionary)) {
-            return Ok(Some(Self::Mapped { values, keys }));
+        if let Some(mapped) = mapped {
+            let known = mapped.take().filter(|mapped| mapped.is_of(dictionary));
+            let mut known = known.unwrap_or_else(|| Mapped::new(dictionary));
+            let values = known.values(rows.len(), || map(chain, dictionary))?;
+            *mapped = Some(known);
+            if let Some(values) = values {
+                return Ok(Some(Self::Mapped { values, keys }));
+            }
         }
-        if dictionary.len() <= rows.len() {
-            let Some(whole) = Self::plain(head, dictionary.as_ref()) else { return Ok(None) };
-            let values = Arc::new(whole.collect(dictionary.len()));
-            *mapped = Some(Mapped { dictionary: Arc::clone(dictionary), values: Arc::clone(&values) });
-            return Ok(Some(Self::Mapped { values, keys }));
-        }
-        match head {
+        match &chain.head {
             Head::Numbers => {
                 let numbers = take(dictionary.as_ref(), array.keys().slice(rows.start, rows.len()).as_ref(), None)?;
                 Ok(NumberColumn::new(numbers.as_ref()).is_some().then_some(Self::Taken { numbers, start: rows.start }))
@@ -61,7 +170,7 @@ impl<'a> Source<'a> {
             Head::Encoded(encoder) => {
                 Ok(Strings::new(dictionary.as_ref()).map(|strings| Self::Keyed { strings, keys, encoder }))
             }
-            Head::Strings { .. } => Ok(None),
+            _ => Ok(None),
         }
     }
 
@@ -69,12 +178,12 @@ impl<'a> Source<'a> {
         match head {
             Head::Numbers => NumberColumn::new(column).map(Self::Numbers),
             Head::Encoded(encoder) => Strings::new(column).map(|strings| Self::Strings { strings, encoder }),
-            Head::Strings { .. } => None,
+            _ => None,
         }
     }
 
     /// Loads the rows, at most a tile of them, of those that this source was readied for.
-    pub(crate) fn load(&self, rows: Range<usize>, tile: &mut Tile) {
+    fn load<'b>(&'b self, rows: Range<usize>, tile: &mut Tile<'b>) {
         match self {
             Self::Numbers(column) => column.load(rows, tile),
             Self::Taken { numbers, start } => {
@@ -86,8 +195,13 @@ impl<'a> Source<'a> {
                 tile.start(Number::Int, rows.len());
                 tile.set_nulls(strings.nulls(), rows.start);
                 tile.write_ints(|target| match encoder {
-                    Encoder::Vocab(vocab) => strings.encode(rows, target, |bytes| vocab.bytes(bytes)),
-                    Encoder::HashBucket(hash) => strings.encode(rows, target, |bytes| hash.bytes(bytes)),
+                    Encoder::Vocab(vocab) => {
+                        // All hashes first: then no probe of the table waits for a hash.
+                        strings.encode(rows.clone(), target, |bytes, _| hash::bytes(bytes, 0) as i64);
+                        strings.encode(rows, target, |bytes, hash| vocab.hashed(bytes, hash as u64));
+                    }
+                    Encoder::HashBucket(hash) => strings.encode(rows, target, |bytes, _| hash.bytes(bytes)),
+                    Encoder::Component(component) => strings.encode(rows, target, |bytes, _| component.bytes(bytes)),
                 });
             }
             Self::Keyed { strings, keys, encoder } => {
@@ -101,30 +215,78 @@ impl<'a> Source<'a> {
                 });
                 tile.clear_where(|row| bytes(start + row).is_none());
             }
-            Self::Mapped { values, keys } => keys.load(values, rows, tile),
+            Self::Mapped { .. } | Self::Tuple(_) | Self::Joined { .. } => {}
         }
     }
+}
 
-    fn collect(&self, rows: usize) -> Collected {
-        let mut tile = Tile::new();
-        let number = self.load_first(rows, &mut tile);
-        let mut collected = Collected::new(number, rows);
-        for rows in tiles(0..rows) {
-            self.load(rows, &mut tile);
-            collected.push(&mut tile);
-        }
-        collected
-    }
-
-    /// The kind of number that this source loads.
-    fn load_first(&self, rows: usize, tile: &mut Tile) -> Number {
-        self.load(0..rows.min(1), tile);
-        tile.number()
-    }
+/// A dictionary's values through the chain, and a null behind them, which null keys point at.
+fn map(chain: &CompiledChain, dictionary: &ArrayRef) -> Result<Option<Collected>, ArrowError> {
+    let places = (0..dictionary.len() as u64).map(Some).chain([None]);
+    let values = take(dictionary.as_ref(), &places.collect::<UInt64Array>(), None)?;
+    let rows = 0..values.len();
+    let Some(source) = Source::plain(&chain.head, values.as_ref()) else { return Ok(None) };
+    Ok(Some(Feed { chain, source }.collect(rows)))
 }
 
 /// The runs of at most [`TILE_ROWS`] that make up `rows`.
 pub(crate) fn tiles(rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let end = rows.end;
     rows.step_by(TILE_ROWS).map(move |start| start..end.min(start + TILE_ROWS))
+}
+
+/// Lists of a run of rows: their elements one after the other.
+#[derive(Debug)]
+pub(crate) struct ListRows {
+    /// The elements that are looked at.
+    pub(crate) elements: ArrayRef,
+    /// Where each list ends in them.
+    pub(crate) ends: Vec<usize>,
+    /// The rows that are null, if there are any.
+    pub(crate) nulls: Option<NullBuffer>,
+}
+
+impl ListRows {
+    /// The lists of `rows`, each cut to `limit`; none when the column is none of lists.
+    pub(crate) fn new(column: &dyn Array, rows: Range<usize>, limit: usize) -> Result<Option<Self>, ArrowError> {
+        let (child, ranges): (&ArrayRef, Vec<Range<usize>>) = if let Some(lists) = column.as_list_opt::<i32>() {
+            let offsets = lists.value_offsets();
+            (lists.values(), rows.clone().map(|row| offsets[row] as usize..offsets[row + 1] as usize).collect())
+        } else if let Some(lists) = column.as_list_opt::<i64>() {
+            let offsets = lists.value_offsets();
+            (lists.values(), rows.clone().map(|row| offsets[row] as usize..offsets[row + 1] as usize).collect())
+        } else if let Some(lists) = column.as_fixed_size_list_opt() {
+            let size = lists.value_length() as usize;
+            (lists.values(), rows.clone().map(|row| row * size..(row + 1) * size).collect())
+        } else {
+            return Ok(None);
+        };
+        let nulls =
+            column.nulls().filter(|nulls| nulls.null_count() > 0).map(|nulls| nulls.slice(rows.start, rows.len()));
+        let cut = |(row, range): (usize, &Range<usize>)| {
+            let is_null = nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+            range.start..if is_null { range.start } else { range.end.min(range.start.saturating_add(limit)) }
+        };
+        let ranges: Vec<Range<usize>> = ranges.iter().enumerate().map(cut).collect();
+        let ends = ranges.iter().scan(0, |end, range| {
+            *end += range.len();
+            Some(*end)
+        });
+        let ends: Vec<usize> = ends.collect();
+        let (start, count) = (ranges.first().map_or(0, |range| range.start), ends.last().copied().unwrap_or(0));
+        let is_whole = ranges.last().is_none_or(|range| range.end == start + count);
+        let elements = if is_whole {
+            child.slice(start, count)
+        } else {
+            let places = ranges.into_iter().flatten().map(|place| place as u64);
+            take(child.as_ref(), &UInt64Array::from_iter_values(places), None)?
+        };
+        Ok(Some(Self { elements, ends, nulls }))
+    }
+
+    /// The elements of a run of rows.
+    pub(crate) fn span(&self, rows: &Range<usize>) -> Range<usize> {
+        let end = |row: usize| row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        end(rows.start)..end(rows.end)
+    }
 }

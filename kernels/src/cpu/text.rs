@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use arrow::array::{
     Array, ArrayAccessor, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
-    LargeStringArray, StringArray, StringViewArray,
+    LargeStringArray, OffsetSizeTrait, StringArray, StringViewArray,
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
@@ -71,14 +71,16 @@ impl<'a> Strings<'a> {
         }
     }
 
-    /// Gives `code` the bytes of each row and writes what it makes of them; under a null is a zero.
-    pub(crate) fn encode(&self, rows: Range<usize>, target: &mut [i64], code: impl Fn(&[u8]) -> i64) {
+    /// Gives `code` the bytes of each row and what the target holds, and writes what it makes of them; under a null is anything.
+    #[inline(always)]
+    pub(crate) fn encode(&self, rows: Range<usize>, target: &mut [i64], code: impl Fn(&[u8], i64) -> i64) {
+        let ends = rows.start..rows.end + 1;
         match self {
-            Self::Utf8(array) => encode(array, rows, target, code),
-            Self::LargeUtf8(array) => encode(array, rows, target, code),
+            Self::Utf8(array) => encode_offsets(&array.value_offsets()[ends], array.value_data(), target, code),
+            Self::LargeUtf8(array) => encode_offsets(&array.value_offsets()[ends], array.value_data(), target, code),
             Self::Utf8View(array) => encode(array, rows, target, code),
-            Self::Binary(array) => encode(array, rows, target, code),
-            Self::LargeBinary(array) => encode(array, rows, target, code),
+            Self::Binary(array) => encode_offsets(&array.value_offsets()[ends], array.value_data(), target, code),
+            Self::LargeBinary(array) => encode_offsets(&array.value_offsets()[ends], array.value_data(), target, code),
             Self::BinaryView(array) => encode(array, rows, target, code),
             Self::FixedSizeBinary(array) => encode(array, rows, target, code),
         }
@@ -89,17 +91,34 @@ fn get<A: ArrayAccessor>(array: &A, row: usize) -> Option<A::Item> {
     (row < array.len() && array.is_valid(row)).then(|| array.value(row))
 }
 
-fn encode<A>(array: &A, rows: Range<usize>, target: &mut [i64], code: impl Fn(&[u8]) -> i64)
+#[inline(always)]
+fn encode<A>(array: &A, rows: Range<usize>, target: &mut [i64], code: impl Fn(&[u8], i64) -> i64)
 where
     A: ArrayAccessor<Item: AsRef<[u8]>>,
 {
     if array.nulls().is_none_or(|nulls| nulls.null_count() == 0) {
         for (target, row) in target.iter_mut().zip(rows) {
-            *target = code(array.value(row).as_ref());
+            *target = code(array.value(row).as_ref(), *target);
         }
     } else {
         for (target, row) in target.iter_mut().zip(rows) {
-            *target = if array.is_valid(row) { code(array.value(row).as_ref()) } else { 0 };
+            *target = if array.is_valid(row) { code(array.value(row).as_ref(), *target) } else { 0 };
         }
+    }
+}
+
+/// The same over values that lie end to end. Under a null is whatever becomes of what lies there.
+#[inline(always)]
+fn encode_offsets<O: OffsetSizeTrait>(
+    offsets: &[O],
+    bytes: &[u8],
+    target: &mut [i64],
+    code: impl Fn(&[u8], i64) -> i64,
+) {
+    let mut start = offsets.first().map_or(0, |offset| offset.as_usize());
+    for (target, end) in target.iter_mut().zip(offsets.iter().skip(1)) {
+        let end = end.as_usize();
+        *target = code(bytes.get(start..end).unwrap_or_default(), *target);
+        start = end;
     }
 }

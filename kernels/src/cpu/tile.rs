@@ -1,18 +1,20 @@
 //! A tile: the values of one column for a run of rows, small enough to stay in cache while a chain's ops pass over it.
 //!
-//! Validity is a bit per row, in words of 64. A tile whose rows are all valid says so once, and no op looks at the bits. The
-//! value under a null is anything.
+//! A tile may lie in the column itself until the first op changes it: that op reads there and writes here, so a column is read
+//! once and copied never. Validity is a bit per row, in words of 64. A tile whose rows are all valid says so once, and no op looks
+//! at the bits. The value under a null is anything.
 
 use arrow::buffer::NullBuffer;
 use arrow::util::bit_chunk_iterator::BitChunks;
 
+use super::simd;
 use crate::domain::Number;
 
 /// Rows of a tile: 1,024 × 8 bytes are 8 KiB, a quarter of the smallest L1 data cache about, and 16 words of validity.
 pub(crate) const TILE_ROWS: usize = 1024;
 const WORDS: usize = TILE_ROWS / u64::BITS as usize;
 
-/// The values of a tile.
+/// Values of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values<'a> {
     Int(&'a [i64]),
@@ -30,31 +32,55 @@ pub(crate) enum ValuesMut<'a> {
     F64(&'a mut [f64]),
 }
 
-/// One tile, used again for every column and run of rows. A buffer is allocated when its kind of number first comes by.
-#[derive(Debug)]
-pub(crate) struct Tile {
-    number: Number,
-    rows: usize,
+/// The memory of tiles, used again for every column and run of rows. A buffer is allocated when its kind of number first comes by.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
     ints: Vec<i64>,
     uints: Vec<u64>,
     singles: Vec<f32>,
     doubles: Vec<f64>,
+}
+
+/// One tile of columns that live for `'a`.
+#[derive(Debug)]
+pub(crate) struct Tile<'a> {
+    number: Number,
+    rows: usize,
+    /// Where the values lie, if not in the scratch.
+    lent: Option<Values<'a>>,
+    scratch: Scratch,
     valid: [u64; WORDS],
     has_nulls: bool,
 }
 
-impl Tile {
-    pub(crate) fn new() -> Self {
-        Self {
-            number: Number::Int,
-            rows: 0,
-            ints: Vec::new(),
-            uints: Vec::new(),
-            singles: Vec::new(),
-            doubles: Vec::new(),
-            valid: [u64::MAX; WORDS],
-            has_nulls: false,
+impl Values<'_> {
+    pub(crate) fn number(&self) -> Number {
+        match self {
+            Self::Int(_) => Number::Int,
+            Self::UInt(_) => Number::UInt,
+            Self::F32(_) => Number::F32,
+            Self::F64(_) => Number::F64,
         }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Int(values) => values.len(),
+            Self::UInt(values) => values.len(),
+            Self::F32(values) => values.len(),
+            Self::F64(values) => values.len(),
+        }
+    }
+}
+
+impl<'a> Tile<'a> {
+    pub(crate) fn new(scratch: Scratch) -> Self {
+        Self { number: Number::Int, rows: 0, lent: None, scratch, valid: [u64::MAX; WORDS], has_nulls: false }
+    }
+
+    /// The memory, for the next tile.
+    pub(crate) fn into_scratch(self) -> Scratch {
+        self.scratch
     }
 
     /// Makes this a tile of `rows` (at most [`TILE_ROWS`]) valid rows of `number`, for the caller to write.
@@ -65,19 +91,24 @@ impl Tile {
         self.turn(number);
     }
 
-    /// From here on the tile holds `number`; its values are written by the caller, its validity stays.
+    /// Makes this a tile of valid rows that lie in a column.
+    pub(crate) fn lend(&mut self, values: Values<'a>) {
+        debug_assert!(values.len() <= TILE_ROWS, "a tile has at most {TILE_ROWS} rows");
+        self.rows = values.len();
+        self.number = values.number();
+        self.has_nulls = false;
+        self.lent = Some(values);
+    }
+
+    /// From here on the tile holds `number` in its own memory; its values are written by the caller, its validity stays.
     fn turn(&mut self, number: Number) {
-        fn grow<T: Clone + Default>(values: &mut Vec<T>) {
-            if values.is_empty() {
-                values.resize(TILE_ROWS, T::default());
-            }
-        }
         self.number = number;
+        self.lent = None;
         match number {
-            Number::Int => grow(&mut self.ints),
-            Number::UInt => grow(&mut self.uints),
-            Number::F32 => grow(&mut self.singles),
-            Number::F64 => grow(&mut self.doubles),
+            Number::Int => grow(&mut self.scratch.ints),
+            Number::UInt => grow(&mut self.scratch.uints),
+            Number::F32 => grow(&mut self.scratch.singles),
+            Number::F64 => grow(&mut self.scratch.doubles),
         }
     }
 
@@ -90,24 +121,88 @@ impl Tile {
     }
 
     pub(crate) fn values(&self) -> Values<'_> {
+        if let Some(values) = self.lent {
+            return values;
+        }
         match self.number {
-            Number::Int => Values::Int(&self.ints[..self.rows]),
-            Number::UInt => Values::UInt(&self.uints[..self.rows]),
-            Number::F32 => Values::F32(&self.singles[..self.rows]),
-            Number::F64 => Values::F64(&self.doubles[..self.rows]),
+            Number::Int => Values::Int(&self.scratch.ints[..self.rows]),
+            Number::UInt => Values::UInt(&self.scratch.uints[..self.rows]),
+            Number::F32 => Values::F32(&self.scratch.singles[..self.rows]),
+            Number::F64 => Values::F64(&self.scratch.doubles[..self.rows]),
         }
     }
 
+    /// The values in the tile's own memory.
     pub(crate) fn values_mut(&mut self) -> ValuesMut<'_> {
+        if let Some(values) = self.lent {
+            self.turn(values.number());
+            match values {
+                Values::Int(values) => self.scratch.ints[..values.len()].copy_from_slice(values),
+                Values::UInt(values) => self.scratch.uints[..values.len()].copy_from_slice(values),
+                Values::F32(values) => self.scratch.singles[..values.len()].copy_from_slice(values),
+                Values::F64(values) => self.scratch.doubles[..values.len()].copy_from_slice(values),
+            }
+        }
         match self.number {
-            Number::Int => ValuesMut::Int(&mut self.ints[..self.rows]),
-            Number::UInt => ValuesMut::UInt(&mut self.uints[..self.rows]),
-            Number::F32 => ValuesMut::F32(&mut self.singles[..self.rows]),
-            Number::F64 => ValuesMut::F64(&mut self.doubles[..self.rows]),
+            Number::Int => ValuesMut::Int(&mut self.scratch.ints[..self.rows]),
+            Number::UInt => ValuesMut::UInt(&mut self.scratch.uints[..self.rows]),
+            Number::F32 => ValuesMut::F32(&mut self.scratch.singles[..self.rows]),
+            Number::F64 => ValuesMut::F64(&mut self.scratch.doubles[..self.rows]),
+        }
+    }
+
+    /// Changes integers, each kind by its function; floats stay.
+    #[inline(always)]
+    pub(crate) fn map_ints(&mut self, int: impl Fn(i64) -> i64, uint: impl Fn(u64) -> u64) {
+        let rows = self.rows;
+        match self.lent {
+            Some(Values::Int(values)) => {
+                self.turn(Number::Int);
+                convert(values, &mut self.scratch.ints, int);
+            }
+            Some(Values::UInt(values)) => {
+                self.turn(Number::UInt);
+                convert(values, &mut self.scratch.uints, uint);
+            }
+            Some(Values::F32(_) | Values::F64(_)) => {}
+            None => match self.number {
+                Number::Int => map(&mut self.scratch.ints[..rows], int),
+                Number::UInt => map(&mut self.scratch.uints[..rows], uint),
+                Number::F32 | Number::F64 => {}
+            },
+        }
+    }
+
+    /// Changes floats, each precision by its function; integers go to f64 (each rounded to nearest) and through the function of that.
+    #[inline(always)]
+    pub(crate) fn map_floats(&mut self, single: impl Fn(f32) -> f32, double: impl Fn(f64) -> f64) {
+        let rows = self.rows;
+        match self.lent {
+            Some(Values::F32(values)) => {
+                self.turn(Number::F32);
+                convert(values, &mut self.scratch.singles, single);
+            }
+            Some(Values::F64(values)) => {
+                self.turn(Number::F64);
+                convert(values, &mut self.scratch.doubles, double);
+            }
+            Some(Values::Int(_) | Values::UInt(_)) => {
+                self.make_floats();
+                map(&mut self.scratch.doubles[..rows], double);
+            }
+            None => match self.number {
+                Number::F32 => map(&mut self.scratch.singles[..rows], single),
+                Number::F64 => map(&mut self.scratch.doubles[..rows], double),
+                Number::Int | Number::UInt => {
+                    self.make_floats();
+                    map(&mut self.scratch.doubles[..rows], double);
+                }
+            },
         }
     }
 
     /// Turns each number into an integer by the function of its kind; an f32 is widened, exactly. Validity stays.
+    #[inline(always)]
     pub(crate) fn map_to_ints(
         &mut self,
         int: impl Fn(i64) -> i64,
@@ -115,12 +210,23 @@ impl Tile {
         float: impl Fn(f64) -> i64,
     ) {
         let (number, rows) = (self.number, self.rows);
+        if let Some(values) = self.lent {
+            self.turn(Number::Int);
+            let target = &mut self.scratch.ints;
+            return match values {
+                Values::Int(values) => convert(values, target, int),
+                Values::UInt(values) => convert(values, target, uint),
+                Values::F32(values) => convert(values, target, |value| float(f64::from(value))),
+                Values::F64(values) => convert(values, target, float),
+            };
+        }
         self.turn(Number::Int);
+        let Scratch { ints, uints, singles, doubles } = &mut self.scratch;
         match number {
-            Number::Int => map(&mut self.ints[..rows], int),
-            Number::UInt => convert(&self.uints[..rows], &mut self.ints, uint),
-            Number::F32 => convert(&self.singles[..rows], &mut self.ints, |value| float(f64::from(value))),
-            Number::F64 => convert(&self.doubles[..rows], &mut self.ints, float),
+            Number::Int => map(&mut ints[..rows], int),
+            Number::UInt => convert(&uints[..rows], ints, uint),
+            Number::F32 => convert(&singles[..rows], ints, |value| float(f64::from(value))),
+            Number::F64 => convert(&doubles[..rows], ints, float),
         }
     }
 
@@ -133,17 +239,17 @@ impl Tile {
 
     /// Takes integers to f64 (each rounded to nearest); floats stay as they are.
     pub(crate) fn make_floats(&mut self) {
-        let rows = self.rows;
-        match self.number {
-            Number::Int => {
-                self.turn(Number::F64);
-                convert(&self.ints[..rows], &mut self.doubles, |value| value as f64);
-            }
-            Number::UInt => {
-                self.turn(Number::F64);
-                convert(&self.uints[..rows], &mut self.doubles, |value| value as f64);
-            }
-            Number::F32 | Number::F64 => {}
+        let (number, rows, lent) = (self.number, self.rows, self.lent);
+        if let Number::F32 | Number::F64 = number {
+            return;
+        }
+        self.turn(Number::F64);
+        let Scratch { ints, uints, doubles, .. } = &mut self.scratch;
+        match (lent, number) {
+            (Some(Values::Int(values)), _) => convert(values, doubles, |value| value as f64),
+            (Some(Values::UInt(values)), _) => convert(values, doubles, |value| value as f64),
+            (_, Number::Int) => convert(&ints[..rows], doubles, |value| value as f64),
+            (_, _) => convert(&uints[..rows], doubles, |value| value as f64),
         }
     }
 
@@ -153,10 +259,17 @@ impl Tile {
         let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return };
         let bits = nulls.inner();
         let chunks = BitChunks::new(bits.values(), bits.offset() + start, self.rows);
-        let mut count = 0;
-        for (word, bits) in self.valid.iter_mut().zip(chunks.iter_padded()) {
+        self.set_valid(chunks.iter_padded());
+    }
+
+    /// Takes validity words, one bit a row from the first on.
+    pub(crate) fn set_valid(&mut self, words: impl IntoIterator<Item = u64>) {
+        let (mut count, mut left) = (0, self.rows);
+        for (word, bits) in self.valid.iter_mut().zip(words) {
             *word = bits;
-            count += bits.count_ones() as usize;
+            let here = left.min(64);
+            count += (bits & u64::MAX.checked_shr(64 - here as u32).unwrap_or(0)).count_ones() as usize;
+            left -= here;
         }
         self.has_nulls = count < self.rows;
     }
@@ -210,38 +323,93 @@ impl Tile {
         if !self.has_nulls {
             return;
         }
-        let valid = self.valid;
-        match self.values_mut() {
-            ValuesMut::Int(values) => write_under_nulls(values, &valid, int),
-            ValuesMut::UInt(values) => write_under_nulls(values, &valid, uint),
-            ValuesMut::F32(values) => write_under_nulls(values, &valid, single),
-            ValuesMut::F64(values) => write_under_nulls(values, &valid, double),
+        let (lent, rows, number) = (self.lent, self.rows, self.number);
+        self.turn(number);
+        let (valid, scratch) = (&self.valid, &mut self.scratch);
+        match (lent, number) {
+            (Some(Values::Int(values)), _) => select(values, &mut scratch.ints, valid, int),
+            (Some(Values::UInt(values)), _) => select(values, &mut scratch.uints, valid, uint),
+            (Some(Values::F32(values)), _) => select(values, &mut scratch.singles, valid, single),
+            (Some(Values::F64(values)), _) => select(values, &mut scratch.doubles, valid, double),
+            (None, Number::Int) => write_under_nulls(&mut scratch.ints[..rows], valid, int),
+            (None, Number::UInt) => write_under_nulls(&mut scratch.uints[..rows], valid, uint),
+            (None, Number::F32) => write_under_nulls(&mut scratch.singles[..rows], valid, single),
+            (None, Number::F64) => write_under_nulls(&mut scratch.doubles[..rows], valid, double),
         }
+    }
+}
+
+fn grow<T: Clone + Default>(values: &mut Vec<T>) {
+    if values.is_empty() {
+        values.resize(TILE_ROWS, T::default());
     }
 }
 
 /// Changes every value in place.
+#[inline(always)]
 pub(crate) fn map<T: Copy>(values: &mut [T], change: impl Fn(T) -> T) {
-    for value in values {
-        *value = change(*value);
-    }
+    simd::run(
+        #[inline(always)]
+        || {
+            for value in values {
+                *value = change(*value);
+            }
+        },
+    );
 }
 
 /// Writes every source value, cast, to the target.
+#[inline(always)]
 pub(crate) fn convert<S: Copy, T>(source: &[S], target: &mut [T], cast: impl Fn(S) -> T) {
-    for (target, value) in target.iter_mut().zip(source) {
-        *target = cast(*value);
-    }
+    simd::run(
+        #[inline(always)]
+        || {
+            for (target, value) in target.iter_mut().zip(source) {
+                *target = cast(*value);
+            }
+        },
+    );
+}
+
+/// Rows that one choice is made for at a time: what the widest vectors hold of f32.
+const LANES: usize = 16;
+
+/// The source's valid values, and the fill for its nulls.
+#[inline(always)]
+fn select<T: Copy>(source: &[T], target: &mut [T], valid: &[u64], fill: T) {
+    simd::run(
+        #[inline(always)]
+        || {
+            let chunks = target[..source.len()].chunks_mut(64).zip(source.chunks(64)).zip(valid);
+            for ((target, source), &word) in chunks {
+                for (part, (target, source)) in target.chunks_mut(LANES).zip(source.chunks(LANES)).enumerate() {
+                    let bits = (word >> (part * LANES)) as u32;
+                    for (lane, (target, value)) in target.iter_mut().zip(source).enumerate() {
+                        *target = if bits & (1 << lane) == 0 { fill } else { *value };
+                    }
+                }
+            }
+        },
+    );
 }
 
 /// Whole words of valid rows are skipped; within a word the choice is a select, which vectorizes.
+#[inline(always)]
 fn write_under_nulls<T: Copy>(values: &mut [T], valid: &[u64], fill: T) {
-    for (chunk, &word) in values.chunks_mut(64).zip(valid) {
-        if word == u64::MAX {
-            continue;
-        }
-        for (bit, value) in chunk.iter_mut().enumerate() {
-            *value = if (word >> bit) & 1 == 1 { *value } else { fill };
-        }
-    }
+    simd::run(
+        #[inline(always)]
+        || {
+            for (chunk, &word) in values.chunks_mut(64).zip(valid) {
+                if word == u64::MAX {
+                    continue;
+                }
+                for (part, values) in chunk.chunks_mut(LANES).enumerate() {
+                    let bits = (word >> (part * LANES)) as u32;
+                    for (lane, value) in values.iter_mut().enumerate() {
+                        *value = if bits & (1 << lane) == 0 { fill } else { *value };
+                    }
+                }
+            }
+        },
+    );
 }

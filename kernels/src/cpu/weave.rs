@@ -38,7 +38,7 @@ impl Weave {
                 let row_bytes = width * dtype.bytes().unwrap_or(0);
                 Column::Matrix { row_bytes, rows: MutableBuffer::with_capacity(rows * row_bytes) }
             }
-            Output::Stored { .. } => Column::Stored { pieces: Vec::new() },
+            Output::Stored { .. } | Output::Ragged { .. } => Column::Stored { pieces: Vec::new() },
         };
         let columns = program.outputs.iter().map(column).collect();
         Self { program, columns, capacity: rows, len: 0 }

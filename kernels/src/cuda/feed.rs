@@ -13,15 +13,13 @@ use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
 use super::fault::NO_FAULT_BYTE;
-use super::generate::{Feed, Generated};
+use super::generate::Generated;
 use super::layout::{Column, Form, Launch, NOTHING};
 use super::shape::reader;
-use crate::chain::Head;
-use crate::cpu::collect::Collected;
-use crate::cpu::source::{Source, tiles};
-use crate::cpu::tile::Tile;
+use crate::chain::CompiledChain;
+use crate::cpu::source;
 use crate::error::KernelError;
-use crate::program::{Output, Program};
+use crate::program::Program;
 
 /// What is kept of the dictionary last met at each feed.
 #[derive(Debug, Default)]
@@ -84,21 +82,17 @@ impl Load {
         let mut columns = Vec::with_capacity(header);
         for (feed, mapped) in generated.feeds.iter().zip(&mut mapped.0) {
             let column = &program.input_columns()[feed.input];
-            let added = head(program, feed).map(|head| {
-                let expected = &program.input_types[feed.input];
-                builder.column(feed, head, expected, &inputs[feed.input], &rows, mapped)
-            });
-            let added = added.transpose().map_err(|source| KernelError::Arrow {
-                what: "bring to the device column",
-                name: column.clone(),
-                source,
-            })?;
+            let expected = &program.input_types[feed.input];
+            let added =
+                builder.column(&feed.front, expected, &inputs[feed.input], &rows, mapped).map_err(|source| {
+                    KernelError::Arrow { what: "bring to the device column", name: column.clone(), source }
+                })?;
             let found = || KernelError::ColumnType {
                 column: column.clone(),
                 expected: program.input_types[feed.input].clone(),
                 found: inputs[feed.input].data_type().clone(),
             };
-            added.flatten().ok_or_else(found)?.write(&mut columns);
+            added.ok_or_else(found)?.write(&mut columns);
         }
         builder.pieces.push((0, Piece::Owned(columns)));
         let faults = builder.push(Piece::Owned(vec![NO_FAULT_BYTE; generated.chain_count * size_of::<u64>()]));
@@ -135,14 +129,6 @@ impl Load {
     }
 }
 
-/// How the chain that a feed was made for begins.
-fn head<'a>(program: &'a Program, feed: &Feed) -> Option<&'a Head> {
-    match program.outputs.get(feed.output) {
-        Some(Output::Matrix { chains, .. }) => chains.get(feed.chain).map(|chain| &chain.chain.head),
-        _ => None,
-    }
-}
-
 impl Piece {
     fn bytes(&self) -> &[u8] {
         match self {
@@ -163,8 +149,7 @@ impl Builder {
 
     fn column(
         &mut self,
-        feed: &Feed,
-        head: &Head,
+        front: &CompiledChain,
         expected: &DataType,
         array: &ArrayRef,
         rows: &Range<usize>,
@@ -174,7 +159,7 @@ impl Builder {
             let values = dictionary.values();
             let known = mapped.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, values));
             if !known && values.len() <= rows.len() {
-                let Some(table) = numbers(feed, head, values.as_ref())? else { return Ok(None) };
+                let Some(table) = numbers(front, values)? else { return Ok(None) };
                 *mapped = Some((Arc::clone(values), table));
             }
             if let Some((_, table)) = mapped.as_ref().filter(|(known, _)| Arc::ptr_eq(known, values)) {
@@ -192,11 +177,11 @@ impl Builder {
                     ..self.plain(table.as_ref(), &all, Form::AsKeys)
                 }));
             }
-        } else if array.data_type() == expected && reader(head, expected).is_some() {
+        } else if array.data_type() == expected && reader(&front.head, expected).is_some() {
             return Ok(Some(self.plain(array.as_ref(), rows, Form::AsStored)));
         }
         let these = array.slice(rows.start, rows.len());
-        let numbers = numbers(feed, head, these.as_ref())?;
+        let numbers = numbers(front, &these)?;
         Ok(numbers.map(|numbers| self.plain(numbers.as_ref(), &(0..rows.len()), Form::AsNumbers)))
     }
 
@@ -238,13 +223,10 @@ fn bits(buffer: &Buffer, start: usize, len: usize) -> Buffer {
 }
 
 /// A whole array as the numbers that the CPU would load into its tiles; none when it is none that the chain reads.
-fn numbers(feed: &Feed, head: &Head, array: &dyn Array) -> Result<Option<ArrayRef>, ArrowError> {
+fn numbers(front: &CompiledChain, array: &ArrayRef) -> Result<Option<ArrayRef>, ArrowError> {
     let rows = 0..array.len();
-    let Some(source) = Source::new(head, array, &rows, &mut None)? else { return Ok(None) };
-    let (mut tile, mut collected) = (Tile::new(), Collected::new(feed.number, rows.len()));
-    for rows in tiles(rows) {
-        source.load(rows, &mut tile);
-        collected.push(&mut tile);
+    match source::Feed::of(front, array, &rows, &mut []) {
+        Ok(feed) => Ok(Some(feed.collect(rows).into_array())),
+        Err(unreadable) => unreadable.source.map_or(Ok(None), Err),
     }
-    Ok(Some(collected.into_array()))
 }

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use super::layout::{Chain, Group, TILE_ROW_BYTES};
 use super::shape::{Shape, shape};
 use super::tables::Tables;
-use crate::chain::Head;
-use crate::domain::Number;
+use crate::chain::{CompiledChain, Head, Shape as Columns};
+use crate::domain::Domain;
 use crate::program::{DType, Output, PlacedChain, Program};
 
 /// What every program begins with, the functions that are more than an instruction, and the kernel itself.
@@ -37,13 +37,12 @@ pub(crate) struct Generated {
     pub(crate) outputs: Vec<DeviceOutput>,
 }
 
-/// A column that the device reads: an input, in the form that the chain at `output`, `chain` of the program begins with.
-#[derive(Clone, Copy, Debug)]
+/// A column that the device reads.
+#[derive(Debug)]
 pub(crate) struct Feed {
     pub(crate) input: usize,
-    pub(crate) output: usize,
-    pub(crate) chain: usize,
-    pub(crate) number: Number,
+    /// The chain without its steps: how the CPU makes numbers of rows that the device does not read as they are stored.
+    pub(crate) front: CompiledChain,
 }
 
 /// An output on the device.
@@ -86,8 +85,9 @@ pub(crate) fn generate(program: &Program) -> Generated {
 impl Generator {
     fn output(&mut self, program: &Program, place: usize, dtype: DType, width: usize, chains: &[PlacedChain]) {
         let Some(element_bytes) = dtype.bytes() else { return };
-        let shaped =
-            chains.iter().map(|chain| shape(chain, &program.input_types[chain.input], dtype, &mut self.tables));
+        let shaped = chains
+            .iter()
+            .map(|placed| shape(&placed.chain, &program.input_types[placed.chain.input], dtype, &mut self.tables));
         let Some(shapes) = shaped.collect::<Option<Vec<_>>>() else { return };
         let output = self.outputs.len() as u32;
         self.outputs.push(DeviceOutput {
@@ -98,20 +98,20 @@ impl Generator {
         });
         let columns_max = (TILE_ROW_BYTES / element_bytes) as u32;
         let mut open: Option<Group> = None;
-        for (number, (chain, shape)) in chains.iter().zip(shapes).enumerate() {
+        for (PlacedChain { at, chain }, shape) in chains.iter().zip(shapes) {
             let first_chain = self.chains.len() as u32;
-            let feed =
-                self.feed(chain, Feed { input: chain.input, output: place, chain: number, number: shape.number });
+            let feed = self.feed(chain, &shape);
             self.chain(feed, shape);
+            let one_hot = if let Columns::OneHot(size) = chain.shape { size } else { 0 };
             let alone = Group {
                 output,
                 first_chain,
                 chains: 1,
-                at: chain.at as u32,
+                at: *at as u32,
                 width: width as u32,
-                columns: chain.chain.width() as u32,
+                columns: one_hot.max(1) as u32,
                 element_bytes: element_bytes as u32,
-                one_hot: chain.chain.one_hot.unwrap_or(0) as u32,
+                one_hot: one_hot as u32,
                 one: one(dtype),
             };
             open = Some(match open.take() {
@@ -128,15 +128,18 @@ impl Generator {
     }
 
     /// The place of a chain's column among a run's columns. Numbers are brought once, however many chains read them.
-    fn feed(&mut self, chain: &PlacedChain, feed: Feed) -> u32 {
+    fn feed(&mut self, chain: &CompiledChain, shape: &Shape) -> u32 {
         let next = self.feeds.len() as u32;
-        if matches!(chain.chain.head, Head::Numbers) {
-            let known = *self.number_feeds.entry(feed.input).or_insert(next);
+        if matches!(chain.head, Head::Numbers) {
+            let known = *self.number_feeds.entry(chain.input).or_insert(next);
             if known != next {
                 return known;
             }
         }
-        self.feeds.push(feed);
+        let mut front = chain.clone();
+        front.steps.clear();
+        front.domain = Domain::Number(shape.number);
+        self.feeds.push(Feed { input: chain.input, front });
         next
     }
 

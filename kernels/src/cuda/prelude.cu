@@ -252,21 +252,30 @@ __device__ __forceinline__ i64 hash_bucket(u64 bits, const u64* constants) {
     return (i64)(xxh3_64_of_8_bytes(bits, constants[1]) % constants[0]);
 }
 
-// The place in a vocabulary, from 1. Constants: the list's length, the buckets behind it, where keys and slots are, the slots'
-// mask, the factor and the shift that take a hash to its first slot.
-__device__ __forceinline__ i64 vocab(const Run& run, const u64* constants, u64 bits) {
-    const u64* keys = at<u64>(run.fixed, constants[2]);
-    const u32* slots = at<u32>(run.fixed, constants[3]);
-    u64 hash = xxh3_64_of_8_bytes(bits, 0);
-    u64 slot = (hash * constants[5]) >> constants[6];
+// A number's place in a list, from 1, or 0; and its hash. Constants: where keys and slots are, the slots' mask, the factor and
+// the shift that take a hash to its first slot.
+__device__ __forceinline__ u32 find(const Run& run, const u64* constants, u64 bits, u64& hash) {
+    const u64* keys = at<u64>(run.fixed, constants[0]);
+    const u32* slots = at<u32>(run.fixed, constants[1]);
+    hash = xxh3_64_of_8_bytes(bits, 0);
+    u64 slot = (hash * constants[3]) >> constants[4];
     // At least half of the slots are empty, so this ends.
     while (u32 entry = slots[slot]) {
         if (keys[entry - 1] == bits) {
-            return (i64)entry;
+            return entry;
         }
-        slot = (slot + 1) & constants[4];
+        slot = (slot + 1) & constants[2];
     }
-    return constants[1] == 0 ? 0 : (i64)(constants[0] + 1 + hash % constants[1]);
+    return 0;
+}
+
+// Behind the constants of `find`: the list's length, and the buckets behind it.
+__device__ __forceinline__ i64 vocab(const Run& run, const u64* constants, u64 bits) {
+    u64 hash;
+    if (u32 entry = find(run, constants, bits, hash)) {
+        return (i64)entry;
+    }
+    return constants[6] == 0 ? 0 : (i64)(constants[5] + 1 + hash % constants[6]);
 }
 
 // The index of a one_hot, or a fault.

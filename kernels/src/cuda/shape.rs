@@ -6,12 +6,12 @@
 use arrow::datatypes::{DataType, TimeUnit};
 
 use super::tables::Tables;
-use crate::chain::Head;
+use crate::chain::{CompiledChain, Head, Shape as Columns};
 use crate::domain::{Domain, Number};
 use crate::ops::Step;
 use crate::ops::clip::Clip;
 use crate::ops::fill_null::FillNull;
-use crate::program::{DType, PlacedChain};
+use crate::program::DType;
 
 /// A chain as the device runs it.
 #[derive(Debug)]
@@ -35,8 +35,7 @@ struct Writer<'a> {
 }
 
 /// The chain's shape; none when an op of it does not run on the device.
-pub(super) fn shape(placed: &PlacedChain, stored: &DataType, dtype: DType, tables: &mut Tables) -> Option<Shape> {
-    let chain = &placed.chain;
+pub(super) fn shape(chain: &CompiledChain, stored: &DataType, dtype: DType, tables: &mut Tables) -> Option<Shape> {
     let number = match (&chain.head, Domain::of(stored)?) {
         (Head::Numbers, Domain::Number(number)) => number,
         (Head::Encoded(_), _) => Number::Int,
@@ -53,12 +52,13 @@ pub(super) fn shape(placed: &PlacedChain, stored: &DataType, dtype: DType, table
     writer.line("    fault = IS_NULL;");
     writer.line("    return 0;");
     writer.line("}");
-    match chain.one_hot {
-        Some(size) => {
+    match chain.shape {
+        Columns::OneHot(size) => {
             let size = writer.bits(size as u64);
             writer.line(&format!("return one_hot({}, {size}, fault);", writer.value()));
         }
-        None => writer.line(&format!("return {}({}, fault);", cast(dtype)?, writer.value())),
+        Columns::Single => writer.line(&format!("return {}({}, fault);", cast(dtype)?, writer.value())),
+        Columns::List | Columns::Columns(_) | Columns::MultiHot(_) => return None,
     }
     Some(Shape { body: writer.body, constants: writer.constants, number })
 }
@@ -162,13 +162,19 @@ impl Writer<'_> {
         match step {
             Step::FillNull(fill) => self.fill_null(*fill),
             Step::Clip(clip) => self.clip(*clip),
-            Step::Log1p => {
-                self.make_floats();
+            Step::Log1p => self.call("ln_1p"),
+            Step::Scale(step) => self.shift_and_divide(step.shift, step.divisor),
+            Step::Sqrt => self.call("square_root"),
+            Step::Abs => {
                 let value = self.value();
-                self.turn(self.number, &format!("ln_1p({value})"));
+                self.turn(self.number, &format!("absolute({value})"));
             }
-            Step::Standardize(step) => self.shift_and_divide(step.mean, step.divisor),
-            Step::MinMax(step) => self.shift_and_divide(step.min, step.divisor),
+            Step::Logit(step) => self.logit(step.eps),
+            Step::BoxCox(step) => {
+                self.make_floats();
+                let (lambda, value) = (self.double(step.lambda), self.value());
+                self.turn(self.number, &format!("box_cox({value}, {lambda})"));
+            }
             Step::Bucketize(step) => {
                 let (place, len) = match self.number {
                     Number::Int => (self.tables.numbers(step.ints.iter().map(|bound| *bound as u64)), step.ints.len()),
@@ -182,17 +188,40 @@ impl Writer<'_> {
                 self.turn(Number::Int, &format!("bucketize(run, {first}, {value})"));
             }
             Step::Vocab(step) => {
-                let [len, keys, slots, mask, factor, shift] = self.tables.vocabulary(&step.index);
-                let first = self.group(&[len, step.oov_buckets, keys, slots, mask, factor, shift]);
+                let table = self.tables.vocabulary(&step.index);
+                let first = self.group(&table);
+                self.group(&[step.index.len() as u64, step.oov_buckets]);
                 let value = self.value();
                 self.turn(Number::Int, &format!("valid ? vocab(run, {first}, value_bits({value})) : 0"));
                 self.line("valid = true;");
             }
             Step::HashBucket(step) => {
-                let first = self.group(&[step.buckets, step.seed]);
+                let first = self.group(&[step.cardinality(), step.seed]);
                 let value = self.value();
                 self.turn(Number::Int, &format!("hash_bucket(value_bits({value}), {first})"));
             }
+            Step::SigridHash(step) => {
+                let (salt, max_value) = (self.bits(step.salt as u64), self.int(step.max_value));
+                let value = self.value();
+                self.turn(Number::Int, &format!("sigrid_hash(value_bits({value}), {salt}, {max_value})"));
+            }
+            Step::MapId(step) => {
+                let table = self.tables.vocabulary(&step.index);
+                let first = self.group(&table);
+                let values = self.tables.numbers(step.values.iter().map(|value| *value as u64));
+                let (default, has_default) = (step.default.unwrap_or_default() as u64, step.default.is_some());
+                self.group(&[values, default, u64::from(has_default)]);
+                let value = self.value();
+                // An id is signed, so the upper half of the unsigned are none.
+                let is_id = if self.number == Number::UInt { format!("(i64){value} >= 0") } else { "true".to_owned() };
+                self.turn(Number::Int, &format!("map_id(run, {first}, value_bits({value}), {is_id}, valid)"));
+            }
+            Step::PositiveMod(step) => {
+                let (modulus, value) = (self.int(step.modulus), self.value());
+                self.turn(self.number, &format!("positive_mod({value}, {modulus})"));
+            }
+            Step::ToFloat => self.make_floats(),
+            Step::Component => return None,
         }
         Some(())
     }
@@ -202,6 +231,25 @@ impl Writer<'_> {
         let first = self.constants.len();
         self.constants.extend_from_slice(bits);
         format!("constants + {first}")
+    }
+
+    /// A function of one floating-point number.
+    fn call(&mut self, function: &str) {
+        self.make_floats();
+        let value = self.value();
+        self.turn(self.number, &format!("{function}({value})"));
+    }
+
+    fn logit(&mut self, eps: Option<f64>) {
+        self.make_floats();
+        let (low, high) = match (eps, self.number) {
+            // 1 − eps in the column's own precision.
+            (Some(eps), Number::F32) => (eps, f64::from(1.0 - eps as f32)),
+            (Some(eps), _) => (eps, 1.0 - eps),
+            (None, _) => (f64::NEG_INFINITY, f64::INFINITY),
+        };
+        let (low, high, value) = (self.float(low), self.float(high), self.value());
+        self.turn(self.number, &format!("logit({value}, {low}, {high})"));
     }
 
     fn fill_null(&mut self, fill: FillNull) {

@@ -4,16 +4,15 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::layout::Blob;
+use crate::ops::hash;
 use crate::ops::vocab_index::VocabIndex;
 
 /// The tables so far, in the fixed part of a program. Chains that share a vocabulary share its table.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) blob: Blob,
-    vocabularies: HashMap<usize, [u64; 6]>,
+    vocabularies: HashMap<usize, [u64; 5]>,
 }
 
 impl Tables {
@@ -22,10 +21,10 @@ impl Tables {
         self.blob.push_words(bits)
     }
 
-    /// A vocabulary's table: the list's length, where its keys and its slots are, the slots' mask, and the factor and the shift
+    /// A vocabulary's table: where its keys and its slots are, the slots' mask, and the factor and the shift
     /// that take a hash to its first slot. The layout is that of the CPU's index: slots hold entry numbers + 1, 0 is an empty
     /// one, and at most half of them are taken.
-    pub(super) fn vocabulary(&mut self, index: &Arc<VocabIndex>) -> [u64; 6] {
+    pub(super) fn vocabulary(&mut self, index: &Arc<VocabIndex>) -> [u64; 5] {
         if let Some(known) = self.vocabularies.get(&Arc::as_ptr(index).addr()) {
             return *known;
         }
@@ -36,21 +35,15 @@ impl Tables {
         let factor = RandomState::new().hash_one(keys.len()) | 1;
         let mut slots = vec![0_u32; 1 << bits];
         for (entry, key) in keys.iter().enumerate() {
-            let mut slot = xxh3_64(&key.to_le_bytes()).wrapping_mul(factor) >> shift;
+            let mut slot = hash::word(*key, 0).wrapping_mul(factor) >> shift;
             while slots[slot as usize] != 0 {
                 slot = (slot + 1) & mask;
             }
             slots[slot as usize] = entry as u32 + 1;
         }
         let slots: Vec<u8> = slots.into_iter().flat_map(u32::to_le_bytes).collect();
-        let table = [
-            keys.len() as u64,
-            self.blob.push_words(keys.iter().copied()),
-            self.blob.push(&slots),
-            mask,
-            factor,
-            u64::from(shift),
-        ];
+        let table =
+            [self.blob.push_words(keys.iter().copied()), self.blob.push(&slots), mask, factor, u64::from(shift)];
         self.vocabularies.insert(Arc::as_ptr(index).addr(), table);
         table
     }

@@ -7,7 +7,7 @@
 //! - An f32 column takes bounds rounded to f32, as numpy does with Python floats.
 
 use super::{Step, TWO_63, exact_i64, exact_u64};
-use crate::cpu::tile::{Tile, ValuesMut};
+use crate::cpu::tile::Tile;
 use crate::domain::Number;
 use crate::error::OpProblem;
 
@@ -56,25 +56,27 @@ impl Clip {
     }
 
     pub(crate) fn apply(self, tile: &mut Tile) {
-        if matches!(self, Self::Float { .. }) {
-            tile.make_floats();
-        }
-        match (self, tile.values_mut()) {
-            (Self::Int { min, max }, ValuesMut::Int(values)) => clip(values, min, max),
-            (Self::UInt { min, max }, ValuesMut::UInt(values)) => clip(values, min, max),
-            (Self::Float { min, max }, ValuesMut::F32(values)) => clip(values, min as f32, max as f32),
-            (Self::Float { min, max }, ValuesMut::F64(values)) => clip(values, min, max),
-            _ => {}
+        match self {
+            Self::Int { min, max } => tile.map_ints(|value| clip(value, min, max), |value| value),
+            Self::UInt { min, max } => tile.map_ints(|value| value, |value| clip(value, min, max)),
+            Self::Float { min, max } => {
+                let (low, high) = (min as f32, max as f32);
+                tile.map_floats(
+                    #[inline(always)]
+                    |value| clip(value, low, high),
+                    #[inline(always)]
+                    |value| clip(value, min, max),
+                );
+            }
         }
     }
 }
 
 /// Comparisons rather than `min` and `max`: a NaN compares false and stays, and both are one instruction a vector.
-fn clip<T: Copy + PartialOrd>(values: &mut [T], min: T, max: T) {
-    for value in values {
-        let raised = if *value < min { min } else { *value };
-        *value = if raised > max { max } else { raised };
-    }
+#[inline(always)]
+fn clip<T: Copy + PartialOrd>(value: T, min: T, max: T) -> T {
+    let raised = if value < min { min } else { value };
+    if raised > max { max } else { raised }
 }
 
 #[cfg(test)]

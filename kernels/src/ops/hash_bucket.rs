@@ -7,25 +7,21 @@
 //!
 //! Null stays null. `buckets` is from 1 to 2^63 − 1, so that an index is an i64.
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
 use super::Step;
+use super::hash::{self, Modulus};
 use crate::cpu::tile::Tile;
 use crate::error::OpProblem;
 
 /// The parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashBucket {
-    pub(crate) buckets: u64,
+    modulus: Modulus,
     pub(crate) seed: u64,
 }
 
 impl HashBucket {
     pub(crate) fn compile(buckets: u64, seed: u64) -> Result<Self, OpProblem> {
-        if buckets == 0 || i64::try_from(buckets).is_err() {
-            return Err(OpProblem::Parameter(format!("buckets must be from 1 to 2^63 - 1, not {buckets}")));
-        }
-        Ok(Self { buckets, seed })
+        Ok(Self { modulus: Modulus::of_buckets(buckets)?, seed })
     }
 
     /// As a step over numbers.
@@ -34,32 +30,29 @@ impl HashBucket {
     }
 
     pub(crate) fn cardinality(self) -> u64 {
-        self.buckets
+        self.modulus.divisor()
     }
 
     /// The bucket of a value's bytes.
+    #[inline(always)]
     pub(crate) fn bytes(self, bytes: &[u8]) -> i64 {
-        (xxh3_64_with_seed(bytes, self.seed) % self.buckets) as i64
+        self.modulus.rest(hash::bytes(bytes, self.seed)) as i64
+    }
+
+    #[inline(always)]
+    fn word(self, word: u64) -> i64 {
+        self.modulus.rest(hash::word(word, self.seed)) as i64
     }
 
     pub(crate) fn apply(self, tile: &mut Tile) {
         tile.map_to_ints(
-            |value| self.bytes(&value.to_le_bytes()),
-            |value| self.bytes(&value.to_le_bytes()),
-            |value| self.bytes(&float_bits(value).to_le_bytes()),
+            #[inline(always)]
+            |value| self.word(value as u64),
+            #[inline(always)]
+            |value| self.word(value),
+            #[inline(always)]
+            |value| self.word(hash::float_bits(value)),
         );
-    }
-}
-
-/// The bits that stand for a float: one zero, one NaN.
-pub(super) fn float_bits(value: f64) -> u64 {
-    const NAN: u64 = 0x7ff8_0000_0000_0000;
-    if value.is_nan() {
-        NAN
-    } else if value == 0.0 {
-        0
-    } else {
-        value.to_bits()
     }
 }
 

@@ -1,18 +1,14 @@
 //! `log1p`: ln(1 + x). `numpy.log1p`.
 //!
 //! - x < −1 gives NaN, −1 gives −inf, inf gives inf, NaN stays NaN, −0.0 stays −0.0; null stays null.
-//! - f32 computes in f32, everything else in f64: within 1 ulp of the exact value by the platform's libm, so within 2 of numpy.
+//! - f32 computes in f32, everything else in f64: within 1 ulp of the exact value, so within 2 of numpy.
 
-use crate::cpu::tile::{Tile, ValuesMut, map};
+use crate::cpu::math;
+use crate::cpu::tile::Tile;
 
 /// Runs over a tile; integers go to f64.
 pub(crate) fn apply(tile: &mut Tile) {
-    tile.make_floats();
-    match tile.values_mut() {
-        ValuesMut::F32(values) => map(values, f32::ln_1p),
-        ValuesMut::F64(values) => map(values, f64::ln_1p),
-        ValuesMut::Int(_) | ValuesMut::UInt(_) => {}
-    }
+    tile.map_floats(math::ln_1p_single, math::ln_1p);
 }
 
 #[cfg(test)]

@@ -1,35 +1,22 @@
 //! `min_max`: (x − min) / (max − min). scikit-learn's `MinMaxScaler`.
 //!
-//! - A range of 0 divides by 1, as scikit-learn does. `max` < `min`, bounds that are not finite and a range beyond f64 are errors.
-//! - Values outside of the range go below 0 or above 1. NaN stays NaN, infinities stay infinite; null stays null.
-//! - f64 and integers compute in f64, bit-equal to `(x - min) / (max - min)` in numpy; f32 as `standardize` does. scikit-learn multiplies
-//!   by 1 / (max − min) instead and adds; near 0 its result cancels, so compare it absolutely.
+//! - A range below 10 · 2^−52 divides by 1, as scikit-learn does. `max` < `min`, bounds that are not finite and a range beyond f64
+//!   are errors.
+//! - Values outside of the range go below 0 or above 1.
+//! - Arithmetic, NaN, infinities and nulls: [`super::scale`]. scikit-learn multiplies by 1 / (max − min) instead and adds; near 0 its
+//!   result cancels, so compare it absolutely.
 
-use super::standardize::shift_and_divide;
+use super::scale::{Scale, divisor};
 use super::{Step, finite};
-use crate::cpu::tile::Tile;
 use crate::error::OpProblem;
 
-/// The constants.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MinMax {
-    pub(crate) min: f64,
-    pub(crate) divisor: f64,
-}
-
-impl MinMax {
-    pub(crate) fn compile(min: f64, max: f64) -> Result<Step, OpProblem> {
-        let (min, max) = (finite("min", min)?, finite("max", max)?);
-        if max < min {
-            return Err(OpProblem::Parameter(format!("max {max} is less than min {min}")));
-        }
-        let range = finite("the range max - min", max - min)?;
-        Ok(Step::MinMax(Self { min, divisor: if range == 0.0 { 1.0 } else { range } }))
+/// The step, its parameters checked.
+pub(crate) fn compile(min: f64, max: f64) -> Result<Step, OpProblem> {
+    let (min, max) = (finite("min", min)?, finite("max", max)?);
+    if max < min {
+        return Err(OpProblem::Parameter(format!("max {max} is less than min {min}")));
     }
-
-    pub(crate) fn apply(self, tile: &mut Tile) {
-        shift_and_divide(tile, self.min, self.divisor);
-    }
+    Ok(Step::Scale(Scale { shift: min, divisor: divisor(finite("the range max - min", max - min)?) }))
 }
 
 #[cfg(test)]

@@ -3,18 +3,38 @@
 //! One op a file, each with its meaning, its errors, the function whose meaning it matches, and its oracle tests. An op's
 //! `compile` looks at its parameters and at the domain that reaches it; its `apply` runs over a tile and cannot fail.
 
+pub(crate) mod abs;
+pub(crate) mod box_cox;
 pub(crate) mod bucketize;
 pub(crate) mod clip;
+pub(crate) mod cross;
 pub(crate) mod fill_null;
+pub(crate) mod first_n;
+pub(crate) mod hash;
 pub(crate) mod hash_bucket;
+pub(crate) mod list;
 pub(crate) mod log1p;
+pub(crate) mod logit;
+pub(crate) mod lookup;
+pub(crate) mod map_id;
+pub(crate) mod max_abs;
 pub(crate) mod min_max;
+pub(crate) mod multi_hot;
+pub(crate) mod ngram;
 pub(crate) mod one_hot;
+pub(crate) mod pad;
+pub(crate) mod positive_mod;
+pub(crate) mod robust;
+pub(crate) mod scale;
+pub(crate) mod sigrid_hash;
+pub(crate) mod sqrt;
 pub(crate) mod standardize;
 pub(crate) mod vocab;
 pub(crate) mod vocab_index;
 
 use std::sync::Arc;
+
+pub use lookup::LookupTable;
 
 use crate::cpu::tile::Tile;
 use crate::error::OpProblem;
@@ -71,6 +91,92 @@ pub enum Op {
         /// How many columns; 0: as many as the op before has indices.
         size: u32,
     },
+    /// The square root.
+    Sqrt,
+    /// The absolute value.
+    Abs,
+    /// ln(x / (1 − x)).
+    Logit {
+        /// x is clipped to [eps, 1 − eps] first.
+        eps: Option<f64>,
+    },
+    /// (x^λ − 1) / λ, ln x for λ = 0.
+    BoxCox {
+        /// λ.
+        lambda: f64,
+    },
+    /// x / `max_abs`.
+    MaxAbs {
+        /// The largest absolute value.
+        max_abs: f64,
+    },
+    /// (x − center) / scale.
+    Robust {
+        /// The median.
+        center: f64,
+        /// The distance between the quartiles.
+        scale: f64,
+    },
+    /// The hash of a tuple of the chain's value and other columns, modulo `buckets`.
+    Cross {
+        /// The other columns.
+        columns: Vec<String>,
+        /// How many buckets.
+        buckets: u64,
+        /// The hash's seed.
+        seed: u64,
+    },
+    /// A list of indices becomes `size` columns with a 1 in the column of each.
+    MultiHot {
+        /// How many columns; 0: as many as the op before has indices.
+        size: u32,
+    },
+    /// The first n elements of a list.
+    FirstN {
+        /// How many.
+        n: u32,
+        /// What fills shorter lists up, so that there are n columns.
+        value: Option<f64>,
+    },
+    /// A list becomes n columns.
+    Pad {
+        /// How many.
+        n: u32,
+        /// What fills shorter lists up.
+        value: f64,
+    },
+    /// A left join on a unique key.
+    Lookup(Arc<LookupTable>),
+    /// The runs of n elements of a list, each as the hash of its tuple, modulo `buckets`.
+    Ngram {
+        /// Elements of a run.
+        n: u32,
+        /// How many buckets.
+        buckets: u64,
+        /// The hash's seed.
+        seed: u64,
+    },
+    /// TorchArrow's hash of an id.
+    SigridHash {
+        /// What the hash is begun with.
+        salt: i64,
+        /// The hash is below it.
+        max_value: i64,
+    },
+    /// `ids[i]` becomes `values[i]`.
+    MapId {
+        /// The ids, each once.
+        ids: Vec<i64>,
+        /// As many values.
+        values: Vec<i64>,
+        /// What another id becomes; null if there is none.
+        default: Option<i64>,
+    },
+    /// x modulo `modulus`, never below 0.
+    PositiveMod {
+        /// The modulus.
+        modulus: i64,
+    },
 }
 
 /// What a null becomes.
@@ -103,11 +209,21 @@ pub(crate) enum Step {
     FillNull(fill_null::FillNull),
     Clip(clip::Clip),
     Log1p,
-    Standardize(standardize::Standardize),
-    MinMax(min_max::MinMax),
+    Sqrt,
+    Abs,
+    Logit(logit::Logit),
+    BoxCox(box_cox::BoxCox),
+    Scale(scale::Scale),
     Bucketize(bucketize::Bucketize),
     Vocab(vocab::Vocab),
     HashBucket(hash_bucket::HashBucket),
+    SigridHash(sigrid_hash::SigridHash),
+    MapId(map_id::MapId),
+    PositiveMod(positive_mod::PositiveMod),
+    /// The hash that is part of a tuple's.
+    Component,
+    /// Integers go to f64.
+    ToFloat,
 }
 
 /// A compiled op that turns text or bytes into integers.
@@ -115,6 +231,7 @@ pub(crate) enum Step {
 pub(crate) enum Encoder {
     Vocab(vocab::Vocab),
     HashBucket(hash_bucket::HashBucket),
+    Component(cross::Component),
 }
 
 impl Op {
@@ -130,6 +247,21 @@ impl Op {
             Self::Vocab { .. } => "vocab",
             Self::HashBucket { .. } => "hash_bucket",
             Self::OneHot { .. } => "one_hot",
+            Self::Sqrt => "sqrt",
+            Self::Abs => "abs",
+            Self::Logit { .. } => "logit",
+            Self::BoxCox { .. } => "box_cox",
+            Self::MaxAbs { .. } => "max_abs",
+            Self::Robust { .. } => "robust",
+            Self::Cross { .. } => "cross",
+            Self::MultiHot { .. } => "multi_hot",
+            Self::FirstN { .. } => "first_n",
+            Self::Pad { .. } => "pad",
+            Self::Lookup(_) => "lookup",
+            Self::Ngram { .. } => "ngram",
+            Self::SigridHash { .. } => "sigrid_hash",
+            Self::MapId { .. } => "map_id",
+            Self::PositiveMod { .. } => "positive_mod",
         }
     }
 }
@@ -140,11 +272,19 @@ impl Step {
             Self::FillNull(step) => step.apply(tile),
             Self::Clip(step) => step.apply(tile),
             Self::Log1p => log1p::apply(tile),
-            Self::Standardize(step) => step.apply(tile),
-            Self::MinMax(step) => step.apply(tile),
+            Self::Sqrt => sqrt::apply(tile),
+            Self::Abs => abs::apply(tile),
+            Self::Logit(step) => step.apply(tile),
+            Self::BoxCox(step) => step.apply(tile),
+            Self::Scale(step) => step.apply(tile),
             Self::Bucketize(step) => step.apply(tile),
             Self::Vocab(step) => step.apply(tile),
             Self::HashBucket(step) => step.apply(tile),
+            Self::SigridHash(step) => step.apply(tile),
+            Self::MapId(step) => step.apply(tile),
+            Self::PositiveMod(step) => step.apply(tile),
+            Self::Component => cross::Component.apply(tile),
+            Self::ToFloat => tile.make_floats(),
         }
     }
 }
@@ -155,6 +295,7 @@ impl Encoder {
         match self {
             Self::Vocab(vocab) => vocab.bytes(bytes),
             Self::HashBucket(hash) => hash.bytes(bytes),
+            Self::Component(component) => component.bytes(bytes),
         }
     }
 }

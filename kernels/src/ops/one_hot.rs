@@ -6,6 +6,7 @@
 //!   0…size−1 are errors of the row, and so is null.
 
 use crate::cpu::cast::Element;
+use crate::cpu::lists::ListTile;
 use crate::cpu::tile::{Tile, Values};
 use crate::error::OpProblem;
 use crate::ops::exact_u64;
@@ -49,6 +50,37 @@ pub(crate) fn write<E: Element>(
         }
         Values::F64(values) => place::<E, _>(values, out, width, at, size, |value| exact_u64(value).and_then(below)),
     }
+}
+
+/// Writes lists of indices into columns `at..at + size` of rows that are `width` elements long; all of them are written. The first
+/// element that is no index is the error.
+pub(crate) fn write_lists<E: Element>(
+    lists: &ListTile,
+    out: &mut [E::Native],
+    width: usize,
+    at: usize,
+    size: usize,
+) -> Result<(), usize> {
+    let values = lists.elements.values(0..lists.elements.len());
+    let index = |element: usize| {
+        let index = match values {
+            Values::Int(values) => u64::try_from(values[element]).ok(),
+            Values::UInt(values) => Some(values[element]),
+            Values::F32(values) => exact_u64(values[element].into()),
+            Values::F64(values) => exact_u64(values[element]),
+        };
+        index.filter(|index| *index < size as u64).map(|index| index as usize).ok_or(element)
+    };
+    let mut element = 0;
+    for (columns, end) in out.chunks_exact_mut(width).zip(&lists.ends) {
+        let columns = &mut columns[at..at + size];
+        columns.fill(E::ZERO);
+        while element < *end {
+            columns[index(element)?] = E::ONE;
+            element += 1;
+        }
+    }
+    Ok(())
 }
 
 fn place<E: Element, S: Copy>(
@@ -147,7 +179,7 @@ mod tests {
         assert!(message(&[one_hot(65_537)]).ends_with("65537 columns are more than the limit of 65536"));
         assert!(message(&[Op::HashBucket { buckets: 1 << 40, seed: 0 }, one_hot(0)]).contains("the limit of 65536"));
         assert!(message(&[one_hot(3), Op::Log1p]).ends_with(
-            "op log1p (number 2 of its chain): nothing may follow one_hot, which has to be the last op of a chain"
+            "op log1p (number 2 of its chain): nothing may follow one_hot or multi_hot, which has to be the last op of a chain"
         ));
     }
 }

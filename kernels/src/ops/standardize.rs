@@ -1,44 +1,20 @@
 //! `standardize`: (x − mean) / std. scikit-learn's `StandardScaler` with population deviation.
 //!
 //! - A std of 0 divides by 1, as scikit-learn does. A negative, NaN or infinite std, and a mean that is not finite, are errors.
-//! - NaN stays NaN, infinities stay infinite; null stays null.
-//! - f64 and integers compute in f64, bit-equal to `(x - mean) / std` in numpy. f32 stays f32, but each element is computed in f64 and
-//!   rounded once: a mean such as 2013.2 is no f32, and its rounding would be a relative error of every small difference. That is
-//!   what scikit-learn does too, but for its rounding between the two operations: within 1 ulp of it.
+//! - Arithmetic, NaN, infinities and nulls: [`super::scale`]. Bit-equal to scikit-learn on f64 and integers; on f32 within 1 ulp of it,
+//!   which rounds between the two operations.
 
+use super::scale::Scale;
 use super::{Step, finite};
-use crate::cpu::tile::{Tile, ValuesMut, map};
 use crate::error::OpProblem;
 
-/// The constants.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Standardize {
-    pub(crate) mean: f64,
-    pub(crate) divisor: f64,
-}
-
-impl Standardize {
-    pub(crate) fn compile(mean: f64, std: f64) -> Result<Step, OpProblem> {
-        let (mean, std) = (finite("mean", mean)?, finite("std", std)?);
-        if std < 0.0 {
-            return Err(OpProblem::Parameter(format!("std must not be negative, but is {std}")));
-        }
-        Ok(Step::Standardize(Self { mean, divisor: if std == 0.0 { 1.0 } else { std } }))
+/// The step, its parameters checked.
+pub(crate) fn compile(mean: f64, std: f64) -> Result<Step, OpProblem> {
+    let (mean, std) = (finite("mean", mean)?, finite("std", std)?);
+    if std < 0.0 {
+        return Err(OpProblem::Parameter(format!("std must not be negative, but is {std}")));
     }
-
-    pub(crate) fn apply(self, tile: &mut Tile) {
-        shift_and_divide(tile, self.mean, self.divisor);
-    }
-}
-
-/// (x − shift) / divisor on every number of a tile; integers go to f64.
-pub(super) fn shift_and_divide(tile: &mut Tile, shift: f64, divisor: f64) {
-    tile.make_floats();
-    match tile.values_mut() {
-        ValuesMut::F32(values) => map(values, |value| ((f64::from(value) - shift) / divisor) as f32),
-        ValuesMut::F64(values) => map(values, |value| (value - shift) / divisor),
-        ValuesMut::Int(_) | ValuesMut::UInt(_) => {}
-    }
+    Ok(Step::Scale(Scale { shift: mean, divisor: if std == 0.0 { 1.0 } else { std } }))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::fill_null::FillNull;
-use super::hash_bucket::float_bits;
+use super::hash::float_bits;
 use super::vocab_index::{IndexProblem, MAX_VALUES, VocabIndex};
 use super::{Step, VocabValues};
 use crate::cpu::tile::Tile;
@@ -90,10 +90,17 @@ impl Vocab {
         self.place(self.index.find_bytes(bytes))
     }
 
+    /// The index of text whose XXH3-64 with seed 0 is known.
+    #[inline(always)]
+    pub(crate) fn hashed(&self, bytes: &[u8], hash: u64) -> i64 {
+        self.place(self.index.find_hashed(bytes, hash))
+    }
+
     fn bits(&self, bits: u64) -> i64 {
         self.place(self.index.find_bits(bits))
     }
 
+    #[inline(always)]
     fn place(&self, found: Result<usize, u64>) -> i64 {
         match found {
             Ok(entry) => entry as i64 + 1,

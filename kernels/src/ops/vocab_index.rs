@@ -1,12 +1,12 @@
 //! A vocabulary's index: value → place in the list, as an open-addressing table over the values' hashes.
 //!
 //! The hash is the one that `vocab` needs for values outside of the vocabulary anyway: XXH3-64 with seed 0 of the bytes that
-//! `hash_bucket` takes. Text lies end to end in one buffer, so 100 million words cost their bytes, 8 for the end and about 8 of
-//! table each.
+//! `hash_bucket` takes. Text lies end to end in one buffer, so a word costs its bytes, 8 for its end, and 12 to 24 of table: slots
+//! are 8 bytes, and a third to two thirds of them are taken.
 
 use std::hash::{BuildHasher, RandomState};
 
-use xxhash_rust::xxh3::xxh3_64;
+use super::hash;
 
 /// Values of one kind, each with its place.
 #[derive(Debug)]
@@ -25,15 +25,18 @@ enum Keys {
     },
 }
 
-/// Slots of entry numbers + 1; 0 is an empty slot. At most half of them are taken.
+/// Slots of entry numbers + 1 beside the upper half of their hashes; 0 is an empty slot. At most two thirds of them are taken.
 #[derive(Debug)]
 struct Table {
-    slots: Vec<u32>,
+    slots: Vec<u64>,
     /// Multiply-shift with a random odd factor of this process: which slot a hash goes to changes no result, and nobody can
     /// write a vocabulary whose values all go to one.
     factor: u64,
     shift: u32,
 }
+
+/// The bits of a slot that hold the entry.
+const ENTRY: u64 = u32::MAX as u64;
 
 /// Why a list is no vocabulary.
 #[derive(Debug, PartialEq)]
@@ -73,8 +76,8 @@ impl VocabIndex {
         let mut table = Table::new(len);
         for entry in 0..len {
             let hash = match &keys {
-                Keys::Bits(bits) => xxh3_64(&bits[entry].to_le_bytes()),
-                Keys::Bytes { bytes, ends } => xxh3_64(word(bytes, ends, entry)),
+                Keys::Bits(bits) => hash::word(bits[entry], 0),
+                Keys::Bytes { bytes, ends } => hash::bytes(word(bytes, ends, entry), 0),
             };
             if !table.insert(hash, entry, |other| keys.equal(entry, other)) {
                 return Err(IndexProblem::Duplicate(entry));
@@ -99,7 +102,7 @@ impl VocabIndex {
 
     /// The place of a number's bits; its hash if it has none.
     pub(crate) fn find_bits(&self, value: u64) -> Result<usize, u64> {
-        let hash = xxh3_64(&value.to_le_bytes());
+        let hash = hash::word(value, 0);
         match &self.keys {
             Keys::Bits(bits) => self.table.find(hash, |entry| bits[entry] == value).ok_or(hash),
             Keys::Bytes { .. } => Err(hash),
@@ -108,9 +111,16 @@ impl VocabIndex {
 
     /// The place of a text's bytes; their hash if they have none.
     pub(crate) fn find_bytes(&self, value: &[u8]) -> Result<usize, u64> {
-        let hash = xxh3_64(value);
+        self.find_hashed(value, hash::bytes(value, 0))
+    }
+
+    /// The same where the hash is known.
+    #[inline(always)]
+    pub(crate) fn find_hashed(&self, value: &[u8], hash: u64) -> Result<usize, u64> {
         match &self.keys {
-            Keys::Bytes { bytes, ends } => self.table.find(hash, |entry| word(bytes, ends, entry) == value).ok_or(hash),
+            Keys::Bytes { bytes, ends } => {
+                self.table.find(hash, |entry| is_same(word(bytes, ends, entry), value)).ok_or(hash)
+            }
             Keys::Bits(_) => Err(hash),
         }
     }
@@ -137,41 +147,62 @@ fn word<'a>(bytes: &'a [u8], ends: &[usize], entry: usize) -> &'a [u8] {
     &bytes[start..ends[entry]]
 }
 
+/// Whether two values are the same; up to 16 bytes without a call.
+#[inline(always)]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    match a.len() {
+        8..=16 => a.first_chunk::<8>() == b.first_chunk::<8>() && a.last_chunk::<8>() == b.last_chunk::<8>(),
+        4..=7 => a.first_chunk::<4>() == b.first_chunk::<4>() && a.last_chunk::<4>() == b.last_chunk::<4>(),
+        _ => a == b,
+    }
+}
+
 impl Table {
     fn new(len: usize) -> Self {
-        let bits = (2 * len).next_power_of_two().max(2).ilog2();
+        let bits = (len + len / 2 + 1).next_power_of_two().max(2).ilog2();
         let factor = RandomState::new().hash_one(len) | 1;
         Self { slots: vec![0; 1 << bits], factor, shift: u64::BITS - bits }
     }
 
+    #[inline(always)]
     fn first(&self, hash: u64) -> usize {
         (hash.wrapping_mul(self.factor) >> self.shift) as usize
     }
 
+    #[inline(always)]
     fn find(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
         let mask = self.slots.len() - 1;
         let mut slot = self.first(hash);
-        // At least half of the slots are empty, so this ends.
+        // A third of the slots are empty, so this ends.
         loop {
-            let entry = (self.slots[slot] as usize).checked_sub(1)?;
-            if is_it(entry) {
-                return Some(entry);
+            let found = self.slots[slot & mask];
+            if found == 0 {
+                return None;
             }
-            slot = (slot + 1) & mask;
+            if (found ^ hash) & !ENTRY == 0 {
+                let entry = (found & ENTRY) as usize - 1;
+                if is_it(entry) {
+                    return Some(entry);
+                }
+            }
+            slot += 1;
         }
     }
 
     /// Whether the entry was new.
     fn insert(&mut self, hash: u64, entry: usize, is_it: impl Fn(usize) -> bool) -> bool {
+        if self.find(hash, is_it).is_some() {
+            return false;
+        }
         let mask = self.slots.len() - 1;
-        let mut slot = self.first(hash);
-        while let Some(other) = (self.slots[slot] as usize).checked_sub(1) {
-            if is_it(other) {
-                return false;
-            }
+        let mut slot = self.first(hash) & mask;
+        while self.slots[slot] != 0 {
             slot = (slot + 1) & mask;
         }
-        self.slots[slot] = entry as u32 + 1;
+        self.slots[slot] = (hash & !ENTRY) | (entry as u64 + 1);
         true
     }
 }

@@ -24,7 +24,7 @@ fn the_type_is_that_of_the_chains_domain() {
     assert_eq!(data_type("text", &[]), DataType::Utf8);
     assert_eq!(data_type("text", &[Op::HashBucket { buckets: 2, seed: 0 }]), DataType::Int64);
     let prefix = Prefix::compile("int", &[], &schema).unwrap();
-    assert_eq!(prefix.column(), "int");
+    assert_eq!(prefix.columns(), ["int"]);
     assert!(matches!(Prefix::compile("y", &[], &schema), Err(CompileError::UnknownColumn { output: None, .. })));
 }
 

@@ -150,7 +150,31 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize) -> Result<Op, Pl
         }
         OpMessage::HashBucket(message) => Op::HashBucket { buckets: message.buckets, seed: message.seed },
         OpMessage::OneHot(message) => Op::OneHot { size: message.size },
-        _ => return Err(PlanError::field(format!("{path}.ops[{number}]"), "not in this version")),
+        OpMessage::Sqrt(_) => Op::Sqrt,
+        OpMessage::Abs(_) => Op::Abs,
+        OpMessage::Logit(message) => Op::Logit { eps: message.eps },
+        OpMessage::BoxCox(message) => Op::BoxCox { lambda: message.lambda },
+        OpMessage::MaxAbs(message) => match message.max_abs {
+            Some(max_abs) => Op::MaxAbs { max_abs },
+            None => return Err(unlearned("max_abs")),
+        },
+        OpMessage::Robust(message) => match (message.center, message.scale) {
+            (Some(center), Some(scale)) => Op::Robust { center, scale },
+            _ => return Err(unlearned("robust")),
+        },
+        OpMessage::Cross(message) => {
+            Op::Cross { columns: message.columns.clone(), buckets: message.buckets, seed: message.seed }
+        }
+        OpMessage::MultiHot(message) => Op::MultiHot { size: message.size },
+        OpMessage::FirstN(message) => Op::FirstN { n: message.n, value: message.value },
+        OpMessage::Pad(message) => Op::Pad { n: message.n, value: message.value },
+        OpMessage::Ngram(message) => Op::Ngram { n: message.n, buckets: message.buckets, seed: message.seed },
+        OpMessage::SigridHash(message) => Op::SigridHash { salt: message.salt, max_value: message.max_value },
+        OpMessage::MapId(message) => {
+            Op::MapId { ids: message.ids.clone(), values: message.values.clone(), default: message.default }
+        }
+        OpMessage::PositiveMod(message) => Op::PositiveMod { modulus: message.modulus },
+        OpMessage::Lookup(_) => return Err(PlanError::field(format!("{path}.ops[{number}]"), "not in this version")),
     })
 }
 
@@ -158,7 +182,8 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize) -> Result<Op, Pl
 pub(super) fn named_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<&'a OpMessage, PlanError> {
     op.op.as_ref().ok_or_else(|| {
         let known =
-            "empty: one of fill_null, clip, log1p, standardize, min_max, bucketize, vocab, hash_bucket, one_hot";
+            "empty: one of abs, box_cox, bucketize, clip, cross, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
+             max_abs, min_max, multi_hot, ngram, one_hot, pad, positive_mod, robust, sigrid_hash, sqrt, standardize, vocab";
         PlanError::field(format!("{path}.ops[{number}]"), known)
     })
 }

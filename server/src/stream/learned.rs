@@ -152,7 +152,7 @@ impl Pass {
 
     /// The columns that the questions are about.
     pub(super) fn columns(&self) -> impl Iterator<Item = &str> {
-        self.prefixes.iter().map(Prefix::column)
+        self.prefixes.iter().flat_map(Prefix::columns).map(String::as_str)
     }
 
     /// What the aggregates get of a batch of passing rows; run it on the CPU pool.

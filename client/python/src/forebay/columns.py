@@ -31,8 +31,9 @@ from .op import (
     whole,
 )
 
-# The server's limit of columns that one column may become.
+# The server's limits: columns that one column may become, and elements of a run.
 PAD_MAX = 65_536
+NGRAM_MAX = 256
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,7 @@ class Columns:
 
     def first_n(self, n: int, *, value: float | None = None) -> Columns:
         """Keep the first `n` elements of a list; with `value` fill shorter lists up, so that there are n columns."""
-        count = whole("first_n: n", n, least=1, most=UINT32_MAX if value is None else PAD_MAX)
+        count = whole("first_n: n", n, least=1, most=PAD_MAX)
         return self._then(_ops.FirstN(count, None if value is None else filling("first_n: value", value)))
 
     def pad(self, n: int, value: float = 0.0) -> Columns:
@@ -249,7 +250,7 @@ class Columns:
         """Turn a list into the list of its runs of `n` elements, each hashed modulo `buckets`."""
         return self._then(
             _ops.Ngram(
-                whole("ngram: n", n, least=1, most=UINT32_MAX), _buckets("ngram", buckets), whole("ngram: seed", seed)
+                whole("ngram: n", n, least=1, most=NGRAM_MAX), _buckets("ngram", buckets), whole("ngram: seed", seed)
             )
         )
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, Float16Array, Float32Array, Float64Array,
-    Int16Array, Int32Array, Int64Array, NullArray, RecordBatch, StringArray, TimestampMicrosecondArray, UInt8Array,
-    UInt64Array,
+    Int16Array, Int32Array, Int64Array, ListArray, NullArray, RecordBatch, StringArray, TimestampMicrosecondArray,
+    UInt8Array, UInt64Array,
 };
-use arrow::datatypes::{Int8Type, Int32Type};
+use arrow::datatypes::{Float32Type, Int8Type, Int32Type};
 use half::f16;
 
 use crate::{Chain, DType, Fill, Op, OutputSpec, Program, VocabValues};
@@ -162,6 +162,7 @@ pub(super) fn cases() -> Vec<Case> {
                 ),
             ],
         },
+        Case { name: "transforms", outputs: transforms() },
         Case {
             name: "dictionaries",
             outputs: vec![
@@ -172,8 +173,46 @@ pub(super) fn cases() -> Vec<Case> {
                 ),
                 output("nothing", DType::Int32, vec![chain("null", &[Op::FillNull(Fill::Integer(7))])]),
                 output("text", DType::AsStored, vec![chain("text", &[])]),
+                output("padded", DType::Float32, vec![chain("list", &[zero(), Op::Pad { n: 3, value: 0.5 }])]),
+                output(
+                    "crossed",
+                    DType::Int32,
+                    vec![chain("i64", &[Op::Cross { columns: vec!["text".into()], buckets: 99, seed: 1 }])],
+                ),
             ],
         },
+    ]
+}
+
+/// Ops of one number, over every type.
+fn transforms() -> Vec<OutputSpec> {
+    let every = |ops: &[Op]| NUMBERS.iter().map(|column| chain(column, ops)).collect::<Vec<_>>();
+    let whole = |ops: &[Op]| ["i64", "i32", "u64", "bool", "time"].map(|column| chain(column, ops)).to_vec();
+    let logit = |eps| Op::Logit { eps };
+    let box_cox = |lambda| [zero(), Op::BoxCox { lambda }];
+    let map_id = |default| Op::MapId { ids: vec![0, 1, -1, 7, i64::MIN], values: vec![5, -6, 1 << 40, 0, 3], default };
+    vec![
+        output("log1p", DType::Float32, every(&[zero(), Op::Log1p])),
+        output("sqrt", DType::Float32, every(&[Op::Sqrt, zero()])),
+        output("abs", DType::Float32, every(&[Op::Abs, zero()])),
+        output(
+            "whole_abs",
+            DType::Int64,
+            ["i64", "i32", "bool"].map(|column| chain(column, &[Op::Abs, zero()])).to_vec(),
+        ),
+        output("logit", DType::Float32, every(&[zero(), logit(None)])),
+        output("clipped_logit", DType::Float32, every(&[zero(), logit(Some(1e-6))])),
+        output("ln", DType::Float32, every(&box_cox(0.0))),
+        output("root", DType::Float32, every(&box_cox(0.5))),
+        output("inverse", DType::Float32, every(&box_cox(-1.5))),
+        output("near", DType::Float32, every(&box_cox(1e-9))),
+        output("max_abs", DType::Float32, every(&[Op::MaxAbs { max_abs: 12.3 }, zero()])),
+        output("robust", DType::Float16, every(&[zero(), Op::Robust { center: 0.1, scale: 3.7 }])),
+        output("modulus", DType::Float32, every(&[Op::PositiveMod { modulus: 7 }, zero()])),
+        output("whole_modulus", DType::Int64, whole(&[Op::PositiveMod { modulus: (1 << 40) + 1 }, zero()])),
+        output("sigrid", DType::Int64, whole(&[Op::SigridHash { salt: -3, max_value: 1_000_003 }, zero()])),
+        output("mapped", DType::Int64, whole(&[map_id(Some(-9))]).into_iter().map(fill_behind).collect()),
+        output("filled", DType::Int64, whole(&[map_id(None), zero()])),
     ]
 }
 
@@ -323,6 +362,8 @@ pub(super) fn table(seed: u64, rows: usize) -> RecordBatch {
         (0..20).map(|place| (place != 3).then_some(i128::from(place) * 1_234_567)).collect();
     let keyed: DictionaryArray<Int8Type> =
         DictionaryArray::new(column(random, rows, |random| random.below(40) as i8), Arc::new(words));
+    let lists = (0..rows).map(|_| Some((0..random.below(5)).map(|_| Some(random.float() as f32)).collect::<Vec<_>>()));
+    let lists = ListArray::from_iter_primitive::<Float32Type, _, _>(lists.collect::<Vec<_>>());
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("f32", Arc::new(column::<_, Float32Array>(random, rows, |random| random.float() as f32))),
         ("f64", Arc::new(column::<_, Float64Array>(random, rows, Random::float))),
@@ -342,6 +383,7 @@ pub(super) fn table(seed: u64, rows: usize) -> RecordBatch {
         ("keyed_f32", Arc::new(DictionaryArray::<Int32Type>::new(keys(random, 50), Arc::new(floats)))),
         ("keyed_decimal", Arc::new(DictionaryArray::<Int32Type>::new(keys(random, 20), Arc::new(decimals)))),
         ("null", Arc::new(NullArray::new(rows))),
+        ("list", Arc::new(lists)),
     ];
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true))).unwrap()
 }

@@ -83,7 +83,7 @@ fn outputs_that_the_device_does_not_run_are_the_cpus() {
     assert_eq!(there, [0, 1]);
     let rest = program.only(|place| !there.contains(&place));
     let names: Vec<String> = rest.schema().fields().iter().map(|field| field.name().clone()).collect();
-    assert_eq!(names, ["text"]);
+    assert_eq!(names, ["text", "padded", "crossed"]);
     let batch: RecordBatch = table(1, 10);
     let mut builder = BatchBuilder::new(Arc::new(rest), 10);
     builder.append(&batch, 0..10).unwrap();

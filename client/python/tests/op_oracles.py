@@ -1,0 +1,51 @@
+"""What NumPy makes of the values that a chain holds (int64, uint64, float32, float64), op by op, to the bit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def real(values: np.ndarray) -> np.ndarray:
+    """Where an op computes fractions: float32 stays, all else is float64."""
+    return values if values.dtype == np.float32 else values.astype(np.float64)
+
+
+def divided(values: np.ndarray, shift: float, divisor: float) -> np.ndarray:
+    """In float64; what is float32 is rounded to it once."""
+    result = (values.astype(np.float64) - shift) / divisor
+    return result.astype(np.float32) if values.dtype == np.float32 else result
+
+
+def clipped(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """numpy.clip with bounds of the column's own type, which keeps a -0.0 where a bound is 0."""
+    low, high = values.dtype.type(low), values.dtype.type(high)
+    result = np.where(values < low, low, np.where(values > high, high, values))
+    assert np.array_equal(result, np.clip(values, low, high), equal_nan=values.dtype.kind == "f")
+    return result
+
+
+def bounded(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    unsigned = values.dtype == np.uint64 and high < 0
+    if values.dtype.kind == "f" or unsigned or not (low.is_integer() and high.is_integer()):
+        return clipped(real(values), low, high)
+    return clipped(values, max(int(low), np.iinfo(values.dtype).min), int(high))
+
+
+def digitized(values: np.ndarray, edges: list[float]) -> np.ndarray:
+    """numpy.digitize, in which integers meet the edges exactly, as Python compares them, and not as floats."""
+    if values.dtype.kind == "f":
+        return np.digitize(values.astype(np.float64), edges).astype(np.int64)
+    info = np.iinfo(values.dtype)
+    reached = [max(math.ceil(edge), info.min) for edge in edges if edge <= info.max]
+    return np.searchsorted(np.array(reached, values.dtype), values, side="right").astype(np.int64)
+
+
+def filled(values: np.ndarray, gaps: np.ndarray, value: float) -> np.ndarray:
+    """Nulls become the value; a fraction, or a number that the integers cannot hold, takes them to float64."""
+    if values.dtype.kind != "f":
+        info = np.iinfo(values.dtype)
+        if not (float(value).is_integer() and info.min <= value <= info.max):
+            values = values.astype(np.float64)
+    return np.where(gaps, values.dtype.type(value), values)

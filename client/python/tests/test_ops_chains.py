@@ -1,0 +1,79 @@
+"""Chains of ops put together at random, against NumPy op by op, for every stored type, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import forebay as fb
+from conftest import Serve
+from op_oracles import bounded, digitized, divided, filled, real
+from op_tables import domain, features, nulls, numbers, same_bits, write
+
+CHAINS = 60
+LONGEST = 8
+ROWS = 4999
+FILL = 7.0
+TABLE = numbers(ROWS, seed=77)
+ARRAYS: dict[str, pa.Array[Any]] = {name: TABLE[name].combine_chunks() for name in TABLE.column_names}
+
+State = tuple[np.ndarray, np.ndarray]
+Step = tuple[Callable[[fb.Columns], fb.Columns], Callable[[State], State]]
+
+
+def on_values(oracle: Callable[[np.ndarray], np.ndarray]) -> Callable[[State], State]:
+    return lambda state: (oracle(state[0]), state[1])
+
+
+def draw(random: np.random.Generator) -> Step:
+    """One op with parameters, and what it does to values and nulls."""
+    a, b = np.sort(random.choice([random.normal(0, 10, 2), random.integers(-20, 20, 2).astype(float)]))
+    b = b if a < b else a + 1.0
+    whole = int(random.integers(1, 2**20))
+    edges = np.sort(random.normal(0, 20, random.integers(1, 40))).tolist()
+    fill = float(random.choice([0.0, 3.0, -1.0, 0.25, np.nan]))
+    steps: list[Step] = [
+        (lambda c: c.clip(a, b), on_values(lambda x: bounded(x, float(a), float(b)))),
+        (lambda c: c.standardize(mean=a, std=b - a), on_values(lambda x: divided(x, a, b - a))),
+        (lambda c: c.min_max(min=a, max=b), on_values(lambda x: divided(x, a, b - a))),
+        (lambda c: c.robust(center=b, scale=b - a), on_values(lambda x: divided(x, b, b - a))),
+        (lambda c: c.max_abs(max_abs=abs(b) + 1), on_values(lambda x: divided(x, 0.0, abs(b) + 1))),
+        (lambda c: c.abs(), on_values(np.abs)),
+        (lambda c: c.sqrt(), on_values(lambda x: np.sqrt(real(x)))),
+        (lambda c: c.positive_mod(whole), on_values(lambda x: np.mod(x, x.dtype.type(whole)))),
+        (lambda c: c.bucketize(edges), on_values(lambda x: digitized(x, edges))),
+        (lambda c: c.fill_null(fill), lambda s: (filled(*s, fill), np.zeros(len(s[1]), bool))),
+    ]
+    return steps[random.integers(len(steps))]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Iterator[fb.Client]:
+    folder = tmp_path_factory.mktemp("chains") / "numbers"
+    write(folder, TABLE)
+    with fb.connect(serve({"numbers": folder}).url) as connected:
+        yield connected
+
+
+@pytest.mark.parametrize("seed", range(CHAINS))
+def test_any_chain_is_numpys(client: fb.Client, seed: int):
+    random = np.random.default_rng(seed)
+    steps = [draw(random) for _ in range(random.integers(2, LONGEST + 1))]
+    outputs: dict[str, fb.Output] = {}
+    for name in ARRAYS:
+        chain = fb.cols(name)
+        for op, _ in steps:
+            chain = op(chain)
+        outputs[name] = fb.output(chain.fill_null(FILL), dtype="float32")
+    got = features(client, "numbers", outputs, batch_size=1777)
+    for name, array in ARRAYS.items():
+        state = domain(array), nulls(array)
+        with np.errstate(all="ignore"):
+            for _, oracle in steps:
+                state = oracle(state)
+            want = np.where(state[1], np.float32(FILL), state[0].astype(np.float32))
+        same_bits(got[name], want, f"{name} through {[op.to_dict() | {'op': op.name} for op in chain.ops]}")

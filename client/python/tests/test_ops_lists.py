@@ -1,0 +1,457 @@
+"""Lists: what ops make of their elements, and their way to columns of a matrix or to values and offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+import forebay as fb
+from conftest import Serve
+from forebay.torch import FlightDataset
+from op_hashes import bucket, components, tuple_bucket
+from op_tables import INT64_MAX, PRIME, domain, features, floats, nulls, same_bits, whole_numbers, write
+from serving import Server
+
+Op = Callable[[fb.Columns], fb.Columns]
+
+KINDS: dict[str, pa.DataType] = {
+    "int64": pa.int64(),
+    "int8": pa.int8(),
+    "uint64": pa.uint64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "float16": pa.float16(),
+    "bool": pa.bool_(),
+    "date": pa.date32(),
+    "decimal": pa.decimal128(9, 2),
+    "text": pa.string(),
+    "bytes": pa.binary(),
+}
+NUMBERS = [name for name in KINDS if name not in ("text", "bytes")]
+
+
+def elements(name: str, rows: int) -> pa.Array[Any]:
+    """Hard values of a type, some of them null."""
+    random = np.random.default_rng(sorted(KINDS).index(name))
+    kind, gaps = KINDS[name], random.random(rows) < 0.1
+    if pa.types.is_floating(kind):
+        return pa.array(floats(random, rows, kind.to_pandas_dtype()), mask=gaps)
+    if pa.types.is_integer(kind):
+        return pa.array(whole_numbers(random, rows, kind.to_pandas_dtype()), mask=gaps)
+    if name in ("text", "bytes"):
+        words = ["".join(random.choice(list("abé🦀"), random.integers(0, 9))) for _ in range(50)]
+        drawn = [None if gap else str(word) for word, gap in zip(random.choice(words, rows), gaps, strict=True)]
+        return pa.array(
+            [None if w is None or name == "text" else w.encode() for w in drawn] if name == "bytes" else drawn
+        )
+    if name == "bool":
+        return pa.array(random.random(rows) < 0.5, mask=gaps)
+    whole = random.integers(-(10**5), 10**5, rows)
+    if name == "date":
+        return pa.array(whole.astype(np.int32), mask=gaps).view(kind)
+    return pa.array(whole, mask=gaps).cast(pa.decimal128(21, 2)).cast(kind)
+
+
+def lists(values: pa.Array[Any], rows: int, seed: int = 3) -> pa.Array[Any]:
+    """Lists of 0 to 6 elements, one of 500, some of them null; the elements are all used up."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(0, 7, rows)
+    if rows > 10:
+        sizes[[0, 4]] = [500, 0]
+    absent = random.random(rows) < 0.1
+    absent[: min(rows, 2)] = False
+    sizes[absent] = 0
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    assert offsets[-1] <= len(values)
+    return pa.ListArray.from_arrays(pa.array(offsets), values.slice(0, offsets[-1]), mask=pa.array(absent))
+
+
+MOST = 7 * PRIME + 500
+FLAT = {name: elements(name, MOST) for name in KINDS}
+LISTS: dict[str, pa.Array[Any]] = {name: lists(values, PRIME) for name, values in FLAT.items()}
+
+
+def others() -> dict[str, pa.Array[Any]]:
+    """The same lists in the other ways that Arrow has for them, and lists of one size."""
+    text = LISTS["text"]
+    coded = pa.ListArray.from_arrays(text.offsets, text.values.dictionary_encode(), mask=text.is_null())
+    random = np.random.default_rng(8)
+    triples = pa.array(random.normal(size=3 * PRIME).astype(np.float32), mask=random.random(3 * PRIME) < 0.1)
+    gone = pa.array(random.random(PRIME) < 0.1)
+    return {
+        "coded": coded,
+        "large": LISTS["int64"].cast(pa.large_list(pa.int64())),
+        "large_text": text.cast(pa.large_list(pa.large_string())),
+        "triples": pa.FixedSizeListArray.from_arrays(triples, 3, mask=gone),
+        "empty": pa.array([[]] * PRIME, pa.list_(pa.int32())),
+        "no_lists": pa.nulls(PRIME, pa.list_(pa.float32())),
+        "no_elements": pa.array([[None, None]] * PRIME, pa.list_(pa.int64())),
+    }
+
+
+OTHERS = others()
+ALL = {**LISTS, **OTHERS}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Server:
+    root = tmp_path_factory.mktemp("lists")
+    table = pa.table({**ALL, "id": np.arange(PRIME)})
+    write(root / "lists", table)
+    write(root / "plain", table, use_dictionary=False)
+    write(root / "one", table.slice(0, 1))
+    used = LISTS["int64"].offsets[-1].as_py()
+    write(root / "flat", pa.table({name: values.slice(0, used) for name, values in FLAT.items()}))
+    return serve({place.name: place for place in root.iterdir()})
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> Iterator[fb.Client]:
+    with fb.connect(server.url) as connected:
+        yield connected
+
+
+def same_lists(got: np.ndarray, want: list[np.ndarray], about: object = "") -> None:
+    assert [len(row) for row in got] == [len(row) for row in want], about
+    same_bits(np.concatenate(list(got)), np.concatenate(want), about)
+
+
+def rows_of(name: str) -> list[pa.Array[Any] | None]:
+    """Each list as an array of its elements; None for a null list."""
+    return [row.values if row.is_valid else None for row in ALL[name]]
+
+
+def numbers_of(name: str, fill: float) -> list[np.ndarray]:
+    """The elements as a chain holds them, null ones filled; a null list is an empty one."""
+    kind = ALL[name].type.value_type
+    empty = domain(pa.array([], kind))
+    found: list[np.ndarray] = []
+    for row in rows_of(name):
+        values = empty if row is None else domain(row)
+        if row is not None:
+            values[nulls(row)] = fill
+        found.append(values)
+    return found
+
+
+def cut(rows: list[np.ndarray], n: int, value: float) -> np.ndarray:
+    """The first n elements of each, shorter lists filled up, in float64 unless all are whole."""
+    kind = rows[0].dtype
+    if kind.kind != "f" and not float(value).is_integer():
+        kind = np.dtype(np.float64)
+    matrix = np.full((len(rows), n), value).astype(kind) if kind.kind == "f" else np.full((len(rows), n), value, kind)
+    for i, row in enumerate(rows):
+        taken = row[:n]
+        matrix[i, : len(taken)] = taken
+    return matrix
+
+
+@pytest.mark.parametrize("dataset", ["lists", "plain"])
+@pytest.mark.parametrize(("n", "value"), [(1, 0.0), (3, 5.0), (7, 0.5), (512, 2.0)])
+def test_pad_and_first_n_with_a_value_make_columns(client: fb.Client, dataset: str, n: int, value: float):
+    names = [*NUMBERS, "large", "triples", "empty", "no_lists", "no_elements"]
+    outputs: dict[str, fb.Output] = {}
+    for name in names:
+        outputs[f"pad {name}"] = fb.output(fb.cols(name).fill_null(3).pad(n, value), dtype="float32")
+        outputs[f"first {name}"] = fb.output(fb.cols(name).fill_null(3).first_n(n, value=value), dtype="float32")
+    got = features(client, dataset, outputs)
+    for name in names:
+        with np.errstate(all="ignore"):
+            want = cut(numbers_of(name, 3), n, value).astype(np.float32)
+        want = want[:, 0] if n == 1 else want
+        same_bits(got[f"pad {name}"], want, f"pad({n}, {value}) of {name}")
+        same_bits(got[f"first {name}"], want, f"first_n({n}, {value}) of {name}")
+
+
+def test_pads_of_a_number_that_the_column_cannot_hold_go_to_float64(client: fb.Client):
+    chains = {
+        "uint64": (fb.cols("uint64").fill_null(0).pad(5, -1), -1.0),
+        "int64": (fb.cols("int64").fill_null(0).pad(5, 1e300), 1e300),
+        "nan": (fb.cols("int64").fill_null(0).pad(5, float("nan")), np.nan),
+        "float32": (fb.cols("float32").fill_null(0).pad(5, 0.1), 0.1),
+    }
+    with np.errstate(all="ignore"):
+        got = features(
+            client, "lists", {name: fb.output(chain, dtype="float32") for name, (chain, _) in chains.items()}
+        )
+        for name, (_, value) in chains.items():
+            source = numbers_of("int64" if name == "nan" else name, 0)
+            kind = np.float32 if name == "float32" else np.float64
+            want = cut([row.astype(kind) for row in source], 5, value).astype(np.float32)
+            same_bits(got[name], want, name)
+
+
+@pytest.mark.parametrize("n", [1, 2, 6, 1000])
+def test_first_n_keeps_lists(client: fb.Client, n: int):
+    names = [*NUMBERS, "large", "triples"]
+    got = features(client, "lists", {name: fb.cols(name).first_n(n).fill_null(3) for name in names})
+    for name in names:
+        with np.errstate(all="ignore"):
+            same_lists(got[name], [row[:n].astype(np.float32) for row in numbers_of(name, 3)], name)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 211, 5000])
+def test_lists_of_every_batch_size(client: fb.Client, batch_size: int):
+    chain = fb.output(fb.cols("int64").fill_null(3), dtype="int64")
+    got = features(client, "lists", {"o": chain}, batch_size=batch_size)["o"]
+    same_lists(got, numbers_of("int64", 3))
+
+
+@pytest.mark.parametrize("name", ["empty", "no_lists"])
+def test_lists_without_elements(client: fb.Client, name: str):
+    got = features(client, "lists", {"o": fb.cols(name).fill_null(3)})["o"]
+    assert [len(row) for row in got] == [0] * PRIME
+    assert got[0].dtype == np.float32
+
+
+def test_one_row(client: fb.Client):
+    got = features(client, "one", {"o": fb.cols("int8").fill_null(0), "p": fb.cols("int8").fill_null(0).pad(3)})
+    assert [len(row) for row in got["o"]] == [500]
+    assert got["p"].shape == (1, 3)
+
+
+DTYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16, "int32": np.int32, "int64": np.int64}
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "uint8", "bfloat16"])
+def test_lists_have_every_dtype(client: fb.Client, dtype: str):
+    chain = fb.output(fb.cols("int8").fill_null(3).abs(), dtype=dtype)
+    got = features(client, "lists", {"o": chain})["o"]
+    rows = [np.abs(row) for row in numbers_of("int8", 3)]
+    if dtype == "bfloat16":
+        want = [torch.from_numpy(row).to(torch.bfloat16).view(torch.int16).numpy().view(np.uint16) for row in rows]
+    else:
+        want = [row.astype(DTYPES.get(dtype, np.uint8)) for row in rows]
+    same_lists(got, want, dtype)
+
+
+# === Every op of single values does to elements what it does to a column of them ===
+
+ELEMENTWISE: dict[str, tuple[list[str], Op]] = {
+    "fill_null": (NUMBERS, lambda c: c),
+    "clip": (NUMBERS, lambda c: c.clip(-3, 3)),
+    "log1p": (NUMBERS, lambda c: c.log1p()),
+    "sqrt": (NUMBERS, lambda c: c.sqrt()),
+    "abs": (NUMBERS, lambda c: c.abs()),
+    "logit": (NUMBERS, lambda c: c.logit(1e-3)),
+    "box_cox": (NUMBERS, lambda c: c.box_cox(0.3)),
+    "standardize": (NUMBERS, lambda c: c.standardize(mean=1.5, std=0.3)),
+    "min_max": (NUMBERS, lambda c: c.min_max(min=-1, max=7)),
+    "max_abs": (NUMBERS, lambda c: c.max_abs(max_abs=3)),
+    "robust": (NUMBERS, lambda c: c.robust(center=1, scale=3)),
+    "positive_mod": (NUMBERS, lambda c: c.positive_mod(13)),
+    "bucketize": (NUMBERS, lambda c: c.bucketize([-1, 0, 0.5, 7])),
+    "hash_bucket": ([*KINDS], lambda c: c.hash_bucket(1009, seed=5)),
+    "vocab": (["text"], lambda c: c.vocab(values=["", "a", "b", "é"], oov_buckets=7)),
+    "vocab of integers": (["int64", "int8", "bool", "date"], lambda c: c.vocab(values=[0, 1, -1, INT64_MAX])),
+    "sigrid_hash": (["int64", "int8", "uint64", "bool", "date"], lambda c: c.sigrid_hash(salt=9, max_value=101)),
+    "map_id": (["int64", "int8", "uint64", "bool", "date"], lambda c: c.map_id({0: 9, 1: 8, INT64_MAX: 7}, default=3)),
+    "a chain": (["float32", "int8"], lambda c: c.fill_null(0).log1p().clip(-1, 1).standardize(mean=0.1, std=2)),
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elements_become_what_single_values_become(client: fb.Client, name: str):
+    kinds, op = ELEMENTWISE[name]
+    outputs = {kind: fb.output(op(fb.cols(kind)).fill_null(1), dtype="float32") for kind in kinds}
+    got, want = features(client, "lists", outputs), features(client, "flat", outputs)
+    for kind in kinds:
+        same_bits(np.concatenate(list(got[kind])), want[kind], f"{name} of {kind}")
+        sizes = [0 if row is None else len(row) for row in rows_of(kind)]
+        assert [len(row) for row in got[kind]] == sizes
+
+
+@pytest.mark.parametrize("name", ["coded", "large_text"])
+def test_text_of_any_encoding_gives_one_result(client: fb.Client, name: str):
+    encoded = {"hash": lambda c: c.hash_bucket(10**6), "vocab": lambda c: c.vocab(values=["a", "é", "bb"])}
+    outputs = {f"{op} {c}": encoded[op](fb.cols(c)).fill_null(0) for op in encoded for c in (name, "text")}
+    for dataset in ("lists", "plain"):
+        got = features(client, dataset, outputs)
+        for op in encoded:
+            same_lists(got[f"{op} {name}"], list(got[f"{op} text"]))
+    want = [[0 if e is None else bucket(e.encode(), 10**6) for e in row or []] for row in LISTS["text"].to_pylist()]
+    assert [row.tolist() for row in got["hash text"]] == want
+
+
+def test_text_elements_are_filled_with_text(client: fb.Client):
+    got = features(client, "lists", {"o": fb.cols("text").fill_null(text="é").hash_bucket(99)})["o"]
+    want = [[bucket(("é" if e is None else e).encode(), 99) for e in row or []] for row in LISTS["text"].to_pylist()]
+    assert [row.tolist() for row in got] == want
+
+
+LEARNING: dict[str, tuple[list[str], Op]] = {
+    "standardize": (["int8", "date", "decimal"], lambda c: c.standardize()),
+    "min_max": (["int8", "date", "decimal"], lambda c: c.min_max()),
+    "max_abs": (["int8", "date", "decimal"], lambda c: c.max_abs()),
+    "robust": (["int8", "date", "decimal"], lambda c: c.robust()),
+    "fill with the mean": (["int8", "date"], lambda c: c.fill_null("mean")),
+    "fill with the median": (["int8", "date"], lambda c: c.fill_null("median")),
+    "fill with the mode": (["int8", "text"], lambda c: c.fill_null("mode").hash_bucket(99)),
+    "quantiles": (["int8", "decimal"], lambda c: c.bucketize(quantiles=5)),
+    "vocab": (["int8", "text", "bool", "date", "int64", "uint64", "float32"], lambda c: c.vocab(max_size=20)),
+    "first": (["int8", "text"], lambda c: c.vocab(min_count=3, oov_buckets=4)),
+}
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_a_fit_learns_from_elements_as_from_single_values(client: fb.Client, name: str):
+    kinds, op = LEARNING[name]
+    outputs = {kind: op(fb.cols(kind)).fill_null(0) for kind in kinds}
+    of_lists, of_values = (client.fitted(dataset, fb.Plan(outputs=outputs)) for dataset in ("lists", "flat"))
+    assert of_lists.plan.to_dict() == of_values.plan.to_dict()
+    got = features(client, "lists", of_lists.plan.outputs)
+    want = features(client, "flat", of_lists.plan.outputs)
+    for kind in kinds:
+        same_bits(np.concatenate(list(got[kind])), want[kind], kind)
+
+
+def test_a_fit_sees_what_first_n_leaves(client: fb.Client):
+    plan = fb.Plan(outputs={"o": fb.cols("int8").first_n(2).vocab(), "m": fb.cols("int8").pad(2, 9).standardize()})
+    ops = {
+        out["name"]: out["parts"][0]["ops"][-1]
+        for out in client.fitted("lists", plan).plan.to_dict()["outputs"]  # type: ignore[union-attr]
+    }
+    firsts = [e.as_py() for row in rows_of("int8") if row is not None for e in row[:2] if e.is_valid]
+    assert sorted(ops["o"]["vocab"]["values"]["integers"]) == sorted(set(firsts))
+    padded = [e for row in rows_of("int8") if row is not None for e in ([*row.to_pylist(), 9, 9])[:2]]
+    known = np.array([e for e in padded if e is not None], np.float64)
+    assert ops["m"]["standardize"]["mean"] == pytest.approx(known.mean(), rel=1e-14)
+    assert ops["m"]["standardize"]["std"] == pytest.approx(known.std(), rel=1e-14)
+
+
+# === multi_hot, ngram ===
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "int32"])
+def test_multi_hot_marks_each_index_once(client: fb.Client, dtype: str):
+    encoded: dict[str, fb.Columns] = {
+        "text": fb.cols("text").hash_bucket(7).fill_null(0).multi_hot(),
+        "coded": fb.cols("coded").vocab(values=["a", "b"]).fill_null(0).multi_hot(),
+        "int8": fb.cols("int8").fill_null(0).bucketize([0, 9]).multi_hot(5),
+    }
+    got = features(client, "lists", {name: fb.output(chain, dtype=dtype) for name, chain in encoded.items()})
+    codes: dict[str, tuple[int, Callable[[Any], int]]] = {
+        "text": (7, lambda e: 0 if e is None else bucket(e.encode(), 7)),
+        "coded": (3, lambda e: {"a": 1, "b": 2}.get(e, 0)),
+        "int8": (5, lambda e: int((e or 0) >= 0) + int((e or 0) >= 9)),
+    }
+    for name, (size, code) in codes.items():
+        want = np.zeros((PRIME, size), np.dtype(dtype))
+        for i, row in enumerate(ALL[name].to_pylist()):
+            want[i, [code(e) for e in row or []]] = 1
+        same_bits(got[name], want, name)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6, 256])
+def test_ngram_is_xxhash_of_the_runs(client: fb.Client, n: int):
+    names = [*KINDS, "coded", "large"]
+    outputs = {
+        f"{name} {buckets}": fb.output(fb.cols(name).ngram(n, buckets=buckets, seed=seed).fill_null(0), dtype="int64")
+        for name in names
+        for buckets, seed in ((1000, 0), (INT64_MAX, 5))
+    }
+    got = features(client, "lists", outputs)
+    for name in names:
+        pieces = [components(row) if row is not None else [] for row in rows_of(name)]
+        for buckets, seed in ((1000, 0), (INT64_MAX, 5)):
+            want = [
+                np.array([tuple_bucket(row[i : i + n], buckets, seed) for i in range(len(row) - n + 1)], np.int64)
+                for row in pieces
+            ]
+            same_lists(got[f"{name} {buckets}"], want, name)
+
+
+def test_ngrams_are_padded_and_laid_out(client: fb.Client):
+    chain = fb.cols("text").ngram(2, buckets=11).fill_null(0)
+    got = features(client, "lists", {"o": chain, "pad": chain.pad(3), "hot": chain.multi_hot()})
+    assert got["hot"].shape == (PRIME, 11)
+    for i, row in enumerate(got["o"]):
+        assert got["pad"][i].tolist() == [*row[:3].tolist(), 0, 0, 0][:3]
+        assert np.flatnonzero(got["hot"][i]).tolist() == sorted(set(row.tolist()))
+
+
+# === The shapes of outputs ===
+
+
+def test_padded_columns_lie_side_by_side_and_ops_go_on(client: fb.Client):
+    chain = fb.cols("int8", "date").fill_null(0).pad(3, 7).standardize(mean=1, std=2)
+    got = features(client, "lists", {"o": [chain, fb.cols("id")]})["o"]
+    both = [(cut(numbers_of(name, 0), 3, 7).astype(np.float64) - 1) / 2 for name in ("int8", "date")]
+    same_bits(got, np.concatenate([*both, np.arange(PRIME)[:, None]], axis=1).astype(np.float32))
+
+
+def test_each_padded_column_is_laid_out_in_turn(client: fb.Client):
+    got = features(client, "lists", {"o": fb.cols("bool").fill_null(0).pad(2).vocab(values=[1]).one_hot()})["o"]
+    same_bits(got, np.eye(2)[cut(numbers_of("bool", 0), 2, 0)].reshape(PRIME, 4).astype(np.float32))
+
+
+def test_a_shuffled_stream_moves_whole_lists(server: Server):
+    plan = fb.Plan(
+        outputs={
+            "x": fb.output(fb.cols("int64").fill_null(3), dtype="int64"),
+            "id": fb.output(fb.cols("id"), dtype="int64"),
+        }
+    )
+    want = numbers_of("int64", 3)
+    seen: list[int] = []
+    data = FlightDataset(server.url, "lists", plan, batch_size=64, shuffle=True, seed=4, window_rows=100)
+    bag = torch.nn.EmbeddingBag(10, 2, include_last_offset=True)
+    for batch in data:
+        values, offsets = batch["x"]
+        assert values.dtype == torch.int64
+        assert bag(values.remainder(10), offsets).shape == (len(offsets) - 1, 2)
+        for i, row in enumerate(batch["id"].tolist()):
+            assert values[offsets[i] : offsets[i + 1]].tolist() == want[row].tolist()
+            seen.append(row)
+    assert sorted(seen) == list(range(PRIME))
+    assert seen != sorted(seen)
+
+
+def test_lists_pass_through_as_stored(client: fb.Client):
+    with client.stream("lists", fb.Plan(outputs={c: fb.cols(c).as_stored() for c in ALL}), batch_size=500) as stream:
+        batches = [batch.data for batch in stream]
+    got = pa.Table.from_batches(batches)
+    for name, array in ALL.items():
+        assert got[name].to_pylist() == array.to_pylist() or name in ("float16", "float32", "float64")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "words"),
+    [
+        ({"o": fb.cols("int8")}, ['"int8"', "null", "fill_null"]),
+        ({"o": fb.cols("no_elements")}, ['"no_elements"', "null", "fill_null"]),
+        ({"o": fb.cols("no_lists")}, ['"no_lists"', "null", "fill_null"]),
+        ({"o": fb.cols("int8").pad(3)}, ['"int8"', "null", "fill_null"]),
+        ({"o": [fb.cols("int8").fill_null(0), fb.cols("id")]}, ["pad"]),
+        ({"o": fb.cols("int8", "int64").fill_null(0)}, ["pad"]),
+        ({"o": fb.cols("text")}, ['"text"']),
+        ({"o": fb.cols("text").pad(3)}, ['"text"', "pad", "numbers"]),
+        ({"o": fb.cols("bytes").vocab(values=["a"])}, ['"bytes"']),
+        ({"o": fb.cols("int8").fill_null(0).one_hot(3)}, ['"int8"', "one_hot", "list"]),
+        ({"o": fb.cols("id").multi_hot(3)}, ['"id"', "multi_hot", "list"]),
+        ({"o": fb.cols("id").pad(3)}, ['"id"', "pad", "list"]),
+        ({"o": fb.cols("id").first_n(3)}, ['"id"', "first_n", "list"]),
+        ({"o": fb.cols("id").ngram(2, buckets=3)}, ['"id"', "ngram", "list"]),
+        ({"o": fb.cols("int8").pad(3).pad(3)}, ['"int8"', "pad"]),
+        ({"o": fb.cols("int8").cross("id", buckets=3)}, ['"int8"', "cross"]),
+        ({"o": fb.cols("id").cross("int8", buckets=3)}, ["cross", "list"]),
+        ({"o": fb.cols("text").hash_bucket(5).multi_hot()}, ['"text"', "null", "fill_null"]),
+        ({"o": fb.cols("int8").fill_null(0).multi_hot(3)}, ['"int8"', "multi_hot"]),
+        ({"o": fb.cols("text").hash_bucket(5).fill_null(0).multi_hot().clip(0, 1)}, ["multi_hot"]),
+        ({"o": fb.cols("text").multi_hot(3)}, ['"text"', "multi_hot"]),
+        ({"o": fb.cols("float32").sigrid_hash(max_value=5)}, ['"float32"', "sigrid_hash"]),
+        ({"o": fb.output(fb.cols("float32").fill_null(0), dtype="int32")}, ['"float32"', "INT32"]),
+    ],
+)
+def test_what_lists_cannot_become_is_refused_with_the_way_out(
+    client: fb.Client, outputs: dict[str, Any], words: list[str]
+):
+    with pytest.raises(fb.InvalidRequest) as caught:
+        features(client, "lists", outputs)
+    for word in words:
+        assert word in str(caught.value), f"{word!r} is not in: {caught.value}"

@@ -1,0 +1,94 @@
+//! Every instruction set of this machine gives the same bits, for every op over every kind of number.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float32Array, Float64Array, Int32Array, Int64Array, UInt64Array};
+use proptest::prelude::*;
+
+use super::simd::testing::under_each_level;
+use crate::testing::table;
+use crate::{BatchBuilder, Chain, DType, Fill, Op, OutputSpec, Program, VocabValues};
+
+/// Chains over numbers; those in the second list take whole numbers only.
+fn chains(mean: f64, bound: f64) -> (Vec<Vec<Op>>, Vec<Vec<Op>>) {
+    let fill = Op::FillNull(Fill::Number(1.5));
+    let scale = Op::Standardize { mean, std: bound.abs() + 0.3 };
+    let clip = Op::Clip { min: Some(-bound.abs()), max: Some(bound.abs()) };
+    let floats = vec![
+        vec![fill.clone()],
+        vec![fill.clone(), Op::Log1p, scale.clone(), clip.clone()],
+        vec![scale, fill.clone(), clip],
+        vec![fill.clone(), Op::Abs, Op::Sqrt],
+        vec![fill.clone(), Op::Logit { eps: Some(0.01) }],
+        vec![fill.clone(), Op::Logit { eps: None }],
+        vec![fill.clone(), Op::BoxCox { lambda: mean }],
+        vec![fill.clone(), Op::BoxCox { lambda: 0.0 }],
+        vec![fill.clone(), Op::MinMax { min: mean, max: mean + 1.0 }],
+        vec![fill.clone(), Op::Bucketize { boundaries: vec![mean, mean + 1.0, mean + 2.0] }],
+        vec![fill.clone(), Op::HashBucket { buckets: 1_000_003, seed: 9 }],
+        vec![Op::Vocab { values: Arc::new(VocabValues::Strings(vec![])), oov_buckets: 77 }],
+        vec![fill, Op::PositiveMod { modulus: 7 }],
+    ];
+    let whole = Op::FillNull(Fill::Number(3.0));
+    let ints = vec![
+        vec![whole.clone(), Op::SigridHash { salt: 3, max_value: 1000 }],
+        vec![whole.clone(), Op::MapId { ids: vec![1, 2, 3], values: vec![5, 6, 7], default: Some(0) }],
+        vec![whole, Op::Cross { columns: vec!["x".to_owned()], buckets: 1 << 40, seed: 1 }],
+    ];
+    (floats, ints)
+}
+
+fn holds_everywhere(column: ArrayRef, is_whole: bool, mean: f64, bound: f64) {
+    let table = table(column);
+    let (mut chains, ints) = chains(mean, bound);
+    chains.extend(if is_whole { ints } else { vec![] });
+    for dtype in [DType::Float32, DType::Float16, DType::BFloat16] {
+        let chains = chains.iter().map(|ops| Chain { column: "x".to_owned(), ops: ops.clone() }).collect();
+        let spec = OutputSpec { name: "out".to_owned(), dtype, chains };
+        let program = Arc::new(Program::compile(&[spec], &table.schema()).unwrap());
+        let batches = under_each_level(|| {
+            let mut builder = BatchBuilder::new(Arc::clone(&program), table.num_rows());
+            builder.append(&table, 0..table.num_rows()).unwrap();
+            let batch = builder.finish().unwrap();
+            let data = batch.column(0).to_data();
+            data.child_data()[0].buffers()[0].as_slice().to_vec()
+        });
+        let (best, bytes) = &batches[0];
+        for (level, other) in &batches[1..] {
+            assert!(bytes == other, "{best:?} and {level:?} differ in {dtype:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn of_f32(bits in prop::collection::vec(prop::option::weighted(0.9, any::<u32>()), 1..200), mean in -2.0..2.0, bound in 0.1..5.0) {
+        // Every second number is one near 1, where the others hardly come by.
+        let value = |(row, bits): (usize, &Option<u32>)| {
+            bits.map(|bits| f32::from_bits(if row % 2 == 0 { bits } else { 0x3f80_0000 | (bits >> 9) }))
+        };
+        let column: Float32Array = bits.iter().enumerate().map(value).collect();
+        holds_everywhere(Arc::new(column), false, mean, bound);
+    }
+
+    #[test]
+    fn of_f64(bits in prop::collection::vec(prop::option::weighted(0.9, any::<u64>()), 1..200), mean in -2.0..2.0, bound in 0.1..5.0) {
+        let value = |(row, bits): (usize, &Option<u64>)| {
+            bits.map(|bits| f64::from_bits(if row % 2 == 0 { bits } else { 0x3ff0_0000_0000_0000 | (bits >> 12) }))
+        };
+        let column: Float64Array = bits.iter().enumerate().map(value).collect();
+        holds_everywhere(Arc::new(column), false, mean, bound);
+    }
+
+    #[test]
+    fn of_integers(values in prop::collection::vec(prop::option::weighted(0.9, any::<i64>()), 1..200), mean in -2.0..2.0, bound in 0.1..5.0) {
+        let narrow: Int32Array = values.iter().map(|value| value.map(|value| value as i32)).collect();
+        holds_everywhere(Arc::new(narrow), true, mean, bound);
+        let unsigned: UInt64Array = values.iter().map(|value| value.map(|value| value as u64)).collect();
+        holds_everywhere(Arc::new(unsigned), true, mean, bound);
+        let column: Int64Array = values.into_iter().collect();
+        holds_everywhere(Arc::new(column), true, mean, bound);
+    }
+}

@@ -1,0 +1,126 @@
+//! Chains over lists: the elements of a run of rows go through the chain together, and then the lists are changed.
+
+use std::ops::Range;
+
+use super::collect::{Collected, Pick};
+use super::source::{Feed, ListRows};
+use super::tile::Values;
+use crate::chain::CompiledChain;
+use crate::ops::list::ListChange;
+use crate::ops::pad::Pad;
+
+/// A chain over lists, ready to give runs of rows.
+#[derive(Debug)]
+pub(crate) struct ListFeed<'a> {
+    pub(crate) chain: &'a CompiledChain,
+    pub(crate) lists: &'a ListRows,
+    /// The chain's front over the elements.
+    pub(crate) elements: Feed<'a>,
+}
+
+/// What came out of the chain for a run of rows.
+#[derive(Debug)]
+pub(crate) struct ListTile {
+    /// Element by element; after `pad` n a row.
+    pub(crate) elements: Collected,
+    /// Where each row's elements end.
+    pub(crate) ends: Vec<usize>,
+    /// Whether each row is null; empty where none is.
+    nulls: Vec<bool>,
+}
+
+impl ListFeed<'_> {
+    /// Runs the chain over some of the rows, counted from the first that this was readied for.
+    pub(crate) fn load(&self, rows: Range<usize>) -> ListTile {
+        let span = self.lists.span(&rows);
+        let ends = self.lists.ends[rows.clone()].iter().map(|end| end - span.start).collect();
+        let fills = self.chain.list.as_ref().is_some_and(|list| list.fills_null_lists);
+        let nulls = self.lists.nulls.as_ref().filter(|_| !fills);
+        let nulls = nulls.map(|nulls| rows.map(|row| nulls.is_null(row)).collect()).unwrap_or_default();
+        let mut tile = ListTile { elements: self.elements.collect(span), ends, nulls };
+        for (change, steps) in self.chain.list.iter().flat_map(|list| &list.changes) {
+            tile.change(change);
+            tile.elements = tile.elements.through(steps);
+        }
+        tile
+    }
+}
+
+impl ListTile {
+    pub(crate) fn rows(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The first row that is null, as a list or for one of its elements.
+    pub(crate) fn first_null(&self) -> Option<usize> {
+        let list = self.nulls.iter().position(|is_null| *is_null);
+        let element = self.elements.has_nulls().then(|| {
+            let element = (0..self.elements.len()).find(|element| !self.elements.is_valid(*element));
+            element.map(|element| self.row_of(element))
+        });
+        list.into_iter().chain(element.flatten()).min()
+    }
+
+    /// The row that an element is of.
+    pub(crate) fn row_of(&self, element: usize) -> usize {
+        self.ends.partition_point(|end| *end <= element)
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
+        self.ends.iter().scan(0, |start, end| Some(std::mem::replace(start, *end)..*end))
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        self.nulls.get(row).copied().unwrap_or(false)
+    }
+
+    fn change(&mut self, change: &ListChange) {
+        match change {
+            ListChange::First(n) => {
+                let kept: Vec<Range<usize>> =
+                    self.ranges().map(|range| range.start..range.end.min(range.start.saturating_add(*n))).collect();
+                let picks: Vec<Pick> = kept.iter().cloned().flatten().map(Pick::Row).collect();
+                self.elements = self.elements.rearranged(&picks, 0, 0, 0.0);
+                self.end_at(kept.iter().map(Range::len));
+            }
+            ListChange::Ngram(ngram) => {
+                let Values::Int(components) = self.elements.values(0..self.elements.len()) else { return };
+                let (mut runs, mut lens) = (Vec::with_capacity(components.len()), Vec::with_capacity(self.ends.len()));
+                for range in self.ranges() {
+                    let before = runs.len();
+                    runs.extend(ngram.runs(&components[range]));
+                    lens.push(runs.len() - before);
+                }
+                self.elements = Collected::of_ints(runs);
+                self.end_at(lens.into_iter());
+            }
+            ListChange::Pad(pad) => self.pad(pad),
+        }
+    }
+
+    fn pad(&mut self, pad: &Pad) {
+        let mut picks = Vec::with_capacity(self.rows() * pad.n);
+        for (row, range) in self.ranges().enumerate() {
+            let end = picks.len() + pad.n;
+            if self.is_null(row) {
+                picks.resize(end, Pick::Null);
+            } else {
+                picks.extend(range.take(pad.n).map(Pick::Row));
+                picks.resize(end, Pick::Fill);
+            }
+        }
+        self.elements = self.elements.rearranged(&picks, pad.int, pad.uint, pad.float);
+        let rows = self.rows();
+        self.end_at((0..rows).map(|_| pad.n));
+        // A null list is as many null elements now.
+        self.nulls.clear();
+    }
+
+    fn end_at(&mut self, lens: impl Iterator<Item = usize>) {
+        let ends = lens.scan(0, |end, len| {
+            *end += len;
+            Some(*end)
+        });
+        self.ends = ends.collect();
+    }
+}

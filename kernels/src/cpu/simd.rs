@@ -1,0 +1,91 @@
+//! Loops compiled for each instruction set, chosen at run time: AVX-512, AVX2, or what the target has at least.
+//!
+//! The loops are plain Rust that the compiler vectorizes for the set it is told of. Rust never fuses a multiplication with an
+//! addition and never reorders floating-point sums, so every set gives the same bits; `cpu/levels.rs` holds them to it.
+
+use std::sync::LazyLock;
+
+/// An instruction set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Level {
+    #[cfg(target_arch = "x86_64")]
+    Avx512(pulp::x86::V4),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(pulp::x86::V3),
+    Portable,
+}
+
+static BEST: LazyLock<Level> = LazyLock::new(|| *Level::all().first().unwrap_or(&Level::Portable));
+
+impl Level {
+    /// The sets that this machine has, the widest first.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut levels = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            levels.extend(pulp::x86::V4::try_new().map(Self::Avx512));
+            levels.extend(pulp::x86::V3::try_new().map(Self::Avx2));
+        }
+        levels.push(Self::Portable);
+        levels
+    }
+
+    /// The set in use: the widest.
+    #[cfg(not(test))]
+    pub(crate) fn current() -> Self {
+        *BEST
+    }
+
+    /// The set in use: the one that the test chose for its thread, or the widest.
+    #[cfg(test)]
+    pub(crate) fn current() -> Self {
+        testing::CHOSEN.get().unwrap_or(*BEST)
+    }
+}
+
+/// Runs a loop under the instruction set in use. What the loop calls must be `#[inline(always)]`, or it is compiled without.
+#[inline(always)]
+pub(crate) fn run<R>(work: impl FnOnce() -> R) -> R {
+    match Level::current() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(simd) => simd.vectorize(Call(work)),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2(simd) => simd.vectorize(Call(work)),
+        Level::Portable => work(),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+struct Call<F>(F);
+
+#[cfg(target_arch = "x86_64")]
+impl<R, F: FnOnce() -> R> pulp::NullaryFnOnce for Call<F> {
+    type Output = R;
+
+    #[inline(always)]
+    fn call(self) -> R {
+        (self.0)()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::cell::Cell;
+
+    use super::Level;
+
+    thread_local! {
+        pub(super) static CHOSEN: Cell<Option<Level>> = const { Cell::new(None) };
+    }
+
+    /// Runs `work` once under each instruction set of this machine.
+    pub(crate) fn under_each_level<R>(mut work: impl FnMut() -> R) -> Vec<(Level, R)> {
+        let results = Level::all().into_iter().map(|level| {
+            CHOSEN.set(Some(level));
+            (level, work())
+        });
+        let results = results.collect();
+        CHOSEN.set(None);
+        results
+    }
+}

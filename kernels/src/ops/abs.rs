@@ -1,0 +1,32 @@
+//! `abs`: the absolute value. `numpy.abs`, to the bit.
+//!
+//! - Integers stay integers; −2^63, which has none, stays itself, as in numpy. −0.0 becomes 0.0, NaN stays NaN; null stays null.
+
+use crate::cpu::tile::Tile;
+
+/// Runs over a tile.
+pub(crate) fn apply(tile: &mut Tile) {
+    if tile.number().is_float() {
+        tile.map_floats(f32::abs, f64::abs);
+    } else {
+        tile.map_ints(i64::wrapping_abs, |value| value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::UInt64Array;
+
+    use crate::Op;
+    use crate::testing::{assert_doubles, assert_ints, doubles, evaluate, ints};
+
+    #[test]
+    fn is_numpys() {
+        let column = ints(&[Some(-3), None, Some(i64::MIN), Some(i64::MAX)]);
+        assert_ints(&evaluate(&[Op::Abs], column), &[Some(3), None, Some(i64::MIN), Some(i64::MAX)]);
+        let column = [-1.5, -0.0, f64::NEG_INFINITY, f64::NAN].map(Some);
+        assert_doubles(&evaluate(&[Op::Abs], doubles(&column)), &[1.5, 0.0, f64::INFINITY, f64::NAN].map(Some));
+        let column = UInt64Array::from(vec![u64::MAX, 0]);
+        assert_eq!(evaluate(&[Op::Abs], column.clone()).as_ref(), &column as &dyn arrow::array::Array);
+    }
+}

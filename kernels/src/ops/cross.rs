@@ -1,0 +1,133 @@
+//! `cross`: the hash of a tuple: the chain's value first, then other columns as they are stored or derived, modulo `buckets`.
+//! NVTabular's `HashedCross`, with a hash of its own.
+//!
+//! - Each component is the XXH3-64 with seed 0 of the bytes that [`super::hash_bucket`] takes, as 8 little-endian bytes, or 8 zero
+//!   bytes for a null; the tuple is the XXH3-64 with `seed` of those bytes end to end. Python: `xxhash.xxh3_64_intdigest(b"".join(…),
+//!   seed) % buckets`. So a dictionary's values are hashed once.
+//! - The result is never null. Single values only, no lists. `buckets` is from 1 to 2^63 − 1, with at least one other column.
+
+use super::hash::{self, Modulus};
+use crate::chain::CompiledChain;
+use crate::cpu::tile::Tile;
+use crate::error::OpProblem;
+
+/// The most columns beside the chain's.
+const COLUMNS_MAX: usize = 255;
+
+/// The columns that are hashed together, each as the chain that gives its hashes.
+#[derive(Clone, Debug)]
+pub(crate) struct Cross {
+    pub(crate) parts: Vec<CompiledChain>,
+    modulus: Modulus,
+    seed: u64,
+}
+
+/// A value as a component of a tuple.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Component;
+
+impl Component {
+    /// Of text or bytes.
+    pub(crate) fn bytes(self, bytes: &[u8]) -> i64 {
+        hash::bytes(bytes, 0) as i64
+    }
+
+    /// Of a tile of numbers; nulls are 0.
+    pub(crate) fn apply(self, tile: &mut Tile) {
+        tile.map_to_ints(
+            #[inline(always)]
+            |value| hash::word(value as u64, 0) as i64,
+            #[inline(always)]
+            |value| hash::word(value, 0) as i64,
+            #[inline(always)]
+            |value| hash::word(hash::float_bits(value), 0) as i64,
+        );
+        tile.fill(0, 0, 0.0, 0.0);
+    }
+}
+
+impl Cross {
+    /// The parameters, checked.
+    pub(crate) fn check(columns: &[String], buckets: u64) -> Result<Modulus, OpProblem> {
+        if !(1..=COLUMNS_MAX).contains(&columns.len()) {
+            let reason = format!("columns must name from 1 to {COLUMNS_MAX} other columns, not {}", columns.len());
+            return Err(OpProblem::Parameter(reason));
+        }
+        Modulus::of_buckets(buckets)
+    }
+
+    pub(crate) fn new(parts: Vec<CompiledChain>, modulus: Modulus, seed: u64) -> Self {
+        Self { parts, modulus, seed }
+    }
+
+    /// The bucket of a tuple's components, each as its hash's bytes.
+    pub(crate) fn bucket(&self, components: &[u8]) -> i64 {
+        self.modulus.rest(hash::bytes(components, self.seed)) as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, DictionaryArray, Float64Array, RecordBatch, StringArray, UInt64Array};
+    use arrow::datatypes::Int8Type;
+    use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+    use crate::testing::{assert_ints, int_lists, refusal};
+    use crate::{Op, Prefix};
+
+    fn cross(columns: &[&str], buckets: u64) -> [Op; 1] {
+        [Op::Cross { columns: columns.iter().map(|column| (*column).to_owned()).collect(), buckets, seed: 7 }]
+    }
+
+    fn bucket(components: &[Option<&[u8]>]) -> Option<i64> {
+        let bytes: Vec<u8> = components.iter().flat_map(|part| part.map_or(0, xxh3_64).to_le_bytes()).collect();
+        Some((xxh3_64_with_seed(&bytes, 7) % 1000) as i64)
+    }
+
+    #[test]
+    fn is_the_hash_of_the_hashes() {
+        let words = vec![Some("a"), None, Some("a longer text, more than sixteen bytes of it")];
+        let x: ArrayRef = Arc::new(StringArray::from(words.clone()));
+        let n: ArrayRef = Arc::new(UInt64Array::from(vec![Some(1), Some(2), None]));
+        let f: ArrayRef = Arc::new(Float64Array::from(vec![-0.0, f64::NAN, 1.5]));
+        let d: ArrayRef = Arc::new(words.iter().copied().collect::<DictionaryArray<Int8Type>>());
+        let batch =
+            RecordBatch::try_from_iter_with_nullable([("x", x, true), ("n", n, true), ("f", f, true), ("d", d, true)])
+                .unwrap();
+        let prefix = Prefix::compile("x", &cross(&["n", "f", "d"], 1000), &batch.schema()).unwrap();
+        let one = 1_u64.to_le_bytes();
+        let two = 2_u64.to_le_bytes();
+        let (zero, nan, half) = (0_u64.to_le_bytes(), 0x7ff8_0000_0000_0000_u64.to_le_bytes(), 1.5_f64.to_le_bytes());
+        let long = words[2].map(str::as_bytes);
+        let expected = [
+            bucket(&[Some(b"a"), Some(&one), Some(&zero), Some(b"a")]),
+            bucket(&[None, Some(&two), Some(&nan), None]),
+            bucket(&[long, None, Some(&half), long]),
+        ];
+        assert_ints(&prefix.evaluate(&batch).unwrap(), &expected);
+    }
+
+    #[test]
+    fn the_chain_before_it_counts() {
+        let x: ArrayRef = Arc::new(Float64Array::from(vec![Some(-3.0), None]));
+        let batch = RecordBatch::try_from_iter_with_nullable([("x", Arc::clone(&x), true), ("y", x, true)]).unwrap();
+        let [cross] = cross(&["y"], 1000);
+        let prefix = Prefix::compile("x", &[Op::Abs, cross], &batch.schema()).unwrap();
+        let (three, minus) = (3_f64.to_le_bytes(), (-3_f64).to_le_bytes());
+        let expected = [bucket(&[Some(&three), Some(&minus)]), bucket(&[None, None])];
+        assert_ints(&prefix.evaluate(&batch).unwrap(), &expected);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let text = || StringArray::from(vec!["a"]);
+        assert!(refusal(&cross(&[], 5), text()).ends_with("columns must name from 1 to 255 other columns, not 0"));
+        assert!(refusal(&cross(&["x"], 0), text()).ends_with("buckets must be from 1 to 2^63 - 1, not 0"));
+        assert!(refusal(&cross(&["y"], 5), text()).contains("\"y\": there is no such column"));
+        assert!(
+            refusal(&cross(&["x"], 5), int_lists(&[None])).ends_with("it takes one value a row, but gets lists here")
+        );
+    }
+}

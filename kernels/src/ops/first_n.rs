@@ -1,0 +1,57 @@
+//! `first_n`: the first n elements of a list. TorchArrow's `firstx`; with a `value` its result is filled up to n columns, as by
+//! [`super::pad`].
+//!
+//! - Shorter lists stay what they are. A null list stays null. `n` is from 1 to 65,536.
+//! - Lists of anything; with a `value` lists of numbers.
+
+use crate::error::OpProblem;
+
+/// The parameter, checked.
+pub(crate) fn check(n: u32) -> Result<usize, OpProblem> {
+    super::pad::check(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+    use arrow::datatypes::Float32Type;
+
+    use crate::testing::{assert_ints, evaluate, int_lists, ints, ragged, refusal};
+    use crate::{DType, Op};
+
+    fn first_n(n: u32, value: Option<f64>) -> Op {
+        Op::FirstN { n, value }
+    }
+
+    /// `torcharrow.functional.firstx(ta.column([[1, 2, 3], [5, 8], []]), 2)`
+    #[test]
+    fn keeps_the_head_of_each_list() {
+        let lists = || int_lists(&[Some(&[Some(1), Some(2), Some(3)]), Some(&[Some(5), Some(8)]), Some(&[])]);
+        let kept = ragged(DType::Float32, &[first_n(2, None)], lists()).unwrap();
+        assert_eq!(kept.value_offsets(), [0, 2, 4, 4]);
+        assert_eq!(kept.values().as_primitive::<Float32Type>().values(), &[1.0, 2.0, 5.0, 8.0]);
+        assert_ints(&evaluate(&[first_n(1, None)], lists()), &[1, 5].map(Some));
+    }
+
+    #[test]
+    fn a_value_makes_columns() {
+        let lists = int_lists(&[Some(&[Some(1)]), Some(&[])]);
+        assert_ints(&evaluate(&[first_n(2, Some(9.0))], lists), &[1, 9, 9, 9].map(Some));
+    }
+
+    #[test]
+    fn behind_ngram_it_cuts_its_runs() {
+        let lists = || int_lists(&[Some(&[Some(1), Some(2), Some(3)]), Some(&[Some(4)])]);
+        let ngram = || Op::Ngram { n: 2, buckets: 1 << 40, seed: 0 };
+        let all = evaluate(&[ngram()], lists());
+        assert_eq!(all.len(), 2);
+        assert_eq!(evaluate(&[ngram(), first_n(1, None)], lists()).as_ref(), all.slice(0, 1).as_ref());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let lists = || int_lists(&[None]);
+        assert!(refusal(&[first_n(0, None)], lists()).ends_with("n must be from 1 to 65536, not 0"));
+        assert!(refusal(&[first_n(1, None)], ints(&[None])).ends_with("it takes lists, but gets whole numbers here"));
+    }
+}

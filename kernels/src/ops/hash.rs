@@ -1,0 +1,158 @@
+//! XXH3-64 of values, and its rest modulo a number that is known beforehand.
+
+#![expect(clippy::inline_always, reason = "a function that is not inlined is compiled without the instruction set")]
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::error::OpProblem;
+
+/// Of text or bytes. XXH3's ways for up to 16 bytes are here, to be inlined where most values are that short; the rest is the crate's.
+#[inline(always)]
+pub(crate) fn bytes(bytes: &[u8], seed: u64) -> u64 {
+    match bytes.len() {
+        4..=8 => up_to_8(bytes, seed),
+        9..=16 => up_to_16(bytes, seed),
+        1..=3 => up_to_3(bytes, seed),
+        _ => xxh3_64_with_seed(bytes, seed),
+    }
+}
+
+#[inline(always)]
+fn up_to_3(bytes: &[u8], seed: u64) -> u64 {
+    /// Bytes 0 to 3 of XXH3's default secret, exclusive or bytes 4 to 7.
+    const SECRET: u32 = 0x396c_feb8 ^ 0xbe4b_a423;
+    let (len, byte) = (bytes.len(), |place: usize| u32::from(bytes[place]));
+    let joined = (byte(0) << 16) | (byte(len / 2) << 24) | byte(len - 1) | ((len as u32) << 8);
+    let mixed = u64::from(joined) ^ u64::from(SECRET).wrapping_add(seed);
+    let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+    let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0x1656_67b1_9e37_79f9);
+    mixed ^ (mixed >> 32)
+}
+
+#[inline(always)]
+fn up_to_8(bytes: &[u8], seed: u64) -> u64 {
+    let first = bytes.first_chunk().map_or(0, |chunk| u32::from_le_bytes(*chunk));
+    let last = bytes.last_chunk().map_or(0, |chunk| u32::from_le_bytes(*chunk));
+    joined((u64::from(first) << 32) | u64::from(last), bytes.len() as u64, seed)
+}
+
+#[inline(always)]
+fn up_to_16(bytes: &[u8], seed: u64) -> u64 {
+    /// Bytes 24 to 31 of XXH3's default secret, exclusive or bytes 32 to 39; and bytes 40 to 47 with bytes 48 to 55.
+    const SECRETS: (u64, u64) =
+        (0x1f67_b3b7_a4a4_4072 ^ 0x78e5_c0cc_4ee6_79cb, 0x2172_ffcc_7dd0_5a82 ^ 0x8e24_43f7_7446_08b8);
+    let first = bytes.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
+    let last = bytes.last_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
+    let low = first ^ SECRETS.0.wrapping_add(seed);
+    let high = last ^ SECRETS.1.wrapping_sub(seed);
+    let product = u128::from(low) * u128::from(high);
+    let folded = (product as u64) ^ ((product >> 64) as u64);
+    let mixed = (bytes.len() as u64).wrapping_add(low.swap_bytes()).wrapping_add(high).wrapping_add(folded);
+    let mixed = (mixed ^ (mixed >> 37)).wrapping_mul(0x1656_6791_9e37_79f9);
+    mixed ^ (mixed >> 32)
+}
+
+/// Of the 8 little-endian bytes of a word: XXH3's way for 4 to 8 bytes, without a branch or a memory access, so that loops over it
+/// vectorize.
+#[inline(always)]
+pub(crate) fn word(word: u64, seed: u64) -> u64 {
+    joined(word.rotate_left(32), 8, seed)
+}
+
+/// Of 4 to 8 bytes: the first four in the upper half, the last four in the lower.
+#[inline(always)]
+fn joined(word: u64, len: u64, seed: u64) -> u64 {
+    /// Bytes 8 to 15 of XXH3's default secret, exclusive or bytes 16 to 23.
+    const SECRET: u64 = 0x1cad_21f7_2c81_017c ^ 0xdb97_9083_e96d_d4de;
+    const FACTOR: u64 = 0x9fb2_1c65_1e98_df25;
+    let seed = seed ^ (u64::from((seed as u32).swap_bytes()) << 32);
+    let mixed = word ^ SECRET.wrapping_sub(seed);
+    let mixed = mixed ^ mixed.rotate_left(49) ^ mixed.rotate_left(24);
+    let mixed = mixed.wrapping_mul(FACTOR);
+    let mixed = (mixed ^ ((mixed >> 35) + len)).wrapping_mul(FACTOR);
+    mixed ^ (mixed >> 28)
+}
+
+/// The bits that stand for a float: one zero, one NaN.
+#[inline(always)]
+pub(crate) fn float_bits(value: f64) -> u64 {
+    const NAN: u64 = 0x7ff8_0000_0000_0000;
+    let bits = if value == 0.0 { 0 } else { value.to_bits() };
+    if value.is_nan() { NAN } else { bits }
+}
+
+/// A divisor from 1 to 2^63 − 1, by which the rest is taken with a multiplication (Granlund and Montgomery, 1994).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Modulus {
+    divisor: u64,
+    factor: u64,
+    shift: u32,
+}
+
+impl Modulus {
+    /// The divisor of an op's `buckets`.
+    pub(crate) fn of_buckets(buckets: u64) -> Result<Self, OpProblem> {
+        if buckets == 0 || i64::try_from(buckets).is_err() {
+            return Err(OpProblem::Parameter(format!("buckets must be from 1 to 2^63 - 1, not {buckets}")));
+        }
+        // ⌈2^(64 + ⌈log₂ d⌉) / d⌉ has 65 bits; its lowest 64 are kept.
+        let log = u64::BITS - (buckets - 1).leading_zeros();
+        let factor = ((((1_u128 << log) - u128::from(buckets)) << 64) / u128::from(buckets)) as u64;
+        Ok(Self { divisor: buckets, factor: factor.wrapping_add(1), shift: log.saturating_sub(1) })
+    }
+
+    pub(crate) fn divisor(self) -> u64 {
+        self.divisor
+    }
+
+    /// value mod the divisor.
+    #[inline(always)]
+    pub(crate) fn rest(self, value: u64) -> u64 {
+        let high = ((u128::from(value) * u128::from(self.factor)) >> 64) as u64;
+        // (value + high) / 2 without the carry; a divisor of 1 has the whole value.
+        let half = ((value - high) >> 1) + high;
+        let quotient = if self.divisor == 1 { value } else { half >> self.shift };
+        value.wrapping_sub(quotient.wrapping_mul(self.divisor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_word_hashes_as_its_bytes(value: u64, seed: u64) {
+            prop_assert_eq!(word(value, seed), xxh3_64_with_seed(&value.to_le_bytes(), seed));
+            prop_assert_eq!(word(value, 0), xxh3_64_with_seed(&value.to_le_bytes(), 0));
+        }
+
+        #[test]
+        fn bytes_hash_as_the_crate_has_them(value in prop::collection::vec(any::<u8>(), 0..40), seed: u64) {
+            prop_assert_eq!(bytes(&value, seed), xxh3_64_with_seed(&value, seed));
+            prop_assert_eq!(bytes(&value, 0), xxh3_64_with_seed(&value, 0));
+        }
+
+        #[test]
+        fn the_rest_is_that_of_a_division(value: u64, bits in 0_u32..63, low: u64) {
+            let divisor = (1 << bits) | (low & ((1 << bits) - 1));
+            let modulus = Modulus::of_buckets(divisor).unwrap();
+            for value in [value, 0, 1, divisor - 1, divisor, divisor + 1, u64::MAX, u64::MAX - divisor] {
+                prop_assert_eq!(modulus.rest(value), value % divisor);
+            }
+        }
+    }
+
+    #[test]
+    fn divisors_at_the_edges() {
+        for divisor in (1..2000).chain([(1 << 32) - 1, 1 << 32, (1 << 32) + 1, (1 << 62) + 1, i64::MAX as u64]) {
+            let modulus = Modulus::of_buckets(divisor).unwrap();
+            for value in [0, 1, divisor - 1, divisor, 2 * divisor - 1, 2 * divisor, u64::MAX - 1, u64::MAX] {
+                assert_eq!(modulus.rest(value), value % divisor, "{value} % {divisor}");
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `logit`: ln(x / (1 − x)). `torch.logit`.
+//!
+//! - With `eps`, from 0 to 0.5, x is clipped to [eps, 1 − eps] first. Without it 0 gives −inf, 1 gives inf, and what lies outside NaN.
+//!   NaN stays NaN; null stays null.
+//! - f32 computes in f32, bounds too, everything else in f64: the same operations as torch's, with a logarithm within 1 ulp.
+
+use super::Step;
+use crate::cpu::math;
+use crate::cpu::tile::Tile;
+use crate::error::OpProblem;
+
+/// The bound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Logit {
+    pub(crate) eps: Option<f64>,
+}
+
+impl Logit {
+    pub(crate) fn compile(eps: Option<f64>) -> Result<Step, OpProblem> {
+        if let Some(eps) = eps.filter(|eps| !(0.0..=0.5).contains(eps)) {
+            return Err(OpProblem::Parameter(format!("eps must be from 0 to 0.5, not {eps}")));
+        }
+        Ok(Step::Logit(Self { eps }))
+    }
+
+    pub(crate) fn apply(self, tile: &mut Tile) {
+        let (low, high) = self.eps.map_or((f64::NEG_INFINITY, f64::INFINITY), |eps| (eps, 1.0 - eps));
+        let (low_single, high_single) = match self.eps {
+            Some(eps) => (eps as f32, 1.0 - eps as f32),
+            None => (f32::NEG_INFINITY, f32::INFINITY),
+        };
+        tile.map_floats(
+            #[inline(always)]
+            |value| {
+                let value = if value < low_single { low_single } else { value };
+                let value = if value > high_single { high_single } else { value };
+                math::ln_single(value / (1.0 - value))
+            },
+            #[inline(always)]
+            |value| {
+                let value = if value < low { low } else { value };
+                let value = if value > high { high } else { value };
+                math::ln(value / (1.0 - value))
+            },
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Op;
+    use crate::testing::{assert_doubles, assert_singles, doubles, evaluate, ints, refusal, singles};
+
+    fn logit(eps: impl Into<Option<f64>>) -> [Op; 1] {
+        [Op::Logit { eps: eps.into() }]
+    }
+
+    /// `torch.logit(torch.tensor([0.5, 0, 1, 0.25, -1, 2, nan], dtype=torch.float64))`
+    #[test]
+    fn is_torchs() {
+        let column = [0.5, 0.0, 1.0, 0.25, -1.0, 2.0, f64::NAN].map(Some);
+        let expected =
+            [0.0, f64::NEG_INFINITY, f64::INFINITY, -1.098_612_288_668_109_8, f64::NAN, f64::NAN, f64::NAN].map(Some);
+        assert_doubles(&evaluate(&logit(None), doubles(&column)), &expected);
+        assert_doubles(&evaluate(&logit(None), ints(&[Some(0), None])), &[Some(f64::NEG_INFINITY), None]);
+    }
+
+    /// `torch.logit(torch.tensor([0, 1, 0.5, nan]), eps=0.25)`
+    #[test]
+    fn eps_clips() {
+        let column = [0.0, 1.0, 0.5, f32::NAN].map(Some);
+        let expected = [-1.098_612_3, 1.098_612_3, 0.0, f32::NAN].map(Some);
+        assert_singles(&evaluate(&logit(0.25), singles(&column)), &expected);
+    }
+
+    #[test]
+    fn parameters_that_make_no_sense_are_refused() {
+        for eps in [-0.1, 0.6, f64::NAN] {
+            assert!(refusal(&logit(eps), ints(&[None])).ends_with(&format!("eps must be from 0 to 0.5, not {eps}")));
+        }
+    }
+}

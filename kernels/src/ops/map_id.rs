@@ -1,0 +1,104 @@
+//! `map_id`: `ids[i]` becomes `values[i]`. The `MapId` of Meta's preprocessing; `pandas.Series.map` with a dictionary.
+//!
+//! - Another id becomes `default`, or null where there is none. Null stays null.
+//! - Whole numbers only; what comes out is signed. Ids must differ, and there are as many as values, at least one.
+
+use std::sync::Arc;
+
+use super::Step;
+use super::vocab_index::{IndexProblem, VocabIndex};
+use crate::cpu::tile::Tile;
+use crate::domain::Number;
+use crate::error::OpProblem;
+
+/// The mapping.
+#[derive(Clone, Debug)]
+pub(crate) struct MapId {
+    pub(crate) index: Arc<VocabIndex>,
+    pub(crate) values: Arc<[i64]>,
+    pub(crate) default: Option<i64>,
+    /// Ids below 0 are no `UInt64`.
+    is_unsigned: bool,
+}
+
+impl MapId {
+    pub(crate) fn compile(
+        ids: &[i64],
+        values: &[i64],
+        default: Option<i64>,
+        number: Number,
+    ) -> Result<Step, OpProblem> {
+        if ids.is_empty() || ids.len() != values.len() {
+            let (ids, values) = (ids.len(), values.len());
+            return Err(OpProblem::Parameter(format!(
+                "it needs as many values as ids, at least one, not {ids} ids and {values} values"
+            )));
+        }
+        let index = VocabIndex::of_bits(ids.iter().map(|id| *id as u64)).map_err(|problem| match problem {
+            IndexProblem::Duplicate(place) => OpProblem::Parameter(format!("id {} is there twice", ids[place])),
+            IndexProblem::TooLong => OpProblem::Parameter("too many ids".to_owned()),
+        })?;
+        Ok(Step::MapId(Self {
+            index: Arc::new(index),
+            values: values.into(),
+            default,
+            is_unsigned: number == Number::UInt,
+        }))
+    }
+
+    fn find(&self, id: u64) -> Option<i64> {
+        if self.is_unsigned && id > i64::MAX as u64 {
+            return self.default;
+        }
+        self.index.find_bits(id).map_or(self.default, |place| self.values.get(place).copied())
+    }
+
+    pub(crate) fn apply(&self, tile: &mut Tile) {
+        let mut lost = Vec::new();
+        if self.default.is_none() {
+            let is_lost: Vec<bool> = match tile.values() {
+                crate::cpu::tile::Values::Int(ids) => ids.iter().map(|id| self.find(*id as u64).is_none()).collect(),
+                crate::cpu::tile::Values::UInt(ids) => ids.iter().map(|id| self.find(*id).is_none()).collect(),
+                _ => Vec::new(),
+            };
+            lost = is_lost;
+        }
+        tile.map_to_ints(|id| self.find(id as u64).unwrap_or_default(), |id| self.find(id).unwrap_or_default(), |_| 0);
+        if lost.contains(&true) {
+            tile.clear_where(|row| lost[row]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::UInt64Array;
+
+    use crate::Op;
+    use crate::testing::{assert_ints, doubles, evaluate, ints, refusal};
+
+    fn map_id(ids: &[i64], values: &[i64], default: Option<i64>) -> [Op; 1] {
+        [Op::MapId { ids: ids.to_vec(), values: values.to_vec(), default }]
+    }
+
+    #[test]
+    fn ids_become_values() {
+        let column = || ints(&[Some(7), Some(-1), None, Some(8)]);
+        assert_ints(&evaluate(&map_id(&[7, -1], &[70, 10], None), column()), &[Some(70), Some(10), None, None]);
+        assert_ints(&evaluate(&map_id(&[7, -1], &[70, 10], Some(3)), column()), &[Some(70), Some(10), None, Some(3)]);
+    }
+
+    #[test]
+    fn the_largest_unsigned_is_not_minus_one() {
+        let column = UInt64Array::from(vec![u64::MAX, 7]);
+        assert_ints(&evaluate(&map_id(&[-1, 7], &[1, 2], Some(0)), column), &[Some(0), Some(2)]);
+    }
+
+    #[test]
+    fn mappings_that_make_no_sense_are_refused() {
+        assert!(refusal(&map_id(&[1], &[], None), ints(&[None])).ends_with("not 1 ids and 0 values"));
+        assert!(refusal(&map_id(&[], &[], None), ints(&[None])).ends_with("not 0 ids and 0 values"));
+        assert!(refusal(&map_id(&[1, 1], &[2, 3], None), ints(&[None])).ends_with("id 1 is there twice"));
+        assert!(refusal(&map_id(&[1], &[2], None), doubles(&[None])).contains("it takes whole numbers"));
+    }
+}

@@ -1,0 +1,51 @@
+//! `max_abs`: x / the largest absolute value. scikit-learn's `MaxAbsScaler`.
+//!
+//! - A largest value below 10 · 2^−52 divides by 1, as scikit-learn does. A negative one, NaN and infinity are errors.
+//! - Arithmetic, NaN, infinities and nulls: [`super::scale`]. Bit-equal to scikit-learn on f64 and integers.
+
+use super::scale::{Scale, divisor};
+use super::{Step, finite};
+use crate::error::OpProblem;
+
+/// The step, its parameter checked.
+pub(crate) fn compile(max_abs: f64) -> Result<Step, OpProblem> {
+    let max_abs = finite("max_abs", max_abs)?;
+    if max_abs < 0.0 {
+        return Err(OpProblem::Parameter(format!("max_abs must not be negative, but is {max_abs}")));
+    }
+    Ok(Step::Scale(Scale { shift: 0.0, divisor: divisor(max_abs) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Op;
+    use crate::testing::{assert_doubles, assert_singles, doubles, evaluate, ints, refusal, singles};
+
+    fn max_abs(max_abs: f64) -> [Op; 1] {
+        [Op::MaxAbs { max_abs }]
+    }
+
+    /// `sklearn.preprocessing.MaxAbsScaler().fit_transform([[1], [-4], [0], [3]])`
+    #[test]
+    fn divides_by_the_largest_as_sklearn_does() {
+        assert_doubles(
+            &evaluate(&max_abs(4.0), ints(&[Some(1), Some(-4), Some(0), None])),
+            &[Some(0.25), Some(-1.0), Some(0.0), None],
+        );
+        let column = [3.0, -0.0, f32::INFINITY, f32::NAN].map(Some);
+        assert_singles(&evaluate(&max_abs(4.0), singles(&column)), &[0.75, -0.0, f32::INFINITY, f32::NAN].map(Some));
+    }
+
+    #[test]
+    fn what_sklearn_takes_for_zero_divides_by_one() {
+        assert_doubles(&evaluate(&max_abs(0.0), doubles(&[Some(0.0)])), &[Some(0.0)]);
+        assert_doubles(&evaluate(&max_abs(2e-15), doubles(&[Some(2e-15)])), &[Some(2e-15)]);
+        assert_doubles(&evaluate(&max_abs(4e-15), doubles(&[Some(2e-15)])), &[Some(0.5)]);
+    }
+
+    #[test]
+    fn parameters_that_make_no_sense_are_refused() {
+        assert!(refusal(&max_abs(-1.0), ints(&[None])).ends_with("max_abs must not be negative, but is -1"));
+        assert!(refusal(&max_abs(f64::NAN), ints(&[None])).ends_with("max_abs must be a finite number, not NaN"));
+    }
+}

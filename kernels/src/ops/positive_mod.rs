@@ -1,0 +1,75 @@
+//! `positive_mod`: x modulo `modulus`, from 0 to modulus − 1 also for x below 0. `numpy.mod` with a positive divisor; the
+//! `PositiveModulus` of Meta's preprocessing.
+//!
+//! - Integers stay integers. Floats compute in their own precision; ±inf and NaN give NaN. Null stays null.
+//! - `modulus` is from 1 to 2^63 − 1.
+
+use super::Step;
+use crate::cpu::tile::Tile;
+use crate::error::OpProblem;
+
+/// The modulus.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PositiveMod {
+    pub(crate) modulus: i64,
+}
+
+impl PositiveMod {
+    pub(crate) fn compile(modulus: i64) -> Result<Step, OpProblem> {
+        if modulus < 1 {
+            return Err(OpProblem::Parameter(format!("modulus must be at least 1, not {modulus}")));
+        }
+        Ok(Step::PositiveMod(Self { modulus }))
+    }
+
+    pub(crate) fn apply(self, tile: &mut Tile) {
+        let modulus = self.modulus;
+        if !tile.number().is_float() {
+            return tile.map_ints(|value| value.rem_euclid(modulus), |value| value % modulus.unsigned_abs());
+        }
+        let (single, double) = (modulus as f32, modulus as f64);
+        // As numpy has it: the remainder's sign is mended by one addition, and a zero is +0.
+        tile.map_floats(
+            |value| {
+                let rest = value % single;
+                if rest < 0.0 { rest + single } else { rest.abs() }
+            },
+            |value| {
+                let rest = value % double;
+                if rest < 0.0 { rest + double } else { rest.abs() }
+            },
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::UInt64Array;
+
+    use crate::Op;
+    use crate::testing::{assert_doubles, assert_ints, doubles, evaluate, ints, refusal};
+
+    fn positive_mod(modulus: i64) -> [Op; 1] {
+        [Op::PositiveMod { modulus }]
+    }
+
+    /// `np.mod(x, 7)`
+    #[test]
+    fn is_numpys() {
+        let column = ints(&[Some(-1), Some(7), Some(13), None, Some(i64::MIN)]);
+        assert_ints(&evaluate(&positive_mod(7), column), &[Some(6), Some(0), Some(6), None, Some(6)]);
+        let column = UInt64Array::from(vec![u64::MAX]);
+        assert_eq!(
+            evaluate(&positive_mod(7), column).as_ref(),
+            &UInt64Array::from(vec![1]) as &dyn arrow::array::Array
+        );
+        let column = [-0.5, 7.5, -0.0, -7.0, f64::INFINITY, f64::NAN].map(Some);
+        let expected = [6.5, 0.5, 0.0, 0.0, f64::NAN, f64::NAN].map(Some);
+        assert_doubles(&evaluate(&positive_mod(7), doubles(&column)), &expected);
+    }
+
+    #[test]
+    fn a_modulus_below_one_is_refused() {
+        assert!(refusal(&positive_mod(0), ints(&[None])).ends_with("modulus must be at least 1, not 0"));
+    }
+}

@@ -1,0 +1,81 @@
+//! `sigrid_hash`: an id's hash in 0…`max_value` − 1. TorchArrow's (Velox's) `sigrid_hash`, to the bit.
+//!
+//! - The id is mixed with Thomas Wang's 64-bit mix, joined with `salt` by CityHash's 128 to 64 bits, and taken, signed, modulo
+//!   `max_value`, from 1 to 2^63 − 1.
+//! - Whole numbers only, `UInt64` by its bits. Null stays null.
+
+use super::Step;
+use crate::cpu::tile::Tile;
+use crate::error::OpProblem;
+
+/// The parameters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SigridHash {
+    pub(crate) salt: i64,
+    pub(crate) max_value: i64,
+}
+
+impl SigridHash {
+    pub(crate) fn compile(salt: i64, max_value: i64) -> Result<Step, OpProblem> {
+        if max_value < 1 {
+            return Err(OpProblem::Parameter(format!("max_value must be at least 1, not {max_value}")));
+        }
+        Ok(Step::SigridHash(Self { salt, max_value }))
+    }
+
+    #[inline(always)]
+    fn hash(self, id: u64) -> i64 {
+        (join(self.salt as u64, mix(id)) as i64).rem_euclid(self.max_value)
+    }
+
+    pub(crate) fn apply(self, tile: &mut Tile) {
+        tile.map_to_ints(|id| self.hash(id as u64), |id| self.hash(id), |_| 0);
+    }
+}
+
+#[inline(always)]
+fn mix(key: u64) -> u64 {
+    let key = (!key).wrapping_add(key << 21);
+    let key = key ^ (key >> 24);
+    let key = key.wrapping_add(key << 3).wrapping_add(key << 8);
+    let key = key ^ (key >> 14);
+    let key = key.wrapping_add(key << 2).wrapping_add(key << 4);
+    let key = key ^ (key >> 28);
+    key.wrapping_add(key << 31)
+}
+
+#[inline(always)]
+fn join(upper: u64, lower: u64) -> u64 {
+    const FACTOR: u64 = 0x9ddf_ea08_eb38_2d69;
+    let a = (lower ^ upper).wrapping_mul(FACTOR);
+    let b = (upper ^ (a ^ (a >> 47))).wrapping_mul(FACTOR);
+    (b ^ (b >> 47)).wrapping_mul(FACTOR)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Op;
+    use crate::testing::{assert_ints, doubles, evaluate, ints, refusal};
+
+    fn sigrid_hash(max_value: i64) -> [Op; 1] {
+        [Op::SigridHash { salt: 0, max_value }]
+    }
+
+    /// `torcharrow.functional.sigrid_hash(ta.column(range(16)), 0, 100)`, from its own tests.
+    #[test]
+    fn is_torcharrows() {
+        let column = ints(&(0..16).map(Some).collect::<Vec<_>>());
+        let expected = [6, 60, 54, 54, 9, 4, 91, 11, 67, 79, 2, 25, 92, 98, 83, 66].map(Some);
+        assert_ints(&evaluate(&sigrid_hash(100), column), &expected);
+        assert_ints(&evaluate(&sigrid_hash(1), ints(&[Some(5), None])), &[Some(0), None]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        assert!(refusal(&sigrid_hash(0), ints(&[None])).ends_with("max_value must be at least 1, not 0"));
+        assert!(
+            refusal(&sigrid_hash(9), doubles(&[None]))
+                .ends_with("it takes whole numbers, but gets floating-point numbers here")
+        );
+    }
+}

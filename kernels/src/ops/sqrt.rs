@@ -1,0 +1,30 @@
+//! `sqrt`: the square root. `numpy.sqrt`, to the bit.
+//!
+//! - x < 0 gives NaN, −0.0 stays −0.0, inf gives inf, NaN stays NaN; null stays null.
+//! - f32 computes in f32, everything else in f64.
+
+use crate::cpu::tile::Tile;
+
+/// Runs over a tile; integers go to f64.
+pub(crate) fn apply(tile: &mut Tile) {
+    tile.map_floats(f32::sqrt, f64::sqrt);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Op;
+    use crate::testing::{assert_doubles, assert_singles, evaluate, ints, singles};
+
+    /// `np.sqrt(np.array([2, 0, -0.0, -1, inf, nan, 1e-45], 'f4'))`
+    #[test]
+    fn is_numpys() {
+        let column = [2.0, 0.0, -0.0, -1.0, f32::INFINITY, f32::NAN, 1e-45].map(Some);
+        let expected =
+            [std::f32::consts::SQRT_2, 0.0, -0.0, f32::NAN, f32::INFINITY, f32::NAN, 3.743_392e-23].map(Some);
+        assert_singles(&evaluate(&[Op::Sqrt], singles(&column)), &expected);
+        assert_doubles(
+            &evaluate(&[Op::Sqrt], ints(&[Some(2), None, Some(-4)])),
+            &[Some(std::f64::consts::SQRT_2), None, Some(f64::NAN)],
+        );
+    }
+}
