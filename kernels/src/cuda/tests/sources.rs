@@ -48,12 +48,9 @@ fn nvrtc_compiles_every_source() {
         };
         let text = String::from_utf8(compile(&Architecture::Virtual(9, 0))).unwrap();
         assert!(text.contains(".entry forebay_program("), "{name}: {text}");
-        let is_fused = text.lines().find(|line| line.contains("fma."));
-        assert_eq!(
-            is_fused.filter(|_| !source.contains("ln_1p(x")),
-            None,
-            "{name}: a product and a sum were contracted"
-        );
+        // The library's fmod has its own; nothing else may round a product and a sum at once.
+        let fused = text.lines().find(|line| line.contains("fma.")).filter(|_| !source.contains("positive_mod(x"));
+        assert_eq!(fused, None, "{name}: a product and a sum were contracted");
         let cubin = compile(&Architecture::Real(9, 0));
         assert!(cubin.starts_with(b"\x7fELF"), "{name}");
     }
