@@ -1,4 +1,4 @@
-//! Times a fused program on a GPU: fill_null + log1p + standardize + clip of float32 columns with nulls, assembled into one matrix.
+//! Times a fused program on a GPU: `fill_null`, `log1p`, `standardize` and `clip` of float32 columns with nulls, assembled into one matrix.
 //!
 //! `gpu-kernel ROWS COLUMNS REPETITIONS` prints one JSON object: bytes that the kernel reads and writes, seconds of each launch,
 //! and seconds of each copy on the device that moves the same bytes. Without a GPU it says so, and ends with 1.

@@ -293,13 +293,6 @@ impl Device {
         (0..repetitions).map(once).collect()
     }
 
-    /// Waits for a slot's run, and gives its fault words.
-    pub(super) fn wait(&self, slot: &Slot, fault_bytes: usize) -> Result<Vec<u64>, DeviceError> {
-        slot.done.synchronize().map_err(failed("compute rows"))?;
-        let bytes = slot.faults.as_slice().map_err(failed("reach pinned memory"))?;
-        Ok(words_of(&bytes[..fault_bytes]))
-    }
-
     /// Waits for the outputs and gives their bytes as one buffer, whose memory comes back when the last part of it is dropped.
     pub(super) fn bring_back(self: &Arc<Self>, mut output: Output, bytes: usize) -> Result<Buffer, DeviceError> {
         self.outward.wait(&output.computed).map_err(failed("wait for an event"))?;
@@ -356,6 +349,15 @@ fn keep<T>(kept: &Mutex<Vec<T>>, one: T) {
 
 fn failed(what: &'static str) -> impl Fn(DriverError) -> DeviceError {
     move |error| DeviceError::Driver { what, reason: error.to_string() }
+}
+
+impl Slot {
+    /// Waits for its run, and gives the fault words.
+    pub(super) fn wait(&self, fault_bytes: usize) -> Result<Vec<u64>, DeviceError> {
+        self.done.synchronize().map_err(failed("compute rows"))?;
+        let bytes = self.faults.as_slice().map_err(failed("reach pinned memory"))?;
+        Ok(words_of(&bytes[..fault_bytes]))
+    }
 }
 
 // === Drop: memory is not given up while the device uses it ===

@@ -201,7 +201,7 @@ impl Executor {
     fn settle(&mut self) -> Result<(), KernelError> {
         let Some(run) = self.running.pop_front() else { return Ok(()) };
         let DeviceProgram { device, generated, .. } = &*self.program;
-        let words = device.wait(&run.slot, run.fault_bytes).map_err(lost)?;
+        let words = run.slot.wait(run.fault_bytes).map_err(lost)?;
         let fault = first_fault(generated, &words);
         device.keep_slot(run.slot);
         match fault {
@@ -248,9 +248,9 @@ fn misjudged(fault: Fault) -> KernelError {
 /// Runs a small program on the device and on the CPU.
 pub(super) fn probe(device: &Arc<Device>) -> Result<(), DeviceError> {
     let wrong = |reason: String| DeviceError::Probe { reason };
-    let column: ArrayRef =
-        Arc::new(Float64Array::from_iter((0..1000).map(|row| (row % 3 > 0).then_some(f64::from(row)))));
-    let table = RecordBatch::try_from_iter([("x", column)]).map_err(|error| wrong(error.to_string()))?;
+    let column: Float64Array = (0..1000).map(|row| (row % 3 > 0).then_some(f64::from(row))).collect();
+    let table =
+        RecordBatch::try_from_iter([("x", Arc::new(column) as ArrayRef)]).map_err(|error| wrong(error.to_string()))?;
     let ops = vec![Op::FillNull(Fill::Number(2.0)), Op::Log1p, Op::Standardize { mean: 1.5, std: 0.7 }];
     let chains = vec![Chain { column: "x".to_owned(), ops }];
     let outputs = [OutputSpec { name: "out".to_owned(), dtype: DType::Float32, chains }];

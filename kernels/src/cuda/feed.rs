@@ -174,15 +174,15 @@ impl Builder {
                     keys: self.push(Piece::Owned(keys)),
                     table_valid: self.valid(table.nulls(), &all).0,
                     table_rows: table.len() as u32,
-                    ..self.plain(table.as_ref(), &all, Form::AsKeys)
+                    ..self.plain(table.as_ref(), &all, Form::Keys)
                 }));
             }
         } else if array.data_type() == expected && reader(&front.head, expected).is_some() {
-            return Ok(Some(self.plain(array.as_ref(), rows, Form::AsStored)));
+            return Ok(Some(self.plain(array.as_ref(), rows, Form::Stored)));
         }
         let these = array.slice(rows.start, rows.len());
         let numbers = numbers(front, &these)?;
-        Ok(numbers.map(|numbers| self.plain(numbers.as_ref(), &(0..rows.len()), Form::AsNumbers)))
+        Ok(numbers.map(|numbers| self.plain(numbers.as_ref(), &(0..rows.len()), Form::Numbers)))
     }
 
     /// The rows of an array of numbers, their bytes as they are.

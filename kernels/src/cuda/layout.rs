@@ -35,11 +35,11 @@ pub(super) struct Chain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// In the type that the column had when the program was compiled.
-    AsStored = 0,
+    Stored = 0,
     /// As keys of a table of numbers.
-    AsKeys = 1,
+    Keys = 1,
     /// As numbers of the chain's first domain.
-    AsNumbers = 2,
+    Numbers = 2,
 }
 
 /// A column of a run. Places are bytes from the start of the run's columns.

@@ -39,9 +39,9 @@ impl DeviceProgram {
             let mut slot = device.slot(load.len(), load.faults().len())?;
             let mut output = device.output(written_bytes)?;
             device.start(&self.module, &mut slot, &load, &mut output)?;
-            device.wait(&slot, load.faults().len())?;
+            slot.wait(load.faults().len())?;
             let kernel_seconds = device.time_kernel(&self.module, &slot, &load, &output, repetitions)?;
-            let copy_seconds = device.time_copy((load.len() + written_bytes) / 2, repetitions)?;
+            let copy_seconds = device.time_copy(load.len().midpoint(written_bytes), repetitions)?;
             device.keep_slot(slot);
             Ok(Measured { read_bytes: load.len(), written_bytes, kernel_seconds, copy_seconds })
         };

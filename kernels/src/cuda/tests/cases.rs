@@ -46,147 +46,122 @@ fn zero() -> Op {
 
 /// Plans whose rows become outputs, whatever the rows.
 pub(super) fn cases() -> Vec<Case> {
-    let every = |ops: &[Op]| NUMBERS.iter().map(|column| chain(column, ops)).collect::<Vec<_>>();
-    let scaled = [zero(), Op::Standardize { mean: 0.3, std: 1.7 }, clip(-3.0, 3.0)];
+    let case = |name, outputs| Case { name, outputs };
     let dense =
         |column: &str| chain(column, &[zero(), Op::Log1p, Op::Standardize { mean: 1.25, std: 0.75 }, clip(-3.0, 3.0)]);
-    let boundaries = vec![f64::NEG_INFINITY, -7.5, -1.0, 0.0, 0.5, 1.0, 1.0, 3.0, 100.0, 1e9, f64::INFINITY];
-    let many: Vec<f64> = (0..40).map(|place| f64::from(place * place) - 300.0).collect();
-    let bucketize = |boundaries: &[f64]| Op::Bucketize { boundaries: boundaries.to_vec() };
-    let vocab = |values: VocabValues, oov_buckets| Op::Vocab { values: Arc::new(values), oov_buckets };
-    let words = || VocabValues::Strings(["", "a", "Zürich", "w3", "w5"].map(str::to_owned).to_vec());
-    let whole = VocabValues::Integers((-20..200).filter(|value| value % 3 != 0).collect());
+    let wide = (0..100).map(|place| chain(NUMBERS[place % 12], &scaled())).collect();
     vec![
-        Case {
-            name: "dense",
-            outputs: vec![output("dense", DType::Float32, ["f32", "f64", "i64"].map(dense).to_vec())],
-        },
-        Case {
-            name: "wide",
-            outputs: vec![output(
-                "wide",
-                DType::Float32,
-                (0..100).map(|place| chain(NUMBERS[place % 12], &scaled)).collect(),
-            )],
-        },
-        Case {
-            name: "dtypes",
-            outputs: [DType::Float32, DType::Float16, DType::BFloat16]
-                .map(|dtype| output(dtype.name(), dtype, every(&[zero()])))
-                .into_iter()
-                .chain([
-                    output(
-                        "int32",
-                        DType::Int32,
-                        every(&[bucketize(&boundaries)].map(|op| op)).into_iter().map(fill_behind).collect(),
-                    ),
-                    output("int64", DType::Int64, vec![chain("i64", &[zero()]), chain("time", &[zero()])]),
-                    output("bytes", DType::UInt8, every(&[zero(), bucketize(&many)])),
-                ])
-                .collect(),
-        },
-        Case {
-            name: "ranges",
-            outputs: vec![
-                output("min_max", DType::Float32, every(&[Op::MinMax { min: -3.5, max: 12.25 }, zero()])),
-                output("flat", DType::BFloat16, every(&[zero(), Op::MinMax { min: 2.0, max: 2.0 }])),
-                output("clipped", DType::Float16, every(&[clip(-5.5, 1e4), zero()])),
-                output(
-                    "whole",
-                    DType::Int64,
-                    ["i64", "u64", "u8", "bool"].map(|column| chain(column, &[clip(0.0, 9.0), zero()])).to_vec(),
-                ),
-                output("half_filled", DType::Float32, every(&[Op::FillNull(Fill::Number(0.1))])),
-            ],
-        },
-        Case {
-            name: "categories",
-            outputs: vec![
-                output(
-                    "numbers",
-                    DType::Int32,
-                    vec![
-                        chain("i64", &[vocab(whole.clone(), 0)]),
-                        chain("i32", &[vocab(whole, 7)]),
-                        chain("u64", &[vocab(VocabValues::Unsigned(vec![0, 1, u64::MAX]), 3)]),
-                        chain("f32", &[vocab(VocabValues::Floats(vec![-0.0, f64::NAN, 1.0, f64::INFINITY]), 2)]),
-                        chain("f64", &[vocab(VocabValues::Floats(vec![]), 5)]),
-                    ],
-                ),
-                output(
-                    "text",
-                    DType::Int64,
-                    ["text", "keyed", "big_keyed"].map(|column| chain(column, &[vocab(words(), 11)])).to_vec(),
-                ),
-                output("hashed", DType::Int32, every(&[Op::HashBucket { buckets: 1000, seed: 42 }, zero()])),
-                output(
-                    "hashed_text",
-                    DType::Int64,
-                    ["text", "keyed", "big_keyed"]
-                        .map(|column| {
-                            chain(
-                                column,
-                                &[
-                                    Op::FillNull(Fill::Text("none".into())),
-                                    Op::HashBucket { buckets: (1 << 62) + 3, seed: u64::MAX },
-                                ],
-                            )
-                        })
-                        .to_vec(),
-                ),
-            ],
-        },
-        Case {
-            name: "one_hot",
-            outputs: vec![
-                output(
-                    "mixed",
-                    DType::Float32,
-                    vec![
-                        chain("f32", &[zero()]),
-                        chain("keyed", &[vocab(words(), 0), Op::OneHot { size: 0 }]),
-                        chain("i64", &[zero()]),
-                        chain("f64", &[zero(), bucketize(&many), Op::OneHot { size: 0 }]),
-                        chain("bool", &[zero(), Op::OneHot { size: 2 }]),
-                    ],
-                ),
-                output(
-                    "large",
-                    DType::UInt8,
-                    vec![chain("f32", &[Op::HashBucket { buckets: 300, seed: 0 }, zero(), Op::OneHot { size: 0 }])],
-                ),
-                output(
-                    "half",
-                    DType::Float16,
-                    vec![chain("i32", &[zero(), Op::HashBucket { buckets: 3, seed: 9 }, Op::OneHot { size: 5 }])],
-                ),
-            ],
-        },
-        Case { name: "transforms", outputs: transforms() },
-        Case {
-            name: "dictionaries",
-            outputs: vec![
-                output(
-                    "keyed",
-                    DType::Float32,
-                    ["keyed_f32", "keyed_decimal"].map(|column| chain(column, &scaled)).to_vec(),
-                ),
-                output("nothing", DType::Int32, vec![chain("null", &[Op::FillNull(Fill::Integer(7))])]),
-                output("text", DType::AsStored, vec![chain("text", &[])]),
-                output("padded", DType::Float32, vec![chain("list", &[zero(), Op::Pad { n: 3, value: 0.5 }])]),
-                output(
-                    "crossed",
-                    DType::Int32,
-                    vec![chain("i64", &[Op::Cross { columns: vec!["text".into()], buckets: 99, seed: 1 }])],
-                ),
-            ],
-        },
+        case("dense", vec![output("dense", DType::Float32, ["f32", "f64", "i64"].map(dense).to_vec())]),
+        case("wide", vec![output("wide", DType::Float32, wide)]),
+        case("dtypes", dtypes()),
+        case("ranges", ranges()),
+        case("categories", categories()),
+        case("one_hot", one_hots()),
+        case("transforms", transforms()),
+        case("dictionaries", dictionaries()),
+    ]
+}
+
+fn scaled() -> [Op; 3] {
+    [zero(), Op::Standardize { mean: 0.3, std: 1.7 }, clip(-3.0, 3.0)]
+}
+
+fn every(ops: &[Op]) -> Vec<Chain> {
+    NUMBERS.iter().map(|column| chain(column, ops)).collect()
+}
+
+fn bucketize(boundaries: &[f64]) -> Op {
+    Op::Bucketize { boundaries: boundaries.to_vec() }
+}
+
+/// More boundaries than are compared one by one.
+fn many() -> Vec<f64> {
+    (0..40).map(|place| f64::from(place * place) - 300.0).collect()
+}
+
+fn vocab(values: VocabValues, oov_buckets: u32) -> Op {
+    Op::Vocab { values: Arc::new(values), oov_buckets }
+}
+
+fn words() -> VocabValues {
+    VocabValues::Strings(["", "a", "Zürich", "w3", "w5"].map(str::to_owned).to_vec())
+}
+
+fn dtypes() -> Vec<OutputSpec> {
+    let boundaries = [f64::NEG_INFINITY, -7.5, -1.0, 0.0, 0.5, 1.0, 1.0, 3.0, 100.0, 1e9, f64::INFINITY];
+    vec![
+        output("singles", DType::Float32, every(&[zero()])),
+        output("halves", DType::Float16, every(&[zero()])),
+        output("brains", DType::BFloat16, every(&[zero()])),
+        output("int32", DType::Int32, every(&[bucketize(&boundaries), zero()])),
+        output("int64", DType::Int64, vec![chain("i64", &[zero()]), chain("time", &[zero()])]),
+        output("bytes", DType::UInt8, every(&[zero(), bucketize(&many())])),
+    ]
+}
+
+fn ranges() -> Vec<OutputSpec> {
+    let whole = ["i64", "u64", "u8", "bool"].map(|column| chain(column, &[clip(0.0, 9.0), zero()]));
+    vec![
+        output("min_max", DType::Float32, every(&[Op::MinMax { min: -3.5, max: 12.25 }, zero()])),
+        output("flat", DType::BFloat16, every(&[zero(), Op::MinMax { min: 2.0, max: 2.0 }])),
+        output("clipped", DType::Float16, every(&[clip(-5.5, 1e4), zero()])),
+        output("whole", DType::Int64, whole.to_vec()),
+        output("filled", DType::Float32, every(&[Op::FillNull(Fill::Number(0.1))])),
+    ]
+}
+
+fn categories() -> Vec<OutputSpec> {
+    let whole = VocabValues::Integers((-20..200).filter(|value| value % 3 != 0).collect());
+    let numbers = vec![
+        chain("i64", &[vocab(whole.clone(), 0)]),
+        chain("i32", &[vocab(whole, 7)]),
+        chain("u64", &[vocab(VocabValues::Unsigned(vec![0, 1, u64::MAX]), 3)]),
+        chain("f32", &[vocab(VocabValues::Floats(vec![-0.0, f64::NAN, 1.0, f64::INFINITY]), 2)]),
+        chain("f64", &[vocab(VocabValues::Floats(vec![]), 5)]),
+    ];
+    let none = || Op::FillNull(Fill::Text("none".to_owned()));
+    let texts = |ops: &[Op]| ["text", "keyed", "big_keyed"].map(|column| chain(column, ops)).to_vec();
+    let hash = |buckets, seed| Op::HashBucket { buckets, seed };
+    vec![
+        output("numbers", DType::Int32, numbers),
+        output("text", DType::Int64, texts(&[vocab(words(), 11)])),
+        output("hashed", DType::Int32, every(&[hash(1000, 42), zero()])),
+        output("hashed_text", DType::Int64, texts(&[none(), hash((1 << 62) + 3, u64::MAX)])),
+    ]
+}
+
+fn one_hots() -> Vec<OutputSpec> {
+    let one_hot = |size| Op::OneHot { size };
+    let hash = |buckets, seed| Op::HashBucket { buckets, seed };
+    let mixed = vec![
+        chain("f32", &[zero()]),
+        chain("keyed", &[vocab(words(), 0), one_hot(0)]),
+        chain("i64", &[zero()]),
+        chain("f64", &[zero(), bucketize(&many()), one_hot(0)]),
+        chain("bool", &[zero(), one_hot(2)]),
+    ];
+    vec![
+        output("mixed", DType::Float32, mixed),
+        output("large", DType::UInt8, vec![chain("f32", &[hash(300, 0), zero(), one_hot(0)])]),
+        output("half", DType::Float16, vec![chain("i32", &[zero(), hash(3, 9), one_hot(5)])]),
+    ]
+}
+
+/// Dictionaries of numbers, a column of nothing but nulls, and outputs that stay on the CPU.
+fn dictionaries() -> Vec<OutputSpec> {
+    let cross = Op::Cross { columns: vec!["text".to_owned()], buckets: 99, seed: 1 };
+    let keyed = ["keyed_f32", "keyed_decimal"].map(|column| chain(column, &scaled()));
+    vec![
+        output("keyed", DType::Float32, keyed.to_vec()),
+        output("nothing", DType::Int32, vec![chain("null", &[Op::FillNull(Fill::Integer(7))])]),
+        output("text", DType::AsStored, vec![chain("text", &[])]),
+        output("padded", DType::Float32, vec![chain("list", &[zero(), Op::Pad { n: 3, value: 0.5 }])]),
+        output("crossed", DType::Int32, vec![chain("i64", &[cross])]),
     ]
 }
 
 /// Ops of one number, over every type.
 fn transforms() -> Vec<OutputSpec> {
-    let every = |ops: &[Op]| NUMBERS.iter().map(|column| chain(column, ops)).collect::<Vec<_>>();
     let whole = |ops: &[Op]| ["i64", "i32", "u64", "bool", "time"].map(|column| chain(column, ops)).to_vec();
     let logit = |eps| Op::Logit { eps };
     let box_cox = |lambda| [zero(), Op::BoxCox { lambda }];
@@ -266,7 +241,7 @@ pub(super) fn faulty() -> Vec<Case> {
     ]
 }
 
-/// SplitMix64: the same numbers everywhere.
+/// `SplitMix64`: the same numbers everywhere.
 #[derive(Debug)]
 pub(super) struct Random(pub(super) u64);
 
@@ -323,7 +298,7 @@ impl Random {
         match self.below(6) {
             0 => [0, 1, -1, i64::MIN, i64::MAX, (1 << 53) + 1, 1 << 31, -(1 << 31) - 1][self.below(8) as usize],
             1 => self.next() as i64,
-            2 => self.next() as i32 as i64,
+            2 => i64::from(self.next() as i32),
             _ => self.below(220) as i64 - 20,
         }
     }
@@ -343,7 +318,6 @@ impl Random {
 
 /// Random rows of every type; about one in five is null.
 pub(super) fn table(seed: u64, rows: usize) -> RecordBatch {
-    let random = &mut Random(seed);
     fn column<T, A: FromIterator<Option<T>>>(random: &mut Random, rows: usize, make: impl Fn(&mut Random) -> T) -> A {
         (0..rows)
             .map(|_| {
@@ -352,6 +326,7 @@ pub(super) fn table(seed: u64, rows: usize) -> RecordBatch {
             })
             .collect()
     }
+    let random = &mut Random(seed);
     let keys = |random: &mut Random, distinct: u64| -> Int32Array {
         column(random, rows, |random| random.below(distinct) as i32)
     };
