@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 import forebay as fb
 from conftest import Serve
 from forebay.torch import FlightDataset
-from op_hashes import bucket, components, tuple_bucket
+from op_hashes import bucket, bytes_of, components, tuple_bucket
 from op_tables import INT64_MAX, PRIME, domain, features, floats, nulls, same_bits, whole_numbers, write
 from serving import Server
 
@@ -98,6 +99,20 @@ OTHERS = others()
 ALL = {**LISTS, **OTHERS}
 
 
+def huge() -> dict[str, list[Any]]:
+    """Lists that are far longer than what is worked on at once, and elements of up to 1 MiB."""
+    random = np.random.default_rng(20)
+    many = pa.array(random.integers(0, 99, 100_003), mask=random.random(100_003) < 0.1).to_pylist()
+    long = ["".join(random.choice(list("abé"), size)) for size in (2**20, 0, 4096, 4097, 65_535)]
+    return {
+        "numbers": [[], many, None, [1], many[::-1]],
+        "text": [long, [], [*long, None, *long], ["a"], None],
+    }
+
+
+HUGE = huge()
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Server:
     root = tmp_path_factory.mktemp("lists")
@@ -107,6 +122,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Server:
     write(root / "one", table.slice(0, 1))
     used = LISTS["int64"].offsets[-1].as_py()
     write(root / "flat", pa.table({name: values.slice(0, used) for name, values in FLAT.items()}))
+    write(root / "huge", pa.table(HUGE))
     return serve({place.name: place for place in root.iterdir()})
 
 
@@ -373,6 +389,43 @@ def test_ngrams_are_padded_and_laid_out(client: fb.Client):
     for i, row in enumerate(got["o"]):
         assert got["pad"][i].tolist() == [*row[:3].tolist(), 0, 0, 0][:3]
         assert np.flatnonzero(got["hot"][i]).tolist() == sorted(set(row.tolist()))
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5])
+def test_lists_of_a_hundred_thousand_elements(client: fb.Client, batch_size: int):
+    filled = fb.cols("numbers").fill_null(3)
+    outputs = {
+        "roots": fb.output(filled.sqrt(), dtype="float32"),
+        "pairs": fb.cols("numbers").ngram(2, buckets=1009).fill_null(0),
+        "pad": fb.output(filled.pad(65_536, -1), dtype="int32"),
+        "first": fb.output(filled.first_n(70), dtype="int32"),
+        "hot": filled.multi_hot(99),
+    }
+    got = features(client, "huge", outputs, batch_size=batch_size)
+    rows = [np.array([3 if e is None else e for e in row or []], np.int64) for row in HUGE["numbers"]]
+    same_lists(got["roots"], [np.sqrt(row).astype(np.float32) for row in rows])
+    same_lists(got["first"], [row[:70].astype(np.int32) for row in rows])
+    same_bits(got["pad"], cut(rows, 65_536, -1).astype(np.int32))
+    for i, row in enumerate(HUGE["numbers"]):
+        pieces = [None if e is None else bytes_of(e) for e in row or []]
+        assert got["pairs"][i].tolist() == [tuple_bucket(pair, 1009) for pair in itertools.pairwise(pieces)]
+        assert np.flatnonzero(got["hot"][i]).tolist() == sorted(set(rows[i].tolist()))
+
+
+def test_elements_of_a_mebibyte(client: fb.Client):
+    chain = fb.cols("text")
+    outputs = {
+        "hash": chain.hash_bucket(10**6).fill_null(0),
+        "vocab": chain.vocab(values=[HUGE["text"][0][0], "a"]).fill_null(0),
+        "pairs": chain.ngram(2, buckets=1009).fill_null(0),
+    }
+    got = features(client, "huge", outputs)
+    for i, row in enumerate(HUGE["text"]):
+        elements_of = row or []
+        assert got["hash"][i].tolist() == [0 if e is None else bucket(e.encode(), 10**6) for e in elements_of]
+        assert got["vocab"][i].tolist() == [{HUGE["text"][0][0]: 1, "a": 2}.get(e, 0) for e in elements_of]
+        pieces = [None if e is None else e.encode() for e in elements_of]
+        assert got["pairs"][i].tolist() == [tuple_bucket(pair, 1009) for pair in itertools.pairwise(pieces)]
 
 
 # === The shapes of outputs ===

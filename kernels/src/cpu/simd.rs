@@ -43,7 +43,8 @@ impl Level {
     }
 }
 
-/// Runs a loop under the instruction set in use. What the loop calls must be `#[inline(always)]`, or it is compiled without.
+/// Runs a loop under the instruction set in use. It owns what it works with: behind a reference, the compiler would have to take every
+/// number for one that the loop may overwrite. What the loop calls must be `#[inline(always)]`, or it is compiled without.
 #[inline(always)]
 pub(crate) fn run<R>(work: impl FnOnce() -> R) -> R {
     match Level::current() {

@@ -350,7 +350,7 @@ fn grow<T: Clone + Default>(values: &mut Vec<T>) {
 pub(crate) fn map<T: Copy>(values: &mut [T], change: impl Fn(T) -> T) {
     simd::run(
         #[inline(always)]
-        || {
+        move || {
             for value in values {
                 *value = change(*value);
             }
@@ -363,7 +363,7 @@ pub(crate) fn map<T: Copy>(values: &mut [T], change: impl Fn(T) -> T) {
 pub(crate) fn convert<S: Copy, T>(source: &[S], target: &mut [T], cast: impl Fn(S) -> T) {
     simd::run(
         #[inline(always)]
-        || {
+        move || {
             for (target, value) in target.iter_mut().zip(source) {
                 *target = cast(*value);
             }
@@ -379,7 +379,7 @@ const LANES: usize = 16;
 fn select<T: Copy>(source: &[T], target: &mut [T], valid: &[u64], fill: T) {
     simd::run(
         #[inline(always)]
-        || {
+        move || {
             let chunks = target[..source.len()].chunks_mut(64).zip(source.chunks(64)).zip(valid);
             for ((target, source), &word) in chunks {
                 for (part, (target, source)) in target.chunks_mut(LANES).zip(source.chunks(LANES)).enumerate() {
@@ -398,7 +398,7 @@ fn select<T: Copy>(source: &[T], target: &mut [T], valid: &[u64], fill: T) {
 fn write_under_nulls<T: Copy>(values: &mut [T], valid: &[u64], fill: T) {
     simd::run(
         #[inline(always)]
-        || {
+        move || {
             for (chunk, &word) in values.chunks_mut(64).zip(valid) {
                 if word == u64::MAX {
                     continue;

@@ -28,9 +28,9 @@ impl BoxCox {
         let lambda = self.lambda;
         tile.map_floats(
             #[inline(always)]
-            |value| math::box_cox_single(value, lambda),
+            move |value| math::box_cox_single(value, lambda),
             #[inline(always)]
-            |value| math::box_cox(value, lambda),
+            move |value| math::box_cox(value, lambda),
         );
     }
 }

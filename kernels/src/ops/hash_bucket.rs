@@ -47,11 +47,11 @@ impl HashBucket {
     pub(crate) fn apply(self, tile: &mut Tile) {
         tile.map_to_ints(
             #[inline(always)]
-            |value| self.word(value as u64),
+            move |value| self.word(value as u64),
             #[inline(always)]
-            |value| self.word(value),
+            move |value| self.word(value),
             #[inline(always)]
-            |value| self.word(hash::float_bits(value)),
+            move |value| self.word(hash::float_bits(value)),
         );
     }
 }

@@ -63,7 +63,11 @@ impl MapId {
             };
             lost = is_lost;
         }
-        tile.map_to_ints(|id| self.find(id as u64).unwrap_or_default(), |id| self.find(id).unwrap_or_default(), |_| 0);
+        tile.map_to_ints(
+            move |id| self.find(id as u64).unwrap_or_default(),
+            |id| self.find(id).unwrap_or_default(),
+            |_| 0,
+        );
         if lost.contains(&true) {
             tile.clear_where(|row| lost[row]);
         }

@@ -21,9 +21,9 @@ impl Scale {
         let Self { shift, divisor } = self;
         tile.map_floats(
             #[inline(always)]
-            |value| ((f64::from(value) - shift) / divisor) as f32,
+            move |value| ((f64::from(value) - shift) / divisor) as f32,
             #[inline(always)]
-            |value| (value - shift) / divisor,
+            move |value| (value - shift) / divisor,
         );
     }
 }
