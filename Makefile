@@ -24,9 +24,14 @@ help: ## list the verbs
 demo: $(VENV)/.demo build ## train a model on real flights from the stream, beside the old way
 	$(BIN)/python client/python/examples/flights.py --bin-dir $(TARGET)/release
 
+# The compiler of GPU programs, which NVIDIA packs for Linux. One that is not where it should be fails the tests.
+ifeq ($(shell uname),Linux)
+NVRTC = $(or $(shell find $(abspath $(VENV))/lib -name 'libnvrtc.so.1[0-9]' | head -n 1),$(abspath $(VENV))/libnvrtc.so)
+endif
+
 test: $(VENV)/.test ## run every test: Rust, its documentation, Python
 	$(CARGO) build --locked --workspace --lib --bins --tests
-	$(CARGO) test --locked --workspace --no-fail-fast
+	FOREBAY_NVRTC="$(NVRTC)" $(CARGO) test --locked --workspace --no-fail-fast
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest client/python/tests
 
 lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, licences and advisories

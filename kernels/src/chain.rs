@@ -31,7 +31,7 @@ use crate::ops::vocab::Vocab;
 use crate::ops::{Encoder, LookupTable, Op, Step, first_n, max_abs, min_max, multi_hot, one_hot, robust, standardize};
 
 /// A compiled chain.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CompiledChain {
     /// The column, as a place in the inputs.
     pub(crate) input: usize,
@@ -51,7 +51,7 @@ pub(crate) struct CompiledChain {
 }
 
 /// How a column becomes tiles.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Head {
     /// A column of numbers is loaded.
     Numbers,
@@ -62,7 +62,7 @@ pub(crate) enum Head {
     /// Several columns are hashed together.
     Tuple(Cross),
     /// The column is looked up in a small table.
-    Joined(Box<Joined>),
+    Joined(Arc<Joined>),
 }
 
 /// A lookup, and the rest of its chain, done on the table's rows once.
@@ -464,7 +464,7 @@ impl CompiledChain {
             domain: rest.domain,
             shape: rest.shape,
             cardinality: rest.cardinality,
-            head: Head::Joined(Box::new(Joined { front: self, rows })),
+            head: Head::Joined(Arc::new(Joined { front: self, rows })),
             steps: Vec::new(),
             list: None,
         })

@@ -254,6 +254,12 @@ pub enum KernelError {
         /// The op.
         op: &'static str,
     },
+    /// The device that computes failed.
+    #[error("the CUDA device failed: {problem}; start the server without --device to compute on the CPU")]
+    Device {
+        /// What happened.
+        problem: String,
+    },
     /// Arrow could not put a column together.
     #[error("cannot {what} {name:?}: {source}")]
     Arrow {

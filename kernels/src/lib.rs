@@ -26,10 +26,12 @@
 //! assert_eq!(batch["dense"].as_ref(), &Float32Array::from(vec![3.0, 0.0, 0.0]) as &dyn arrow::array::Array);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod chain;
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod domain;
 mod error;
 mod inputs;

@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+#[cfg(feature = "cuda")]
+use arrow::datatypes::FieldRef;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 
@@ -67,7 +69,7 @@ pub struct Program {
 }
 
 /// A compiled output. Inputs are places in `Program::input_columns`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Output {
     Matrix {
         dtype: DType,
@@ -85,7 +87,7 @@ pub(crate) enum Output {
 }
 
 /// A chain and the columns `at..at + width` of its output that it writes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PlacedChain {
     pub(crate) at: usize,
     pub(crate) chain: CompiledChain,
@@ -188,6 +190,25 @@ impl Program {
             Output::Matrix { .. } | Output::Ragged { .. } => None,
         });
         passed.collect()
+    }
+
+    /// The same program, with only the outputs whose place `keeps`.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn only(&self, keeps: impl Fn(usize) -> bool) -> Self {
+        let kept = || self.outputs.iter().enumerate().filter(|(place, _)| keeps(*place));
+        let row_bytes = kept().filter_map(|(_, output)| match output {
+            Output::Matrix { dtype, width, .. } => Some(width * dtype.bytes().unwrap_or(0)),
+            Output::Ragged { .. } | Output::Stored { .. } => None,
+        });
+        let fields: Vec<FieldRef> = kept().map(|(place, _)| Arc::clone(&self.schema.fields()[place])).collect();
+        Self {
+            input_columns: self.input_columns.clone(),
+            input_types: self.input_types.clone(),
+            slots: self.slots,
+            row_bytes: row_bytes.reduce(|all, bytes| all + bytes),
+            outputs: kept().map(|(_, output)| output.clone()).collect(),
+            schema: Arc::new(Schema::new(fields)),
+        }
     }
 
     /// Why an output could not be put together.

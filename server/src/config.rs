@@ -13,7 +13,10 @@ use std::{
 use clap::{Parser, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
-use crate::catalog::{Location, LocationError, Stores};
+use crate::{
+    catalog::{Location, LocationError, Stores},
+    stream::DeviceName,
+};
 
 /// Forebay's server: streams Parquet datasets to training loops over Arrow Flight.
 #[derive(Clone, Debug, Parser)]
@@ -73,6 +76,11 @@ pub struct Flags {
           value_parser = clap::value_parser!(u32).range(0..=1024))]
     cpu_threads: u32,
 
+    /// Where features are computed: cpu, or cuda:N for the GPU of that number. A GPU that cannot be used, and outputs that do not
+    /// run on one, are told in the log, and the CPU computes.
+    #[arg(long, env = "FOREBAY_DEVICE", value_name = "DEVICE", default_value = "cpu")]
+    device: String,
+
     /// What is logged on stderr: error, warn, info, debug or trace, or a filter of tracing's.
     #[arg(long, env = "FOREBAY_LOG", value_name = "FILTER", default_value = "info")]
     log: String,
@@ -125,6 +133,8 @@ pub struct Config {
     pub batch_bytes_max: u64,
     /// Threads of the CPU pool; 0: one a core.
     pub cpu_threads: usize,
+    /// Where features are computed.
+    pub device: DeviceName,
     /// The log filter.
     pub log: String,
     /// The log format.
@@ -202,6 +212,7 @@ impl Flags {
             fit_memory_bytes: usize::try_from(self.fit_memory_bytes).unwrap_or(usize::MAX),
             batch_bytes_max: self.batch_bytes_max,
             cpu_threads: self.cpu_threads as usize,
+            device: device(&self.device)?,
             log: self.log,
             log_format: self.log_format,
             exit_with_stdin: self.exit_with_stdin,
@@ -211,6 +222,16 @@ impl Flags {
 
 fn wrong(flag: &'static str, value: &str, reason: impl Into<String>) -> ConfigError {
     ConfigError::Value { flag, value: value.to_owned(), reason: reason.into() }
+}
+
+fn device(value: &str) -> Result<DeviceName, ConfigError> {
+    if value == "cpu" {
+        return Ok(DeviceName::Cpu);
+    }
+    let number = value.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+    number
+        .map(DeviceName::Cuda)
+        .ok_or_else(|| wrong("device", value, "cpu, or cuda: and the number of a GPU, such as cuda:0"))
 }
 
 fn dataset(value: &str, stores: &mut Stores) -> Result<(String, Location), ConfigError> {
@@ -317,6 +338,8 @@ mod tests {
         assert_eq!(config.datasets.len(), 2);
         assert_eq!(config.listen, [Listen::Unix("/tmp/s".into()), Listen::Tcp("127.0.0.1:0".parse().unwrap())]);
         assert!(config.memory_limit_bytes > 0);
+        assert_eq!(config.device, DeviceName::Cpu);
+        assert_eq!(check(&["--dataset", "a=/tmp", "--device", "cuda:12"]).unwrap().device, DeviceName::Cuda(12));
     }
 
     #[test]
@@ -334,6 +357,8 @@ mod tests {
             (&["--dataset", "a=x", "--metrics-listen", "[::]:1"], "--insecure-network"),
             (&["--dataset", "a=x", "--state", "s3://b"], "local directory"),
             (&["--dataset", "a=x", "--batch-bytes-max", "0"], "batch-bytes-max"),
+            (&["--dataset", "a=x", "--device", "cuda"], "cuda:0"),
+            (&["--dataset", "a=x", "--device", "cuda:-1"], "cuda:0"),
         ] {
             let error = check(arguments).unwrap_err();
             assert!(error.contains(words), "{arguments:?}: {error}");

@@ -26,7 +26,7 @@ use crate::{
     runtime::CpuPool,
     shutdown::{Phase, Shutdown},
     state::{State, StateError},
-    stream::Streams,
+    stream::{Device, Streams},
 };
 
 /// Time for cut streams to put their last word on the wire.
@@ -79,7 +79,8 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let budget = Budget::new(config.memory_limit_bytes);
     let limits = Limits { batch_bytes_max: config.batch_bytes_max };
     let catalog = Catalog::new(config.datasets, &cpu);
-    let streams = Arc::new(Streams::new(catalog, engine, cpu.clone(), budget, state, limits));
+    let device = Device::open(config.device);
+    let streams = Arc::new(Streams::new(catalog, engine, cpu.clone(), budget, state, limits, device));
     let (shutdown, watch) = Shutdown::new();
 
     let metrics_listener = MetricsListener::bind(config.metrics_listen)

@@ -23,6 +23,7 @@ OPTIONS = [
     "fit-memory-bytes",
     "batch-bytes-max",
     "cpu-threads",
+    "device",
     "log",
     "log-format",
     "insecure-network",
@@ -217,3 +218,19 @@ def test_state_that_is_no_directory_is_code_1(tmp_path: Path):
     assert (done.returncode, done.stdout) == (1, "")
     assert "--state" in done.stderr
     assert (tmp_path / "state").read_text() == "mine"
+
+
+def test_a_gpu_that_is_not_there_is_told_in_one_line_and_the_cpu_serves(start: Start):
+    """A number that no machine has: so it is with a driver and without."""
+    daemon = start("--device", "cuda:4095")
+    told = [line for line in daemon.said if "cuda:4095" in line]
+    assert len(told) == 1
+    assert "is not used, the CPU computes" in told[0]
+    assert memory_limit(daemon) > 0
+
+
+def test_a_device_is_cpu_or_a_numbered_gpu():
+    done = run_to_end("--dataset", "a=/nowhere", "--device", "gpu")
+    assert done.returncode == 2
+    assert "--device" in done.stderr
+    assert "cuda:0" in done.stderr

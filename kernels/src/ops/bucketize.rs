@@ -13,11 +13,11 @@ use crate::error::OpProblem;
 /// The boundaries for each kind of number.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucketize {
-    floats: Arc<[f64]>,
+    pub(crate) floats: Arc<[f64]>,
     /// The smallest integer ≥ each boundary, for those that an i64 reaches: b ≤ x exactly if ⌈b⌉ ≤ x.
-    ints: Arc<[i64]>,
+    pub(crate) ints: Arc<[i64]>,
     /// The same for u64.
-    uints: Arc<[u64]>,
+    pub(crate) uints: Arc<[u64]>,
 }
 
 impl Bucketize {

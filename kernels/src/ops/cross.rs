@@ -15,7 +15,7 @@ use crate::error::OpProblem;
 const COLUMNS_MAX: usize = 255;
 
 /// The columns that are hashed together, each as the chain that gives its hashes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Cross {
     pub(crate) parts: Vec<CompiledChain>,
     modulus: Modulus,

@@ -16,7 +16,7 @@ use crate::error::OpProblem;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashBucket {
     modulus: Modulus,
-    seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl HashBucket {

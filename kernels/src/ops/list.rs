@@ -5,7 +5,7 @@ use super::ngram::Ngram;
 use super::pad::Pad;
 
 /// What becomes of a column's lists.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ListSteps {
     /// Elements of a list that are looked at, from its first.
     pub(crate) limit: usize,
@@ -16,7 +16,7 @@ pub(crate) struct ListSteps {
 }
 
 /// A change that looks at more than one element.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum ListChange {
     /// At most so many elements of each list are kept.
     First(usize),

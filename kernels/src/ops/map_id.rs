@@ -14,9 +14,9 @@ use crate::error::OpProblem;
 /// The mapping.
 #[derive(Clone, Debug)]
 pub(crate) struct MapId {
-    index: Arc<VocabIndex>,
-    values: Arc<[i64]>,
-    default: Option<i64>,
+    pub(crate) index: Arc<VocabIndex>,
+    pub(crate) values: Arc<[i64]>,
+    pub(crate) default: Option<i64>,
     /// Ids below 0 are no `UInt64`.
     is_unsigned: bool,
 }

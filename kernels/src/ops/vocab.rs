@@ -20,8 +20,8 @@ use crate::error::OpProblem;
 /// A list's index and the buckets behind it.
 #[derive(Clone, Debug)]
 pub(crate) struct Vocab {
-    index: Arc<VocabIndex>,
-    oov_buckets: u64,
+    pub(crate) index: Arc<VocabIndex>,
+    pub(crate) oov_buckets: u64,
 }
 
 /// The indices built so far while a program is compiled: chains that share a list share its index.

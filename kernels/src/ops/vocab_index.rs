@@ -91,6 +91,15 @@ impl VocabIndex {
         self.keys.len()
     }
 
+    /// The bits of its numbers, in index order; none of a list of text.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn number_keys(&self) -> &[u64] {
+        match &self.keys {
+            Keys::Bits(bits) => bits,
+            Keys::Bytes { .. } => &[],
+        }
+    }
+
     /// The place of a number's bits; its hash if it has none.
     pub(crate) fn find_bits(&self, value: u64) -> Result<usize, u64> {
         let hash = hash::word(value, 0);

@@ -55,6 +55,8 @@ fn code(error: &StreamError) -> Code {
         StreamError::Kernel(kernel) => match kernel {
             // Dictionaries of several row groups that do not fit one key type, say.
             KernelError::Arrow { .. } => Code::FailedPrecondition,
+            // Another replica, or this one without the device, has the same batch.
+            KernelError::Device { .. } => Code::Unavailable,
             _ => Code::InvalidArgument,
         },
         StreamError::Expression { .. } | StreamError::Rank { .. } | StreamError::ColumnsMissing { .. } => {

@@ -12,6 +12,7 @@ use prost::Message as _;
 
 use super::{
     StreamError, Streams,
+    device::{Device, Placed},
     drift::KnownColumns,
     rows::{Expressions, Rows},
 };
@@ -38,6 +39,8 @@ pub(super) struct Compiled {
     pub expressions: Arc<Expressions>,
     pub rows: Arc<Rows>,
     pub program: Arc<Program>,
+    /// The program where it runs.
+    pub placed: Placed,
     /// Bytes of a row's AS_STORED columns, about.
     pub stored_row_bytes: u64,
     /// The plan with the snapshots of its lookups' tables, where the one that was sent left them open.
@@ -81,14 +84,14 @@ impl Streams {
         let (plan, sent) = read.await??;
         let (plan, tables) = self.with_tables(plan).await.map_err(|error| error.in_original(&sent))?;
         let (state, snapshot) = (self.state.clone(), Arc::clone(snapshot));
-        let plans = Arc::clone(&self.compiled);
+        let (plans, device) = (Arc::clone(&self.compiled), self.device.clone());
         let compiled = self.cpu.run(move || {
             let plan_id = plan::plan_id(&plan);
             let key = key(&snapshot, &plan_id, with_row_ids);
             if let Some(known) = plans.find(&key) {
                 return Ok(known);
             }
-            let compiled = compile(&snapshot, &plan, &tables, plan_id, with_row_ids);
+            let compiled = compile(&snapshot, &plan, &tables, plan_id, with_row_ids, &device);
             let mut compiled = compiled.map_err(|error| error.in_original(&sent))?;
             compiled.is_kept = state.has(Kind::Plan, &compiled.plan_id);
             if plan != plan::canonical(&sent) {
@@ -114,6 +117,7 @@ fn compile(
     tables: &Tables,
     plan_id: String,
     with_row_ids: bool,
+    device: &Device,
 ) -> Result<Compiled, StreamError> {
     let stored = SchemaRef::clone(snapshot.wide_schema());
     let expressions = Arc::new(Expressions::compile(plan, &stored)?);
@@ -121,12 +125,14 @@ fn compile(
     let columns = program.input_columns().iter().map(AsRef::as_ref);
     let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?);
     let stored_row_bytes = stored_row_bytes(snapshot, &program);
+    let placed = device.place(&program, &plan_id);
     Ok(Compiled {
         plan_id,
         filter: plan.filter.clone(),
         expressions,
         rows,
         program,
+        placed,
         stored_row_bytes,
         pinned: None,
         is_kept: false,

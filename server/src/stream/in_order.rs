@@ -6,12 +6,12 @@ use arrow::{
     array::{RecordBatch, UInt64Array},
     compute::take_record_batch,
 };
-use forebay_kernels::{BatchBuilder, Program};
 use futures::StreamExt;
 
 use super::{
     FETCH_AHEAD, Prepared, StreamError, Streams,
     batches::{Ended, Outlet},
+    device::{Builder, Placed},
     group::OpenGroup,
     rows::Rows,
 };
@@ -24,11 +24,11 @@ use crate::{
 /// Fills batches from chunks; lives on the CPU pool while it works.
 struct Filler {
     rows: Arc<Rows>,
-    program: Arc<Program>,
+    placed: Placed,
     batch_size: u64,
     /// Rows that are still to be put into batches, repeats included.
     due: u64,
-    builder: Option<BatchBuilder>,
+    builder: Option<Builder>,
     times: StageTimes,
 }
 
@@ -98,7 +98,7 @@ impl Filler {
     fn new(prepared: &Prepared, due: u64) -> Self {
         Self {
             rows: Arc::clone(&prepared.compiled.rows),
-            program: Arc::clone(&prepared.compiled.program),
+            placed: prepared.compiled.placed.clone(),
             batch_size: prepared.request.batch_size,
             due,
             builder: None,
@@ -129,9 +129,9 @@ impl Filler {
     }
 
     /// The batch being filled, or a new one for the rows that are due.
-    fn take_builder(&mut self) -> BatchBuilder {
+    fn take_builder(&mut self) -> Builder {
         let rows = self.batch_size.min(self.due) as usize;
-        mem::take(&mut self.builder).unwrap_or_else(|| BatchBuilder::new(Arc::clone(&self.program), rows))
+        mem::take(&mut self.builder).unwrap_or_else(|| self.placed.builder(rows))
     }
 
     /// A last batch that is not full repeats its own rows until it is (PAD with fewer rows than a batch).

@@ -7,6 +7,7 @@ mod answers;
 mod batches;
 mod compiled;
 mod count;
+mod device;
 mod drift;
 mod error;
 mod exchange;
@@ -33,6 +34,7 @@ use arrow::array::RecordBatch;
 use forebay_proto::v1;
 use tokio::sync::Semaphore;
 
+pub use device::{Device, DeviceName};
 pub use error::StreamError;
 pub use exchange::Exchange;
 pub use fit::FitTask;
@@ -61,6 +63,7 @@ pub struct Streams {
     counts: Mutex<HashMap<String, Arc<count::CountCell>>>,
     compiled: Arc<compiled::Recent<compiled::Key, compiled::Compiled>>,
     exchanges: compiled::Recent<exchange::ExchangeKey, Exchange>,
+    device: Device,
     fits: Semaphore,
 }
 
@@ -75,7 +78,15 @@ pub struct Batch {
 
 impl Streams {
     /// The room, over these.
-    pub fn new(catalog: Catalog, engine: Engine, cpu: CpuPool, budget: Budget, state: State, limits: Limits) -> Self {
+    pub fn new(
+        catalog: Catalog,
+        engine: Engine,
+        cpu: CpuPool,
+        budget: Budget,
+        state: State,
+        limits: Limits,
+        device: Device,
+    ) -> Self {
         Self {
             catalog,
             engine,
@@ -85,6 +96,7 @@ impl Streams {
             limits,
             counts: Mutex::default(),
             compiled: Arc::default(),
+            device,
             exchanges: compiled::Recent::default(),
             fits: Semaphore::new(fit::FITS_MAX),
         }

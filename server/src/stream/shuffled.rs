@@ -4,13 +4,14 @@
 use std::{mem, ops::Range, sync::Arc, time::Instant};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
-use forebay_kernels::{BatchBuilder, Weave};
+use forebay_kernels::Weave;
 use futures::StreamExt;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     FETCH_AHEAD, Prepared, StreamError, Streams,
     batches::{Ended, Outlet},
+    device::Builder,
     group::OpenGroup,
     rows::Rows,
 };
@@ -271,8 +272,8 @@ impl LaneReader {
     async fn make(&mut self, window: Window) -> Result<RecordBatch, StreamError> {
         let rows = (window.rows.end - window.rows.start) as usize;
         let pieces = self.sequence.pieces(window.rows.clone());
-        let program = Arc::clone(&self.prepared.compiled.program);
-        let prepare = move || (BatchBuilder::scattered(program, rows), window.places());
+        let placed = self.prepared.compiled.placed.clone();
+        let prepare = move || (placed.scattered(rows), window.places());
         let (mut builder, mut places) = self.streams.cpu.run(prepare).await?;
         let (prepared, streams) = (self.prepared.clone(), Arc::clone(&self.streams));
         let (snapshot, rows, cpu) = (&prepared.snapshot, &prepared.compiled.rows, &streams.cpu);
@@ -321,7 +322,7 @@ fn scatter(
     group: &mut OpenGroup,
     piece: &Piece,
     rows: &Rows,
-    builder: &mut BatchBuilder,
+    builder: &mut Builder,
     mut places: &[u32],
     times: &mut StageTimes,
 ) -> Result<(), StreamError> {

@@ -1,0 +1,277 @@
+//! Rows of record batches → one output batch, computed on a device: the twin of [`BatchBuilder`].
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayData, ArrayRef, AsArray, Float64Array, RecordBatch, RecordBatchOptions, make_array};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Float32Type};
+use arrow::error::ArrowError;
+
+use super::device::{Device, DeviceError, Module, Output, Slot};
+use super::fault::{Fault, first_fault};
+use super::feed::{Load, Mapped, Target};
+use super::generate::{Generated, generate};
+use crate::program::Program;
+use crate::{BatchBuilder, Chain, DType, Fill, KernelError, Op, OutputSpec};
+
+/// A program compiled for a device.
+#[derive(Debug)]
+pub struct DeviceProgram {
+    pub(super) device: Arc<Device>,
+    pub(super) program: Arc<Program>,
+    /// The outputs that stay on the CPU.
+    rest: Arc<Program>,
+    pub(super) generated: Generated,
+    pub(super) module: Module,
+}
+
+/// One output batch being filled by a device, as a [`BatchBuilder`] fills one on the CPU.
+///
+/// Rows are computed while later ones are brought: an error of a row may come with a later call, with `finish` at the latest, and
+/// the batch is lost then.
+#[derive(Debug)]
+pub struct Executor {
+    program: Arc<DeviceProgram>,
+    rest: BatchBuilder,
+    output: Output,
+    /// Where each device output begins, and where the last one ends.
+    offsets: Vec<usize>,
+    output_bytes: usize,
+    mapped: Mapped,
+    running: VecDeque<Running>,
+}
+
+/// A run on the device, with what tells of its rows if one of them is at fault.
+#[derive(Debug)]
+struct Running {
+    slot: Slot,
+    fault_bytes: usize,
+    batch: RecordBatch,
+    rows: Range<usize>,
+}
+
+/// Runs that may be under way: one is copied while one is computed.
+const RUNNING_MAX: usize = 2;
+
+/// Outputs begin at multiples of this: of Arrow's 64 bytes, and of a line of the device's memory.
+const OUTPUT_ALIGNMENT: usize = 256;
+
+impl DeviceProgram {
+    /// Compiles a program for a device; none when no output of it runs there.
+    pub fn new(device: &Arc<Device>, program: &Arc<Program>) -> Result<Option<Self>, DeviceError> {
+        let generated = generate(program);
+        if generated.outputs.is_empty() {
+            return Ok(None);
+        }
+        let module = device.module(&generated.source, &generated.fixed)?;
+        let is_there = |place: usize| generated.outputs.iter().any(|output| output.output == place);
+        let rest = Arc::new(program.only(|place| !is_there(place)));
+        Ok(Some(Self { device: Arc::clone(device), program: Arc::clone(program), rest, generated, module }))
+    }
+
+    /// Where each output of so many rows begins, and where the last one ends.
+    pub(super) fn layout(&self, rows: usize) -> (Vec<usize>, usize) {
+        let mut end = 0_usize;
+        let offsets = self.generated.outputs.iter().map(|output| {
+            let start = end.next_multiple_of(OUTPUT_ALIGNMENT);
+            end = start + output.row_bytes * rows;
+            start
+        });
+        (offsets.collect(), end)
+    }
+
+    /// The names of the outputs that the device computes, and of those that the CPU does.
+    pub fn outputs_by_place(&self) -> (Vec<String>, Vec<String>) {
+        let schema = self.program.schema();
+        let (mut device, mut cpu) = (Vec::new(), Vec::new());
+        for (place, field) in schema.fields().iter().enumerate() {
+            let is_there = self.generated.outputs.iter().any(|output| output.output == place);
+            if is_there { &mut device } else { &mut cpu }.push(field.name().clone());
+        }
+        (device, cpu)
+    }
+}
+
+impl Executor {
+    /// An empty batch with room for `rows`, on the device and in pinned memory.
+    pub fn new(program: Arc<DeviceProgram>, rows: usize) -> Result<Self, KernelError> {
+        let rest = BatchBuilder::new(Arc::clone(&program.rest), rows);
+        Self::with_rest(program, rest)
+    }
+
+    /// The same, to be filled by [`Self::scatter`].
+    pub fn scattered(program: Arc<DeviceProgram>, rows: usize) -> Result<Self, KernelError> {
+        let rest = BatchBuilder::scattered(Arc::clone(&program.rest), rows);
+        Self::with_rest(program, rest)
+    }
+
+    fn with_rest(program: Arc<DeviceProgram>, rest: BatchBuilder) -> Result<Self, KernelError> {
+        let (offsets, output_bytes) = program.layout(rest.capacity());
+        let output = program.device.output(output_bytes).map_err(lost)?;
+        Ok(Self { program, rest, output, offsets, output_bytes, mapped: Mapped::default(), running: VecDeque::new() })
+    }
+
+    /// Rows there are.
+    pub fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Rows there is room for.
+    pub fn capacity(&self) -> usize {
+        self.rest.capacity()
+    }
+
+    /// Whether there is no room left.
+    pub fn is_full(&self) -> bool {
+        self.rest.is_full()
+    }
+
+    /// Computes `rows` of the batch into the next free rows.
+    pub fn append(&mut self, batch: &RecordBatch, rows: Range<usize>) -> Result<(), KernelError> {
+        let first = self.rest.len();
+        self.rest.append(batch, rows.clone()).map_err(|error| self.first_error(batch, &rows, error))?;
+        self.run(batch, rows, Target::From(first))
+    }
+
+    /// Computes the i-th of `rows` into row `places[i]`. Only for executors made by [`Self::scattered`].
+    pub fn scatter(&mut self, batch: &RecordBatch, rows: Range<usize>, places: &[u32]) -> Result<(), KernelError> {
+        let added = self.rest.scatter(batch, rows.clone(), places);
+        added.map_err(|error| self.first_error(batch, &rows, error))?;
+        self.run(batch, rows, Target::Places(places))
+    }
+
+    /// The batch of the rows appended so far, of [`Program::schema`].
+    pub fn finish(mut self) -> Result<RecordBatch, KernelError> {
+        while !self.running.is_empty() {
+            self.settle()?;
+        }
+        let (program, rows) = (Arc::clone(&self.program), self.rest.len());
+        let rest = self.rest.finish()?;
+        let buffer = program.device.bring_back(self.output, self.output_bytes).map_err(lost)?;
+        let schema = program.program.schema();
+        let mut on_cpu = rest.columns().iter();
+        let mut on_device = program.generated.outputs.iter().zip(&self.offsets).peekable();
+        let mut arrays = Vec::with_capacity(schema.fields().len());
+        for (place, field) in schema.fields().iter().enumerate() {
+            let array = match on_device.next_if(|(output, _)| output.output == place) {
+                Some((output, offset)) => {
+                    let values = buffer.slice_with_length(*offset, rows * output.row_bytes);
+                    matrix(values, rows, field.data_type()).map_err(|source| program.program.refused(place, source))?
+                }
+                None => on_cpu.next().map(Arc::clone).ok_or_else(|| device_error("an output is missing"))?,
+            };
+            arrays.push(array);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|source| KernelError::Arrow {
+            what: "put together",
+            name: "the batch".to_owned(),
+            source,
+        })
+    }
+
+    /// Starts a run, once there is room for it.
+    fn run(&mut self, batch: &RecordBatch, rows: Range<usize>, target: Target<'_>) -> Result<(), KernelError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        while self.running.len() >= RUNNING_MAX {
+            self.settle()?;
+        }
+        let DeviceProgram { device, program, generated, module, .. } = &*self.program;
+        let columns = program.input_columns().iter().map(|column| batch.column_by_name(column).map(Arc::clone));
+        // The CPU's part has looked for every column already.
+        let Some(inputs) = columns.collect::<Option<Vec<ArrayRef>>>() else { return Ok(()) };
+        let load = Load::new(program, generated, &inputs, rows.clone(), target, &self.offsets, &mut self.mapped)?;
+        let fault_bytes = load.faults().len();
+        let mut slot = device.slot(load.len(), fault_bytes).map_err(lost)?;
+        device.start(module, &mut slot, &load, &mut self.output).map_err(lost)?;
+        self.running.push_back(Running { slot, fault_bytes, batch: batch.clone(), rows });
+        Ok(())
+    }
+
+    /// Waits for the run that was started first.
+    fn settle(&mut self) -> Result<(), KernelError> {
+        let Some(run) = self.running.pop_front() else { return Ok(()) };
+        let DeviceProgram { device, generated, .. } = &*self.program;
+        let words = run.slot.wait(run.fault_bytes).map_err(lost)?;
+        let fault = first_fault(generated, &words);
+        device.keep_slot(run.slot);
+        match fault {
+            None => Ok(()),
+            Some(fault) => Err(self.first_error(&run.batch, &run.rows, misjudged(fault))),
+        }
+    }
+
+    /// The CPU's error for these rows; `otherwise` should it have none.
+    fn first_error(&self, batch: &RecordBatch, rows: &Range<usize>, otherwise: KernelError) -> KernelError {
+        if matches!(otherwise, KernelError::Full { .. } | KernelError::OutOfRange { .. }) {
+            return otherwise;
+        }
+        let mut oracle = BatchBuilder::new(Arc::clone(&self.program.program), rows.len());
+        oracle.append(batch, rows.clone()).err().unwrap_or(otherwise)
+    }
+}
+
+/// Rows of an output as an Arrow array of its type.
+fn matrix(values: Buffer, rows: usize, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
+    let data = match data_type {
+        DataType::FixedSizeList(item, width) => {
+            let items = ArrayData::builder(item.data_type().clone()).len(rows * *width as usize).add_buffer(values);
+            ArrayData::builder(data_type.clone()).len(rows).add_child_data(items.build()?)
+        }
+        _ => ArrayData::builder(data_type.clone()).len(rows).add_buffer(values),
+    };
+    Ok(make_array(data.build()?))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what `map_err` gives")]
+fn lost(error: DeviceError) -> KernelError {
+    device_error(&error.to_string())
+}
+
+fn device_error(problem: &str) -> KernelError {
+    KernelError::Device { problem: problem.to_owned() }
+}
+
+fn misjudged(fault: Fault) -> KernelError {
+    device_error(&format!("it finds fault with rows in which the CPU finds none ({fault:?})"))
+}
+
+/// Runs a small program on the device and on the CPU.
+pub(super) fn probe(device: &Arc<Device>) -> Result<(), DeviceError> {
+    let wrong = |reason: String| DeviceError::Probe { reason };
+    let column: Float64Array = (0..1000).map(|row| (row % 3 > 0).then_some(f64::from(row))).collect();
+    let table =
+        RecordBatch::try_from_iter([("x", Arc::new(column) as ArrayRef)]).map_err(|error| wrong(error.to_string()))?;
+    let ops = vec![Op::FillNull(Fill::Number(2.0)), Op::Log1p, Op::Standardize { mean: 1.5, std: 0.7 }];
+    let chains = vec![Chain { column: "x".to_owned(), ops }];
+    let outputs = [OutputSpec { name: "out".to_owned(), dtype: DType::Float32, chains }];
+    let program = Program::compile(&outputs, &table.schema()).map_err(|error| wrong(error.to_string()))?;
+    let program = Arc::new(program);
+    let on_device =
+        DeviceProgram::new(device, &program)?.ok_or_else(|| wrong("nothing of it runs there".to_owned()))?;
+    let run = || -> Result<bool, KernelError> {
+        let mut executor = Executor::new(Arc::new(on_device), table.num_rows())?;
+        executor.append(&table, 0..table.num_rows())?;
+        let mut builder = BatchBuilder::new(Arc::clone(&program), table.num_rows());
+        builder.append(&table, 0..table.num_rows())?;
+        let (device, cpu) = (executor.finish()?, builder.finish()?);
+        let bits = |batch: &RecordBatch| -> Vec<u32> {
+            batch.column(0).as_primitive::<Float32Type>().values().iter().map(|value| value.to_bits()).collect()
+        };
+        Ok(bits(&device) == bits(&cpu))
+    };
+    match run() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(wrong("the numbers differ".to_owned())),
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}

@@ -1,0 +1,232 @@
+//! Rows of a record batch → the bytes that a run brings to the device: its columns, in the type they are stored in, their
+//! validity, and where the outputs and the rows' places are.
+//!
+//! What the device does not read (text, decimals) the CPU turns into numbers first. A dictionary no longer than the rows is mapped
+//! once, and travels as keys and a table.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::buffer::{Buffer, NullBuffer};
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
+
+use super::fault::NO_FAULT_BYTE;
+use super::generate::Generated;
+use super::layout::{Column, Form, Launch, NOTHING};
+use super::shape::reader;
+use crate::chain::CompiledChain;
+use crate::cpu::source;
+use crate::error::KernelError;
+use crate::program::Program;
+
+/// What is kept of the dictionary last met at each feed.
+#[derive(Debug, Default)]
+pub(crate) struct Mapped(Vec<Option<(ArrayRef, ArrayRef)>>);
+
+/// Where a run's rows go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target<'a> {
+    /// Side by side, from this row on.
+    From(usize),
+    /// Each to a row of its own.
+    Places(&'a [u32]),
+}
+
+/// One run, ready to be copied to where the device reads it.
+#[derive(Debug)]
+pub(crate) struct Load {
+    pub(crate) launch: Launch,
+    pieces: Vec<(usize, Piece)>,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Borrowed(Buffer),
+    Owned(Vec<u8>),
+}
+
+/// A load in the making.
+#[derive(Debug, Default)]
+struct Builder {
+    pieces: Vec<(usize, Piece)>,
+    len: usize,
+}
+
+impl Load {
+    /// Readies rows of a batch, whose columns are `inputs`. `offsets` is where each device output begins.
+    pub(crate) fn new(
+        program: &Program,
+        generated: &Generated,
+        inputs: &[ArrayRef],
+        rows: Range<usize>,
+        target: Target<'_>,
+        offsets: &[usize],
+        mapped: &mut Mapped,
+    ) -> Result<Self, KernelError> {
+        mapped.0.resize_with(generated.feeds.len(), || None);
+        let mut builder = Builder::default();
+        let header = generated.feeds.len() * Column::BYTES;
+        builder.len = header;
+        let outputs: Vec<u8> = offsets.iter().flat_map(|offset| (*offset as u64).to_le_bytes()).collect();
+        let outputs = builder.push(Piece::Owned(outputs));
+        let (first_row, places) = match target {
+            Target::From(row) => (row, NOTHING),
+            Target::Places(places) => {
+                let bytes = places.iter().flat_map(|place| place.to_le_bytes()).collect();
+                (0, builder.push(Piece::Owned(bytes)))
+            }
+        };
+        let mut columns = Vec::with_capacity(header);
+        for (feed, mapped) in generated.feeds.iter().zip(&mut mapped.0) {
+            let column = &program.input_columns()[feed.input];
+            let expected = &program.input_types[feed.input];
+            let added =
+                builder.column(&feed.front, expected, &inputs[feed.input], &rows, mapped).map_err(|source| {
+                    KernelError::Arrow { what: "bring to the device column", name: column.clone(), source }
+                })?;
+            let found = || KernelError::ColumnType {
+                column: column.clone(),
+                expected: program.input_types[feed.input].clone(),
+                found: inputs[feed.input].data_type().clone(),
+            };
+            added.ok_or_else(found)?.write(&mut columns);
+        }
+        builder.pieces.push((0, Piece::Owned(columns)));
+        let faults = builder.push(Piece::Owned(vec![NO_FAULT_BYTE; generated.chain_count * size_of::<u64>()]));
+        let launch = Launch {
+            rows: rows.len() as u64,
+            first_row: first_row as u64,
+            groups: generated.groups,
+            chains: generated.chains,
+            outputs,
+            places,
+            faults,
+            group_count: generated.group_count,
+            unused: 0,
+        };
+        Ok(Self { launch, pieces: builder.pieces, len: builder.len })
+    }
+
+    /// Where the run's fault words are, and how many bytes; they are the last ones.
+    pub(crate) fn faults(&self) -> Range<usize> {
+        self.launch.faults as usize..self.len
+    }
+
+    /// Bytes of the run.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Copies the run, which is as long as `to`.
+    pub(crate) fn write(&self, to: &mut [u8]) {
+        for (place, piece) in &self.pieces {
+            let bytes = piece.bytes();
+            to[*place..place + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(buffer) => buffer.as_slice(),
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl Builder {
+    /// Adds bytes at a multiple of 16 and says where they are.
+    fn push(&mut self, piece: Piece) -> u64 {
+        let place = self.len.next_multiple_of(16);
+        self.len = place + piece.bytes().len();
+        self.pieces.push((place, piece));
+        place as u64
+    }
+
+    fn column(
+        &mut self,
+        front: &CompiledChain,
+        expected: &DataType,
+        array: &ArrayRef,
+        rows: &Range<usize>,
+        mapped: &mut Option<(ArrayRef, ArrayRef)>,
+    ) -> Result<Option<Column>, ArrowError> {
+        if let Some(dictionary) = array.as_any_dictionary_opt() {
+            let values = dictionary.values();
+            let known = mapped.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, values));
+            if !known && values.len() <= rows.len() {
+                let Some(table) = numbers(front, values)? else { return Ok(None) };
+                *mapped = Some((Arc::clone(values), table));
+            }
+            if let Some((_, table)) = mapped.as_ref().filter(|(known, _)| Arc::ptr_eq(known, values)) {
+                let keys = dictionary.normalized_keys();
+                let keys: Vec<u8> = keys[rows.clone()].iter().flat_map(|key| (*key as u32).to_le_bytes()).collect();
+                let all = 0..table.len();
+                let (valid, first_valid_bit) = self.valid(dictionary.keys().nulls(), rows);
+                // The table begins a buffer of its own, so its validity begins at bit 0.
+                return Ok(Some(Column {
+                    valid,
+                    first_valid_bit,
+                    keys: self.push(Piece::Owned(keys)),
+                    table_valid: self.valid(table.nulls(), &all).0,
+                    table_rows: table.len() as u32,
+                    ..self.plain(table.as_ref(), &all, Form::Keys)
+                }));
+            }
+        } else if array.data_type() == expected && reader(&front.head, expected).is_some() {
+            return Ok(Some(self.plain(array.as_ref(), rows, Form::Stored)));
+        }
+        let these = array.slice(rows.start, rows.len());
+        let numbers = numbers(front, &these)?;
+        Ok(numbers.map(|numbers| self.plain(numbers.as_ref(), &(0..rows.len()), Form::Numbers)))
+    }
+
+    /// The rows of an array of numbers, their bytes as they are.
+    fn plain(&mut self, array: &dyn Array, rows: &Range<usize>, form: Form) -> Column {
+        let data = array.to_data();
+        let start = data.offset() + rows.start;
+        let (bytes, first_value_bit) = match array.data_type().primitive_width() {
+            Some(width) => (data.buffers()[0].slice_with_length(start * width, rows.len() * width), 0),
+            None => (bits(&data.buffers()[0], start, rows.len()), (start % 8) as u32),
+        };
+        let (valid, first_valid_bit) = self.valid(array.nulls(), rows);
+        let values = self.push(Piece::Borrowed(bytes));
+        let nothing = (NOTHING, NOTHING);
+        Column {
+            values,
+            valid,
+            keys: nothing.0,
+            table_valid: nothing.1,
+            form,
+            first_value_bit,
+            first_valid_bit,
+            table_rows: 0,
+        }
+    }
+
+    /// The validity of rows: where it is, and the bit of the first row. Nothing where every row of the array is valid.
+    fn valid(&mut self, nulls: Option<&NullBuffer>, rows: &Range<usize>) -> (u64, u32) {
+        let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return (NOTHING, 0) };
+        let start = nulls.offset() + rows.start;
+        let place = self.push(Piece::Borrowed(bits(nulls.inner().inner(), start, rows.len())));
+        (place, (start % 8) as u32)
+    }
+}
+
+/// The bytes that hold `len` bits from `start` on.
+fn bits(buffer: &Buffer, start: usize, len: usize) -> Buffer {
+    buffer.slice_with_length(start / 8, (start % 8 + len).div_ceil(8))
+}
+
+/// A whole array as the numbers that the CPU would load into its tiles; none when it is none that the chain reads.
+fn numbers(front: &CompiledChain, array: &ArrayRef) -> Result<Option<ArrayRef>, ArrowError> {
+    let rows = 0..array.len();
+    match source::Feed::of(front, array, &rows, &mut []) {
+        Ok(feed) => Ok(Some(feed.collect(rows).into_array())),
+        Err(unreadable) => unreadable.source.map_or(Ok(None), Err),
+    }
+}

@@ -1,0 +1,150 @@
+//! What the host and a generated program agree on: `prelude.cu` declares the same structs.
+
+/// Rows of a block of threads; a thread computes one row of one group.
+pub(crate) const THREADS: usize = 256;
+
+/// Bytes of elements that a block's tile holds of a row: a group has so many columns as fit.
+pub(super) const TILE_ROW_BYTES: usize = 128;
+
+/// Where nothing is.
+pub(super) const NOTHING: u64 = u64::MAX;
+
+/// Consecutive columns of one output, which a block writes together: several chains, or one `one_hot`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group {
+    pub(super) output: u32,
+    pub(super) first_chain: u32,
+    pub(super) chains: u32,
+    pub(super) at: u32,
+    pub(super) width: u32,
+    pub(super) columns: u32,
+    pub(super) element_bytes: u32,
+    pub(super) one_hot: u32,
+    pub(super) one: u32,
+}
+
+/// A chain: its shape, its column among the run's, and where its constants are in the fixed part.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    pub(super) shape: u32,
+    pub(super) column: u32,
+    pub(super) constants: u64,
+}
+
+/// How a column's rows lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// In the type that the column had when the program was compiled.
+    Stored = 0,
+    /// As keys of a table of numbers.
+    Keys = 1,
+    /// As numbers of the chain's first domain.
+    Numbers = 2,
+}
+
+/// A column of a run. Places are bytes from the start of the run's columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) values: u64,
+    pub(super) valid: u64,
+    pub(super) keys: u64,
+    pub(super) table_valid: u64,
+    pub(super) form: Form,
+    pub(super) first_value_bit: u32,
+    pub(super) first_valid_bit: u32,
+    pub(super) table_rows: u32,
+}
+
+/// One launch: handed to the kernel as it is.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Launch {
+    pub(crate) rows: u64,
+    pub(crate) first_row: u64,
+    pub(crate) groups: u64,
+    pub(crate) chains: u64,
+    pub(crate) outputs: u64,
+    pub(crate) places: u64,
+    pub(crate) faults: u64,
+    pub(crate) group_count: u32,
+    pub(crate) unused: u32,
+}
+
+/// Bytes under construction; every piece starts at a multiple of 16, which suits every type.
+#[derive(Debug, Default)]
+pub(super) struct Blob(Vec<u8>);
+
+// === impl Group, Chain, Column, Launch ===
+
+impl Group {
+    pub(super) const BYTES: usize = 40;
+
+    pub(super) fn write(&self, to: &mut Vec<u8>) {
+        let reciprocal = (1_u64 << 32).div_ceil(u64::from(self.columns.max(1)));
+        for word in [
+            self.output,
+            self.first_chain,
+            self.chains,
+            self.at,
+            self.width,
+            self.columns,
+            self.element_bytes,
+            self.one_hot,
+            self.one,
+            // A single column needs none, and 2^32 is none.
+            u32::try_from(reciprocal).unwrap_or(0),
+        ] {
+            to.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+}
+
+impl Chain {
+    pub(super) fn write(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.shape.to_le_bytes());
+        to.extend_from_slice(&self.column.to_le_bytes());
+        to.extend_from_slice(&self.constants.to_le_bytes());
+    }
+}
+
+impl Column {
+    pub(super) const BYTES: usize = 48;
+
+    pub(super) fn write(&self, to: &mut Vec<u8>) {
+        for word in [self.values, self.valid, self.keys, self.table_valid] {
+            to.extend_from_slice(&word.to_le_bytes());
+        }
+        for word in [self.form as u32, self.first_value_bit, self.first_valid_bit, self.table_rows] {
+            to.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+}
+
+impl Launch {
+    /// Blocks of the grid: every group of every tile of rows.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.rows.div_ceil(THREADS as u64) * u64::from(self.group_count)
+    }
+}
+
+// === impl Blob ===
+
+impl Blob {
+    /// Adds bytes and says where they are.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> u64 {
+        self.0.resize(self.0.len().next_multiple_of(16), 0);
+        let place = self.0.len();
+        self.0.extend_from_slice(bytes);
+        place as u64
+    }
+
+    /// Adds words and says where they are.
+    pub(super) fn push_words(&mut self, words: impl IntoIterator<Item = u64>) -> u64 {
+        let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        self.push(&bytes)
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}

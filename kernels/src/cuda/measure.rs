@@ -1,0 +1,50 @@
+//! How long a device takes for rows that it holds already, for benches.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+
+use super::device::{Device, DeviceError};
+use super::executor::DeviceProgram;
+use super::feed::{Load, Mapped, Target};
+use crate::error::KernelError;
+
+/// Seconds of a kernel and of a copy, each a repetition.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Bytes that the kernel reads: the columns with their validity.
+    pub read_bytes: usize,
+    /// Bytes that it writes.
+    pub written_bytes: usize,
+    /// The kernel, over all rows.
+    pub kernel_seconds: Vec<f64>,
+    /// A copy on the device of half as many bytes as the kernel reads and writes: it moves the same bytes.
+    pub copy_seconds: Vec<f64>,
+}
+
+impl DeviceProgram {
+    /// Brings all rows of a batch to the device, and runs the program over them again and again.
+    pub fn measure(&self, batch: &RecordBatch, repetitions: usize) -> Result<Measured, KernelError> {
+        let inputs = self.program.input_columns().iter().map(|column| {
+            let found = batch.column_by_name(column).map(Arc::clone);
+            found.ok_or_else(|| KernelError::MissingColumn { column: column.clone() })
+        });
+        let inputs = inputs.collect::<Result<Vec<ArrayRef>, _>>()?;
+        let (offsets, written_bytes) = self.layout(batch.num_rows());
+        let rows = 0..batch.num_rows();
+        let (program, generated) = (&self.program, &self.generated);
+        let load = Load::new(program, generated, &inputs, rows, Target::From(0), &offsets, &mut Mapped::default())?;
+        let run = || -> Result<Measured, DeviceError> {
+            let device: &Arc<Device> = &self.device;
+            let mut slot = device.slot(load.len(), load.faults().len())?;
+            let mut output = device.output(written_bytes)?;
+            device.start(&self.module, &mut slot, &load, &mut output)?;
+            slot.wait(load.faults().len())?;
+            let kernel_seconds = device.time_kernel(&self.module, &slot, &load, &output, repetitions)?;
+            let copy_seconds = device.time_copy(load.len().midpoint(written_bytes), repetitions)?;
+            device.keep_slot(slot);
+            Ok(Measured { read_bytes: load.len(), written_bytes, kernel_seconds, copy_seconds })
+        };
+        run().map_err(|error| KernelError::Device { problem: error.to_string() })
+    }
+}

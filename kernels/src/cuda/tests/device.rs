@@ -1,0 +1,92 @@
+//! Programs on a real GPU against the CPU: where there is a driver. Elsewhere each test says that it was skipped.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+
+use super::cases::{Random, cases, faulty, table};
+use super::parity::{RUNS, assert_same_batches, permutation};
+use super::skipped;
+use crate::BatchBuilder;
+use crate::cuda::{Device, DeviceError, DeviceProgram, Executor};
+
+/// The first device; none where there is no driver or no device, which is said.
+fn device(test: &str) -> Option<Arc<Device>> {
+    match Device::open(0) {
+        Ok(device) => Some(device),
+        Err(error @ (DeviceError::NoDriver | DeviceError::NoDevice { .. } | DeviceError::Driver { .. })) => {
+            skipped(test, &error.to_string());
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_device_computes_what_the_cpu_does() {
+    let Some(device) = device("a_device_computes_what_the_cpu_does") else { return };
+    for case in cases() {
+        let program = Arc::new(case.program());
+        let on_device = Arc::new(DeviceProgram::new(&device, &program).unwrap().unwrap());
+        for (seed, (rows, run)) in RUNS.into_iter().enumerate() {
+            let batch = table(seed as u64 + 1, rows);
+            let places = permutation(&mut Random(seed as u64), run.len());
+            let mut builder = BatchBuilder::scattered(Arc::clone(&program), run.len());
+            let mut executor = Executor::scattered(Arc::clone(&on_device), run.len()).unwrap();
+            builder.scatter(&batch, run.clone(), &places).unwrap();
+            executor.scatter(&batch, run.clone(), &places).unwrap();
+            assert_same_batches(case.name, &program, &executor.finish().unwrap(), &builder.finish().unwrap());
+        }
+    }
+}
+
+/// Many short runs, so that copies and kernels of several are under way at once.
+#[test]
+fn runs_of_one_batch_overlap() {
+    let Some(device) = device("runs_of_one_batch_overlap") else { return };
+    let program = Arc::new(cases()[1].program());
+    let on_device = Arc::new(DeviceProgram::new(&device, &program).unwrap().unwrap());
+    let batch = table(3, 3000);
+    for _ in 0..20 {
+        let mut builder = BatchBuilder::new(Arc::clone(&program), 3000);
+        let mut executor = Executor::new(Arc::clone(&on_device), 3000).unwrap();
+        for start in (0..3000).step_by(100) {
+            builder.append(&batch, start..start + 100).unwrap();
+            executor.append(&batch, start..start + 100).unwrap();
+        }
+        assert_same_batches("wide", &program, &executor.finish().unwrap(), &builder.finish().unwrap());
+    }
+}
+
+#[test]
+fn a_device_refuses_rows_in_the_words_of_the_cpu() {
+    let Some(device) = device("a_device_refuses_rows_in_the_words_of_the_cpu") else { return };
+    for case in faulty() {
+        let program = Arc::new(case.program());
+        let on_device = Arc::new(DeviceProgram::new(&device, &program).unwrap().unwrap());
+        let batch = table(5, 3000);
+        let mut builder = BatchBuilder::new(Arc::clone(&program), 3000);
+        let mut executor = Executor::new(on_device, 3000).unwrap();
+        let refused = builder.append(&batch, 0..3000).unwrap_err().to_string();
+        let on_device = executor.append(&batch, 0..3000).and_then(|()| executor.finish()).unwrap_err();
+        assert_eq!(on_device.to_string(), refused, "{}", case.name);
+    }
+}
+
+/// Which outputs run where needs no device to be known.
+#[test]
+fn outputs_that_the_device_does_not_run_are_the_cpus() {
+    let case = cases().pop().unwrap();
+    let program = case.program();
+    let generated = crate::cuda::generate::generate(&program);
+    let there: Vec<usize> = generated.outputs.iter().map(|output| output.output).collect();
+    assert_eq!(there, [0, 1]);
+    let rest = program.only(|place| !there.contains(&place));
+    let names: Vec<String> = rest.schema().fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(names, ["text", "padded", "crossed"]);
+    let batch: RecordBatch = table(1, 10);
+    let mut builder = BatchBuilder::new(Arc::new(rest), 10);
+    builder.append(&batch, 0..10).unwrap();
+    let made = builder.finish().unwrap();
+    assert_eq!(&made["text"], &batch["text"] as &ArrayRef);
+}

@@ -1,0 +1,228 @@
+//! Results of generated programs against the CPU's, to the bit; any NaN is any other.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use half::{bf16, f16};
+
+use super::cases::{Case, Random, cases, faulty, table};
+use super::host::{HostProgram, bytes, compiler};
+use super::skipped;
+use crate::cuda::fault::{Fault, first_fault};
+use crate::cuda::feed::{Load, Mapped, Target};
+use crate::cuda::generate::{Generated, generate};
+use crate::program::{Output, Program};
+use crate::{BatchBuilder, DType, KernelError};
+
+/// Tables with all their rows, slices that begin inside of bytes of validity, one row, and whole blocks and tiles.
+pub(super) const RUNS: [(usize, Range<usize>); 8] = [
+    (1, 0..1),
+    (255, 0..255),
+    (256, 0..256),
+    (257, 0..257),
+    (2100, 0..2100),
+    (2100, 3..1100),
+    (3000, 1021..2999),
+    (70, 69..70),
+];
+
+fn inputs(program: &Program, batch: &RecordBatch) -> Vec<ArrayRef> {
+    program.input_columns().iter().map(|column| Arc::clone(batch.column_by_name(column).unwrap())).collect()
+}
+
+/// Where outputs of `rows` rows begin in one buffer, and its length.
+fn offsets(generated: &Generated, rows: usize) -> (Vec<usize>, usize) {
+    let mut end = 0_usize;
+    let offsets = generated.outputs.iter().map(|output| {
+        let start = end.next_multiple_of(256);
+        end = start + rows * output.row_bytes;
+        start
+    });
+    (offsets.collect(), end)
+}
+
+pub(super) fn permutation(random: &mut Random, len: usize) -> Vec<u32> {
+    let mut places: Vec<u32> = (0..len as u32).collect();
+    for place in (1..len).rev() {
+        places.swap(place, random.next() as usize % (place + 1));
+    }
+    places
+}
+
+/// The bytes of a column that the CPU made.
+fn made(array: &dyn Array) -> Vec<u8> {
+    let data = array.to_data();
+    data.child_data().first().unwrap_or(&data).buffers()[0].as_slice().to_vec()
+}
+
+/// Bytes of elements in which every NaN is the same one.
+fn canonical(dtype: DType, bytes: &[u8]) -> Vec<u64> {
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
+    let size = dtype.bytes().unwrap();
+    let is_nan = |bits: u64| match dtype {
+        DType::Float32 => f32::from_bits(bits as u32).is_nan(),
+        DType::Float16 => f16::from_bits(bits as u16).is_nan(),
+        DType::BFloat16 => bf16::from_bits(bits as u16).is_nan(),
+        _ => false,
+    };
+    bytes.chunks_exact(size).map(word).map(|bits| if is_nan(bits) { u64::MAX } else { bits }).collect()
+}
+
+#[track_caller]
+fn assert_same(
+    case: &str,
+    program: &Program,
+    generated: &Generated,
+    out: &[u8],
+    offsets: &[usize],
+    expected: &RecordBatch,
+) {
+    for (output, offset) in generated.outputs.iter().zip(offsets) {
+        let Output::Matrix { dtype, width, .. } = &program.outputs[output.output] else { panic!("a matrix") };
+        let cpu = canonical(*dtype, &made(expected.column(output.output)));
+        let device = canonical(*dtype, &out[*offset..*offset + expected.num_rows() * output.row_bytes]);
+        assert_eq!(cpu.len(), device.len());
+        if let Some(place) = (0..cpu.len()).find(|place| cpu[*place] != device[*place]) {
+            let (row, column) = (place / width, place % width);
+            let name = program.schema().field(output.output).name().clone();
+            panic!(
+                "{case}, output {name:?}, row {row}, column {column}: {:#x} on the CPU, {:#x} on the device",
+                cpu[place], device[place]
+            );
+        }
+    }
+}
+
+/// Two batches of a program hold the same bits.
+#[track_caller]
+pub(super) fn assert_same_batches(case: &str, program: &Program, device: &RecordBatch, cpu: &RecordBatch) {
+    assert_eq!(device.schema(), cpu.schema());
+    for (place, output) in program.outputs.iter().enumerate() {
+        let (device, cpu) = (device.column(place), cpu.column(place));
+        match output {
+            Output::Matrix { dtype, .. } => {
+                assert!(canonical(*dtype, &made(device)) == canonical(*dtype, &made(cpu)), "{case}, output {place}");
+            }
+            Output::Stored { .. } | Output::Ragged { .. } => assert_eq!(device, cpu),
+        }
+    }
+}
+
+#[test]
+fn the_host_computes_what_the_cpu_does() {
+    let Some(compiler) = compiler() else {
+        return skipped("the_host_computes_what_the_cpu_does", "there is no g++, so sources were not run");
+    };
+    for case in cases() {
+        let program = Arc::new(case.program());
+        let generated = generate(&program);
+        let host = HostProgram::build(&compiler, &generated);
+        let mut mapped = Mapped::default();
+        for (seed, (rows, run)) in RUNS.into_iter().enumerate() {
+            let batch = table(seed as u64 + 1, rows).slice(0, rows);
+            let batch = if seed % 2 == 0 { batch } else { table(seed as u64, rows + 5).slice(5, rows) };
+            let random = &mut Random(seed as u64);
+            for places in [None, Some(permutation(random, run.len()))] {
+                let (offsets, len) = offsets(&generated, run.len());
+                let target = places.as_deref().map_or(Target::From(0), Target::Places);
+                let load = Load::new(
+                    &program,
+                    &generated,
+                    &inputs(&program, &batch),
+                    run.clone(),
+                    target,
+                    &offsets,
+                    &mut mapped,
+                )
+                .unwrap();
+                let mut out = vec![0_u64; len.div_ceil(8)];
+                let faults = host.run(&generated, &load, &mut out);
+                assert_eq!(first_fault(&generated, &faults), None, "{}", case.name);
+                let mut builder = BatchBuilder::scattered(Arc::clone(&program), run.len());
+                match &places {
+                    None => builder.append(&batch, run.clone()).unwrap(),
+                    Some(places) => builder.scatter(&batch, run.clone(), places).unwrap(),
+                }
+                let expected = builder.finish().unwrap();
+                assert_same(case.name, &program, &generated, bytes(&mut out), &offsets, &expected);
+            }
+        }
+    }
+}
+
+/// The same run in two parts, the second behind the first.
+#[test]
+fn rows_go_on_where_the_rows_before_ended() {
+    let Some(compiler) = compiler() else {
+        return skipped("rows_go_on_where_the_rows_before_ended", "there is no g++, so sources were not run");
+    };
+    let case = &cases()[0];
+    let program = Arc::new(case.program());
+    let generated = generate(&program);
+    let host = HostProgram::build(&compiler, &generated);
+    let (batch, mut mapped) = (table(9, 700), Mapped::default());
+    let (offsets, len) = offsets(&generated, 700);
+    let mut out = vec![0_u64; len.div_ceil(8)];
+    for run in [0..300, 300..700] {
+        let target = Target::From(run.start);
+        let load =
+            Load::new(&program, &generated, &inputs(&program, &batch), run, target, &offsets, &mut mapped).unwrap();
+        host.run(&generated, &load, &mut out);
+    }
+    let mut builder = BatchBuilder::new(Arc::clone(&program), 700);
+    builder.append(&batch, 0..700).unwrap();
+    assert_same(case.name, &program, &generated, bytes(&mut out), &offsets, &builder.finish().unwrap());
+}
+
+#[test]
+fn the_fault_is_the_one_that_the_cpu_tells_of() {
+    let Some(compiler) = compiler() else {
+        return skipped("the_fault_is_the_one_that_the_cpu_tells_of", "there is no g++, so sources were not run");
+    };
+    for case in faulty() {
+        let Case { name, .. } = case;
+        let program = Arc::new(case.program());
+        let generated = generate(&program);
+        let host = HostProgram::build(&compiler, &generated);
+        for (seed, run) in [(1, 0..3000), (2, 1500..2900), (3, 7..1300), (4, 0..40)] {
+            let batch = table(seed, 3000);
+            let (offsets, len) = offsets(&generated, run.len());
+            let inputs = inputs(&program, &batch);
+            let load = Load::new(
+                &program,
+                &generated,
+                &inputs,
+                run.clone(),
+                Target::From(0),
+                &offsets,
+                &mut Mapped::default(),
+            );
+            let mut out = vec![0_u64; len.div_ceil(8)];
+            let faults = host.run(&generated, &load.unwrap(), &mut out);
+            let mut builder = BatchBuilder::new(Arc::clone(&program), run.len());
+            let told = builder.append(&batch, run.clone()).unwrap_err();
+            let fault = first_fault(&generated, &faults).unwrap();
+            assert_eq!(told_of(&program, &told, run.start), named(&program, fault), "{name}: {told}");
+        }
+    }
+}
+
+/// Output, column, row of the run, and whether it was a null.
+type Told = (String, String, usize, bool);
+
+fn told_of(_: &Program, error: &KernelError, start: usize) -> Told {
+    match error {
+        KernelError::Null { output, column, row } => (output.clone(), column.clone(), row - start, true),
+        KernelError::Lossy { output, column, row, .. } | KernelError::OneHotIndex { output, column, row, .. } => {
+            (output.clone(), column.clone(), row - start, false)
+        }
+        other => panic!("{other}"),
+    }
+}
+
+fn named(program: &Program, fault: Fault) -> Told {
+    let Output::Matrix { chains, .. } = &program.outputs[fault.output] else { panic!("a matrix") };
+    let column = program.input_columns()[chains[fault.chain].chain.input].clone();
+    (program.schema().field(fault.output).name().clone(), column, fault.row, fault.is_null)
+}

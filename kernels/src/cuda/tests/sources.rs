@@ -1,0 +1,64 @@
+//! What is generated: held against the snapshots, and compiled by NVRTC.
+
+use std::path::Path;
+use std::{env, fs};
+
+use super::cases::{Case, cases, faulty};
+use super::skipped;
+use crate::cuda::compiler::{Architecture, Compiler, NVRTC_VARIABLE};
+use crate::cuda::generate::generate;
+
+/// Beyond these lines every source is the same, up to the entry.
+const CHAINS: &str = "// === Chains";
+
+/// `FOREBAY_REGENERATE=1 cargo test -p forebay-kernels --features cuda` writes the snapshots anew.
+#[test]
+fn sources_are_the_snapshots() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cuda/snapshots");
+    for case in cases() {
+        let source = generate(&case.program()).source;
+        let chains = &source[source.find(CHAINS).unwrap()..];
+        let path = folder.join(format!("{}.cu", case.name));
+        if env::var_os("FOREBAY_REGENERATE").is_some() {
+            fs::write(&path, chains).unwrap();
+        }
+        let snapshot = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            snapshot == chains,
+            "{} is stale: FOREBAY_REGENERATE=1 cargo test -p forebay-kernels --features cuda",
+            path.display()
+        );
+    }
+}
+
+/// To PTX and to the machine code of an H100 or H200. Where `FOREBAY_NVRTC` is set, its absence is a failure.
+#[test]
+fn nvrtc_compiles_every_source() {
+    let compiler = match Compiler::load() {
+        Ok(compiler) => compiler,
+        Err(error) if env::var_os(NVRTC_VARIABLE).is_none() => {
+            return skipped("nvrtc_compiles_every_source", &error.to_string());
+        }
+        Err(error) => panic!("{error}"),
+    };
+    for Case { name, outputs } in cases().into_iter().chain(faulty()) {
+        let source = generate(&Case { name, outputs }.program()).source;
+        let compile = |architecture: &Architecture| {
+            compiler.compile(&source, architecture).unwrap_or_else(|error| panic!("{name}: {error}"))
+        };
+        let text = String::from_utf8(compile(&Architecture::Virtual(9, 0))).unwrap();
+        assert!(text.contains(".entry forebay_program("), "{name}: {text}");
+        // The library's fmod has its own; nothing else may round a product and a sum at once.
+        let fused = text.lines().find(|line| line.contains("fma.")).filter(|_| !source.contains("positive_mod(x"));
+        assert_eq!(fused, None, "{name}: a product and a sum were contracted");
+        let cubin = compile(&Architecture::Real(9, 0));
+        assert!(cubin.starts_with(b"\x7fELF"), "{name}");
+    }
+}
+
+#[test]
+fn the_compiler_says_what_is_wrong_with_a_source() {
+    let Ok(compiler) = Compiler::load() else { return skipped("the_compiler_says_what_is_wrong", "no NVRTC") };
+    let error = compiler.compile("__global__ void f() { nonsense; }", &Architecture::Virtual(9, 0)).unwrap_err();
+    assert!(error.to_string().contains("nonsense"), "{error}");
+}
