@@ -98,7 +98,8 @@ impl Client {
         })
     }
 
-    /// Learns what a plan leaves open (means, bounds, vocabularies) from a dataset, and stores the result on the server.
+    /// Learns what a plan leaves open (means, bounds, vocabularies) from a dataset, and stores the result on the
+    /// server.
     pub async fn fit(&self, dataset: &str, plan: Plan, mut progress: impl FnMut(&FitProgress)) -> Result<FitResult> {
         let request = FitRequest { dataset: dataset.to_owned(), plan: Some(plan) };
         let mut updates = self.action("fit", &request).await?;
@@ -151,7 +152,8 @@ impl Client {
         let endpoint = Endpoint { ticket: replay.ticket.clone().into(), ..Endpoint::default() };
         let mut batches = self.read(&endpoint).await?;
         let batch = batches.try_next().await?.ok_or(Error::Incomplete { call: "DoGet", missing: "batch" })?;
-        // The ticket is for this step alone: of an earlier one than the epoch's last, the stream may well end behind it.
+        // The ticket is for this step alone: of an earlier one than the epoch's last, the stream may well end behind
+        // it.
         match batches.try_next().await {
             Ok(None) | Err(Error::Truncated { .. }) => {}
             Ok(Some(_)) => return Err(Error::Incomplete { call: "DoGet", missing: "end behind the batch" }),
@@ -191,6 +193,14 @@ impl Client {
     async fn flight_info(&self, descriptor: FlightDescriptor) -> Result<FlightInfo> {
         let answer = self.flight.clone().get_flight_info(descriptor).await.map_err(|status| self.failed(status))?;
         Ok(answer.into_inner())
+    }
+
+    pub(crate) fn flight(&self) -> FlightServiceClient<Channel> {
+        self.flight.clone()
+    }
+
+    pub(crate) fn url(&self) -> &Arc<str> {
+        &self.url
     }
 
     fn failed(&self, status: Status) -> Error {

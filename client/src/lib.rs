@@ -42,6 +42,7 @@ mod batches;
 mod client;
 mod cursor;
 mod error;
+mod exchange;
 mod plan_text;
 mod rank_stream;
 mod replicas;
@@ -52,8 +53,8 @@ pub use client::{Client, Endpoint, Epoch, Table};
 pub use cursor::{CURSOR_VERSION, Cursor, CursorError};
 pub use error::{Error, HeaderError, Result, code_name};
 pub use forebay_proto::v1::{
-    Assumptions, BatchHeader, DatasetInfo, Explain, FitProgress, FitResult, Plan, RankExplain, RankInfo, Remainder,
-    Replay, ReplayRequest, ReplayRow, StreamInfo, StreamRequest,
+    Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitResult, Plan, RankExplain,
+    RankInfo, Remainder, Replay, ReplayRequest, ReplayRow, StreamInfo, StreamRequest,
 };
 pub use plan_text::{FIT_VERSION, plan_from_json};
 pub use rank_stream::RankStream;

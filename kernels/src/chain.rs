@@ -259,10 +259,27 @@ impl CompiledChain {
                 return Ok(());
             }
         };
-        self.push_step(step);
+        if !self.clip_scaled(&step) {
+            self.push_step(step);
+        }
         self.domain = Domain::Number(number);
         self.cardinality = cardinality;
         Ok(())
+    }
+
+    /// Whether a clip can be part of the step before it, which is quicker.
+    fn clip_scaled(&mut self, step: &Step) -> bool {
+        let steps = match self.list.as_mut().and_then(|list| list.changes.last_mut()) {
+            Some((_, steps)) => steps,
+            None => &mut self.steps,
+        };
+        match (steps.last_mut(), step) {
+            (Some(Step::Scale(scale)), Step::Clip(Clip::Float { min, max })) if scale.is_open() => {
+                (scale.min, scale.max) = (*min, *max);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// A step behind what there is: over the head's tiles, or over what the last change of the lists left.

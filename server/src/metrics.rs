@@ -20,6 +20,10 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 const BATCH_SECONDS_BUCKETS: [f64; 13] =
     [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
 
+/// Upper bounds of `forebay_exchange_seconds`, from 30 µs to 10 s by half decades: a batch may be one row.
+const EXCHANGE_SECONDS_BUCKETS: [f64; 12] =
+    [0.000_03, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
+
 /// Where a stream's time goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -57,6 +61,12 @@ pub struct StreamGuard {
     status: StreamStatus,
 }
 
+/// The same for `forebay_exchanges_active` and `forebay_exchanges_total`.
+#[derive(Debug)]
+pub struct ExchangeGuard {
+    status: StreamStatus,
+}
+
 /// Keeps `forebay_fits_active` right however the fit ends.
 #[derive(Debug)]
 pub struct FitGuard(());
@@ -71,13 +81,17 @@ struct Handles {
     reserved: Gauge,
     limit: Gauge,
     fits_active: Gauge,
+    exchanges_active: Gauge,
+    exchange_batches: Counter,
+    exchange_rows: Counter,
+    exchange_seconds: Histogram,
 }
 
 /// The recorder's integer counters cannot hold seconds, so these are kept here and rendered by `render`.
 static STAGE_NANOSECONDS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 
 /// Name and meaning of every metric, in the order of the README's table.
-pub const NAMES: [(&str, &str); 13] = [
+pub const NAMES: [(&str, &str); 18] = [
     ("forebay_streams_active", "Streams that are open now."),
     ("forebay_streams_total", "Streams that have ended, by status (complete, cancelled, failed)."),
     ("forebay_batches_sent_total", "Batches handed to the wire."),
@@ -93,6 +107,11 @@ pub const NAMES: [(&str, &str); 13] = [
     ("forebay_memory_reserved_bytes", "Bytes of the memory budget that streams hold."),
     ("forebay_memory_limit_bytes", "The memory budget."),
     ("forebay_fits_active", "Fits that are running now."),
+    ("forebay_exchanges_active", "Exchanges (DoExchange) that are open now."),
+    ("forebay_exchanges_total", "Exchanges that have ended, by status (complete, cancelled, failed)."),
+    ("forebay_exchange_batches_total", "Batches that exchanges have answered."),
+    ("forebay_exchange_rows_total", "Rows of the outputs in those answers."),
+    ("forebay_exchange_seconds", "Seconds from a whole batch's arrival to its answer, both in the server."),
     ("forebay_build_info", "1, with the version as a label."),
 ];
 
@@ -100,10 +119,11 @@ pub const NAMES: [(&str, &str); 13] = [
 pub fn install() -> Result<PrometheusHandle, BuildError> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full("forebay_batch_seconds".to_owned()), &BATCH_SECONDS_BUCKETS)?
+        .set_buckets_for_metric(Matcher::Full("forebay_exchange_seconds".to_owned()), &EXCHANGE_SECONDS_BUCKETS)?
         .install_recorder()?;
     for (name, meaning) in NAMES {
         match name {
-            "forebay_batch_seconds" => describe_histogram!(name, meaning),
+            "forebay_batch_seconds" | "forebay_exchange_seconds" => describe_histogram!(name, meaning),
             name if name.ends_with("_total") => describe_counter!(name, meaning),
             name => describe_gauge!(name, meaning),
         }
@@ -111,6 +131,7 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     gauge!("forebay_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     for status in [StreamStatus::Complete, StreamStatus::Cancelled, StreamStatus::Failed] {
         counter!("forebay_streams_total", "status" => status.label()).absolute(0);
+        counter!("forebay_exchanges_total", "status" => status.label()).absolute(0);
     }
     for operation in ["list", "head", "get"] {
         for status in ["ok", "error"] {
@@ -145,6 +166,14 @@ pub fn batch_sent(rows: u64, bytes: u64, since_last: Duration) {
     handles.batch_seconds.record(since_last.as_secs_f64());
 }
 
+/// A batch of an exchange was answered: the rows of its outputs, and the time it took.
+pub fn exchanged(rows: u64, taken: Duration) {
+    let handles = handles();
+    handles.exchange_batches.increment(1);
+    handles.exchange_rows.increment(rows);
+    handles.exchange_seconds.record(taken.as_secs_f64());
+}
+
 /// A request to storage has ended.
 pub fn storage_request(operation: &'static str, ok: bool, read_bytes: u64) {
     let status = if ok { "ok" } else { "error" };
@@ -174,6 +203,10 @@ fn handles() -> &'static Handles {
         reserved: gauge!("forebay_memory_reserved_bytes"),
         limit: gauge!("forebay_memory_limit_bytes"),
         fits_active: gauge!("forebay_fits_active"),
+        exchanges_active: gauge!("forebay_exchanges_active"),
+        exchange_batches: counter!("forebay_exchange_batches_total"),
+        exchange_rows: counter!("forebay_exchange_rows_total"),
+        exchange_seconds: histogram!("forebay_exchange_seconds"),
     })
 }
 
@@ -240,6 +273,28 @@ impl Drop for StreamGuard {
     fn drop(&mut self) {
         handles().streams_active.decrement(1.0);
         counter!("forebay_streams_total", "status" => self.status.label()).increment(1);
+    }
+}
+
+// === impl ExchangeGuard ===
+
+impl ExchangeGuard {
+    /// An exchange has opened.
+    pub fn open() -> Self {
+        handles().exchanges_active.increment(1.0);
+        Self { status: StreamStatus::Cancelled }
+    }
+
+    /// Says how the exchange ends.
+    pub fn end(&mut self, status: StreamStatus) {
+        self.status = status;
+    }
+}
+
+impl Drop for ExchangeGuard {
+    fn drop(&mut self) {
+        handles().exchanges_active.decrement(1.0);
+        counter!("forebay_exchanges_total", "status" => self.status.label()).increment(1);
     }
 }
 

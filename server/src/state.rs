@@ -22,6 +22,8 @@ pub struct State {
 pub enum Kind {
     /// Fitted plans by plan id, as JSON.
     Plan,
+    /// The columns that a fitted plan reads and what they load as, by plan id, as JSON.
+    PlanColumns,
     /// Rows that pass a filter per row group, by snapshot and filter, as JSON.
     RowCounts,
 }
@@ -38,7 +40,7 @@ pub struct StateError {
 impl State {
     /// Opens the directory, making it where it is missing.
     pub fn open(root: &Path) -> Result<Self, StateError> {
-        for folder in [Kind::Plan.folder(), Kind::RowCounts.folder(), SPILL_FOLDER] {
+        for folder in [Kind::Plan.folder(), Kind::PlanColumns.folder(), Kind::RowCounts.folder(), SPILL_FOLDER] {
             let path = root.join(folder);
             fs::create_dir_all(&path).map_err(|source| StateError { action: "make state directory", path, source })?;
         }
@@ -115,6 +117,7 @@ impl Kind {
     fn folder(self) -> &'static str {
         match self {
             Self::Plan => "plans",
+            Self::PlanColumns => "plan-columns",
             Self::RowCounts => "row-counts",
         }
     }

@@ -23,9 +23,11 @@ const FLOORS: [&[&str]; 7] = [
 const DOORS: [(&str, &str, &str); 1] = [("budget", "metrics", "what is reserved is shown")];
 
 /// Crates that only some rooms may name.
-const HEAVY: [(&str, &[&str]); 12] = [
+const HEAVY: [(&str, &[&str]); 14] = [
     ("tonic", &["flight"]),
     ("arrow_flight", &["flight"]),
+    ("arrow_ipc", &["flight"]),
+    ("lz4_flex", &["flight"]),
     ("parquet", &["scan", "catalog"]),
     ("object_store", &["scan", "catalog"]),
     ("datafusion_common", &["expr", "engine"]),

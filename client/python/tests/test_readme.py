@@ -59,3 +59,14 @@ def test_resume_example(flights_folder: Path, capsys: pytest.CaptureFixture[str]
     exec(compile(code, str(README), "exec"), names)
     assert names["state"]["position"] == 1024
     assert "row_group" in capsys.readouterr().out
+
+
+def test_serving_example(server: Server) -> None:
+    code = example("serving").replace("grpc://127.0.0.1:8815", server.url)
+    assert server.url in code
+    names: dict[str, Any] = {}
+    exec(compile(code, str(README), "exec"), names)
+    assert names["features"].shape == (2, 2)
+    assert names["features"].dtype.name == "float32"
+    # The longer the delay and the flight, the larger the number.
+    assert (names["features"][0] < names["features"][1]).tolist() == [True, False]

@@ -5,6 +5,7 @@
 
 mod command_line;
 mod data;
+mod exchange;
 mod failover;
 mod library;
 mod proxy;

@@ -150,7 +150,7 @@ fn gather<K: Copy, T: Copy + Default>(keys: &[K], values: &[T], target: &mut [T]
     let Some(last) = values.len().checked_sub(1) else { return };
     simd::run(
         #[inline(always)]
-        || {
+        move || {
             for (target, key) in target.iter_mut().zip(keys) {
                 *target = values[index(*key).min(last)];
             }

@@ -27,19 +27,19 @@ const TWO_25: f32 = 33_554_432.0;
 
 /// x = 2^k · m with m in [√½, √2): k, and m − 1, which is exact.
 #[inline(always)]
-fn reduce(x: f64) -> (f64, f64) {
+fn reduce(x: f64) -> (i32, f64) {
     let bits = x.to_bits().wrapping_add(ONE_BITS - ROOT_HALF_BITS);
     let exponent = (bits >> 52) as i32 - 1023;
     let m = f64::from_bits((bits & FRACTION_BITS).wrapping_add(ROOT_HALF_BITS));
-    (f64::from(exponent), m - 1.0)
+    (exponent, m - 1.0)
 }
 
 #[inline(always)]
-fn reduce_single(x: f32) -> (f32, f32) {
+fn reduce_single(x: f32) -> (i32, f32) {
     let bits = x.to_bits().wrapping_add(ONE_BITS_SINGLE - ROOT_HALF_BITS_SINGLE);
     let exponent = (bits >> 23) as i32 - 127;
     let m = f32::from_bits((bits & FRACTION_BITS_SINGLE).wrapping_add(ROOT_HALF_BITS_SINGLE));
-    (exponent as f32, m - 1.0)
+    (exponent, m - 1.0)
 }
 
 /// k ln 2 + ln(1 + f) + c for a small c.
@@ -76,7 +76,7 @@ fn ln_parts_single(k: f32, f: f32, c: f32) -> f32 {
 pub(crate) fn ln(x: f64) -> f64 {
     let is_small = x < f64::MIN_POSITIVE;
     let (k, f) = reduce(if is_small { x * TWO_54 } else { x });
-    let result = ln_parts(if is_small { k - 54.0 } else { k }, f, 0.0);
+    let result = ln_parts(f64::from(if is_small { k - 54 } else { k }), f, 0.0);
     edges(x, result)
 }
 
@@ -85,8 +85,19 @@ pub(crate) fn ln(x: f64) -> f64 {
 pub(crate) fn ln_single(x: f32) -> f32 {
     let is_small = x < f32::MIN_POSITIVE;
     let (k, f) = reduce_single(if is_small { x * TWO_25 } else { x });
-    let result = ln_parts_single(if is_small { k - 25.0 } else { k }, f, 0.0);
+    let result = ln_parts_single((if is_small { k - 25 } else { k }) as f32, f, 0.0);
     edges_single(x, result)
+}
+
+/// About 2^−k / (1 + f), to a fifteenth: enough for a part that is below half a unit in the last place. Behind the widest exponents it is anything.
+#[inline(always)]
+fn about_inverse(k: i32, f: f64) -> f64 {
+    f64::from_bits(((1023 - i64::from(k)) as u64) << 52) * (1.0 - f + f * f)
+}
+
+#[inline(always)]
+fn about_inverse_single(k: i32, f: f32) -> f32 {
+    f32::from_bits(((127 - k) as u32) << 23) * (1.0 - f + f * f)
 }
 
 /// ln(1 + x): NaN below −1, −inf at −1; −0 stays −0.
@@ -95,9 +106,9 @@ pub(crate) fn ln_1p(x: f64) -> f64 {
     let u = 1.0 + x;
     let (k, f) = reduce(u);
     // What the sum rounded away, as a part of it. A u in [√½, √2) is not needed rounded at all.
-    let lost = if k >= 2.0 { 1.0 - (u - x) } else { x - (u - 1.0) };
-    let c = if k == 0.0 || k >= 54.0 { 0.0 } else { lost / u };
-    let result = ln_parts(k, if k == 0.0 { x } else { f }, c);
+    let lost = if k >= 2 { 1.0 - (u - x) } else { x - (u - 1.0) };
+    let c = if k == 0 || k >= 54 { 0.0 } else { lost * about_inverse(k, f) };
+    let result = ln_parts(f64::from(k), if k == 0 { x } else { f }, c);
     let result = if x.abs() < 5.0e-17 { x } else { result };
     edges(u, result)
 }
@@ -107,9 +118,9 @@ pub(crate) fn ln_1p(x: f64) -> f64 {
 pub(crate) fn ln_1p_single(x: f32) -> f32 {
     let u = 1.0 + x;
     let (k, f) = reduce_single(u);
-    let lost = if k >= 2.0 { 1.0 - (u - x) } else { x - (u - 1.0) };
-    let c = if k == 0.0 || k >= 25.0 { 0.0 } else { lost / u };
-    let result = ln_parts_single(k, if k == 0.0 { x } else { f }, c);
+    let lost = if k >= 2 { 1.0 - (u - x) } else { x - (u - 1.0) };
+    let c = if k == 0 || k >= 25 { 0.0 } else { lost * about_inverse_single(k, f) };
+    let result = ln_parts_single(k as f32, if k == 0 { x } else { f }, c);
     let result = if x.abs() < 2.0e-8 { x } else { result };
     edges_single(u, result)
 }
@@ -158,7 +169,7 @@ fn ln_wide(x: f64) -> (f64, f64) {
     const TWO_THIRDS_LOW: f64 = 3.700_743_415_417_188e-17;
     let is_small = x < f64::MIN_POSITIVE;
     let (k, f) = reduce(if is_small { x * TWO_54 } else { x });
-    let k = if is_small { k - 54.0 } else { k };
+    let k = f64::from(if is_small { k - 54 } else { k });
     // s = f / (2 + f), and z = s², each with what it lacks.
     let d = 2.0 + f;
     let d_low = f - (d - 2.0);

@@ -11,6 +11,7 @@ pub(crate) mod lists;
 pub(crate) mod load;
 pub(crate) mod math;
 pub(crate) mod matrix;
+pub(crate) mod select;
 pub(crate) mod simd;
 pub(crate) mod source;
 pub(crate) mod text;

@@ -15,7 +15,7 @@ use super::text::Strings;
 use super::tile::{Scratch, TILE_ROWS, Tile};
 use crate::chain::{CompiledChain, Head, JoinedRows};
 use crate::domain::Number;
-use crate::ops::{Encoder, hash};
+use crate::ops::Encoder;
 
 /// A chain over the columns that it reads, ready to give tiles.
 #[derive(Debug)]
@@ -194,15 +194,15 @@ impl<'a> Source<'a> {
             Self::Strings { strings, encoder } => {
                 tile.start(Number::Int, rows.len());
                 tile.set_nulls(strings.nulls(), rows.start);
-                tile.write_ints(|target| match encoder {
-                    Encoder::Vocab(vocab) => {
-                        // All hashes first: then no probe of the table waits for a hash.
-                        strings.encode(rows.clone(), target, |bytes, _| hash::bytes(bytes, 0) as i64);
+                // All hashes first: what comes after them then waits for none.
+                tile.write_ints(|target| strings.hash(rows.clone(), encoder.seed(), target));
+                match encoder {
+                    Encoder::Vocab(vocab) => tile.write_ints(|target| {
                         strings.encode(rows, target, |bytes, hash| vocab.hashed(bytes, hash as u64));
-                    }
-                    Encoder::HashBucket(hash) => strings.encode(rows, target, |bytes, _| hash.bytes(bytes)),
-                    Encoder::Component(component) => strings.encode(rows, target, |bytes, _| component.bytes(bytes)),
-                });
+                    }),
+                    Encoder::HashBucket(hash) => hash.rest(tile),
+                    Encoder::Component(_) => {}
+                }
             }
             Self::Keyed { strings, keys, encoder } => {
                 let bytes = |row| keys.get(row).and_then(|key| strings.get(key));

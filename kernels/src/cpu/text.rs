@@ -9,6 +9,8 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
+use crate::ops::hash;
+
 /// A column of text or bytes, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Strings<'a> {
@@ -71,18 +73,30 @@ impl<'a> Strings<'a> {
         }
     }
 
-    /// Gives `code` the bytes of each row and what the target holds, and writes what it makes of them; under a null is anything.
-    #[inline(always)]
-    pub(crate) fn encode(&self, rows: Range<usize>, target: &mut [i64], code: impl Fn(&[u8], i64) -> i64) {
+    /// Writes the XXH3-64 of each row's bytes; under a null is anything.
+    pub(crate) fn hash(&self, rows: Range<usize>, seed: u64, target: &mut [i64]) {
         let ends = rows.start..rows.end + 1;
         match self {
-            Self::Utf8(array) => encode_offsets(&array.value_offsets()[ends], array.value_data(), target, code),
-            Self::LargeUtf8(array) => encode_offsets(&array.value_offsets()[ends], array.value_data(), target, code),
-            Self::Utf8View(array) => encode(array, rows, target, code),
-            Self::Binary(array) => encode_offsets(&array.value_offsets()[ends], array.value_data(), target, code),
-            Self::LargeBinary(array) => encode_offsets(&array.value_offsets()[ends], array.value_data(), target, code),
-            Self::BinaryView(array) => encode(array, rows, target, code),
-            Self::FixedSizeBinary(array) => encode(array, rows, target, code),
+            Self::Utf8(array) => hash_end_to_end(&array.value_offsets()[ends], array.value_data(), seed, target),
+            Self::LargeUtf8(array) => hash_end_to_end(&array.value_offsets()[ends], array.value_data(), seed, target),
+            Self::Binary(array) => hash_end_to_end(&array.value_offsets()[ends], array.value_data(), seed, target),
+            Self::LargeBinary(array) => hash_end_to_end(&array.value_offsets()[ends], array.value_data(), seed, target),
+            Self::Utf8View(array) => each(array, rows, target, |bytes, _| hash::bytes(bytes, seed) as i64),
+            Self::BinaryView(array) => each(array, rows, target, |bytes, _| hash::bytes(bytes, seed) as i64),
+            Self::FixedSizeBinary(array) => each(array, rows, target, |bytes, _| hash::bytes(bytes, seed) as i64),
+        }
+    }
+
+    /// Gives `code` the bytes of each row and what the target holds, and writes what it makes of them; under a null is anything.
+    pub(crate) fn encode(&self, rows: Range<usize>, target: &mut [i64], code: impl Fn(&[u8], i64) -> i64) {
+        match self {
+            Self::Utf8(array) => each(array, rows, target, code),
+            Self::LargeUtf8(array) => each(array, rows, target, code),
+            Self::Utf8View(array) => each(array, rows, target, code),
+            Self::Binary(array) => each(array, rows, target, code),
+            Self::LargeBinary(array) => each(array, rows, target, code),
+            Self::BinaryView(array) => each(array, rows, target, code),
+            Self::FixedSizeBinary(array) => each(array, rows, target, code),
         }
     }
 }
@@ -92,33 +106,20 @@ fn get<A: ArrayAccessor>(array: &A, row: usize) -> Option<A::Item> {
 }
 
 #[inline(always)]
-fn encode<A>(array: &A, rows: Range<usize>, target: &mut [i64], code: impl Fn(&[u8], i64) -> i64)
+fn each<A>(array: &A, rows: Range<usize>, target: &mut [i64], code: impl Fn(&[u8], i64) -> i64)
 where
     A: ArrayAccessor<Item: AsRef<[u8]>>,
 {
-    if array.nulls().is_none_or(|nulls| nulls.null_count() == 0) {
-        for (target, row) in target.iter_mut().zip(rows) {
-            *target = code(array.value(row).as_ref(), *target);
-        }
-    } else {
-        for (target, row) in target.iter_mut().zip(rows) {
-            *target = if array.is_valid(row) { code(array.value(row).as_ref(), *target) } else { 0 };
-        }
+    for (target, row) in target.iter_mut().zip(rows) {
+        *target = code(array.value(row).as_ref(), *target);
     }
 }
 
-/// The same over values that lie end to end. Under a null is whatever becomes of what lies there.
-#[inline(always)]
-fn encode_offsets<O: OffsetSizeTrait>(
-    offsets: &[O],
-    bytes: &[u8],
-    target: &mut [i64],
-    code: impl Fn(&[u8], i64) -> i64,
-) {
+fn hash_end_to_end<O: OffsetSizeTrait>(offsets: &[O], bytes: &[u8], seed: u64, target: &mut [i64]) {
     let mut start = offsets.first().map_or(0, |offset| offset.as_usize());
     for (target, end) in target.iter_mut().zip(offsets.iter().skip(1)) {
         let end = end.as_usize();
-        *target = code(bytes.get(start..end).unwrap_or_default(), *target);
+        *target = hash::end_to_end(start, end, bytes, seed) as i64;
         start = end;
     }
 }

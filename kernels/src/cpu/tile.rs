@@ -6,8 +6,9 @@
 
 use arrow::buffer::NullBuffer;
 use arrow::util::bit_chunk_iterator::BitChunks;
+use pulp::bytemuck::{cast_slice, cast_slice_mut};
 
-use super::simd;
+use super::{select, simd};
 use crate::domain::Number;
 
 /// Rows of a tile: 1,024 × 8 bytes are 8 KiB, a quarter of the smallest L1 data cache about, and 16 words of validity.
@@ -323,18 +324,29 @@ impl<'a> Tile<'a> {
         if !self.has_nulls {
             return;
         }
-        let (lent, rows, number) = (self.lent, self.rows, self.number);
-        self.turn(number);
-        let (valid, scratch) = (&self.valid, &mut self.scratch);
-        match (lent, number) {
-            (Some(Values::Int(values)), _) => select(values, &mut scratch.ints, valid, int),
-            (Some(Values::UInt(values)), _) => select(values, &mut scratch.uints, valid, uint),
-            (Some(Values::F32(values)), _) => select(values, &mut scratch.singles, valid, single),
-            (Some(Values::F64(values)), _) => select(values, &mut scratch.doubles, valid, double),
-            (None, Number::Int) => write_under_nulls(&mut scratch.ints[..rows], valid, int),
-            (None, Number::UInt) => write_under_nulls(&mut scratch.uints[..rows], valid, uint),
-            (None, Number::F32) => write_under_nulls(&mut scratch.singles[..rows], valid, single),
-            (None, Number::F64) => write_under_nulls(&mut scratch.doubles[..rows], valid, double),
+        let (lent, rows, number, valid) = (self.lent, self.rows, self.number, self.valid);
+        if let Some(values) = lent {
+            self.turn(number);
+            let Scratch { ints, uints, singles, doubles } = &mut self.scratch;
+            return match values {
+                Values::Int(values) => {
+                    select::from_words64(cast_slice(values), cast_slice_mut(ints), &valid, int as u64)
+                }
+                Values::UInt(values) => select::from_words64(values, uints, &valid, uint),
+                Values::F32(values) => {
+                    select::from_words32(cast_slice(values), cast_slice_mut(singles), &valid, single.to_bits());
+                }
+                Values::F64(values) => {
+                    select::from_words64(cast_slice(values), cast_slice_mut(doubles), &valid, double.to_bits());
+                }
+            };
+        }
+        let Scratch { ints, uints, singles, doubles } = &mut self.scratch;
+        match number {
+            Number::Int => select::within_words64(cast_slice_mut(&mut ints[..rows]), &valid, int as u64),
+            Number::UInt => select::within_words64(&mut uints[..rows], &valid, uint),
+            Number::F32 => select::within_words32(cast_slice_mut(&mut singles[..rows]), &valid, single.to_bits()),
+            Number::F64 => select::within_words64(cast_slice_mut(&mut doubles[..rows]), &valid, double.to_bits()),
         }
     }
 }
@@ -350,7 +362,7 @@ fn grow<T: Clone + Default>(values: &mut Vec<T>) {
 pub(crate) fn map<T: Copy>(values: &mut [T], change: impl Fn(T) -> T) {
     simd::run(
         #[inline(always)]
-        || {
+        move || {
             for value in values {
                 *value = change(*value);
             }
@@ -363,52 +375,9 @@ pub(crate) fn map<T: Copy>(values: &mut [T], change: impl Fn(T) -> T) {
 pub(crate) fn convert<S: Copy, T>(source: &[S], target: &mut [T], cast: impl Fn(S) -> T) {
     simd::run(
         #[inline(always)]
-        || {
+        move || {
             for (target, value) in target.iter_mut().zip(source) {
                 *target = cast(*value);
-            }
-        },
-    );
-}
-
-/// Rows that one choice is made for at a time: what the widest vectors hold of f32.
-const LANES: usize = 16;
-
-/// The source's valid values, and the fill for its nulls.
-#[inline(always)]
-fn select<T: Copy>(source: &[T], target: &mut [T], valid: &[u64], fill: T) {
-    simd::run(
-        #[inline(always)]
-        || {
-            let chunks = target[..source.len()].chunks_mut(64).zip(source.chunks(64)).zip(valid);
-            for ((target, source), &word) in chunks {
-                for (part, (target, source)) in target.chunks_mut(LANES).zip(source.chunks(LANES)).enumerate() {
-                    let bits = (word >> (part * LANES)) as u32;
-                    for (lane, (target, value)) in target.iter_mut().zip(source).enumerate() {
-                        *target = if bits & (1 << lane) == 0 { fill } else { *value };
-                    }
-                }
-            }
-        },
-    );
-}
-
-/// Whole words of valid rows are skipped; within a word the choice is a select, which vectorizes.
-#[inline(always)]
-fn write_under_nulls<T: Copy>(values: &mut [T], valid: &[u64], fill: T) {
-    simd::run(
-        #[inline(always)]
-        || {
-            for (chunk, &word) in values.chunks_mut(64).zip(valid) {
-                if word == u64::MAX {
-                    continue;
-                }
-                for (part, values) in chunk.chunks_mut(LANES).enumerate() {
-                    let bits = (word >> (part * LANES)) as u32;
-                    for (lane, value) in values.iter_mut().enumerate() {
-                        *value = if bits & (1 << lane) == 0 { fill } else { *value };
-                    }
-                }
             }
         },
     );

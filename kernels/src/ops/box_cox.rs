@@ -2,12 +2,15 @@
 //!
 //! - x < 0 gives NaN; 0 gives −1/λ for λ > 0, else −inf; NaN stays NaN; null stays null.
 //! - f32 is computed in f64 and rounded once, everything else is f64: within 2 ulp of the exact value, also near x = 1.
-//! - λ must be finite, and within ±2^512.
+//! - λ must be finite, and within ±2^512; below 10^−19 it is taken for 0, as scipy does.
 
 use super::{Step, finite};
 use crate::cpu::math;
 use crate::cpu::tile::Tile;
 use crate::error::OpProblem;
+
+/// A λ below this is taken for 0, as scipy does.
+const LAMBDA_LEAST: f64 = 1e-19;
 
 /// λ.
 #[derive(Clone, Copy, Debug)]
@@ -21,16 +24,17 @@ impl BoxCox {
         if lambda.abs() > 2f64.powi(512) {
             return Err(OpProblem::Parameter(format!("lambda must be within ±2^512, not {lambda}")));
         }
-        Ok(Step::BoxCox(Self { lambda }))
+        // So near to 0 the power differs from the logarithm by less than a double shows, as long as x is one.
+        Ok(Step::BoxCox(Self { lambda: if lambda.abs() < LAMBDA_LEAST { 0.0 } else { lambda } }))
     }
 
     pub(crate) fn apply(self, tile: &mut Tile) {
         let lambda = self.lambda;
         tile.map_floats(
             #[inline(always)]
-            |value| math::box_cox_single(value, lambda),
+            move |value| math::box_cox_single(value, lambda),
             #[inline(always)]
-            |value| math::box_cox(value, lambda),
+            move |value| math::box_cox(value, lambda),
         );
     }
 }

@@ -57,15 +57,15 @@ impl Clip {
 
     pub(crate) fn apply(self, tile: &mut Tile) {
         match self {
-            Self::Int { min, max } => tile.map_ints(|value| clip(value, min, max), |value| value),
-            Self::UInt { min, max } => tile.map_ints(|value| value, |value| clip(value, min, max)),
+            Self::Int { min, max } => tile.map_ints(move |value| clip(value, min, max), |value| value),
+            Self::UInt { min, max } => tile.map_ints(move |value| value, move |value| clip(value, min, max)),
             Self::Float { min, max } => {
                 let (low, high) = (min as f32, max as f32);
                 tile.map_floats(
                     #[inline(always)]
-                    |value| clip(value, low, high),
+                    move |value| clip(value, low, high),
                     #[inline(always)]
-                    |value| clip(value, min, max),
+                    move |value| clip(value, min, max),
                 );
             }
         }
@@ -74,7 +74,7 @@ impl Clip {
 
 /// Comparisons rather than `min` and `max`: a NaN compares false and stays, and both are one instruction a vector.
 #[inline(always)]
-fn clip<T: Copy + PartialOrd>(value: T, min: T, max: T) -> T {
+pub(super) fn clip<T: Copy + PartialOrd>(value: T, min: T, max: T) -> T {
     let raised = if value < min { min } else { value };
     if raised > max { max } else { raised }
 }

@@ -36,11 +36,11 @@ impl Component {
     pub(crate) fn apply(self, tile: &mut Tile) {
         tile.map_to_ints(
             #[inline(always)]
-            |value| hash::word(value as u64, 0) as i64,
+            move |value| hash::word(value as u64, 0) as i64,
             #[inline(always)]
-            |value| hash::word(value, 0) as i64,
+            move |value| hash::word(value, 0) as i64,
             #[inline(always)]
-            |value| hash::word(hash::float_bits(value), 0) as i64,
+            move |value| hash::word(hash::float_bits(value), 0) as i64,
         );
         tile.fill(0, 0, 0.0, 0.0);
     }

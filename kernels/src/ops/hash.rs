@@ -17,6 +17,24 @@ pub(crate) fn bytes(bytes: &[u8], seed: u64) -> u64 {
     }
 }
 
+/// Of the values that lie end to end in `all`, from the first offset on: those of 4 to 16 bytes, whose lengths a processor cannot
+/// foresee, take both of XXH3's ways and one result.
+#[inline(always)]
+pub(crate) fn end_to_end(start: usize, end: usize, all: &[u8], seed: u64) -> u64 {
+    let len = end.wrapping_sub(start);
+    let first = all.get(start..).and_then(|rest| rest.first_chunk::<8>());
+    let last = all.get(..end).and_then(|rest| rest.last_chunk::<8>());
+    match (first, last) {
+        (Some(first), Some(last)) if (4..=16).contains(&len) => {
+            let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+            let short = joined((first << 32) | (last >> 32), len as u64, seed);
+            let long = long(first, last, len as u64, seed);
+            std::hint::select_unpredictable(len <= 8, short, long)
+        }
+        _ => bytes(all.get(start..end).unwrap_or_default(), seed),
+    }
+}
+
 #[inline(always)]
 fn up_to_3(bytes: &[u8], seed: u64) -> u64 {
     /// Bytes 0 to 3 of XXH3's default secret, exclusive or bytes 4 to 7.
@@ -38,16 +56,22 @@ fn up_to_8(bytes: &[u8], seed: u64) -> u64 {
 
 #[inline(always)]
 fn up_to_16(bytes: &[u8], seed: u64) -> u64 {
+    let first = bytes.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
+    let last = bytes.last_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
+    long(first, last, bytes.len() as u64, seed)
+}
+
+/// Of 9 to 16 bytes: the first eight and the last eight.
+#[inline(always)]
+fn long(first: u64, last: u64, len: u64, seed: u64) -> u64 {
     /// Bytes 24 to 31 of XXH3's default secret, exclusive or bytes 32 to 39; and bytes 40 to 47 with bytes 48 to 55.
     const SECRETS: (u64, u64) =
         (0x1f67_b3b7_a4a4_4072 ^ 0x78e5_c0cc_4ee6_79cb, 0x2172_ffcc_7dd0_5a82 ^ 0x8e24_43f7_7446_08b8);
-    let first = bytes.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
-    let last = bytes.last_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
     let low = first ^ SECRETS.0.wrapping_add(seed);
     let high = last ^ SECRETS.1.wrapping_sub(seed);
     let product = u128::from(low) * u128::from(high);
     let folded = (product as u64) ^ ((product >> 64) as u64);
-    let mixed = (bytes.len() as u64).wrapping_add(low.swap_bytes()).wrapping_add(high).wrapping_add(folded);
+    let mixed = len.wrapping_add(low.swap_bytes()).wrapping_add(high).wrapping_add(folded);
     let mixed = (mixed ^ (mixed >> 37)).wrapping_mul(0x1656_6791_9e37_79f9);
     mixed ^ (mixed >> 32)
 }
@@ -134,6 +158,11 @@ mod tests {
         fn bytes_hash_as_the_crate_has_them(value in prop::collection::vec(any::<u8>(), 0..40), seed: u64) {
             prop_assert_eq!(bytes(&value, seed), xxh3_64_with_seed(&value, seed));
             prop_assert_eq!(bytes(&value, 0), xxh3_64_with_seed(&value, 0));
+            for start in 0..=value.len() {
+                for end in start..=value.len() {
+                    prop_assert_eq!(end_to_end(start, end, &value, seed), xxh3_64_with_seed(&value[start..end], seed));
+                }
+            }
         }
 
         #[test]

@@ -39,6 +39,20 @@ impl HashBucket {
         self.modulus.rest(hash::bytes(bytes, self.seed)) as i64
     }
 
+    pub(crate) fn seed(self) -> u64 {
+        self.seed
+    }
+
+    /// The buckets of a tile of hashes.
+    pub(crate) fn rest(self, tile: &mut Tile) {
+        let modulus = self.modulus;
+        tile.map_ints(
+            #[inline(always)]
+            move |hash| modulus.rest(hash as u64) as i64,
+            |_| 0,
+        );
+    }
+
     #[inline(always)]
     fn word(self, word: u64) -> i64 {
         self.modulus.rest(hash::word(word, self.seed)) as i64
@@ -47,11 +61,11 @@ impl HashBucket {
     pub(crate) fn apply(self, tile: &mut Tile) {
         tile.map_to_ints(
             #[inline(always)]
-            |value| self.word(value as u64),
+            move |value| self.word(value as u64),
             #[inline(always)]
-            |value| self.word(value),
+            move |value| self.word(value),
             #[inline(always)]
-            |value| self.word(hash::float_bits(value)),
+            move |value| self.word(hash::float_bits(value)),
         );
     }
 }

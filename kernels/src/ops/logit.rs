@@ -31,13 +31,13 @@ impl Logit {
         };
         tile.map_floats(
             #[inline(always)]
-            |value| {
+            move |value| {
                 let value = if value < low_single { low_single } else { value };
                 let value = if value > high_single { high_single } else { value };
                 math::ln_single(value / (1.0 - value))
             },
             #[inline(always)]
-            |value| {
+            move |value| {
                 let value = if value < low { low } else { value };
                 let value = if value > high { high } else { value };
                 math::ln(value / (1.0 - value))

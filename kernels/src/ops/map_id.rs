@@ -56,14 +56,17 @@ impl MapId {
     pub(crate) fn apply(&self, tile: &mut Tile) {
         let mut lost = Vec::new();
         if self.default.is_none() {
-            let is_lost: Vec<bool> = match tile.values() {
+            lost = match tile.values() {
                 crate::cpu::tile::Values::Int(ids) => ids.iter().map(|id| self.find(*id as u64).is_none()).collect(),
                 crate::cpu::tile::Values::UInt(ids) => ids.iter().map(|id| self.find(*id).is_none()).collect(),
                 _ => Vec::new(),
             };
-            lost = is_lost;
         }
-        tile.map_to_ints(|id| self.find(id as u64).unwrap_or_default(), |id| self.find(id).unwrap_or_default(), |_| 0);
+        tile.map_to_ints(
+            move |id| self.find(id as u64).unwrap_or_default(),
+            |id| self.find(id).unwrap_or_default(),
+            |_| 0,
+        );
         if lost.contains(&true) {
             tile.clear_where(|row| lost[row]);
         }

@@ -13,7 +13,7 @@ pub(crate) fn compile(max_abs: f64) -> Result<Step, OpProblem> {
     if max_abs < 0.0 {
         return Err(OpProblem::Parameter(format!("max_abs must not be negative, but is {max_abs}")));
     }
-    Ok(Step::Scale(Scale { shift: 0.0, divisor: divisor(max_abs) }))
+    Ok(Step::Scale(Scale::new(0.0, divisor(max_abs))))
 }
 
 #[cfg(test)]

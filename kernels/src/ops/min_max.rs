@@ -16,7 +16,7 @@ pub(crate) fn compile(min: f64, max: f64) -> Result<Step, OpProblem> {
     if max < min {
         return Err(OpProblem::Parameter(format!("max {max} is less than min {min}")));
     }
-    Ok(Step::Scale(Scale { shift: min, divisor: divisor(finite("the range max - min", max - min)?) }))
+    Ok(Step::Scale(Scale::new(min, divisor(finite("the range max - min", max - min)?))))
 }
 
 #[cfg(test)]

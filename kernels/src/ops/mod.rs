@@ -290,6 +290,14 @@ impl Step {
 }
 
 impl Encoder {
+    /// The seed of the hash that it begins with.
+    pub(crate) fn seed(&self) -> u64 {
+        match self {
+            Self::Vocab(_) | Self::Component(_) => 0,
+            Self::HashBucket(hash) => hash.seed(),
+        }
+    }
+
     /// The integer of a value's bytes.
     pub(crate) fn code(&self, bytes: &[u8]) -> i64 {
         match self {

@@ -20,7 +20,7 @@ pub(crate) fn compile(size: u32, cardinality: Option<u64>) -> Result<usize, OpPr
         u64::from(size)
     } else {
         cardinality.ok_or_else(|| {
-            let reason = "without a size it takes that of the op before it, which has to be bucketize, vocab or hash_bucket; give it a size";
+            let reason = "without a size it takes that of the op before it, which has to give indices (bucketize, vocab, hash_bucket, cross, ngram, sigrid_hash, positive_mod); give it a size";
             OpProblem::Parameter(reason.to_owned())
         })?
     };

@@ -25,7 +25,7 @@ impl PositiveMod {
     pub(crate) fn apply(self, tile: &mut Tile) {
         let modulus = self.modulus;
         if !tile.number().is_float() {
-            return tile.map_ints(|value| value.rem_euclid(modulus), |value| value % modulus.unsigned_abs());
+            return tile.map_ints(move |value| value.rem_euclid(modulus), move |value| value % modulus.unsigned_abs());
         }
         let (single, double) = (modulus as f32, modulus as f64);
         // As numpy has it: the remainder's sign is mended by one addition, and a zero is +0.

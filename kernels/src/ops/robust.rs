@@ -13,7 +13,7 @@ pub(crate) fn compile(center: f64, scale: f64) -> Result<Step, OpProblem> {
     if scale < 0.0 {
         return Err(OpProblem::Parameter(format!("scale must not be negative, but is {scale}")));
     }
-    Ok(Step::Scale(Scale { shift: center, divisor: divisor(scale) }))
+    Ok(Step::Scale(Scale::new(center, divisor(scale))))
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl SigridHash {
     }
 
     pub(crate) fn apply(self, tile: &mut Tile) {
-        tile.map_to_ints(|id| self.hash(id as u64), |id| self.hash(id), |_| 0);
+        tile.map_to_ints(move |id| self.hash(id as u64), |id| self.hash(id), |_| 0);
     }
 }
 

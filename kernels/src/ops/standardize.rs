@@ -14,7 +14,7 @@ pub(crate) fn compile(mean: f64, std: f64) -> Result<Step, OpProblem> {
     if std < 0.0 {
         return Err(OpProblem::Parameter(format!("std must not be negative, but is {std}")));
     }
-    Ok(Step::Scale(Scale { shift: mean, divisor: if std == 0.0 { 1.0 } else { std } }))
+    Ok(Step::Scale(Scale::new(mean, if std == 0.0 { 1.0 } else { std })))
 }
 
 #[cfg(test)]

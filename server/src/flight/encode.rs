@@ -7,8 +7,11 @@ use arrow::{
     ipc::writer::{DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteContext, IpcWriteOptions},
 };
 use arrow_flight::FlightData;
+use bytes::Bytes;
 use forebay_proto::{Encoding, v1};
 use xxhash_rust::xxh3::xxh3_64;
+
+use super::blank;
 
 /// Encodes the batches of one stream, which share a schema and dictionaries.
 pub(super) struct Encoder {
@@ -44,14 +47,27 @@ impl Encoder {
         batch: &RecordBatch,
         mut header: v1::BatchHeader,
     ) -> Result<Vec<FlightData>, ArrowError> {
-        let (dictionaries, batch) =
-            self.generator.encode(batch, &mut self.dictionaries, &self.options, &mut self.context)?;
-        let mut messages: Vec<FlightData> = dictionaries.into_iter().map(message).collect();
-        let mut data = message(batch);
+        let (mut messages, mut data) = self.messages(batch)?;
         header.checksum = xxh3_64(&data.data_body);
         data.app_metadata = forebay_proto::encode(&header, self.headers).into();
         messages.push(data);
         Ok(messages)
+    }
+
+    /// The messages of a batch that answers another; the last one carries the other's metadata.
+    pub(super) fn exchanged(&mut self, batch: &RecordBatch, metadata: Bytes) -> Result<Vec<FlightData>, ArrowError> {
+        let (mut messages, mut data) = self.messages(batch)?;
+        data.app_metadata = metadata;
+        messages.push(data);
+        Ok(messages)
+    }
+
+    /// Dictionaries that changed, and the batch.
+    fn messages(&mut self, batch: &RecordBatch) -> Result<(Vec<FlightData>, FlightData), ArrowError> {
+        let batch = blank::under_nulls(batch)?;
+        let (dictionaries, batch) =
+            self.generator.encode(&batch, &mut self.dictionaries, &self.options, &mut self.context)?;
+        Ok((dictionaries.into_iter().map(message).collect(), message(batch)))
     }
 }
 

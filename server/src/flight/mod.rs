@@ -5,8 +5,11 @@
 
 mod actions;
 mod authority;
+mod blank;
 mod command;
+mod decode;
 mod encode;
+mod exchange;
 mod linger;
 mod outgoing;
 mod serve;

@@ -17,7 +17,7 @@ use super::{Service, authority::UnixConnection, linger::Lingering};
 use crate::shutdown::{Phase, ShutdownWatch};
 
 /// The largest gRPC message that is taken in. What is larger than a message of ours may be is refused in our own words.
-const REQUEST_BYTES_MAX: usize = 2 * forebay_proto::JSON_BYTES_MAX;
+pub(super) const REQUEST_BYTES_MAX: usize = 2 * forebay_proto::JSON_BYTES_MAX;
 
 /// A bound address.
 #[derive(Debug)]

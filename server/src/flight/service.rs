@@ -12,7 +12,7 @@ use forebay_proto::{Encoding, v1};
 use futures::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{actions, command::Command, outgoing, status, ticket};
+use super::{actions, command::Command, exchange, outgoing, status, ticket};
 use crate::{
     catalog::{CatalogError, Dataset, Snapshot},
     order::ORDER_VERSION,
@@ -179,9 +179,11 @@ impl FlightService for Service {
 
     async fn do_exchange(
         &self,
-        _request: Request<Streaming<FlightData>>,
+        request: Request<Streaming<FlightData>>,
     ) -> Result<Response<Self::DoExchangeStream>, Status> {
-        Err(Status::unimplemented("DoExchange: not in this version; stream a dataset with GetFlightInfo and DoGet"))
+        self.refuse_while_draining()?;
+        let answers = exchange::answers(request.into_inner(), &self.streams, &self.cpu, &self.shutdown);
+        Ok(Response::new(answers.boxed()))
     }
 }
 

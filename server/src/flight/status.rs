@@ -54,7 +54,9 @@ fn code(error: &StreamError) -> Code {
             KernelError::Arrow { .. } => Code::FailedPrecondition,
             _ => Code::InvalidArgument,
         },
-        StreamError::Expression { .. } | StreamError::Rank { .. } => Code::InvalidArgument,
+        StreamError::Expression { .. } | StreamError::Rank { .. } | StreamError::ColumnsMissing { .. } => {
+            Code::InvalidArgument
+        }
         StreamError::Catalog(catalog) => match catalog {
             CatalogError::Unknown { .. } => Code::NotFound,
             CatalogError::Empty { .. } | CatalogError::SchemaDrift { .. } => Code::FailedPrecondition,
@@ -70,7 +72,9 @@ fn code(error: &StreamError) -> Code {
             ScanError::Storage { .. } => Code::Unavailable,
             ScanError::Cpu(cpu) => cpu_code(cpu),
         },
-        StreamError::Unlearnable { .. } | StreamError::NoRows { .. } => Code::FailedPrecondition,
+        StreamError::Unlearnable { .. } | StreamError::NoRows { .. } | StreamError::InputDrift { .. } => {
+            Code::FailedPrecondition
+        }
         StreamError::Engine(engine) => match engine {
             EngineError::Memory(_) => Code::ResourceExhausted,
             EngineError::TooManyValues { .. } => Code::FailedPrecondition,

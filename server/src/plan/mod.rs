@@ -13,7 +13,7 @@ use forebay_kernels::CompileError;
 pub use canonical::{canonical, plan_id};
 pub use learn::{Answer, Question, Wanted, first_unlearned, learn, pass_count, questions};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};
-pub use request::{Limits, Request, Source};
+pub use request::{BATCH_SIZE_MAX, Limits, Request, Source};
 
 /// The column of a row's index in the snapshot, added on request.
 pub const ROW_ID: &str = "__row_id";

@@ -5,7 +5,7 @@ use forebay_proto::v1;
 use super::{PlanError, ROW_ID, check_shape};
 
 /// The most rows of a batch.
-pub(super) const BATCH_SIZE_MAX: u64 = 1 << 24;
+pub const BATCH_SIZE_MAX: u64 = 1 << 24;
 
 /// The most ranks of an epoch.
 pub(super) const WORLD_SIZE_MAX: u64 = 1 << 14;

@@ -5,13 +5,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use forebay_kernels::Program;
 use forebay_proto::{JSON_BYTES_MAX, v1};
 use prost::Message as _;
 
 use super::{
     StreamError, Streams,
+    drift::KnownColumns,
     rows::{Expressions, Rows},
 };
 use crate::{
@@ -43,13 +44,13 @@ pub(super) struct Compiled {
     pub is_kept: bool,
 }
 
-/// The last compiled plans, the newest first.
-#[derive(Debug, Default)]
-pub(super) struct CompiledPlans(Mutex<VecDeque<(Key, Arc<Compiled>)>>);
+/// The last things that were compiled, the newest first, by what they depend on.
+#[derive(Debug)]
+pub(super) struct Recent<K, T>(Mutex<VecDeque<(K, Arc<T>)>>);
 
 /// What a compiled plan depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Key {
+pub(super) struct Key {
     snapshot: String,
     plan_id: String,
     with_row_ids: bool,
@@ -83,7 +84,7 @@ impl Streams {
             compiled.is_kept = state.has(Kind::Plan, &compiled.plan_id);
             if !compiled.is_kept && plan.encoded_len() > TICKET_PLAN_BYTES_MAX {
                 let json = forebay_proto::to_json(&plan);
-                let kept = keep_plan(&state, &compiled.plan_id, &json);
+                let kept = keep_plan(&state, &compiled.plan_id, &json, compiled.rows.projection.schema());
                 compiled.is_kept =
                     kept.inspect_err(|error| tracing::warn!(%error, "tickets carry the whole plan")).is_ok();
             }
@@ -120,8 +121,8 @@ fn stored_row_bytes(snapshot: &Snapshot, program: &Program) -> u64 {
     derived + Projection::new(snapshot, indices).row_bytes(snapshot)
 }
 
-/// Keeps a plan under its id, if it is one that can be read back.
-pub(super) fn keep_plan(state: &State, plan_id: &str, json: &str) -> Result<(), StreamError> {
+/// Keeps a plan under its id, if it is one that can be read back, and before that the columns that it reads.
+pub(super) fn keep_plan(state: &State, plan_id: &str, json: &str, read: &Schema) -> Result<(), StreamError> {
     if json.len() > JSON_BYTES_MAX {
         let reason = format!(
             "the fitted plan has {} bytes, the limit is {JSON_BYTES_MAX}: give vocab a max_size or a min_count, or use hash_bucket",
@@ -129,6 +130,7 @@ pub(super) fn keep_plan(state: &State, plan_id: &str, json: &str) -> Result<(), 
         );
         return Err(PlanError::field("plan", reason).into());
     }
+    KnownColumns::keep(state, plan_id, read)?;
     Ok(state.write(Kind::Plan, plan_id, json.as_bytes())?)
 }
 
@@ -157,17 +159,23 @@ fn key(snapshot: &Snapshot, plan_id: &str, with_row_ids: bool) -> Key {
     Key { snapshot: snapshot.digest().to_owned(), plan_id: plan_id.to_owned(), with_row_ids }
 }
 
-// === impl CompiledPlans ===
+// === impl Recent ===
 
-impl CompiledPlans {
-    fn find(&self, key: &Key) -> Option<Arc<Compiled>> {
-        let plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        plans.iter().find(|(known, _)| known == key).map(|(_, compiled)| Arc::clone(compiled))
+impl<K, T> Default for Recent<K, T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: PartialEq, T> Recent<K, T> {
+    pub(super) fn find(&self, key: &K) -> Option<Arc<T>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().find(|(known, _)| known == key).map(|(_, compiled)| Arc::clone(compiled))
     }
 
-    fn keep(&self, key: Key, compiled: &Arc<Compiled>) {
-        let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        plans.push_front((key, Arc::clone(compiled)));
-        plans.truncate(COMPILED_KEPT_MAX);
+    pub(super) fn keep(&self, key: K, compiled: &Arc<T>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_front((key, Arc::clone(compiled)));
+        kept.truncate(COMPILED_KEPT_MAX);
     }
 }

@@ -73,6 +73,27 @@ pub enum StreamError {
         /// The limit.
         limit: u64,
     },
+    /// A batch to compute from lacks columns.
+    #[error("the batches lack the plan's column(s) {}: {near}", .columns.join(", "))]
+    ColumnsMissing {
+        /// The columns.
+        columns: Vec<String>,
+        /// Names to offer for the first.
+        near: String,
+    },
+    /// A batch to compute from has other values than the plan was fitted to.
+    #[error(
+        "schema drift: column \"{column}\" is {found} here, and was {expected} in the data that the plan was fitted to; \
+         convert it to that, or fit the plan to data like this"
+    )]
+    InputDrift {
+        /// The column.
+        column: String,
+        /// The types that it had.
+        expected: String,
+        /// The type that it has.
+        found: String,
+    },
     /// There is no memory for it now.
     #[error(transparent)]
     Budget(#[from] BudgetError),

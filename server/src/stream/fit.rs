@@ -15,7 +15,7 @@ use super::{
     compiled::{keep_plan, read_plan},
     pass::{Pass, for_one_pass},
     rehearse::rehearse,
-    rows::Expressions,
+    rows::{Derivation, Expressions},
 };
 use crate::{catalog::Snapshot, metrics::FitGuard, plan, scan};
 
@@ -108,13 +108,15 @@ impl Streams {
                 plan::learn(&mut plan, question, answer);
             }
         }
-        let state = self.state.clone();
+        let (state, stored) = (self.state.clone(), Arc::clone(snapshot.wide_schema()));
         // A plan may hold a large vocabulary: its digest and its JSON are CPU work.
         let kept = self.cpu.run(move || {
             // What was learned may be too much for an output: better said now than when it is streamed.
-            plan::compile(&plan, &expressions.schema, false)?;
+            let program = plan::compile(&plan, &expressions.schema, false)?;
+            let columns = program.input_columns().iter().map(AsRef::as_ref);
+            let read = Derivation::new(&stored, &expressions, columns, false)?.input;
             let plan_id = plan::plan_id(&plan);
-            keep_plan(&state, &plan_id, &forebay_proto::to_json(&plan))?;
+            keep_plan(&state, &plan_id, &forebay_proto::to_json(&plan), &read)?;
             Ok::<_, StreamError>((plan_id, plan))
         });
         let (plan_id, plan) = kept.await??;

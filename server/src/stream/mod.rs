@@ -1,5 +1,5 @@
 //! Wires the rooms of one stream together with bounded channels: snapshot + plan + order → work list → scan → kernels →
-//! batches; and the same rows into the engine for a fit.
+//! batches; the same rows into the engine for a fit; and a client's own rows through the same kernels.
 //!
 //! It knows nothing of gRPC: requests come in checked, batches with their headers go out, to be encoded by `flight`.
 
@@ -7,7 +7,9 @@ mod answers;
 mod batches;
 mod compiled;
 mod count;
+mod drift;
 mod error;
+mod exchange;
 mod explain;
 mod fit;
 mod group;
@@ -31,6 +33,7 @@ use forebay_proto::v1;
 use tokio::sync::Semaphore;
 
 pub use error::StreamError;
+pub use exchange::Exchange;
 pub use fit::FitTask;
 pub use prepare::Prepared;
 pub use replay::Replayed;
@@ -55,7 +58,8 @@ pub struct Streams {
     limits: Limits,
     /// Passing rows of each row group, by snapshot and filter.
     counts: Mutex<HashMap<String, Arc<count::CountCell>>>,
-    compiled: Arc<compiled::CompiledPlans>,
+    compiled: Arc<compiled::Recent<compiled::Key, compiled::Compiled>>,
+    exchanges: compiled::Recent<exchange::ExchangeKey, Exchange>,
     fits: Semaphore,
 }
 
@@ -80,6 +84,7 @@ impl Streams {
             limits,
             counts: Mutex::default(),
             compiled: Arc::default(),
+            exchanges: compiled::Recent::default(),
             fits: Semaphore::new(fit::FITS_MAX),
         }
     }

@@ -26,10 +26,19 @@ pub(super) struct Expressions {
     pub schema: SchemaRef,
 }
 
-/// Which columns are read, and what becomes of a chunk of them.
+/// Which columns of a snapshot are read, and what becomes of a chunk of them.
 #[derive(Debug)]
 pub(super) struct Rows {
     pub projection: Projection,
+    derivation: Derivation,
+}
+
+/// What becomes of a chunk of some columns, wherever they come from.
+#[derive(Debug)]
+pub(super) struct Derivation {
+    /// The columns that it reads, as indices that rise, and their schema.
+    pub columns: Vec<usize>,
+    pub input: SchemaRef,
     filter: Option<Expression>,
     derived: Vec<Expression>,
     with_row_ids: bool,
@@ -77,6 +86,34 @@ impl Rows {
         columns: impl IntoIterator<Item = &'a str>,
         with_row_ids: bool,
     ) -> Result<Self, StreamError> {
+        let derivation = Derivation::new(snapshot.wide_schema(), expressions, columns, with_row_ids)?;
+        Ok(Self { projection: Projection::new(snapshot, derivation.columns.clone()), derivation })
+    }
+
+    /// Whether every stored row passes.
+    pub(super) fn all_pass(&self) -> bool {
+        self.derivation.filter.is_none()
+    }
+
+    /// Passing rows of a chunk of the projection.
+    pub(super) fn count(&self, chunk: &RecordBatch) -> Result<u64, StreamError> {
+        Ok(self.derivation.mask(chunk)?.map_or(chunk.num_rows(), |mask| mask.true_count()) as u64)
+    }
+
+    /// The passing rows of a chunk whose first row has this index in the snapshot.
+    pub(super) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
+        self.derivation.apply(chunk, first_row)
+    }
+}
+
+impl Derivation {
+    /// What these columns, stored or derived, need of a schema, and no more.
+    pub(super) fn new<'a>(
+        stored: &Schema,
+        expressions: &Expressions,
+        columns: impl IntoIterator<Item = &'a str>,
+        with_row_ids: bool,
+    ) -> Result<Self, StreamError> {
         let mut needed: BTreeSet<&str> = columns.into_iter().collect();
         let mut used = Vec::new();
         for (field, expression) in expressions.derived.iter().rev() {
@@ -89,12 +126,13 @@ impl Rows {
         let filter = expressions.filter.as_ref();
         needed.extend(filter.iter().flat_map(|filter| filter.columns()).map(String::as_str));
 
-        let projection = Projection::new(snapshot, stored_columns(snapshot.wide_schema(), needed));
+        let columns = stored_columns(stored, needed);
+        let input = Arc::new(stored.project(&columns)?);
         let bind = |expression: &Expression, schema: &Schema, path: &str| {
             expression.bind(schema).map_err(|source| StreamError::Expression { path: path.to_owned(), source })
         };
-        let filter = filter.map(|filter| bind(filter, projection.schema(), "plan.filter")).transpose()?;
-        let mut fields = projection.schema().fields().to_vec();
+        let filter = filter.map(|filter| bind(filter, &input, "plan.filter")).transpose()?;
+        let mut fields = input.fields().to_vec();
         let mut derived = Vec::with_capacity(used.len());
         for (field, expression) in used {
             derived.push(bind(expression, &Schema::new(fields.clone()), field.name())?);
@@ -103,20 +141,10 @@ impl Rows {
         if with_row_ids {
             fields.push(Arc::new(Field::new(ROW_ID, DataType::UInt64, false)));
         }
-        Ok(Self { projection, filter, derived, with_row_ids, schema: Arc::new(Schema::new(fields)) })
+        Ok(Self { columns, input, filter, derived, with_row_ids, schema: Arc::new(Schema::new(fields)) })
     }
 
-    /// Whether every stored row passes.
-    pub(super) fn all_pass(&self) -> bool {
-        self.filter.is_none()
-    }
-
-    /// Passing rows of a chunk of the projection.
-    pub(super) fn count(&self, chunk: &RecordBatch) -> Result<u64, StreamError> {
-        Ok(self.mask(chunk)?.map_or(chunk.num_rows(), |mask| mask.true_count()) as u64)
-    }
-
-    /// The passing rows of a chunk whose first row has this index in the snapshot.
+    /// The passing rows of a chunk of the columns, whose first row has this number.
     pub(super) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
         let mask = self.mask(chunk)?.filter(|mask| mask.true_count() < chunk.num_rows());
         let passing = match &mask {

@@ -34,6 +34,7 @@ from .errors import (
     Unavailable,
     Unimplemented,
 )
+from .exchange import Exchange
 from .explain import Explain, RankExplain
 from .fitted import FittedPlan
 from .header import BatchHeader, StreamInfo
@@ -57,6 +58,7 @@ __all__ = [
     "DataLoss",
     "DatasetInfo",
     "DeadlineExceeded",
+    "Exchange",
     "Explain",
     "FailedPrecondition",
     "FitProgress",

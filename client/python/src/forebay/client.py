@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from .connection import Connection, Json, read_json, with_plan
+from .connection import Connection, Json, read_json, to_bytes, with_plan
 from .cursor import Cursor, Order, Remainder
 from .errors import DeadlineExceeded, ForebayError, SnapshotChanged, StreamError, Unavailable
+from .exchange import Call, Exchange
 from .explain import Explain, read_explain
 from .failover import Failover
 from .fitted import FittedPlan
@@ -298,6 +299,22 @@ class Client:
             return read_explain(self._on_any(lambda connection: list(connection.act("explain", whole))))
 
         return with_plan(ask, request, self.fitted(dataset, plan))
+
+    def exchange(self, plan: Plan | FittedPlan | str, *, schema: pa.Schema | None = None) -> Exchange:
+        """Return what computes the plan's outputs for rows in memory, as `features = returned(rows)`.
+
+        `plan` has nothing left to learn: a `FittedPlan`, the id of one, or a `Plan` with every number in it. `schema`
+        gives the types of the batches' columns where the batches themselves leave them open (mappings of arrays).
+        """
+        if not isinstance(cast(object, plan), (Plan, FittedPlan, str)):
+            raise TypeError(f"plan must be a Plan, a FittedPlan or the id of one, not {plan!r}")
+
+        def open_at(url: str, columns: pa.Schema) -> Call:
+            return with_plan(lambda request: Call(Connection(url), to_bytes(request), columns), {}, plan)
+
+        at = self._urls.index(self.url)
+        urls = [*self._urls[at:], *self._urls[:at]]
+        return Exchange(open_at, urls, seconds=self._retry_seconds, schema=schema)
 
     def close(self) -> None:
         """Close the connection; streams that are open have their own."""

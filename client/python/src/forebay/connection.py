@@ -93,7 +93,7 @@ class Connection:
 
         def ask(whole: Json) -> flight.FlightInfo:
             with self.translated():
-                return self._flight.get_flight_info(flight.FlightDescriptor.for_command(_bytes(whole)))
+                return self._flight.get_flight_info(flight.FlightDescriptor.for_command(to_bytes(whole)))
 
         return with_plan(ask, request, plan)
 
@@ -102,10 +102,15 @@ class Connection:
         with self.translated():
             return self._flight.do_get(ticket)
 
+    def exchange(self, command: bytes) -> tuple[flight.FlightStreamWriter, flight.FlightStreamReader]:
+        """Begin a DoExchange."""
+        with self.translated():
+            return self._flight.do_exchange(flight.FlightDescriptor.for_command(command))
+
     def act(self, action: str, body: Json) -> Iterator[Json]:
         """Yield an action's results as they come."""
         with self.translated():
-            for result in self._flight.do_action(flight.Action(action, _bytes(body))):
+            for result in self._flight.do_action(flight.Action(action, to_bytes(body))):
                 yield read_json(result.body.to_pybytes())
 
     def close(self) -> None:
@@ -154,5 +159,6 @@ def read_json(data: bytes | str) -> Json:
     return cast(Json, json.loads(data or b"{}"))
 
 
-def _bytes(message: Json) -> bytes:
+def to_bytes(message: Json) -> bytes:
+    """Write a request."""
     return json.dumps(message, ensure_ascii=False, allow_nan=False).encode()

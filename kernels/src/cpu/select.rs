@@ -1,0 +1,112 @@
+//! Values or a fill, by validity bits: AVX-512 takes the bits as they are, elsewhere each row looks at its own.
+
+use super::simd::Level;
+
+macro_rules! select {
+    ($from:ident, $within:ident, $word:ty, $lanes:literal, $blend:ident, $mask:ty, $vector:ty) => {
+        /// The source's valid values, and the fill for its nulls, into as many of the target's.
+        pub(crate) fn $from(source: &[$word], target: &mut [$word], valid: &[u64], fill: $word) {
+            let target = &mut target[..source.len()];
+            let done = match Level::current() {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512(simd) => simd.vectorize(Run(
+                    #[inline(always)]
+                    || {
+                        let fill = pulp::cast::<[$word; $lanes], $vector>([fill; $lanes]);
+                        let chunks = target.as_chunks_mut::<$lanes>().0.iter_mut().zip(source.as_chunks::<$lanes>().0);
+                        for (chunk, (target, source)) in chunks.enumerate() {
+                            let source = pulp::cast::<[$word; $lanes], $vector>(*source);
+                            let bits = bits(valid, chunk * $lanes) as $mask;
+                            *target = pulp::cast(simd.avx512f.$blend(bits, fill, source));
+                        }
+                        source.len() / $lanes * $lanes
+                    },
+                )),
+                _ => 0,
+            };
+            for (row, (target, value)) in target.iter_mut().zip(source).enumerate().skip(done) {
+                *target = if bits(valid, row) & 1 == 1 { *value } else { fill };
+            }
+        }
+
+        /// The same in place.
+        pub(crate) fn $within(values: &mut [$word], valid: &[u64], fill: $word) {
+            let len = values.len();
+            let done = match Level::current() {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512(simd) => simd.vectorize(Run(
+                    #[inline(always)]
+                    || {
+                        let fill = pulp::cast::<[$word; $lanes], $vector>([fill; $lanes]);
+                        for (chunk, values) in values.as_chunks_mut::<$lanes>().0.iter_mut().enumerate() {
+                            let vector = pulp::cast::<[$word; $lanes], $vector>(*values);
+                            let bits = bits(valid, chunk * $lanes) as $mask;
+                            *values = pulp::cast(simd.avx512f.$blend(bits, fill, vector));
+                        }
+                        len / $lanes * $lanes
+                    },
+                )),
+                _ => 0,
+            };
+            for (row, value) in values.iter_mut().enumerate().skip(done) {
+                *value = if bits(valid, row) & 1 == 1 { *value } else { fill };
+            }
+        }
+    };
+}
+
+select!(from_words32, within_words32, u32, 16, _mm512_mask_blend_epi32, u16, std::arch::x86_64::__m512i);
+select!(from_words64, within_words64, u64, 8, _mm512_mask_blend_epi64, u8, std::arch::x86_64::__m512i);
+
+#[cfg(target_arch = "x86_64")]
+struct Run<F>(F);
+
+#[cfg(target_arch = "x86_64")]
+impl<R, F: FnOnce() -> R> pulp::NullaryFnOnce for Run<F> {
+    type Output = R;
+
+    #[inline(always)]
+    fn call(self) -> R {
+        (self.0)()
+    }
+}
+
+/// The bits from a row on, up to the end of its word.
+#[inline(always)]
+fn bits(valid: &[u64], row: usize) -> u64 {
+    valid.get(row / 64).copied().unwrap_or(0) >> (row % 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::simd::testing::under_each_level;
+
+    #[test]
+    fn rows_are_chosen_by_their_bits() {
+        let valid = [0xdead_beef_0123_4567, u64::MAX, 0, 0x8000_0000_0000_0001];
+        for rows in [0, 1, 7, 8, 15, 16, 17, 63, 64, 65, 200, 256] {
+            let is_valid = |row: usize| (valid[row / 64] >> (row % 64)) & 1 == 1;
+            let expected: Vec<u64> = (0..rows).map(|row| if is_valid(row) { row as u64 } else { 9 }).collect();
+            for (level, (from, within, narrow, narrow_within)) in under_each_level(|| {
+                let source: Vec<u64> = (0..rows as u64).collect();
+                let mut target = vec![7; rows + 3];
+                from_words64(&source, &mut target, &valid, 9);
+                assert_eq!(target[rows..], [7, 7, 7]);
+                target.truncate(rows);
+                let mut within = source.clone();
+                within_words64(&mut within, &valid, 9);
+                let source: Vec<u32> = (0..rows as u32).collect();
+                let mut narrow = vec![7; rows];
+                from_words32(&source, &mut narrow, &valid, 9);
+                let mut narrow_within = source;
+                within_words32(&mut narrow_within, &valid, 9);
+                (target, within, narrow, narrow_within)
+            }) {
+                let narrow_expected: Vec<u32> = expected.iter().map(|value| *value as u32).collect();
+                assert_eq!((from, within), (expected.clone(), expected.clone()), "{level:?}");
+                assert_eq!((narrow, narrow_within), (narrow_expected.clone(), narrow_expected), "{level:?}");
+            }
+        }
+    }
+}
