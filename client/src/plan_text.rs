@@ -1,5 +1,7 @@
 //! A plan as people keep it: a JSON file, fitted or not.
 
+use std::fmt::Write as _;
+
 use forebay_proto::v1::{FitResult, Plan};
 use forebay_proto::{DecodeError, decode};
 use prost::Message as _;
@@ -51,7 +53,11 @@ pub fn plan_from_json(text: &[u8]) -> Result<Plan> {
 /// hexadecimal digits.
 fn plan_id(plan: &Plan) -> String {
     let digest = Sha256::new().chain_update(b"forebay plan 1\n").chain_update(plan.encode_to_vec()).finalize();
-    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    digest[..16].iter().fold(String::with_capacity(32), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[cfg(test)]

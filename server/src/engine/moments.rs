@@ -14,7 +14,7 @@ use datafusion_expr::{
 
 use super::exact::Moments;
 
-/// The aggregate: Float64, Int64 or UInt64 in, a struct of count, mean, deviation, min and max out; null without a value.
+/// The aggregate: Float64, Int64 or `UInt64` in, a struct of count, mean, deviation, min and max out; null without a value.
 pub(super) fn moments_udaf() -> Arc<AggregateUDF> {
     static FUNCTION: LazyLock<Arc<AggregateUDF>> =
         LazyLock::new(|| Arc::new(AggregateUDF::from(MomentsFunction::new())));

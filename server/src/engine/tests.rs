@@ -178,7 +178,7 @@ async fn a_dropped_job_stops_and_leaves_no_file_also_behind_its_last_input() {
         } else {
             drop(job);
         }
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
         while spilled_bytes(&directory) > 0 || engine.context.memory_pool().reserved() > 0 {
             assert!(std::time::Instant::now() < deadline, "the job goes on");
             tokio::task::yield_now().await;
