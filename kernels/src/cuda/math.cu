@@ -85,13 +85,22 @@ __device__ __forceinline__ f32 ln(f32 x) {
     return ln_edges(x, ln_parts(is_small ? k - 25.0f : k, f, 0.0f));
 }
 
+// About 2^-k / (1 + f). Behind the widest exponents it is anything.
+__device__ __forceinline__ f64 about_inverse(f64 k, f64 f) {
+    return as_f64((u64)(1023 - (i64)(i32)k) << 52) * (1.0 - f + f * f);
+}
+
+__device__ __forceinline__ f32 about_inverse(f32 k, f32 f) {
+    return __uint_as_float((u32)(127 - (i32)k) << 23) * (1.0f - f + f * f);
+}
+
 __device__ __forceinline__ f64 ln_1p(f64 x) {
     f64 u = 1.0 + x;
     f64 k, f;
     reduce(u, k, f);
     // What the sum rounded away.
     f64 lost = k >= 2.0 ? 1.0 - (u - x) : x - (u - 1.0);
-    f64 c = k == 0.0 || k >= 54.0 ? 0.0 : lost / u;
+    f64 c = k == 0.0 || k >= 54.0 ? 0.0 : lost * about_inverse(k, f);
     f64 result = ln_parts(k, k == 0.0 ? x : f, c);
     return ln_edges(u, fabs(x) < 5.0e-17 ? x : result);
 }
@@ -101,7 +110,7 @@ __device__ __forceinline__ f32 ln_1p(f32 x) {
     f32 k, f;
     reduce(u, k, f);
     f32 lost = k >= 2.0f ? 1.0f - (u - x) : x - (u - 1.0f);
-    f32 c = k == 0.0f || k >= 25.0f ? 0.0f : lost / u;
+    f32 c = k == 0.0f || k >= 25.0f ? 0.0f : lost * about_inverse(k, f);
     f32 result = ln_parts(k, k == 0.0f ? x : f, c);
     return ln_edges(u, fabsf(x) < 2.0e-8f ? x : result);
 }

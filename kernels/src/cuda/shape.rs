@@ -163,7 +163,12 @@ impl Writer<'_> {
             Step::FillNull(fill) => self.fill_null(*fill),
             Step::Clip(clip) => self.clip(*clip),
             Step::Log1p => self.call("ln_1p"),
-            Step::Scale(step) => self.shift_and_divide(step.shift, step.divisor),
+            Step::Scale(step) => {
+                self.shift_and_divide(step.shift, step.divisor);
+                if !step.is_open() {
+                    self.clip(Clip::Float { min: step.min, max: step.max });
+                }
+            }
             Step::Sqrt => self.call("square_root"),
             Step::Abs => {
                 let value = self.value();

@@ -82,7 +82,8 @@ fn names_are_there_and_differ() {
 fn an_unknown_column_is_named() {
     let error = Program::compile(&[spec("a", DType::Float32, &["x", "y"])], &schema()).unwrap_err();
     assert_eq!(error.to_string(), "output \"a\", column \"y\": there is no such column");
-    assert!(matches!(error, CompileError::UnknownColumn { column, .. } if column == "y"));
+    let CompileError::Chain { output: 0, chain, error } = error else { panic!("{error}") };
+    assert!(chain == 1 && matches!(*error, CompileError::UnknownColumn { column, .. } if column == "y"));
 }
 
 #[test]
