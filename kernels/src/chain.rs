@@ -91,6 +91,8 @@ pub(crate) enum Shape {
     Columns(usize),
     /// One index, laid out as so many columns.
     OneHot(usize),
+    /// So many indices, each laid out as so many columns.
+    OneHots { n: usize, size: usize },
     /// A list of indices, laid out as so many columns.
     MultiHot(usize),
 }
@@ -155,6 +157,7 @@ impl CompiledChain {
             Shape::Single => Some(1),
             Shape::List => None,
             Shape::Columns(width) | Shape::OneHot(width) | Shape::MultiHot(width) => Some(width),
+            Shape::OneHots { n, size } => Some(n * size),
         }
     }
 
@@ -166,14 +169,14 @@ impl CompiledChain {
     fn push(&mut self, op: &Op, inputs: &mut Inputs) -> Result<(), ChainProblem> {
         let problem = |problem| ChainProblem::Op(0, problem);
         match (op, self.shape) {
-            (_, Shape::OneHot(_) | Shape::MultiHot(_)) => Err(problem(OpProblem::AfterOneHot)),
+            (_, Shape::OneHot(_) | Shape::OneHots { .. } | Shape::MultiHot(_)) => Err(problem(OpProblem::AfterOneHot)),
             (Op::FirstN { .. } | Op::Pad { .. } | Op::MultiHot { .. } | Op::Ngram { .. }, Shape::List) => {
                 self.push_list(op).map_err(problem)
             }
             (Op::FirstN { .. } | Op::Pad { .. } | Op::MultiHot { .. } | Op::Ngram { .. }, _) => {
                 Err(problem(OpProblem::Input { takes: "lists", gets: self.words() }))
             }
-            (Op::OneHot { .. } | Op::Cross { .. }, Shape::List | Shape::Columns(_)) => {
+            (Op::OneHot { .. }, Shape::List) | (Op::Cross { .. }, Shape::List | Shape::Columns(_)) => {
                 Err(problem(OpProblem::Input { takes: "one value a row", gets: self.words() }))
             }
             (Op::Cross { columns, buckets, seed }, _) => self.push_cross(columns, *buckets, *seed, inputs),
@@ -247,7 +250,11 @@ impl CompiledChain {
                 (hash.step(), Number::Int, Some(hash.cardinality()))
             }
             Op::OneHot { size } => {
-                self.shape = Shape::OneHot(one_hot::compile(*size, cardinality)?);
+                let size = one_hot::compile(*size, cardinality)?;
+                self.shape = match self.shape {
+                    Shape::Columns(n) => Shape::OneHots { n, size },
+                    _ => Shape::OneHot(size),
+                };
                 return Ok(());
             }
             Op::Cross { .. }
@@ -360,7 +367,13 @@ impl CompiledChain {
         };
         let mut parts = vec![front];
         for column in columns {
-            let part = Self::compile(column, &[], inputs)?;
+            let part = Self::compile(column, &[], inputs).map_err(|part| match part {
+                ChainProblem::Column(column) => ChainProblem::Op(0, OpProblem::UnknownColumn { column }),
+                ChainProblem::Type => {
+                    ChainProblem::Op(0, OpProblem::Input { takes: "text, bytes or numbers", gets: "neither" })
+                }
+                other => other,
+            })?;
             if part.shape != Shape::Single {
                 return Err(ChainProblem::Op(0, OpProblem::Input { takes: "one value a row", gets: part.words() }));
             }
@@ -440,10 +453,20 @@ impl CompiledChain {
     /// The chain that looks its value up and goes on with what it found. Errors count ops from the lookup on.
     fn join(mut self, table: &Arc<LookupTable>, rest: &[Op], inputs: &mut Inputs) -> Result<Self, ChainProblem> {
         let problem = |problem| ChainProblem::Op(0, problem);
+        if let Shape::OneHot(_) | Shape::OneHots { .. } | Shape::MultiHot(_) = self.shape {
+            return Err(problem(OpProblem::AfterOneHot));
+        }
         if self.shape != Shape::Single {
             return Err(problem(OpProblem::Input { takes: "one value a row", gets: self.words() }));
         }
-        self.push(&Op::Vocab { values: Arc::clone(&table.keys), oov_buckets: 0 }, inputs)?;
+        let found = self.push(&Op::Vocab { values: Arc::clone(&table.keys), oov_buckets: 0 }, inputs);
+        found.map_err(|found| match found {
+            ChainProblem::Op(_, OpProblem::ValueType { given, column, .. }) => {
+                let reason = format!("its key {:?} is {given}, but the column holds {column} here", table.key);
+                problem(OpProblem::Parameter(reason))
+            }
+            other => other,
+        })?;
         let data_type = table.values.data_type();
         let rest = Self::compile_input(0, data_type, rest, inputs).map_err(|problem| match problem {
             ChainProblem::Op(place, problem) => ChainProblem::Op(place + 1, problem),

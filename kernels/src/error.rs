@@ -164,6 +164,12 @@ pub enum OpProblem {
         /// What the chain gives.
         column: &'static str,
     },
+    /// A column that the input does not hold.
+    #[error("there is no column {column:?}")]
+    UnknownColumn {
+        /// The column.
+        column: String,
+    },
     /// An op behind `one_hot` or `multi_hot`.
     #[error("nothing may follow one_hot or multi_hot, which has to be the last op of a chain")]
     AfterOneHot,

@@ -151,7 +151,9 @@ impl Program {
             if let Output::Matrix { dtype, width, .. } = &output {
                 columns += width;
                 if columns > MAX_COLUMNS {
-                    return Err(CompileError::TooWide { output: spec.name.clone(), columns, limit: MAX_COLUMNS });
+                    let error = CompileError::TooWide { output: spec.name.clone(), columns, limit: MAX_COLUMNS };
+                    let (chain, error) = (spec.chains.len().saturating_sub(1), Box::new(error));
+                    return Err(CompileError::Chain { output: place, chain, error });
                 }
                 row_bytes = Some(row_bytes.unwrap_or(0) + width * dtype.bytes().unwrap_or(0));
             }

@@ -363,7 +363,8 @@ fn compute_tile<'a>(
             Ready::Lists(feed) => {
                 let tile = feed.load(rows.start - first_row..rows.end - first_row);
                 let written = match chain.shape {
-                    Shape::MultiHot(size) => matrix.write_multi_hot(&tile, place.row, at, size),
+                    Shape::MultiHot(size) => matrix.write_multi_hot(&tile, place.row, at, size, None),
+                    Shape::OneHots { n, size } => matrix.write_multi_hot(&tile, place.row, at, size, Some(n)),
                     Shape::Columns(n) => matrix.write_columns(&tile, place.row, at, n, place.dtype),
                     Shape::Single | Shape::List | Shape::OneHot(_) => Ok(()),
                 };
@@ -498,8 +499,12 @@ fn explain_lists(refused: ListRefused, tile: &ListTile, chain: &CompiledChain, p
             KernelError::Lossy { output, column, row, value, dtype }
         }
         ListRefused::NoIndex(element) => {
-            let (row, value, size) = (row_of(element), shown(element), chain.width().unwrap_or(0));
-            KernelError::OneHotIndex { output, column, row, value, size, op: "multi_hot" }
+            let (row, value) = (row_of(element), shown(element));
+            let (size, op) = match chain.shape {
+                Shape::OneHots { size, .. } => (size, "one_hot"),
+                _ => (chain.width().unwrap_or(0), "multi_hot"),
+            };
+            KernelError::OneHotIndex { output, column, row, value, size, op }
         }
         ListRefused::Arrow(source) => KernelError::Arrow { what: "put together output", name: output, source },
     }

@@ -117,19 +117,20 @@ impl Matrix {
         with_elements!(&mut self.elements, write_one_hot(buffer, width, tile, row, at, size)).map_err(Refused::NoIndex)
     }
 
-    /// Writes each list of indices as `size` columns from `at` on.
+    /// Writes each list of indices as `size` columns from `at` on, or each of a known number of indices as so many.
     pub(crate) fn write_multi_hot(
         &mut self,
         lists: &ListTile,
         row: usize,
         at: usize,
         size: usize,
+        columns: Option<usize>,
     ) -> Result<(), ListRefused> {
         if let Some(row) = lists.first_null() {
             return Err(ListRefused::Null(row));
         }
         let width = self.width;
-        let written = with_elements!(&mut self.elements, write_multi_hot(buffer, width, lists, row, at, size));
+        let written = with_elements!(&mut self.elements, write_multi_hot(buffer, width, lists, row, at, size, columns));
         written.map_err(ListRefused::NoIndex)
     }
 
@@ -280,8 +281,9 @@ fn write_multi_hot<E: Element>(
     row: usize,
     at: usize,
     size: usize,
+    columns: Option<usize>,
 ) -> Result<(), usize> {
-    one_hot::write_lists::<E>(lists, rows_mut::<E>(buffer, width, row, lists.rows()), width, at, size)
+    one_hot::write_lists::<E>(lists, rows_mut::<E>(buffer, width, row, lists.rows()), width, at, size, columns)
 }
 
 fn rows_mut<E: Element>(buffer: &mut MutableBuffer, width: usize, row: usize, rows: usize) -> &mut [E::Native] {

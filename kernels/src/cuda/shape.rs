@@ -58,7 +58,7 @@ pub(super) fn shape(chain: &CompiledChain, stored: &DataType, dtype: DType, tabl
             writer.line(&format!("return one_hot({}, {size}, fault);", writer.value()));
         }
         Columns::Single => writer.line(&format!("return {}({}, fault);", cast(dtype)?, writer.value())),
-        Columns::List | Columns::Columns(_) | Columns::MultiHot(_) => return None,
+        Columns::List | Columns::Columns(_) | Columns::OneHots { .. } | Columns::MultiHot(_) => return None,
     }
     Some(Shape { body: writer.body, constants: writer.constants, number })
 }

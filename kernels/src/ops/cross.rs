@@ -125,7 +125,7 @@ mod tests {
         let text = || StringArray::from(vec!["a"]);
         assert!(refusal(&cross(&[], 5), text()).ends_with("columns must name from 1 to 255 other columns, not 0"));
         assert!(refusal(&cross(&["x"], 0), text()).ends_with("buckets must be from 1 to 2^63 - 1, not 0"));
-        assert!(refusal(&cross(&["y"], 5), text()).contains("\"y\": there is no such column"));
+        assert!(refusal(&cross(&["y"], 5), text()).ends_with("there is no column \"y\""));
         assert!(
             refusal(&cross(&["x"], 5), int_lists(&[None])).ends_with("it takes one value a row, but gets lists here")
         );

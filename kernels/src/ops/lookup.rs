@@ -14,6 +14,8 @@ use super::VocabValues;
 /// One column of a table, behind its keys.
 #[derive(Clone, Debug)]
 pub struct LookupTable {
+    /// The name of the key, for errors.
+    pub key: String,
     /// The keys, each once.
     pub keys: Arc<VocabValues>,
     /// The value of each key, as many.
@@ -38,7 +40,7 @@ mod tests {
 
     fn lookup(values: impl arrow::array::Array + 'static) -> Op {
         let keys = Arc::new(VocabValues::Integers(vec![10, 20, 30]));
-        Op::Lookup(Arc::new(LookupTable { keys, values: Arc::new(values) }))
+        Op::Lookup(Arc::new(LookupTable { key: "id".to_owned(), keys, values: Arc::new(values) }))
     }
 
     #[test]
@@ -78,7 +80,10 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let values = || Int64Array::from(vec![1, 2, 3]);
-        assert!(refusal(&[lookup(values())], StringArray::from(vec!["a"])).contains("a list of integers"));
+        assert!(
+            refusal(&[lookup(values())], StringArray::from(vec!["a"]))
+                .ends_with("its key \"id\" is a list of integers, but the column holds text here")
+        );
         assert!(
             refusal(&[lookup(values())], int_lists(&[None])).ends_with("it takes one value a row, but gets lists here")
         );

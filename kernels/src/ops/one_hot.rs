@@ -52,14 +52,16 @@ pub(crate) fn write<E: Element>(
     }
 }
 
-/// Writes lists of indices into columns `at..at + size` of rows that are `width` elements long; all of them are written. The first
-/// element that is no index is the error.
+/// Writes lists of indices into columns `at..at + size` of rows that are `width` elements long, or, where each row has a known number of
+/// indices, each of them into `size` columns of its own. All of the columns are written. The first element that is no index is the
+/// error.
 pub(crate) fn write_lists<E: Element>(
     lists: &ListTile,
     out: &mut [E::Native],
     width: usize,
     at: usize,
     size: usize,
+    columns: Option<usize>,
 ) -> Result<(), usize> {
     let values = lists.elements.values(0..lists.elements.len());
     let index = |element: usize| {
@@ -71,6 +73,16 @@ pub(crate) fn write_lists<E: Element>(
         };
         index.filter(|index| *index < size as u64).map(|index| index as usize).ok_or(element)
     };
+    if let Some(n) = columns {
+        // n indices a row, each in columns of its own.
+        for (row, columns) in out.chunks_exact_mut(width).enumerate() {
+            for (place, columns) in columns[at..at + n * size].chunks_exact_mut(size).enumerate() {
+                columns.fill(E::ZERO);
+                columns[index(row * n + place)?] = E::ONE;
+            }
+        }
+        return Ok(());
+    }
     let mut element = 0;
     for (columns, end) in out.chunks_exact_mut(width).zip(&lists.ends) {
         let columns = &mut columns[at..at + size];

@@ -10,7 +10,7 @@ mod outputs;
 mod request;
 
 use arrow::datatypes::Schema;
-use forebay_kernels::CompileError;
+use forebay_kernels::{CompileError, OpProblem};
 use forebay_proto::v1;
 
 use crate::error::near_names;
@@ -98,6 +98,13 @@ impl PlanError {
 
     /// What is wrong with the chain at a path.
     pub(crate) fn of_chain(path: &str, problem: CompileError, schema: &Schema) -> Self {
+        if let CompileError::Op { op, number, problem, .. } = &problem
+            && let OpProblem::UnknownColumn { column } = problem.as_ref()
+        {
+            let near = near_names(column, schema.fields().iter().map(|field| field.name().as_str()));
+            let path = format!("{path}.ops[{}].{op}.columns", number - 1);
+            return Self::UnknownColumn { path, column: column.clone(), near };
+        }
         match problem {
             CompileError::UnknownColumn { column, .. } => {
                 let near = near_names(&column, schema.fields().iter().map(|field| field.name().as_str()));

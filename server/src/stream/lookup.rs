@@ -32,9 +32,11 @@ impl Streams {
         if lookups.is_empty() {
             return Ok((plan, tables));
         }
-        for (_, lookup) in &lookups {
+        for (path, lookup) in &lookups {
             if lookup.snapshot.is_empty() && !chosen.contains_key(&lookup.table) {
-                let snapshot = self.catalog.dataset(&lookup.table)?.present().await?;
+                let dataset = self.catalog.dataset(&lookup.table);
+                let dataset = dataset.map_err(|error| PlanError::field(format!("{path}.table"), error.to_string()))?;
+                let snapshot = dataset.present().await?;
                 chosen.insert(lookup.table.clone(), snapshot.digest().to_owned());
             }
         }
@@ -54,7 +56,7 @@ impl Streams {
                 read.insert(column.clone(), table("columns", &lookup.column).await?);
             }
             if let (Some(keys), Some(values)) = (keys.get(&of_key), read.get(&column)) {
-                let table = LookupTable { keys: Arc::clone(keys), values: Arc::clone(values) };
+                let table = LookupTable { key: lookup.key.clone(), keys: Arc::clone(keys), values: Arc::clone(values) };
                 tables.insert(lookup, Arc::new(table));
             }
         }
@@ -67,8 +69,7 @@ impl Streams {
         let stored = snapshot.wide_schema();
         let Ok(index) = stored.index_of(column) else {
             let near = near_names(column, stored.fields().iter().map(|field| field.name().as_str()));
-            let column = format!("{}.{column}", lookup.table);
-            return Err(PlanError::UnknownColumn { path: path.to_owned(), column, near }.into());
+            return Err(PlanError::UnknownColumn { path: path.to_owned(), column: column.to_owned(), near }.into());
         };
         let projection = Projection::new(&snapshot, vec![index]);
         let bytes = projection.row_bytes(&snapshot).saturating_mul(snapshot.row_count());

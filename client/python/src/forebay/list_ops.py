@@ -82,7 +82,9 @@ class Lookup(Op):
     table: str = ""
     key: str = ""
     columns: tuple[str, ...] = ()
+    snapshot: str = ""
 
     def to_dict(self) -> Json:
-        """Return every field."""
-        return {"table": self.table, "key": self.key, "columns": list(self.columns)}
+        """Return every field; the snapshot if it was chosen."""
+        chosen: Json = {"snapshot": self.snapshot} if self.snapshot else {}
+        return {"table": self.table, "key": self.key, "columns": list(self.columns), **chosen}

@@ -81,7 +81,12 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "MultiHot": {"size": (1, "uint32")},
     "FirstN": {"n": (1, "uint32"), "value": (2, "?double")},
     "Pad": {"n": (1, "uint32"), "value": (2, "double")},
-    "Lookup": {"table": (1, "string"), "key": (2, "string"), "columns": (3, "*string")},
+    "Lookup": {
+        "table": (1, "string"),
+        "key": (2, "string"),
+        "columns": (3, "*string"),
+        "snapshot": (4, "string"),
+    },
     "Ngram": {"n": (1, "uint32"), "buckets": (2, "uint64"), "seed": (3, "uint64")},
     "SigridHash": {"salt": (1, "int64"), "max_value": (2, "int64")},
     "MapId": {"ids": (1, "*int64"), "values": (2, "*int64"), "default": (3, "?int64")},

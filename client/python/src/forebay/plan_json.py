@@ -161,9 +161,10 @@ def _pad(where: str, body: object) -> Op:
 
 
 def _lookup(where: str, body: object) -> Op:
-    fields = _set(where, body, "table", "key", "columns")
-    table, key = (_text(f"{where}.{name}", fields.get(name, "")) for name in ("table", "key"))
-    return ops.Lookup(table, key, _texts(f"{where}.columns", fields.get("columns")))
+    fields = _set(where, body, "table", "key", "columns", "snapshot")
+    texts = (_text(f"{where}.{name}", fields.get(name, "")) for name in ("table", "key", "snapshot"))
+    table, key, snapshot = texts
+    return ops.Lookup(table, key, _texts(f"{where}.columns", fields.get("columns")), snapshot)
 
 
 def _ngram(where: str, body: object) -> Op:
