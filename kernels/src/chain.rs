@@ -17,7 +17,7 @@ use crate::inputs::Inputs;
 use crate::ops::box_cox::BoxCox;
 use crate::ops::bucketize::Bucketize;
 use crate::ops::clip::Clip;
-use crate::ops::cross::{Component, Cross};
+use crate::ops::cross::Cross;
 use crate::ops::fill_null::FillNull;
 use crate::ops::hash_bucket::HashBucket;
 use crate::ops::list::{ListChange, ListSteps};
@@ -342,7 +342,7 @@ impl CompiledChain {
         if let Domain::Number(_) = self.domain {
             self.push_step(Step::Component);
         } else {
-            self.encode(Encoder::Component(Component));
+            self.encode(Encoder::Component);
         }
         self.domain = Domain::Number(Number::Int);
     }

@@ -5,7 +5,7 @@
 //! Errors against the exact result: `ln` and `ln_1p` below 1 ulp in both precisions; `box_cox` below 2 ulp in f64, where the
 //! logarithm is carried in two doubles, and below 1 ulp in f32, which is computed in f64.
 
-#![expect(clippy::inline_always, reason = "a function that is not inlined is compiled without the instruction set")]
+#![expect(clippy::many_single_char_names, reason = "as the literature names them")]
 #![expect(clippy::excessive_precision, reason = "constants as they are published")]
 
 /// ln 2 in two parts: the upper has so many zero bits behind it that its products with exponents are exact.

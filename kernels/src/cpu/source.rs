@@ -201,7 +201,7 @@ impl<'a> Source<'a> {
                         strings.encode(rows, target, |bytes, hash| vocab.hashed(bytes, hash as u64));
                     }),
                     Encoder::HashBucket(hash) => hash.rest(tile),
-                    Encoder::Component(_) => {}
+                    Encoder::Component => {}
                 }
             }
             Self::Keyed { strings, keys, encoder } => {

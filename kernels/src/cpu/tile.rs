@@ -330,7 +330,7 @@ impl<'a> Tile<'a> {
             let Scratch { ints, uints, singles, doubles } = &mut self.scratch;
             return match values {
                 Values::Int(values) => {
-                    select::from_words64(cast_slice(values), cast_slice_mut(ints), &valid, int as u64)
+                    select::from_words64(cast_slice(values), cast_slice_mut(ints), &valid, int as u64);
                 }
                 Values::UInt(values) => select::from_words64(values, uints, &valid, uint),
                 Values::F32(values) => {

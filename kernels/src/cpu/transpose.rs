@@ -1,5 +1,7 @@
 //! Columns of four-byte elements → rows, eight columns at a time, so that rows are written in pieces and not element by element.
 
+#![expect(clippy::many_single_char_names, reason = "columns have no other names")]
+
 use super::simd::Level;
 
 /// Columns that are laid side by side in one go.

@@ -1,7 +1,5 @@
 //! XXH3-64 of values, and its rest modulo a number that is known beforehand.
 
-#![expect(clippy::inline_always, reason = "a function that is not inlined is compiled without the instruction set")]
-
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::OpProblem;

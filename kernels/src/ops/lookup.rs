@@ -1,4 +1,4 @@
-//! `lookup`: a left join on a unique key against a small table. `pandas.DataFrame.merge(how="left")`; NVTabular's `JoinExternal`.
+//! `lookup`: a left join on a unique key against a small table. `pandas.DataFrame.merge(how="left")`; `NVTabular`'s `JoinExternal`.
 //!
 //! - The chain's value is looked up among the table's keys and becomes that row's value; null, and a value that is not among the keys,
 //!   becomes null. −0.0 equals 0.0 and all NaNs are one key.

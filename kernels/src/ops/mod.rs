@@ -231,7 +231,7 @@ pub(crate) enum Step {
 pub(crate) enum Encoder {
     Vocab(vocab::Vocab),
     HashBucket(hash_bucket::HashBucket),
-    Component(cross::Component),
+    Component,
 }
 
 impl Op {
@@ -283,7 +283,7 @@ impl Step {
             Self::SigridHash(step) => step.apply(tile),
             Self::MapId(step) => step.apply(tile),
             Self::PositiveMod(step) => step.apply(tile),
-            Self::Component => cross::Component.apply(tile),
+            Self::Component => cross::components(tile),
             Self::ToFloat => tile.make_floats(),
         }
     }
@@ -293,7 +293,7 @@ impl Encoder {
     /// The seed of the hash that it begins with.
     pub(crate) fn seed(&self) -> u64 {
         match self {
-            Self::Vocab(_) | Self::Component(_) => 0,
+            Self::Vocab(_) | Self::Component => 0,
             Self::HashBucket(hash) => hash.seed(),
         }
     }
@@ -303,7 +303,7 @@ impl Encoder {
         match self {
             Self::Vocab(vocab) => vocab.bytes(bytes),
             Self::HashBucket(hash) => hash.bytes(bytes),
-            Self::Component(component) => component.bytes(bytes),
+            Self::Component => cross::component(bytes),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `sigrid_hash`: an id's hash in 0…`max_value` − 1. TorchArrow's (Velox's) `sigrid_hash`, to the bit.
 //!
-//! - The id is mixed with Thomas Wang's 64-bit mix, joined with `salt` by CityHash's 128 to 64 bits, and taken, signed, modulo
+//! - The id is mixed with Thomas Wang's 64-bit mix, joined with `salt` by `CityHash`'s 128 to 64 bits, and taken, signed, modulo
 //!   `max_value`, from 1 to 2^63 − 1.
 //! - Whole numbers only, `UInt64` by its bits. Null stays null.
 

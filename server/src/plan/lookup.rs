@@ -73,13 +73,13 @@ pub fn lookups(plan: &v1::Plan) -> Result<Vec<(String, Lookup)>, PlanError> {
     Ok(found)
 }
 
-/// Writes the chosen snapshots of tables, by name, into the lookups that have none.
-pub fn pin(plan: &mut v1::Plan, snapshots: &HashMap<String, String>) {
+/// Writes the chosen snapshots of tables into the lookups that have none.
+pub fn pin<'a>(plan: &mut v1::Plan, snapshot_of: impl Fn(&str) -> Option<&'a String>) {
     let ops = plan.outputs.iter_mut().flat_map(|output| &mut output.parts).flat_map(|part| &mut part.ops);
     for op in ops {
         if let Some(OpMessage::Lookup(lookup)) = &mut op.op
             && lookup.snapshot.is_empty()
-            && let Some(snapshot) = snapshots.get(&lookup.table)
+            && let Some(snapshot) = snapshot_of(&lookup.table)
         {
             lookup.snapshot.clone_from(snapshot);
         }

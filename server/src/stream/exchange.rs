@@ -68,7 +68,7 @@ impl Streams {
         let (plan, sent) = read.await??;
         let (plan, tables) = self.with_tables(plan).await.map_err(|error| error.in_original(&sent))?;
         let streams = Arc::clone(self);
-        let compiled = self.cpu.run(move || streams.compile_exchange(&plan, &tables, schema));
+        let compiled = self.cpu.run(move || streams.compile_exchange(&plan, &tables, &schema));
         compiled.await?.map_err(|error| error.in_original(&sent))
     }
 
@@ -76,14 +76,14 @@ impl Streams {
         &self,
         plan: &v1::Plan,
         tables: &Tables,
-        schema: SchemaRef,
+        schema: &SchemaRef,
     ) -> Result<Arc<Exchange>, StreamError> {
         let plan_id = plan::plan_id(plan);
-        let key = ExchangeKey { plan_id: plan_id.clone(), schema: SchemaRef::clone(&schema) };
+        let key = ExchangeKey { plan_id: plan_id.clone(), schema: SchemaRef::clone(schema) };
         if let Some(known) = self.exchanges.find(&key) {
             return Ok(known);
         }
-        let (derivation, program) = compile(&self.state, plan, tables, &plan_id, &schema)?;
+        let (derivation, program) = compile(&self.state, plan, tables, &plan_id, schema)?;
         let exchange = Arc::new(Exchange {
             plan_id,
             derivation,

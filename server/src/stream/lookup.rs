@@ -40,7 +40,7 @@ impl Streams {
                 chosen.insert(lookup.table.clone(), snapshot.digest().to_owned());
             }
         }
-        plan::pin(&mut plan, &chosen);
+        plan::pin(&mut plan, |table| chosen.get(table));
         let mut read: HashMap<(Lookup, String), ArrayRef> = HashMap::new();
         let mut keys: HashMap<Lookup, Arc<VocabValues>> = HashMap::new();
         for (path, lookup) in plan::lookups(&plan)? {

@@ -1,5 +1,7 @@
 //! Bounds of error, and edges. The Python tests hold the same functions against mpmath.
 
+#![expect(clippy::float_cmp, reason = "equal to the bit is meant")]
+
 use super::*;
 
 /// How many doubles lie between two of one sign.
@@ -9,7 +11,7 @@ fn ulps(a: f64, b: f64) -> u64 {
 
 /// The error of an f32 result against an f64 that is good to far more digits, in units of its last place.
 fn error(result: f32, exact: f64) -> f64 {
-    if f64::from(result) == exact || result.is_nan() && exact.is_nan() {
+    if f64::from(result).to_bits() == exact.to_bits() || result.is_nan() && exact.is_nan() {
         return 0.0;
     }
     let spacing = f64::from(f32::from_bits(result.abs().to_bits() + 1)) - f64::from(result.abs());
