@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
@@ -220,3 +223,38 @@ def test_wrong_joins_are_refused_with_what_is_wrong(client: fb.Client, chain: fb
 def test_a_table_without_rows_has_no_keys(client: fb.Client):
     got = features(client, "clicks", {"o": fb.cols("item").lookup("none", "id", ["price"]).fill_null(5)})["o"]
     assert set(got.tolist()) == {5.0}
+
+
+def test_a_ticket_stays_with_the_table_that_it_was_made_for(tmp_path: Path, serve: Serve):
+    pq.write_table(pa.table({"k": [2, 1, 2]}), tmp_path / "rows.parquet")
+    table = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"k": [1, 2], "v": [10.0, 20.0], "w": [1.0, 2.0]}), table)
+    running = serve({"rows": tmp_path / "rows.parquet", "table": table})
+    lookup = {"table": "table", "key": "k", "columns": ["v", "w"]}
+    plan = {"outputs": [{"name": "o", "parts": [{"columns": ["k"], "ops": [{"lookup": lookup}]}]}]}
+    command = fl.FlightDescriptor.for_command(json.dumps({"dataset": "rows", "plan": plan}).encode())
+
+    def read(server: Server, ticket: fl.Ticket) -> list[list[float]]:
+        with fl.connect(server.url) as client:
+            return client.do_get(ticket).read_all()["o"].to_pylist()
+
+    with fl.connect(running.url) as client:
+        raw = client.get_flight_info(fl.FlightDescriptor.for_path("table"))
+        before = client.get_flight_info(command)
+        old = [[20.0, 2.0], [10.0, 1.0], [20.0, 2.0]]
+        assert read(running, before.endpoints[0].ticket) == old
+        pq.write_table(pa.table({"k": [1, 2], "v": [-1.0, -2.0], "w": [5.0, 6.0]}), table)
+        after = client.get_flight_info(command)
+        assert read(running, after.endpoints[0].ticket) == [[-2.0, 6.0], [-1.0, 5.0], [-2.0, 6.0]]
+        ids = {json.loads(info.app_metadata)["plan_id"] for info in (before, after)}
+        assert len(ids) == 2, "what is looked up is part of the plan's id"
+        # What was read is still at hand: the old rows, never a mix.
+        assert read(running, before.endpoints[0].ticket) == old
+    # A server that never read it cannot read it now.
+    lookup["snapshot"] = json.loads(raw.app_metadata)["snapshot"]
+    pinned = fl.FlightDescriptor.for_command(json.dumps({"dataset": "rows", "plan": plan}).encode())
+    with fl.connect(running.url) as client:
+        assert read(running, client.get_flight_info(pinned).endpoints[0].ticket) == old
+    again = serve({"rows": tmp_path / "rows.parquet", "table": table})
+    with fl.connect(again.url) as client, pytest.raises(pa.ArrowException, match="snapshot changed"):
+        client.get_flight_info(pinned)

@@ -79,9 +79,13 @@ impl Streams {
         let (state, source) = (self.state.clone(), source.clone());
         let read = self.cpu.run(move || {
             let sent = read_plan(&state, &source)?;
-            Ok::<_, StreamError>((plan::canonical(&sent), sent))
+            let plan = plan::canonical(&sent);
+            Ok::<_, StreamError>((plan::plan_id(&plan), plan, sent))
         });
-        let (plan, sent) = read.await??;
+        let (plan_id, plan, sent) = read.await??;
+        if let Some(known) = self.compiled.find(&key(snapshot, &plan_id, with_row_ids)) {
+            return Ok(known);
+        }
         let (plan, tables) = self.with_tables(plan).await.map_err(|error| error.in_original(&sent))?;
         let (state, snapshot) = (self.state.clone(), Arc::clone(snapshot));
         let (plans, device) = (Arc::clone(&self.compiled), self.device.clone());
