@@ -1,4 +1,4 @@
-"""Files of plans: a bare plan, or a fit's result around it, which must be of a known version and not have been edited."""
+"""Files of plans: a bare plan, or a fit's result around it, of a known version and not edited."""
 
 from __future__ import annotations
 

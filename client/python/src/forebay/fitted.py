@@ -29,7 +29,7 @@ class FittedPlan:
     def from_json(cls, source: str | bytes | os.PathLike[str]) -> FittedPlan:
         """Read a fit's result from a file, or from text that begins with a brace.
 
-        Takes what `to_json` and ``forebay fit --json`` write. A result of a version that is not known, and one whose plan
+        Takes what `to_json` and ``forebay fit --json`` write. A result of an unknown version, and one whose plan
         is not that of its id, are errors.
         """
         result = unwrapped(read_object(source))

@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, cast
 
 from .columns import Columns, cols
@@ -135,7 +134,7 @@ class Plan:
     def from_json(cls, source: str | bytes | os.PathLike[str]) -> Plan:
         """Read a plan from a file, or from text that begins with a brace.
 
-        Takes a bare plan, and the ``{"version": 1, "plan_id": …, "plan": …}`` that ``forebay fit --json`` prints: an error
+        Takes a bare plan, and the ``{"version": 1, "plan_id": …, "plan": …}`` of ``forebay fit --json``: an error
         if somebody has edited it since, or if its version is not known.
         """
         found = unwrapped(read_object(source))

@@ -1,7 +1,7 @@
 """The id of a fitted plan: a digest of its protobuf bytes, computed here from its JSON.
 
-The server's id is the SHA-256 of a line that names the form and of the plan's bytes as its protobuf library writes them:
-fields in the order of their numbers, defaults left out, numbers in lists packed. `MESSAGES` says the same as plan.proto;
+The server's id is the SHA-256 of a line that names the form and of the plan's bytes as protobuf writes them:
+fields in the order of their numbers, defaults left out, numbers in lists packed. `MESSAGES` says what plan.proto says;
 a test holds the two together.
 """
 
