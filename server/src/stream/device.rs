@@ -3,7 +3,7 @@
 use std::{fmt, ops::Range, sync::Arc};
 
 use arrow::array::RecordBatch;
-use forebay_kernels::{BatchBuilder, KernelError, Program};
+use forebay_kernels::{BatchBuilder, KernelError, Program, Workspace};
 
 #[cfg(feature = "cuda")]
 use forebay_kernels::cuda;
@@ -111,10 +111,10 @@ impl Device {
 // === impl Placed ===
 
 impl Placed {
-    /// An empty batch with room for `rows`, to be filled in order.
-    pub(super) fn builder(&self, rows: usize) -> Builder {
+    /// An empty batch with room for `rows`, to be filled in order, with what the batch before left behind.
+    pub(super) fn builder(&self, rows: usize, workspace: Workspace) -> Builder {
         match self {
-            Self::Cpu(program) => Builder::Cpu(BatchBuilder::new(Arc::clone(program), rows)),
+            Self::Cpu(program) => Builder::Cpu(BatchBuilder::new(Arc::clone(program), rows).reuse(workspace)),
             #[cfg(feature = "cuda")]
             Self::Cuda { program, on_device } => {
                 let made = cuda::Executor::new(Arc::clone(on_device), rows);
@@ -123,10 +123,10 @@ impl Placed {
         }
     }
 
-    /// An empty batch with room for `rows`, whose rows are scattered.
-    pub(super) fn scattered(&self, rows: usize) -> Builder {
+    /// An empty batch with room for `rows`, whose rows are scattered, with what the batch before left behind.
+    pub(super) fn scattered(&self, rows: usize, workspace: Workspace) -> Builder {
         match self {
-            Self::Cpu(program) => Builder::Cpu(BatchBuilder::scattered(Arc::clone(program), rows)),
+            Self::Cpu(program) => Builder::Cpu(BatchBuilder::scattered(Arc::clone(program), rows).reuse(workspace)),
             #[cfg(feature = "cuda")]
             Self::Cuda { program, on_device } => {
                 let made = cuda::Executor::scattered(Arc::clone(on_device), rows);
@@ -197,12 +197,12 @@ impl Builder {
         }
     }
 
-    /// The batch.
-    pub(super) fn finish(self) -> Result<RecordBatch, KernelError> {
+    /// The batch, and what the next one may go on with.
+    pub(super) fn finish(self) -> (Result<RecordBatch, KernelError>, Workspace) {
         match self {
-            Self::Cpu(builder) => builder.finish(),
+            Self::Cpu(builder) => builder.finish_and_keep(),
             #[cfg(feature = "cuda")]
-            Self::Cuda(executor) => executor.finish(),
+            Self::Cuda(executor) => (executor.finish(), Workspace::default()),
         }
     }
 }

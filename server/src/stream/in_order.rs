@@ -6,6 +6,7 @@ use arrow::{
     array::{RecordBatch, UInt64Array},
     compute::take_record_batch,
 };
+use forebay_kernels::Workspace;
 use futures::StreamExt;
 
 use super::{
@@ -29,6 +30,8 @@ struct Filler {
     /// Rows that are still to be put into batches, repeats included.
     due: u64,
     builder: Option<Builder>,
+    /// What the batch before left behind: dictionaries that went through the chains.
+    workspace: Workspace,
     times: StageTimes,
 }
 
@@ -102,6 +105,7 @@ impl Filler {
             batch_size: prepared.request.batch_size,
             due,
             builder: None,
+            workspace: Workspace::default(),
             times: StageTimes::default(),
         }
     }
@@ -119,7 +123,9 @@ impl Filler {
             next += count;
             self.due -= count as u64;
             if builder.is_full() {
-                full.push(builder.finish()?);
+                let (batch, workspace) = builder.finish();
+                self.workspace = workspace;
+                full.push(batch?);
             } else {
                 self.builder = Some(builder);
             }
@@ -131,13 +137,13 @@ impl Filler {
     /// The batch being filled, or a new one for the rows that are due.
     fn take_builder(&mut self) -> Builder {
         let rows = self.batch_size.min(self.due) as usize;
-        mem::take(&mut self.builder).unwrap_or_else(|| self.placed.builder(rows))
+        mem::take(&mut self.builder).unwrap_or_else(|| self.placed.builder(rows, mem::take(&mut self.workspace)))
     }
 
     /// A last batch that is not full repeats its own rows until it is (PAD with fewer rows than a batch).
     fn pad_last(&mut self, batch_rows: u64) -> Result<Option<RecordBatch>, StreamError> {
         let Some(builder) = self.builder.take() else { return Ok(None) };
-        let part = builder.finish()?;
+        let part = builder.finish().0?;
         let rows = part.num_rows() as u64;
         let repeated = UInt64Array::from_iter_values((0..batch_rows).map(|row| row % rows.max(1)));
         self.due = 0;

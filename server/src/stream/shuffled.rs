@@ -4,7 +4,7 @@
 use std::{mem, ops::Range, sync::Arc, time::Instant};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
-use forebay_kernels::Weave;
+use forebay_kernels::{Weave, Workspace};
 use futures::StreamExt;
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -59,6 +59,8 @@ struct LaneReader {
     sharing: Arc<Sharing>,
     /// The row group that the window before ended in.
     open: Option<OpenGroup>,
+    /// What the window before left behind: dictionaries that went through the chains.
+    workspace: Workspace,
     times: StageTimes,
 }
 
@@ -180,6 +182,7 @@ impl Turns {
                 lane: *lane,
                 sharing: Arc::clone(&sharing),
                 open: None,
+                workspace: Workspace::default(),
                 times: StageTimes::default(),
             };
             tasks.spawn(reader.run(windows.clone(), sender));
@@ -273,7 +276,8 @@ impl LaneReader {
         let rows = (window.rows.end - window.rows.start) as usize;
         let pieces = self.sequence.pieces(window.rows.clone());
         let placed = self.prepared.compiled.placed.clone();
-        let prepare = move || (placed.scattered(rows), window.places());
+        let workspace = mem::take(&mut self.workspace);
+        let prepare = move || (placed.scattered(rows, workspace), window.places());
         let (mut builder, mut places) = self.streams.cpu.run(prepare).await?;
         let (prepared, streams) = (self.prepared.clone(), Arc::clone(&self.streams));
         let (snapshot, rows, cpu) = (&prepared.snapshot, &prepared.compiled.rows, &streams.cpu);
@@ -313,7 +317,9 @@ impl LaneReader {
             done += piece.take as usize;
             self.open = Some(group);
         }
-        Ok(streams.cpu.run(move || builder.finish()).await??)
+        let (window, workspace) = streams.cpu.run(move || builder.finish()).await?;
+        self.workspace = workspace;
+        Ok(window?)
     }
 }
 
