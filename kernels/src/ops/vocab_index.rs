@@ -206,3 +206,43 @@ impl Table {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of an index beside its words.
+    fn overhead(index: &VocabIndex) -> usize {
+        let ends = match &index.keys {
+            Keys::Bytes { ends, .. } => ends.capacity() * size_of::<usize>(),
+            Keys::Bits(_) => 0,
+        };
+        ends + index.table.slots.capacity() * size_of::<u64>()
+    }
+
+    #[test]
+    fn an_entry_costs_at_most_32_bytes_beside_its_text() {
+        // Table sizes double: just behind a doubling an entry costs most.
+        for len in [1_000, 10_922, 10_923, 21_845, 21_846, 100_000] {
+            let words: Vec<String> = (0..len).map(|word| format!("w{word}")).collect();
+            let index = VocabIndex::of_strings(&words).unwrap();
+            assert!(overhead(&index) <= 32 * len, "{len} words: {} bytes each", overhead(&index) / len);
+            let taken = index.table.slots.iter().filter(|slot| **slot != 0).count();
+            assert!(taken == len && taken * 3 <= index.table.slots.len() * 2);
+        }
+    }
+
+    #[test]
+    fn words_of_one_length_are_told_apart() {
+        for len in 0..40 {
+            let word = "x".repeat(len);
+            let mut words = vec![word.clone()];
+            words.extend((0..len).map(|place| format!("{}y{}", &word[..place], &word[place + 1..])));
+            let index = VocabIndex::of_strings(&words).unwrap();
+            for (place, word) in words.iter().enumerate() {
+                assert_eq!(index.find_bytes(word.as_bytes()).ok(), Some(place));
+            }
+            assert!(index.find_bytes(format!("{word}z").as_bytes()).is_err());
+        }
+    }
+}
