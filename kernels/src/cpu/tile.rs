@@ -259,7 +259,16 @@ impl<'a> Tile<'a> {
         self.has_nulls = false;
         let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return };
         let bits = nulls.inner();
-        let chunks = BitChunks::new(bits.values(), bits.offset() + start, self.rows);
+        let first = bits.offset() + start;
+        if first.is_multiple_of(8) {
+            // Words as they lie; what is behind the last byte is not looked at.
+            let (words, rest) = bits.values()[first / 8..].as_chunks::<8>();
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            let words = words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word));
+            return self.set_valid(words.take(self.rows.div_ceil(64)));
+        }
+        let chunks = BitChunks::new(bits.values(), first, self.rows);
         self.set_valid(chunks.iter_padded());
     }
 
