@@ -45,13 +45,6 @@ pub struct Workspace {
     layout: Option<(SchemaRef, Vec<usize>)>,
 }
 
-impl Workspace {
-    /// Bytes that mapped dictionaries take.
-    pub fn byte_count(&self) -> usize {
-        self.mapped.iter().flatten().map(Mapped::byte_count).sum()
-    }
-}
-
 /// An output in the making.
 #[derive(Debug)]
 enum Column {

@@ -88,12 +88,6 @@ impl Collected {
         self.has_nulls
     }
 
-    /// The bytes that it takes.
-    pub(crate) fn byte_count(&self) -> usize {
-        let value = if let Collection::F32(_) = self.numbers { 4 } else { 8 };
-        self.rows * value + self.valid.len() * 8
-    }
-
     /// Whether the row is there and valid.
     pub(crate) fn is_valid(&self, row: usize) -> bool {
         row < self.rows && self.valid.get(row / 64).is_some_and(|word| (word >> (row % 64)) & 1 == 1)

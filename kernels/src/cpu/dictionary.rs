@@ -63,11 +63,6 @@ impl Mapped {
         }
         Ok(self.values.clone())
     }
-
-    /// The bytes that the mapped values take.
-    pub(crate) fn byte_count(&self) -> usize {
-        self.values.as_ref().map_or(0, |values| values.byte_count())
-    }
 }
 
 impl<'a> Keys<'a> {

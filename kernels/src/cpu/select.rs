@@ -1,5 +1,7 @@
 //! Values or a fill, by validity bits: AVX-512 takes the bits as they are, elsewhere each row looks at its own.
 
+#[cfg(target_arch = "x86_64")]
+use super::simd::Call;
 use super::simd::Level;
 
 macro_rules! select {
@@ -9,7 +11,7 @@ macro_rules! select {
             let target = &mut target[..source.len()];
             let done = match Level::current() {
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx512(simd) => simd.vectorize(Run(
+                Level::Avx512(simd) => simd.vectorize(Call(
                     #[inline(always)]
                     || {
                         let fill = pulp::cast::<[$word; $lanes], $vector>([fill; $lanes]);
@@ -34,7 +36,7 @@ macro_rules! select {
             let len = values.len();
             let done = match Level::current() {
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx512(simd) => simd.vectorize(Run(
+                Level::Avx512(simd) => simd.vectorize(Call(
                     #[inline(always)]
                     || {
                         let fill = pulp::cast::<[$word; $lanes], $vector>([fill; $lanes]);
@@ -57,19 +59,6 @@ macro_rules! select {
 
 select!(from_words32, within_words32, u32, 16, _mm512_mask_blend_epi32, u16, std::arch::x86_64::__m512i);
 select!(from_words64, within_words64, u64, 8, _mm512_mask_blend_epi64, u8, std::arch::x86_64::__m512i);
-
-#[cfg(target_arch = "x86_64")]
-struct Run<F>(F);
-
-#[cfg(target_arch = "x86_64")]
-impl<R, F: FnOnce() -> R> pulp::NullaryFnOnce for Run<F> {
-    type Output = R;
-
-    #[inline(always)]
-    fn call(self) -> R {
-        (self.0)()
-    }
-}
 
 /// The bits from a row on, up to the end of its word.
 #[inline(always)]

@@ -61,8 +61,9 @@ pub(crate) fn run<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
+/// A loop as pulp takes it.
 #[cfg(target_arch = "x86_64")]
-struct Call<F>(F);
+pub(super) struct Call<F>(pub(super) F);
 
 #[cfg(target_arch = "x86_64")]
 impl<R, F: FnOnce() -> R> pulp::NullaryFnOnce for Call<F> {

@@ -12,7 +12,7 @@ use arrow::{
 
 /// The batch with zeros under every null of a fixed width, those in lists and structs too. (Texts have no bytes there.)
 pub(super) fn under_nulls(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    if batch.columns().iter().all(|column| is_blank(column.data_type(), column.logical_null_count())) {
+    if batch.columns().iter().all(|column| is_blank(&column.to_data())) {
         return Ok(batch.clone());
     }
     let columns = batch.columns().iter().map(column).collect::<Result<Vec<ArrayRef>, ArrowError>>()?;
@@ -20,9 +20,11 @@ pub(super) fn under_nulls(batch: &RecordBatch) -> Result<RecordBatch, ArrowError
     RecordBatch::try_new_with_options(batch.schema(), columns, &options)
 }
 
-/// Whether a column of a type has nothing under its nulls for sure.
-fn is_blank(data_type: &DataType, null_count: usize) -> bool {
-    !data_type.is_nested() && null_count == 0
+/// Whether a column has no nulls, nor what it is made of: a matrix passes as it is.
+fn is_blank(data: &ArrayData) -> bool {
+    // The values of a dictionary are those of many batches.
+    let is_dictionary = matches!(data.data_type(), DataType::Dictionary(..));
+    data.null_count() == 0 && (is_dictionary || data.child_data().iter().all(is_blank))
 }
 
 fn column(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
@@ -30,8 +32,10 @@ fn column(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         (Some(flags), Some(nulls)) => {
             Ok(Arc::new(BooleanArray::new(flags.values() & nulls.inner(), Some(nulls.clone()))))
         }
-        _ if is_blank(column.data_type(), column.null_count()) => Ok(Arc::clone(column)),
-        _ => Ok(make_array(blanked(&column.to_data())?)),
+        _ => {
+            let data = column.to_data();
+            if is_blank(&data) { Ok(Arc::clone(column)) } else { Ok(make_array(blanked(&data)?)) }
+        }
     }
 }
 

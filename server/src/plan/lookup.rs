@@ -43,6 +43,11 @@ impl Lookup {
 }
 
 impl Tables {
+    /// Whether a plan looks nothing up.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds what was read.
     pub fn insert(&mut self, lookup: Lookup, table: Arc<LookupTable>) {
         self.0.insert(lookup, table);
