@@ -28,15 +28,11 @@ fn is_blank(data: &ArrayData) -> bool {
 }
 
 fn column(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    match (column.as_boolean_opt(), column.nulls()) {
-        (Some(flags), Some(nulls)) => {
-            Ok(Arc::new(BooleanArray::new(flags.values() & nulls.inner(), Some(nulls.clone()))))
-        }
-        _ => {
-            let data = column.to_data();
-            if is_blank(&data) { Ok(Arc::clone(column)) } else { Ok(make_array(blanked(&data)?)) }
-        }
+    if let (Some(flags), Some(nulls)) = (column.as_boolean_opt(), column.nulls()) {
+        return Ok(Arc::new(BooleanArray::new(flags.values() & nulls.inner(), Some(nulls.clone()))));
     }
+    let data = column.to_data();
+    if is_blank(&data) { Ok(Arc::clone(column)) } else { Ok(make_array(blanked(&data)?)) }
 }
 
 fn blanked(data: &ArrayData) -> Result<ArrayData, ArrowError> {
