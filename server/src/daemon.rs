@@ -19,7 +19,7 @@ use crate::{
     catalog::Catalog,
     config::{Config, Listen, LogFormat},
     engine::{Engine, EngineError},
-    flight::{self, Listener, ServeError, Service},
+    flight::{self, BindError, Listener, Service},
     http::MetricsListener,
     metrics,
     plan::Limits,
@@ -61,9 +61,9 @@ pub enum DaemonError {
         /// Why.
         source: io::Error,
     },
-    /// A Flight listener failed.
+    /// A Flight address cannot be bound.
     #[error(transparent)]
-    Serve(#[from] ServeError),
+    Listen(#[from] BindError),
     /// Signals cannot be received.
     #[error("signals: {0}")]
     Signals(io::Error),
@@ -102,7 +102,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
 
     let service = Service::new(streams, cpu, watch.clone(), config.advertise);
     tokio::select! {
-        served = flight::serve(service, listeners, watch.clone()) => served?,
+        () = flight::serve(service, listeners, watch.clone()) => {}
         () = ending.drain(&shutdown, config.drain) => {}
         never = metrics_listener.serve(prometheus, watch) => match never {},
     }

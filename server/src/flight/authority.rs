@@ -16,7 +16,6 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::UnixStream,
 };
-use tonic::transport::server::{Connected, UdsConnectInfo};
 
 const PREFACE_BYTES: usize = 24;
 const FRAME_HEAD_BYTES: usize = 9;
@@ -52,14 +51,6 @@ struct Incoming {
 impl UnixConnection {
     pub(super) fn new(stream: UnixStream) -> Self {
         Self { stream, incoming: Incoming::new() }
-    }
-}
-
-impl Connected for UnixConnection {
-    type ConnectInfo = UdsConnectInfo;
-
-    fn connect_info(&self) -> Self::ConnectInfo {
-        self.stream.connect_info()
     }
 }
 

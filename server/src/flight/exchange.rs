@@ -18,9 +18,9 @@ use futures::Stream;
 use tonic::{Code, Status, Streaming};
 
 use super::{
+    calls::REQUEST_BYTES_MAX,
     decode::{Decoder, Message, Refused, read_schema},
     encode::Encoder,
-    serve::REQUEST_BYTES_MAX,
     status,
 };
 use crate::{
@@ -197,8 +197,10 @@ impl Exchanging {
         let exchange = exchange.map_err(|error| status::of(&error))?;
         exchange.plan_id().clone_into(&mut self.log.plan);
         tracing::info!(plan = self.log.plan, "exchange opened");
-        let mut encoder = Encoder::new(Encoding::Json);
-        self.ready.push_back(encoder.schema(&exchange.schema()));
+        let schema_out = exchange.schema();
+        let encoder =
+            Encoder::new(&schema_out, Encoding::Json).map_err(|error| status::of(&StreamError::from(error)))?;
+        self.ready.push_back(Encoder::schema(&schema_out).into());
         let decoder = Decoder::new(schema, exchange.columns().to_vec());
         self.worker = Some(Worker { exchange, decoder, encoder, dictionaries: HashMap::new() });
         Ok(())
@@ -251,6 +253,7 @@ impl Worker {
                 let rows = outputs.num_rows() as u64;
                 let metadata = Bytes::clone(&data.app_metadata);
                 let messages = self.encoder.exchanged(&outputs, metadata).map_err(StreamError::from)?;
+                let messages = messages.into_iter().map(FlightData::from).collect();
                 Ok(Done::Outputs { rows, messages, held })
             }
         }

@@ -15,7 +15,6 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Sleep, sleep},
 };
-use tonic::transport::server::Connected;
 
 /// The time that a peer has to close after us. gRPC clients close at once when a server says goodbye.
 const LINGER_TIME: Duration = Duration::from_secs(1);
@@ -30,14 +29,6 @@ pub(super) struct Lingering<S> {
 impl<S> Lingering<S> {
     pub(super) fn new(stream: S) -> Self {
         Self { stream, deadline: None }
-    }
-}
-
-impl<S: Connected> Connected for Lingering<S> {
-    type ConnectInfo = S::ConnectInfo;
-
-    fn connect_info(&self) -> Self::ConnectInfo {
-        self.stream.connect_info()
     }
 }
 

@@ -6,7 +6,9 @@
 mod actions;
 mod authority;
 mod blank;
+mod calls;
 mod command;
+mod connection;
 mod decode;
 mod encode;
 mod exchange;
@@ -16,6 +18,10 @@ mod serve;
 mod service;
 mod status;
 mod ticket;
+mod wire;
 
-pub use serve::{Listener, ServeError, serve};
+pub use connection::serve_connections;
+pub use encode::{Encoder, Message};
+pub use serve::{BindError, Listener, serve};
 pub use service::Service;
+pub use wire::response;

@@ -6,15 +6,17 @@ use std::{
 };
 
 use arrow::datatypes::SchemaRef;
-use arrow_flight::FlightData;
 use forebay_proto::Encoding;
 use futures::{Stream, StreamExt};
 use tonic::Status;
 
-use super::{encode::Encoder, status};
+use super::{
+    encode::{Encoder, Message},
+    status,
+};
 use crate::{
     metrics::{self, StreamGuard, StreamStatus},
-    runtime::CpuPool,
+    runtime::{CpuError, CpuPool},
     shutdown::{Phase, ShutdownWatch},
     stream::{Batch, BatchTask, StreamError},
 };
@@ -22,8 +24,9 @@ use crate::{
 /// What a stream needs until its end.
 struct Outgoing {
     batches: BatchTask,
+    /// Away while a job has it.
     encoder: Option<Encoder>,
-    ready: VecDeque<FlightData>,
+    ready: VecDeque<Message>,
     cpu: CpuPool,
     shutdown: ShutdownWatch,
     guard: StreamGuard,
@@ -63,9 +66,9 @@ pub(super) fn messages(
     resume: Option<Resume>,
     cpu: &CpuPool,
     shutdown: &ShutdownWatch,
-) -> impl Stream<Item = Result<FlightData, Status>> + Send + use<> {
-    let mut encoder = Encoder::new(headers);
-    let ready = VecDeque::from([encoder.schema(schema)]);
+) -> Result<impl Stream<Item = Result<Message, Status>> + Send + use<>, StreamError> {
+    let encoder = Encoder::new(schema, headers)?;
+    let ready = VecDeque::from([Encoder::schema(schema)]);
     tracing::info!(stream = what, "stream opened");
     let log = EndLog { what, started: Instant::now(), batches: 0, rows: 0, bytes: 0, outcome: "cancelled" };
     let outgoing = Outgoing {
@@ -79,14 +82,14 @@ pub(super) fn messages(
         resume,
         ended: false,
     };
-    futures::stream::unfold(outgoing, async |mut outgoing| {
+    Ok(futures::stream::unfold(outgoing, async |mut outgoing| {
         let item = outgoing.next().await?;
         Some((item, outgoing))
-    })
+    }))
 }
 
 impl Outgoing {
-    async fn next(&mut self) -> Option<Result<FlightData, Status>> {
+    async fn next(&mut self) -> Option<Result<Message, Status>> {
         if let Some(message) = self.ready.pop_front() {
             return Some(Ok(message));
         }
@@ -113,9 +116,10 @@ impl Outgoing {
     }
 
     /// Encodes a batch and returns its first message.
-    async fn encode(&mut self, batch: Batch, waited: Duration) -> Result<FlightData, StreamError> {
+    async fn encode(&mut self, batch: Batch, waited: Duration) -> Result<Message, StreamError> {
         let start = Instant::now();
-        let (header, mut encoder) = (batch.header, self.encoder.take().unwrap_or_else(|| Encoder::new(Encoding::Json)));
+        let header = batch.header;
+        let mut encoder = self.encoder.take().ok_or(CpuError::Gone)?;
         let encoded = self.cpu.run(move || {
             let encoded = encoder.batch(&batch.data, batch.header);
             (encoder, encoded)
@@ -123,10 +127,7 @@ impl Outgoing {
         let (back, encoded) = encoded.await?;
         self.encoder = Some(back);
         let messages = encoded?;
-        let bytes = messages
-            .iter()
-            .map(|data| (data.data_header.len() + data.data_body.len() + data.app_metadata.len()) as u64)
-            .sum();
+        let bytes = messages.iter().map(|message| message.byte_count() as u64).sum();
         metrics::batch_sent(header.rows, bytes, waited + start.elapsed());
         self.log.batches += 1;
         self.log.rows += header.rows;

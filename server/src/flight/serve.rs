@@ -7,17 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use arrow_flight::flight_service_server::FlightServiceServer;
-use futures::{StreamExt, future::try_join_all};
+use futures::future::join_all;
 use tokio::net::{TcpListener, UnixListener};
-use tokio_stream::wrappers::UnixListenerStream;
-use tonic::transport::{Server, server::TcpIncoming};
 
-use super::{Service, authority::UnixConnection, linger::Lingering};
-use crate::shutdown::{Phase, ShutdownWatch};
-
-/// The largest gRPC message that is taken in. What is larger than a message of ours may be is refused in our own words.
-pub(super) const REQUEST_BYTES_MAX: usize = 2 * forebay_proto::JSON_BYTES_MAX;
+use super::{Service, authority::UnixConnection, calls::Calls, connection::serve_connections, linger::Lingering};
+use crate::shutdown::ShutdownWatch;
 
 /// A bound address.
 #[derive(Debug)]
@@ -28,32 +22,24 @@ pub enum Listener {
     Unix(UnixListener, PathBuf),
 }
 
-/// Why the server cannot listen, or stopped.
+/// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The address cannot be bound.
-    #[error("cannot listen on {address}: {source}")]
-    Bind {
-        /// The address.
-        address: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// A listener broke.
-    #[error("gRPC: {0}")]
-    Transport(#[from] tonic::transport::Error),
+#[error("cannot listen on {address}: {source}")]
+pub struct BindError {
+    address: String,
+    source: io::Error,
 }
 
 impl Listener {
     /// Binds a TCP address; port 0 picks a free one.
-    pub async fn tcp(address: SocketAddr) -> Result<Self, ServeError> {
+    pub async fn tcp(address: SocketAddr) -> Result<Self, BindError> {
         let bound = TcpListener::bind(address).await;
-        bound.map(Self::Tcp).map_err(|source| ServeError::Bind { address: address.to_string(), source })
+        bound.map(Self::Tcp).map_err(|source| BindError { address: address.to_string(), source })
     }
 
     /// Binds a Unix socket. A socket that a dead server left behind is replaced, a live one is not.
-    pub fn unix(path: &Path) -> Result<Self, ServeError> {
-        let error = |source| ServeError::Bind { address: format!("unix:{}", path.display()), source };
+    pub fn unix(path: &Path) -> Result<Self, BindError> {
+        let error = |source| BindError { address: format!("unix:{}", path.display()), source };
         let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
         let is_dead = || {
             let answer = std::os::unix::net::UnixStream::connect(path);
@@ -77,31 +63,28 @@ impl Listener {
 }
 
 /// Serves on all listeners until the server drains and the last stream has ended.
-pub async fn serve(service: Service, listeners: Vec<Listener>, shutdown: ShutdownWatch) -> Result<(), ServeError> {
-    let serving = listeners.into_iter().map(|listener| serve_one(service.clone(), listener, shutdown.clone()));
-    try_join_all(serving).await.map(|_| ())
+pub async fn serve(service: Service, listeners: Vec<Listener>, shutdown: ShutdownWatch) {
+    let calls = Calls::new(service);
+    join_all(listeners.into_iter().map(|listener| serve_one(calls.clone(), listener, &shutdown))).await;
 }
 
-async fn serve_one(service: Service, listener: Listener, shutdown: ShutdownWatch) -> Result<(), ServeError> {
-    let flight = FlightServiceServer::new(service)
-        .max_decoding_message_size(REQUEST_BYTES_MAX)
-        .max_encoding_message_size(usize::MAX);
-    let server = Server::builder().add_service(flight);
-    let draining = async move { shutdown.reached(Phase::Draining).await };
+async fn serve_one(calls: Calls, listener: Listener, shutdown: &ShutdownWatch) {
+    let answer = move |call| calls.clone().answer(call);
     match listener {
         Listener::Tcp(listener) => {
-            let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-            let incoming = incoming.map(|stream| stream.map(Lingering::new));
-            server.serve_with_incoming_shutdown(incoming, draining).await?;
+            let accept = async || {
+                let (stream, _) = listener.accept().await?;
+                // The end of a batch does not wait for the beginning of the next one.
+                stream.set_nodelay(true)?;
+                Ok(Lingering::new(stream))
+            };
+            serve_connections(answer, accept, shutdown).await;
         }
         Listener::Unix(listener, path) => {
-            let incoming = UnixListenerStream::new(listener)
-                .map(|stream| stream.map(|stream| Lingering::new(UnixConnection::new(stream))));
-            let served = server.serve_with_incoming_shutdown(incoming, draining).await;
+            let accept = async || Ok(Lingering::new(UnixConnection::new(listener.accept().await?.0)));
+            serve_connections(answer, accept, shutdown).await;
             // It may have been removed already.
             let _ = std::fs::remove_file(path);
-            served?;
         }
     }
-    Ok(())
 }

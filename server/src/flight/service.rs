@@ -12,7 +12,7 @@ use forebay_proto::{Encoding, v1};
 use futures::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{actions, command::Command, exchange, outgoing, status, ticket};
+use super::{actions, command::Command, encode::Message, exchange, outgoing, status, ticket};
 use crate::{
     catalog::{CatalogError, Dataset, Snapshot},
     order::ORDER_VERSION,
@@ -68,7 +68,7 @@ impl Service {
         dataset.present().await.map_err(|error| status::of(&error.into()))
     }
 
-    async fn table_messages(&self, read: v1::TableRead) -> Result<Answers<FlightData>, StreamError> {
+    async fn table_messages(&self, read: v1::TableRead) -> Result<Answers<Message>, StreamError> {
         let dataset = self.streams.catalog().dataset(&read.dataset)?;
         let snapshot = match read.snapshot.as_str() {
             "" => dataset.present().await?,
@@ -77,11 +77,11 @@ impl Service {
         let what = format!("{} raw", read.dataset);
         let schema = SchemaRef::clone(snapshot.schema());
         let batches = self.streams.table(snapshot)?;
-        let messages = outgoing::messages(what, &schema, Encoding::Json, batches, None, &self.cpu, &self.shutdown);
+        let messages = outgoing::messages(what, &schema, Encoding::Json, batches, None, &self.cpu, &self.shutdown)?;
         Ok(messages.boxed())
     }
 
-    async fn stream_messages(&self, read: v1::StreamRead) -> Result<Answers<FlightData>, StreamError> {
+    async fn stream_messages(&self, read: v1::StreamRead) -> Result<Answers<Message>, StreamError> {
         let message = read.request.ok_or_else(|| PlanError::field("stream.request", "missing: a StreamRequest"))?;
         let prepared = self.streams.prepare(plan::Request::check(&message)?).await?;
         let headers = match v1::Encoding::try_from(read.encoding) {
@@ -98,8 +98,18 @@ impl Service {
             resumed_from: request.resumed_from,
         };
         let schema = prepared.schema();
-        let messages = outgoing::messages(what, &schema, headers, batches, Some(resume), &self.cpu, &self.shutdown);
+        let messages = outgoing::messages(what, &schema, headers, batches, Some(resume), &self.cpu, &self.shutdown)?;
         Ok(messages.boxed())
+    }
+
+    /// The messages that a ticket stands for.
+    pub(super) async fn messages(&self, ticket: &Ticket) -> Result<Answers<Message>, Status> {
+        self.refuse_while_draining()?;
+        let messages = match ticket::read(ticket)? {
+            v1::ticket::Read::Table(read) => self.table_messages(read).await,
+            v1::ticket::Read::Stream(read) => self.stream_messages(read).await,
+        };
+        messages.map_err(|error| status::of(&error))
     }
 }
 
@@ -144,13 +154,10 @@ impl FlightService for Service {
         Ok(Response::new(SchemaResult { schema: bytes }))
     }
 
+    /// `calls` answers this call without the copies that are made here.
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        self.refuse_while_draining()?;
-        let messages = match ticket::read(request.get_ref())? {
-            v1::ticket::Read::Table(read) => self.table_messages(read).await,
-            v1::ticket::Read::Stream(read) => self.stream_messages(read).await,
-        };
-        messages.map(Response::new).map_err(|error| status::of(&error))
+        let messages = self.messages(request.get_ref()).await?;
+        Ok(Response::new(messages.map(|message| message.map(FlightData::from)).boxed()))
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {

@@ -1,0 +1,45 @@
+"""pyarrow's own Flight server (C++) over prepared batches. Arguments: columns, rows. Ends with its stdin."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+
+# As many as the Rust server of this bench sends in turn.
+BATCHES = 16
+
+
+class Prepared(fl.FlightServerBase):
+    """Answers a ticket, a number of batches, by sending so many. All of it happens in C++."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+        values = np.arange(rows * columns, dtype=np.float32)
+        lists = [pa.FixedSizeListArray.from_arrays(pa.array(values + number), columns) for number in range(BATCHES)]
+        self._schema = pa.schema([pa.field("x", pa.list_(pa.float32(), columns), nullable=False)])
+        self._batches = [pa.RecordBatch.from_arrays([one], schema=self._schema) for one in lists]
+
+    def do_get(self, context: fl.ServerCallContext, ticket: fl.Ticket) -> fl.RecordBatchStream:
+        """Send the batches."""
+        sent = list(itertools.islice(itertools.cycle(self._batches), int(ticket.ticket)))
+        return fl.RecordBatchStream(pa.RecordBatchReader.from_batches(self._schema, sent))
+
+
+def main() -> None:
+    """Serve until stdin closes."""
+    columns, rows = (int(argument) for argument in sys.argv[1:])
+    server = Prepared(columns, rows)
+    print(f"127.0.0.1:{server.port}", flush=True)
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    sys.stdin.read()
+    server.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""What sending costs: prepared batches to one client, by Forebay's body, by arrow-flight's and by pyarrow's server.
+
+Every server sends the same bytes, [rows, columns] float32 in one column, over loopback. A round goes through all pairs
+of server and client; a figure is the median of the rounds, and a ratio is taken round by round. CPU seconds are the
+server process's own, kernel included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benches" / "epochs"))
+
+import machine  # noqa: E402
+
+HERE = Path(__file__).parent
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+SERVERS = ("direct", "stock", "pyarrow", "raw")
+PAIRS = (
+    ("direct", "pyarrow"),
+    ("stock", "pyarrow"),
+    ("pyarrow", "pyarrow"),
+    ("direct", "sink"),
+    ("stock", "sink"),
+    ("pyarrow", "sink"),
+    ("raw", "sink"),
+)
+GOALS = (
+    ("server CPU, to pyarrow", "server_cpu_seconds_per_gb", ("direct", "pyarrow"), ("stock", "pyarrow"), 0.35, "most"),
+    ("server CPU, to pyarrow", "server_cpu_seconds_per_gb", ("direct", "pyarrow"), ("pyarrow", "pyarrow"), 0.9, "most"),
+    ("rate to pyarrow", "gb_per_second", ("direct", "pyarrow"), ("pyarrow", "pyarrow"), 1.5, "least"),
+    ("rate to a sink", "gb_per_second", ("direct", "sink"), ("raw", "sink"), 0.7, "least"),
+)
+
+
+class Server:
+    """A server of the bench, which ends when its stdin closes."""
+
+    def __init__(self, kind: str, options: argparse.Namespace) -> None:
+        shape = [str(options.columns), str(options.rows)]
+        program = [sys.executable, str(HERE / "pyarrow_server.py")] if kind == "pyarrow" else [options.server, kind]
+        self._process = subprocess.Popen(
+            [*program, *shape], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment()
+        )
+        assert self._process.stdout is not None
+        self.address = self._process.stdout.readline().strip()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._process.communicate()
+
+    def cpu_seconds(self) -> float:
+        """Seconds of CPU used so far, user and system."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[14 - 3]) + int(fields[15 - 3])) / TICKS_PER_SECOND
+
+
+def measure(server: Server, kind: str, client: str, options: argparse.Namespace) -> dict[str, float]:
+    """Read so many batches and return the figures."""
+    if client == "pyarrow":
+        command = [sys.executable, str(HERE / "pyarrow_client.py"), server.address]
+    else:
+        command = [options.sink, "raw" if kind == "raw" else "grpc", server.address]
+    before = server.cpu_seconds()
+    done = subprocess.run([*command, str(options.batches)], check=True, capture_output=True, text=True)
+    cpu_seconds = server.cpu_seconds() - before
+    seconds = json.loads(done.stdout)["seconds"]
+    gb = options.batches * options.rows * options.columns * 4 / 1e9
+    return {
+        "gb": gb,
+        "seconds": seconds,
+        "gb_per_second": gb / seconds,
+        "server_cpu_seconds_per_gb": cpu_seconds / gb,
+    }
+
+
+def main() -> None:
+    """Measure, print, keep."""
+    options = parse()
+    made_on = machine.facts(Path("target/release/forebay-server").absolute())
+    rounds: list[dict[str, dict[str, float]]] = []
+    for number in range(-1, options.rounds):
+        figures: dict[str, dict[str, float]] = {}
+        for kind, client in PAIRS:
+            with Server(kind, options) as server:
+                figures[f"{kind} to {client}"] = measure(server, kind, client, options)
+        # The first round warms up.
+        if number >= 0:
+            rounds.append(figures)
+    goals = [goal(rounds, *each) for each in GOALS]
+    text = table(rounds, goals)
+    print(text)
+    run = {
+        "bench": "wire",
+        "machine": made_on,
+        "rows": options.rows,
+        "columns": options.columns,
+        "batches": options.batches,
+        "rounds": rounds,
+        "goals": goals,
+    }
+    machine.keep(options.out, run)
+    options.out.with_suffix(".md").write_text(text)
+
+
+def goal(
+    rounds: list[dict[str, dict[str, float]]],
+    what: str,
+    figure: str,
+    ours: tuple[str, str],
+    other: tuple[str, str],
+    reach: float,
+    way: str,
+) -> dict[str, Any]:
+    """Return a goal and what was reached."""
+    pair = [" to ".join(one) for one in (ours, other)]
+    ratios = [one[pair[0]][figure] / one[pair[1]][figure] for one in rounds]
+    median = statistics.median(ratios)
+    reached = median <= reach if way == "most" else median >= reach
+    return {
+        "what": what,
+        "against": pair[1],
+        "way": way,
+        "reach": reach,
+        "median": median,
+        "lowest": min(ratios),
+        "highest": max(ratios),
+        "reached": reached,
+    }
+
+
+def table(rounds: list[dict[str, dict[str, float]]], goals: list[dict[str, Any]]) -> str:
+    """Return both tables as Markdown."""
+    lines = [
+        "# What sending costs",
+        "",
+        f"Medians of {len(rounds)} rounds; how: [benches/wire](../../wire/README.md); raw: [wire.json](wire.json).",
+        "",
+        "| server to client | GB/s | lowest-highest | server CPU s/GB | lowest-highest |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name in rounds[0]:
+        rates = [one[name]["gb_per_second"] for one in rounds]
+        costs = [one[name]["server_cpu_seconds_per_gb"] for one in rounds]
+        lines.append(
+            f"| {name} | {statistics.median(rates):.2f} | {min(rates):.2f}-{max(rates):.2f} "
+            f"| {statistics.median(costs):.3f} | {min(costs):.3f}-{max(costs):.3f} |"
+        )
+    lines += ["", "| goal | against | reach | median | lowest-highest | reached |", "|---|---|---:|---:|---:|---|"]
+    for one in goals:
+        lines.append(
+            f"| {one['what']} | {one['against']} | at {one['way']} {one['reach']} x | {one['median']:.2f} x "
+            f"| {one['lowest']:.2f}-{one['highest']:.2f} | {'yes' if one['reached'] else 'no'} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def parse() -> argparse.Namespace:
+    """Read the options."""
+    examples = ROOT / "target" / "release" / "examples"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=8192, help="rows of a batch (%(default)s)")
+    parser.add_argument("--columns", type=int, default=39, help="float32 numbers of a row (%(default)s)")
+    parser.add_argument("--batches", type=int, default=4000, help="batches of a measurement (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
+    parser.add_argument("--server", default=str(examples / "wire_server"), help="(the release build's)")
+    parser.add_argument("--sink", default=str(examples / "wire_sink"), help="(the release build's)")
+    parser.add_argument("--out", type=Path, default=machine.run_folder() / "wire.json", help="(%(default)s)")
+    return parser.parse_args()
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("FOREBAY_", "MIMALLOC_"))}
+
+
+if __name__ == "__main__":
+    main()

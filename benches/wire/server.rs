@@ -1,0 +1,226 @@
+//! Serves prepared batches: over Flight by Forebay's own response body (`direct`) or by arrow-flight's stock encoder
+//! through tonic (`stock`), or as bare bytes on a socket (`raw`). Prints its address and serves until stdin closes.
+//!
+//! Arguments: the kind, columns, rows. A ticket is the number of batches to send, in decimal; so are the first eight
+//! bytes that a bare connection sends, as a little-endian integer.
+
+use std::{convert::Infallible, env, error::Error, io, sync::Arc};
+
+use arrow::{
+    array::{FixedSizeListArray, Float32Array, RecordBatch},
+    datatypes::{DataType, Field, Schema},
+};
+use arrow_flight::{
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
+    PollInfo, PutResult, SchemaResult, Ticket,
+    encode::FlightDataEncoderBuilder,
+    error::FlightError,
+    flight_service_server::{FlightService, FlightServiceServer},
+};
+use forebay_proto::{Encoding, v1};
+use forebay_server::{
+    flight::{Encoder, response, serve_connections},
+    shutdown::Shutdown,
+};
+use futures::{StreamExt, stream::BoxStream};
+use http_body_util::BodyExt;
+use hyper::{Request, Response, body::Incoming};
+use prost::Message as _;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use tonic::{Status, Streaming, transport::server::TcpIncoming};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// So many batches are sent in turn: more than a core's caches hold.
+const BATCHES: usize = 16;
+
+/// Bytes before the message in a gRPC request.
+const PREFIX_BYTES: usize = 5;
+
+type Batches = Arc<Vec<RecordBatch>>;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    if arguments == ["--version"] {
+        println!("wire_server {}", env!("CARGO_PKG_VERSION"));
+        return Ok(());
+    }
+    let [kind, columns, rows] = arguments.as_slice() else { return Err("direct|stock|raw COLUMNS ROWS".into()) };
+    let (columns, rows): (usize, usize) = (columns.parse()?, rows.parse()?);
+    let batches = (0..BATCHES).map(|number| matrix(columns, rows, number)).collect::<Result<Vec<_>, _>>()?;
+    let batches = Arc::new(batches);
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("{}", listener.local_addr()?);
+    let serving = match kind.as_str() {
+        "direct" => tokio::spawn(direct(listener, batches)),
+        "stock" => tokio::spawn(stock(listener, batches)),
+        "raw" => tokio::spawn(raw(listener, columns * rows * size_of::<f32>())),
+        other => return Err(format!("there is no kind \"{other}\"").into()),
+    };
+    tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
+    serving.abort();
+    Ok(())
+}
+
+/// A batch of one matrix.
+fn matrix(columns: usize, rows: usize, number: usize) -> Result<RecordBatch, Box<dyn Error>> {
+    let values: Float32Array = (0..columns * rows).map(|index| (index + number) as f32).collect();
+    let field = Arc::new(Field::new("item", DataType::Float32, false));
+    let lists = FixedSizeListArray::try_new(field, i32::try_from(columns)?, Arc::new(values), None)?;
+    let schema = Schema::new(vec![Field::new("x", arrow::array::Array::data_type(&lists).clone(), false)]);
+    Ok(RecordBatch::try_new(Arc::new(schema), vec![Arc::new(lists)])?)
+}
+
+fn count_of(ticket: &Ticket) -> Result<usize, Status> {
+    let count = std::str::from_utf8(&ticket.ticket).ok().and_then(|text| text.parse().ok());
+    count.ok_or_else(|| Status::invalid_argument("the ticket is a number of batches"))
+}
+
+// === Forebay's body ===
+
+async fn direct(listener: TcpListener, batches: Batches) -> io::Result<()> {
+    let (_shutdown, watch) = Shutdown::new();
+    let accept = async || {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    };
+    serve_connections(move |call| answer(call, Arc::clone(&batches)), accept, &watch).await;
+    Ok(())
+}
+
+async fn answer(call: Request<Incoming>, batches: Batches) -> Result<Response<tonic::body::Body>, Infallible> {
+    Ok(encoded(call, batches).await.unwrap_or_else(Status::into_http))
+}
+
+async fn encoded(call: Request<Incoming>, batches: Batches) -> Result<Response<tonic::body::Body>, Status> {
+    let internal = |error: &dyn Error| Status::internal(error.to_string());
+    let request = call.into_body().collect().await.map_err(|error| internal(&error))?.to_bytes();
+    let ticket = Ticket::decode(request.get(PREFIX_BYTES..).unwrap_or_default()).map_err(|error| internal(&error))?;
+    let count = count_of(&ticket)?;
+    let schema = batches[0].schema();
+    let mut encoder = Encoder::new(&schema, Encoding::Json).map_err(|error| internal(&error))?;
+    let first = futures::stream::iter([Ok(Encoder::schema(&schema))]);
+    let rest = futures::stream::iter(0..count).flat_map(move |number| {
+        let header = v1::BatchHeader { step: number as u64, ..v1::BatchHeader::default() };
+        let made = encoder.batch(&batches[number % batches.len()], header);
+        let made = made.map_err(|error| Status::internal(error.to_string()));
+        futures::stream::iter(made.map_or_else(|error| vec![Err(error)], |made| made.into_iter().map(Ok).collect()))
+    });
+    Ok(response(first.chain(rest)))
+}
+
+// === arrow-flight's encoder ===
+
+struct Stock(Batches);
+
+async fn stock(listener: TcpListener, batches: Batches) -> io::Result<()> {
+    let service = FlightServiceServer::new(Stock(batches)).max_encoding_message_size(usize::MAX);
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let served = tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming).await;
+    served.map_err(io::Error::other)
+}
+
+type Answers<T> = BoxStream<'static, Result<T, Status>>;
+
+#[tonic::async_trait]
+impl FlightService for Stock {
+    type HandshakeStream = Answers<HandshakeResponse>;
+    type ListFlightsStream = Answers<FlightInfo>;
+    type DoGetStream = Answers<FlightData>;
+    type DoPutStream = Answers<PutResult>;
+    type DoActionStream = Answers<arrow_flight::Result>;
+    type ListActionsStream = Answers<ActionType>;
+    type DoExchangeStream = Answers<FlightData>;
+
+    async fn do_get(&self, call: tonic::Request<Ticket>) -> Result<tonic::Response<Self::DoGetStream>, Status> {
+        let (count, batches) = (count_of(call.get_ref())?, Arc::clone(&self.0));
+        let schema = batches[0].schema();
+        let batches = (0..count).map(move |number| Ok::<_, FlightError>(batches[number % batches.len()].clone()));
+        let messages = FlightDataEncoderBuilder::new()
+            .with_schema(schema)
+            // A batch is a message, as Forebay's are.
+            .with_max_flight_data_size(usize::MAX)
+            .build(futures::stream::iter(batches));
+        Ok(tonic::Response::new(messages.map(|message| message.map_err(Status::from)).boxed()))
+    }
+
+    async fn handshake(
+        &self,
+        _: tonic::Request<Streaming<HandshakeRequest>>,
+    ) -> Result<tonic::Response<Self::HandshakeStream>, Status> {
+        Err(only_do_get())
+    }
+
+    async fn list_flights(
+        &self,
+        _: tonic::Request<Criteria>,
+    ) -> Result<tonic::Response<Self::ListFlightsStream>, Status> {
+        Err(only_do_get())
+    }
+
+    async fn get_flight_info(
+        &self,
+        _: tonic::Request<FlightDescriptor>,
+    ) -> Result<tonic::Response<FlightInfo>, Status> {
+        Err(only_do_get())
+    }
+
+    async fn poll_flight_info(&self, _: tonic::Request<FlightDescriptor>) -> Result<tonic::Response<PollInfo>, Status> {
+        Err(only_do_get())
+    }
+
+    async fn get_schema(&self, _: tonic::Request<FlightDescriptor>) -> Result<tonic::Response<SchemaResult>, Status> {
+        Err(only_do_get())
+    }
+
+    async fn do_put(
+        &self,
+        _: tonic::Request<Streaming<FlightData>>,
+    ) -> Result<tonic::Response<Self::DoPutStream>, Status> {
+        Err(only_do_get())
+    }
+
+    async fn do_exchange(
+        &self,
+        _: tonic::Request<Streaming<FlightData>>,
+    ) -> Result<tonic::Response<Self::DoExchangeStream>, Status> {
+        Err(only_do_get())
+    }
+
+    async fn do_action(&self, _: tonic::Request<Action>) -> Result<tonic::Response<Self::DoActionStream>, Status> {
+        Err(only_do_get())
+    }
+
+    async fn list_actions(&self, _: tonic::Request<Empty>) -> Result<tonic::Response<Self::ListActionsStream>, Status> {
+        Err(only_do_get())
+    }
+}
+
+fn only_do_get() -> Status {
+    Status::unimplemented("this server of a benchmark answers DoGet")
+}
+
+// === A bare socket ===
+
+async fn raw(listener: TcpListener, batch_bytes: usize) -> io::Result<()> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        tokio::spawn(write(stream, batch_bytes));
+    }
+}
+
+async fn write(mut stream: TcpStream, batch_bytes: usize) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let batches: Vec<Vec<u8>> = (0..BATCHES).map(|number| vec![number as u8; batch_bytes]).collect();
+    let count = stream.read_u64_le().await?;
+    for number in 0..count as usize {
+        stream.write_all(&batches[number % BATCHES]).await?;
+    }
+    stream.shutdown().await
+}
