@@ -234,6 +234,11 @@ impl StageTimes {
         self.0[stage as usize] += start.elapsed();
     }
 
+    /// Adds what was gathered elsewhere.
+    pub fn add(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(time, more)| *time += more);
+    }
+
     /// Adds what was gathered to `forebay_stage_seconds_total` and starts from zero.
     pub fn record(&mut self) {
         for (total, time) in STAGE_NANOSECONDS.iter().zip(std::mem::take(&mut self.0)) {

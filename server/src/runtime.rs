@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 use tokio::sync::oneshot;
 
 /// Stack of a pool thread: expressions are trees that are walked by recursion, at most
@@ -56,6 +57,11 @@ impl CpuPool {
         Ok(Self { pool: Arc::new(pool) })
     }
 
+    /// Its threads.
+    pub fn threads(&self) -> usize {
+        self.pool.current_num_threads()
+    }
+
     /// Runs a job on the pool and waits for its result without holding a thread.
     pub async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, CpuError> {
         let (sender, receiver) = oneshot::channel();
@@ -70,6 +76,20 @@ impl CpuPool {
         });
         receiver.await.map_err(|_| CpuError::Gone)?
     }
+}
+
+/// Calls with every item, from a job of the pool: on the pool's threads that have nothing else to do, or here. Results
+/// are in the items' order.
+pub fn in_parallel<Item: Send, T: Send>(items: &mut [Item], call: impl Fn(&mut Item) -> T + Send + Sync) -> Vec<T> {
+    match items {
+        [one] => vec![call(one)],
+        many => many.par_iter_mut().map(call).collect(),
+    }
+}
+
+/// Does both, from a job of the pool: the second on a thread of the pool that has nothing else to do, or here.
+pub fn both<A: Send, B: Send>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B + Send) -> (A, B) {
+    rayon::join(first, second)
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

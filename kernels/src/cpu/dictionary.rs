@@ -47,8 +47,9 @@ impl Mapped {
         Self { dictionary: Arc::clone(dictionary), rows: 0, values: None }
     }
 
+    /// Whether it is this dictionary: the same memory, whatever array it is seen through.
     pub(crate) fn is_of(&self, dictionary: &ArrayRef) -> bool {
-        Arc::ptr_eq(&self.dictionary, dictionary)
+        Arc::ptr_eq(&self.dictionary, dictionary) || self.dictionary.to_data().ptr_eq(&dictionary.to_data())
     }
 
     /// The mapped values; none while fewer than half as many rows as values have come by, for which mapping all would not pay.

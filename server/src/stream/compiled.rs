@@ -128,7 +128,7 @@ fn compile(
     let expressions = Arc::new(Expressions::compile(plan, &stored)?);
     let program = Arc::new(plan::compile(plan, &expressions.schema, with_row_ids, tables)?);
     let columns = program.input_columns().iter().map(AsRef::as_ref);
-    let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?);
+    let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?.with_keys(&program));
     let stored_row_bytes = stored_row_bytes(snapshot, &program);
     let placed = device.place(&program, &plan_id);
     Ok(Compiled {

@@ -13,12 +13,13 @@ use super::{
     FETCH_AHEAD, Prepared, StreamError, Streams,
     batches::{Ended, Outlet},
     device::{Builder, Placed},
-    group::OpenGroup,
+    group::{OpenGroup, Run},
     rows::Rows,
 };
 use crate::{
     metrics::{Stage, StageTimes},
     order::{Piece, Sequence, Share},
+    runtime,
     scan::{self, Sharing},
 };
 
@@ -78,7 +79,7 @@ pub(super) async fn send(
     Ok(())
 }
 
-/// The compressed row groups in flight, and a decoded chunk.
+/// The compressed row groups in flight, and two decoded chunks: one is decoded while another is computed from.
 pub(super) fn reading_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
     let projection = &prepared.compiled.rows.projection;
     let groups = prepared.snapshot.row_groups();
@@ -89,7 +90,7 @@ pub(super) fn reading_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
         let decoding = projection.chunk_bytes(&prepared.snapshot, group);
         chunk = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group)).max(chunk);
     }
-    chunk.saturating_add(fetched.saturating_mul(FETCH_AHEAD as u64 + 1))
+    chunk.saturating_mul(2).saturating_add(fetched.saturating_mul(FETCH_AHEAD as u64 + 1))
 }
 
 /// The reads that yield a share, its repeats at the end.
@@ -113,6 +114,14 @@ impl Filler {
     /// Takes the next rows of a piece. Returns the batches that became full; nothing where the row group has ended.
     fn advance(&mut self, group: &mut OpenGroup, piece: &Piece) -> Result<Option<Vec<RecordBatch>>, StreamError> {
         let Some(run) = group.next_run(piece, &self.rows, &mut self.times)? else { return Ok(None) };
+        let rows = Arc::clone(&self.rows);
+        // One core computes these rows while another decodes the next ones.
+        let (full, ()) = runtime::both(|| self.fill(&run), || group.decode_ahead(piece, &rows));
+        full.map(Some)
+    }
+
+    /// Computes rows into batches and returns those that became full.
+    fn fill(&mut self, run: &Run) -> Result<Vec<RecordBatch>, StreamError> {
         let start = Instant::now();
         let mut full = Vec::new();
         let (mut next, end) = (run.rows.start, run.rows.end);
@@ -131,7 +140,7 @@ impl Filler {
             }
         }
         self.times.add_since(Stage::Assemble, start);
-        Ok(Some(full))
+        Ok(full)
     }
 
     /// The batch being filled, or a new one for the rows that are due.

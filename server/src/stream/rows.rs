@@ -7,6 +7,7 @@ use arrow::{
     compute::{filter, filter_record_batch},
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
+use forebay_kernels::Program;
 use forebay_proto::v1;
 
 use super::StreamError;
@@ -90,6 +91,18 @@ impl Rows {
         Ok(Self { projection: Projection::new(snapshot, derivation.columns.clone()), derivation })
     }
 
+    /// The same, but what goes into the chains of a program and nowhere else may come as dictionaries.
+    #[must_use]
+    pub(super) fn with_keys(self, program: &Program) -> Self {
+        let passed: BTreeSet<&str> = program.stored_columns().collect();
+        let derivation = &self.derivation;
+        let mut used: BTreeSet<&str> =
+            derivation.filter.iter().flat_map(Expression::columns).map(String::as_str).collect();
+        used.extend(derivation.derived.iter().flat_map(Expression::columns).map(String::as_str));
+        let projection = self.projection.with_keys(|column| !passed.contains(column) && !used.contains(column));
+        Self { projection, derivation: self.derivation }
+    }
+
     /// Whether every stored row passes.
     pub(super) fn all_pass(&self) -> bool {
         self.derivation.filter.is_none()
@@ -151,6 +164,9 @@ impl Derivation {
             Some(mask) => filter_record_batch(chunk, mask)?,
             None => chunk.clone(),
         };
+        if self.derived.is_empty() && !self.with_row_ids {
+            return Ok(passing);
+        }
         let row_count = passing.num_rows();
         let mut columns: Vec<ArrayRef> = passing.columns().to_vec();
         for (index, expression) in self.derived.iter().enumerate() {
@@ -176,12 +192,19 @@ impl Derivation {
         mask.map_err(|source| StreamError::Expression { path: "plan.filter".to_owned(), source })
     }
 
-    /// A batch of the schema's first columns.
+    /// A batch of the schema's first columns, of which some may be dictionaries of what it says.
     fn batch(&self, width: usize, columns: Vec<ArrayRef>, row_count: usize) -> Result<RecordBatch, StreamError> {
-        let schema = if width == self.schema.fields().len() {
+        let fields = &self.schema.fields()[..width];
+        let is_as_said = fields.iter().zip(&columns).all(|(field, column)| field.data_type() == column.data_type());
+        let schema = if is_as_said && width == self.schema.fields().len() {
             SchemaRef::clone(&self.schema)
         } else {
-            Arc::new(Schema::new(self.schema.fields()[..width].to_vec()))
+            let found =
+                fields.iter().zip(&columns).map(|(field, column)| match field.data_type() == column.data_type() {
+                    true => Arc::clone(field),
+                    false => Arc::new(field.as_ref().clone().with_data_type(column.data_type().clone())),
+                });
+            Arc::new(Schema::new(found.collect::<Vec<_>>()))
         };
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
         Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
