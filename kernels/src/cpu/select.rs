@@ -6,6 +6,7 @@ use std::arch::x86_64::{__m512, __m512i};
 #[cfg(target_arch = "x86_64")]
 use super::simd::Call;
 use super::simd::{self, Level};
+use super::tile::TILE_ROWS;
 
 macro_rules! select {
     ($from:ident, $within:ident, $word:ty, $lanes:literal, $blend:ident, $mask:ty, $vector:ty) => {
@@ -86,17 +87,19 @@ pub(crate) fn map_singles(
     let chunks = chunks.iter().zip(changed).zip(valid);
     match Level::current() {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512(simd) => simd.vectorize(Call(
+        Level::Avx512(level) => level.vectorize(Call(
             #[inline(always)]
             move || {
                 let fill = pulp::cast::<[f32; 16], __m512>([fill; 16]);
                 for ((source, target), word) in chunks {
+                    // Other columns come before the next tile of this one, which no processor foresees.
+                    simd::prefetch(source.as_ptr().wrapping_add(TILE_ROWS), size_of_val(source));
                     let mut filled = [0.0; FILLED];
                     let vectors = filled.as_chunks_mut::<16>().0.iter_mut().zip(source.as_chunks::<16>().0);
                     for (vector, (filled, source)) in vectors.enumerate() {
                         let source = pulp::cast::<[f32; 16], __m512>(*source);
                         let bits = (word >> (vector * 16)) as u16;
-                        *filled = pulp::cast(simd.avx512f._mm512_mask_blend_ps(bits, fill, source));
+                        *filled = pulp::cast(level.avx512f._mm512_mask_blend_ps(bits, fill, source));
                     }
                     change(&mut filled, first);
                     change(&mut filled, second);

@@ -4,7 +4,8 @@
 use arrow::buffer::NullBuffer;
 use arrow::util::bit_chunk_iterator::BitChunks;
 
-use super::{Tile, WORDS};
+use super::{TILE_ROWS, Tile, WORDS};
+use crate::cpu::simd;
 
 impl Tile<'_> {
     /// Takes the validity of the rows from `start` on of an array's nulls. Free when the array has none.
@@ -14,6 +15,9 @@ impl Tile<'_> {
         let bits = nulls.inner();
         let first = bits.offset() + start;
         if first.is_multiple_of(8) {
+            // Those of the next tile, too: they are few, and no processor foresees them.
+            let next = bits.values()[first / 8..].as_ptr().wrapping_add(TILE_ROWS / 8);
+            simd::prefetch(next, TILE_ROWS / 8);
             // Words as they lie; what is behind the last byte is not looked at.
             let (words, rest) = bits.values()[first / 8..].as_chunks::<8>();
             let mut last = [0; 8];
