@@ -43,6 +43,11 @@ impl Level {
     }
 }
 
+/// Whether the set in use has a multiplication fused with an addition; without it `mul_add` is a call.
+pub(crate) fn fuses() -> bool {
+    !matches!(Level::current(), Level::Portable)
+}
+
 /// Runs a loop under the instruction set in use. It owns what it works with: behind a reference, the compiler would have to take every
 /// number for one that the loop may overwrite. What the loop calls must be `#[inline(always)]`, or it is compiled without.
 #[inline(always)]

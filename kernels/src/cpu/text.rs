@@ -9,7 +9,9 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
-use crate::ops::hash;
+use super::simd;
+use super::tile::TILE_ROWS;
+use crate::ops::hash::{self, ByEnds};
 
 /// A column of text or bytes, borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -115,11 +117,85 @@ where
     }
 }
 
+/// The hashes of at most a tile of values that lie end to end: first how each begins and ends, then all hashes at once.
 fn hash_end_to_end<O: OffsetSizeTrait>(offsets: &[O], bytes: &[u8], seed: u64, target: &mut [i64]) {
-    let mut start = offsets.first().map_or(0, |offset| offset.as_usize());
-    for (target, end) in target.iter_mut().zip(offsets.iter().skip(1)) {
-        let end = end.as_usize();
-        *target = hash::end_to_end(start, end, bytes, seed) as i64;
-        start = end;
+    let rows = target.len().min(TILE_ROWS);
+    let (starts, ends) = (&offsets[..rows], &offsets[1..][..rows]);
+    let (mut firsts, mut lasts, mut has_others) = ([0; TILE_ROWS], [0; TILE_ROWS], false);
+    for ((start, end), (first, last)) in starts.iter().zip(ends).zip(firsts.iter_mut().zip(&mut lasts)) {
+        if let Some((first_eight, last_eight)) = eights(start.as_usize(), end.as_usize(), bytes) {
+            (*first, *last) = (u64::from_le_bytes(*first_eight), u64::from_le_bytes(*last_eight));
+        } else {
+            has_others = true;
+        }
+    }
+    let by_ends = ByEnds::new(seed);
+    let (firsts, lasts, hashes) = (&firsts[..rows], &lasts[..rows], &mut target[..rows]);
+    has_others |= simd::run(
+        #[inline(always)]
+        move || {
+            let mut has_others = false;
+            let values = starts.iter().zip(ends).zip(firsts.iter().zip(lasts));
+            for (hash, ((start, end), (first, last))) in hashes.iter_mut().zip(values) {
+                let len = len(start.as_usize(), end.as_usize());
+                has_others |= !is_by_ends(len);
+                *hash = by_ends.hash(*first, *last, len) as i64;
+            }
+            has_others
+        },
+    );
+    if !has_others {
+        return;
+    }
+    for (hash, (start, end)) in target.iter_mut().zip(starts.iter().zip(ends)) {
+        let (start, end) = (start.as_usize(), end.as_usize());
+        if !is_by_ends(len(start, end)) || eights(start, end, bytes).is_none() {
+            *hash = hash::bytes(bytes.get(start..end).unwrap_or_default(), seed) as i64;
+        }
+    }
+}
+
+/// The eight bytes from where a value begins, and those before its end, if there are so many in all.
+#[inline(always)]
+fn eights(start: usize, end: usize, bytes: &[u8]) -> Option<(&[u8; 8], &[u8; 8])> {
+    Some((bytes.get(start..)?.first_chunk()?, bytes.get(..end)?.last_chunk()?))
+}
+
+#[inline(always)]
+fn len(start: usize, end: usize) -> u64 {
+    end.wrapping_sub(start) as u64
+}
+
+/// Whether a value's hash is made of these.
+#[inline(always)]
+fn is_by_ends(len: u64) -> bool {
+    len.wrapping_sub(4) <= 12
+}
+
+#[cfg(test)]
+mod tests {
+    use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+    use super::*;
+    use crate::cpu::simd::testing::under_each_level;
+
+    #[test]
+    fn values_of_every_length_are_hashed_wherever_they_lie() {
+        for (rows, longest) in [(0, 1), (1, 3), (1, 5), (1, 9), (300, 13), (TILE_ROWS, 40), (TILE_ROWS, 17)] {
+            let words = (0..rows).map(|row| (0..row * 7 % longest).map(|at| (row + at * 3) as u8).collect::<Vec<_>>());
+            let words = words.collect::<Vec<_>>();
+            let array = BinaryArray::from_iter_values(&words);
+            for (seed, (level, hashes)) in [0, 1 << 63 | 77].into_iter().flat_map(|seed| {
+                let hashes = under_each_level(|| {
+                    let mut hashes = vec![0; rows];
+                    Strings::Binary(&array).hash(0..rows, seed, &mut hashes);
+                    hashes
+                });
+                hashes.into_iter().map(move |hashes| (seed, hashes))
+            }) {
+                let expected: Vec<_> = words.iter().map(|word| xxh3_64_with_seed(word, seed) as i64).collect();
+                assert_eq!(hashes, expected, "{rows} rows of up to {longest} bytes, seed {seed}, {level:?}");
+            }
+        }
     }
 }

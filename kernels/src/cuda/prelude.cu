@@ -180,10 +180,6 @@ __device__ __forceinline__ Number clip(Number value, Number min, Number max) {
     return raised > max ? max : raised;
 }
 
-__device__ __forceinline__ f32 shift_and_multiply(f32 value, f64 shift, f64 inverse) {
-    return (f32)(((f64)value - shift) * inverse);
-}
-
 __device__ __forceinline__ f32 shift_and_divide(f32 value, f64 shift, f64 divisor) {
     return (f32)(((f64)value - shift) / divisor);
 }

@@ -11,7 +11,6 @@ use crate::domain::{Domain, Number};
 use crate::ops::Step;
 use crate::ops::clip::Clip;
 use crate::ops::fill_null::FillNull;
-use crate::ops::scale::Scale;
 use crate::program::DType;
 
 /// A chain as the device runs it.
@@ -165,7 +164,7 @@ impl Writer<'_> {
             Step::Clip(clip) => self.clip(*clip),
             Step::Log1p => self.call("ln_1p"),
             Step::Scale(step) => {
-                self.scale(*step);
+                self.shift_and_divide(step.shift, step.divisor);
                 if !step.is_open() {
                     self.clip(Clip::Float { min: step.min, max: step.max });
                 }
@@ -285,15 +284,9 @@ impl Writer<'_> {
         self.turn(self.number, &format!("clip<{}>({value}, {min}, {max})", c_type(self.number)));
     }
 
-    fn scale(&mut self, scale: Scale) {
+    fn shift_and_divide(&mut self, shift: f64, divisor: f64) {
         self.make_floats();
-        let (shift, value) = (self.double(scale.shift), self.value());
-        let scaled = match scale.inverse() {
-            Some(inverse) if self.number == Number::F32 => {
-                format!("shift_and_multiply({value}, {shift}, {})", self.double(inverse))
-            }
-            _ => format!("shift_and_divide({value}, {shift}, {})", self.double(scale.divisor)),
-        };
-        self.turn(self.number, &scaled);
+        let (shift, divisor, value) = (self.double(shift), self.double(divisor), self.value());
+        self.turn(self.number, &format!("shift_and_divide({value}, {shift}, {divisor})"));
     }
 }

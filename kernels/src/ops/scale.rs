@@ -1,11 +1,11 @@
 //! What `standardize`, `min_max`, `max_abs` and `robust` share: (x − shift) / divisor, held within bounds where a `clip` follows.
 //!
 //! - f64 and integers compute in f64, bit-equal to numpy's `(x - shift) / divisor`. f32 stays f32, but each element is computed in f64
-//!   and rounded to f32 at the end: a mean such as 2013.2 is no f32, and its rounding would be a relative error of every small
-//!   difference. There it is multiplied with the divisor's inverse: within 0.5 ulp and 2^-27 of one of the exact value.
+//!   and rounded once: a mean such as 2013.2 is no f32, and its rounding would be a relative error of every small difference.
 //! - NaN stays NaN, infinities stay infinite; null stays null.
 
 use super::clip::clip;
+use crate::cpu::simd;
 use crate::cpu::tile::Tile;
 
 /// scikit-learn takes a scale below this, ten times the spacing of doubles at 1, for a constant column and divides by 1.
@@ -21,10 +21,11 @@ pub(crate) struct Scale {
     pub(crate) max: f64,
 }
 
-/// The constants for f32, whose bounds are rounded to it.
+/// The constants for f32 where a division goes without dividing: bounds are rounded to f32, and the divisor has an inverse.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Single {
     shift: f64,
+    divisor: f64,
     inverse: f64,
     low: f32,
     high: f32,
@@ -40,18 +41,16 @@ impl Scale {
         self.min == f64::NEG_INFINITY && self.max == f64::INFINITY
     }
 
-    /// What an f32's difference is multiplied with: one over the divisor, where that is a normal number.
-    pub(crate) fn inverse(self) -> Option<f64> {
-        (-1000..1000).contains(&exponent(self.divisor)).then_some(1.0 / self.divisor)
-    }
-
-    /// The scale of f32, if it is a multiplication.
+    /// The scale of f32 without a division, if there is one: where multiplications are fused with additions, and far from where a
+    /// quotient of what an f32 can hold would leave the normal numbers.
     pub(crate) fn single(self) -> Option<Single> {
-        let (low, high) = (self.min as f32, self.max as f32);
-        self.inverse().map(|inverse| Single { shift: self.shift, inverse, low, high })
+        let Self { shift, divisor, min, max } = self;
+        let is_moderate = divisor > 0.0 && (-100..100).contains(&exponent(divisor)) && exponent(shift) < 100;
+        let single = Single { shift, divisor, inverse: 1.0 / divisor, low: min as f32, high: max as f32 };
+        (simd::fuses() && is_moderate).then_some(single)
     }
 
-    /// Of f32 this is for the divisors that have no inverse; the others go through [`Single`].
+    /// Of f32 this is for what has no [`Single`].
     pub(crate) fn apply(self, tile: &mut Tile) {
         let Self { shift, divisor, min, max } = self;
         let (low, high) = (min as f32, max as f32);
@@ -65,9 +64,17 @@ impl Scale {
 }
 
 impl Single {
+    /// The difference / divisor, rounded as IEEE division rounds, by the divisor's inverse and two fused operations (Markstein, 1990).
     #[inline(always)]
     pub(crate) fn apply(self, value: f32) -> f32 {
-        clip(((f64::from(value) - self.shift) * self.inverse) as f32, self.low, self.high)
+        let difference = f64::from(value) - self.shift;
+        let near = difference * self.inverse;
+        // With these signs, a zero keeps its own.
+        let beyond = near.mul_add(self.divisor, -difference);
+        let quotient = (-beyond).mul_add(self.inverse, near) as f32;
+        // Infinities have nothing beyond them; a NaN is a quiet one behind any operation.
+        let quotient = if value.abs() < f32::INFINITY { quotient } else { value + value };
+        clip(quotient, self.low, self.high)
     }
 }
 

@@ -5,7 +5,7 @@ __device__ __forceinline__ u64 shape_0(const Run& run, const Chain& chain, u64 r
     (void)constants;
     bool valid;
     f32 x0 = load<f32, f32>(run, chain, row, valid);
-    f32 x1 = shift_and_multiply(x0, as_f64(constants[0]), as_f64(constants[1]));
+    f32 x1 = shift_and_divide(x0, as_f64(constants[0]), as_f64(constants[1]));
     f32 x2 = valid ? x1 : as_f32(constants[2]);
     valid = true;
     if (!valid) {
@@ -35,7 +35,7 @@ __device__ __forceinline__ u64 shape_2(const Run& run, const Chain& chain, u64 r
     (void)constants;
     bool valid;
     f32 x0 = load<Half, f32>(run, chain, row, valid);
-    f32 x1 = shift_and_multiply(x0, as_f64(constants[0]), as_f64(constants[1]));
+    f32 x1 = shift_and_divide(x0, as_f64(constants[0]), as_f64(constants[1]));
     f32 x2 = valid ? x1 : as_f32(constants[2]);
     valid = true;
     if (!valid) {
@@ -148,7 +148,7 @@ __device__ __forceinline__ u64 shape_9(const Run& run, const Chain& chain, u64 r
     f32 x0 = load<f32, f32>(run, chain, row, valid);
     f32 x1 = valid ? x0 : as_f32(constants[0]);
     valid = true;
-    f32 x2 = shift_and_multiply(x1, as_f64(constants[1]), as_f64(constants[2]));
+    f32 x2 = shift_and_divide(x1, as_f64(constants[1]), as_f64(constants[2]));
     if (!valid) {
         fault = IS_NULL;
         return 0;
@@ -178,7 +178,7 @@ __device__ __forceinline__ u64 shape_11(const Run& run, const Chain& chain, u64 
     f32 x0 = load<Half, f32>(run, chain, row, valid);
     f32 x1 = valid ? x0 : as_f32(constants[0]);
     valid = true;
-    f32 x2 = shift_and_multiply(x1, as_f64(constants[1]), as_f64(constants[2]));
+    f32 x2 = shift_and_divide(x1, as_f64(constants[1]), as_f64(constants[2]));
     if (!valid) {
         fault = IS_NULL;
         return 0;

@@ -7,7 +7,7 @@ __device__ __forceinline__ u64 shape_0(const Run& run, const Chain& chain, u64 r
     f32 x0 = load<f32, f32>(run, chain, row, valid);
     f32 x1 = valid ? x0 : as_f32(constants[0]);
     valid = true;
-    f32 x2 = shift_and_multiply(x1, as_f64(constants[1]), as_f64(constants[2]));
+    f32 x2 = shift_and_divide(x1, as_f64(constants[1]), as_f64(constants[2]));
     f32 x3 = clip<f32>(x2, as_f32(constants[3]), as_f32(constants[4]));
     if (!valid) {
         fault = IS_NULL;
@@ -39,7 +39,7 @@ __device__ __forceinline__ u64 shape_2(const Run& run, const Chain& chain, u64 r
     f32 x0 = load<Half, f32>(run, chain, row, valid);
     f32 x1 = valid ? x0 : as_f32(constants[0]);
     valid = true;
-    f32 x2 = shift_and_multiply(x1, as_f64(constants[1]), as_f64(constants[2]));
+    f32 x2 = shift_and_divide(x1, as_f64(constants[1]), as_f64(constants[2]));
     f32 x3 = clip<f32>(x2, as_f32(constants[3]), as_f32(constants[4]));
     if (!valid) {
         fault = IS_NULL;
