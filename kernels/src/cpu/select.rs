@@ -6,6 +6,7 @@ use std::arch::x86_64::{__m512, __m512i};
 #[cfg(target_arch = "x86_64")]
 use super::simd::Call;
 use super::simd::{self, Level};
+#[cfg(target_arch = "x86_64")]
 use super::tile::TILE_ROWS;
 
 macro_rules! select {

@@ -76,7 +76,7 @@ pub(crate) fn prefetch<T>(start: *const T, bytes: usize) {
             Level::Avx512(simd) => simd.sse._mm_prefetch::<HINT>(place),
             #[cfg(target_arch = "x86_64")]
             Level::Avx2(simd) => simd.sse._mm_prefetch::<HINT>(place),
-            Level::Portable => {}
+            Level::Portable => _ = place,
         }
     }
 }
