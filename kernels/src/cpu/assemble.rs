@@ -282,6 +282,7 @@ impl BatchBuilder {
             // Scattered rows are made side by side, and then put into their places whole.
             let done = piece.start - rows.start;
             let row = if places.is_some() { matrix.scratch_row() } else { self.len + done };
+            matrix.reach(row + piece.len());
             let here = Place { start: piece.start, row, ..place };
             result = compute_tile(matrix, chains, &ready, &mut lanes, &piece, rows.start, here);
             if result.is_err() {

@@ -9,7 +9,7 @@ use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use super::source::tiles;
 use super::tile::{Scratch, Tile, Values, ValuesMut};
 use crate::domain::Number;
-use crate::ops::Step;
+use crate::ops::{Step, fuse};
 
 /// A growing column. Every tile but the last is a full one, so that validity stays aligned to words.
 #[derive(Debug)]
@@ -121,9 +121,7 @@ impl Collected {
         // A column without rows goes through too, for the kind of number that comes out.
         for rows in tiles(0..self.rows).chain((self.rows == 0).then_some(0..0)) {
             self.load(rows, &mut tile);
-            for step in steps {
-                step.apply(&mut tile);
-            }
+            fuse::apply(steps, &mut tile);
             out.get_or_insert_with(|| Self::new(tile.number(), self.rows)).push(&mut tile);
         }
         out.unwrap_or(self)

@@ -1,7 +1,8 @@
-//! Elementary functions as straight lines of additions, multiplications, divisions and selects, so that loops over them
+//! Elementary functions as straight lines of additions, multiplications, fused or not, divisions and selects, so that loops over them
 //! vectorize and every instruction set, and the GPU, gives the same bits.
 //!
-//! The algorithms are FDLIBM's (`log`, `log1p`: argument reduction to [√½, √2), atanh series in s = f / (2 + f)) with its coefficients.
+//! The algorithms are FDLIBM's (`log`, `log1p`: argument reduction to [√½, √2), atanh series in s = f / (2 + f)) with its coefficients;
+//! `ln_1p` of f32 goes without a division. It alone fuses, which is a call on processors without: x86-64 before AVX2.
 //! Errors against the exact result: `ln` and `ln_1p` below 1 ulp in both precisions; `box_cox` below 2 ulp in f64, where the
 //! logarithm is carried in two doubles, and below 1 ulp in f32, which is computed in f64.
 
@@ -21,6 +22,25 @@ const FRACTION_BITS: u64 = 0x000f_ffff_ffff_ffff;
 const ROOT_HALF_BITS_SINGLE: u32 = 0x3f35_04f3;
 const ONE_BITS_SINGLE: u32 = 0x3f80_0000;
 const FRACTION_BITS_SINGLE: u32 = 0x007f_ffff;
+
+const THREE_QUARTERS_BITS: u32 = 0x3f40_0000;
+
+/// ln 2 by 2^23, for exponents that are still where a number's bits have them.
+const LN_2_HIGH_BY_BITS: f32 = LN_2_HIGH_SINGLE / 8_388_608.0;
+const LN_2_LOW_BY_BITS: f32 = LN_2_LOW_SINGLE / 8_388_608.0;
+
+/// The coefficients of f⁷ to f⁰ in ((ln(1 + f) − f) / f² + ½) / f for f in [−¼, ½]: the least relative error of ln(1 + f), 5e-9, with
+/// each rounded before the next was fitted.
+const LN_1P_SERIES: [f32; 8] = [
+    -0.045_152_269_3,
+    0.104_725_51,
+    -0.131_639_361,
+    0.144_776_3,
+    -0.166_468_784,
+    0.199_908_48,
+    -0.250_001_103,
+    0.333_334_506,
+];
 
 const TWO_54: f64 = 18_014_398_509_481_984.0;
 const TWO_25: f32 = 33_554_432.0;
@@ -95,11 +115,6 @@ fn about_inverse(k: i32, f: f64) -> f64 {
     f64::from_bits(((1023 - i64::from(k)) as u64) << 52) * (1.0 - f + f * f)
 }
 
-#[inline(always)]
-fn about_inverse_single(k: i32, f: f32) -> f32 {
-    f32::from_bits(((127 - k) as u32) << 23) * (1.0 - f + f * f)
-}
-
 /// ln(1 + x): NaN below −1, −inf at −1; −0 stays −0.
 #[inline(always)]
 pub(crate) fn ln_1p(x: f64) -> f64 {
@@ -114,14 +129,29 @@ pub(crate) fn ln_1p(x: f64) -> f64 {
 }
 
 /// ln(1 + x): NaN below −1, −inf at −1; −0 stays −0.
+///
+/// 1 + x = 2^k · (1 + f) with f in [−¼, ½]: there f = x / 2^k − (1 − 2^−k) loses nothing to rounding, and ln(1 + f) is a polynomial.
 #[inline(always)]
 pub(crate) fn ln_1p_single(x: f32) -> f32 {
     let u = 1.0 + x;
-    let (k, f) = reduce_single(u);
-    let lost = if k >= 2 { 1.0 - (u - x) } else { x - (u - 1.0) };
-    let c = if k == 0 || k >= 25 { 0.0 } else { lost * about_inverse_single(k, f) };
-    let result = ln_parts_single(k as f32, if k == 0 { x } else { f }, c);
-    let result = if x.abs() < 2.0e-8 { x } else { result };
+    // −k where an exponent's bits are: added to a number's bits, it divides by 2^k.
+    let down = (THREE_QUARTERS_BITS + FRACTION_BITS_SINGLE).wrapping_sub(u.to_bits()) & !FRACTION_BITS_SINGLE;
+    let four = f32::from_bits(4.0_f32.to_bits().wrapping_add(down));
+    let f = f32::from_bits(x.to_bits().wrapping_add(down)) - (-0.25_f32).mul_add(four, 1.0);
+    // In pairs, so that no product waits for eight others (Estrin).
+    let square = f * f;
+    let [a, b, c, d, e, g, h, i] = LN_1P_SERIES;
+    let series = a.mul_add(f, b);
+    let series = series.mul_add(square, c.mul_add(f, d));
+    let series = series.mul_add(square, e.mul_add(f, g));
+    let series = series.mul_add(square, h.mul_add(f, i));
+    let series = series.mul_add(f, -0.5);
+    // k ln 2 and f as a sum and what it lacks (Dekker). With these signs, a zero keeps its own.
+    let k = down as i32 as f32;
+    let whole = k * -LN_2_HIGH_BY_BITS;
+    let sum = whole + f;
+    let lacking = f - (sum - whole);
+    let result = sum + k.mul_add(-LN_2_LOW_BY_BITS, square.mul_add(series, lacking));
     edges_single(u, result)
 }
 

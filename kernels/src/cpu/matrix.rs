@@ -73,9 +73,14 @@ macro_rules! with_elements {
 }
 
 impl Matrix {
-    /// A matrix with room for `rows`, and for a scratch of `scratch_rows`; none for `AS_STORED`, which is no matrix.
+    /// A matrix with room for `rows`, and for a scratch of `scratch_rows`; none for `AS_STORED`, which is no matrix. Rows are there
+    /// once it was told to [`Self::reach`] them; with a scratch, all are from the start.
     pub(crate) fn new(dtype: DType, width: usize, rows: usize, scratch_rows: usize) -> Option<Self> {
-        let buffer = MutableBuffer::from_len_zeroed((rows + scratch_rows) * width * dtype.bytes()?);
+        let mut buffer = MutableBuffer::with_capacity((rows + scratch_rows) * width * dtype.bytes()?);
+        if scratch_rows > 0 {
+            // Rows are put anywhere.
+            buffer.resize(buffer.capacity(), 0);
+        }
         let elements = match dtype {
             DType::Float32 => Elements::Float32(buffer),
             DType::Float16 => Elements::Float16(buffer),
@@ -86,6 +91,12 @@ impl Matrix {
             DType::AsStored => return None,
         };
         Some(Self { elements, width, rows })
+    }
+
+    /// Makes zeros of the rows up to `rows` that were not there before: just before they are written, so that they are in cache.
+    pub(crate) fn reach(&mut self, rows: usize) {
+        let width = self.width;
+        with_elements!(&mut self.elements, reach(buffer, rows * width));
     }
 
     /// Where the rows are made that [`Self::place`] puts into their places.
@@ -160,6 +171,7 @@ impl Matrix {
     /// Elements one after the other; the first that does not fit is the error. None for `AS_STORED`.
     pub(crate) fn flat(dtype: DType, elements: &Collected) -> Result<Option<Self>, usize> {
         let Some(mut flat) = Self::new(dtype, 1, elements.len(), 0) else { return Ok(None) };
+        flat.reach(elements.len());
         let mut tile = Tile::new(Scratch::default());
         for rows in tiles(0..elements.len()) {
             let start = rows.start;
@@ -250,6 +262,13 @@ impl Matrix {
             | Elements::Int64(buffer)
             | Elements::UInt8(buffer) => buffer.as_slice_mut(),
         }
+    }
+}
+
+fn reach<E: Element>(buffer: &mut MutableBuffer, len: usize) {
+    let bytes = len * size_of::<E::Native>();
+    if bytes > buffer.len() {
+        buffer.resize(bytes, 0);
     }
 }
 

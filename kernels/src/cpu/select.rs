@@ -1,8 +1,13 @@
 //! Values or a fill, by validity bits: AVX-512 takes the bits as they are, elsewhere each row looks at its own.
 
 #[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{__m512, __m512i};
+
+#[cfg(target_arch = "x86_64")]
 use super::simd::Call;
-use super::simd::Level;
+use super::simd::{self, Level};
+#[cfg(target_arch = "x86_64")]
+use super::tile::TILE_ROWS;
 
 macro_rules! select {
     ($from:ident, $within:ident, $word:ty, $lanes:literal, $blend:ident, $mask:ty, $vector:ty) => {
@@ -57,8 +62,73 @@ macro_rules! select {
     };
 }
 
-select!(from_words32, within_words32, u32, 16, _mm512_mask_blend_epi32, u16, std::arch::x86_64::__m512i);
-select!(from_words64, within_words64, u64, 8, _mm512_mask_blend_epi64, u8, std::arch::x86_64::__m512i);
+select!(from_words32, within_words32, u32, 16, _mm512_mask_blend_epi32, u16, __m512i);
+select!(from_words64, within_words64, u64, 8, _mm512_mask_blend_epi64, u8, __m512i);
+
+/// Rows that are filled before they are changed: those of a word of validity, few enough to stay in L1.
+const FILLED: usize = 64;
+
+/// The source's valid values, and the fill for its nulls, each changed twice, into as many of the target's.
+#[inline(always)]
+pub(crate) fn map_singles(
+    source: &[f32],
+    target: &mut [f32],
+    valid: &[u64],
+    fill: f32,
+    first: impl Fn(f32) -> f32 + Copy,
+    second: impl Fn(f32) -> f32 + Copy,
+) {
+    let target = &mut target[..source.len()];
+    let (chunks, rest) = source.as_chunks::<FILLED>();
+    let (changed, changed_rest) = target.as_chunks_mut::<FILLED>();
+    for (row, (target, value)) in changed_rest.iter_mut().zip(rest).enumerate() {
+        let is_valid = bits(valid, chunks.len() * FILLED + row) & 1 == 1;
+        *target = second(first(if is_valid { *value } else { fill }));
+    }
+    let chunks = chunks.iter().zip(changed).zip(valid);
+    match Level::current() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(level) => level.vectorize(Call(
+            #[inline(always)]
+            move || {
+                let fill = pulp::cast::<[f32; 16], __m512>([fill; 16]);
+                for ((source, target), word) in chunks {
+                    // Other columns come before the next tile of this one, which no processor foresees.
+                    simd::prefetch(source.as_ptr().wrapping_add(TILE_ROWS), size_of_val(source));
+                    let mut filled = [0.0; FILLED];
+                    let vectors = filled.as_chunks_mut::<16>().0.iter_mut().zip(source.as_chunks::<16>().0);
+                    for (vector, (filled, source)) in vectors.enumerate() {
+                        let source = pulp::cast::<[f32; 16], __m512>(*source);
+                        let bits = (word >> (vector * 16)) as u16;
+                        *filled = pulp::cast(level.avx512f._mm512_mask_blend_ps(bits, fill, source));
+                    }
+                    change(&mut filled, first);
+                    change(&mut filled, second);
+                    *target = filled;
+                }
+            },
+        )),
+        _ => simd::run(
+            #[inline(always)]
+            move || {
+                for ((source, target), word) in chunks {
+                    for (row, (target, value)) in target.iter_mut().zip(source).enumerate() {
+                        *target = if (word >> row) & 1 == 1 { *value } else { fill };
+                    }
+                    change(target, first);
+                    change(target, second);
+                }
+            },
+        ),
+    }
+}
+
+#[inline(always)]
+fn change(values: &mut [f32; FILLED], change: impl Fn(f32) -> f32) {
+    for value in values {
+        *value = change(*value);
+    }
+}
 
 /// The bits from a row on, up to the end of its word.
 #[inline(always)]

@@ -61,6 +61,26 @@ pub(crate) fn run<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
+/// Asks for the cache lines of `bytes` bytes that will be read soon. Nothing is read: there need be no memory.
+#[inline(always)]
+pub(crate) fn prefetch<T>(start: *const T, bytes: usize) {
+    /// A cache line.
+    const LINE_BYTES: usize = 64;
+    /// Into the second level: the first has the tiles at work.
+    #[cfg(target_arch = "x86_64")]
+    const HINT: i32 = std::arch::x86_64::_MM_HINT_T1;
+    for line in (0..bytes).step_by(LINE_BYTES) {
+        let place = start.cast::<i8>().wrapping_add(line);
+        match Level::current() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512(simd) => simd.sse._mm_prefetch::<HINT>(place),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2(simd) => simd.sse._mm_prefetch::<HINT>(place),
+            Level::Portable => _ = place,
+        }
+    }
+}
+
 /// A loop as pulp takes it.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Call<F>(pub(super) F);

@@ -15,7 +15,7 @@ use super::text::Strings;
 use super::tile::{Scratch, TILE_ROWS, Tile};
 use crate::chain::{CompiledChain, Head, JoinedRows};
 use crate::domain::Number;
-use crate::ops::Encoder;
+use crate::ops::{Encoder, fuse};
 
 /// A chain over the columns that it reads, ready to give tiles.
 #[derive(Debug)]
@@ -104,9 +104,7 @@ impl<'a> Feed<'a> {
             }
             source => source.load(rows, tile),
         }
-        for step in &self.chain.steps {
-            step.apply(tile);
-        }
+        fuse::apply(&self.chain.steps, tile);
     }
 
     fn load_tuple<'b>(&'b self, parts: &'b [Feed<'a>], rows: Range<usize>, tile: &mut Tile<'b>) {

@@ -9,7 +9,8 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
-use crate::ops::hash;
+use super::simd;
+use crate::ops::hash::{self, ByEnds};
 
 /// A column of text or bytes, borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -115,11 +116,104 @@ where
     }
 }
 
+/// Values that are hashed at once.
+const BLOCK: usize = 128;
+/// How far ahead of the value at work memory is asked for: a page, behind whose end no processor looks.
+const AHEAD_BYTES: usize = 4096;
+
+/// The hashes of values that lie end to end: of each block first how the values begin and end, then all hashes at once.
 fn hash_end_to_end<O: OffsetSizeTrait>(offsets: &[O], bytes: &[u8], seed: u64, target: &mut [i64]) {
-    let mut start = offsets.first().map_or(0, |offset| offset.as_usize());
-    for (target, end) in target.iter_mut().zip(offsets.iter().skip(1)) {
-        let end = end.as_usize();
-        *target = hash::end_to_end(start, end, bytes, seed) as i64;
-        start = end;
+    let by_ends = ByEnds::new(seed);
+    let (mut firsts, mut lasts) = ([0; BLOCK], [0; BLOCK]);
+    let blocks = offsets.chunks(BLOCK).zip(offsets[1..].chunks(BLOCK)).zip(target.chunks_mut(BLOCK));
+    for ((starts, ends), hashes) in blocks {
+        let (starts, mut has_others) = (&starts[..ends.len()], false);
+        for ((start, end), (first, last)) in starts.iter().zip(ends).zip(firsts.iter_mut().zip(&mut lasts)) {
+            if let Some((first_eight, last_eight)) = eights(start.as_usize(), end.as_usize(), bytes) {
+                (*first, *last) = (u64::from_le_bytes(*first_eight), u64::from_le_bytes(*last_eight));
+            } else {
+                has_others = true;
+            }
+        }
+        if let (Some(start), Some(end)) = (starts.first(), ends.last()) {
+            let (start, end) = (start.as_usize(), end.as_usize());
+            simd::prefetch(bytes.as_ptr().wrapping_add(end + AHEAD_BYTES), end.wrapping_sub(start).min(AHEAD_BYTES));
+            simd::prefetch(ends.as_ptr().cast::<u8>().wrapping_add(AHEAD_BYTES), size_of_val(ends));
+        }
+        has_others |= hash_block(by_ends, (starts, ends), (&firsts, &lasts), hashes);
+        for (hash, (start, end)) in hashes.iter_mut().zip(starts.iter().zip(ends)).filter(|_| has_others) {
+            let (start, end) = (start.as_usize(), end.as_usize());
+            if !is_by_ends(len(start, end)) || eights(start, end, bytes).is_none() {
+                *hash = hash::bytes(bytes.get(start..end).unwrap_or_default(), seed) as i64;
+            }
+        }
+    }
+}
+
+/// The hashes of a block, and whether there are values that have others.
+fn hash_block<O: OffsetSizeTrait>(
+    by_ends: ByEnds,
+    (starts, ends): (&[O], &[O]),
+    (firsts, lasts): (&[u64; BLOCK], &[u64; BLOCK]),
+    hashes: &mut [i64],
+) -> bool {
+    simd::run(
+        #[inline(always)]
+        move || {
+            let mut has_others = false;
+            let values = starts.iter().zip(ends).zip(firsts.iter().zip(lasts));
+            for (hash, ((start, end), (first, last))) in hashes.iter_mut().zip(values) {
+                let len = len(start.as_usize(), end.as_usize());
+                has_others |= !is_by_ends(len);
+                *hash = by_ends.hash(*first, *last, len) as i64;
+            }
+            has_others
+        },
+    )
+}
+
+/// The eight bytes from where a value begins, and those before its end, if there are so many in all.
+#[inline(always)]
+fn eights(start: usize, end: usize, bytes: &[u8]) -> Option<(&[u8; 8], &[u8; 8])> {
+    Some((bytes.get(start..)?.first_chunk()?, bytes.get(..end)?.last_chunk()?))
+}
+
+#[inline(always)]
+fn len(start: usize, end: usize) -> u64 {
+    end.wrapping_sub(start) as u64
+}
+
+/// Whether a value's hash is made of these.
+#[inline(always)]
+fn is_by_ends(len: u64) -> bool {
+    len.wrapping_sub(4) <= 12
+}
+
+#[cfg(test)]
+mod tests {
+    use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+    use super::*;
+    use crate::cpu::simd::testing::under_each_level;
+    use crate::cpu::tile::TILE_ROWS;
+
+    #[test]
+    fn values_of_every_length_are_hashed_wherever_they_lie() {
+        for (rows, longest) in [(0, 1), (1, 3), (1, 5), (1, 9), (300, 13), (TILE_ROWS, 40), (TILE_ROWS, 17)] {
+            let words = (0..rows).map(|row| (0..row * 7 % longest).map(|at| (row + at * 3) as u8).collect::<Vec<_>>());
+            let words = words.collect::<Vec<_>>();
+            let array = BinaryArray::from_iter_values(&words);
+            for (seed, (level, hashes)) in [0, 0x8000_0000_0000_004d].into_iter().flat_map(|seed| {
+                let hashes = under_each_level(|| {
+                    let mut hashes = vec![0; rows];
+                    Strings::Binary(&array).hash(0..rows, seed, &mut hashes);
+                    hashes
+                });
+                hashes.into_iter().map(move |hashes| (seed, hashes))
+            }) {
+                let expected: Vec<_> = words.iter().map(|word| xxh3_64_with_seed(word, seed) as i64).collect();
+                assert_eq!(hashes, expected, "{rows} rows of up to {longest} bytes, seed {seed}, {level:?}");
+            }
+        }
     }
 }

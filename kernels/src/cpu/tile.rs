@@ -1,11 +1,10 @@
 //! A tile: the values of one column for a run of rows, small enough to stay in cache while a chain's ops pass over it.
 //!
 //! A tile may lie in the column itself until the first op changes it: that op reads there and writes here, so a column is read
-//! once and copied never. Validity is a bit per row, in words of 64. A tile whose rows are all valid says so once, and no op looks
-//! at the bits. The value under a null is anything.
+//! once and copied never. Which rows are valid: `tile/validity.rs`. The value under a null is anything.
 
-use arrow::buffer::NullBuffer;
-use arrow::util::bit_chunk_iterator::BitChunks;
+mod validity;
+
 use pulp::bytemuck::{cast_slice, cast_slice_mut};
 
 use super::{select, simd};
@@ -202,6 +201,32 @@ impl<'a> Tile<'a> {
         }
     }
 
+    /// Changes a tile of f32 twice, in one pass that fills its nulls too if there is a fill; integers and f64 stay.
+    #[inline(always)]
+    pub(crate) fn map_singles(
+        &mut self,
+        fill: Option<f32>,
+        first: impl Fn(f32) -> f32 + Copy,
+        second: impl Fn(f32) -> f32 + Copy,
+    ) {
+        match self.lent {
+            Some(Values::F32(values)) => {
+                let is_filled = fill.is_some() && self.has_nulls;
+                let valid = if is_filled { self.valid } else { [u64::MAX; WORDS] };
+                self.turn(Number::F32);
+                select::map_singles(values, &mut self.scratch.singles, &valid, fill.unwrap_or(0.0), first, second);
+                self.has_nulls = self.has_nulls && !is_filled;
+            }
+            None if self.number == Number::F32 => {
+                if let Some(fill) = fill {
+                    self.fill(0, 0, fill, 0.0);
+                }
+                map(&mut self.scratch.singles[..self.rows], |value| second(first(value)));
+            }
+            _ => {}
+        }
+    }
+
     /// Turns each number into an integer by the function of its kind; an f32 is widened, exactly. Validity stays.
     #[inline(always)]
     pub(crate) fn map_to_ints(
@@ -252,70 +277,6 @@ impl<'a> Tile<'a> {
             (_, Number::Int) => convert(&ints[..rows], doubles, |value| value as f64),
             (_, _) => convert(&uints[..rows], doubles, |value| value as f64),
         }
-    }
-
-    /// Takes the validity of the rows from `start` on of an array's nulls. Free when the array has none.
-    pub(crate) fn set_nulls(&mut self, nulls: Option<&NullBuffer>, start: usize) {
-        self.has_nulls = false;
-        let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return };
-        let bits = nulls.inner();
-        let first = bits.offset() + start;
-        if first.is_multiple_of(8) {
-            // Words as they lie; what is behind the last byte is not looked at.
-            let (words, rest) = bits.values()[first / 8..].as_chunks::<8>();
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            let words = words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word));
-            return self.set_valid(words.take(self.rows.div_ceil(64)));
-        }
-        let chunks = BitChunks::new(bits.values(), first, self.rows);
-        self.set_valid(chunks.iter_padded());
-    }
-
-    /// Takes validity words, one bit a row from the first on.
-    pub(crate) fn set_valid(&mut self, words: impl IntoIterator<Item = u64>) {
-        let (mut count, mut left) = (0, self.rows);
-        for (word, bits) in self.valid.iter_mut().zip(words) {
-            *word = bits;
-            let here = left.min(64);
-            count += (bits & u64::MAX.checked_shr(64 - here as u32).unwrap_or(0)).count_ones() as usize;
-            left -= here;
-        }
-        self.has_nulls = count < self.rows;
-    }
-
-    /// Makes every row null.
-    pub(crate) fn set_all_null(&mut self) {
-        self.valid = [0; WORDS];
-        self.has_nulls = self.rows > 0;
-    }
-
-    /// Makes the rows null for which `is_null` says so; the others stay what they are.
-    pub(crate) fn clear_where(&mut self, is_null: impl Fn(usize) -> bool) {
-        if !self.has_nulls {
-            self.valid = [u64::MAX; WORDS];
-        }
-        for row in (0..self.rows).filter(|row| is_null(*row)) {
-            self.valid[row / 64] &= !(1 << (row % 64));
-            self.has_nulls = true;
-        }
-    }
-
-    /// The validity words, one bit a row; none when every row is valid.
-    pub(crate) fn valid_words(&self) -> Option<&[u64]> {
-        self.has_nulls.then(|| &self.valid[..self.rows.div_ceil(64)])
-    }
-
-    pub(crate) fn is_valid(&self, row: usize) -> bool {
-        !self.has_nulls || (self.valid[row / 64] >> (row % 64)) & 1 == 1
-    }
-
-    /// The first null row.
-    pub(crate) fn first_null(&self) -> Option<usize> {
-        if !self.has_nulls {
-            return None;
-        }
-        (0..self.rows).find(|row| !self.is_valid(*row))
     }
 
     /// Writes the fill of the tile's kind of number under every null and makes all rows valid.

@@ -10,6 +10,7 @@
 #define ROOT_HALF_BITS_SINGLE 0x3f3504f3u
 #define ONE_BITS_SINGLE 0x3f800000u
 #define FRACTION_BITS_SINGLE 0x007fffffu
+#define THREE_QUARTERS_BITS 0x3f400000u
 #define TWO_54 18014398509481984.0
 #define TWO_25 33554432.0f
 #define LEAST_NORMAL 2.2250738585072014e-308
@@ -90,10 +91,6 @@ __device__ __forceinline__ f64 about_inverse(f64 k, f64 f) {
     return as_f64((u64)(1023 - (i64)(i32)k) << 52) * (1.0 - f + f * f);
 }
 
-__device__ __forceinline__ f32 about_inverse(f32 k, f32 f) {
-    return __uint_as_float((u32)(127 - (i32)k) << 23) * (1.0f - f + f * f);
-}
-
 __device__ __forceinline__ f64 ln_1p(f64 x) {
     f64 u = 1.0 + x;
     f64 k, f;
@@ -107,12 +104,21 @@ __device__ __forceinline__ f64 ln_1p(f64 x) {
 
 __device__ __forceinline__ f32 ln_1p(f32 x) {
     f32 u = 1.0f + x;
-    f32 k, f;
-    reduce(u, k, f);
-    f32 lost = k >= 2.0f ? 1.0f - (u - x) : x - (u - 1.0f);
-    f32 c = k == 0.0f || k >= 25.0f ? 0.0f : lost * about_inverse(k, f);
-    f32 result = ln_parts(k, k == 0.0f ? x : f, c);
-    return ln_edges(u, fabsf(x) < 2.0e-8f ? x : result);
+    // -k where an exponent's bits are: added to a number's bits, it divides by 2^k.
+    u32 down = (THREE_QUARTERS_BITS + FRACTION_BITS_SINGLE - __float_as_uint(u)) & ~FRACTION_BITS_SINGLE;
+    f32 four = __uint_as_float(__float_as_uint(4.0f) + down);
+    f32 f = __uint_as_float(__float_as_uint(x) + down) - fmaf(-0.25f, four, 1.0f);
+    f32 square = f * f;
+    f32 series = fmaf(-0.0451522693f, f, 0.10472551f);
+    series = fmaf(series, square, fmaf(-0.131639361f, f, 0.1447763f));
+    series = fmaf(series, square, fmaf(-0.166468784f, f, 0.19990848f));
+    series = fmaf(series, square, fmaf(-0.250001103f, f, 0.333334506f));
+    series = fmaf(series, f, -0.5f);
+    f32 k = (f32)(i32)down;
+    f32 whole = k * -(LN_2_HIGH_SINGLE / 8388608.0f);
+    f32 sum = whole + f;
+    f32 lacking = f - (sum - whole);
+    return ln_edges(u, sum + fmaf(k, -(LN_2_LOW_SINGLE / 8388608.0f), fmaf(square, series, lacking)));
 }
 
 // ln(x / (1 - x)), x clipped before.

@@ -1,5 +1,7 @@
 //! XXH3-64 of values, and its rest modulo a number that is known beforehand.
 
+use std::hint::black_box;
+
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::OpProblem;
@@ -15,21 +17,25 @@ pub(crate) fn bytes(bytes: &[u8], seed: u64) -> u64 {
     }
 }
 
-/// Of the values that lie end to end in `all`, from the first offset on: those of 4 to 16 bytes, whose lengths a processor cannot
-/// foresee, take both of XXH3's ways and one result.
-#[inline(always)]
-pub(crate) fn end_to_end(start: usize, end: usize, all: &[u8], seed: u64) -> u64 {
-    let len = end.wrapping_sub(start);
-    let first = all.get(start..).and_then(|rest| rest.first_chunk::<8>());
-    let last = all.get(..end).and_then(|rest| rest.last_chunk::<8>());
-    match (first, last) {
-        (Some(first), Some(last)) if (4..=16).contains(&len) => {
-            let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
-            let short = joined((first << 32) | (last >> 32), len as u64, seed);
-            let long = long(first, last, len as u64, seed);
-            std::hint::select_unpredictable(len <= 8, short, long)
-        }
-        _ => bytes(all.get(start..end).unwrap_or_default(), seed),
+/// Of 4 to 16 bytes, many at once: both of XXH3's ways and one result, without a branch, so that loops over it vectorize.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ByEnds {
+    seed: u64,
+    secret: Halves,
+}
+
+impl ByEnds {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed, secret: Halves::hidden(LONG_SECRETS.1.wrapping_sub(seed)) }
+    }
+
+    /// By the first eight bytes from where the value begins and the last eight before its end, whatever else these have.
+    #[inline(always)]
+    pub(crate) fn hash(self, first: u64, last: u64, len: u64) -> u64 {
+        let short = joined((first << 32) | (last >> 32), len, self.seed);
+        let of_last = Halves { low: last ^ self.secret.low, high: (last >> 32) ^ self.secret.high };
+        let long = long(first, last, len, self.seed, |low, _| of_last.upper_product(low));
+        if len <= 8 { short } else { long }
     }
 }
 
@@ -56,19 +62,19 @@ fn up_to_8(bytes: &[u8], seed: u64) -> u64 {
 fn up_to_16(bytes: &[u8], seed: u64) -> u64 {
     let first = bytes.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
     let last = bytes.last_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
-    long(first, last, bytes.len() as u64, seed)
+    long(first, last, bytes.len() as u64, seed, high)
 }
+
+/// Bytes 24 to 31 of XXH3's default secret, exclusive or bytes 32 to 39; and bytes 40 to 47 with bytes 48 to 55.
+const LONG_SECRETS: (u64, u64) =
+    (0x1f67_b3b7_a4a4_4072 ^ 0x78e5_c0cc_4ee6_79cb, 0x2172_ffcc_7dd0_5a82 ^ 0x8e24_43f7_7446_08b8);
 
 /// Of 9 to 16 bytes: the first eight and the last eight.
 #[inline(always)]
-fn long(first: u64, last: u64, len: u64, seed: u64) -> u64 {
-    /// Bytes 24 to 31 of XXH3's default secret, exclusive or bytes 32 to 39; and bytes 40 to 47 with bytes 48 to 55.
-    const SECRETS: (u64, u64) =
-        (0x1f67_b3b7_a4a4_4072 ^ 0x78e5_c0cc_4ee6_79cb, 0x2172_ffcc_7dd0_5a82 ^ 0x8e24_43f7_7446_08b8);
-    let low = first ^ SECRETS.0.wrapping_add(seed);
-    let high = last ^ SECRETS.1.wrapping_sub(seed);
-    let product = u128::from(low) * u128::from(high);
-    let folded = (product as u64) ^ ((product >> 64) as u64);
+fn long(first: u64, last: u64, len: u64, seed: u64, high_of: impl Fn(u64, u64) -> u64) -> u64 {
+    let low = first ^ LONG_SECRETS.0.wrapping_add(seed);
+    let high = last ^ LONG_SECRETS.1.wrapping_sub(seed);
+    let folded = low.wrapping_mul(high) ^ high_of(low, high);
     let mixed = len.wrapping_add(low.swap_bytes()).wrapping_add(high).wrapping_add(folded);
     let mixed = (mixed ^ (mixed >> 37)).wrapping_mul(0x1656_6791_9e37_79f9);
     mixed ^ (mixed >> 32)
@@ -93,6 +99,38 @@ fn joined(word: u64, len: u64, seed: u64) -> u64 {
     let mixed = mixed.wrapping_mul(FACTOR);
     let mixed = (mixed ^ ((mixed >> 35) + len)).wrapping_mul(FACTOR);
     mixed ^ (mixed >> 28)
+}
+
+/// The upper half of a product.
+#[inline(always)]
+fn high(a: u64, b: u64) -> u64 {
+    ((u128::from(a) * u128::from(b)) >> 64) as u64
+}
+
+const LOW: u64 = 0xffff_ffff;
+
+/// A factor as its halves, whose products vectors have. The compiler must not see that they are of one number: it would make the one
+/// multiplication of it that vectors lack.
+#[derive(Clone, Copy, Debug)]
+struct Halves {
+    low: u64,
+    high: u64,
+}
+
+impl Halves {
+    fn hidden(factor: u64) -> Self {
+        Self { low: black_box(factor & LOW), high: black_box(factor >> 32) }
+    }
+
+    /// The upper half of the product with a number.
+    #[inline(always)]
+    fn upper_product(self, number: u64) -> u64 {
+        let (low, high) = (number & LOW, number >> 32);
+        let (self_low, self_high) = (self.low & LOW, self.high & LOW);
+        let middle = high * self_low + ((low * self_low) >> 32);
+        let other = low * self_high + (middle & LOW);
+        high * self_high + (middle >> 32) + (other >> 32)
+    }
 }
 
 /// The bits that stand for a float: one zero, one NaN.
@@ -130,7 +168,35 @@ impl Modulus {
     /// value mod the divisor.
     #[inline(always)]
     pub(crate) fn rest(self, value: u64) -> u64 {
-        let high = ((u128::from(value) * u128::from(self.factor)) >> 64) as u64;
+        self.rest_by(value, high)
+    }
+
+    /// The same of many numbers, in a loop that vectorizes.
+    pub(crate) fn rests(self) -> impl Fn(u64) -> u64 + Copy {
+        let factor = Halves::hidden(self.factor);
+        #[inline(always)]
+        move |value| self.rest_by(value, |value, _| factor.upper_product(value))
+    }
+
+    /// The same with half the operations, for divisors from 2^14 on.
+    ///
+    /// The quotient is below 2^50, and as f64, behind three roundings, less than 3/8 off; to the nearest whole number that is below one,
+    /// so that the rest lies between −d and d.
+    pub(crate) fn rests_of_large(self) -> Option<impl Fn(u64) -> u64 + Copy> {
+        /// 2^52: a smaller number added to it leaves its whole part in the lowest bits.
+        const ROUND: f64 = 4_503_599_627_370_496.0;
+        let (divisor, inverse) = (self.divisor, 1.0 / self.divisor as f64);
+        let rest = move |value: u64| {
+            let quotient = (value as f64 * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits());
+            let rest = value.wrapping_sub(quotient.wrapping_mul(divisor));
+            rest.min(rest.wrapping_add(divisor))
+        };
+        (divisor >= 1 << 14).then_some(rest)
+    }
+
+    #[inline(always)]
+    fn rest_by(self, value: u64, high_of: impl Fn(u64, u64) -> u64) -> u64 {
+        let high = high_of(value, self.factor);
         // (value + high) / 2 without the carry; a divisor of 1 has the whole value.
         let half = ((value - high) >> 1) + high;
         let quotient = if self.divisor == 1 { value } else { half >> self.shift };
@@ -156,10 +222,11 @@ mod tests {
         fn bytes_hash_as_the_crate_has_them(value in prop::collection::vec(any::<u8>(), 0..40), seed: u64) {
             prop_assert_eq!(bytes(&value, seed), xxh3_64_with_seed(&value, seed));
             prop_assert_eq!(bytes(&value, 0), xxh3_64_with_seed(&value, 0));
-            for start in 0..=value.len() {
-                for end in start..=value.len() {
-                    prop_assert_eq!(end_to_end(start, end, &value, seed), xxh3_64_with_seed(&value[start..end], seed));
-                }
+            if let (4..=16, padding) = (value.len(), [7; 8]) {
+                let padded = [&padding[..], &value, &padding].concat();
+                let first = u64::from_le_bytes(*padded[8..].first_chunk().unwrap());
+                let last = u64::from_le_bytes(*padded[..8 + value.len()].last_chunk().unwrap());
+                prop_assert_eq!(ByEnds::new(seed).hash(first, last, value.len() as u64), xxh3_64_with_seed(&value, seed));
             }
         }
 
@@ -169,16 +236,27 @@ mod tests {
             let modulus = Modulus::of_buckets(divisor).unwrap();
             for value in [value, 0, 1, divisor - 1, divisor, divisor + 1, u64::MAX, u64::MAX - divisor] {
                 prop_assert_eq!(modulus.rest(value), value % divisor);
+                prop_assert_eq!(modulus.rests()(value), value % divisor);
+                prop_assert!(modulus.rests_of_large().is_none_or(|rest| rest(value) == value % divisor));
             }
         }
     }
 
     #[test]
     fn divisors_at_the_edges() {
-        for divisor in (1..2000).chain([(1 << 32) - 1, 1 << 32, (1 << 32) + 1, (1 << 62) + 1, i64::MAX as u64]) {
+        for divisor in (1..2000).chain((1 << 14) - 9..(1 << 14) + 999).chain([
+            (1 << 32) - 1,
+            1 << 32,
+            (1 << 32) + 1,
+            (1 << 62) + 1,
+            i64::MAX as u64,
+        ]) {
             let modulus = Modulus::of_buckets(divisor).unwrap();
             for value in [0, 1, divisor - 1, divisor, 2 * divisor - 1, 2 * divisor, u64::MAX - 1, u64::MAX] {
                 assert_eq!(modulus.rest(value), value % divisor, "{value} % {divisor}");
+                assert_eq!(modulus.rests()(value), value % divisor, "{value} % {divisor}");
+                let large = modulus.rests_of_large();
+                assert!(large.is_none_or(|rest| rest(value) == value % divisor), "{value} % {divisor}");
             }
         }
     }

@@ -45,28 +45,32 @@ impl HashBucket {
 
     /// The buckets of a tile of hashes.
     pub(crate) fn rest(self, tile: &mut Tile) {
-        let modulus = self.modulus;
+        if let Some(rest) = self.modulus.rests_of_large() {
+            return tile.map_ints(
+                #[inline(always)]
+                move |hash| rest(hash as u64) as i64,
+                |_| 0,
+            );
+        }
+        let rest = self.modulus.rests();
         tile.map_ints(
             #[inline(always)]
-            move |hash| modulus.rest(hash as u64) as i64,
+            move |hash| rest(hash as u64) as i64,
             |_| 0,
         );
     }
 
-    #[inline(always)]
-    fn word(self, word: u64) -> i64 {
-        self.modulus.rest(hash::word(word, self.seed)) as i64
-    }
-
     pub(crate) fn apply(self, tile: &mut Tile) {
+        let seed = self.seed;
         tile.map_to_ints(
             #[inline(always)]
-            move |value| self.word(value as u64),
+            move |value| hash::word(value as u64, seed) as i64,
             #[inline(always)]
-            move |value| self.word(value),
+            move |value| hash::word(value, seed) as i64,
             #[inline(always)]
-            move |value| self.word(hash::float_bits(value)),
+            move |value| hash::word(hash::float_bits(value), seed) as i64,
         );
+        self.rest(tile);
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod clip;
 pub(crate) mod cross;
 pub(crate) mod fill_null;
 pub(crate) mod first_n;
+pub(crate) mod fuse;
 pub(crate) mod hash;
 pub(crate) mod hash_bucket;
 pub(crate) mod list;

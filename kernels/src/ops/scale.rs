@@ -21,6 +21,16 @@ pub(crate) struct Scale {
     pub(crate) max: f64,
 }
 
+/// The constants for f32 where a division goes without dividing: bounds are rounded to f32, and the divisor has an inverse.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Single {
+    shift: f64,
+    divisor: f64,
+    inverse: f64,
+    low: f32,
+    high: f32,
+}
+
 impl Scale {
     pub(crate) fn new(shift: f64, divisor: f64) -> Self {
         Self { shift, divisor, min: f64::NEG_INFINITY, max: f64::INFINITY }
@@ -31,38 +41,41 @@ impl Scale {
         self.min == f64::NEG_INFINITY && self.max == f64::INFINITY
     }
 
+    /// The scale of f32 without a division, if there is one: where multiplications are fused with additions, and far from where a
+    /// quotient of what an f32 can hold would leave the normal numbers.
+    pub(crate) fn single(self) -> Option<Single> {
+        let Self { shift, divisor, min, max } = self;
+        let is_moderate = divisor > 0.0 && (-100..100).contains(&exponent(divisor)) && exponent(shift) < 100;
+        let single = Single { shift, divisor, inverse: 1.0 / divisor, low: min as f32, high: max as f32 };
+        (simd::fuses() && is_moderate).then_some(single)
+    }
+
+    /// Of f32 this is for what has no [`Single`].
     pub(crate) fn apply(self, tile: &mut Tile) {
         let Self { shift, divisor, min, max } = self;
         let (low, high) = (min as f32, max as f32);
-        // Far from where a quotient of what an f32 can hold would leave the normal numbers.
-        let is_moderate = (-100..100).contains(&exponent(divisor)) && exponent(shift) < 100;
-        if simd::fuses() && is_moderate {
-            let inverse = 1.0 / divisor;
-            tile.map_floats(
-                #[inline(always)]
-                move |value| clip(divide(f64::from(value) - shift, divisor, inverse) as f32, low, high),
-                #[inline(always)]
-                move |value| clip((value - shift) / divisor, min, max),
-            );
-        } else {
-            tile.map_floats(
-                #[inline(always)]
-                move |value| clip(((f64::from(value) - shift) / divisor) as f32, low, high),
-                #[inline(always)]
-                move |value| clip((value - shift) / divisor, min, max),
-            );
-        }
+        tile.map_floats(
+            #[inline(always)]
+            move |value| clip(((f64::from(value) - shift) / divisor) as f32, low, high),
+            #[inline(always)]
+            move |value| clip((value - shift) / divisor, min, max),
+        );
     }
 }
 
-/// value / divisor, rounded as IEEE division rounds, by the divisor's inverse and two fused operations (Markstein, 1990).
-#[inline(always)]
-fn divide(value: f64, divisor: f64, inverse: f64) -> f64 {
-    let near = value * inverse;
-    let rest = (-near).mul_add(divisor, value);
-    let exact = rest.mul_add(inverse, near);
-    // Zeros keep their sign; infinities and NaN have no rest.
-    if near.abs() < f64::INFINITY && near != 0.0 { exact } else { near }
+impl Single {
+    /// The difference / divisor, rounded as IEEE division rounds, by the divisor's inverse and two fused operations (Markstein, 1990).
+    #[inline(always)]
+    pub(crate) fn apply(self, value: f32) -> f32 {
+        let difference = f64::from(value) - self.shift;
+        let near = difference * self.inverse;
+        // With these signs, a zero keeps its own.
+        let beyond = near.mul_add(self.divisor, -difference);
+        let quotient = (-beyond).mul_add(self.inverse, near) as f32;
+        // Infinities have nothing beyond them; a NaN is a quiet one behind any operation.
+        let quotient = if value.abs() < f32::INFINITY { quotient } else { value + value };
+        clip(quotient, self.low, self.high)
+    }
 }
 
 /// The power of two below a number.

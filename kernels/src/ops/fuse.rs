@@ -1,0 +1,115 @@
+//! Runs of ops over f32 as one pass: a value goes through a fill, a logarithm and a scale while it is in a register, and memory
+//! that is slow to come is waited for under the arithmetic. The functions are the ops' own, so every bit is.
+
+use super::Step;
+use super::fill_null::FillNull;
+use crate::cpu::math::ln_1p_single;
+use crate::cpu::tile::Tile;
+use crate::domain::Number;
+
+/// Takes a tile through the steps of a chain.
+pub(crate) fn apply(steps: &[Step], tile: &mut Tile) {
+    let mut rest = steps;
+    while let Some((step, behind)) = rest.split_first() {
+        rest = match tile.number() {
+            Number::F32 => run(rest, tile),
+            _ => None,
+        }
+        .unwrap_or_else(|| {
+            step.apply(tile);
+            behind
+        });
+    }
+}
+
+/// One pass over f32 for the steps that begin here; gives those behind them. None where there is no such pass.
+fn run<'a>(steps: &'a [Step], tile: &mut Tile) -> Option<&'a [Step]> {
+    let (fill, rest) = match steps {
+        [Step::FillNull(FillNull::Float(value)), rest @ ..] => (Some(*value as f32), rest),
+        _ => (None, steps),
+    };
+    match rest {
+        [Step::Log1p, Step::Scale(scale), rest @ ..] => {
+            let scale = scale.single()?;
+            tile.map_singles(
+                fill,
+                ln_1p_single,
+                #[inline(always)]
+                move |value| scale.apply(value),
+            );
+            Some(rest)
+        }
+        [Step::Log1p, rest @ ..] => {
+            tile.map_singles(fill, ln_1p_single, same);
+            Some(rest)
+        }
+        [Step::Scale(scale), rest @ ..] => {
+            let scale = scale.single()?;
+            tile.map_singles(
+                fill,
+                same,
+                #[inline(always)]
+                move |value| scale.apply(value),
+            );
+            Some(rest)
+        }
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn same(value: f32) -> f32 {
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+    use arrow::datatypes::Float32Type;
+
+    use crate::cpu::simd::testing::under_each_level;
+    use crate::testing::{assert_singles, evaluate, singles};
+    use crate::{Fill, Op};
+
+    /// And the two zeros, infinities and NaN come out of a scale as they went in.
+    #[test]
+    fn a_scale_keeps_what_is_no_quotient() {
+        let column = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-45, -1e-45].map(Some);
+        let scale = Op::Standardize { mean: 0.0, std: 0.75 };
+        for (_, found) in under_each_level(|| evaluate(std::slice::from_ref(&scale), singles(&column))) {
+            assert_singles(&found, &column);
+        }
+    }
+
+    #[test]
+    fn one_pass_is_op_after_op() {
+        let fill = |value: f64| Op::FillNull(Fill::Number(value));
+        let (scale, clip) = (Op::Standardize { mean: 1.7, std: 1.3 }, Op::Clip { min: Some(-1.0), max: Some(2.0) });
+        let tiny = Op::Standardize { mean: 0.0, std: 1e-310 };
+        let chains = [
+            vec![fill(0.1), Op::Log1p, scale.clone(), clip.clone()],
+            vec![fill(-3.0), Op::Log1p, clip.clone()],
+            vec![Op::Log1p, scale.clone()],
+            vec![scale.clone(), fill(2.0), scale.clone(), Op::Log1p],
+            vec![Op::Sqrt, fill(f64::NAN), scale, Op::Abs, Op::Log1p],
+            vec![fill(1.0), Op::Log1p, tiny.clone(), clip],
+            vec![fill(1.0), tiny],
+        ];
+        // More than a tile, and no whole number of words.
+        let value = |row: i32| ((row * row) % 7919) as f32 / 40.0 - 5.0;
+        let columns = [
+            (0..1500).map(|row| (row % 5 != 0).then(|| value(row))).collect::<Vec<_>>(),
+            (0..70).map(|row| Some(value(row))).collect(),
+            vec![None; 65],
+        ];
+        for (chain, column) in chains.iter().flat_map(|chain| columns.iter().map(move |column| (chain, column))) {
+            let mut expected = singles(column);
+            for op in chain {
+                expected = evaluate(std::slice::from_ref(op), expected).as_primitive::<Float32Type>().clone();
+            }
+            for (_, found) in under_each_level(|| evaluate(chain, singles(column))) {
+                assert_singles(&found, &expected.iter().collect::<Vec<_>>());
+            }
+        }
+    }
+}
