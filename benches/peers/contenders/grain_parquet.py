@@ -1,6 +1,6 @@
 """Grain over Parquet: its iterator of rows, batched, with NumPy's features of a batch at once.
 
-Grain hands out rows as dicts of NumPy cells, in which a null is NaN; its own order interleaves the files. Strings
+Grain hands out rows as dicts of NumPy cells, in which a null is NaN; its workers interleave the files. Strings
 become codes of each batch.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import criteo
+import grain
 import grain.experimental
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from protocol import Batch, Data, Job, serve
 
 
 class GrainParquet:
-    """ParquetIterDataset, batch, features."""
+    """ParquetIterDataset, batch, features, a worker a core."""
 
     def __init__(self, job: Job) -> None:
         self._job, self._scale = job, Scale(job.fitted)
@@ -27,7 +28,9 @@ class GrainParquet:
     def epoch(self, data: Data, number: int) -> Iterator[Batch]:
         """Yield the batches that Grain makes."""
         rows = grain.experimental.ParquetIterDataset(data.files)
-        for dense, cats in rows.batch(self._job.batch_size, batch_fn=self._features):
+        workers = grain.MultiprocessingOptions(num_workers=self._job.cores)
+        batches = rows.batch(self._job.batch_size, batch_fn=self._features).mp_prefetch(workers)
+        for dense, cats in batches:
             yield torch.from_numpy(dense), torch.from_numpy(cats)
 
     def _features(self, rows: Sequence[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +44,7 @@ class GrainParquet:
         return self._scale.apply(dense), cats
 
     def close(self) -> None:
-        """Do nothing: nothing runs beside."""
+        """Do nothing: the workers end with their epoch."""
 
 
 if __name__ == "__main__":
