@@ -19,13 +19,14 @@ PARENT, CPU_FIRST, CPU_LAST, START = 4, 14, 17, 22
 
 
 class ProcessTree:
-    """The processes of one visit."""
+    """The processes of one visit; made before the first of them starts."""
 
     def __init__(self, mark: str) -> None:
         self._mark = f"{MARK}={mark}".encode()
         self._lock = threading.Lock()
-        # By process id and start time, so that an id that is given anew is another process.
-        self._belongs: dict[tuple[int, int], bool] = {}
+        # By process id and start time, so that an id that is given anew is another process. What runs already does
+        # not belong, and need not be looked at again.
+        self._belongs = {(pid, int(fields[START - 3])): False for pid, fields in _stats().items()}
         self._peak_bytes = 0
         self._done = threading.Event()
         self._sampler: threading.Thread | None = None
@@ -71,10 +72,7 @@ class ProcessTree:
 
     def _members(self) -> list[tuple[int, list[str]]]:
         """Return the ids of all that live, with the fields of their stat from the third on."""
-        stats: dict[int, list[str]] = {}
-        for entry in os.scandir("/proc"):
-            if entry.name.isdecimal() and (stat := _read(int(entry.name), "stat")):
-                stats[int(entry.name)] = stat.rpartition(b")")[2].decode().split()
+        stats = _stats()
         belongs: dict[int, bool] = {}
 
         def ask(pid: int) -> bool:
@@ -82,14 +80,25 @@ class ProcessTree:
                 return False
             if pid not in belongs:
                 key = pid, int(stats[pid][START - 3])
-                # A process that has not yet become another program has its parent's environment, so only a yes stays.
-                if not self._belongs.get(key):
+                belongs[pid] = self._belongs.get(key) is True
+                # A new process has its parent's environment until it becomes another program, so only a yes stays.
+                if key not in self._belongs:
                     marked = self._mark in _read(pid, "environ").split(b"\0")
-                    self._belongs[key] = marked or ask(int(stats[pid][PARENT - 3]))
-                belongs[pid] = self._belongs[key]
+                    belongs[pid] = marked or ask(int(stats[pid][PARENT - 3]))
+                    if belongs[pid]:
+                        self._belongs[key] = True
             return belongs[pid]
 
         return [(pid, fields) for pid, fields in stats.items() if ask(pid)]
+
+
+def _stats() -> dict[int, list[str]]:
+    """Return all processes' ids, with the fields of their stat from the third on."""
+    stats: dict[int, list[str]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal() and (stat := _read(int(entry.name), "stat")):
+            stats[int(entry.name)] = stat.rpartition(b")")[2].decode().split()
+    return stats
 
 
 def _pss_bytes(pid: int) -> int:

@@ -53,13 +53,28 @@ class Ratio:
 
 
 def rate(result: dict[str, Any]) -> float:
-    """Return rows per second; of an epoch that was broken off, those behind the first batch.
+    """Return rows per second."""
+    rows, seconds, _ = _counted(result)
+    return rows / seconds
 
-    What comes before that batch (a buffer that fills) is paid once an epoch, and would count too much in a part of one.
+
+def cpu_seconds_per_row(result: dict[str, Any]) -> float:
+    """Return the CPU seconds of all processes for a row."""
+    rows, _, cpu_seconds = _counted(result)
+    return cpu_seconds / rows
+
+
+def _counted(result: dict[str, Any]) -> tuple[int, float, float]:
+    """Return rows, seconds and CPU seconds; of an epoch that was broken off, those behind the first batch.
+
+    What comes before that batch (workers that start, a buffer that fills) is paid once an epoch, and would count too
+    much in a part of one.
     """
-    if result["stopped"] and result["rows"] > result["first_rows"]:
-        return (result["rows"] - result["first_rows"]) / (result["seconds"] - result["first_seconds"])
-    return result["rows"] / result["seconds"]
+    if result["stopped"]:
+        names = ("rows", "seconds", "cpu_seconds")
+        rows, seconds, cpu_seconds = (result[name] - result[f"first_{name}"] for name in names)
+        return rows, seconds, cpu_seconds
+    return result["rows"], result["seconds"], result["cpu_seconds"]
 
 
 def ratio(one: Outcome, other: Outcome) -> Ratio | None:
@@ -86,7 +101,7 @@ def table(outcomes: list[Outcome], whole_rows: int) -> str:
             f"{statistics.median(rates):,.0f} ({min(rates):,.0f}-{max(rates):,.0f})",
             f"{max(rates):,.0f}",
             _number(by_polars.median) if by_polars else "",
-            f"{statistics.median(result['cpu_seconds'] / result['rows'] * 1e6 for result in results):.2f}",
+            f"{statistics.median(cpu_seconds_per_row(result) * 1e6 for result in results):.2f}",
             f"{max(result['peak_bytes'] for result in results) / MB:,.0f}",
             "; ".join(filter(None, [each.entry.differs, part])),
         ]
@@ -109,7 +124,7 @@ def goals(outcomes: list[Outcome]) -> str:
             order = "shuffled" if name == SHUFFLED else "file order"
             cells = [order, by_name[goal.peer].entry.title, f"{goal.ratio:g} x", median, spread, reached]
             lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return "\n".join(lines) if len(lines) > 2 else ""
 
 
 def checks(outcomes: list[Outcome]) -> str:
@@ -140,9 +155,9 @@ def page(outcomes: list[Outcome], made_on: dict[str, Any], settings: dict[str, A
         "contender once: a fresh process, an epoch over few rows that does not count, then one over all rows. Peers "
         "hand tensors to a loop in the process that made them; Forebay's cross a socket to another, and its server is "
         "counted in. CPU seconds and memory are of all processes of a contender; memory is the highest sum of their "
-        "proportional set sizes. Where a number of rows is named the epoch was broken off, and the rate is that behind "
-        "the first batch. Ratios are taken round by round. How: [benches/peers](../../peers/README.md); every round: "
-        "[peers.json](peers.json).",
+        "proportional set sizes. Where a number of rows is named the epoch was broken off, and rate and CPU are those "
+        "behind the first batch. Ratios are taken round by round. How: [benches/peers](../../peers/README.md); every "
+        "round: [peers.json](peers.json).",
         table(outcomes, whole_rows),
         "## Goals",
         goals(outcomes),

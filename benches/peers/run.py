@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -36,6 +37,8 @@ class Run:
 
     def __init__(self, options: argparse.Namespace, scratch: Path) -> None:
         self._options, self._scratch = options, scratch
+        # A copy, so that what is built meanwhile does not change what is measured.
+        self._server = shutil.copy2(options.server, scratch)
         self.shape = criteo.shape_of(options)
         small = dataclasses.replace(SMALL, seed=self.shape.seed)
         self._folders = {"whole": options.data.resolve(), "small": scratch / "small"}
@@ -86,7 +89,7 @@ class Run:
             **data,
             "fitted": str(self._fitted),
             "scratch": str(self._folder(entry)),
-            "server": str(self._options.server),
+            "server": str(self._server),
             "mode": mode,
             "batch_size": self._options.batch_size,
             "cores": machine.cores(),
@@ -120,7 +123,8 @@ def main() -> None:
             for outcome in outcomes:
                 if not outcome.failure:
                     run.measure(outcome, number)
-    print("\n" + report.table(outcomes, run.shape.rows), report.goals(outcomes), report.missing(outcomes), sep="\n\n")
+    parts = report.table(outcomes, run.shape.rows), report.goals(outcomes), report.missing(outcomes)
+    print("", *filter(None, parts), sep="\n\n")
     folder = options.out or (None if options.only or options.skip_slow else machine.run_folder())
     if folder is None:
         return
@@ -150,7 +154,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"some of: {', '.join(names)}")
     parser.add_argument("--skip-slow", action="store_true", help="leave out those that take the longest")
     parser.add_argument("--rounds", type=int, default=5, help="visits a contender that count (%(default)s)")
-    seconds = "where an epoch is broken off, of those that take minutes (%(default)s)"
+    seconds = "of those that take minutes: when an epoch is broken off, after its first batch (%(default)s)"
     parser.add_argument("--seconds-max", type=float, default=20, help=seconds)
     criteo.add_options(parser)
     parser.add_argument("--batch-size", type=int, default=8192, help="(%(default)s)")

@@ -61,7 +61,7 @@ class Job:
     cores: int
     seed: int
     seconds_max: float
-    """Where the epoch is broken off; 0: nowhere."""
+    """How long after its first batch the epoch is broken off; 0: not at all."""
 
 
 class Contender(Protocol):
@@ -91,7 +91,7 @@ def serve(make: Callable[[Job], Contender], *packages: str) -> None:
         _say(lines, {"ready": {package: version(package) for package in ("torch", *packages)}})
         sys.stdin.readline()
         if job.mode == "time":
-            _say(lines, {"result": _timed(contender, job)})
+            _say(lines, {"result": _timed(contender, job, lines)})
         else:
             data = job.whole if job.mode == "check" else job.small
             _say(lines, {"result": _summed(contender, data, Path(job.scratch))})
@@ -105,8 +105,8 @@ def split(dense: np.ndarray[Any, Any], cats: np.ndarray[Any, Any], size: int) ->
     return zip(torch.from_numpy(dense).split(size), torch.from_numpy(cats).split(size), strict=True)
 
 
-def _timed(contender: Contender, job: Job) -> dict[str, Any]:
-    """Read an epoch, or what of it comes in time."""
+def _timed(contender: Contender, job: Job, lines: Any) -> dict[str, Any]:
+    """Read an epoch, or what of it comes in time; then the first batch is told of too, for CPU seconds behind it."""
     rows = batches = first_rows = 0
     first_seconds, stopped = 0.0, False
     begin = time.perf_counter()
@@ -115,7 +115,9 @@ def _timed(contender: Contender, job: Job) -> dict[str, Any]:
         rows, batches = rows + len(dense), batches + 1
         if batches == 1:
             first_rows, first_seconds = rows, time.perf_counter() - begin
-        if job.seconds_max and time.perf_counter() - begin > job.seconds_max:
+            if job.seconds_max:
+                _say(lines, {"first": first_rows})
+        if job.seconds_max and time.perf_counter() - begin - first_seconds > job.seconds_max:
             stopped = True
             break
     seconds = time.perf_counter() - begin

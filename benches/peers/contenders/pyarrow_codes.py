@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import criteo
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 from features import Scale, codes
@@ -27,7 +28,11 @@ class PyarrowCodes:
         scanner = ds.dataset(data.files, format=self._format).scanner(columns=columns, batch_size=CHUNK_ROWS)
         for batch in scanner.to_batches():
             if batch.num_rows:
-                yield from split(self._scale.matrix(batch), codes(batch), self._job.batch_size)
+                yield from split(self._scale.matrix(batch), self.categories(batch), self._job.batch_size)
+
+    def categories(self, batch: pa.RecordBatch) -> np.ndarray:
+        """Return int32 [n, 26]."""
+        return codes(batch)
 
     def close(self) -> None:
         """Do nothing: nothing runs beside."""
