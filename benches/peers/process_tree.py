@@ -92,6 +92,12 @@ class ProcessTree:
         return [(pid, fields) for pid, fields in stats.items() if ask(pid)]
 
 
+def machine_cpu_seconds() -> float:
+    """Seconds of CPU that all processes of the machine have used, on all cores."""
+    user, nice, system, _, _, irq, softirq, steal = Path("/proc/stat").read_text().split(maxsplit=9)[1:9]
+    return sum(int(ticks) for ticks in (user, nice, system, irq, softirq, steal)) / TICKS_PER_SECOND
+
+
 def _stats() -> dict[int, list[str]]:
     """Return all processes' ids, with the fields of their stat from the third on."""
     stats: dict[int, list[str]] = {}

@@ -64,6 +64,11 @@ def cpu_seconds_per_row(result: dict[str, Any]) -> float:
     return cpu_seconds / rows
 
 
+def others_share(result: dict[str, Any]) -> float:
+    """Return the share of all CPU seconds of the epoch's time that other processes of the machine used."""
+    return result["others_cpu_seconds"] / (result["others_cpu_seconds"] + result["cpu_seconds"])
+
+
 def _counted(result: dict[str, Any]) -> tuple[int, float, float]:
     """Return rows, seconds and CPU seconds; of an epoch that was broken off, those behind the first batch.
 
@@ -86,8 +91,9 @@ def ratio(one: Outcome, other: Outcome) -> Ratio | None:
 def table(outcomes: list[Outcome], whole_rows: int) -> str:
     """Return what was measured, the quickest first."""
     lines = [
-        "| contender | rows/s, median (low-high) | best | x of Polars | CPU s per M rows | peak MB | differs |",
-        "|---|---:|---:|---:|---:|---:|---|",
+        "| contender | rows/s, median (low-high) | best | x of Polars | CPU s per M rows | peak MB | others' CPU "
+        "| differs |",
+        "|---|---:|---:|---:|---:|---:|---:|---|",
     ]
     polars = next((each for each in outcomes if each.entry.name == POLARS), None)
     ran = [each for each in outcomes if each.rounds]
@@ -103,6 +109,7 @@ def table(outcomes: list[Outcome], whole_rows: int) -> str:
             _number(by_polars.median) if by_polars else "",
             f"{statistics.median(cpu_seconds_per_row(result) * 1e6 for result in results):.2f}",
             f"{max(result['peak_bytes'] for result in results) / MB:,.0f}",
+            f"{statistics.median(others_share(result) for result in results):.0%}",
             "; ".join(filter(None, [each.entry.differs, part])),
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -156,8 +163,9 @@ def page(outcomes: list[Outcome], made_on: dict[str, Any], settings: dict[str, A
         "hand tensors to a loop in the process that made them; Forebay's cross a socket to another, and its server is "
         "counted in. CPU seconds and memory are of all processes of a contender; memory is the highest sum of their "
         "proportional set sizes. Where a number of rows is named the epoch was broken off, and rate and CPU are those "
-        "behind the first batch. Ratios are taken round by round. How: [benches/peers](../../peers/README.md); every "
-        "round: [peers.json](peers.json).",
+        "behind the first batch. Others' CPU is the share of the CPU seconds used meanwhile that went to the rest of "
+        "the machine: what is more than a few per cent was disturbed. Ratios are taken round by round. How: "
+        "[benches/peers](../../peers/README.md); every round: [peers.json](peers.json).",
         table(outcomes, whole_rows),
         "## Goals",
         goals(outcomes),
