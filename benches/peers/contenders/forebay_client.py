@@ -1,0 +1,71 @@
+"""Forebay through its client: FlightDataset's dicts of tensors, of a server on the same cores.
+
+The plan is fitted before, by a server of its own; the measured one is given the fitted plan.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import criteo
+from bench_server import DATASET, Server
+from forebay import FittedPlan, Plan, connect
+from forebay.torch import FlightDataset
+from protocol import Batch, Data, Job, serve
+
+SMALL = "small"
+
+
+class ForebayClient:
+    """FlightDataset, in file order or shuffled."""
+
+    def __init__(self, job: Job, *, shuffle: bool) -> None:
+        self._job, self._shuffle = job, shuffle
+        self._plan = fitted_plan(job)
+        self._server = start(job)
+
+    def epoch(self, data: Data, number: int) -> Iterator[Batch]:
+        """Yield the tensors as they come."""
+        dataset = FlightDataset(
+            self._server.url,
+            DATASET if data == self._job.whole else SMALL,
+            self._plan,
+            batch_size=self._job.batch_size,
+            shuffle=self._shuffle,
+            seed=self._job.seed,
+            epoch=number,
+            rank=0,
+            world_size=1,
+        )
+        for batch in dataset:
+            yield batch["dense"], batch["cats"]
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._server.stop()
+
+
+def start(job: Job) -> Server:
+    """Start a server of both data, on as many threads as there are cores."""
+    flags = ["--dataset", f"{SMALL}={job.small.folder}", "--cpu-threads", str(job.cores)]
+    return Server(Path(job.server), Path(job.whole.folder), *flags)
+
+
+def fitted_plan(job: Job) -> FittedPlan:
+    """Return the plan with what it learns from all rows; fit it in the first visit only."""
+    kept = Path(job.scratch).parent / "forebay-plan.json"
+    if not kept.exists():
+        server = start(job)
+        with connect(server.url) as client:
+            text = client.fit(DATASET, Plan.from_dict(criteo.plan()), progress=False).to_json()
+        server.stop()
+        unfinished = kept.with_suffix(".unfinished")
+        unfinished.write_text(text)
+        os.replace(unfinished, kept)
+    return FittedPlan.from_json(kept)
+
+
+if __name__ == "__main__":
+    serve(lambda job: ForebayClient(job, shuffle=False), "pyarrow", "forebay")

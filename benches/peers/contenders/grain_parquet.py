@@ -1,0 +1,51 @@
+"""Grain over Parquet: its iterator of rows, batched, with NumPy's features of a batch at once.
+
+Grain hands out rows as dicts of NumPy cells, in which a null is NaN; its workers interleave the files. Strings
+become codes of each batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import criteo
+import grain
+import grain.experimental
+import numpy as np
+import pyarrow as pa
+import torch
+from features import Scale
+from protocol import Batch, Data, Job, serve
+
+
+class GrainParquet:
+    """ParquetIterDataset, batch, features, a worker a core."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._scale = job, Scale(job.fitted)
+
+    def epoch(self, data: Data, number: int) -> Iterator[Batch]:
+        """Yield the batches that Grain makes."""
+        rows = grain.experimental.ParquetIterDataset(data.files)
+        workers = grain.MultiprocessingOptions(num_workers=self._job.cores)
+        batches = rows.batch(self._job.batch_size, batch_fn=self._features).mp_prefetch(workers)
+        for dense, cats in batches:
+            yield torch.from_numpy(dense), torch.from_numpy(cats)
+
+    def _features(self, rows: Sequence[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+        dense = np.array([[row[name] for name in criteo.DENSE] for row in rows], np.float32)
+        np.nan_to_num(dense, copy=False)
+        cats = np.empty((len(rows), len(criteo.CATEGORIES)), np.int32)
+        for index, name in enumerate(criteo.STRINGS):
+            cats[:, index] = pa.array([row[name] for row in rows]).dictionary_encode().indices.to_numpy()
+        integers = np.array([[row[name] for name in criteo.INTEGERS] for row in rows])
+        cats[:, len(criteo.STRINGS) :] = integers % criteo.HASH_BUCKETS
+        return self._scale.apply(dense), cats
+
+    def close(self) -> None:
+        """Do nothing: the workers end with their epoch."""
+
+
+if __name__ == "__main__":
+    serve(GrainParquet, "grain", "pyarrow")

@@ -1,0 +1,169 @@
+"""What every contender speaks: one job on the command line, a line of JSON each way, tensors in between.
+
+A contender makes ready, says so, waits for a line, runs one epoch, says what came, waits for a line and ends. Its own
+standard output is kept for these lines; what its libraries print goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+import criteo
+import numpy as np
+import torch
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+"""float32 [n, 13] and int32 [n, 26], each contiguous."""
+
+SHAPES = ((torch.float32, len(criteo.DENSE)), (torch.int32, len(criteo.CATEGORIES)))
+# Batches of a check that are kept whole, for those whose rows come in file order.
+KEPT_BATCHES = 4
+
+
+@dataclass(frozen=True)
+class Data:
+    """A folder of Parquet files."""
+
+    folder: str
+    rows: int
+
+    @property
+    def files(self) -> list[str]:
+        """Its files, in order."""
+        return [str(path) for path in sorted(Path(self.folder).glob("*.parquet"))]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a contender is to do."""
+
+    whole: Data
+    """All rows: what is measured."""
+    small: Data
+    """Few rows of the same kind: what warms up, and what those that are bounded in time are checked on."""
+    fitted: str
+    """Folder of the statistics and vocabularies; see reference.py."""
+    scratch: str
+    """Folder of this contender's own, which stays from one visit to the next."""
+    server: str
+    """The forebay-server to measure."""
+    mode: str
+    """`time`, `check` over all rows, or `check-small`."""
+    batch_size: int
+    cores: int
+    seed: int
+    seconds_max: float
+    """How long after its first batch the epoch is broken off; 0: not at all."""
+
+
+class Contender(Protocol):
+    """What makes batches."""
+
+    def epoch(self, data: Data, number: int) -> Iterator[Batch]:
+        """Return the batches of an epoch; the clock runs from this call on."""
+        ...
+
+    def close(self) -> None:
+        """End what runs beside."""
+        ...
+
+
+def serve(make: Callable[[Job], Contender], *packages: str) -> None:
+    """Do the job of the command line; `packages` are those whose versions count."""
+    # What a child or a library prints must not come between the lines.
+    lines = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    fields = json.loads(sys.argv[1])
+    job = Job(**{**fields, "whole": Data(**fields["whole"]), "small": Data(**fields["small"])})
+    contender = make(job)
+    try:
+        if job.mode == "time":
+            for _ in contender.epoch(job.small, 0):
+                pass
+        _say(lines, {"ready": {package: version(package) for package in ("torch", *packages)}})
+        sys.stdin.readline()
+        if job.mode == "time":
+            _say(lines, {"result": _timed(contender, job, lines)})
+        else:
+            data = job.whole if job.mode == "check" else job.small
+            _say(lines, {"result": _summed(contender, data, Path(job.scratch))})
+        sys.stdin.readline()
+    finally:
+        contender.close()
+
+
+def split(dense: np.ndarray[Any, Any], cats: np.ndarray[Any, Any], size: int) -> Iterator[Batch]:
+    """Yield batches over the memory of larger matrices; the last one may be short."""
+    return zip(torch.from_numpy(dense).split(size), torch.from_numpy(cats).split(size), strict=True)
+
+
+def _timed(contender: Contender, job: Job, lines: Any) -> dict[str, Any]:
+    """Read an epoch, or what of it comes in time; then the first batch is told of too, for CPU seconds behind it."""
+    rows = batches = first_rows = 0
+    first_seconds, stopped = 0.0, False
+    begin = time.perf_counter()
+    epoch = contender.epoch(job.whole, 1)
+    for dense, _ in epoch:
+        rows, batches = rows + len(dense), batches + 1
+        if batches == 1:
+            first_rows, first_seconds = rows, time.perf_counter() - begin
+            if job.seconds_max:
+                _say(lines, {"first": first_rows})
+        if job.seconds_max and time.perf_counter() - begin - first_seconds > job.seconds_max:
+            stopped = True
+            break
+    seconds = time.perf_counter() - begin
+    del epoch
+    return {
+        "rows": rows,
+        "batches": batches,
+        "seconds": seconds,
+        "first_rows": first_rows,
+        "first_seconds": first_seconds,
+        "stopped": stopped,
+    }
+
+
+def _summed(contender: Contender, data: Data, scratch: Path) -> dict[str, Any]:
+    """Read an epoch whole and sum its columns in float64 and int64; keep the first batches in first.npz."""
+    rows = 0
+    sums = np.zeros((2, len(criteo.DENSE)))
+    cats_sum = np.zeros(len(criteo.CATEGORIES), np.int64)
+    cats_least, cats_most = np.full_like(cats_sum, 2**31), np.full_like(cats_sum, -1)
+    kept: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
+    for batch in contender.epoch(data, 1):
+        for tensor, (dtype, width) in zip(batch, SHAPES, strict=True):
+            if tensor.dtype != dtype or tensor.shape[1:] != (width,) or not tensor.is_contiguous():
+                raise SystemExit(f"a tensor is {tensor.dtype} {list(tensor.shape)}, not {dtype} [n, {width}] by rows")
+        dense, cats = (tensor.numpy() for tensor in batch)
+        if len(dense) != len(cats):
+            raise SystemExit(f"{len(dense)} dense rows with {len(cats)} of categories")
+        exact = dense.astype(np.float64)
+        sums += (exact.sum(0), np.square(exact).sum(0))
+        cats_sum += cats.sum(0, dtype=np.int64)
+        cats_least, cats_most = np.minimum(cats_least, cats.min(0)), np.maximum(cats_most, cats.max(0))
+        rows += len(dense)
+        if len(kept) < KEPT_BATCHES:
+            kept.append((dense.copy(), cats.copy()))
+    first_dense, first_cats = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+    np.savez(scratch / "first.npz", dense=first_dense, cats=first_cats)
+    return {
+        "rows": rows,
+        "dense_sum": sums[0].tolist(),
+        "dense_square_sum": sums[1].tolist(),
+        "cats_sum": cats_sum.tolist(),
+        "cats_least": cats_least.tolist(),
+        "cats_most": cats_most.tolist(),
+    }
+
+
+def _say(lines: Any, answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), file=lines, flush=True)
