@@ -38,7 +38,7 @@ const HEAVY: [(&str, &[&str]); 15] = [
     ("datafusion_pruning", &["expr"]),
     ("datafusion_sql", &["expr"]),
     ("datafusion_physical_plan", &["engine"]),
-    ("hyper", &["http"]),
+    ("hyper", &["flight", "http"]),
 ];
 
 fn sources(root: &Path) -> Vec<(String, String)> {
