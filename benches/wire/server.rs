@@ -33,7 +33,7 @@ use tokio::{
 use tonic::{Status, Streaming, transport::server::TcpIncoming};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// So many batches are sent in turn: more than a core's caches hold.
 const BATCHES: usize = 16;
@@ -85,7 +85,7 @@ fn count_of(ticket: &Ticket) -> Result<usize, Status> {
 
 async fn direct(listener: TcpListener, batches: Batches) -> io::Result<()> {
     let (_shutdown, watch) = Shutdown::new();
-    let accept = async || {
+    let accept = async move || {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         Ok(stream)

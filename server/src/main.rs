@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use forebay_server::{config::Flags, daemon};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Exit code of bad usage or configuration.
 const EXIT_USAGE: u8 = 2;

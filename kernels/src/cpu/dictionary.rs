@@ -52,14 +52,14 @@ impl Mapped {
         Arc::ptr_eq(&self.dictionary, dictionary) || self.dictionary.to_data().ptr_eq(&dictionary.to_data())
     }
 
-    /// The mapped values; none while fewer than half as many rows as values have come by, for which mapping all would not pay.
+    /// The mapped values; none while fewer than an eighth as many rows as values have come by, for which mapping all may not pay.
     pub(crate) fn values(
         &mut self,
         rows: usize,
         map: impl FnOnce() -> Result<Option<Collected>, ArrowError>,
     ) -> Result<Option<Arc<Collected>>, ArrowError> {
         self.rows += rows;
-        if self.values.is_none() && self.rows >= self.dictionary.len() / 2 {
+        if self.values.is_none() && self.rows >= self.dictionary.len() / 8 {
             self.values = map()?.map(Arc::new);
         }
         Ok(self.values.clone())

@@ -313,8 +313,32 @@ fn place<E: Element>(buffer: &mut MutableBuffer, width: usize, scratch: usize, p
     let (rows, made) = buffer.typed_data_mut::<E::Native>().split_at_mut(scratch * width);
     for (row, place) in made.chunks_exact(width).zip(places) {
         let start = *place as usize * width;
-        rows[start..start + width].copy_from_slice(row);
+        copy_row(row, &mut rows[start..start + width]);
     }
+}
+
+/// Copies a row. Rows are short: a call of the system's copy for each costs more than its bytes do.
+#[inline(always)]
+pub(crate) fn copy_row<T: Copy>(row: &[T], target: &mut [T]) {
+    if !copy_lanes::<16, T>(row, target) && !copy_lanes::<4, T>(row, target) {
+        for (target, element) in target.iter_mut().zip(row) {
+            *target = *element;
+        }
+    }
+}
+
+/// Copies a row that has as many elements as a lane, lane by lane; false where it has fewer.
+#[inline(always)]
+fn copy_lanes<const LANE: usize, T: Copy>(row: &[T], target: &mut [T]) -> bool {
+    let (Some(last), Some(target_last)) = (row.last_chunk::<LANE>(), target.last_chunk_mut::<LANE>()) else {
+        return false;
+    };
+    // The last elements first: where the lanes before them overlap, both say the same.
+    *target_last = *last;
+    for (target, lane) in target.as_chunks_mut::<LANE>().0.iter_mut().zip(row.as_chunks::<LANE>().0) {
+        *target = *lane;
+    }
+    true
 }
 
 fn primitive<T: t::ArrowPrimitiveType>(mut buffer: MutableBuffer, len: usize) -> ArrayRef {

@@ -55,6 +55,11 @@ impl Store {
         &self.client
     }
 
+    /// Whether it is a disk of this machine.
+    pub fn is_local(&self) -> bool {
+        self.is_local
+    }
+
     /// The name that a person knows a file by.
     pub(super) fn display(&self, path: &Path) -> String {
         format!("{}{path}", self.url)

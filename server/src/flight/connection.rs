@@ -26,13 +26,13 @@ const RECEIVE_WINDOW_BYTES: u32 = 1 << 20;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers the calls of every connection that `accept` returns until the server drains and the last of them has closed.
-pub async fn serve_connections<S, Accepted, Answered>(
+/// `accept` owns the listener: it is closed when the draining begins, so that new connections are refused at once.
+pub async fn serve_connections<S, Answered>(
     answer: impl Fn(Request<Incoming>) -> Answered + Clone + Send + 'static,
-    accept: impl Fn() -> Accepted,
+    accept: impl AsyncFn() -> io::Result<S>,
     shutdown: &ShutdownWatch,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    Accepted: Future<Output = io::Result<S>>,
     Answered: Future<Output = Result<Response<tonic::body::Body>, Infallible>> + Send + 'static,
 {
     let mut http = http2::Builder::new(TokioExecutor::new());
@@ -64,5 +64,6 @@ pub async fn serve_connections<S, Accepted, Answered>(
             }
         });
     }
+    drop(accept);
     closing.shutdown().await;
 }

@@ -72,7 +72,7 @@ async fn serve_one(calls: Calls, listener: Listener, shutdown: &ShutdownWatch) {
     let answer = move |call| calls.clone().answer(call);
     match listener {
         Listener::Tcp(listener) => {
-            let accept = async || {
+            let accept = async move || {
                 let (stream, _) = listener.accept().await?;
                 // The end of a batch does not wait for the beginning of the next one.
                 stream.set_nodelay(true)?;
@@ -81,7 +81,7 @@ async fn serve_one(calls: Calls, listener: Listener, shutdown: &ShutdownWatch) {
             serve_connections(answer, accept, shutdown).await;
         }
         Listener::Unix(listener, path) => {
-            let accept = async || Ok(Lingering::new(UnixConnection::new(listener.accept().await?.0)));
+            let accept = async move || Ok(Lingering::new(UnixConnection::new(listener.accept().await?.0)));
             serve_connections(answer, accept, shutdown).await;
             // It may have been removed already.
             let _ = std::fs::remove_file(path);

@@ -7,14 +7,22 @@ use std::{
 };
 
 use bytes::Bytes;
-use object_store::coalesce_ranges;
+use futures::{StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
 
 use super::ScanError;
 use crate::catalog::{File, Snapshot, StoreError};
 
-/// Gaps up to this size are read with their neighbours: a request costs more than the bytes.
-const COALESCE_BYTES: u64 = 1 << 20;
+/// Over a network, gaps up to the first size are read with their neighbours, as a request costs more than the bytes, and
+/// reads grow to the second one: then several at once are quicker.
+const REMOTE_READ_BYTES: (u64, u64) = (1 << 20, 16 << 20);
+
+/// On a disk a read costs little. Memory that the system has to find for a large one costs more, while that of small
+/// ones comes back to be used again: with one read a row group (12 MB) an eighth of all CPU time went there.
+const LOCAL_READ_BYTES: (u64, u64) = (64 << 10, 1 << 20);
+
+/// Reads of a row group that are on their way at a time.
+const READS_AT_ONCE: usize = 8;
 
 /// Bytes that the readers of one stream have in common, by row group. What no reader holds any more is let go.
 #[derive(Debug, Default)]
@@ -72,8 +80,46 @@ async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Resu
             ScanError::Storage { file, source }
         }
     };
-    let read = async |range: Range<u64>| store.get(object, range).await;
-    let pieces = coalesce_ranges(ranges, read, COALESCE_BYTES).await.map_err(failed)?;
+    let (gap, most) = if store.is_local() { LOCAL_READ_BYTES } else { REMOTE_READ_BYTES };
+    let reads = merged(ranges, gap, most);
+    let read = reads.clone().into_iter().map(|read| store.get(object, read));
+    let pieces: Vec<Bytes> = futures::stream::iter(read).buffered(READS_AT_ONCE).try_collect().await.map_err(failed)?;
     store.check_after_reads(object).await.map_err(failed)?;
-    Ok(pieces)
+    let found = |wanted: &Range<u64>| {
+        // Reads rise, and each range lies in one of them.
+        let index = reads.partition_point(|read| read.start <= wanted.start).saturating_sub(1);
+        let start = (wanted.start - reads[index].start) as usize;
+        pieces[index].slice(start..start + (wanted.end - wanted.start) as usize)
+    };
+    Ok(ranges.iter().map(found).collect())
+}
+
+/// The reads that hold these ranges: neighbours with a gap of at most `gap` bytes in one, while it has at most `most`.
+fn merged(ranges: &[Range<u64>], gap: u64, most: u64) -> Vec<Range<u64>> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_by_key(|range| (range.start, range.end));
+    let mut reads: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
+    for range in sorted {
+        match reads.last_mut() {
+            // What overlaps has to be in one.
+            Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+            Some(last) if range.start - last.end <= gap && range.end - last.start <= most => last.end = range.end,
+            _ => reads.push(range),
+        }
+    }
+    reads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_read_together_up_to_a_size() {
+        assert_eq!(merged(&[0..4, 4..8, 9..10, 12..14], 1, 100), [0..10, 12..14]);
+        assert_eq!(merged(&[0..4, 4..8, 8..12], 1, 8), [0..8, 8..12]);
+        assert_eq!(merged(&[8..30, 0..4, 4..8], 0, 8), [0..8, 8..30]);
+        assert_eq!(merged(&[0..20, 10..30, 10..12], 0, 8), [0..30]);
+        assert_eq!(merged(&[], 1, 1), []);
+    }
 }

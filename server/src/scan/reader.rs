@@ -30,6 +30,9 @@ use crate::{
 /// Parts that a row group's columns are decoded in at most. More would not pay: a part is then a few columns.
 const PARTS_MAX: usize = 8;
 
+/// Parts for each thread: a thread that is done early, or begins late, finds some left.
+const PARTS_A_THREAD: usize = 4;
+
 /// One row group whose bytes have been fetched, decoded chunk by chunk.
 pub struct RowGroupReader {
     columns: Vec<Columns>,
@@ -73,7 +76,7 @@ pub async fn open_shared(
     let place = Place { file: file.display().to_owned(), row_group: row_group.index_in_file };
     let corrupt = |reason: String| place.corrupt(projection.schema(), reason);
     let view = projection.view(snapshot, row_group).map_err(|source| corrupt(source.to_string()))?;
-    let parts = projection.parts(snapshot, row_group, cpu.threads().min(PARTS_MAX));
+    let parts = projection.parts(snapshot, row_group, parts_for(cpu.threads()));
     let decoders = parts.into_iter().map(|part| {
         let decoder = decoder(snapshot, row_group, projection, &view, &part, skip);
         decoder.map(|decoder| (part, decoder)).map_err(|source| corrupt(source.to_string()))
@@ -116,6 +119,11 @@ pub async fn open_shared(
     let rows_due = (row_group.rows.end - row_group.rows.start).saturating_sub(skip);
     let (schema, shared) = (SchemaRef::clone(&view.schema), Arc::clone(shared));
     Ok(RowGroupReader { columns, schema, place, rows_due, _shared: shared })
+}
+
+/// One thread decodes the columns of a row group together: parts have their price.
+fn parts_for(threads: usize) -> usize {
+    if threads == 1 { 1 } else { threads.saturating_mul(PARTS_A_THREAD).min(PARTS_MAX) }
 }
 
 fn decoder(

@@ -20,7 +20,7 @@ use table::Table;
 use work::Work;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// What has been asked for so far.
 #[derive(Default)]
