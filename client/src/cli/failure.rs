@@ -49,12 +49,12 @@ pub(crate) enum Failure {
     #[error("cannot write the report as JSON")]
     Json(#[source] serde_json::Error),
 
-    #[error("{trouble}{}", if *others == 0 { String::new() } else { format!(" ({others} other streams failed too)") })]
+    #[error("{failed} of {streams} streams failed")]
     Load {
-        /// The first that is to be looked at.
-        #[source]
-        trouble: Box<Trouble>,
-        others: usize,
+        failed: usize,
+        streams: usize,
+        /// The one that is to be looked at first.
+        source: Box<Trouble>,
     },
 
     #[error("nothing was measured: no batch came behind the warm-up; shorten it, or read longer")]

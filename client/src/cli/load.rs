@@ -112,9 +112,9 @@ impl Load {
         let mut troubles = outcome.troubles;
         // Damage before what merely failed.
         troubles.sort_by_key(|trouble| !trouble.is_damage());
-        if !troubles.is_empty() {
-            let others = troubles.len() - 1;
-            return Err(Failure::Load { trouble: Box::new(troubles.swap_remove(0)), others });
+        let failed = troubles.len();
+        if let Some(trouble) = troubles.into_iter().next() {
+            return Err(Failure::Load { failed, streams: report.streams.len(), source: Box::new(trouble) });
         }
         if report.batches == 0 && !report.was_interrupted {
             return Err(Failure::Unmeasured);

@@ -106,36 +106,50 @@ fn latencies<'a>(area: &Area<'a>, report: &Report) -> Drawn<'a> {
         Rectangle::new(corners, BLUE.mix(0.6).filled())
     };
     chart.draw_series(bins.iter().filter(|bin| bin.batches > 0).map(bar))?;
-    for (row, (name, at)) in marks(report).into_iter().enumerate() {
-        // One below the other, so that marks that are near do not write over each other.
-        let height = top * (0.97 - 0.06 * row as f64);
-        let at = milliseconds(at).clamp(from, to);
-        chart.draw_series([PathElement::new([(at, 0.0), (at, height)], RED.stroke_width(1))])?;
-        let style = (FONT, MARK_SIZE).into_font().color(&BLACK);
-        // Past the middle of the axis there is more room on the left.
-        let is_right = (at / from).ln() > 0.75 * (to / from).ln();
-        let anchor = if is_right { HPos::Right } else { HPos::Left };
-        let gap = if is_right { -4 } else { 4 };
-        let style = style.pos(Pos::new(anchor, VPos::Center));
-        chart.draw_series([EmptyElement::at((at, height)) + Text::new(name, (gap, 0), style)])?;
+    let marks = marks(report, (from, to), top);
+    for mark in &marks {
+        chart.draw_series([PathElement::new([(mark.at, 0.0), (mark.at, mark.height)], RED.stroke_width(1))])?;
+    }
+    for Mark { name, at, height } in marks {
+        // Where the axis ends there is more room on the left. The ground keeps other marks out of the text.
+        let is_left = (at / from).ln() > 0.75 * (to / from).ln();
+        let (anchor, sign) = if is_left { (HPos::Right, -1) } else { (HPos::Left, 1) };
+        let style = (FONT, MARK_SIZE).into_font().color(&BLACK).pos(Pos::new(anchor, VPos::Center));
+        let width = name.chars().count() as i32 * MARK_SIZE * 6 / 10;
+        let ground =
+            Rectangle::new([(sign * 2, -MARK_SIZE / 2), (sign * width, MARK_SIZE / 2)], WHITE.mix(0.85).filled());
+        chart.draw_series([EmptyElement::at((at, height)) + ground + Text::new(name, (sign * 4, 0), style)])?;
     }
     Ok(())
 }
 
-/// The quantiles that the picture names.
-fn marks(report: &Report) -> Vec<(String, f64)> {
+/// A quantile that the picture names.
+struct Mark {
+    name: String,
+    /// Milliseconds.
+    at: f64,
+    height: f64,
+}
+
+/// One below the other, so that marks that are near do not write over each other.
+fn marks(report: &Report, (from, to): (f64, f64), top: f64) -> Vec<Mark> {
     let times = &report.batch_latency;
-    let marks = [
+    let quantiles = [
         ("p50", times.p50_seconds),
         ("p90", times.p90_seconds),
         ("p99", times.p99_seconds),
         ("p99.9", times.p99_9_seconds),
         ("max", times.max_seconds),
     ];
-    let mark = |(name, seconds): (&str, Option<f64>)| {
-        seconds.map(|seconds| (format!("{name} {}", axis_label(seconds * 1e3) + " ms"), seconds))
+    let mark = |(row, (name, seconds)): (usize, (&str, Option<f64>))| {
+        let milliseconds = seconds? * 1e3;
+        Some(Mark {
+            name: format!("{name} {} ms", axis_label(milliseconds)),
+            at: milliseconds.clamp(from, to),
+            height: top * (0.97 - 0.06 * row as f64),
+        })
     };
-    marks.into_iter().filter_map(mark).collect()
+    quantiles.into_iter().enumerate().filter_map(mark).collect()
 }
 
 /// Milliseconds to three figures: 0.00123, 85.3, 1230.

@@ -160,7 +160,10 @@ fn a_byte_that_was_damaged_on_its_way_is_found() {
     let proxy = lying();
     let (code, found, messages) = outcome(load(&server, options).env("FOREBAY_SERVER", &proxy.url).output().unwrap());
     assert_eq!(code, Some(1), "{messages}");
-    assert!(messages.contains("stream 0 (rank 0), epoch 0, step 2: the checksum"), "{messages}");
+    assert!(
+        messages.contains("error: 1 of 1 streams failed: stream 0 (rank 0), epoch 0, step 2: the checksum"),
+        "{messages}"
+    );
     assert_eq!(
         (&found["errors"]["DATA_LOSS"], &found["batches"], &found["failed_streams"]),
         (&1.into(), &2.into(), &1.into())
