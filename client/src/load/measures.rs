@@ -117,8 +117,9 @@ fn record(histogram: &mut Histogram<u64>, time: Duration) {
 /// The gRPC code that an error has, or would have if the server had said it.
 fn code(error: &Error) -> Code {
     match error {
-        Error::Status(status) | Error::Disconnected { status, .. } => status.code(),
-        Error::Unreachable { .. } => Code::Unavailable,
+        Error::Status(status) => status.code(),
+        // Whatever the transport calls it.
+        Error::Unreachable { .. } | Error::Disconnected { .. } => Code::Unavailable,
         _ => Code::DataLoss,
     }
 }

@@ -98,6 +98,8 @@ struct Place {
     rows: u64,
     batches: u64,
     is_complete: bool,
+    /// From when on the next batch is waited for, through all tries to get it.
+    asked: Option<Instant>,
 }
 
 impl Trouble {
@@ -152,8 +154,16 @@ impl Reader {
     /// Reads one epoch to its end, with as many tries as the client library's own streams take; returns its batches.
     async fn read_epoch(&mut self, epoch: u64) -> Result<u64, Trouble> {
         let position = self.run.epochs.request(epoch).start_position;
-        let mut place =
-            Place { epoch, began: Instant::now(), position, step: 0, rows: 0, batches: 0, is_complete: false };
+        let mut place = Place {
+            epoch,
+            began: Instant::now(),
+            position,
+            step: 0,
+            rows: 0,
+            batches: 0,
+            is_complete: false,
+            asked: None,
+        };
         let retry = Retry::default();
         let (mut tries, mut since, mut batches_then) = (0, Instant::now(), 0);
         loop {
@@ -198,12 +208,9 @@ impl Reader {
         let step_rows = epoch.endpoints.len() as u64 * request.batch_size.unwrap_or(forebay_client::BATCH_SIZE_DEFAULT);
         let mut batches = self.client.read_from(endpoint, &request).await?;
         loop {
-            let asked = match self.schedule.due(self.tally.taken) {
-                None => Instant::now(),
-                Some(due) => {
-                    tokio::time::sleep_until(due.into()).await;
-                    Schedule::since(due, Instant::now())
-                }
+            let asked = match place.asked {
+                Some(asked) => asked,
+                None => *place.asked.insert(self.ask().await),
             };
             let Some(batch) = batches.try_next().await? else { break };
             self.take(place, &batch, asked, step_rows)?;
@@ -215,6 +222,17 @@ impl Reader {
                 Err(Reason::Share { promised: share.rows, found: place.rows })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Waits until the next batch may be asked for, and returns from when on its latency counts.
+    async fn ask(&self) -> Instant {
+        match self.schedule.due(self.tally.taken) {
+            None => Instant::now(),
+            Some(due) => {
+                tokio::time::sleep_until(due.into()).await;
+                Schedule::since(due, Instant::now())
+            }
         }
     }
 
@@ -230,6 +248,7 @@ impl Reader {
             return Err(wrong(HeaderError::Position { expected: place.position, found: header.position }));
         }
         place.is_complete = header.last;
+        place.asked = None;
         // A rank without rows gets a last batch without rows: an end, and no step.
         if header.rows == 0 {
             return Ok(());
