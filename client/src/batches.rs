@@ -3,6 +3,7 @@
 //! The checksum is taken over the bytes as they arrived, before anything is decoded from them. A stream is complete
 //! only when a batch has said that it is the last and the server has then ended the stream without an error.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -10,13 +11,13 @@ use std::task::{Context, Poll, ready};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow_flight::FlightData;
-use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
-use arrow_flight::error::FlightError;
 use forebay_proto::v1::BatchHeader;
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
 use tonic::Status;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::decode::Decoder;
 use crate::{Error, HeaderError, Result};
 
 /// One step of one rank.
@@ -26,12 +27,15 @@ pub struct Batch {
     pub header: BatchHeader,
     /// Its rows.
     pub data: RecordBatch,
+    /// Bytes of its Arrow body, as it came.
+    pub body_bytes: u64,
 }
 
 /// The batches of one endpoint, in order. After an error the stream is over.
-#[derive(Debug)]
 pub struct BatchStream {
-    decoder: FlightDataDecoder,
+    messages: BoxStream<'static, std::result::Result<FlightData, Status>>,
+    decoder: Decoder,
+    checksums: bool,
     sequence: Sequence,
     url: Arc<str>,
     ended: bool,
@@ -49,13 +53,14 @@ struct Sequence {
 // === impl BatchStream ===
 
 impl BatchStream {
-    pub(crate) fn new<S>(messages: S, url: &Arc<str>, may_be_empty: bool) -> Self
+    pub(crate) fn new<S>(messages: S, url: &Arc<str>, may_be_empty: bool, checksums: bool) -> Self
     where
         S: Stream<Item = std::result::Result<FlightData, Status>> + Send + 'static,
     {
-        let undamaged = messages.map_err(FlightError::from).and_then(|data| async { undamaged(data) });
         Self {
-            decoder: FlightDataDecoder::new(undamaged),
+            messages: messages.boxed(),
+            decoder: Decoder::default(),
+            checksums,
             sequence: Sequence { may_be_empty, ..Sequence::default() },
             url: Arc::clone(url),
             ended: false,
@@ -67,15 +72,20 @@ impl BatchStream {
         self.decoder.schema()
     }
 
-    fn error(&self, error: FlightError) -> Error {
-        match error {
-            FlightError::Tonic(status) => Error::from_status(*status, &self.url),
-            FlightError::ExternalError(source) => match source.downcast::<Error>() {
-                Ok(error) => *error,
-                Err(source) => Error::Data(Box::new(FlightError::ExternalError(source))),
-            },
-            error => Error::Data(Box::new(error)),
+    /// The batch of a message, where it has one.
+    fn batch_of(&mut self, message: &FlightData) -> Result<Option<Batch>> {
+        let header = header(message)?;
+        if let (true, Some(header)) = (self.checksums, &header) {
+            undamaged(message, header)?;
         }
+        let data = self.decoder.decode(message).map_err(|error| Error::Data(Box::new(error)))?;
+        data.map(|data| self.sequence.accept(header, data, message.data_body.len())).transpose()
+    }
+}
+
+impl fmt::Debug for BatchStream {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("BatchStream").field("sequence", &self.sequence).finish_non_exhaustive()
     }
 }
 
@@ -84,15 +94,15 @@ impl Stream for BatchStream {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         while !self.ended {
-            let outcome = match ready!(self.decoder.poll_next_unpin(context)) {
+            let outcome = match ready!(self.messages.poll_next_unpin(context)) {
                 None => {
                     self.ended = true;
                     return Poll::Ready(self.sequence.end().err().map(Err));
                 }
-                Some(Err(error)) => Err(self.error(error)),
-                Some(Ok(message)) => match message.payload {
-                    DecodedPayload::None | DecodedPayload::Schema(_) => continue,
-                    DecodedPayload::RecordBatch(data) => self.sequence.accept(&message.inner, data),
+                Some(Err(status)) => Err(Error::from_status(status, &self.url)),
+                Some(Ok(message)) => match self.batch_of(&message).transpose() {
+                    None => continue,
+                    Some(outcome) => outcome,
                 },
             };
             self.ended = outcome.is_err();
@@ -106,8 +116,8 @@ impl Stream for BatchStream {
 
 impl Sequence {
     /// Checks a batch against its header and the header against the one before.
-    fn accept(&mut self, message: &FlightData, data: RecordBatch) -> Result<Batch> {
-        let header = header(message)?.ok_or_else(|| wrong(self.next_step(), HeaderError::Missing))?;
+    fn accept(&mut self, header: Option<BatchHeader>, data: RecordBatch, body_bytes: usize) -> Result<Batch> {
+        let header = header.ok_or_else(|| wrong(self.next_step(), HeaderError::Missing))?;
         if let Some(previous) = &self.previous {
             if previous.last {
                 return Err(wrong(header.step, HeaderError::AfterLast));
@@ -129,7 +139,7 @@ impl Sequence {
         }
         self.batches += 1;
         self.previous = Some(header);
-        Ok(Batch { header, data })
+        Ok(Batch { header, data, body_bytes: body_bytes as u64 })
     }
 
     fn end(&self) -> Result<()> {
@@ -145,16 +155,12 @@ impl Sequence {
     }
 }
 
-/// Lets a message pass whose body is the one that its header was written for.
-fn undamaged(message: FlightData) -> std::result::Result<FlightData, FlightError> {
-    let checked = header(&message).and_then(|header| match header {
-        None => Ok(()),
-        Some(header) => match xxh3_64(&message.data_body) {
-            found if found == header.checksum => Ok(()),
-            found => Err(wrong(header.step, HeaderError::Checksum { expected: header.checksum, found })),
-        },
-    });
-    checked.map(|()| message).map_err(|error| FlightError::ExternalError(Box::new(error)))
+/// Checks that a message's body is the one that its header was written for.
+fn undamaged(message: &FlightData, header: &BatchHeader) -> Result<()> {
+    match xxh3_64(&message.data_body) {
+        found if found == header.checksum => Ok(()),
+        found => Err(wrong(header.step, HeaderError::Checksum { expected: header.checksum, found })),
+    }
 }
 
 /// The header of a message; schemas and dictionaries have none.

@@ -24,6 +24,7 @@ use crate::{Batch, BatchStream, Error, Result, address};
 pub struct Client {
     url: Arc<str>,
     flight: FlightServiceClient<Channel>,
+    checksums: bool,
 }
 
 /// A dataset as stored.
@@ -70,7 +71,13 @@ impl Client {
         let flight = FlightServiceClient::new(channel)
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
-        Ok(Self { url: url.into(), flight })
+        Ok(Self { url: url.into(), flight, checksums: true })
+    }
+
+    /// The same connection, whose batches are taken without a look at their checksums: to measure what that look costs.
+    #[must_use]
+    pub fn without_checksums(self) -> Self {
+        Self { checksums: false, ..self }
     }
 
     /// Every dataset of the server, those that cannot be read with their `error`.
@@ -172,7 +179,7 @@ impl Client {
     }
 
     /// As [`read`](Self::read), for the endpoint of a request that may begin behind the rank's last step.
-    pub(crate) async fn read_from(&self, endpoint: &Endpoint, request: &StreamRequest) -> Result<BatchStream> {
+    pub async fn read_from(&self, endpoint: &Endpoint, request: &StreamRequest) -> Result<BatchStream> {
         let first_step = Places::new(request, &StreamInfo::default()).first_step();
         self.read_behind(endpoint, first_step).await
     }
@@ -181,7 +188,7 @@ impl Client {
         let ticket = Ticket { ticket: endpoint.ticket.clone() };
         let answer = self.flight.clone().do_get(ticket).await.map_err(|status| self.failed(status))?;
         let no_batches = endpoint.rank.as_ref().is_some_and(|rank| rank.steps <= first_step);
-        Ok(BatchStream::new(answer.into_inner(), &self.url, no_batches))
+        Ok(BatchStream::new(answer.into_inner(), &self.url, no_batches, self.checksums))
     }
 
     async fn action(&self, name: &str, body: &impl Message) -> Result<Streaming<arrow_flight::Result>> {

@@ -12,7 +12,7 @@ use serde_json::Value;
 pub const CURSOR_VERSION: u32 = 2;
 
 /// CONTRACT: rows a batch where the request does not say.
-const BATCH_SIZE_DEFAULT: u64 = 1024;
+pub const BATCH_SIZE_DEFAULT: u64 = 1024;
 
 /// CONTRACT: lanes where the request does not say: the smallest multiple of the world size that is at least this.
 const LANES_LEAST: u64 = 16;

@@ -5,6 +5,7 @@ use arrow_flight::error::FlightError;
 use tonic::{Code, Status};
 
 use crate::CursorError;
+use crate::retry::{Verdict, verdict};
 
 /// The outcome of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -188,6 +189,11 @@ impl Error {
             Self::Status(status) => Some(status.code()),
             _ => None,
         }
+    }
+
+    /// Whether another try may bring what was asked for: the server drains, is gone or was cut off.
+    pub fn is_passing(&self) -> bool {
+        verdict(self) == Verdict::Again
     }
 
     /// A failed call: the server's own status is kept, one that the transport made up says that the connection broke.

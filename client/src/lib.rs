@@ -41,6 +41,7 @@ mod address;
 mod batches;
 mod client;
 mod cursor;
+mod decode;
 mod error;
 mod exchange;
 mod plan_text;
@@ -50,7 +51,7 @@ mod retry;
 
 pub use batches::{Batch, BatchStream};
 pub use client::{Client, Endpoint, Epoch, Table};
-pub use cursor::{CURSOR_VERSION, Cursor, CursorError};
+pub use cursor::{BATCH_SIZE_DEFAULT, CURSOR_VERSION, Cursor, CursorError};
 pub use error::{Error, HeaderError, Result, code_name};
 pub use forebay_proto::v1::{
     Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitResult, Plan, RankExplain,

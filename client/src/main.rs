@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod load;
 
 use std::process::ExitCode;
 

@@ -31,6 +31,17 @@ impl Default for Retry {
     }
 }
 
+impl Retry {
+    /// The pause behind so many passes that failed and one more.
+    pub fn pause(&self, passes: u32) -> Duration {
+        self.pause_jittered(passes, jitter())
+    }
+
+    fn pause_jittered(&self, passes: u32, jitter: f64) -> Duration {
+        self.pause_first.saturating_mul(1 << passes.min(30)).mul_f64(0.5 + jitter / 2.0)
+    }
+}
+
 /// What an error says of another try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -100,7 +111,7 @@ impl Outage {
     pub(crate) fn next(&mut self, now: Instant, jitter: f64) -> Option<(Arc<str>, Duration)> {
         let mut pause = Duration::ZERO;
         if self.next == self.urls.len() {
-            pause = self.retry.pause_first.saturating_mul(1 << self.passes.min(30)).mul_f64(0.5 + jitter / 2.0);
+            pause = self.retry.pause_jittered(self.passes, jitter);
             self.passes += 1;
             let late = now.duration_since(self.begun).saturating_add(pause) > self.retry.deadline;
             if !self.hope || late || self.passes >= self.retry.passes_max {

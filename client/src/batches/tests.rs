@@ -3,7 +3,7 @@ use arrow::datatypes::Int32Type;
 use arrow::ipc::{MessageHeader, root_as_message};
 use arrow_flight::encode::{DictionaryHandling, FlightDataEncoderBuilder};
 use forebay_proto::{Encoding, encode};
-use futures::stream;
+use futures::{TryStreamExt, stream};
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn header(step: u64, last: bool) -> BatchHeader {
 
 fn read(messages: Vec<FlightData>, may_be_empty: bool) -> Vec<Result<Batch>> {
     let messages = stream::iter(messages.into_iter().map(Ok));
-    block_on(BatchStream::new(messages, &"grpc://test:1".into(), may_be_empty).collect())
+    block_on(BatchStream::new(messages, &"grpc://test:1".into(), may_be_empty, true).collect())
 }
 
 /// What the stream ends with: the reason, and how many batches came before it.
@@ -139,7 +139,7 @@ fn the_status_of_the_server_is_kept() {
     let sent = messages(&[header(0, false)], Encoding::Protobuf);
     let failed = Err(Status::aborted("snapshot changed"));
     let stream = stream::iter(sent.into_iter().map(Ok).chain([failed]));
-    let outcome: Vec<_> = block_on(BatchStream::new(stream, &"grpc://test:1".into(), false).collect());
+    let outcome: Vec<_> = block_on(BatchStream::new(stream, &"grpc://test:1".into(), false, true).collect());
     let [Ok(_), Err(error)] = &outcome[..] else { panic!("{outcome:?}") };
     assert_eq!((error.code(), error.to_string()), (Some(tonic::Code::Aborted), "ABORTED: snapshot changed".to_owned()));
 }

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use arrow::error::ArrowError;
 use forebay_client::Error as ClientError;
 
+use crate::load::Trouble;
+
 /// Why a verb could not be carried out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -38,6 +40,26 @@ pub(crate) enum Failure {
     #[error("the server's answer has no {0}")]
     Incomplete(&'static str),
 
+    #[error("{0}")]
+    Usage(String),
+
+    #[error("cannot draw the plot")]
+    Plot(#[source] Box<dyn Error + Send + Sync>),
+
+    #[error("cannot write the report as JSON")]
+    Json(#[source] serde_json::Error),
+
+    #[error("{failed} of {streams} streams failed")]
+    Load {
+        failed: usize,
+        streams: usize,
+        /// The one that is to be looked at first.
+        source: Box<Trouble>,
+    },
+
+    #[error("nothing was measured: no batch came behind the warm-up; shorten it, or read longer")]
+    Unmeasured,
+
     #[error("the server says that {dataset:?} cannot be read: {reason}")]
     Unreadable { dataset: String, reason: String },
 }
@@ -52,7 +74,7 @@ impl Failure {
         // Where stderr is closed too, the exit code is all that can be said.
         let _ = writeln!(io::stderr(), "error: {}", self.chain());
         match self {
-            Self::Client(ClientError::Url { .. }) => ExitCode::from(2),
+            Self::Client(ClientError::Url { .. }) | Self::Usage(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }

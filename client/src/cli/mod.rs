@@ -6,6 +6,8 @@ mod failure;
 mod fit;
 mod head;
 mod learned_text;
+mod load;
+mod load_text;
 mod ls;
 mod output;
 mod plan_file;
@@ -22,7 +24,7 @@ use tokio::runtime;
 
 use failure::Failure;
 
-/// Looks at the datasets of a Forebay server, previews a plan's batches, fits plans, and says what an epoch costs
+/// Looks at the datasets of a Forebay server, previews a plan's batches, fits plans, says what an epoch costs, and puts load on it
 #[derive(Debug, Parser)]
 #[command(name = "forebay", version)]
 struct Options {
@@ -54,10 +56,13 @@ enum Verb {
     Explain(explain::Explain),
     Replay(replay::Replay),
     Show(show::Show),
+    Load(Box<load::Load>),
 }
 
 /// What every verb works with.
 struct Session {
+    /// URL of the server, for further connections.
+    server: String,
     client: Client,
     json: bool,
 }
@@ -65,11 +70,13 @@ struct Session {
 /// Runs the verb that the arguments of this process name.
 pub(crate) fn main() -> ExitCode {
     let options: Options = forebay_settings::parse();
-    let outcome = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Failure::Runtime)
-        .and_then(|runtime| runtime.block_on(run(options)));
+    // One core is enough for a question; a load takes what there are.
+    let mut runtime = match options.verb {
+        Verb::Load(_) => runtime::Builder::new_multi_thread(),
+        _ => runtime::Builder::new_current_thread(),
+    };
+    let outcome =
+        runtime.enable_all().build().map_err(Failure::Runtime).and_then(|runtime| runtime.block_on(run(options)));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
@@ -77,8 +84,11 @@ pub(crate) fn main() -> ExitCode {
 }
 
 async fn run(options: Options) -> Result<(), Failure> {
+    if let Verb::Load(verb) = &options.verb {
+        verb.check()?;
+    }
     let client = Client::connect(&options.server).await?;
-    let session = Session { client, json: options.json };
+    let session = Session { server: options.server, client, json: options.json };
     match options.verb {
         Verb::Ls => ls::run(&session).await,
         Verb::Schema(verb) => verb.run(&session).await,
@@ -87,6 +97,7 @@ async fn run(options: Options) -> Result<(), Failure> {
         Verb::Explain(verb) => verb.run(&session).await,
         Verb::Replay(verb) => verb.run(&session).await,
         Verb::Show(verb) => verb.run(&session).await,
+        Verb::Load(verb) => verb.run(&session).await,
     }
 }
 
@@ -111,7 +122,7 @@ mod tests {
         let command = forebay_settings::command::<Options>();
         check(&command);
         let verbs: BTreeSet<_> = command.get_subcommands().map(Command::get_name).collect();
-        assert_eq!(verbs, ["explain", "fit", "head", "ls", "replay", "schema", "show"].into());
+        assert_eq!(verbs, ["explain", "fit", "head", "load", "ls", "replay", "schema", "show"].into());
         command.debug_assert();
     }
 }

@@ -83,6 +83,25 @@ pub(crate) fn duration(seconds: f64) -> String {
     shown.join(" ")
 }
 
+/// A short time to three figures: `85.3 µs`, `12.1 ms`, `1.25 s`.
+pub(crate) fn latency(seconds: f64) -> String {
+    let (time, unit) = match seconds {
+        // From 999.5 on, three figures would show 1000 of the unit.
+        _ if seconds < 999.5e-9 => (seconds * 1e9, "ns"),
+        _ if seconds < 999.5e-6 => (seconds * 1e6, "µs"),
+        _ if seconds < 999.5e-3 => (seconds * 1e3, "ms"),
+        _ => (seconds, "s"),
+    };
+    let decimals = if time >= 99.95 {
+        0
+    } else if time >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{time:.decimals$} {unit}")
+}
+
 /// A number to four figures, without the zeros that say nothing.
 fn figures(number: f64) -> String {
     let decimals = if number >= 100.0 {
@@ -139,6 +158,18 @@ mod tests {
         ];
         for (bytes, expected) in sizes {
             assert_eq!(decimal_bytes(bytes), expected);
+        }
+        let latencies = [
+            (0.0, "0.00 ns"),
+            (85.31e-6, "85.3 µs"),
+            (999.7e-6, "1.00 ms"),
+            (12.06e-3, "12.1 ms"),
+            (0.1234, "123 ms"),
+            (99.96e-3, "100 ms"),
+            (61.25, "61.2 s"),
+        ];
+        for (seconds, expected) in latencies {
+            assert_eq!(latency(seconds), expected);
         }
         let times = [
             (0.0, "0 s"),

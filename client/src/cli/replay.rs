@@ -146,7 +146,7 @@ mod tests {
     fn a_batch_is_an_arrow_file() {
         let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
         let data = RecordBatch::try_from_iter([("a", column)]).unwrap();
-        let bytes = arrow_file(&Batch { header: BatchHeader::default(), data: data.clone() }).unwrap();
+        let bytes = arrow_file(&Batch { header: BatchHeader::default(), data: data.clone(), body_bytes: 0 }).unwrap();
         let read: Vec<RecordBatch> =
             FileReader::try_new(Cursor::new(bytes), None).unwrap().map(Result::unwrap).collect();
         assert_eq!(read, [data]);

@@ -70,6 +70,11 @@ enum Remainder {
 }
 
 impl StreamOptions {
+    /// Whether there is a plan, from a file or on the server.
+    pub(crate) fn names_plan(&self) -> bool {
+        self.plan.is_some() || self.plan_id.is_some()
+    }
+
     /// The request for this epoch of a dataset; reads the plan's file.
     pub(crate) fn request(&self, dataset: &str) -> Result<StreamRequest, Failure> {
         let remainder = match self.remainder {

@@ -1,16 +1,22 @@
 //! What a program sees that uses the library.
 
+use std::time::Duration;
+
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int64Type, UInt64Type};
 use forebay_client::{Batch, Client, Endpoint, Epoch, StreamRequest, plan_from_json};
 use futures::TryStreamExt;
+use tokio::time::timeout;
 use tonic::Code;
 
-use crate::data::{self, PLAN};
+use crate::data::{self, PLAN, WIDE_PLAN};
 use crate::server::Server;
 
 const BATCH_SIZE: u64 = 16;
 const WORLD_SIZE: u64 = 2;
+
+/// Whoever gets nothing for so long gets nothing at all.
+const STARVED: Duration = Duration::from_secs(30);
 
 async fn read(client: &Client, endpoint: &Endpoint) -> Vec<Batch> {
     client.read(endpoint).await.unwrap().try_collect().await.unwrap()
@@ -106,6 +112,27 @@ async fn a_resumed_epoch_goes_on_where_it_stopped() {
         for (expected, found) in whole[1..].iter().zip(&rest) {
             assert_eq!((&expected.header, &expected.data), (&found.header, &found.data));
         }
+    }
+}
+
+#[tokio::test]
+async fn streams_that_nobody_reads_for_a_while_do_not_stop_the_others_of_their_connection() {
+    let [server] = Server::replicas("wide", data::write_wide);
+    let client = Client::connect(&server.url).await.unwrap();
+    let plan = Some(plan_from_json(WIDE_PLAN.as_bytes()).unwrap());
+    let request = StreamRequest { dataset: "wide".into(), plan, batch_size: Some(16), ..Default::default() };
+    let epoch = client.stream_info(&request).await.unwrap();
+    let mut waiting = Vec::new();
+    // More than fit into a connection's window if that held but a few full streams.
+    for _ in 0..4 {
+        let mut stream = client.read(&epoch.endpoints[0]).await.unwrap();
+        timeout(STARVED, stream.try_next()).await.unwrap().unwrap();
+        waiting.push(stream);
+    }
+    let batches = timeout(STARVED, read(&client, &epoch.endpoints[0])).await.unwrap();
+    assert_eq!(batches.iter().map(|batch| batch.header.rows).sum::<u64>(), data::WIDE_ROWS as u64);
+    for stream in &mut waiting {
+        assert_eq!(stream.try_next().await.unwrap().unwrap().header.step, 1);
     }
 }
 

@@ -8,6 +8,7 @@ mod data;
 mod exchange;
 mod failover;
 mod library;
+mod load;
 mod proxy;
 mod server;
 mod shuffled;

@@ -1,0 +1,95 @@
+//! What a load found, as text for people.
+
+use super::output::{self, Align, count, decimal_bytes, duration, latency};
+use crate::load::{End, Report, Settings, Times};
+
+/// The figures in three columns: what, how much, and how it comes about.
+pub(crate) fn table(settings: &Settings, report: &Report) -> String {
+    let mut lines = totals(settings, report);
+    lines.extend(times(report));
+    lines.extend(costs(report));
+    format!("{}\n\n{}", report.title(), output::columns(&[Align::Left, Align::Right, Align::Left], &lines))
+}
+
+fn totals(settings: &Settings, report: &Report) -> Vec<Vec<String>> {
+    let a_second = |rate: Option<f64>| rate.map_or(String::new(), |rate| format!("{} a second", rounded(rate)));
+    let bandwidth = report
+        .bytes_per_second
+        .map_or(String::new(), |rate| format!("{} a second, Arrow bodies", decimal_bytes(rate.round() as u64)));
+    vec![
+        line("measured", duration(report.wall_seconds), span(settings, report)),
+        line("rows", count(report.rows), a_second(report.rows_per_second)),
+        line("batches", count(report.batches), a_second(report.batches_per_second)),
+        line("bytes", decimal_bytes(report.bytes), bandwidth),
+        line("streams", count(report.streams.len() as u64), fairness(report)),
+    ]
+}
+
+fn times(report: &Report) -> Vec<Vec<String>> {
+    let is_open = report.rate_batches_per_second.is_some();
+    let time = |seconds: Option<f64>| seconds.map_or_else(|| "–".to_owned(), latency);
+    let quantile = |name: &str, seconds| line(name, time(seconds), String::new());
+    let (first, batch) = (&report.first_batch, &report.batch_latency);
+    let since = if is_open { "since it was due" } else { "since it was asked for" };
+    let mut lines = vec![
+        line("first batch", time(first.p50_seconds), spread(first)),
+        line("batch p50", time(batch.p50_seconds), format!("{since}; {} batches", count(batch.count))),
+        quantile("batch p90", batch.p90_seconds),
+        quantile("batch p99", batch.p99_seconds),
+        quantile("batch p99.9", batch.p99_9_seconds),
+        quantile("batch max", batch.max_seconds),
+    ];
+    if is_open {
+        lines.push(line("overdue", count(report.overdue_batches), "were due and had not come at the end".to_owned()));
+    }
+    lines
+}
+
+fn costs(report: &Report) -> Vec<Vec<String>> {
+    let cost = report.cpu_seconds_per_gigabyte.map_or(String::new(), |cost| format!("{} a GB", duration(cost)));
+    let errors: Vec<String> = report.errors.iter().map(|(code, errors)| format!("{} {code}", count(*errors))).collect();
+    vec![
+        line("client CPU", duration(report.cpu_seconds), cost),
+        line("errors", count(report.errors.values().sum()), errors.join(", ")),
+        line("retries", count(report.retries), String::new()),
+    ]
+}
+
+fn line(name: &str, figure: String, remark: String) -> Vec<String> {
+    vec![name.to_owned(), figure, remark]
+}
+
+fn span(settings: &Settings, report: &Report) -> String {
+    let what = match settings.end {
+        End::Epochs(_) => format!("{} read to their end by a stream", plural(report.epochs, "epoch")),
+        End::Duration(asked) => format!("of {}", duration(asked.as_secs_f64())),
+    };
+    let warm_up = format!("behind {} of warm-up", duration(report.warm_up_seconds));
+    let parts = [
+        (true, what.as_str()),
+        (!settings.warm_up.is_zero(), &warm_up),
+        (report.was_interrupted, "interrupted"),
+        (!report.is_verified, "checksums not looked at"),
+    ];
+    parts.into_iter().filter_map(|(is_said, part)| is_said.then_some(part)).collect::<Vec<_>>().join(", ")
+}
+
+fn fairness(report: &Report) -> String {
+    let rates = report.slowest_stream_rows_per_second.zip(report.fastest_stream_rows_per_second);
+    let Some((slowest, fastest)) = rates else { return String::new() };
+    let ratio = report.fairness_ratio.map_or(String::new(), |ratio| format!(", ratio {ratio:.3}"));
+    format!("slowest {}, fastest {} rows a second{ratio}", rounded(slowest), rounded(fastest))
+}
+
+fn spread(times: &Times) -> String {
+    let Some((min, max)) = times.min_seconds.zip(times.max_seconds) else { return String::new() };
+    format!("median; min {}, max {}; {} opened", latency(min), latency(max), plural(times.count, "epoch"))
+}
+
+fn rounded(rate: f64) -> String {
+    count(rate.round() as u64)
+}
+
+fn plural(number: u64, name: &str) -> String {
+    format!("{} {name}{}", count(number), if number == 1 { "" } else { "s" })
+}
