@@ -3,8 +3,8 @@
     cargo build --release -p forebay-benches --bin gpu-kernel
     .venv/bin/python benches/gpu/fused.py [--rows 4000000] [--columns 100] [--repetitions 50]
 
-Rows are on the GPU already: what is timed is the chain (fill, log1p, standardize, clip of float32 columns with nulls) and
-their assembly into one row-major matrix. It needs an NVIDIA GPU, and FOREBAY_NVRTC where NVRTC is none of the system's
+Rows are on the GPU already: what is timed is the chain (fill, log1p, standardize, clip of float32 columns with nulls)
+and their assembly into one row-major matrix. It needs an NVIDIA GPU, and FOREBAY_NVRTC where NVRTC is none of the system's
 libraries. Raw numbers are kept under benches/runs/.
 """
 

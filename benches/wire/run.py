@@ -23,8 +23,9 @@ sys.path.insert(0, str(ROOT / "benches" / "epochs"))
 import machine  # noqa: E402
 
 HERE = Path(__file__).parent
+# The server's own: see SENDING_BYTES in server/src/stream/mod.rs.
+SENDING_BYTES = 4 << 20
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-SERVERS = ("direct", "stock", "pyarrow", "raw")
 PAIRS = (
     ("direct", "pyarrow"),
     ("stock", "pyarrow"),
@@ -47,9 +48,12 @@ class Server:
 
     def __init__(self, kind: str, options: argparse.Namespace) -> None:
         shape = [str(options.columns), str(options.rows)]
-        program = [sys.executable, str(HERE / "pyarrow_server.py")] if kind == "pyarrow" else [options.server, kind]
+        if kind == "pyarrow":
+            command = [sys.executable, str(HERE / "pyarrow_server.py"), *shape]
+        else:
+            command = [options.server, kind, *shape, str(options.sending_bytes)]
         self._process = subprocess.Popen(
-            [*program, *shape], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment()
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment()
         )
         assert self._process.stdout is not None
         self.address = self._process.stdout.readline().strip()
@@ -88,7 +92,7 @@ def measure(server: Server, kind: str, client: str, options: argparse.Namespace)
 def main() -> None:
     """Measure, print, keep."""
     options = parse()
-    made_on = machine.facts(Path("target/release/forebay-server").absolute())
+    made_on = machine.facts(Path(options.server))
     rounds: list[dict[str, dict[str, float]]] = []
     for number in range(-1, options.rounds):
         figures: dict[str, dict[str, float]] = {}
@@ -107,6 +111,7 @@ def main() -> None:
         "rows": options.rows,
         "columns": options.columns,
         "batches": options.batches,
+        "sending_bytes": options.sending_bytes,
         "rounds": rounds,
         "goals": goals,
     }
@@ -173,6 +178,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=8192, help="rows of a batch (%(default)s)")
     parser.add_argument("--columns", type=int, default=39, help="float32 numbers of a row (%(default)s)")
     parser.add_argument("--batches", type=int, default=4000, help="batches of a measurement (%(default)s)")
+    parser.add_argument(
+        "--sending-bytes", type=int, default=SENDING_BYTES, help="what waits for a socket, direct (%(default)s)"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
     parser.add_argument("--server", default=str(examples / "wire_server"), help="(the release build's)")
     parser.add_argument("--sink", default=str(examples / "wire_sink"), help="(the release build's)")

@@ -1,7 +1,7 @@
 //! Serves prepared batches: over Flight by Forebay's own response body (`direct`) or by arrow-flight's stock encoder
 //! through tonic (`stock`), or as bare bytes on a socket (`raw`). Prints its address and serves until stdin closes.
 //!
-//! Arguments: the kind, columns, rows. A ticket is the number of batches to send, in decimal; so are the first eight
+//! Arguments: the kind, columns, rows, and the bytes that may wait for a socket (`direct` alone). A ticket is the number of batches to send, in decimal; so are the first eight
 //! bytes that a bare connection sends, as a little-endian integer.
 
 use std::{convert::Infallible, env, error::Error, io, sync::Arc};
@@ -50,14 +50,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("wire_server {}", env!("CARGO_PKG_VERSION"));
         return Ok(());
     }
-    let [kind, columns, rows] = arguments.as_slice() else { return Err("direct|stock|raw COLUMNS ROWS".into()) };
-    let (columns, rows): (usize, usize) = (columns.parse()?, rows.parse()?);
+    let [kind, columns, rows, sending] = arguments.as_slice() else {
+        return Err("direct|stock|raw COLUMNS ROWS SENDING_BYTES".into());
+    };
+    let (columns, rows, sending): (usize, usize, usize) = (columns.parse()?, rows.parse()?, sending.parse()?);
     let batches = (0..BATCHES).map(|number| matrix(columns, rows, number)).collect::<Result<Vec<_>, _>>()?;
     let batches = Arc::new(batches);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
     let serving = match kind.as_str() {
-        "direct" => tokio::spawn(direct(listener, batches)),
+        "direct" => tokio::spawn(direct(listener, batches, sending)),
         "stock" => tokio::spawn(stock(listener, batches)),
         "raw" => tokio::spawn(raw(listener, columns * rows * size_of::<f32>())),
         other => return Err(format!("there is no kind \"{other}\"").into()),
@@ -83,14 +85,14 @@ fn count_of(ticket: &Ticket) -> Result<usize, Status> {
 
 // === Forebay's body ===
 
-async fn direct(listener: TcpListener, batches: Batches) -> io::Result<()> {
+async fn direct(listener: TcpListener, batches: Batches, sending: usize) -> io::Result<()> {
     let (_shutdown, watch) = Shutdown::new();
     let accept = async move || {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         Ok(stream)
     };
-    serve_connections(move |call| answer(call, Arc::clone(&batches)), accept, &watch).await;
+    serve_connections(move |call| answer(call, Arc::clone(&batches)), accept, sending, &watch).await;
     Ok(())
 }
 

@@ -55,6 +55,26 @@ def test_an_epoch_is_dicts_of_tensors(server: Server, tiny: pa.Table):
     assert np.allclose(got, (x - x.mean()) / x.std(), rtol=1e-6, atol=1e-7)
 
 
+def test_a_device_that_is_not_there_is_refused_at_once(server: Server):
+    def made(device: str) -> FlightDataset:
+        return FlightDataset(server.url, "tiny", PLAN, batch_size=32, device=device)
+
+    with pytest.raises(ValueError, match='device must be "cpu" or "cuda"'):
+        made("meta")
+    with pytest.raises(ValueError, match="sees"):
+        made(f"cuda:{torch.cuda.device_count()}")
+    on_cpu, plain = list(made("cpu")), list(FlightDataset(server.url, "tiny", PLAN, batch_size=32))
+    assert all(torch.equal(a[name], b[name]) for a, b in zip(on_cpu, plain, strict=True) for name in b)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch sees")
+def test_batches_land_on_the_gpu_with_the_same_numbers(server: Server):
+    there = list(FlightDataset(server.url, "tiny", PLAN, batch_size=7, prefetch=3, device="cuda"))
+    here = list(FlightDataset(server.url, "tiny", PLAN, batch_size=7))
+    for a, b in zip(there, here, strict=True):
+        assert all(a[name].is_cuda and torch.equal(a[name].cpu(), b[name]) for name in b)
+
+
 def test_tensors_lie_in_the_received_memory(client: fb.Client):
     outputs = {
         "id": fb.output(fb.cols("id"), dtype="int64"),

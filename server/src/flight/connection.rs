@@ -15,10 +15,6 @@ use tokio::{
 
 use crate::shutdown::{Phase, ShutdownWatch};
 
-/// Bytes of responses that a stream may have waiting for its socket. A whole batch fits, so that the next one is asked
-/// for while this one is written; hyper's default of 400 KiB stops a stream in the midst of every batch.
-pub(super) const SEND_BUFFER_BYTES: usize = 8 << 20;
-
 /// What a client may send ahead on one stream or connection (`DoExchange`).
 const RECEIVE_WINDOW_BYTES: u32 = 1 << 20;
 
@@ -26,10 +22,12 @@ const RECEIVE_WINDOW_BYTES: u32 = 1 << 20;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers the calls of every connection that `accept` returns until the server drains and the last of them has closed.
-/// `accept` owns the listener: it is closed when the draining begins, so that new connections are refused at once.
+/// `accept` owns the listener: it is closed when the draining begins, so that new connections are refused at once. Of each
+/// stream up to `sending_bytes`, and what it takes to fill up a batch, wait for the socket.
 pub async fn serve_connections<S, Answered>(
     answer: impl Fn(Request<Incoming>) -> Answered + Clone + Send + 'static,
     accept: impl AsyncFn() -> io::Result<S>,
+    sending_bytes: usize,
     shutdown: &ShutdownWatch,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -37,7 +35,7 @@ pub async fn serve_connections<S, Answered>(
 {
     let mut http = http2::Builder::new(TokioExecutor::new());
     http.timer(TokioTimer::new())
-        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .max_send_buf_size(sending_bytes)
         .initial_stream_window_size(RECEIVE_WINDOW_BYTES)
         .initial_connection_window_size(RECEIVE_WINDOW_BYTES);
     let (mut connections, closing) = (JoinSet::new(), GracefulShutdown::new());

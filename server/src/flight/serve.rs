@@ -11,16 +11,20 @@ use futures::future::join_all;
 use tokio::net::{TcpListener, UnixListener};
 
 use super::{Service, authority::UnixConnection, calls::Calls, connection::serve_connections, linger::Lingering};
-use crate::shutdown::ShutdownWatch;
+use crate::{shutdown::ShutdownWatch, stream::SENDING_BYTES};
 
 /// A bound address.
 #[derive(Debug)]
 pub enum Listener {
     /// A TCP port.
     Tcp(TcpListener),
-    /// A Unix socket; its file is removed at the end.
-    Unix(UnixListener, PathBuf),
+    /// A Unix socket.
+    Unix(UnixListener, SocketFile),
 }
+
+/// The file of a Unix socket; dropping it removes it.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
 
 /// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +52,7 @@ impl Listener {
         if is_socket && is_dead() {
             std::fs::remove_file(path).map_err(error)?;
         }
-        UnixListener::bind(path).map(|listener| Self::Unix(listener, path.to_owned())).map_err(error)
+        UnixListener::bind(path).map(|listener| Self::Unix(listener, SocketFile(path.to_owned()))).map_err(error)
     }
 
     /// The URL that clients connect to.
@@ -57,8 +61,15 @@ impl Listener {
             Self::Tcp(listener) => {
                 listener.local_addr().map_or_else(|_| "grpc://?".to_owned(), |address| format!("grpc://{address}"))
             }
-            Self::Unix(_, path) => format!("grpc+unix://{}", path.display()),
+            Self::Unix(_, SocketFile(path)) => format!("grpc+unix://{}", path.display()),
         }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // It may have been removed already.
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -78,13 +89,11 @@ async fn serve_one(calls: Calls, listener: Listener, shutdown: &ShutdownWatch) {
                 stream.set_nodelay(true)?;
                 Ok(Lingering::new(stream))
             };
-            serve_connections(answer, accept, shutdown).await;
+            serve_connections(answer, accept, SENDING_BYTES, shutdown).await;
         }
-        Listener::Unix(listener, path) => {
+        Listener::Unix(listener, _file) => {
             let accept = async move || Ok(Lingering::new(UnixConnection::new(listener.accept().await?.0)));
-            serve_connections(answer, accept, shutdown).await;
-            // It may have been removed already.
-            let _ = std::fs::remove_file(path);
+            serve_connections(answer, accept, SENDING_BYTES, shutdown).await;
         }
     }
 }

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Instant};
 use arrow::array::RecordBatch;
 use forebay_proto::v1;
 
-use super::{BATCHES_AHEAD, Batch, BatchTask, Prepared, StreamError, Streams, in_order, shuffled, task::BatchSender};
+use super::{
+    BATCHES_AHEAD, Batch, BatchTask, Prepared, SENDING_BYTES, StreamError, Streams, in_order, shuffled,
+    task::BatchSender,
+};
 use crate::{
     budget::Reservation,
     metrics::{Stage, StageTimes},
@@ -95,9 +98,11 @@ impl Prepared {
         self.held_bytes(reading)
     }
 
-    /// What a stream holds beside what it takes to read its rows: its batches.
+    /// What a stream holds beside what it takes to read its rows: its batches, and those that wait for the socket.
     pub(super) fn held_bytes(&self, reading: u64) -> u64 {
-        reading.saturating_add(self.batch_bytes().saturating_mul(BATCHES_HELD))
+        let epoch = self.epoch.sent_row_count().saturating_mul(self.wire_row_bytes());
+        let sending = epoch.min(SENDING_BYTES as u64);
+        reading.saturating_add(self.batch_bytes().saturating_mul(BATCHES_HELD)).saturating_add(sending)
     }
 }
 

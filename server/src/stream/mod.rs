@@ -50,6 +50,10 @@ const FETCH_AHEAD: usize = 2;
 /// Batches that wait between their making and the wire.
 const BATCHES_AHEAD: usize = 2;
 
+/// Bytes of a stream that may wait for its socket, beside the batch that is being written: room for some of the next one,
+/// so that a stream does not stop in the midst of every batch. Counted in the memory that it reserves.
+pub const SENDING_BYTES: usize = 4 << 20;
+
 /// Everything that streams and fits are made from; shared by all of them.
 #[derive(Debug)]
 pub struct Streams {

@@ -6,7 +6,7 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use forebay_proto::v1;
 use futures::StreamExt;
 
-use super::{BATCHES_AHEAD, Batch, BatchTask, FETCH_AHEAD, StreamError, Streams, task::BatchSender};
+use super::{BATCHES_AHEAD, Batch, BatchTask, FETCH_AHEAD, SENDING_BYTES, StreamError, Streams, task::BatchSender};
 use crate::{
     budget::Reservation,
     catalog::Snapshot,
@@ -22,7 +22,9 @@ impl Streams {
             let fetched = projection.stored_bytes(&snapshot, group).saturating_mul(FETCH_AHEAD as u64 + 1);
             fetched.saturating_add(projection.chunk_bytes(&snapshot, group).saturating_mul(BATCHES_AHEAD as u64 + 2))
         };
-        let memory = self.budget.reserve(snapshot.row_groups().iter().map(held).max().unwrap_or(0))?;
+        let sending = snapshot.byte_count().min(SENDING_BYTES as u64);
+        let memory = snapshot.row_groups().iter().map(held).max().unwrap_or(0).saturating_add(sending);
+        let memory = self.budget.reserve(memory)?;
         let streams = Arc::clone(self);
         Ok(BatchTask::start(move |sender| streams.send_table(snapshot, projection, sender, memory)))
     }

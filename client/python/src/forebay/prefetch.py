@@ -10,29 +10,34 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
 
 from .stream import Batch, Stream
 
 JOIN_SECONDS = 10.0
 
+T = TypeVar("T")
 
-class Prefetch(Iterator[Batch]):
-    """Iterator over a stream's batches, up to `depth` of them read ahead."""
 
-    def __init__(self, stream: Stream, *, depth: int) -> None:
+class Prefetch(Iterator[T]):
+    """Iterator over what `prepare` makes of a stream's batches, up to `depth` of them made ahead."""
+
+    def __init__(self, stream: Stream, prepare: Callable[[Batch], T], *, depth: int) -> None:
         if depth < 1:
             raise ValueError(f"prefetch must be at least 1, not {depth}")
-        self._queue = _Queue(depth)
+        self._queue: _Queue[T] = _Queue(depth)
         self.wait_seconds = 0.0
         """Time that the loop waited in `next`."""
         # The thread must not hold this object, or dropping it would never end the thread.
-        thread = threading.Thread(target=_read_ahead, args=(stream, self._queue), name="forebay-prefetch", daemon=True)
+        thread = threading.Thread(
+            target=_read_ahead, args=(stream, prepare, self._queue), name="forebay-prefetch", daemon=True
+        )
         self._close = weakref.finalize(self, _end, stream, self._queue, thread)
         thread.start()
 
-    def __next__(self) -> Batch:
-        """Return the next batch; raise what the stream raised."""
+    def __next__(self) -> T:
+        """Return the next one; raise what the stream raised."""
         began = time.perf_counter()
         try:
             return self._queue.get()
@@ -47,27 +52,27 @@ class Prefetch(Iterator[Batch]):
         self._close()
 
 
-class _Queue:
+class _Queue(Generic[T]):
     """A bounded queue whose both ends can be woken for good."""
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
-        self._items: deque[Batch] = deque()
+        self._items: deque[T] = deque()
         self._end: BaseException | None = None
         self._changed = threading.Condition()
 
-    def put(self, batch: Batch) -> bool:
-        """Add a batch once there is room; False if the queue has ended."""
+    def put(self, item: T) -> bool:
+        """Add one once there is room; False if the queue has ended."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._items) < self._depth or self._end is not None)
             if self._end is not None:
                 return False
-            self._items.append(batch)
+            self._items.append(item)
             self._changed.notify_all()
             return True
 
-    def get(self) -> Batch:
-        """Take the oldest batch; raise what the queue ended with once it is empty."""
+    def get(self) -> T:
+        """Take the oldest; raise what the queue ended with once it is empty."""
         with self._changed:
             self._changed.wait_for(lambda: bool(self._items) or self._end is not None)
             if not self._items:
@@ -86,16 +91,16 @@ class _Queue:
             self._changed.notify_all()
 
 
-def _read_ahead(stream: Stream, queue: _Queue) -> None:
+def _read_ahead(stream: Stream, prepare: Callable[[Batch], T], queue: _Queue[T]) -> None:
     try:
-        while queue.put(next(stream)):
+        while queue.put(prepare(next(stream))):
             pass
     except BaseException as error:
         # The loop's thread raises it, StopIteration included.
         queue.end(error)
 
 
-def _end(stream: Stream, queue: _Queue, thread: threading.Thread) -> None:
+def _end(stream: Stream, queue: _Queue[T], thread: threading.Thread) -> None:
     queue.end(StopIteration(), drop=True)
     stream.close()
     if thread is not threading.current_thread():

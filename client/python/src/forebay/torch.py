@@ -1,6 +1,7 @@
 """Batches as torch tensors: `FlightDataset`, and `FlightLoader` for frameworks that take a DataLoader apart.
 
-This module and the rooms that it alone uses (`tensors`, `board`, `loader`) are the only ones that import torch.
+This module and the rooms that it alone uses (`tensors`, `landing`, `board`, `loader`) are the only ones that import
+torch.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from .cursor import Cursor, Order, Remainder
 from .explain import Explain
 from .fitted import FittedPlan
 from .header import StreamInfo
+from .landing import Landed, Landing, device_of
 from .loader import FlightLoader, refuse_second_sharding
 from .plan import Plan
 from .prefetch import Prefetch
 from .replay import Replay
 from .retry import RETRY_SECONDS
 from .stream import Batch, Stream
-from .tensors import TensorBatch, to_tensors
+from .tensors import TensorBatch
 
 if TYPE_CHECKING:
     from .client import StreamOptions
@@ -50,6 +52,10 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 
     Columns: FLOAT32, FLOAT16, BFLOAT16, INT32, INT64 and UINT8 outputs are tensors of that dtype; ``__row_id`` is
     int64; an AS_STORED column stays the `pyarrow.Array` that it is (text, dates, lists, anything with nulls).
+
+    ``device="cuda"`` (or ``"cuda:1"``) lands batches on that GPU ahead of the loop: the background thread copies each
+    into pinned memory and starts its way to the GPU on a stream of its own; `prefetch` of them lie there beside the one
+    in use. Without it they stay in this process's memory.
 
     With ``DataLoader(num_workers=n)`` worker 0 reads the whole stream and the others nothing, so that no row is lost
     or doubled and the order stays; the prefetch thread makes workers needless. `set_epoch` and `load_state_dict`
@@ -76,6 +82,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         window_rows: int | None = None,
         lanes: int | None = None,
         prefetch: int = 2,
+        device: str | torch.device | None = None,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         super().__init__()
@@ -90,6 +97,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._order = Order(lanes, remainder, seed, shuffle, window_rows)
         self._with_row_ids = with_row_ids
         self._prefetch = prefetch
+        self._device = device_of(device)
         self._retry_seconds = retry_seconds
         self._given_rank = None if rank is None or world_size is None else (rank, world_size)
         self._epoch = epoch
@@ -138,7 +146,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
             else:
                 self._board.resumed = resume.generation
         start = self._begin() if resume is None else resume.place
-        batches = FlightBatches(self._open(start), self._took, self._prefetch)
+        batches = FlightBatches(self._open(start), self._took, self._prefetch, Landing(self._device))
         self._place, self._latest = start, weakref.ref(batches)
         return batches
 
@@ -295,10 +303,16 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 class FlightBatches(Iterator[TensorBatch]):
     """Iterator over a `FlightDataset`'s batches; dropping it ends its stream and its thread."""
 
-    def __init__(self, stream: Stream, took: Callable[[FlightBatches, Cursor, Batch | None], None], depth: int) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        took: Callable[[FlightBatches, Cursor, Batch | None], None],
+        depth: int,
+        landing: Landing,
+    ) -> None:
         self._took = took
         self._place_behind = stream.places()
-        self._batches = Prefetch(stream, depth=depth)
+        self._batches: Prefetch[Landed] = Prefetch(stream, landing.land, depth=depth)
         self._closed = False
 
     def waited(self) -> float:
@@ -311,12 +325,12 @@ class FlightBatches(Iterator[TensorBatch]):
         if self._closed:
             raise StopIteration
         try:
-            batch = next(self._batches)
+            landed = next(self._batches)
         except StopIteration:
             self._took(self, self._place_behind(None), None)
             raise
-        self._took(self, self._place_behind(batch.header), batch)
-        return to_tensors(batch)
+        self._took(self, self._place_behind(landed.batch.header), landed.batch)
+        return landed.take()
 
     def close(self) -> None:
         """End the stream and the thread now; the place stays where the loop is."""
