@@ -147,7 +147,7 @@ def rates(answers: list[dict[str, Any]], fixed: tuple[float, float] | None) -> d
     """Return the rates of a window: the fixed one since all began, or that in which all are between first and last."""
     whole = [answer for answer in answers if len(answer["times"]) > 1]
     if not whole:
-        return {"window_seconds": 0.0, "first_batch_seconds_max": 0.0, "rows_per_second": [], "max_over_min": None}
+        raise SystemExit(f"no client got two batches: {answers[0]['error'] or 'there are too few rows'}")
     if fixed is None:
         begin, end = max(each["times"][0] for each in whole), min(each["times"][-1] for each in whole)
     else:
@@ -180,10 +180,12 @@ def report(runs: list[dict[str, Any]], seconds: float) -> Found:
         if crowd.clients == MANY:
             goals.append(Goal(f"fastest / slowest: {crowd.name}", GOAL_RATIO, unfair, "", 2))
         goals.append(Goal(f"peak RSS less the budget: {crowd.name}", GOAL_ABOVE_BUDGET_MB, peak - budget, "MB"))
+        ends = [run["seconds_until_the_last_ended"] / run["seconds_until_the_first_ended"] for run in these]
         cells = [
             f"{statistics.median(sum(run['rows_per_second']) for run in these):,.0f}",
             f"{unfair:.2f}",
             f"{statistics.median(run['window_seconds'] for run in these):.1f}",
+            f"{statistics.median(ends):.2f}" if crowd.ranks else "",
             f"{1e3 * statistics.median(run['first_batch_seconds_max'] for run in these):,.0f}",
             f"{budget:,.0f}",
             f"{peak:,.0f}",
@@ -197,9 +199,9 @@ def report(runs: list[dict[str, Any]], seconds: float) -> Found:
         f"that the streams need. Batches of {BATCH_SIZE:,} rows; rounds: {rounds}. Rates, ratios and waits are "
         "medians, peaks the highest."
     )
-    titles = ["crowd", "rows/s, all", "fastest / slowest", "window, s", "last first batch, ms", "budget, MB"]
+    titles = ["crowd", "rows/s, all", "fastest / slowest", "window, s", "last / first end", "last first batch, ms"]
     raw = {"batch_size": BATCH_SIZE, "seconds": seconds, "runs": runs}
-    return Found(raw, goals, f"{text}\n\n{table([*titles, 'peak RSS, MB', 'refused'], rows)}")
+    return Found(raw, goals, f"{text}\n\n{table([*titles, 'budget, MB', 'peak RSS, MB', 'refused'], rows)}")
 
 
 MEASUREMENT = Measurement("fairness", "Many clients at once", measure)
