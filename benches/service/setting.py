@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -52,7 +53,8 @@ class Goal:
 
     def as_json(self) -> dict[str, Any]:
         """Return everything."""
-        return {**asdict(self), "reached": self.reached}
+        # JSON has no infinity.
+        return {**asdict(self), "found": self.found if math.isfinite(self.found) else None, "reached": self.reached}
 
 
 @dataclass(frozen=True)
