@@ -263,7 +263,9 @@ fn split(weights: &[u64], count: usize) -> Vec<Part> {
             lightest.places.push(place);
         }
     }
-    parts.iter_mut().for_each(|part| part.places.sort_unstable());
+    for part in &mut parts {
+        part.places.sort_unstable();
+    }
     parts
 }
 

@@ -199,11 +199,12 @@ impl Derivation {
         let schema = if is_as_said && width == self.schema.fields().len() {
             SchemaRef::clone(&self.schema)
         } else {
-            let found =
-                fields.iter().zip(&columns).map(|(field, column)| match field.data_type() == column.data_type() {
-                    true => Arc::clone(field),
-                    false => Arc::new(field.as_ref().clone().with_data_type(column.data_type().clone())),
-                });
+            let found = fields.iter().zip(&columns).map(|(field, column)| {
+                if field.data_type() == column.data_type() {
+                    return Arc::clone(field);
+                }
+                Arc::new(field.as_ref().clone().with_data_type(column.data_type().clone()))
+            });
             Arc::new(Schema::new(found.collect::<Vec<_>>()))
         };
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
