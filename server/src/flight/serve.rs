@@ -85,8 +85,9 @@ async fn serve_one(calls: Calls, listener: Listener, shutdown: &ShutdownWatch) {
         Listener::Tcp(listener) => {
             let accept = async move || {
                 let (stream, _) = listener.accept().await?;
-                // The end of a batch does not wait for the beginning of the next one.
-                stream.set_nodelay(true)?;
+                // The end of a batch does not wait for the beginning of the next one. A connection that is gone already
+                // is told by its first read, and is no reason to stop accepting.
+                let _ = stream.set_nodelay(true);
                 Ok(Lingering::new(stream))
             };
             serve_connections(answer, accept, SENDING_BYTES, shutdown).await;

@@ -16,7 +16,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream::BoxStream};
 use hyper::{
     HeaderMap, Response,
-    body::{Body, Frame, SizeHint},
+    body::{Body, Frame},
     header,
 };
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
@@ -41,20 +41,14 @@ const DATA_BODY: u32 = 1000;
 
 /// The body of a response: the messages of a stream, then the status as trailers.
 pub(super) struct MessageBody {
-    messages: BoxStream<'static, Result<Message, Status>>,
+    /// None once the status has been sent.
+    messages: Option<BoxStream<'static, Result<Message, Status>>>,
     pieces: VecDeque<Bytes>,
-    state: State,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Sending,
-    Ended,
 }
 
 /// A response of these messages.
 pub fn response(messages: impl Stream<Item = Result<Message, Status>> + Send + 'static) -> Response<tonic::body::Body> {
-    let body = MessageBody { messages: messages.boxed(), pieces: VecDeque::new(), state: State::Sending };
+    let body = MessageBody { messages: Some(messages.boxed()), pieces: VecDeque::new() };
     let mut response = Response::new(tonic::body::Body::new(body));
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/grpc"));
     response
@@ -69,10 +63,8 @@ impl Body for MessageBody {
             if let Some(piece) = self.pieces.pop_front() {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
-            if self.state == State::Ended {
-                return Poll::Ready(None);
-            }
-            let status = match ready!(self.messages.poll_next_unpin(context)) {
+            let Some(messages) = &mut self.messages else { return Poll::Ready(None) };
+            let status = match ready!(messages.poll_next_unpin(context)) {
                 Some(Ok(message)) => match pieces(message) {
                     Ok(pieces) => {
                         self.pieces = pieces;
@@ -83,9 +75,8 @@ impl Body for MessageBody {
                 Some(Err(status)) => status,
                 None => Status::ok(""),
             };
-            self.state = State::Ended;
             // What the stream holds is let go before the client hears of the end.
-            self.messages = futures::stream::empty().boxed();
+            self.messages = None;
             let mut trailers = HeaderMap::new();
             status.add_header(&mut trailers)?;
             return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
@@ -93,11 +84,7 @@ impl Body for MessageBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.state == State::Ended && self.pieces.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::default()
+        self.messages.is_none() && self.pieces.is_empty()
     }
 }
 
