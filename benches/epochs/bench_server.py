@@ -9,14 +9,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.flight as fl
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 DATASET = "criteo"
 START_SECONDS = 60.0
@@ -41,20 +44,25 @@ def server_program() -> Path:
     return program
 
 
-class Server:
-    """A running server with a state of its own, which ends with this process."""
+class RunningServer:
+    """A server that ends with this process; `begun` and `listened` are of the monotonic clock."""
 
-    def __init__(self, program: Path, data: Path, *flags: str) -> None:
-        self._state = tempfile.TemporaryDirectory(prefix="forebay-bench-")
+    def __init__(self, program: Path, datasets: Mapping[str, Path], state: Path, *flags: str) -> None:
         self._log: deque[str] = deque(maxlen=20)
         self._ready = threading.Event()
         self.url = self.metrics_url = ""
-        command = [str(program), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--exit-with-stdin"]
-        command += ["--drain-seconds", "0", "--state", self._state.name, "--dataset", f"{DATASET}={data.absolute()}"]
-        command += flags
+        self.listened = 0.0
+        command = [str(program), "--listen", "127.0.0.1:0", "--exit-with-stdin"]
+        command += ["--drain-seconds", "0", "--state", str(state)]
+        self._has_metrics = "--metrics-listen" not in flags
+        if self._has_metrics:
+            command += ["--metrics-listen", "127.0.0.1:0"]
+        for name, folder in datasets.items():
+            command += ["--dataset", f"{name}={folder.absolute()}"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
+        self.begun = time.monotonic()
         self._process = subprocess.Popen(
-            command,
+            [*command, *flags],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -67,14 +75,14 @@ class Server:
             self.stop()
             raise SystemExit("\n  ".join(["the server does not start; its last lines:", *self._log]))
 
-    def __enter__(self) -> Server:
+    def __enter__(self: T) -> T:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
     def stop(self) -> None:
-        """End the server and remove its state."""
+        """End the server."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -83,6 +91,48 @@ class Server:
             self._process.kill()
             self._process.wait()
         self._log_reader.join()
+
+    def cpu_seconds(self) -> float:
+        """Seconds of CPU used so far, user and system, of all threads."""
+        return _cpu_seconds(self._proc("stat"))
+
+    def peak_rss_bytes(self) -> int:
+        """Most bytes that were resident since the start, or since the peak was reset."""
+        return self._status("VmHWM") * 1024
+
+    def _status(self, key: str) -> int:
+        match = re.search(rf"^{key}:\s+(\d+)", self._proc("status"), re.MULTILINE)
+        assert match is not None
+        return int(match[1])
+
+    def _proc(self, name: str) -> str:
+        return Path(f"/proc/{self._process.pid}/{name}").read_text()
+
+    def _read_log(self) -> None:
+        """Read stderr to its end, so that the server never waits for us."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._log.append(line.rstrip())
+            if not self._ready.is_set():
+                if found := LISTENING.search(line):
+                    self.listened, self.url = time.monotonic(), found[1]
+                if found := METRICS.search(line):
+                    self.metrics_url = found[1]
+                if self.url and (self.metrics_url or not self._has_metrics):
+                    self._ready.set()
+        self._ready.set()
+
+
+class Server(RunningServer):
+    """One of the criteo-shaped data, with a state of its own."""
+
+    def __init__(self, program: Path, data: Path, *flags: str) -> None:
+        self._state = tempfile.TemporaryDirectory(prefix="forebay-bench-")
+        super().__init__(program, {DATASET: data}, Path(self._state.name), *flags)
+
+    def stop(self) -> None:
+        """End the server and remove its state."""
+        super().stop()
         self._state.cleanup()
 
     def fit(self, plan: dict[str, Any]) -> str:
@@ -91,10 +141,6 @@ class Server:
         with fl.connect(self.url) as client:
             *_, last = client.do_action(action)
         return json.loads(last.body.to_pybytes())["result"]["plan_id"]
-
-    def cpu_seconds(self) -> float:
-        """Seconds of CPU used so far, user and system, of all threads."""
-        return _cpu_seconds(self._proc("stat"))
 
     def pool_cpu_seconds(self) -> float:
         """Return the part of them that the CPU pool used: it decodes, transforms, assembles, encodes and hashes."""
@@ -116,33 +162,12 @@ class Server:
             return False
         return True
 
-    def peak_rss_bytes(self) -> int:
-        """Most bytes that were resident since the start or the last reset."""
-        match = re.search(r"^VmHWM:\s+(\d+) kB$", self._proc("status"), re.MULTILINE)
-        assert match is not None
-        return int(match[1]) * 1024
-
     def stage_seconds(self) -> dict[str, float]:
-        """Seconds by stage so far, as the server's own clocks count them: waits for a core are in them."""
+        """Seconds by stage so far, as the server's own clocks count them: waits for a core are in them; or nothing."""
+        if not self.metrics_url:
+            return {}
         with urllib.request.urlopen(self.metrics_url) as answer:
             return {stage: float(seconds) for stage, seconds in STAGE.findall(answer.read().decode())}
-
-    def _proc(self, name: str) -> str:
-        return Path(f"/proc/{self._process.pid}/{name}").read_text()
-
-    def _read_log(self) -> None:
-        """Read stderr to its end, so that the server never waits for us."""
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self._log.append(line.rstrip())
-            if not self._ready.is_set():
-                if found := LISTENING.search(line):
-                    self.url = found[1]
-                if found := METRICS.search(line):
-                    self.metrics_url = found[1]
-                if self.url and self.metrics_url:
-                    self._ready.set()
-        self._ready.set()
 
 
 def _cpu_seconds(stat: str) -> float:

@@ -4,8 +4,8 @@
     .venv/bin/python benches/gpu/fused.py [--rows 4000000] [--columns 100] [--repetitions 50]
 
 Rows are on the GPU already: what is timed is the chain (fill, log1p, standardize, clip of float32 columns with nulls)
-and their assembly into one row-major matrix. It needs an NVIDIA GPU, and FOREBAY_NVRTC where NVRTC is none of the system's
-libraries. Raw numbers are kept under benches/runs/.
+and their assembly into one row-major matrix. It needs an NVIDIA GPU, and FOREBAY_NVRTC where NVRTC is not among the
+system's libraries. Raw numbers are kept under benches/runs/.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 //! Arguments: the kind, columns, rows, and the bytes that may wait for a socket (`direct` alone). A ticket is the number of batches to send, in decimal; so are the first eight
 //! bytes that a bare connection sends, as a little-endian integer.
 
-use std::{convert::Infallible, env, error::Error, io, sync::Arc};
+use std::{convert::Infallible, env, error::Error, io, sync::Arc, time::Duration};
 
 use arrow::{
     array::{FixedSizeListArray, Float32Array, RecordBatch},
@@ -19,7 +19,7 @@ use arrow_flight::{
 };
 use forebay_proto::{Encoding, v1};
 use forebay_server::{
-    flight::{Encoder, response, serve_connections},
+    flight::{ConnectionSettings, Encoder, response, serve_connections, tune},
     shutdown::Shutdown,
 };
 use futures::{StreamExt, stream::BoxStream};
@@ -88,11 +88,17 @@ fn count_of(ticket: &Ticket) -> Result<usize, Status> {
 async fn direct(listener: TcpListener, batches: Batches, sending: usize) -> io::Result<()> {
     let (_shutdown, watch) = Shutdown::new();
     let accept = async move || {
-        let (stream, _) = listener.accept().await?;
-        stream.set_nodelay(true)?;
+        let (stream, peer) = listener.accept().await?;
+        tune(&stream, peer);
         Ok(stream)
     };
-    serve_connections(move |call| answer(call, Arc::clone(&batches)), accept, sending, &watch).await;
+    let settings = ConnectionSettings {
+        sending_bytes: sending,
+        age_max: Duration::ZERO,
+        grace: Duration::ZERO,
+        keepalive: Duration::ZERO,
+    };
+    serve_connections(move |call| answer(call, Arc::clone(&batches)), accept, settings, &watch).await;
     Ok(())
 }
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
+from aftermath import Patient
 from serving import Server, server_binary
 
 # fb.local starts the same program that the tests do.
@@ -91,6 +92,20 @@ def serve() -> Iterator[Serve]:
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def patients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patient]:
+    patient = Patient(tmp_path_factory.mktemp("patient"))
+    yield patient
+    patient.stop()
+
+
+@pytest.fixture
+def patient(patients: Patient) -> Patient:
+    """A server that is shown damaged files; nothing that another test put there is left."""
+    patients.clear()
+    return patients
 
 
 @pytest.fixture(scope="session")

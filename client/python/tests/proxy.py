@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import struct
 import threading
+import time
 
 # SO_LINGER with no time: closing sends a reset, as a host that dies or a balancer that gives up does.
 RESET = struct.pack("ii", 1, 0)
@@ -16,14 +18,23 @@ class Proxy:
     """Passes bytes on. `cuts` are taken one a connection: after so many bytes from the server it is cut; None: never.
 
     When the cuts are used up, connections run on uncut. `sever` cuts all that run; `refuse` closes the port.
+    `bytes_per_second` is what comes from the server at most.
     """
 
-    def __init__(self, url: str, *cuts: int | None, reset: bool = True, corrupt: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        *cuts: int | None,
+        reset: bool = True,
+        corrupt: bool = False,
+        bytes_per_second: float = math.inf,
+    ) -> None:
         host, _, port = url.removeprefix("grpc://").rpartition(":")
         self._target = (host, int(port))
         self._cuts = list(cuts)
         self._reset = reset
         self._corrupt = corrupt
+        self._bytes_per_second = bytes_per_second
         self.connections = 0
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -67,10 +78,10 @@ class Proxy:
                 self.connections += 1
                 cut = self._cuts.pop(0) if self._cuts else None
                 self._open |= {inner, outer}
-            threading.Thread(target=self._pump, args=(inner, outer, None), daemon=True).start()
-            threading.Thread(target=self._pump, args=(outer, inner, cut), daemon=True).start()
+            threading.Thread(target=self._pump, args=(inner, outer, None, math.inf), daemon=True).start()
+            threading.Thread(target=self._pump, args=(outer, inner, cut, self._bytes_per_second), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, left: int | None) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, left: int | None, rate: float) -> None:
         with contextlib.suppress(OSError):
             while piece := source.recv(PIECE_BYTES):
                 if left is not None and len(piece) > left:
@@ -82,6 +93,7 @@ class Proxy:
                     left = None
                     continue
                 sink.sendall(piece)
+                time.sleep(len(piece) / rate)
                 left = None if left is None else left - len(piece)
         self._end(source)
         self._end(sink)

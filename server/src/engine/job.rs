@@ -78,12 +78,13 @@ impl<T: Send + 'static> Job<T> {
         let (wanted, unwanted) = oneshot::channel();
         // Aggregates compute between awaits for longer than an I/O thread may be held.
         let handle = tokio::runtime::Handle::current();
+        let spill_directory = engine.spill_directory.clone();
         let task = tokio::task::spawn_blocking(move || {
             handle.block_on(async {
                 tokio::select! {
                     biased;
                     _ = unwanted => Err(EngineError::Stopped),
-                    result = fold(output) => result,
+                    result = fold(output) => result.map_err(|error| error.spilling_to(&spill_directory)),
                 }
             })
         });

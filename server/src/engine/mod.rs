@@ -11,7 +11,12 @@ mod kept;
 mod moments;
 mod summary;
 
-use std::sync::Arc;
+use std::{
+    error::Error,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use datafusion_common::DataFusionError;
 use datafusion_execution::{
@@ -44,6 +49,7 @@ const POOL_SHARE: (usize, usize) = (2, 5);
 pub struct Engine {
     context: Arc<TaskContext>,
     pool_bytes: usize,
+    spill_directory: PathBuf,
 }
 
 /// Why a job has no result.
@@ -55,6 +61,17 @@ pub enum EngineError {
     /// It does not fit its memory, even with spilling.
     #[error("the fit needs more memory than it may use ({0}); raise --fit-memory-bytes")]
     Memory(DataFusionError),
+    /// What does not fit its memory cannot be put on the disk.
+    #[error(
+        "the fit cannot spill to \"{}\": {reason}; make room there, or raise --fit-memory-bytes so that it spills less",
+        directory.display()
+    )]
+    Spill {
+        /// Where to.
+        directory: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
     /// More distinct values are left than a vocabulary may hold.
     #[error("more than {bytes} bytes of distinct values: set max_size or min_count, or use hash_bucket")]
     TooManyValues {
@@ -69,8 +86,9 @@ pub enum EngineError {
 impl Engine {
     /// An engine that uses about so much memory and spills under the state directory.
     pub fn new(memory_bytes: usize, state: &State) -> Result<Self, EngineError> {
+        let spill_directory = state.spill_directory();
         let spill =
-            DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![state.spill_directory()]));
+            DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![spill_directory.clone()]));
         let pool_bytes = memory_bytes / POOL_SHARE.1 * POOL_SHARE.0;
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(FairSpillPool::new(pool_bytes)))
@@ -82,7 +100,22 @@ impl Engine {
             .with_batch_size(BATCH_ROWS)
             .with_sort_spill_reservation_bytes((pool_bytes / 16).min(SORT_RESERVATION_BYTES_MAX));
         let context = TaskContext::default().with_session_config(config).with_runtime(runtime);
-        Ok(Self { context: Arc::new(context), pool_bytes })
+        Ok(Self { context: Arc::new(context), pool_bytes, spill_directory })
+    }
+}
+
+impl EngineError {
+    /// The same, with the place that could not be written or read: all that an aggregate does with files is to spill.
+    fn spilling_to(self, directory: &Path) -> Self {
+        let Self::Aggregate(error) = &self else { return self };
+        let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+        while let Some(error) = cause {
+            if let Some(source) = error.downcast_ref::<io::Error>() {
+                return Self::Spill { directory: directory.to_owned(), reason: source.to_string() };
+            }
+            cause = error.source();
+        }
+        self
     }
 }
 

@@ -1,6 +1,6 @@
 //! One rank's batches: reserved for, numbered and sent. How their rows come about is `in_order`'s and `shuffled`'s matter.
 
-use std::{sync::Arc, time::Instant};
+use std::{mem, sync::Arc, time::Instant};
 
 use arrow::array::RecordBatch;
 use forebay_proto::v1;
@@ -20,7 +20,7 @@ const BATCHES_HELD: u64 = BATCHES_AHEAD as u64 + 2;
 
 /// Numbers the batches of a rank and sends them.
 pub(super) struct Outlet {
-    prepared: Prepared,
+    pub prepared: Prepared,
     share: Share,
     /// Rows of the rank's sequence that lie before the next batch.
     next: u64,
@@ -44,7 +44,7 @@ impl Streams {
         let reckoned = prepared.clone();
         let memory = self.cpu.run(move || reckoned.memory_bytes(&sent)).await?;
         let memory = self.budget.reserve(memory)?;
-        Ok(BatchTask::start(move |sender| {
+        Ok(BatchTask::batches(move |sender| {
             let outlet = Outlet::new(&prepared, share, sender);
             streams.send_batches(prepared, sent, outlet, memory)
         }))
@@ -89,6 +89,11 @@ impl<E: Into<StreamError>> From<E> for Ended {
 }
 
 impl Prepared {
+    /// Rows came to an end before their number did.
+    pub(super) fn miscounted(&self) -> StreamError {
+        StreamError::Miscounted { counted: self.epoch.row_count(), dataset: self.request.dataset.clone() }
+    }
+
     /// What a stream holds at most: compressed row groups in flight, decoded chunks, windows, and its batches.
     pub(super) fn memory_bytes(&self, share: &Share) -> u64 {
         let reading = match self.epoch.shuffle() {
@@ -120,23 +125,16 @@ impl Outlet {
 
     /// Numbers a batch and sends it.
     pub(super) async fn send(&mut self, data: RecordBatch) -> Result<(), Ended> {
+        let times = mem::take(&mut self.times);
+        times.record();
+        let batch = self.number(data, times);
         let start = Instant::now();
-        let batch = self.number(data);
         let sent = self.sender.send(Ok(batch)).await;
         self.times.add_since(Stage::SendWait, start);
-        self.times.record();
         sent.map_err(|_| Ended::Gone)
     }
 
-    /// Rows came to an end before their number did.
-    pub(super) fn miscounted(&self) -> StreamError {
-        StreamError::Miscounted {
-            counted: self.prepared.epoch.row_count(),
-            dataset: self.prepared.request.dataset.clone(),
-        }
-    }
-
-    fn number(&mut self, data: RecordBatch) -> Batch {
+    fn number(&mut self, data: RecordBatch, times: StageTimes) -> Batch {
         let rows = data.num_rows() as u64;
         let request = &self.prepared.request;
         // Every rank is at the same place of its sequence, which begins at the start position.
@@ -150,8 +148,9 @@ impl Outlet {
             padding_rows: self.share.padding(self.next, end),
             last: end == self.share.end,
             checksum: 0,
+            stage_seconds: None,
         };
         self.next = end;
-        Batch { header, data }
+        Batch { header, data, times }
     }
 }

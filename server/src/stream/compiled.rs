@@ -19,6 +19,7 @@ use super::{
 use crate::{
     catalog::Snapshot,
     error::near_names,
+    metrics::{self, Cache},
     plan::{self, PlanError, Source, Tables},
     scan::Projection,
     state::{Kind, State, is_id},
@@ -49,6 +50,10 @@ pub(super) struct Compiled {
     pub is_kept: bool,
 }
 
+/// The plan as it was sent, where it may differ from the canonical one.
+#[derive(Debug)]
+pub(super) struct Original(Option<Arc<v1::Plan>>);
+
 /// The last things that were compiled, the newest first, by what they depend on.
 #[derive(Debug)]
 pub(super) struct Recent<K, T>(Mutex<VecDeque<(K, Arc<T>)>>);
@@ -74,19 +79,18 @@ impl Streams {
             && self.state.has(Kind::Plan, id)
             && let Some(known) = self.compiled.find(&key(snapshot, id, with_row_ids))
         {
+            metrics::cache_requests(Cache::Plans, true, 1);
             return Ok(known);
         }
         let (state, source) = (self.state.clone(), source.clone());
-        let read = self.cpu.run(move || {
-            let sent = read_plan(&state, &source)?;
-            let plan = plan::canonical(&sent);
-            Ok::<_, StreamError>((plan::plan_id(&plan), plan, sent))
-        });
-        let (sent_id, plan, sent) = read.await??;
+        let read = self.cpu.run(move || read_plan(&state, &source)).await?;
+        let (sent_id, plan, original) = read?;
         if let Some(known) = self.compiled.find(&key(snapshot, &sent_id, with_row_ids)) {
+            metrics::cache_requests(Cache::Plans, true, 1);
             return Ok(known);
         }
-        let (plan, tables) = self.with_tables(plan).await.map_err(|error| error.in_original(&sent))?;
+        metrics::cache_requests(Cache::Plans, false, 1);
+        let (plan, tables) = self.with_tables(plan).await.map_err(|error| original.place(error))?;
         let (state, snapshot) = (self.state.clone(), Arc::clone(snapshot));
         let (plans, device) = (Arc::clone(&self.compiled), self.device.clone());
         let compiled = self.cpu.run(move || {
@@ -97,14 +101,13 @@ impl Streams {
                 return Ok(known);
             }
             let compiled = compile(&snapshot, &plan, &tables, plan_id, with_row_ids, &device);
-            let mut compiled = compiled.map_err(|error| error.in_original(&sent))?;
+            let mut compiled = compiled.map_err(|error| original.place(error))?;
             compiled.is_kept = state.has(Kind::Plan, &compiled.plan_id);
             if compiled.plan_id != sent_id {
                 compiled.pinned = Some(plan.clone());
             }
             if !compiled.is_kept && (plan.encoded_len() > TICKET_PLAN_BYTES_MAX || compiled.pinned.is_some()) {
-                let json = forebay_proto::to_json(&plan);
-                let kept = keep_plan(&state, &compiled.plan_id, &json, compiled.rows.projection.schema());
+                let kept = keep_plan(&state, &compiled.plan_id, &plan, compiled.rows.projection.schema());
                 compiled.is_kept =
                     kept.inspect_err(|error| tracing::warn!(%error, "tickets carry the whole plan")).is_ok();
             }
@@ -160,41 +163,65 @@ fn stored_row_bytes(snapshot: &Snapshot, program: &Program) -> u64 {
 }
 
 /// Keeps a plan under its id, if it is one that can be read back, and before that the columns that it reads.
-pub(super) fn keep_plan(state: &State, plan_id: &str, json: &str, read: &Schema) -> Result<(), StreamError> {
-    if json.len() > JSON_BYTES_MAX {
+pub(super) fn keep_plan(state: &State, plan_id: &str, plan: &v1::Plan, read: &Schema) -> Result<(), StreamError> {
+    let bytes = plan.encode_to_vec();
+    if bytes.len() > JSON_BYTES_MAX {
         let reason = format!(
             "the fitted plan has {} bytes, the limit is {JSON_BYTES_MAX}: give vocab a max_size or a min_count, or use hash_bucket",
-            json.len()
+            bytes.len()
         );
         return Err(PlanError::field("plan", reason).into());
     }
     KnownColumns::keep(state, plan_id, read)?;
-    Ok(state.write(Kind::Plan, plan_id, json.as_bytes())?)
+    Ok(state.write(Kind::Plan, plan_id, &bytes)?)
 }
 
-/// The plan of a request, read from the state directory where it is named by its id.
-pub(super) fn read_plan(state: &State, source: &Source) -> Result<v1::Plan, StreamError> {
-    let id = match source {
-        Source::Inline(plan) => return Ok(plan.clone()),
-        Source::Id(id) => id,
-    };
+/// The plan of a request in its canonical form, its id, and what was sent, where it was.
+pub(super) fn read_plan(state: &State, source: &Source) -> Result<(String, v1::Plan, Original), StreamError> {
+    match source {
+        Source::Inline(sent) => {
+            let plan = plan::canonical(sent);
+            Ok((plan::plan_id(&plan), plan, Original(Some(Arc::clone(sent)))))
+        }
+        Source::Id(id) => Ok((id.clone(), kept_plan(state, id)?, Original(None))),
+    }
+}
+
+/// A plan that the state directory keeps.
+pub(super) fn kept_plan(state: &State, id: &str) -> Result<v1::Plan, StreamError> {
     let stored = if is_id(id) { state.read(Kind::Plan, id)? } else { None };
     let Some(bytes) = stored else {
         let ids = state.ids(Kind::Plan);
-        return Err(StreamError::UnknownPlan { id: id.clone(), near: near_names(id, ids.iter().map(String::as_str)) });
+        return Err(StreamError::UnknownPlan {
+            id: id.to_owned(),
+            near: near_names(id, ids.iter().map(String::as_str)),
+        });
     };
-    // The id is the plan's digest: a file that was damaged is no plan of that id.
-    match forebay_proto::decode::<v1::Plan>(&bytes) {
-        Ok((plan, _)) if plan::plan_id(&plan) == *id => Ok(plan),
-        _ => Err(StreamError::UnknownPlan {
-            id: id.clone(),
-            near: "the file kept under this id is damaged; fit again".to_owned(),
-        }),
+    let damaged = || StreamError::UnknownPlan {
+        id: id.to_owned(),
+        near: "the file kept under this id is damaged; fit again".to_owned(),
+    };
+    // The id is the digest of these bytes: a file that was damaged is no plan of that id.
+    if plan::plan_id_of_bytes(&bytes) != id {
+        return Err(damaged());
     }
+    v1::Plan::decode(bytes.as_slice()).map_err(|_| damaged())
 }
 
 fn key(snapshot: &Snapshot, plan_id: &str, with_row_ids: bool) -> Key {
     Key { snapshot: snapshot.digest().to_owned(), plan_id: plan_id.to_owned(), with_row_ids }
+}
+
+// === impl Original ===
+
+impl Original {
+    /// An error whose path leads through the plan that was sent.
+    pub(super) fn place(&self, error: StreamError) -> StreamError {
+        match &self.0 {
+            Some(sent) => error.in_original(sent),
+            None => error,
+        }
+    }
 }
 
 // === impl Recent ===

@@ -75,16 +75,17 @@ impl Streams {
         let mut reader = scan::open(snapshot, group, &rows.projection, 0, &self.cpu).await?;
         let mut sum = 0;
         loop {
-            let rows = Arc::clone(&rows);
+            let counting = Arc::clone(&rows);
             let step = self.cpu.run(move || {
                 let counted = match reader.next_chunk() {
-                    Ok(Some(chunk)) => rows.count(&chunk).map(Some),
+                    Ok(Some(chunk)) => counting.count(&chunk).map(Some),
                     Ok(None) => Ok(None),
                     Err(source) => Err(source.into()),
                 };
                 (reader, counted)
             });
-            let (back, counted) = step.await.map_err(|panic| scan::panicked(snapshot, group, &panic))?;
+            let (back, counted) =
+                step.await.map_err(|panic| scan::panicked(snapshot, group, rows.projection.schema(), &panic))?;
             reader = back;
             match counted? {
                 Some(count) => sum += count,

@@ -61,24 +61,24 @@ impl Streams {
             return Ok(known);
         }
         let state = self.state.clone();
-        let read = self.cpu.run(move || {
-            let sent = read_plan(&state, &source)?;
-            Ok::<_, StreamError>((plan::canonical(&sent), sent))
-        });
-        let (plan, sent) = read.await??;
-        let (plan, tables) = self.with_tables(plan).await.map_err(|error| error.in_original(&sent))?;
+        let read = self.cpu.run(move || read_plan(&state, &source)).await?;
+        let (sent_id, plan, original) = read?;
+        let (plan, tables) = self.with_tables(plan).await.map_err(|error| original.place(error))?;
         let streams = Arc::clone(self);
-        let compiled = self.cpu.run(move || streams.compile_exchange(&plan, &tables, &schema));
-        compiled.await?.map_err(|error| error.in_original(&sent))
+        let compiled = self.cpu.run(move || {
+            let plan_id = if tables.is_empty() { sent_id } else { plan::plan_id(&plan) };
+            streams.compile_exchange(&plan, plan_id, &tables, &schema)
+        });
+        compiled.await?.map_err(|error| original.place(error))
     }
 
     fn compile_exchange(
         &self,
         plan: &v1::Plan,
+        plan_id: String,
         tables: &Tables,
         schema: &SchemaRef,
     ) -> Result<Arc<Exchange>, StreamError> {
-        let plan_id = plan::plan_id(plan);
         let key = ExchangeKey { plan_id: plan_id.clone(), schema: SchemaRef::clone(schema) };
         if let Some(known) = self.exchanges.find(&key) {
             return Ok(known);
@@ -100,7 +100,7 @@ fn source(request: v1::ExchangeRequest) -> Result<Source, PlanError> {
     match (request.plan, request.plan_id) {
         (Some(plan), id) if id.is_empty() => {
             plan::check_shape(&plan)?;
-            Ok(Source::Inline(plan))
+            Ok(Source::Inline(Arc::new(plan)))
         }
         (None, id) if !id.is_empty() => Ok(Source::Id(id)),
         (None, _) => Err(PlanError::field("plan_id", "missing: the id of a fitted plan, or a fitted plan as plan")),

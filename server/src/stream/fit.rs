@@ -1,23 +1,20 @@
 //! A fit: the plan's questions, pass by pass, over the rows that pass its filter, answered by the engine.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
 use forebay_proto::v1;
-use futures::{Stream, StreamExt};
-use tokio::{sync::mpsc, task::JoinHandle};
+use futures::StreamExt;
+use tracing::Instrument;
 
 use super::{
-    FETCH_AHEAD, StreamError, Streams,
-    compiled::{keep_plan, read_plan},
+    Ahead, StreamError, Streams,
+    compiled::{keep_plan, kept_plan},
     pass::{Pass, for_one_pass},
     rehearse::rehearse,
     rows::{Derivation, Expressions},
+    task::{AheadSender, fetched_ahead},
 };
-use crate::{catalog::Snapshot, metrics::FitGuard, plan, scan};
+use crate::{catalog::Snapshot, log::PARTS, metrics::FitGuard, plan, scan};
 
 /// Fits that run at once; further ones wait.
 pub(super) const FITS_MAX: usize = 4;
@@ -32,43 +29,35 @@ const ROWS_A_REPORT: u64 = 1 << 18;
 const REPORTS_MAX: usize = 16;
 
 /// The updates of a running fit: progress, then the result or an error. Dropping it stops the fit.
-#[derive(Debug)]
-pub struct FitTask {
-    receiver: mpsc::Receiver<Result<v1::FitUpdate, StreamError>>,
-    task: JoinHandle<()>,
-}
+pub type FitTask = Ahead<v1::FitUpdate>;
 
 /// Reports how far a fit is.
 struct Reporter {
-    sender: mpsc::Sender<Result<v1::FitUpdate, StreamError>>,
+    sender: AheadSender<v1::FitUpdate>,
     progress: v1::FitProgress,
 }
 
 impl Streams {
     /// Starts fitting a plan on a dataset.
     pub fn fit(self: &Arc<Self>, dataset: String, plan: v1::Plan) -> FitTask {
-        let (sender, receiver) = mpsc::channel(REPORTS_MAX);
         let streams = Arc::clone(self);
-        let task = tokio::spawn(async move {
+        FitTask::start(REPORTS_MAX, |sender| async move {
             // The semaphore is never closed.
             let _permit = streams.fits.acquire().await;
             let _guard = FitGuard::open();
             let reporter = Reporter { sender: sender.clone(), progress: v1::FitProgress::default() };
-            let update = streams
-                .run_fit(&dataset, plan, reporter)
-                .await
-                .map(|result| v1::FitUpdate { update: Some(v1::fit_update::Update::Result(result)) });
+            let result = streams.run_fit(&dataset, plan, reporter).await?;
             // Nobody is told where the client has gone.
-            let _ = sender.send(update).await;
-        });
-        FitTask { receiver, task }
+            let _ = sender.send(Ok(v1::FitUpdate { update: Some(v1::fit_update::Update::Result(result)) })).await;
+            Ok(())
+        })
     }
 
     /// The result of a fit as it is kept under its id, by this server or by another of the same state directory.
     pub async fn show(&self, plan_id: String) -> Result<v1::FitResult, StreamError> {
         let state = self.state.clone();
         let read = self.cpu.run(move || {
-            let plan = read_plan(&state, &plan::Source::Id(plan_id.clone()))?;
+            let plan = kept_plan(&state, &plan_id)?;
             Ok(v1::FitResult { version: FIT_VERSION, plan_id, plan: Some(plan) })
         });
         read.await?
@@ -106,20 +95,21 @@ impl Streams {
             reporter.progress.pass += 1;
             reporter.progress.passes = reporter.progress.passes.max(reporter.progress.pass);
             let pass = Pass::new(&self.engine, &expressions.schema, &questions)?;
-            let pass = self.run_pass(&snapshot, &expressions, pass, &mut reporter).await?;
+            let span = tracing::info_span!(target: PARTS, "pass", number = reporter.progress.pass as i64);
+            let pass = self.run_pass(&snapshot, &expressions, pass, &mut reporter).instrument(span).await?;
             for (question, answer) in questions.iter().zip(pass.answers(&questions).await?) {
                 plan::learn(&mut plan, question, answer);
             }
         }
         let (state, stored) = (self.state.clone(), Arc::clone(snapshot.wide_schema()));
-        // A plan may hold a large vocabulary: its digest and its JSON are CPU work.
+        // A plan may hold a large vocabulary: its digest is CPU work.
         let kept = self.cpu.run(move || {
             // What was learned may be too much for an output: better said now than when it is streamed.
             let program = plan::compile(&plan, &expressions.schema, false, &tables)?;
             let columns = program.input_columns().iter().map(AsRef::as_ref);
             let read = Derivation::new(&stored, &expressions, columns, false)?.input;
             let plan_id = plan::plan_id(&plan);
-            keep_plan(&state, &plan_id, &forebay_proto::to_json(&plan), &read)?;
+            keep_plan(&state, &plan_id, &plan, &read)?;
             Ok::<_, StreamError>((plan_id, plan))
         });
         let (plan_id, plan) = kept.await??;
@@ -140,14 +130,17 @@ impl Streams {
         let groups = snapshot.row_groups();
         let read: Vec<usize> = (0..groups.len()).filter(|index| may_pass[*index]).collect();
         reporter.begin(read.iter().map(|index| groups[*index].rows.end - groups[*index].rows.start).sum());
-        let (rows_ref, cpu) = (&rows, &self.cpu);
-        let mut readers = futures::stream::iter(read.into_iter().map(|index| async move {
-            let group = &groups[index];
-            Ok::<_, StreamError>((group, scan::open(snapshot, group, &rows_ref.projection, 0, cpu).await?))
-        }))
-        .buffered(FETCH_AHEAD);
+        let mut readers = fetched_ahead(read.into_iter().map(|index| {
+            let (snapshot, rows, cpu) = (Arc::clone(snapshot), Arc::clone(&rows), self.cpu.clone());
+            async move {
+                let reader = scan::open(&snapshot, &snapshot.row_groups()[index], &rows.projection, 0, &cpu).await?;
+                Ok((index, reader))
+            }
+        }));
         while let Some(opened) = readers.next().await {
-            let (group, mut reader) = opened?;
+            let (index, mut reader) = opened?;
+            let columns = rows.projection.schema();
+            let group = &groups[index];
             loop {
                 let rows = Arc::clone(&rows);
                 let step = self.cpu.run(move || {
@@ -162,7 +155,8 @@ impl Streams {
                     (reader, pass, values)
                 });
                 let values;
-                (reader, pass, values) = step.await.map_err(|panic| scan::panicked(snapshot, group, &panic))?;
+                (reader, pass, values) =
+                    step.await.map_err(|panic| scan::panicked(snapshot, group, columns, &panic))?;
                 let Some((values, row_count)) = values? else { break };
                 if !pass.push(values).await {
                     return Ok(pass);
@@ -196,21 +190,5 @@ impl Reporter {
         let update = v1::fit_update::Update::Progress(self.progress);
         // A client that reads slowly misses reports, not the result.
         let _ = self.sender.try_send(Ok(v1::FitUpdate { update: Some(update) }));
-    }
-}
-
-// === impl FitTask ===
-
-impl Stream for FitTask {
-    type Item = Result<v1::FitUpdate, StreamError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.receiver.poll_recv(context)
-    }
-}
-
-impl Drop for FitTask {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }

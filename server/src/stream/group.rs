@@ -1,6 +1,9 @@
 //! A row group being read: its passing rows, run by run, from wherever a piece of it begins.
 
-use std::{ops::Range, time::Instant};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use arrow::array::RecordBatch;
 
@@ -24,8 +27,6 @@ pub(super) struct OpenGroup {
     seen: u64,
     /// Passing rows of the chunk decoded last, those before the index handed out.
     pending: Option<(RecordBatch, usize)>,
-    /// The chunk behind that, where it has been decoded already.
-    ahead: Option<(Result<Option<RecordBatch>, StreamError>, StageTimes)>,
 }
 
 /// Passing rows of a chunk.
@@ -51,7 +52,12 @@ impl OpenGroup {
         let shared = sharing.bytes_of(piece.row_group);
         let reader = scan::open_shared(snapshot, group, &rows.projection, unread, cpu, &shared).await?;
         let next_row = group.rows.start + unread;
-        Ok(Self { index: piece.row_group, reader, next_row, seen: unread, pending: None, ahead: None })
+        Ok(Self { index: piece.row_group, reader, next_row, seen: unread, pending: None })
+    }
+
+    /// How long storage took for its bytes.
+    pub(super) fn fetch_time(&self) -> Duration {
+        self.reader.fetch_time()
     }
 
     /// Whether a piece can be read from here on.
@@ -71,7 +77,7 @@ impl OpenGroup {
         while self.seen < end {
             let (chunk, first) = match self.pending.take() {
                 Some(pending) => pending,
-                None => match self.take_chunk(rows, times)? {
+                None => match self.decode(rows, times)? {
                     Some(chunk) => (chunk, 0),
                     None => return Ok(None),
                 },
@@ -95,24 +101,6 @@ impl OpenGroup {
     /// Whether all rows of a piece have been handed out.
     pub(super) fn is_past(&self, piece: &Piece) -> bool {
         self.seen >= piece.skip + piece.take
-    }
-
-    /// Decodes what `next_run` will need next for the piece, if it is not here yet.
-    pub(super) fn decode_ahead(&mut self, piece: &Piece, rows: &Rows) {
-        if self.ahead.is_none() && self.pending.is_none() && !self.is_past(piece) {
-            let mut times = StageTimes::default();
-            self.ahead = Some((self.decode(rows, &mut times), times));
-        }
-    }
-
-    fn take_chunk(&mut self, rows: &Rows, times: &mut StageTimes) -> Result<Option<RecordBatch>, StreamError> {
-        match self.ahead.take() {
-            Some((chunk, taken)) => {
-                times.add(taken);
-                chunk
-            }
-            None => self.decode(rows, times),
-        }
     }
 
     fn decode(&mut self, rows: &Rows, times: &mut StageTimes) -> Result<Option<RecordBatch>, StreamError> {

@@ -10,22 +10,25 @@ use forebay_kernels::Workspace;
 use futures::StreamExt;
 
 use super::{
-    FETCH_AHEAD, Prepared, StreamError, Streams,
+    Ahead, FETCH_AHEAD, Prepared, StreamError, Streams,
     batches::{Ended, Outlet},
     device::{Builder, Placed},
     group::{OpenGroup, Run},
-    rows::Rows,
+    task::{AheadSender, fetched_ahead},
 };
 use crate::{
+    log::PARTS,
     metrics::{Stage, StageTimes},
     order::{Piece, Sequence, Share},
-    runtime,
+    runtime::CpuPool,
     scan::{self, Sharing},
 };
 
+/// Runs that wait to be computed from, beside one that is and one that is being decoded.
+const RUNS_AHEAD: usize = 1;
+
 /// Fills batches from chunks; lives on the CPU pool while it works.
 struct Filler {
-    rows: Arc<Rows>,
     placed: Placed,
     batch_size: u64,
     /// Rows that are still to be put into batches, repeats included.
@@ -33,53 +36,85 @@ struct Filler {
     builder: Option<Builder>,
     /// What the batch before left behind: dictionaries that went through the chains.
     workspace: Workspace,
-    times: StageTimes,
 }
 
-/// Sends a share's batches.
+/// Sends a share's batches: row groups are fetched, runs decoded and batches filled at the same time.
 pub(super) async fn send(
-    streams: &Streams,
+    streams: &Arc<Streams>,
     prepared: &Prepared,
     share: &Share,
     outlet: &mut Outlet,
 ) -> Result<(), Ended> {
     let mut filler = Filler::new(prepared, share.row_count());
-    let snapshot = &prepared.snapshot;
-    let sharing = &Sharing::default();
     let pieces = pieces(prepared, &prepared.epoch.sequence(), share);
-    let mut groups = futures::stream::iter(pieces.into_iter().map(|piece| async move {
-        let opened = OpenGroup::open(snapshot, piece, &prepared.compiled.rows, &streams.cpu, sharing).await;
-        opened.map(|group| (piece, group))
-    }))
-    .buffered(FETCH_AHEAD);
-    loop {
-        let start = Instant::now();
-        let Some(opened) = groups.next().await else { break };
-        filler.times.add_since(Stage::Fetch, start);
-        let (piece, mut group) = opened?;
-        while !group.is_past(&piece) {
-            let work = move || {
-                let made = filler.advance(&mut group, &piece);
-                (filler, group, made)
-            };
-            let place = &snapshot.row_groups()[piece.row_group];
-            let done = streams.cpu.run(work).await.map_err(|panic| scan::panicked(snapshot, place, &panic))?;
-            let made;
-            (filler, group, made) = done;
-            for batch in made?.ok_or_else(|| outlet.miscounted())? {
-                mem::take(&mut filler.times).record();
-                outlet.send(batch).await?;
-            }
+    let mut runs = Ahead::start(RUNS_AHEAD, |sender| decode(streams.cpu.clone(), prepared.clone(), pieces, sender));
+    while let Some(run) = runs.next().await {
+        let (run, times) = run?;
+        outlet.times.merge(times);
+        let work = move || {
+            let start = Instant::now();
+            let full = filler.fill(&run);
+            (filler, full, start.elapsed())
+        };
+        let (full, taken);
+        (filler, full, taken) = streams.cpu.run(work).await?;
+        outlet.times.add(Stage::Assemble, taken);
+        for batch in full? {
+            outlet.send(batch).await?;
         }
     }
     if let Some(batch) = filler.pad_last(outlet.batch_rows())? {
         outlet.send(batch).await?;
     }
-    filler.times.record();
     Ok(())
 }
 
-/// The compressed row groups in flight, and two decoded chunks: one is decoded while another is computed from.
+/// Sends the runs of the pieces, in their order.
+async fn decode(
+    cpu: CpuPool,
+    prepared: Prepared,
+    pieces: Vec<Piece>,
+    sender: AheadSender<(Run, StageTimes)>,
+) -> Result<(), StreamError> {
+    let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
+    let sharing = Arc::<Sharing>::default();
+    let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
+        let (snapshot, rows) = (Arc::clone(snapshot), Arc::clone(rows));
+        let (cpu, sharing) = (cpu.clone(), Arc::clone(&sharing));
+        async move {
+            let opened = OpenGroup::open(&snapshot, piece, &rows, &cpu, &sharing).await;
+            opened.map(|group| (piece, group))
+        }
+    }));
+    let (mut times, columns) = (StageTimes::default(), prepared.compiled.rows.projection.schema());
+    loop {
+        let start = Instant::now();
+        let Some(opened) = groups.next().await else { break };
+        let (piece, mut group) = opened?;
+        // What lies in the queue for the CPU is no wait for storage.
+        times.add(Stage::Fetch, start.elapsed().min(group.fetch_time()));
+        while !group.is_past(&piece) {
+            let rows = Arc::clone(rows);
+            let span = tracing::info_span!(target: PARTS, "decode", row_group = piece.row_group as i64);
+            let work = move || {
+                let _in_span = span.entered();
+                let run = group.next_run(&piece, &rows, &mut times);
+                (group, times, run)
+            };
+            let place = &snapshot.row_groups()[piece.row_group];
+            let run;
+            (group, times, run) =
+                cpu.run(work).await.map_err(|panic| scan::panicked(snapshot, place, columns, &panic))?;
+            let run = run?.ok_or_else(|| prepared.miscounted())?;
+            if sender.send(Ok((run, mem::take(&mut times)))).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The compressed row groups in flight, and the decoded chunks: one computed from, those that wait, one being decoded.
 pub(super) fn reading_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
     let projection = &prepared.compiled.rows.projection;
     let groups = prepared.snapshot.row_groups();
@@ -90,7 +125,7 @@ pub(super) fn reading_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
         let decoding = projection.chunk_bytes(&prepared.snapshot, group);
         chunk = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group)).max(chunk);
     }
-    chunk.saturating_mul(2).saturating_add(fetched.saturating_mul(FETCH_AHEAD as u64 + 1))
+    chunk.saturating_mul(RUNS_AHEAD as u64 + 2).saturating_add(fetched.saturating_mul(FETCH_AHEAD as u64 + 1))
 }
 
 /// The reads that yield a share, its repeats at the end.
@@ -101,28 +136,16 @@ pub(super) fn pieces(prepared: &Prepared, sequence: &Sequence, share: &Share) ->
 impl Filler {
     fn new(prepared: &Prepared, due: u64) -> Self {
         Self {
-            rows: Arc::clone(&prepared.compiled.rows),
             placed: prepared.compiled.placed.clone(),
             batch_size: prepared.request.batch_size,
             due,
             builder: None,
             workspace: Workspace::default(),
-            times: StageTimes::default(),
         }
-    }
-
-    /// Takes the next rows of a piece. Returns the batches that became full; nothing where the row group has ended.
-    fn advance(&mut self, group: &mut OpenGroup, piece: &Piece) -> Result<Option<Vec<RecordBatch>>, StreamError> {
-        let Some(run) = group.next_run(piece, &self.rows, &mut self.times)? else { return Ok(None) };
-        let rows = Arc::clone(&self.rows);
-        // One core computes these rows while another decodes the next ones.
-        let (full, ()) = runtime::both(|| self.fill(&run), || group.decode_ahead(piece, &rows));
-        full.map(Some)
     }
 
     /// Computes rows into batches and returns those that became full.
     fn fill(&mut self, run: &Run) -> Result<Vec<RecordBatch>, StreamError> {
-        let start = Instant::now();
         let mut full = Vec::new();
         let (mut next, end) = (run.rows.start, run.rows.end);
         while next < end {
@@ -139,7 +162,6 @@ impl Filler {
                 self.builder = Some(builder);
             }
         }
-        self.times.add_since(Stage::Assemble, start);
         Ok(full)
     }
 

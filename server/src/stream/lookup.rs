@@ -106,7 +106,7 @@ impl Streams {
             }
             Ok(chunks)
         });
-        read.await.map_err(|panic| scan::panicked(snapshot, group, &panic))?
+        read.await.map_err(|panic| scan::panicked(snapshot, group, projection.schema(), &panic))?
     }
 
     async fn values(&self, prefix: &Arc<Prefix>, chunk: RecordBatch) -> Result<ArrayRef, StreamError> {

@@ -40,9 +40,11 @@ pub use exchange::Exchange;
 pub use fit::FitTask;
 pub use prepare::Prepared;
 pub use replay::Replayed;
-pub use task::BatchTask;
+pub use task::{Ahead, BatchTask};
 
-use crate::{budget::Budget, catalog::Catalog, engine::Engine, plan::Limits, runtime::CpuPool, state::State};
+use crate::{
+    budget::Budget, catalog::Catalog, engine::Engine, metrics::StageTimes, plan::Limits, runtime::CpuPool, state::State,
+};
 
 /// Row groups that are fetched ahead of the one being decoded.
 const FETCH_AHEAD: usize = 2;
@@ -71,13 +73,15 @@ pub struct Streams {
     fits: Semaphore,
 }
 
-/// A batch on its way to the wire; the checksum is filled in where it is encoded.
+/// A batch on its way to the wire; the header's checksum and times are filled in where it is encoded.
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// What it is.
     pub header: v1::BatchHeader,
     /// Its columns.
     pub data: RecordBatch,
+    /// Where the stream's time went since the batch before.
+    pub times: StageTimes,
 }
 
 impl Streams {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use forebay_proto::v1;
 use prost::Message as _;
+use tracing::Instrument;
 
 use super::{
     StreamError, Streams,
@@ -12,6 +13,7 @@ use super::{
 };
 use crate::{
     catalog::Snapshot,
+    log::PARTS,
     order::{Epoch, ORDER_VERSION, Remainder, Share, Shuffle},
     plan::{PlanError, Request},
 };
@@ -42,12 +44,9 @@ impl Prepared {
     }
 
     /// The request as a rank's ticket carries it: pinned to the snapshot, and small, whatever the plan's size.
-    pub fn ticket_request(&self, message: &v1::StreamRequest) -> v1::StreamRequest {
-        let mut request = v1::StreamRequest {
-            snapshot: self.snapshot.digest().to_owned(),
-            order_version: ORDER_VERSION,
-            ..message.clone()
-        };
+    pub fn ticket_request(&self, message: v1::StreamRequest) -> v1::StreamRequest {
+        let mut request =
+            v1::StreamRequest { snapshot: self.snapshot.digest().to_owned(), order_version: ORDER_VERSION, ..message };
         if let Some(pinned) = &self.compiled.pinned {
             request.plan = Some(pinned.clone());
         }
@@ -106,6 +105,11 @@ impl Prepared {
 impl Streams {
     /// Opens the snapshot, resolves and compiles the plan, counts the rows.
     pub async fn prepare(self: &Arc<Self>, request: Request) -> Result<Prepared, StreamError> {
+        let span = tracing::info_span!(target: PARTS, "prepare", dataset = request.dataset);
+        self.prepare_parts(request).instrument(span).await
+    }
+
+    async fn prepare_parts(self: &Arc<Self>, request: Request) -> Result<Prepared, StreamError> {
         let dataset = self.catalog.dataset(&request.dataset)?;
         let snapshot = match &request.snapshot {
             Some(digest) => dataset.pinned(digest).await?,

@@ -7,6 +7,7 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use forebay_kernels::{Weave, Workspace};
 use futures::StreamExt;
 use tokio::{sync::mpsc, task::JoinSet};
+use tracing::Instrument;
 
 use super::{
     FETCH_AHEAD, Prepared, StreamError, Streams,
@@ -14,8 +15,10 @@ use super::{
     device::Builder,
     group::OpenGroup,
     rows::Rows,
+    task::fetched_ahead,
 };
 use crate::{
+    log::PARTS,
     metrics::{Stage, StageTimes},
     order::{Lane, Piece, Sequence, Share, Shuffle, Window},
     scan::{self, Sharing},
@@ -37,7 +40,7 @@ const WINDOWS_HELD: u64 = 2;
 /// Rows of several lanes in turn. Dropping it ends the lanes' tasks.
 struct Turns {
     /// One a lane: its windows, in order.
-    feeds: Vec<mpsc::Receiver<Result<RecordBatch, StreamError>>>,
+    feeds: Vec<mpsc::Receiver<Result<Made, StreamError>>>,
     /// The lanes' windows of one index; empty where a lane has none.
     windows: Arc<Vec<RecordBatch>>,
     /// The index of the windows that come next.
@@ -48,6 +51,9 @@ struct Turns {
     schema: SchemaRef,
     _tasks: JoinSet<()>,
 }
+
+/// A window, and where the time of making it went.
+type Made = (RecordBatch, StageTimes);
 
 /// Makes a lane's windows.
 struct LaneReader {
@@ -87,9 +93,7 @@ pub(super) async fn send(
             turns.windows = Arc::default();
             weave = repeat(streams, prepared, shuffle, &sequence, share, weave, outlet).await?;
         }
-        let start = Instant::now();
-        let batch = streams.cpu.run(move || weave.finish()).await??;
-        outlet.times.add_since(Stage::Assemble, start);
+        let batch = streams.cpu.run_short(move || weave.finish()).await??;
         outlet.send(batch).await?;
         next += rows;
     }
@@ -185,7 +189,7 @@ impl Turns {
                 workspace: Workspace::default(),
                 times: StageTimes::default(),
             };
-            tasks.spawn(reader.run(windows.clone(), sender));
+            tasks.spawn(reader.run(windows.clone(), sender).in_current_span());
             receiver
         });
         let feeds = feeds.collect();
@@ -213,34 +217,37 @@ impl Turns {
         while self.next_row < end {
             let index = self.next_row / lanes / self.window_rows;
             if index >= self.next_window {
-                self.receive().await?.ok_or_else(|| outlet.miscounted())?;
+                self.receive(&mut outlet.times).await?.ok_or_else(|| outlet.prepared.miscounted())?;
             }
             let first = self.next_row - index * self.window_rows * lanes;
             let count = (end - self.next_row).min(self.window_rows * lanes - first);
             let windows = Arc::clone(&self.windows);
-            let start = Instant::now();
-            let woven = streams.cpu.run(move || {
+            let woven = streams.cpu.run_short(move || {
+                let start = Instant::now();
                 let added = weave.append(&windows, first as usize, count as usize);
-                added.map(|()| weave)
+                added.map(|()| (weave, start.elapsed()))
             });
-            weave = woven.await??;
-            outlet.times.add_since(Stage::Assemble, start);
+            let taken;
+            (weave, taken) = woven.await??;
+            outlet.times.add(Stage::Assemble, taken);
             self.next_row += count;
         }
         Ok(weave)
     }
 
     /// Takes the next window of every lane that has one. Nothing if none has.
-    async fn receive(&mut self) -> Result<Option<()>, StreamError> {
+    async fn receive(&mut self, times: &mut StageTimes) -> Result<Option<()>, StreamError> {
         // The windows before are given back first: those made ahead take their room.
         self.windows = Arc::default();
         let mut windows = Vec::with_capacity(self.feeds.len());
         let mut any = None;
         for feed in &mut self.feeds {
             windows.push(match feed.recv().await {
-                Some(window) => {
+                Some(made) => {
+                    let (window, taken) = made?;
                     any = Some(());
-                    window?
+                    times.merge(taken);
+                    window
                 }
                 None => RecordBatch::new_empty(SchemaRef::clone(&self.schema)),
             });
@@ -254,7 +261,7 @@ impl Turns {
 // === impl LaneReader ===
 
 impl LaneReader {
-    async fn run(mut self, windows: Range<u64>, sender: mpsc::Sender<Result<RecordBatch, StreamError>>) {
+    async fn run(mut self, windows: Range<u64>, sender: mpsc::Sender<Result<Made, StreamError>>) {
         for index in windows {
             let window = self.lane.window(index);
             if window.rows.is_empty() {
@@ -262,10 +269,11 @@ impl LaneReader {
             }
             // Nothing is made before there is room for it.
             let Ok(room) = sender.reserve().await else { return };
-            let made = self.make(window).await;
+            let span =
+                tracing::info_span!(target: PARTS, "window", lane = self.lane.index as i64, window = index as i64);
+            let made = self.make(window).instrument(span).await;
             let failed = made.is_err();
-            room.send(made);
-            mem::take(&mut self.times).record();
+            room.send(made.map(|window| (window, mem::take(&mut self.times))));
             if failed {
                 return;
             }
@@ -280,39 +288,40 @@ impl LaneReader {
         let prepare = move || (placed.scattered(rows, workspace), window.places());
         let (mut builder, mut places) = self.streams.cpu.run(prepare).await?;
         let (prepared, streams) = (self.prepared.clone(), Arc::clone(&self.streams));
-        let (snapshot, rows, cpu) = (&prepared.snapshot, &prepared.compiled.rows, &streams.cpu);
-        let sharing = Arc::clone(&self.sharing);
-        let (mut open, sharing) = (self.open.take(), &*sharing);
-        let mut groups = futures::stream::iter(pieces.into_iter().map(|piece| {
+        let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
+        let (mut open, columns) = (self.open.take(), rows.projection.schema());
+        let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
             // The window before may have ended in the row group that this one begins in.
             let open = open.take().filter(|open| open.leads_to(&piece));
+            let (snapshot, rows) = (Arc::clone(snapshot), Arc::clone(rows));
+            let (cpu, sharing) = (streams.cpu.clone(), Arc::clone(&self.sharing));
             async move {
                 match open {
                     Some(group) => Ok((piece, group)),
-                    None => OpenGroup::open(snapshot, piece, rows, cpu, sharing).await.map(|group| (piece, group)),
+                    None => OpenGroup::open(&snapshot, piece, &rows, &cpu, &sharing).await.map(|group| (piece, group)),
                 }
             }
-        }))
-        .buffered(FETCH_AHEAD);
+        }));
         let mut done = 0;
         loop {
             let start = Instant::now();
             let Some(opened) = groups.next().await else { break };
-            self.times.add_since(Stage::Fetch, start);
             let (piece, mut group) = opened?;
+            // What lies in the queue for the CPU is no wait for storage; a group that was open already is no wait at all.
+            self.times.add(Stage::Fetch, start.elapsed().min(group.fetch_time()));
             let (rows, mut times) = (Arc::clone(rows), mem::take(&mut self.times));
             let work = move || {
                 let made = scatter(&mut group, &piece, &rows, &mut builder, &places[done..], &mut times);
                 (builder, places, group, times, made)
             };
             let place = &snapshot.row_groups()[piece.row_group];
-            let worked = streams.cpu.run(work).await.map_err(|panic| scan::panicked(snapshot, place, &panic))?;
+            let worked =
+                streams.cpu.run(work).await.map_err(|panic| scan::panicked(snapshot, place, columns, &panic))?;
             let made;
             (builder, places, group, self.times, made) = worked;
             made?;
             if !group.is_past(&piece) {
-                let dataset = prepared.request.dataset.clone();
-                return Err(StreamError::Miscounted { counted: prepared.epoch.row_count(), dataset });
+                return Err(prepared.miscounted());
             }
             done += piece.take as usize;
             self.open = Some(group);

@@ -1,12 +1,15 @@
 //! The raw table: every column as stored, in file order, chunk by chunk.
 
-use std::{sync::Arc, time::Instant};
+use std::{mem, sync::Arc, time::Instant};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use forebay_proto::v1;
 use futures::StreamExt;
 
-use super::{BATCHES_AHEAD, Batch, BatchTask, FETCH_AHEAD, SENDING_BYTES, StreamError, Streams, task::BatchSender};
+use super::{
+    BATCHES_AHEAD, Batch, BatchTask, FETCH_AHEAD, SENDING_BYTES, StreamError, Streams,
+    task::{BatchSender, fetched_ahead},
+};
 use crate::{
     budget::Reservation,
     catalog::Snapshot,
@@ -26,7 +29,7 @@ impl Streams {
         let memory = snapshot.row_groups().iter().map(held).max().unwrap_or(0).saturating_add(sending);
         let memory = self.budget.reserve(memory)?;
         let streams = Arc::clone(self);
-        Ok(BatchTask::start(move |sender| streams.send_table(snapshot, projection, sender, memory)))
+        Ok(BatchTask::batches(move |sender| streams.send_table(snapshot, projection, sender, memory)))
     }
 
     async fn send_table(
@@ -39,39 +42,43 @@ impl Streams {
         let mut header = v1::BatchHeader { last: snapshot.row_count() == 0, ..Default::default() };
         if header.last {
             let data = RecordBatch::new_empty(SchemaRef::clone(projection.schema()));
-            let _ = sender.send(Ok(Batch { header, data })).await;
+            let _ = sender.send(Ok(Batch { header, data, times: StageTimes::default() })).await;
             return Ok(());
         }
         let mut times = StageTimes::default();
-        let (snapshot_ref, projection_ref, cpu) = (&snapshot, &projection, &self.cpu);
-        let mut readers = futures::stream::iter((0..snapshot.row_groups().len()).map(|index| async move {
-            let group = &snapshot_ref.row_groups()[index];
-            Ok::<_, StreamError>((group, scan::open(snapshot_ref, group, projection_ref, 0, cpu).await?))
-        }))
-        .buffered(FETCH_AHEAD);
+        let mut readers = fetched_ahead((0..snapshot.row_groups().len()).map(|index| {
+            let (snapshot, projection, cpu) = (Arc::clone(&snapshot), projection.clone(), self.cpu.clone());
+            async move {
+                let reader = scan::open(&snapshot, &snapshot.row_groups()[index], &projection, 0, &cpu).await?;
+                Ok((index, reader))
+            }
+        }));
         loop {
             let start = Instant::now();
             let Some(opened) = readers.next().await else { break };
-            times.add_since(Stage::Fetch, start);
-            let (group, mut reader) = opened?;
+            let (index, mut reader) = opened?;
+            times.add(Stage::Fetch, start.elapsed().min(reader.fetch_time()));
+            let group = &snapshot.row_groups()[index];
             loop {
-                let start = Instant::now();
                 let step = self.cpu.run(move || {
+                    let start = Instant::now();
                     let chunk = reader.next_chunk();
-                    (reader, chunk)
+                    times.add_since(Stage::Decode, start);
+                    (reader, times, chunk)
                 });
-                let (back, chunk) = step.await.map_err(|panic| scan::panicked(&snapshot, group, &panic))?;
-                times.add_since(Stage::Decode, start);
-                reader = back;
+                let chunk;
+                (reader, times, chunk) =
+                    step.await.map_err(|panic| scan::panicked(&snapshot, group, projection.schema(), &panic))?;
                 let Some(data) = chunk? else { break };
                 header.rows = data.num_rows() as u64;
                 header.last = header.position + header.rows == snapshot.row_count();
+                let spent = mem::take(&mut times);
+                spent.record();
                 let start = Instant::now();
-                if sender.send(Ok(Batch { header, data })).await.is_err() {
+                if sender.send(Ok(Batch { header, data, times: spent })).await.is_err() {
                     return Ok(());
                 }
                 times.add_since(Stage::SendWait, start);
-                times.record();
                 header.step += 1;
                 header.position += header.rows;
             }

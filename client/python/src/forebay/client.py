@@ -229,6 +229,7 @@ class Client:
             snapshot=start.snapshot or None,
         )
         request["start_position"] = start.position
+        request["with_stage_seconds"] = True
         if start.order_version:
             request["order_version"] = start.order_version
         info = self._on_any(lambda connection: connection.info(request, known), persist=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pyarrow as pa
 
 from .errors import BrokenStream, StreamError
+from .stages import StageSeconds
 
 Json = dict[str, Any]
 
@@ -29,6 +30,8 @@ class BatchHeader:
     """The rank's epoch ends with this batch."""
     checksum: int
     """XXH3-64 of the Arrow body as sent; verified where the package xxhash is installed."""
+    stage_seconds: StageSeconds = field(default=StageSeconds(), compare=False)
+    """Where the stream's time went since the batch before: no property of the batch, and so not compared."""
 
     @classmethod
     def of(cls, fields: Json) -> BatchHeader:
@@ -41,6 +44,7 @@ class BatchHeader:
             padding_rows=int(fields.get("padding_rows") or 0),
             last=bool(fields.get("last")),
             checksum=int(fields.get("checksum") or 0),
+            stage_seconds=StageSeconds.of(fields.get("stage_seconds")),
         )
 
 

@@ -7,9 +7,10 @@ torch.
 from __future__ import annotations
 
 import os
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,6 +29,7 @@ from .plan import Plan
 from .prefetch import Prefetch
 from .replay import Replay
 from .retry import RETRY_SECONDS
+from .stages import StageSeconds, bound_by
 from .stream import Batch, Stream
 from .tensors import TensorBatch
 
@@ -200,9 +202,32 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
             **self._options(None),
         )
 
-    def stats(self) -> dict[str, float]:
-        """Return what this process's loops took so far: wait_seconds, the time they waited; batches, rows, bytes."""
-        return dict(asdict(self._totals))
+    def stats(self) -> dict[str, float | str]:
+        """Return what this process's loops took so far, and what held them up.
+
+        ``batches``, ``rows``, ``bytes``; ``loop_seconds``, from the first `next` to the end of the last one;
+        ``wait_seconds``, those of them in `next`, ``first_wait_seconds`` for the first batches among them; the server's
+        ``fetch_seconds``, ``decode_seconds``, ``transform_seconds``, ``assemble_seconds`` and ``send_wait_seconds``;
+        ``bound_by``: "trainer", "wire", "storage" or "CPU", and ``because``, the figures that say so.
+        """
+        totals = self._totals
+        verdict, because = bound_by(
+            totals.stages,
+            loop_seconds=totals.loop_seconds - totals.first_wait_seconds,
+            wait_seconds=totals.wait_seconds - totals.first_wait_seconds,
+            lanes=totals.lanes,
+        )
+        return {
+            "batches": totals.batches,
+            "rows": totals.rows,
+            "bytes": totals.bytes,
+            "loop_seconds": totals.loop_seconds,
+            "wait_seconds": totals.wait_seconds,
+            "first_wait_seconds": totals.first_wait_seconds,
+            **{f"{name}_seconds": seconds for name, seconds in asdict(totals.stages).items()},
+            "bound_by": verdict,
+            "because": because,
+        }
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the connection behind: a worker opens its own. Keep torch.distributed's rank, which it cannot ask."""
@@ -287,6 +312,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
             cursor=place,
         )
         self._lengths = {place.epoch: stream.info}
+        self._totals.lanes = max(1, stream.info.lanes // max(1, world_size))
         return stream
 
     def _took(self, batches: FlightBatches, place: Cursor, batch: Batch | None) -> None:
@@ -295,7 +321,12 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
             self._totals.batches += 1
             self._totals.rows += batch.header.rows
             self._totals.bytes += batch.data.nbytes
-        self._totals.wait_seconds += batches.waited()
+            self._totals.stages += batch.header.stage_seconds
+        loop_seconds, wait_seconds, is_first = batches.spent()
+        self._totals.loop_seconds += loop_seconds
+        self._totals.wait_seconds += wait_seconds
+        if is_first:
+            self._totals.first_wait_seconds += wait_seconds
         if self._latest is not None and self._latest() is batches:
             self._place = place
 
@@ -314,11 +345,14 @@ class FlightBatches(Iterator[TensorBatch]):
         self._place_behind = stream.places()
         self._batches: Prefetch[Landed] = Prefetch(stream, landing.land, depth=depth)
         self._closed = False
+        self._asked: float | None = None
 
-    def waited(self) -> float:
-        """Return the time that the loop waited since this was last asked."""
-        seconds, self._batches.wait_seconds = self._batches.wait_seconds, 0.0
-        return seconds
+    def spent(self) -> tuple[float, float, bool]:
+        """Return the loop's seconds since this was last asked, those that it waited, and whether this is the first."""
+        waited, self._batches.wait_seconds = self._batches.wait_seconds, 0.0
+        now, is_first = time.perf_counter(), self._asked is None
+        since, self._asked = now - waited if self._asked is None else self._asked, now
+        return now - since, waited, is_first
 
     def __next__(self) -> TensorBatch:
         """Return the next step's tensors."""
@@ -348,7 +382,11 @@ class _Resume:
 
 @dataclass
 class _Totals:
-    wait_seconds: float = 0.0
     batches: int = 0
     rows: int = 0
     bytes: int = 0
+    loop_seconds: float = 0.0
+    wait_seconds: float = 0.0
+    first_wait_seconds: float = 0.0
+    stages: StageSeconds = field(default_factory=StageSeconds)
+    lanes: int = 1

@@ -1,0 +1,111 @@
+"""What holds a loop up: runs that are made to be bound by each, and what `stats` says of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import forebay as fb
+from forebay.stages import StageSeconds, bound_by
+from forebay.torch import FlightDataset
+from proxy import Proxy
+from web_server import Files, WebServer
+
+ROWS, COLUMNS = 120_000, 8
+Serve = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Numbers: `small` has them in row groups of 2000 rows, `large` in one."""
+    root = tmp_path_factory.mktemp("bound")
+    rng = np.random.default_rng(5)
+    table = pa.table({f"x{column}": rng.random(ROWS, np.float32) for column in range(COLUMNS)})
+    for name, rows in (("small", 2000), ("large", ROWS)):
+        (root / name).mkdir()
+        pq.write_table(table, root / name / "part.parquet", row_group_size=rows)
+    return root
+
+
+def plan() -> fb.Plan:
+    return fb.Plan(outputs={"x": [fb.cols(*(f"x{column}" for column in range(COLUMNS))).log1p().clip(-3, 3)]})
+
+
+def costly_plan() -> fb.Plan:
+    """Much to compute for little to send."""
+    terms = (f"power(abs(sin(x{column} * {factor})), 1.7)" for column in range(COLUMNS) for factor in range(1, 9))
+    return fb.Plan(derive={"y": " + ".join(terms)}, outputs={"x": [fb.cols("y")]})
+
+
+def stats(url: str, *, step_seconds: float = 0.0, made_by: fb.Plan | None = None, **options: Any) -> dict[str, Any]:
+    data = FlightDataset(url, "data", made_by or plan(), batch_size=1000, rank=0, world_size=1, **options)
+    rows = 0
+    for batch in data:
+        rows += len(batch["x"])
+        time.sleep(step_seconds)
+    assert rows == ROWS
+    return data.stats()
+
+
+def test_a_loop_that_is_slower_than_its_data_is_bound_by_the_trainer(serve: Serve, folder: Path):
+    told = stats(serve({"data": folder / "small"}).url, step_seconds=0.02)
+    assert told["bound_by"] == "trainer", told
+    assert "waited for data" in told["because"]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_server_that_computes_all_the_time_is_bound_by_the_cpu(serve: Serve, folder: Path, shuffle: bool):
+    told = stats(serve({"data": folder / "large"}).url, made_by=costly_plan(), shuffle=shuffle)
+    assert told["bound_by"] == "CPU", told
+    assert "computed for" in told["because"]
+    assert min(told["transform_seconds"], told["decode_seconds"]) > 0
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_slow_store_is_what_it_is_bound_by(serve: Serve, folder: Path, shuffle: bool):
+    class Slow(Files):
+        files: ClassVar[dict[str, bytes]] = {"/part.parquet": (folder / "small/part.parquet").read_bytes()}
+
+        def answer(self, with_body: bool) -> None:
+            time.sleep(0.08)
+            super().answer(with_body)
+
+    with WebServer(Slow) as url:
+        told = stats(serve({"data": f"{url}/part.parquet"}).url, shuffle=shuffle, lanes=2)
+    assert told["bound_by"] == "storage", told
+    assert "for storage" in told["because"]
+
+
+def test_a_slow_network_is_what_it_is_bound_by(serve: Serve, folder: Path):
+    with Proxy(serve({"data": folder / "small"}).url, bytes_per_second=1.5e6) as proxy:
+        told = stats(proxy.url)
+    assert told["bound_by"] == "wire", told
+    assert 0 < told["wait_seconds"] <= told["loop_seconds"]
+
+
+def test_the_server_tells_its_seconds_batch_by_batch(serve: Serve, folder: Path):
+    with fb.connect(serve({"data": folder / "small"}).url) as client:
+        for shuffle in (False, True):
+            headers = [batch.header for batch in client.stream("data", plan(), batch_size=1000, shuffle=shuffle)]
+            spent = sum((header.stage_seconds for header in headers), StageSeconds())
+            assert min(spent.decode, spent.assemble) > 0
+            assert spent.transform >= 0
+            # Times are no property of a batch.
+            again = [batch.header for batch in client.stream("data", plan(), batch_size=1000, shuffle=shuffle)]
+            assert again == headers
+
+
+def test_nothing_measured_is_nothing_said():
+    assert bound_by(StageSeconds(), loop_seconds=0.0, wait_seconds=0.0) == ("", "")
+    assert bound_by(StageSeconds(fetch=4.0, decode=3.0), loop_seconds=5.0, wait_seconds=4.0)[0] == "storage"
+    assert bound_by(StageSeconds(decode=3.0, send_wait=3.0), loop_seconds=5.0, wait_seconds=4.0)[0] == "wire"
+    assert bound_by(StageSeconds(fetch=0.5, decode=0.5), loop_seconds=5.0, wait_seconds=4.0)[0] == "wire"
+    # Four lanes that wait side by side.
+    assert bound_by(StageSeconds(fetch=4.0, decode=3.0), loop_seconds=5.0, wait_seconds=4.0, lanes=4)[0] == "CPU"
