@@ -4,6 +4,7 @@
 
 mod cli;
 mod load;
+mod top;
 
 use std::process::ExitCode;
 

@@ -11,15 +11,13 @@ use prost_reflect::{DescriptorPool, DeserializeOptions, DynamicMessage, Kind, Me
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use serde_path_to_error::Track;
 
-use crate::Message;
+use crate::{DESCRIPTORS, Message};
 
 /// The largest message that is read: a plan with a vocabulary of some hundred thousand words fits.
 pub const JSON_BYTES_MAX: usize = 64 << 20;
 
 /// Nested messages that are read before a text is refused; `forebay.v1` itself nests 6 deep.
 const JSON_DEPTH_MAX: usize = 64;
-
-static DESCRIPTORS: &[u8] = include_bytes!("gen/forebay.v1.bin");
 
 /// How a message is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

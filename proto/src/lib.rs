@@ -20,6 +20,12 @@ pub mod v1 {
     include!("gen/forebay.v1.rs");
 }
 
+/// The descriptors of `forebay.v1`: an encoded `google.protobuf.FileDescriptorSet`.
+pub const DESCRIPTORS: &[u8] = include_bytes!("gen/forebay.v1.bin");
+
+/// The same of Flight's service, `arrow.flight.protocol`, and of what it imports.
+pub const FLIGHT_DESCRIPTORS: &[u8] = include_bytes!("gen/arrow.flight.protocol.bin");
+
 /// Messages of `forebay.v1`: they know their own full name, so that they can be read from and written as JSON.
 pub trait Message: prost::Message + prost::Name + Default {}
 

@@ -20,7 +20,13 @@ fn committed_code_is_what_the_proto_files_generate() {
     // The descriptors are committed without comments: those are in the code already.
     let descriptors = compiler.include_source_info(false).encode_file_descriptor_set();
 
-    for (name, generated) in [("forebay.v1.rs", code), ("forebay.v1.bin", descriptors)] {
+    let mut flight = protox::Compiler::new([root]).unwrap();
+    let flight = flight.include_imports(true).open_file("arrow/flight/protocol/Flight.proto").unwrap();
+    let flight = flight.encode_file_descriptor_set();
+
+    for (name, generated) in
+        [("forebay.v1.rs", code), ("forebay.v1.bin", descriptors), ("arrow.flight.protocol.bin", flight)]
+    {
         let path = root.join("src/gen").join(name);
         if std::env::var_os("FOREBAY_REGENERATE").is_some() {
             fs::write(&path, &generated).unwrap();

@@ -46,6 +46,15 @@ pub(crate) enum Failure {
     #[error("cannot draw the plot")]
     Plot(#[source] Box<dyn Error + Send + Sync>),
 
+    #[error("cannot use the terminal")]
+    Terminal(#[source] io::Error),
+
+    #[error("no server answered")]
+    NoneAnswered,
+
+    #[error("cannot take the signals that end this program")]
+    Signals(#[source] io::Error),
+
     #[error("cannot write the report as JSON")]
     Json(#[source] serde_json::Error),
 

@@ -8,6 +8,7 @@ pub(crate) fn table(settings: &Settings, report: &Report) -> String {
     let mut lines = totals(settings, report);
     lines.extend(times(report));
     lines.extend(costs(report));
+    lines.extend(bound(report));
     format!("{}\n\n{}", report.title(), output::columns(&[Align::Left, Align::Right, Align::Left], &lines))
 }
 
@@ -53,6 +54,20 @@ fn costs(report: &Report) -> Vec<Vec<String>> {
         line("errors", count(report.errors.values().sum()), errors.join(", ")),
         line("retries", count(report.retries), String::new()),
     ]
+}
+
+/// What held the streams up, and the seconds that say so.
+fn bound(report: &Report) -> Option<Vec<String>> {
+    let bound = report.bound_by?;
+    let figures = [
+        ("fetch", report.fetch_seconds),
+        ("decode", report.decode_seconds),
+        ("transform", report.transform_seconds),
+        ("assemble", report.assemble_seconds),
+        ("send wait", report.send_wait_seconds),
+    ];
+    let figures = figures.map(|(stage, seconds)| format!("{stage} {}", duration(seconds))).join(", ");
+    Some(line("bound by", bound.name().to_owned(), format!("server, all streams together: {figures}")))
 }
 
 fn line(name: &str, figure: String, remark: String) -> Vec<String> {

@@ -15,6 +15,7 @@ mod replay;
 mod schema;
 mod show;
 mod stream_options;
+mod top;
 
 use std::process::ExitCode;
 
@@ -24,7 +25,7 @@ use tokio::runtime;
 
 use failure::Failure;
 
-/// Looks at the datasets of a Forebay server, previews a plan's batches, fits plans, says what an epoch costs, and puts load on it
+/// Looks at the datasets of a Forebay server, previews a plan's batches, fits plans, says what an epoch costs, puts load on it, and watches servers at work
 #[derive(Debug, Parser)]
 #[command(name = "forebay", version)]
 struct Options {
@@ -48,6 +49,14 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    #[command(flatten)]
+    Flight(FlightVerb),
+    Top(top::Top),
+}
+
+/// The verbs that ask one server over Flight.
+#[derive(Debug, Subcommand)]
+enum FlightVerb {
     /// Lists the datasets of the server: rows, bytes, files, row groups, snapshot
     Ls,
     Schema(schema::Schema),
@@ -59,7 +68,7 @@ enum Verb {
     Load(Box<load::Load>),
 }
 
-/// What every verb works with.
+/// What a verb works with that asks a server over Flight.
 struct Session {
     /// URL of the server, for further connections.
     server: String,
@@ -72,11 +81,15 @@ pub(crate) fn main() -> ExitCode {
     let options: Options = forebay_settings::parse();
     // One core is enough for a question; a load takes what there are.
     let mut runtime = match options.verb {
-        Verb::Load(_) => runtime::Builder::new_multi_thread(),
+        Verb::Flight(FlightVerb::Load(_)) => runtime::Builder::new_multi_thread(),
         _ => runtime::Builder::new_current_thread(),
     };
-    let outcome =
-        runtime.enable_all().build().map_err(Failure::Runtime).and_then(|runtime| runtime.block_on(run(options)));
+    let outcome = runtime.enable_all().build().map_err(Failure::Runtime).and_then(|runtime| {
+        let outcome = runtime.block_on(run(options));
+        // A name server that does not answer must not hold up the end.
+        runtime.shutdown_background();
+        outcome
+    });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
@@ -84,20 +97,24 @@ pub(crate) fn main() -> ExitCode {
 }
 
 async fn run(options: Options) -> Result<(), Failure> {
-    if let Verb::Load(verb) = &options.verb {
+    let verb = match options.verb {
+        Verb::Flight(verb) => verb,
+        Verb::Top(verb) => return verb.run(options.json).await,
+    };
+    if let FlightVerb::Load(verb) = &verb {
         verb.check()?;
     }
     let client = Client::connect(&options.server).await?;
     let session = Session { server: options.server, client, json: options.json };
-    match options.verb {
-        Verb::Ls => ls::run(&session).await,
-        Verb::Schema(verb) => verb.run(&session).await,
-        Verb::Head(verb) => verb.run(&session).await,
-        Verb::Fit(verb) => verb.run(&session).await,
-        Verb::Explain(verb) => verb.run(&session).await,
-        Verb::Replay(verb) => verb.run(&session).await,
-        Verb::Show(verb) => verb.run(&session).await,
-        Verb::Load(verb) => verb.run(&session).await,
+    match verb {
+        FlightVerb::Ls => ls::run(&session).await,
+        FlightVerb::Schema(verb) => verb.run(&session).await,
+        FlightVerb::Head(verb) => verb.run(&session).await,
+        FlightVerb::Fit(verb) => verb.run(&session).await,
+        FlightVerb::Explain(verb) => verb.run(&session).await,
+        FlightVerb::Replay(verb) => verb.run(&session).await,
+        FlightVerb::Show(verb) => verb.run(&session).await,
+        FlightVerb::Load(verb) => verb.run(&session).await,
     }
 }
 
@@ -122,7 +139,7 @@ mod tests {
         let command = forebay_settings::command::<Options>();
         check(&command);
         let verbs: BTreeSet<_> = command.get_subcommands().map(Command::get_name).collect();
-        assert_eq!(verbs, ["explain", "fit", "head", "load", "ls", "replay", "schema", "show"].into());
+        assert_eq!(verbs, ["explain", "fit", "head", "load", "ls", "replay", "schema", "show", "top"].into());
         command.debug_assert();
     }
 }

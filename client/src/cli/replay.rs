@@ -122,7 +122,7 @@ mod tests {
                 rows: 2,
                 padding_rows: 1,
                 last: true,
-                checksum: 0,
+                ..Default::default()
             }),
             rows: vec![row("part-0.parquet", 1007, false), row("b.parquet", 7, true)],
             snapshot: "5f3a".into(),

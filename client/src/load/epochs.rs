@@ -26,7 +26,7 @@ impl Epochs {
     pub(super) fn request(&self, epoch: u64) -> StreamRequest {
         let is_first = epoch == self.first.epoch;
         let start_position = if is_first { self.first.start_position } else { 0 };
-        StreamRequest { epoch, start_position, ..self.first.clone() }
+        StreamRequest { epoch, start_position, with_stage_seconds: true, ..self.first.clone() }
     }
 
     /// The epoch, for as long as the cell is held. The first stream to come asks for it, the others wait for the answer.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_client::{Error, code_name};
+use forebay_client::{BatchHeader, Error, StageSeconds, code_name};
 use hdrhistogram::{CreationError, Histogram};
 use tonic::Code;
 
+use super::bound::add;
 use super::timeline::Total;
 
 /// Decimal digits that the latencies keep: 0.1 %.
@@ -39,6 +40,10 @@ pub(crate) struct Counted {
     pub(crate) latency: Histogram<u64>,
     /// Nanoseconds.
     pub(crate) first_batch: Histogram<u64>,
+    /// Where the server says that the batches' time went.
+    pub(crate) stages: StageSeconds,
+    /// The time that batches were waited for, where that counts.
+    pub(crate) waited: Duration,
     /// By the name of the gRPC code.
     pub(crate) errors: BTreeMap<&'static str, u64>,
     pub(crate) retries: u64,
@@ -54,14 +59,25 @@ impl Measures {
             rows_ever: 0,
             first_batch: histogram.clone(),
             latency: histogram,
+            stages: StageSeconds::default(),
+            waited: Duration::ZERO,
             errors: BTreeMap::new(),
             retries: 0,
         };
         Ok(Self { begin, counted: Mutex::new(counted) })
     }
 
-    /// Takes a batch that came just now, and how long it was waited for where that counts; returns whether it is counted.
-    pub(super) fn batch(&self, arrived: Instant, rows: u64, bytes: u64, latency: Option<Duration>) -> bool {
+    /// Takes a batch that came just now, how long it was asked for and its latency where that counts; returns whether it is
+    /// counted.
+    pub(super) fn batch(
+        &self,
+        arrived: Instant,
+        header: &BatchHeader,
+        bytes: u64,
+        waited: Duration,
+        latency: Option<Duration>,
+    ) -> bool {
+        let rows = header.rows;
         let mut counted = self.counted();
         counted.rows_ever += rows;
         if arrived < self.begin {
@@ -70,6 +86,10 @@ impl Measures {
         counted.batches += 1;
         counted.rows += rows;
         counted.bytes += bytes;
+        if let Some(stages) = &header.stage_seconds {
+            add(&mut counted.stages, stages);
+        }
+        counted.waited += waited;
         if let Some(latency) = latency {
             record(&mut counted.latency, latency);
         }
@@ -135,13 +155,18 @@ mod tests {
         let start = Instant::now();
         let begin = start + Duration::from_secs(1);
         let measures = Measures::new(begin).unwrap();
-        let wait = Some(Duration::from_millis(1));
-        assert!(!measures.batch(start, 10, 80, wait));
-        assert!(measures.batch(begin, 10, 80, wait));
-        assert!(measures.batch(begin + Duration::from_millis(2), 5, 40, None));
+        let wait = Duration::from_millis(1);
+        let header = |rows| {
+            let stage_seconds = Some(StageSeconds { decode: 0.25, ..StageSeconds::default() });
+            BatchHeader { rows, stage_seconds, ..BatchHeader::default() }
+        };
+        assert!(!measures.batch(start, &header(10), 80, wait, Some(wait)));
+        assert!(measures.batch(begin, &header(10), 80, wait, Some(wait)));
+        assert!(measures.batch(begin + Duration::from_millis(2), &header(5), 40, wait, None));
         measures.first_batch(Duration::from_millis(7));
         let counted = measures.snapshot();
         assert_eq!((counted.batches, counted.rows, counted.bytes, counted.rows_ever), (2, 15, 120, 25));
+        assert_eq!((counted.waited, counted.stages.decode), (2 * wait, 0.5));
         assert_eq!((counted.latency.len(), counted.first_batch.len()), (1, 1));
         let total = measures.total(begin + Duration::from_millis(500));
         assert_eq!(total, Total { seconds: 0.5, rows: 15, bytes: 120 });

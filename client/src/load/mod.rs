@@ -4,6 +4,7 @@
 //! `measures` is what all of them write to. From there the figures go to `report`, and from it to `plot` and to
 //! whoever writes text. Nothing here knows of flags, files or exit codes.
 
+mod bound;
 mod epochs;
 mod measures;
 mod pace;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use forebay_client::StreamRequest;
 
+pub(crate) use bound::Bound;
 pub(crate) use pace::Pace;
 pub(crate) use plot::svg;
 pub(crate) use report::{Report, Times};

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::runner::{Outcome, StreamOutcome};
 use super::timeline::Rate;
-use super::{End, Pace, Settings};
+use super::{Bound, End, Pace, Settings};
 
 /// Bars of a decade of the latency distribution.
 const BINS_PER_DECADE: i32 = 20;
@@ -53,6 +53,14 @@ pub(crate) struct Report {
     pub(crate) batch_latency: Times,
     /// Open loop: batches that were due and had not come when the run was stopped.
     pub(crate) overdue_batches: u64,
+    /// The server's seconds for those batches, of all streams together.
+    pub(crate) fetch_seconds: f64,
+    pub(crate) decode_seconds: f64,
+    pub(crate) transform_seconds: f64,
+    pub(crate) assemble_seconds: f64,
+    pub(crate) send_wait_seconds: f64,
+    /// What held the streams up: "schedule", "wire", "storage" or "cpu".
+    pub(crate) bound_by: Option<Bound>,
     /// Of the client, user and system.
     pub(crate) cpu_seconds: f64,
     /// Of 10^9 bytes.
@@ -117,6 +125,9 @@ impl Report {
         let slowest = rates().min_by(f64::total_cmp);
         let fastest = rates().max_by(f64::total_cmp);
         let cpu_seconds = outcome.cpu.as_secs_f64();
+        let stages = &counted.stages;
+        let stream_seconds = streams.iter().map(|stream| stream.seconds).sum();
+        let lanes = outcome.info.lanes as f64 / outcome.world_size.max(1) as f64;
         let request = &settings.request;
         let (r#loop, rate) = match settings.pace {
             Pace::Closed => ("closed", None),
@@ -150,6 +161,12 @@ impl Report {
             first_batch: Times::new(&counted.first_batch),
             batch_latency: Times::new(&counted.latency),
             overdue_batches: outcome.streams.iter().map(|stream| stream.overdue).sum(),
+            fetch_seconds: stages.fetch,
+            decode_seconds: stages.decode,
+            transform_seconds: stages.transform,
+            assemble_seconds: stages.assemble,
+            send_wait_seconds: stages.send_wait,
+            bound_by: Bound::of(stages, stream_seconds, counted.waited.as_secs_f64(), lanes),
             cpu_seconds,
             cpu_seconds_per_gigabyte: ratio(cpu_seconds, counted.bytes as f64 / 1e9),
             retries: counted.retries,

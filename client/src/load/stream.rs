@@ -259,8 +259,9 @@ impl Reader {
         }
         // In a closed loop the first batch's wait is a figure of its own; in an open one it was due like any other.
         let counts = !is_first || self.schedule.due(0).is_some();
-        let latency = counts.then(|| arrived.saturating_duration_since(asked));
-        let is_counted = self.run.measures.batch(arrived, header.rows, batch.body_bytes, latency);
+        let waited = arrived.saturating_duration_since(asked);
+        let latency = counts.then_some(waited);
+        let is_counted = self.run.measures.batch(arrived, header, batch.body_bytes, waited, latency);
         self.tally.taken += 1;
         if is_counted {
             self.tally.batches += 1;

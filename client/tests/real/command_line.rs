@@ -16,7 +16,7 @@ pub(crate) fn stdout(command: &mut Command) -> String {
 }
 
 /// The exit code and stderr of a command that fails without a word on stdout.
-fn failure(command: &mut Command) -> (Option<i32>, String) {
+pub(crate) fn failure(command: &mut Command) -> (Option<i32>, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     assert_eq!(String::from_utf8_lossy(&stdout), "", "{command:?}");
     (status.code(), String::from_utf8(stderr).unwrap())

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use tempfile::TempDir;
@@ -14,6 +15,8 @@ use crate::data;
 pub(crate) struct Server {
     process: Child,
     pub(crate) url: String,
+    /// URL of its metrics page.
+    pub(crate) metrics: String,
     /// Holds the data and the state; `forebay` runs here.
     pub(crate) folder: Arc<TempDir>,
 }
@@ -60,15 +63,36 @@ impl Server {
             .unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
         let mut said = Vec::new();
-        let url = lines.by_ref().find_map(|line| {
-            let url = line.split_once("listening on ").map(|(_, url)| url.trim().to_owned());
-            said.push(line);
-            url
-        });
-        let Some(url) = url else { panic!("the server ended before it listened: {said:#?}") };
+        // The address of the data is said before that of the metrics.
+        let mut after = |words: &str| {
+            lines.by_ref().find_map(|line| {
+                let url = line.split_once(words).map(|(_, url)| url.trim().to_owned());
+                said.push(line);
+                url
+            })
+        };
+        let urls = after("listening on ").zip(after("metrics on "));
+        let Some((url, metrics)) = urls else { panic!("the server ended before it listened: {said:#?}") };
         // A pipe that nobody reads would stop the server once it is full.
         thread::spawn(move || lines.for_each(drop));
-        Self { process, url, folder }
+        Self { process, url, metrics, folder }
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Waits until it has ended of itself, with the exit code 0.
+    pub(crate) fn wait_for_end(mut self, within: Duration) {
+        let deadline = Instant::now() + within;
+        while Instant::now() < deadline {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return assert!(status.success(), "{status}");
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the server did not end");
     }
 
     /// Kills the server as `kill -9` does.

@@ -553,6 +553,10 @@ pub struct StreamRequest {
     /// counted from there, so whole steps behind it a stream can go on too.
     #[prost(uint64, tag = "17")]
     pub resumed_from: u64,
+    /// Has the headers say where the stream's time went. Without it a header, too, is the same wherever and whenever it is
+    /// asked for.
+    #[prost(bool, tag = "18")]
+    pub with_stage_seconds: bool,
 }
 impl ::prost::Name for StreamRequest {
 const NAME: &'static str = "StreamRequest";
@@ -629,7 +633,7 @@ const NAME: &'static str = "StreamRead";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.StreamRead".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.StreamRead".into() }}
 /// app_metadata of every batch.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct BatchHeader {
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
@@ -650,11 +654,37 @@ pub struct BatchHeader {
     /// XXH3-64 of the record batch's Arrow body as sent (Flight data_body).
     #[prost(fixed64, tag = "7")]
     pub checksum: u64,
+    /// Where the stream's time went since the batch before; there where with_stage_seconds asks for it.
+    #[prost(message, optional, tag = "8")]
+    pub stage_seconds: ::core::option::Option<StageSeconds>,
 }
 impl ::prost::Name for BatchHeader {
 const NAME: &'static str = "BatchHeader";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.BatchHeader".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.BatchHeader".into() }}
+/// Seconds that a stream spent. Lanes of a shuffled stream work side by side: theirs are added up.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct StageSeconds {
+    /// Waiting for storage.
+    #[prost(double, tag = "1")]
+    pub fetch: f64,
+    /// Parquet pages to Arrow arrays.
+    #[prost(double, tag = "2")]
+    pub decode: f64,
+    /// Filter and derived columns.
+    #[prost(double, tag = "3")]
+    pub transform: f64,
+    /// Ops and row-major matrices.
+    #[prost(double, tag = "4")]
+    pub assemble: f64,
+    /// Waiting for the client to take a batch; that of the batch before.
+    #[prost(double, tag = "5")]
+    pub send_wait: f64,
+}
+impl ::prost::Name for StageSeconds {
+const NAME: &'static str = "StageSeconds";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.StageSeconds".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.StageSeconds".into() }}
 /// FlightInfo.app_metadata of a dataset.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DatasetInfo {

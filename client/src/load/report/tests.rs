@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use forebay_client::{StreamInfo, StreamRequest};
+use forebay_client::{BatchHeader, StreamInfo, StreamRequest};
 
 use super::super::measures::Measures;
 use super::super::stream::Tally;
@@ -23,7 +23,8 @@ fn outcome(streams: &[(u64, u64, u64)], latencies_ms: impl IntoIterator<Item = u
     let begin = std::time::Instant::now();
     let measures = Measures::new(begin).unwrap();
     for latency in latencies_ms {
-        measures.batch(begin, 10, 1000, Some(Duration::from_millis(latency)));
+        let (header, wait) = (BatchHeader { rows: 10, ..BatchHeader::default() }, Duration::from_millis(latency));
+        measures.batch(begin, &header, 1000, wait, Some(wait));
     }
     let stream = |(number, &(rows, epochs, seconds)): (usize, &(u64, u64, u64))| StreamOutcome {
         number,

@@ -1,0 +1,86 @@
+//! What a load's streams were held up by, from the seconds that the headers tell.
+
+use forebay_client::StageSeconds;
+use serde::Serialize;
+
+/// A server that waits for its clients for more than this share of the streams' time is held up by what lies between; so are
+/// streams that wait while it has nothing to do for more than this share.
+const SENDING_SHARE: f64 = 0.5;
+
+/// Batches that are taken later than they could be, by more than this share of them: the schedule holds the load up.
+const EARLY_SHARE: f64 = 0.9;
+
+/// What holds a load up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Bound {
+    /// The schedule of an open loop: batches were there before they were due.
+    Schedule,
+    Wire,
+    Storage,
+    Cpu,
+}
+
+impl Bound {
+    /// `stages` are those of all streams, which took `stream_seconds` in all and waited `wait_seconds` of them; `lanes`
+    /// of each fetch side by side.
+    pub(crate) fn of(stages: &StageSeconds, stream_seconds: f64, wait_seconds: f64, lanes: f64) -> Option<Self> {
+        if stream_seconds <= 0.0 {
+            return None;
+        }
+        let fetch = stages.fetch / lanes.max(1.0);
+        Some(if wait_seconds < (1.0 - EARLY_SHARE) * stream_seconds {
+            Self::Schedule
+        } else if stages.send_wait > SENDING_SHARE * stream_seconds
+            || fetch + compute(stages) < (1.0 - SENDING_SHARE) * wait_seconds
+        {
+            Self::Wire
+        } else if fetch > compute(stages) {
+            Self::Storage
+        } else {
+            Self::Cpu
+        })
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Schedule => "schedule",
+            Self::Wire => "wire",
+            Self::Storage => "storage",
+            Self::Cpu => "CPU",
+        }
+    }
+}
+
+/// Seconds of CPU work.
+fn compute(stages: &StageSeconds) -> f64 {
+    stages.decode + stages.transform + stages.assemble
+}
+
+/// Adds a batch's seconds.
+pub(super) fn add(sum: &mut StageSeconds, more: &StageSeconds) {
+    sum.fetch += more.fetch;
+    sum.decode += more.decode;
+    sum.transform += more.transform;
+    sum.assemble += more.assemble;
+    sum.send_wait += more.send_wait;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_wait_is_named() {
+        let stages = |fetch, decode, send_wait| StageSeconds { fetch, decode, send_wait, ..StageSeconds::default() };
+        let bound = |stages: StageSeconds, wait| Bound::of(&stages, 10.0, wait, 4.0);
+        assert_eq!(bound(stages(0.0, 9.0, 0.1), 9.5), Some(Bound::Cpu));
+        assert_eq!(bound(stages(36.0, 1.0, 0.1), 9.5), Some(Bound::Storage));
+        assert_eq!(bound(stages(8.0, 1.0, 0.1), 9.5), Some(Bound::Wire));
+        // Four lanes that wait side by side.
+        assert_eq!(bound(stages(8.0, 3.0, 0.1), 9.5), Some(Bound::Cpu));
+        assert_eq!(bound(stages(8.0, 9.0, 6.0), 9.5), Some(Bound::Wire));
+        assert_eq!(bound(stages(8.0, 9.0, 6.0), 0.5), Some(Bound::Schedule));
+        assert_eq!(Bound::of(&stages(1.0, 1.0, 1.0), 0.0, 0.0, 1.0), None);
+    }
+}

@@ -1,0 +1,280 @@
+//! What two readings of a page say: rates, shares, and what holds a server's streams up. Pure.
+//!
+//! What is not known is none, never 0: of a server that is down, of the first reading, and between two readings in which
+//! the server was started anew.
+
+use forebay_client::StageSeconds;
+use serde::Serialize;
+
+use super::reading::{Reading, STAGES, StreamName, StreamReading};
+use crate::load::Bound;
+
+/// By so much may the start of a process be told differently while it is the same one: the machine's clock is set.
+const START_SECONDS: f64 = 1.5;
+
+/// What servers do at one moment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Snapshot {
+    /// When it was made, in seconds since 1970.
+    pub(crate) unix_seconds: f64,
+    pub(crate) servers: Vec<ServerFigures>,
+    pub(crate) streams: Vec<StreamFigures>,
+}
+
+/// A server's figures. Rates are a second, over the time between its last two pages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct ServerFigures {
+    pub(crate) url: String,
+    pub(crate) up: bool,
+    /// Why it is not up.
+    pub(crate) error: Option<String>,
+    /// How old the last page is.
+    pub(crate) age_seconds: Option<f64>,
+    pub(crate) version: Option<String>,
+    /// Whether it takes new streams.
+    pub(crate) ready: Option<bool>,
+    pub(crate) uptime_seconds: Option<f64>,
+    pub(crate) streams_active: Option<u64>,
+    pub(crate) rows_per_second: Option<f64>,
+    pub(crate) bytes_per_second: Option<f64>,
+    pub(crate) batches_per_second: Option<f64>,
+    pub(crate) stages: Stages,
+    pub(crate) bound_by: Option<Limit>,
+    pub(crate) memory_reserved_bytes: Option<u64>,
+    pub(crate) memory_limit_bytes: Option<u64>,
+    pub(crate) cpu_threads: Option<u64>,
+    /// The part of those threads' time in which they worked, from 0 to 1.
+    pub(crate) cpu_busy_share: Option<f64>,
+    pub(crate) resident_memory_bytes: Option<u64>,
+    pub(crate) open_fds: Option<u64>,
+    pub(crate) max_fds: Option<u64>,
+    pub(crate) storage_read_bytes_per_second: Option<f64>,
+    pub(crate) storage_errors_per_second: Option<f64>,
+    pub(crate) storage_retries_per_second: Option<f64>,
+    pub(crate) fits_active: Option<u64>,
+    pub(crate) exchanges_active: Option<u64>,
+    /// Calls answered with an error of the server's side.
+    pub(crate) failed_requests_per_second: Option<f64>,
+}
+
+/// An open stream's figures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct StreamFigures {
+    /// URL of its server's page.
+    pub(crate) server: String,
+    /// The request's id.
+    pub(crate) id: String,
+    pub(crate) dataset: String,
+    /// None for a raw table, as is the rank.
+    pub(crate) epoch: Option<u64>,
+    pub(crate) rank: Option<u64>,
+    /// The global position that comes next.
+    pub(crate) position: Option<u64>,
+    pub(crate) rows_per_second: Option<f64>,
+    pub(crate) bytes_per_second: Option<f64>,
+    pub(crate) open_seconds: Option<f64>,
+    pub(crate) stages: Stages,
+}
+
+/// Seconds that streams spend in each stage a second; those of lanes side by side are added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Stages {
+    /// Waiting for storage.
+    pub(crate) fetch: Option<f64>,
+    pub(crate) decode: Option<f64>,
+    pub(crate) transform: Option<f64>,
+    pub(crate) assemble: Option<f64>,
+    /// Waiting for clients.
+    pub(crate) send_wait: Option<f64>,
+}
+
+/// What holds a server's streams up, as far as the server can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Limit {
+    /// Batches wait to be taken, as they should. Only a trainer knows whether it is that or the wire
+    /// (`data.stats()["bound_by"]`).
+    #[serde(rename = "trainer or wire")]
+    TrainerOrWire,
+    #[serde(rename = "storage")]
+    Storage,
+    #[serde(rename = "cpu")]
+    Cpu,
+}
+
+/// The time between two readings of one process.
+struct Interval<'a> {
+    earlier: &'a Reading,
+    later: &'a Reading,
+    seconds: f64,
+}
+
+// === impl ServerFigures ===
+
+impl ServerFigures {
+    /// Of a server that did not answer.
+    pub(super) fn down(url: String, error: String) -> Self {
+        Self { url, error: Some(error), ..Self::default() }
+    }
+
+    /// Of a server that has answered, and of its last answer before where there was one.
+    pub(super) fn new(url: String, earlier: Option<&Reading>, later: &Reading) -> Self {
+        let interval = earlier.and_then(|earlier| Interval::new(earlier, later));
+        let count = |name: &str| later.total(name).map(whole);
+        let rate_of = |value: fn(&Reading) -> Option<f64>| interval.as_ref()?.rate(value);
+        let rate = |name: &str| interval.as_ref()?.rate(|reading| reading.total(name));
+        let stages = interval.as_ref().map_or(Stages::default(), Interval::stages);
+        let batches_per_second = rate("forebay_batches_sent_total");
+        let cpu_threads = later.total("forebay_cpu_threads");
+        let busy = rate("forebay_cpu_busy_seconds_total").zip(cpu_threads.filter(|threads| *threads > 0.0));
+        Self {
+            url,
+            up: true,
+            error: None,
+            age_seconds: Some(later.at.elapsed().as_secs_f64()),
+            version: (!later.version.is_empty()).then(|| later.version.clone()),
+            ready: later.total("forebay_ready").map(|ready| ready > 0.0),
+            // The two machines' clocks may differ.
+            uptime_seconds: later
+                .total("forebay_process_start_time_seconds")
+                .map(|start| (later.unix_seconds - start).max(0.0)),
+            streams_active: count("forebay_streams_active"),
+            rows_per_second: rate("forebay_rows_sent_total"),
+            bytes_per_second: rate("forebay_sent_bytes_total"),
+            batches_per_second,
+            stages,
+            bound_by: interval.as_ref().and_then(|interval| interval.bound_by(&stages, batches_per_second?)),
+            memory_reserved_bytes: count("forebay_memory_reserved_bytes"),
+            memory_limit_bytes: count("forebay_memory_limit_bytes"),
+            cpu_threads: cpu_threads.map(whole),
+            cpu_busy_share: busy.map(|(busy, threads)| (busy / threads).min(1.0)),
+            resident_memory_bytes: count("forebay_process_resident_memory_bytes"),
+            open_fds: count("forebay_process_open_fds"),
+            max_fds: count("forebay_process_max_fds"),
+            storage_read_bytes_per_second: rate("forebay_storage_read_bytes_total"),
+            storage_errors_per_second: rate_of(Reading::storage_errors),
+            storage_retries_per_second: rate("forebay_storage_retries_total"),
+            fits_active: count("forebay_fits_active"),
+            exchanges_active: count("forebay_exchanges_active"),
+            failed_requests_per_second: rate_of(Reading::failed_requests),
+        }
+    }
+}
+
+/// The open streams of a server that has answered.
+pub(super) fn streams(url: &str, earlier: Option<&Reading>, later: &Reading) -> Vec<StreamFigures> {
+    let interval = earlier.and_then(|earlier| Interval::new(earlier, later));
+    later.streams.iter().map(|(name, now)| stream(url, name, interval.as_ref(), now)).collect()
+}
+
+fn stream(url: &str, name: &StreamName, interval: Option<&Interval>, now: &StreamReading) -> StreamFigures {
+    let unseen = StreamReading { rows: Some(0.0), bytes: Some(0.0), stages: [Some(0.0); STAGES.len()], ..*now };
+    // One that was opened since the last reading began at 0; one that was open before had no place on that page.
+    let before = interval.and_then(|interval| match interval.earlier.streams.get(name) {
+        Some(before) => Some((before, interval.seconds)),
+        None => now.open_seconds.filter(|open| *open <= interval.seconds).map(|_| (&unseen, interval.seconds)),
+    });
+    let rate = |value: &dyn Fn(&StreamReading) -> Option<f64>| {
+        let (before, seconds) = before?;
+        change(value(before)?, value(now)?).map(|change| change / seconds)
+    };
+    StreamFigures {
+        server: url.to_owned(),
+        id: name.id.clone(),
+        dataset: name.dataset.clone(),
+        epoch: name.epoch.parse().ok(),
+        rank: name.rank.parse().ok(),
+        position: now.position.map(whole),
+        rows_per_second: rate(&|reading| reading.rows),
+        bytes_per_second: rate(&|reading| reading.bytes),
+        open_seconds: now.open_seconds,
+        stages: Stages::new(|index| rate(&|reading| reading.stages[index])),
+    }
+}
+
+// === impl Interval ===
+
+impl<'a> Interval<'a> {
+    /// None where the server was started anew in between.
+    fn new(earlier: &'a Reading, later: &'a Reading) -> Option<Self> {
+        let seconds = later.at.saturating_duration_since(earlier.at).as_secs_f64();
+        let start = |reading: &Reading| reading.total("forebay_process_start_time_seconds");
+        let is_other = start(earlier).zip(start(later)).is_some_and(|(one, other)| (one - other).abs() > START_SECONDS);
+        let fell = ["forebay_rows_sent_total", "forebay_sent_bytes_total", "forebay_batches_sent_total"]
+            .iter()
+            .any(|name| earlier.total(name).zip(later.total(name)).is_some_and(|(before, now)| now < before));
+        (seconds > 0.0 && !is_other && !fell).then_some(Self { earlier, later, seconds })
+    }
+
+    fn rate(&self, value: impl Fn(&Reading) -> Option<f64>) -> Option<f64> {
+        change(value(self.earlier)?, value(self.later)?).map(|change| change / self.seconds)
+    }
+
+    fn stages(&self) -> Stages {
+        Stages::new(|index| self.rate(|reading| reading.stage(index)))
+    }
+
+    /// The rule of `forebay load`, told as much as a page tells: clients take a batch when it comes, and no more lanes
+    /// fetch side by side than there is fetching.
+    fn bound_by(&self, stages: &Stages, batches_per_second: f64) -> Option<Limit> {
+        // Stages are counted when a batch is sent: without one, nothing is known of what is waited for.
+        if batches_per_second <= 0.0 {
+            return None;
+        }
+        let active = |reading: &Reading| reading.total("forebay_streams_active");
+        // Streams that open and end in between are one at least.
+        let streams = active(self.earlier)?.midpoint(active(self.later)?).max(1.0);
+        let seconds = stages.seconds()?;
+        match Bound::of(&seconds, streams, streams, seconds.fetch / streams)? {
+            Bound::Wire | Bound::Schedule => Some(Limit::TrainerOrWire),
+            Bound::Storage => Some(Limit::Storage),
+            Bound::Cpu => Some(Limit::Cpu),
+        }
+    }
+}
+
+// === impl Stages ===
+
+impl Stages {
+    fn new(of: impl Fn(usize) -> Option<f64>) -> Self {
+        Self { fetch: of(0), decode: of(1), transform: of(2), assemble: of(3), send_wait: of(4) }
+    }
+
+    /// In the order of a stream's work.
+    pub(crate) fn each(&self) -> [Option<f64>; STAGES.len()] {
+        [self.fetch, self.decode, self.transform, self.assemble, self.send_wait]
+    }
+
+    fn seconds(&self) -> Option<StageSeconds> {
+        Some(StageSeconds {
+            fetch: self.fetch?,
+            decode: self.decode?,
+            transform: self.transform?,
+            assemble: self.assemble?,
+            send_wait: self.send_wait?,
+        })
+    }
+}
+
+// === impl Limit ===
+
+impl Limit {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::TrainerOrWire => "trainer or wire",
+            Self::Storage => "storage",
+            Self::Cpu => "CPU",
+        }
+    }
+}
+
+/// How far a counter has come; none where it fell.
+fn change(before: f64, now: f64) -> Option<f64> {
+    (now >= before).then_some(now - before)
+}
+
+fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! One page over plain HTTP, in bounded time and memory.
+
+use std::io;
+use std::str::Utf8Error;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Collected, Empty, LengthLimitError, Limited};
+use hyper::body::Body;
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, CONNECTION, HOST};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::{self, JoinError};
+use tokio::time;
+
+use super::Target;
+use super::reading::{PageError, Reading};
+
+/// A server that has not sent its whole page by then is given up until it is asked again.
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(3);
+
+/// The largest page that is read; that of a server with a thousand streams has one.
+const PAGE_MIB_MAX: usize = 64;
+
+/// Why a page could not be had.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ScrapeError {
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+
+    #[error("no whole answer within {} s", ANSWER_TIME.as_secs())]
+    Time,
+
+    #[error("the answer is no HTTP/1 ({0}); {HINT}")]
+    Http(hyper::Error),
+
+    #[error("the answer is HTTP {0}; {HINT}")]
+    Status(StatusCode),
+
+    #[error("the answer broke off: {0}")]
+    BrokenOff(Box<dyn std::error::Error + Send + Sync>),
+
+    #[error("the page has more than {PAGE_MIB_MAX} MiB; {HINT}")]
+    TooLarge,
+
+    #[error("the page is no text ({0}); {HINT}")]
+    Text(Utf8Error),
+
+    #[error("{0}; {HINT}")]
+    Page(PageError),
+
+    #[error("the page could not be read: {0}")]
+    Read(JoinError),
+}
+
+const HINT: &str = "is this --metrics-listen of a forebay-server?";
+
+/// Fetches a page and reads it.
+pub(super) async fn scrape(target: &Target) -> Result<Reading, ScrapeError> {
+    let page = time::timeout(ANSWER_TIME, fetch(target)).await.map_err(|_| ScrapeError::Time)??;
+    // A large page takes milliseconds.
+    let read = task::spawn_blocking(move || {
+        let page = std::str::from_utf8(&page).map_err(ScrapeError::Text)?;
+        Reading::new(page).map_err(ScrapeError::Page)
+    });
+    read.await.map_err(ScrapeError::Read)?
+}
+
+/// A connection for each page: one that is kept would take one of a server's few, and hold up its end.
+async fn fetch(target: &Target) -> Result<Bytes, ScrapeError> {
+    let stream = TcpStream::connect((target.host.as_str(), target.port)).await.map_err(ScrapeError::Connect)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ScrapeError::Http)?;
+    let exchange = async {
+        let request = Request::get(&target.page)
+            .header(HOST, &target.authority)
+            .header(ACCEPT, "text/plain")
+            .header(CONNECTION, "close")
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| ScrapeError::BrokenOff(error.into()))?;
+        let response = sender.send_request(request).await.map_err(ScrapeError::Http)?;
+        if response.status() != StatusCode::OK {
+            return Err(ScrapeError::Status(response.status()));
+        }
+        let bytes_max = PAGE_MIB_MAX << 20;
+        if response.body().size_hint().lower() > bytes_max as u64 {
+            return Err(ScrapeError::TooLarge);
+        }
+        let body = Limited::new(response.into_body(), bytes_max).collect().await;
+        body.map(Collected::to_bytes).map_err(|error| {
+            if error.is::<LengthLimitError>() { ScrapeError::TooLarge } else { ScrapeError::BrokenOff(error) }
+        })
+    };
+    // What drives the connection ends with it; what the exchange makes of that end is what is told.
+    let driven = async {
+        let _ = connection.await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        page = exchange => page,
+        never = driven => never,
+    }
+}

@@ -1,0 +1,123 @@
+//! Where a page of metrics is: `http://HOST:PORT/metrics`, or `HOST:PORT` for short.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hyper::Uri;
+
+/// The port that `forebay-server` takes for its metrics unless it is told otherwise.
+const PORT: u16 = 9815;
+
+/// The port of a URL that names none.
+const HTTP_PORT: u16 = 80;
+
+const PAGE: &str = "/metrics";
+
+/// A page of metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// Name or address, an IPv6 address without its brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// `HOST:PORT`, as the request's header says it.
+    pub(super) authority: String,
+    /// Path and query.
+    pub(super) page: String,
+}
+
+/// Why a text names no page.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{reason}; a page of metrics is http://HOST:PORT/metrics or HOST:PORT, what --metrics-listen of forebay-server says"
+)]
+pub(crate) struct TargetError {
+    reason: &'static str,
+}
+
+// === impl Target ===
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let error = |reason| TargetError { reason };
+        let text = text.trim();
+        let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+        let port = match scheme {
+            "" => PORT,
+            "http" => HTTP_PORT,
+            "https" => return Err(error("servers speak plain HTTP here, without TLS")),
+            "grpc" | "grpc+tcp" | "grpc+unix" => return Err(error("this is the address of the data")),
+            _ => return Err(error("this is no http:// URL")),
+        };
+        if rest.contains('@') {
+            return Err(error("servers take no user and no password"));
+        }
+        let uri: Uri = format!("http://{rest}").parse().map_err(|_| error("this is no URL"))?;
+        let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let written = uri.authority().map_or("", |authority| authority.as_str());
+        // A port beyond 65535 reads as none.
+        let has_port = written.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        if host.is_empty() || has_port && uri.port_u16().is_none_or(|port| port == 0) {
+            return Err(error("this names no host and port"));
+        }
+        let port = uri.port_u16().unwrap_or(port);
+        let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let page = match uri.path_and_query().map_or("/", |page| page.as_str()) {
+            "/" => PAGE.to_owned(),
+            page => page.to_owned(),
+        };
+        Ok(Self { host, port, authority, page })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "http://{}{}", self.authority, self.page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_and_port_is_enough() {
+        let cases = [
+            ("http://127.0.0.1:9815/metrics", "http://127.0.0.1:9815/metrics"),
+            ("10.0.0.7:9815", "http://10.0.0.7:9815/metrics"),
+            ("gpu-7", "http://gpu-7:9815/metrics"),
+            ("http://gpu-7", "http://gpu-7:80/metrics"),
+            ("http://gpu-7/", "http://gpu-7:80/metrics"),
+            ("http://gpu-7:1/a/metrics?x=1", "http://gpu-7:1/a/metrics?x=1"),
+            ("[::1]:9815", "http://[::1]:9815/metrics"),
+            ("http://[::1]", "http://[::1]:80/metrics"),
+            (" gpu-7:1 ", "http://gpu-7:1/metrics"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(text.parse::<Target>().unwrap().to_string(), expected, "{text}");
+        }
+        assert_eq!("[::1]:9815".parse::<Target>().unwrap().host, "::1");
+    }
+
+    #[test]
+    fn what_is_no_page_is_refused_with_the_form_of_one() {
+        let cases = [
+            ("grpc://127.0.0.1:8815", "address of the data"),
+            ("https://gpu-7/metrics", "TLS"),
+            ("ftp://gpu-7", "no http:// URL"),
+            ("http://user:secret@gpu-7", "no password"),
+            ("http://", "no URL"),
+            ("", "no URL"),
+            ("gpu-7:0", "no host and port"),
+            ("gpu-7:99999", "no"),
+            ("gpu 7", "no URL"),
+            ("gpu-7:\u{1b}[31m", "no URL"),
+        ];
+        for (text, expected) in cases {
+            let said = text.parse::<Target>().unwrap_err().to_string();
+            assert!(said.contains(expected) && said.contains("--metrics-listen"), "{text}: {said}");
+            assert!(!said.contains("secret"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Prometheus text, line by line, as strictly as Prometheus reads it: names, labels with their escapes, numbers.
+//!
+//! The small crates that read this format leave out a line that they do not understand, and do not undo escapes in labels;
+//! a page that is something else must be told from one that is empty.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+/// What is quoted of a line that cannot be read.
+const QUOTED_CHARS: usize = 60;
+
+/// A series with its value.
+#[derive(Debug, PartialEq)]
+pub(super) struct Sample<'a> {
+    pub(super) name: &'a str,
+    labels: Vec<(&'a str, Cow<'a, str>)>,
+    pub(super) value: f64,
+}
+
+/// A line that is no Prometheus text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} is no Prometheus text: {found:?}")]
+pub(crate) struct LineError {
+    /// Counted from 1.
+    line: usize,
+    /// Its beginning.
+    found: String,
+}
+
+/// The samples of a page in its order.
+pub(super) fn samples(page: &str) -> impl Iterator<Item = Result<Sample<'_>, LineError>> {
+    let lines = page.split('\n').enumerate();
+    lines.filter_map(|(index, line)| {
+        let line_text = blank_stripped(line);
+        if line_text.is_empty() || line_text.starts_with('#') {
+            return None;
+        }
+        let found = || LineError { line: index + 1, found: line_text.chars().take(QUOTED_CHARS).collect() };
+        Some(sample(line_text).ok_or_else(found))
+    })
+}
+
+fn sample(line: &str) -> Option<Sample<'_>> {
+    let (name, rest) = name(line, true)?;
+    let (labels, rest) = match blank_stripped(rest).strip_prefix('{') {
+        Some(inner) => labels(inner)?,
+        // What ends a name here is a blank, or the line's end.
+        None => (Vec::new(), rest.strip_prefix([' ', '\t'])?),
+    };
+    let mut words = rest.split([' ', '\t']).filter(|word| !word.is_empty());
+    let value = number(words.next()?)?;
+    let has_good_time = words.next().is_none_or(|time| i64::from_str(time).is_ok());
+    (has_good_time && words.next().is_none()).then_some(Sample { name, labels, value })
+}
+
+/// The name that a text begins with, and what follows it. Only metrics may have colons.
+fn name(text: &str, is_metric: bool) -> Option<(&str, &str)> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || is_metric && letter == ':';
+    let end = text.find(|letter| !is_part(letter)).unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    (!name.is_empty() && !name.starts_with(|letter: char| letter.is_ascii_digit())).then_some((name, rest))
+}
+
+type Labels<'a> = Vec<(&'a str, Cow<'a, str>)>;
+
+/// The labels behind an open brace, and what follows the closing one.
+fn labels(mut text: &str) -> Option<(Labels<'_>, &str)> {
+    let mut labels = Vec::new();
+    loop {
+        text = blank_stripped(text);
+        if let Some(rest) = text.strip_prefix('}') {
+            return Some((labels, rest));
+        }
+        let (name, rest) = name(text, false)?;
+        let rest = blank_stripped(blank_stripped(rest).strip_prefix('=')?);
+        let (value, rest) = quoted(rest.strip_prefix('"')?)?;
+        labels.push((name, value));
+        let rest = blank_stripped(rest);
+        text = match rest.strip_prefix(',') {
+            Some(behind) => behind,
+            None if rest.starts_with('}') => rest,
+            None => return None,
+        };
+    }
+}
+
+/// A label's value up to its closing quote, its escapes undone, and what follows the quote.
+fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
+    let mut value = Cow::Borrowed("");
+    let mut rest = text;
+    loop {
+        let end = rest.find(['"', '\\'])?;
+        value += &rest[..end];
+        let behind = &rest[end + 1..];
+        if rest[end..].starts_with('"') {
+            return Some((value, behind));
+        }
+        let escaped = behind.chars().next()?;
+        value += match escaped {
+            '\\' => "\\",
+            '"' => "\"",
+            'n' => "\n",
+            _ => return None,
+        };
+        rest = &behind[1..];
+    }
+}
+
+/// A number as Go writes it; Rust reads `+Inf` and `NaN` too.
+fn number(word: &str) -> Option<f64> {
+    word.parse().ok()
+}
+
+/// Blanks of this format, which no other white space is.
+fn blank_stripped(text: &str) -> &str {
+    text.trim_matches([' ', '\t'])
+}
+
+// === impl Sample ===
+
+impl Sample<'_> {
+    /// A label's value; one that is absent is empty, as Prometheus has it.
+    pub(super) fn label(&self, name: &str) -> &str {
+        self.labels.iter().find(|(other, _)| *other == name).map_or("", |(_, value)| value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn one(line: &str) -> Sample<'_> {
+        samples(line).next().unwrap_or_else(|| panic!("{line:?} is nothing")).unwrap()
+    }
+
+    #[test]
+    fn series_are_read_with_their_labels_and_numbers() {
+        let page = "# HELP a What it is\n# TYPE a counter\n\na 1\na{b=\"c\"} 2.5\n  x:y { b = \"c\" , d=\"\", } 1e3 1700000000000\n";
+        let found: Vec<_> = samples(page).map(Result::unwrap).collect();
+        assert_eq!(
+            found.iter().map(|sample| (sample.name, sample.value)).collect::<Vec<_>>(),
+            [("a", 1.0), ("a", 2.5), ("x:y", 1000.0)]
+        );
+        assert_eq!((found[1].label("b"), found[2].label("b"), found[2].label("none")), ("c", "c", ""));
+        for (text, expected) in [("+Inf", f64::INFINITY), ("-Inf", f64::NEG_INFINITY), ("-0.5", -0.5_f64)] {
+            assert_eq!(one(&format!("a {text}")).value.to_bits(), expected.to_bits(), "{text}");
+        }
+        assert!(one("a NaN").value.is_nan());
+        assert_eq!(samples("").count() + samples("\n\n#\n").count(), 0);
+    }
+
+    #[test]
+    fn escapes_are_undone_once() {
+        let cases = [
+            (r#"a{b="\\n"} 1"#, r"\n"),
+            (r#"a{b="x\ny"} 1"#, "x\ny"),
+            (r#"a{b="\"} 1 {\""} 1"#, "\"} 1 {\""),
+            (r#"a{b="é\\"} 1"#, r"é\"),
+            ("a{b=\"\u{1b}[31m\"} 1", "\u{1b}[31m"),
+            ("a{b=\"{}, =#\"} 1", "{}, =#"),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(one(line).label("b"), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_something_else_is_named() {
+        let lines = [
+            "<!DOCTYPE html>",
+            "a",
+            "a ",
+            "a b",
+            "a 1 2 3",
+            "a 1 soon",
+            "a1} 2",
+            "1a 2",
+            "a{b} 1",
+            "a{b=c} 1",
+            "a{b=\"c} 1",
+            "a{b=\"c\" d=\"e\"} 1",
+            "a{b=\"c\"",
+            "a{b=\"\\t\"} 1",
+            "a{b=\"\\é\"} 1",
+            "a{b=\"\\",
+            "a{1=\"c\"} 1",
+            "a{b:c=\"d\"} 1",
+            "a{,} 1",
+            "{} 1",
+            "a 1\r",
+            "\u{1b}[2J",
+        ];
+        for line in lines {
+            let found = samples(&format!("ok 1\n{line}\n")).nth(1).map(Result::unwrap_err);
+            assert!(found.is_some_and(|error| error.line == 2), "{line:?}");
+        }
+        let said = samples("\u{1b}[2J\u{9b}").next().unwrap().unwrap_err().to_string();
+        assert!(!said.contains(char::is_control), "{said:?}");
+        let said = samples(&"x".repeat(1 << 20)).next().unwrap().unwrap_err().to_string();
+        assert!(said.len() < 200);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in ".*", lines in proptest::collection::vec("[a-c{}\"\\\\=, \n#é1]{0,40}", 0..8)) {
+            for page in [text, lines.join("\n")] {
+                let read = samples(&page).count();
+                prop_assert!(read <= page.split('\n').count());
+            }
+        }
+
+        #[test]
+        fn what_is_escaped_comes_back(value in "\\PC*|[\"\\\\\n a]*") {
+            let escaped = value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+            let line = format!("a{{b=\"{escaped}\"}} 1");
+            let sample = one(&line);
+            prop_assert_eq!(sample.label("b"), value);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! `forebay top` against real servers, and against pages that no server of ours writes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::command_line::{failure, stdout};
+use crate::data::{self, WIDE_PLAN};
+use crate::server::{Server, forebay};
+use crate::terminal::Terminal;
+
+/// No machine is so slow.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A server with two streams open, ranks 0 and 1, epoch after epoch for as long as this lives.
+struct Busy {
+    server: Server,
+    load: Child,
+}
+
+impl Busy {
+    fn start() -> Self {
+        let [server] = Server::replicas("wide", data::write_wide);
+        std::fs::write(server.folder.path().join("plan.json"), WIDE_PLAN).unwrap();
+        let options = "load wide --plan plan.json --batch-size 8 --world-size 2 --streams 2 --rate 20 --duration 3600";
+        let mut command = server.forebay(&options.split_whitespace().collect::<Vec<_>>());
+        let load = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        Self { server, load }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.load.kill();
+        let _ = self.load.wait();
+    }
+}
+
+/// Answers each connection with the next of these pages, and with the last one again after that.
+fn pages(pages: Vec<String>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for (index, connection) in listener.incoming().enumerate() {
+            let page = &pages[index.min(pages.len() - 1)];
+            let _ = answer(connection.unwrap(), page);
+        }
+    });
+    address.to_string()
+}
+
+fn answer(mut connection: TcpStream, page: &str) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        connection.read_exact(&mut byte)?;
+        head.extend(byte);
+    }
+    connection.write_all(page.as_bytes())
+}
+
+fn found(page: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{page}", page.len())
+}
+
+/// A page of a server that has sent so many rows, with an open stream of that dataset.
+fn page(rows: u64, dataset: &str) -> String {
+    format!(
+        "forebay_build_info{{version=\"0.1.0\"}} 1\nforebay_streams_active 1\nforebay_rows_sent_total {rows}\n\
+         forebay_sent_bytes_total {rows}\nforebay_stage_seconds_total{{stage=\"fetch\"}} 0\n\
+         forebay_stream_rows_total{{stream=\"s\",dataset=\"{dataset}\",epoch=\"0\",rank=\"0\"}} {rows}\n"
+    )
+}
+
+/// What `top --once --json` says of these servers.
+fn once(servers: &[&str]) -> Value {
+    let arguments = [&["top", "--once", "--json", "--interval", "0.3"], servers].concat();
+    serde_json::from_str(&stdout(&mut forebay(&arguments))).unwrap()
+}
+
+#[test]
+fn an_open_stream_is_seen_with_its_rank_and_rate() {
+    let busy = Busy::start();
+    let start = Instant::now();
+    loop {
+        let seen = once(&[&busy.server.metrics]);
+        let is_read = |rank: u64| {
+            let mut streams = seen["streams"].as_array().unwrap().iter();
+            streams.any(|stream| {
+                assert_eq!(
+                    (&stream["dataset"], &stream["server"]),
+                    (&"wide".into(), &busy.server.metrics.clone().into())
+                );
+                stream["rank"] == rank && stream["rows_per_second"].as_f64().is_some_and(|rate| rate > 0.0)
+            })
+        };
+        if is_read(0) && is_read(1) {
+            let server = &seen["servers"][0];
+            assert_eq!((&server["up"], &server["ready"], &server["error"]), (&true.into(), &true.into(), &Value::Null));
+            assert!(server["rows_per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{server}");
+            // A server tells every figure, and none of them is unknown after two looks.
+            for (name, value) in server.as_object().unwrap() {
+                assert!(!value.is_null() || name == "error" || name == "bound_by", "{name}: {server}");
+            }
+            assert!(server["stages"].as_object().unwrap().values().all(Value::is_number), "{server}");
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "{seen}");
+    }
+    let table = stdout(&mut forebay(&["top", "--once", "--interval", "0.3", &busy.server.metrics]));
+    assert!(table.starts_with("SERVER") && table.contains(" up "), "{table}");
+}
+
+#[test]
+fn servers_that_are_down_or_stall_hold_up_none_of_the_others() {
+    let server = Server::start();
+    // Whoever connects is never answered.
+    let stalled = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stalled_url = stalled.local_addr().unwrap().to_string();
+    let seen = once(&["127.0.0.1:1", &server.metrics, &stalled_url]);
+    let [down, up, stalling] = seen["servers"].as_array().unwrap().as_slice() else { panic!("{seen}") };
+    assert!(down["error"].as_str().unwrap().contains("cannot connect") && down["up"] == false, "{down}");
+    assert!(up["up"] == true && up["rows_per_second"] == 0.0, "{up}");
+    assert!(stalling["error"].as_str().unwrap().contains("within 3 s"), "{stalling}");
+    assert!(down["rows_per_second"].is_null() && down["memory_limit_bytes"].is_null(), "{down}");
+    // The same by the environment.
+    let mut command = forebay(&["top", "--once", "--json"]);
+    command.env("FOREBAY_METRICS", format!("127.0.0.1:1,{}", server.metrics)).env("FOREBAY_INTERVAL", "0.2");
+    let seen: Value = serde_json::from_str(&stdout(&mut command)).unwrap();
+    assert_eq!((&seen["servers"][0]["up"], &seen["servers"][1]["up"]), (&false.into(), &true.into()));
+}
+
+#[test]
+fn where_no_server_answers_the_exit_code_is_1() {
+    let html = "<html>It works!</html>";
+    let server = Server::start();
+    let cases = [
+        ("127.0.0.1:1".to_owned(), "cannot connect"),
+        (pages(vec![found(html)]), "line 1 is no Prometheus text"),
+        (pages(vec![found("node_load1 0.5\n")]), "the page has no forebay_build_info; is this --metrics-listen"),
+        (pages(vec!["HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned()]), "HTTP 404"),
+        (pages(vec!["HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n".to_owned()]), "more than 64 MiB"),
+        (pages(vec!["HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nforebay".to_owned()]), "broke off"),
+        (pages(vec!["SSH-2.0-OpenSSH_9.9\r\n".to_owned()]), "is no HTTP/1"),
+        (server.url.replace("grpc://", ""), "is this --metrics-listen of a forebay-server?"),
+    ];
+    for (url, expected) in cases {
+        let output = forebay(&["top", "--once", "--interval", "0.1", &url]).output().unwrap();
+        let Output { status, stdout, stderr } = output;
+        let (table, messages) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+        assert_eq!((status.code(), messages.as_str()), (Some(1), "error: no server answered\n"), "{table}");
+        assert!(table.contains("down") && table.contains(expected), "{expected}: {table}");
+    }
+}
+
+#[test]
+fn counters_that_fall_give_no_rate() {
+    let url = pages([300, 100].map(|rows| found(&page(rows, "d"))).into());
+    let seen = once(&[&url]);
+    assert_eq!((&seen["servers"][0]["up"], &seen["servers"][0]["rows_per_second"]), (&true.into(), &Value::Null));
+    assert_eq!((&seen["streams"][0]["dataset"], &seen["streams"][0]["rows_per_second"]), (&"d".into(), &Value::Null));
+}
+
+#[test]
+fn a_hostile_name_reaches_no_terminal() {
+    let url = pages(vec![found(&page(1, "a\u{1b}[2J\u{9b}m\\n\\\"b"))]);
+    for arguments in
+        [&["top", "--once", "--interval", "0.1", &url][..], &["top", "--once", "--json", "--interval", "0.1", &url]]
+    {
+        let text = stdout(&mut forebay(arguments));
+        assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{text:?}");
+    }
+    assert_eq!(once(&[&url])["streams"][0]["dataset"], "a\u{1b}[2J\u{9b}m\n\"b");
+}
+
+#[test]
+fn json_lines_come_until_it_is_interrupted() {
+    let server = Server::start();
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut command = forebay(&["top", "--json", "--interval", "0.1", &server.metrics]);
+        let mut top = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(top.stdout.take().unwrap()).lines().map_while(Result::ok);
+        // A server that takes more than an interval for its first page has no rate in the first lines.
+        let has_rate = |line: String| {
+            let seen: Value = serde_json::from_str(&line).unwrap();
+            seen["servers"][0]["rows_per_second"] == 0.0
+        };
+        assert!(lines.by_ref().any(has_rate), "{signal:?}");
+        assert!(lines.by_ref().any(has_rate), "{signal:?}");
+        kill_process(Pid::from_child(&top), signal).unwrap();
+        lines.for_each(drop);
+        assert_eq!(top.wait().unwrap().code(), Some(0), "{signal:?}");
+    }
+}
+
+#[test]
+fn the_view_wants_a_terminal_and_good_words() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["top"], "--once"),
+        (&["top", "--interval", "0", "--once"], "0.1"),
+        (&["top", "--once", "grpc://127.0.0.1:8815"], "address of the data"),
+        (&["top", "--once", "https://a/metrics"], "TLS"),
+        (&["top", "--once", "http://"], "http://HOST:PORT/metrics"),
+        (&["top", "--twice"], "unexpected argument '--twice'"),
+    ];
+    for (arguments, expected) in cases {
+        let (code, messages) = failure(&mut forebay(arguments));
+        assert!(code == Some(2) && messages.contains(expected), "{arguments:?}: {code:?}: {messages}");
+    }
+}
+
+/// Leaving the other screen, and the cursor seen again.
+const GIVEN_BACK: [&str; 2] = ["\u{1b}[?1049l", "\u{1b}[?25h"];
+
+/// What ends a view.
+type End = fn(&mut Terminal);
+
+#[test]
+fn the_live_view_shows_streams_and_gives_the_terminal_back() {
+    let busy = Busy::start();
+    let ends: [(&str, End); 3] = [
+        ("q", |terminal| terminal.press("q")),
+        ("Ctrl-C", |terminal| terminal.press("\u{3}")),
+        ("SIGTERM", |terminal| kill_process(Pid::from_child(&terminal.program), Signal::TERM).unwrap()),
+    ];
+    for (name, end) in ends {
+        let mut terminal = Terminal::run(forebay(&["top", "--interval", "0.2", &busy.server.metrics]));
+        terminal.wait_for("DATASET");
+        terminal.wait_for("wide");
+        assert!(terminal.is_raw(), "{name}");
+        terminal.press("?");
+        terminal.wait_for("PageDown");
+        terminal.press("x");
+        terminal.press("p");
+        terminal.wait_for("PAUSED");
+        end(&mut terminal);
+        assert_eq!(terminal.end(), Some(0), "{name}: {:?}", terminal.written());
+        assert!(!terminal.is_raw(), "{name}");
+        for sequence in GIVEN_BACK {
+            terminal.wait_for(sequence);
+        }
+    }
+}
