@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import email.utils
 import io
 import json
 import os
 import re
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +24,7 @@ from moto.server import ThreadedMotoServer
 from conftest import Serve
 from forebay.errors import translate
 from serving import Server, fit, info, raw_table
+from web_server import Files, WebServer
 
 KEY_ID, SECRET = "AKIAFOREBAYTEST", "not-to-be-seen-anywhere"
 ROWS = 600
@@ -437,59 +436,6 @@ def test_refused_credentials_are_told_and_not_shown(endpoint: str, serve: Serve,
     assert KEY_ID not in text
     assert not [line for line in server.log if SECRET in line or KEY_ID in line]
     assert server.alive
-
-
-class WebServer:
-    """A web server on a free loopback port."""
-
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-
-    def __enter__(self) -> str:
-        self.thread.start()
-        return f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-
-class Files(BaseHTTPRequestHandler):
-    """Files with ranges, and what they can be known again by; it ignores If-Match, as many servers do."""
-
-    files: ClassVar[dict[str, bytes]] = {}
-    dates: ClassVar[dict[str, float]] = {}
-    tags: ClassVar[str | None] = "strong"
-
-    def do_HEAD(self) -> None:
-        self.answer(with_body=False)
-
-    def do_GET(self) -> None:
-        self.answer(with_body=True)
-
-    def answer(self, with_body: bool) -> None:
-        body = self.files.get(self.path)
-        if body is None:
-            self.send_error(404)
-            return
-        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        part = body[int(asked[1]) : int(asked[2]) + 1] if asked else body
-        self.send_response(206 if asked else 200)
-        if asked:
-            self.send_header("Content-Range", f"bytes {asked[1]}-{int(asked[1]) + len(part) - 1}/{len(body)}")
-        self.send_header("Content-Length", str(len(part)))
-        if self.tags == "strong":
-            self.send_header("ETag", f'"{hash(body):x}"')
-        if self.tags == "date":
-            self.send_header("Last-Modified", email.utils.formatdate(self.dates[self.path], usegmt=True))
-        self.end_headers()
-        if with_body:
-            self.wfile.write(part)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.mark.parametrize("tags", ["strong", "date"])

@@ -11,7 +11,7 @@ use parquet::{
     file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder},
 };
 
-use super::{CatalogError, store::Store};
+use super::{CatalogError, chunks, nesting, store::Store};
 use crate::runtime::CpuPool;
 
 /// Read from a file's end in the first request: the footers of most files are smaller.
@@ -35,8 +35,8 @@ pub(super) async fn read(
     let mut decoder = ParquetMetaDataPushDecoder::try_new(object.size)
         .map_err(|source| corrupt(source.to_string()))?
         .with_page_index_policy(PageIndexPolicy::Skip);
-    let first = object.size.saturating_sub(FIRST_READ_BYTES)..object.size;
-    let mut wanted = Vec::from([first]);
+    let tail = object.size.saturating_sub(FIRST_READ_BYTES)..object.size;
+    let mut wanted = Vec::from([tail]);
     loop {
         let is_wrong = |range: &Range<u64>| {
             range.end > object.size || range.end.checked_sub(range.start).is_none_or(|bytes| bytes > FOOTER_BYTES_MAX)
@@ -56,27 +56,55 @@ pub(super) async fn read(
             })?;
             pieces.push(piece);
         }
+        // A footer that is longer than the first read is read again as a whole, not in pieces.
+        if let ([range], [piece]) = (wanted.as_slice(), pieces.as_slice())
+            && let Some(whole) = whole_footer(piece, object.size)
+            && whole.start < range.start
+        {
+            wanted = vec![whole];
+            continue;
+        }
         // A corrupt footer may make the decoder panic: the pool turns that into an error.
+        let size = object.size;
         let step = cpu
             .run(move || {
                 let mut decoder = decoder;
+                if let [piece] = pieces.as_slice() {
+                    check_nesting(piece, size)?;
+                }
                 let outcome = decoder.push_ranges(wanted, pieces).and_then(|()| decoder.try_decode());
-                (decoder, outcome)
+                outcome.map(|outcome| (decoder, outcome)).map_err(|source| source.to_string())
             })
             .await
             .map_err(|panic| corrupt(panic.of_damage()))?;
-        decoder = step.0;
-        match step.1.map_err(|source| corrupt(source.to_string()))? {
+        let outcome;
+        (decoder, outcome) = step.map_err(corrupt)?;
+        match outcome {
             DecodeResult::NeedsData(ranges) => wanted = ranges,
             DecodeResult::Data(metadata) => {
-                let opened = cpu.run(move || open(Arc::new(metadata))).await;
-                return opened
-                    .map_err(|panic| corrupt(panic.of_damage()))?
-                    .map_err(|source| corrupt(source.to_string()));
+                let opened = cpu.run(move || open(Arc::new(metadata), size)).await;
+                return opened.map_err(|panic| corrupt(panic.of_damage()))?.map_err(corrupt);
             }
             DecodeResult::Finished => return Err(corrupt("its footer ends early".to_owned())),
         }
     }
+}
+
+/// The bytes of the footer, its length and the magic behind it included, as a file's end tells of them; none where it
+/// tells something else, which the decoder will say.
+fn whole_footer(end: &[u8], file_bytes: u64) -> Option<Range<u64>> {
+    let (rest, magic) = end.split_last_chunk::<4>()?;
+    let (_, length) = rest.split_last_chunk::<4>()?;
+    let length = u64::from(u32::from_le_bytes(*length)) + 8;
+    (magic == b"PAR1" && length <= file_bytes).then(|| file_bytes - length..file_bytes)
+}
+
+/// Checks the depth of a schema whose footer ends the bytes.
+fn check_nesting(end: &[u8], file_bytes: u64) -> Result<(), String> {
+    let Some(whole) = whole_footer(end, file_bytes) else { return Ok(()) };
+    let length = (whole.end - whole.start) as usize;
+    let footer = end.len().checked_sub(length).and_then(|start| end.get(start..end.len() - 8));
+    footer.map_or(Ok(()), |footer| nesting::check(footer).map_err(|error| error.to_string()))
 }
 
 /// The two ways a file is read.
@@ -89,7 +117,12 @@ pub(super) struct Footer {
     pub wide: ArrowReaderMetadata,
 }
 
-fn open(metadata: Arc<ParquetMetaData>) -> Result<Footer, ParquetError> {
+fn open(metadata: Arc<ParquetMetaData>, file_bytes: u64) -> Result<Footer, String> {
+    chunks::check(&metadata, file_bytes)?;
+    schemas(metadata).map_err(|source| source.to_string())
+}
+
+fn schemas(metadata: Arc<ParquetMetaData>) -> Result<Footer, ParquetError> {
     let stored = ArrowReaderMetadata::try_new(Arc::clone(&metadata), ArrowReaderOptions::new())?;
     let schema = stored.schema();
     let fields: Vec<Arc<Field>> = schema.fields().iter().map(wide_keys).collect();

@@ -62,6 +62,11 @@ async fn local(dataset: &str, path: &FilePath) -> Result<Listing, CatalogError> 
         WalkError::LinkOut(path) => {
             CatalogError::LinkOut { dataset: dataset.to_owned(), file: path.display().to_string() }
         }
+        WalkError::Name(path, reason) => {
+            let reason =
+                format!("a file has a name that cannot be asked for, {} ({reason}): rename it", path.display());
+            CatalogError::Empty { dataset: dataset.to_owned(), reason }
+        }
         WalkError::Failed(path, reason) => CatalogError::Storage {
             dataset: dataset.to_owned(),
             source: StoreError::failed(format!("{}: {reason}", path.display())),

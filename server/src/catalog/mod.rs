@@ -3,18 +3,25 @@
 //! This room lists files and reads Parquet footers. It never reads data pages (that is `scan`) and knows nothing of
 //! plans or order.
 
+mod answers;
+mod chunks;
 mod clients;
 mod footer;
 mod listing;
 mod location;
+mod nesting;
 mod snapshot;
 mod store;
+mod told;
 mod turns;
 mod walk;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 pub use clients::Stores;
@@ -24,6 +31,7 @@ pub use store::{Store, StoreError};
 
 use crate::{
     error::near_names,
+    metrics::{self, Cache},
     runtime::{CpuError, CpuPool},
 };
 use store::StoreErrorKind;
@@ -45,6 +53,7 @@ pub struct Dataset {
     location: Location,
     cpu: CpuPool,
     snapshots: Mutex<VecDeque<Arc<Snapshot>>>,
+    has_answered: AtomicBool,
     turns: Turns<Result<Arc<Snapshot>, CatalogError>>,
 }
 
@@ -127,7 +136,8 @@ impl Catalog {
     pub fn new(datasets: impl IntoIterator<Item = (String, Location)>, cpu: &CpuPool) -> Self {
         let dataset = |(name, location): (String, Location)| {
             let snapshots = Mutex::new(VecDeque::new());
-            (name.clone(), Arc::new(Dataset { name, location, cpu: cpu.clone(), snapshots, turns: Turns::new() }))
+            let (cpu, has_answered, turns) = (cpu.clone(), AtomicBool::new(false), Turns::new());
+            (name.clone(), Arc::new(Dataset { name, location, cpu, snapshots, has_answered, turns }))
         };
         Self { datasets: datasets.into_iter().map(dataset).collect() }
     }
@@ -171,6 +181,11 @@ impl Dataset {
         self.location.store()
     }
 
+    /// Whether its store has ever said what files there are.
+    pub fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
     /// The files as they are now: the snapshot already known where nothing changed, else a new one.
     ///
     /// Those who ask at once share one look, which begins after the last of them asked.
@@ -180,7 +195,9 @@ impl Dataset {
 
     async fn look(&self) -> Result<Arc<Snapshot>, CatalogError> {
         let listing = listing::list(&self.name, &self.location).await?;
+        self.has_answered.store(true, Ordering::Relaxed);
         if let Some(known) = self.find(|snapshot| snapshot.is_of(&listing.objects)) {
+            metrics::cache_requests(Cache::Footers, true, known.files().len());
             return Ok(known);
         }
         // The footers of files that did not change are not read again.
@@ -206,6 +223,7 @@ impl Dataset {
     /// The snapshot of a digest: a known one, or the present one where it is that.
     pub async fn pinned(self: &Arc<Self>, digest: &str) -> Result<Arc<Snapshot>, CatalogError> {
         if let Some(known) = self.find(|snapshot| snapshot.digest() == digest) {
+            metrics::cache_requests(Cache::Footers, true, known.files().len());
             return Ok(known);
         }
         let present = self.present().await?;

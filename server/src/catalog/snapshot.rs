@@ -13,7 +13,11 @@ use super::{
     listing::{Listing, relative},
     store::{Store, is_same},
 };
-use crate::{runtime::CpuPool, state::short_digest};
+use crate::{
+    metrics::{self, Cache},
+    runtime::CpuPool,
+    state::short_digest,
+};
 
 /// Footers that are read at once.
 const FOOTERS_IN_FLIGHT: usize = 16;
@@ -67,6 +71,7 @@ pub(super) async fn open(
         let known =
             known.get(&object.location).filter(|file| is_same(&file.object, &object)).map(|file| Arc::clone(file));
         let store = &store;
+        metrics::cache_requests(Cache::Footers, known.is_some(), 1);
         async move {
             if let Some(known) = known {
                 return Ok(known);

@@ -1,10 +1,11 @@
 //! One store of files, a disk or a bucket, and the one way that bytes of a pinned file are read from it.
 
-use std::{error::Error, fmt, ops::Range, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
 
+use super::told;
 use crate::metrics;
 
 /// A disk, a bucket or a web server. Cheap to clone; datasets of one bucket share one client.
@@ -32,7 +33,7 @@ pub(super) enum StoreErrorKind {
     Missing,
     /// The file is not the one that was pinned.
     Changed,
-    /// The credentials do not allow it.
+    /// The credentials do not allow it, or no longer: the operator's to mend.
     Refused,
     /// It did not answer, or not with what was asked: later it may.
     Failed,
@@ -86,7 +87,13 @@ impl Store {
         };
         metrics::storage_request("get", result.is_ok(), result.as_ref().map_or(0, |bytes| bytes.len() as u64));
         match result {
-            Ok(bytes) if bytes.len() as u64 != wanted_bytes => Err(self.changed(&object.location)),
+            // On a disk the file was shortened after the look at it. A store tells of the file that it reads from.
+            Ok(bytes) if bytes.len() as u64 != wanted_bytes && self.is_local => Err(self.changed(&object.location)),
+            Ok(bytes) if bytes.len() as u64 != wanted_bytes => {
+                let file = self.display(&object.location);
+                let reason = format!("{file}: {} bytes came where {wanted_bytes} were asked for", bytes.len());
+                Err(StoreError::failed(reason))
+            }
             Ok(bytes) => Ok(bytes),
             Err(source) => Err(self.error(&object.location, &source)),
         }
@@ -117,11 +124,15 @@ impl Store {
     /// What an error means, in words that hold no secret.
     pub(super) fn error(&self, path: &Path, source: &object_store::Error) -> StoreError {
         use object_store::Error as E;
-        let told = told(source);
+        let told = told::sentence(source);
         // Listings say it in words only.
         let text = source.to_string();
         let has_status = |status: &str| text.contains(&format!("status code: {status}"));
+        let code = told::element(&text, "Code").unwrap_or_default();
+        // Answers to HEAD have no body to say which: with S3 it is a token that has expired.
+        let is_bare_refusal = has_status("400") && text.contains("performing HEAD");
         let kind = match source {
+            _ if told::is_about_credentials(code) || is_bare_refusal => StoreErrorKind::Refused,
             E::NotFound { .. } => StoreErrorKind::Missing,
             _ if has_status("404") => StoreErrorKind::Missing,
             E::Precondition { .. } => StoreErrorKind::Changed,
@@ -153,6 +164,11 @@ impl StoreError {
         Self { kind: StoreErrorKind::Failed, reason }
     }
 
+    /// Whether the operator has to give other credentials: asking again does not help.
+    pub fn is_refusal(&self) -> bool {
+        self.kind == StoreErrorKind::Refused
+    }
+
     /// Whether a file that was there is gone or another one.
     pub fn is_change(&self) -> bool {
         matches!(self.kind, StoreErrorKind::Missing | StoreErrorKind::Changed)
@@ -178,53 +194,9 @@ fn bare(tag: &str) -> &str {
     tag.trim_matches('"')
 }
 
-/// What an error says, down to its cause. Of an error document only code and message are told: the rest names key ids
-/// and what was signed; and queries of URLs may hold signatures.
-fn told(error: &object_store::Error) -> String {
-    let text = error.to_string();
-    let element = |name: &str| {
-        let (_, rest) = text.split_once(&format!("<{name}>"))?;
-        Some(rest.split_once("</")?.0.to_owned())
-    };
-    if let Some(code) = element("Code") {
-        return element("Message").map_or_else(|| code.clone(), |message| format!("{code}: {message}"));
-    }
-    let mut cause: &dyn Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    let cause = cause.to_string();
-    let said = if text.contains(&cause) { text } else { format!("{text}: {cause}") };
-    // From a document that is no XML error (a proxy's page, say) on, nothing is told.
-    let said = said.split('<').next().unwrap_or_default();
-    said.split_whitespace().map(without_secrets).collect::<Vec<_>>().join(" ")
-}
-
-/// A word that is a URL, without its query and what stands before `@`.
-fn without_secrets(word: &str) -> String {
-    let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
-    let plain = rest.split_once('?').map_or(rest, |(plain, _)| plain);
-    let (authority, path) = plain.split_once('/').map_or((plain, None), |(authority, path)| (authority, Some(path)));
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    path.map_or_else(|| format!("{scheme}://{host}"), |path| format!("{scheme}://{host}/{path}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn errors_tell_code_and_message_and_no_secret() {
-        let body = "<?xml?><Error><Code>SignatureDoesNotMatch</Code><Message>Check your key.</Message>\
-                    <AWSAccessKeyId>AKIAKEY</AWSAccessKeyId><StringToSign>AWS4</StringToSign></Error>";
-        let error = |text: &str| object_store::Error::Generic { store: "S3", source: text.to_owned().into() };
-        assert_eq!(told(&error(&format!("403: {body}"))), "SignatureDoesNotMatch: Check your key.");
-        assert_eq!(told(&error("502: <html>secret</html>")), "Generic S3 error: 502:");
-        assert_eq!(
-            told(&error("GET https://u:p@host/c/f?sv=1&sig=secret failed")),
-            "Generic S3 error: GET https://host/c/f failed"
-        );
-    }
 
     #[test]
     fn debug_shows_no_client() {

@@ -17,7 +17,9 @@ use object_store::{ObjectMeta, path::Path};
 pub(super) enum WalkError {
     /// A link leads out of the root.
     LinkOut(PathBuf),
-    /// The disk said so, or a name is none that a file can be asked for by.
+    /// A name is none that a file can be asked for by.
+    Name(PathBuf, String),
+    /// The disk said so.
     Failed(PathBuf, String),
 }
 
@@ -136,7 +138,8 @@ impl Walk<'_> {
             Err(error) if is_gone(&error) => return Ok(()),
             Err(error) => return Err(failed(path, &error)),
         };
-        let location = Path::parse(format!("{}{below}", self.prefix)).map_err(|source| failed(path, &source))?;
+        let location = Path::parse(format!("{}{below}", self.prefix))
+            .map_err(|source| WalkError::Name(path.to_owned(), source.to_string()))?;
         self.found.push(object(path, location, &metadata)?);
         Ok(())
     }

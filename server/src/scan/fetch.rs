@@ -9,9 +9,14 @@ use std::{
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
+use tracing::Instrument;
 
 use super::ScanError;
-use crate::catalog::{File, Snapshot, StoreError};
+use crate::{
+    catalog::{File, Snapshot, StoreError},
+    log::PARTS,
+    metrics::{self, Cache},
+};
 
 /// Over a network, gaps up to the first size are read with their neighbours, as a request costs more than the bytes, and
 /// reads grow to the second one: then several at once are quicker.
@@ -54,10 +59,14 @@ impl SharedBytes {
         file: &File,
         wanted: &[Range<u64>],
     ) -> Result<Vec<Bytes>, ScanError> {
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
         let fetch = async || {
             let pieces = ranges(snapshot, file, wanted).await?;
             Ok::<_, ScanError>(wanted.iter().cloned().zip(pieces).collect())
         };
+        metrics::cache_requests(Cache::RowGroups, self.0.initialized(), 1);
         let fetched = self.0.get_or_try_init(fetch).await?;
         let of =
             |wanted: &Range<u64>| fetched.iter().find(|(range, _)| range == wanted).map(|(_, bytes)| bytes.clone());
@@ -82,9 +91,15 @@ async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Resu
     };
     let (gap, most) = if store.is_local() { LOCAL_READ_BYTES } else { REMOTE_READ_BYTES };
     let reads = merged(ranges, gap, most);
+    let bytes: u64 = reads.iter().map(|read| read.end - read.start).sum();
+    let span = tracing::info_span!(target: PARTS, "fetch", file = file.display(), reads = reads.len() as i64, bytes = bytes as i64);
     let read = reads.clone().into_iter().map(|read| store.get(object, read));
-    let pieces: Vec<Bytes> = futures::stream::iter(read).buffered(READS_AT_ONCE).try_collect().await.map_err(failed)?;
-    store.check_after_reads(object).await.map_err(failed)?;
+    let fetched = async {
+        let pieces: Vec<Bytes> = futures::stream::iter(read).buffered(READS_AT_ONCE).try_collect().await?;
+        store.check_after_reads(object).await?;
+        Ok(pieces)
+    };
+    let pieces = fetched.instrument(span).await.map_err(failed)?;
     let found = |wanted: &Range<u64>| {
         // Reads rise, and each range lies in one of them.
         let index = reads.partition_point(|read| read.start <= wanted.start).saturating_sub(1);

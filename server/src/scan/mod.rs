@@ -4,6 +4,7 @@
 //! one. It knows nothing of plans, filters or order.
 
 mod fetch;
+mod pages;
 mod projection;
 mod reader;
 mod statistics;
@@ -66,10 +67,10 @@ pub enum ScanError {
     Cpu(#[from] CpuError),
 }
 
-/// The error of a decoder that panicked on a row group.
-pub fn panicked(snapshot: &Snapshot, row_group: &RowGroup, panic: &CpuError) -> ScanError {
+/// The error of a decoder that panicked on these columns of a row group.
+pub fn panicked(snapshot: &Snapshot, row_group: &RowGroup, columns: &Schema, panic: &CpuError) -> ScanError {
     let place = Place { file: snapshot.file_of(row_group).display().to_owned(), row_group: row_group.index_in_file };
-    place.corrupt(&Schema::empty(), panic.of_damage())
+    place.corrupt(columns, panic.of_damage())
 }
 
 // === impl Place ===

@@ -105,9 +105,7 @@ impl Projection {
         if self.indices.is_empty() {
             return 0;
         }
-        let sum = |bytes: u64, group| {
-            bytes.saturating_add(self.sum_chunks(snapshot, group, ColumnChunkMetaData::uncompressed_size))
-        };
+        let sum = |bytes: u64, group| bytes.saturating_add(self.sum_chunks(snapshot, group, value_bytes));
         let bytes = snapshot.row_groups().iter().fold(0, sum);
         bytes.div_ceil(snapshot.row_count().max(1)) + LENGTH_BYTES * self.indices.len() as u64
     }
@@ -115,7 +113,7 @@ impl Projection {
     /// Rows of a row group that are decoded at a time: always the same, so that chunks end at the same rows wherever
     /// a stream begins. At least 1.
     pub fn chunk_rows(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
-        let bytes = self.sum_chunks(snapshot, row_group, ColumnChunkMetaData::uncompressed_size);
+        let bytes = self.sum_chunks(snapshot, row_group, value_bytes);
         let rows = row_group.rows.end - row_group.rows.start;
         let row_bytes = bytes.checked_div(rows).unwrap_or(0).max(1);
         (CHUNK_BYTES / row_bytes).clamp(1, CHUNK_ROWS_MAX as u64)
@@ -125,7 +123,7 @@ impl Projection {
     pub fn chunk_bytes(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
         /// Decoded values of a fixed width are at most this large; dictionaries make stored ones smaller than they are.
         const VALUE_BYTES: u64 = 32;
-        let bytes = self.sum_chunks(snapshot, row_group, ColumnChunkMetaData::uncompressed_size);
+        let bytes = self.sum_chunks(snapshot, row_group, value_bytes);
         let rows = (row_group.rows.end - row_group.rows.start).max(1);
         let chunk_rows = self.chunk_rows(snapshot, row_group).min(rows);
         let fixed = chunk_rows * VALUE_BYTES * self.indices.len().max(1) as u64;
@@ -230,6 +228,12 @@ impl Projection {
             }
         }
     }
+}
+
+/// Bytes of a chunk's values once they are decoded, where the writer tells: a dictionary holds a text once, and a page of
+/// it may stand for a thousand.
+fn value_bytes(chunk: &ColumnChunkMetaData) -> i64 {
+    chunk.uncompressed_size().max(chunk.unencoded_byte_array_data_bytes().unwrap_or(0))
 }
 
 /// Whether every data page of a chunk is dictionary-encoded. A writer that does not say so is taken for one that may

@@ -1,6 +1,12 @@
 //! One row group's columns, decoded chunk by chunk: on one thread, or on several where some have nothing to do.
 
-use std::{mem, sync::Arc};
+use std::{
+    collections::HashMap,
+    mem,
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions},
@@ -16,10 +22,11 @@ use parquet::{
         push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder},
     },
     errors::ParquetError,
+    file::metadata::{ColumnChunkMetaData, RowGroupMetaData},
 };
 
 use super::{
-    Place, Projection, ScanError, SharedBytes,
+    Place, Projection, ScanError, SharedBytes, pages,
     projection::{Part, View},
 };
 use crate::{
@@ -40,6 +47,7 @@ pub struct RowGroupReader {
     place: Place,
     /// Rows that the footer promises and that have not come yet.
     rows_due: u64,
+    fetch_time: Duration,
     /// Held so that readers that open the row group meanwhile find its bytes.
     _shared: Arc<SharedBytes>,
 }
@@ -76,18 +84,32 @@ pub async fn open_shared(
     let place = Place { file: file.display().to_owned(), row_group: row_group.index_in_file };
     let corrupt = |reason: String| place.corrupt(projection.schema(), reason);
     let view = projection.view(snapshot, row_group).map_err(|source| corrupt(source.to_string()))?;
+    let of_part = |part: &Part, reason: String| place.corrupt(&project(projection.schema(), part), reason);
     let parts = projection.parts(snapshot, row_group, parts_for(cpu.threads()));
     let decoders = parts.into_iter().map(|part| {
         let decoder = decoder(snapshot, row_group, projection, &view, &part, skip);
-        decoder.map(|decoder| (part, decoder)).map_err(|source| corrupt(source.to_string()))
+        decoder.map(|decoder| (part, decoder, Vec::new())).map_err(|source| corrupt(source.to_string()))
     });
     let mut waiting = decoders.collect::<Result<Vec<_>, ScanError>>()?;
     let mut columns = Vec::with_capacity(waiting.len());
+    let mut fetch_time = Duration::ZERO;
     while !waiting.is_empty() {
         // Planning the ranges is cheap, but a hostile footer may make it panic: the pool turns that into an error.
+        let (metadata, index) = (Arc::clone(view.metadata.metadata()), row_group.index_in_file);
         let planned = cpu.run(move || {
-            let step = |(part, mut decoder): (Part, ParquetPushDecoder)| {
-                let step = decoder.try_next_reader();
+            let group = metadata.row_group(index);
+            let any = waiting.iter().any(|(_, _, fetched)| !fetched.is_empty());
+            let chunks = if any { chunks_by_start(group) } else { HashMap::new() };
+            let rows = u64::try_from(group.num_rows()).unwrap_or(0);
+            let check = |(range, bytes): &(Range<u64>, Bytes)| match chunks.get(&range.start) {
+                Some(chunk) if pages::place(chunk).as_ref() == Some(range) => {
+                    pages::check(chunk, range.start, bytes, rows)
+                }
+                _ => Ok(()),
+            };
+            let step = |(part, mut decoder, fetched): (Part, ParquetPushDecoder, Vec<(Range<u64>, Bytes)>)| {
+                let checked = fetched.iter().try_for_each(check);
+                let step = checked.and_then(|()| decoder.try_next_reader().map_err(|source| source.to_string()));
                 (part, decoder, step)
             };
             waiting.into_iter().map(step).collect::<Vec<_>>()
@@ -96,29 +118,37 @@ pub async fn open_shared(
         waiting = Vec::new();
         let mut wanted = Vec::new();
         for (part, decoder, step) in planned {
-            match step.map_err(|source| corrupt(source.to_string()))? {
+            match step.map_err(|reason| of_part(&part, reason))? {
                 DecodeResult::NeedsData(ranges) => {
                     let size = file.object().size;
-                    if let Some(range) = ranges.iter().find(|range| range.start > range.end || range.end > size) {
+                    if let Some(range) = ranges.iter().find(|range| range.start >= range.end || range.end > size) {
                         return Err(corrupt(format!("its footer claims the bytes {range:?} of {size}")));
                     }
                     wanted.push(ranges);
-                    waiting.push((part, decoder));
+                    waiting.push((part, decoder, Vec::new()));
                 }
                 DecodeResult::Data(reader) => columns.push(Columns { part, reader: Some(reader) }),
                 DecodeResult::Finished => columns.push(Columns { part, reader: None }),
             }
         }
         // All parts' ranges at once: neighbours are one request, whichever part they are of.
+        let start = Instant::now();
         let mut pieces = shared.ranges(snapshot, file, &wanted.concat()).await?.into_iter();
-        for ((_, decoder), ranges) in waiting.iter_mut().zip(wanted) {
+        fetch_time += start.elapsed();
+        for ((_, decoder, fetched), ranges) in waiting.iter_mut().zip(wanted) {
             let these: Vec<Bytes> = pieces.by_ref().take(ranges.len()).collect();
+            *fetched = ranges.iter().cloned().zip(these.iter().cloned()).collect();
             decoder.push_ranges(ranges, these).map_err(|source| corrupt(source.to_string()))?;
         }
     }
     let rows_due = (row_group.rows.end - row_group.rows.start).saturating_sub(skip);
     let (schema, shared) = (SchemaRef::clone(&view.schema), Arc::clone(shared));
-    Ok(RowGroupReader { columns, schema, place, rows_due, _shared: shared })
+    Ok(RowGroupReader { columns, schema, place, rows_due, fetch_time, _shared: shared })
+}
+
+/// Column chunks by where they begin in their file.
+fn chunks_by_start(group: &RowGroupMetaData) -> HashMap<u64, &ColumnChunkMetaData> {
+    group.columns().iter().filter_map(|chunk| Some((pages::place(chunk)?.start, chunk))).collect()
 }
 
 /// One thread decodes the columns of a row group together: parts have their price.
@@ -147,6 +177,11 @@ fn decoder(
 // === impl RowGroupReader ===
 
 impl RowGroupReader {
+    /// How long storage took for its bytes.
+    pub fn fetch_time(&self) -> Duration {
+        self.fetch_time
+    }
+
     /// Decodes the next rows, at most [`Projection::chunk_rows`]; run it on the CPU pool. `None` at the end.
     pub fn next_chunk(&mut self) -> Result<Option<RecordBatch>, ScanError> {
         let made = self.decode();

@@ -1,0 +1,28 @@
+"""Small bodies that decompress to a gibibyte of zeros, made without ever holding it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+BOMB_BYTES = 1 << 30
+PIECE_BYTES = 1 << 20
+
+
+def bomb(codec: str) -> bytes:
+    return lz4_bomb() if codec == "lz4" else streamed_bomb(codec)
+
+
+def streamed_bomb(codec: str) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        for _ in range(BOMB_BYTES // PIECE_BYTES):
+            stream.write(bytes(PIECE_BYTES))
+    return sink.getvalue().to_pybytes()
+
+
+def lz4_bomb() -> bytes:
+    """A block: one literal zero, one match that repeats it, the five literals that a block must end with."""
+    literals, match_min, nibble = 5, 4, 15
+    repeated = BOMB_BYTES - 1 - literals
+    rest = repeated - match_min - nibble
+    return b"\x1f\0\x01\0" + b"\xff" * (rest // 255) + bytes([rest % 255, literals << 4]) + bytes(literals)

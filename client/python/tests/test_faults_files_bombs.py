@@ -1,0 +1,115 @@
+"""Pages that claim or give more bytes than a server has: refused by name, and within the memory budget."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from aftermath import NO_LIMIT, PAGES, TWO_WAYS, Patient, sample_table
+from decompression_bombs import BOMB_BYTES, bomb
+from parquet_surgery import Chunk, DataHeaderV2, Header, Parquet, dissect
+from thrift_compact import varint
+
+HUGE = 2**31 - 1
+TABLE = sample_table()
+CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
+V2 = {"compression": "none", "data_page_version": "2.0"}
+PLACE = ("a.parquet", "row group 1", 'column "word"')
+
+
+def sample(codec: str = "none", version: str = "1.0") -> Parquet:
+    return dissect(TABLE, PAGES, compression=codec, data_page_version=version)
+
+
+# === Sizes that page headers claim ===
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_page_header_claiming_2_gib(patient: Patient, codec: str, version: str):
+    file = sample(codec, version)
+    file.page(1, "word", 0).header[Header.UNCOMPRESSED] = HUGE
+    if codec == "none":
+        # Nothing is decompressed: the stored size is what counts.
+        patient.refuses_or_serves(file.build(), TABLE)
+    else:
+        patient.refuses(file.build(), *PLACE, ways=TWO_WAYS)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_dictionary_header_claiming_2_gib(patient: Patient, codec: str):
+    file = sample(codec)
+    file.dictionary(1, "word").header[Header.UNCOMPRESSED] = HUGE
+    if codec == "none":
+        patient.refuses_or_serves(file.build(), TABLE)
+    else:
+        patient.refuses(file.build(), *PLACE, ways=TWO_WAYS)
+
+
+@pytest.mark.parametrize("size", [HUGE, 10**6, 1, 0, -1, -(2**31)])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_page_header_whose_stored_size_lies(patient: Patient, codec: str, size: int):
+    file = sample(codec)
+    file.page(1, "word", 0).header[Header.COMPRESSED] = size
+    patient.refuses(file.build(), *PLACE)
+
+
+@pytest.mark.parametrize("size", [10**6, 1, 0, -1, -(2**31)])
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_a_page_header_whose_uncompressed_size_lies(patient: Patient, codec: str, size: int):
+    file = sample(codec)
+    file.page(1, "word", 0).header[Header.UNCOMPRESSED] = size
+    if codec == "snappy" and size > 0:
+        # Its decoder fills what it is given with zeros, behind the values that are read.
+        patient.refuses_or_serves(file.build(), TABLE)
+    else:
+        patient.refuses(file.build(), *PLACE)
+
+
+# === Bombs ===
+
+
+def with_bomb(codec: str, claimed: int, *, footer_says_so: bool) -> bytes:
+    """500 texts, each without a letter where they are read as they lie, and a gibibyte behind them."""
+    table = pa.table({"id": range(500), "word": [""] * 500})
+    file = dissect(table, compression=codec, use_dictionary=False)
+    file.page(0, "word", 0).store(bomb(codec), claimed)
+    if footer_says_so:
+        file.chunk(0, "word")[Chunk.UNCOMPRESSED] = claimed
+    return file.build()
+
+
+@pytest.mark.parametrize("footer_says_so", [False, True], ids=["under a silent footer", "under a footer that tells"])
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4", "brotli"])
+def test_decompression_bomb(patient: Patient, codec: str, footer_says_so: bool):
+    patient.put(with_bomb(codec, BOMB_BYTES, footer_says_so=footer_says_so))
+    with patient.aftermath() as client:
+        for way, (found, text) in patient.ends(client, "word", ways=("raw",)).items():
+            assert found in ("DATA_LOSS", "RESOURCE_EXHAUSTED"), f"{way}: {found}: {text[:300]}"
+            assert found == "DATA_LOSS" or "--memory-limit-bytes" in text
+
+
+# Not run: they take half a minute to go wrong, and gigabytes.
+TOO_LONG = pytest.mark.xfail(run=False, reason=NO_LIMIT)
+
+
+@pytest.mark.parametrize(
+    "codec", [pytest.param("gzip", marks=TOO_LONG), "zstd", "lz4", pytest.param("brotli", marks=TOO_LONG)]
+)
+def test_decompression_bomb_that_claims_to_be_small(patient: Patient, codec: str):
+    patient.refuses(with_bomb(codec, 2000, footer_says_so=False), "a.parquet", "row group 0", ways=("raw",))
+
+
+def test_decompression_bomb_of_lengths_that_never_change(patient: Patient):
+    """A delta block of 2^28 equal lengths takes ten bytes, and a gibibyte once it is written out."""
+    count = 1 << 28
+    file = dissect(TABLE, column_encoding={"unique": "DELTA_LENGTH_BYTE_ARRAY"}, use_dictionary=False, **V2)
+    page = file.page(0, "unique", 0)
+    levels = page.body[: page.own[DataHeaderV2.DEFINITION_BYTES]]
+    block = varint(count) + varint(1) + varint(count) + varint(0) + varint(0) + b"\0"
+    page.store(levels + block)
+    patient.put(file.build())
+    with patient.aftermath() as client:
+        # The first thousand lengths are good ones: whoever stops there has read the page.
+        for way, (found, text) in patient.ends(client, "unique", ways=("raw",)).items():
+            assert found in ("OK", "DATA_LOSS", "RESOURCE_EXHAUSTED"), f"{way}: {found}: {text[:300]}"

@@ -1,0 +1,37 @@
+"""The list of faults names tests that are there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+LIST = TESTS.parents[2] / "server/tests/FAULTS.md"
+ROWS_LEAST = 70
+
+
+def functions(file: Path) -> set[str]:
+    tree = ast.parse(file.read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+def rows() -> list[str]:
+    lines = [line for line in LIST.read_text().splitlines() if line.startswith("| ")]
+    return [line for line in lines if not line.startswith("| fault |")]
+
+
+def test_every_row_names_a_test_that_is_there():
+    assert len(rows()) >= ROWS_LEAST
+    for row in rows():
+        *_, tests, _ = re.split(r"(?<!\\) \| |\|$", row)
+        if "not written" in tests:
+            continue
+        named = re.findall(r"`(?:T/)?(test_\w+\.py)?(?:::(\w+))?(?:\[[^`]*\])?`", tests)
+        assert named, row
+        file = ""
+        for here, name in named:
+            # Further tests of the file before are given without it.
+            file = here or file
+            assert (TESTS / file).is_file(), row
+            assert not name or name in functions(TESTS / file), f"{file}::{name}"

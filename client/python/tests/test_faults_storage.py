@@ -1,0 +1,518 @@
+"""A store that fails, lies, stalls or refuses: what passes is ridden out to the byte, what lasts ends with its reason.
+
+A real S3 server stands behind a proxy that spoils its answers to the very requests a test chooses.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+import pyarrow.parquet as pq
+import pytest
+
+from daemon import LOOPBACK, Daemon, poll
+from fault_proxy import (
+    Answer,
+    Fault,
+    FaultProxy,
+    another_range,
+    another_tag,
+    cut,
+    error,
+    longer,
+    shorter,
+    stall,
+    whole_body,
+)
+from forebay.errors import translate
+from serving import fit, info
+from test_object_stores import KEY_ID, SECRET, Store, endpoint
+from test_operations import scrape
+
+__all__ = ["endpoint"]
+
+FILES, GROUPS, GROUP_ROWS = 3, 4, 2000
+ROWS = FILES * GROUPS * GROUP_ROWS
+BATCH = 1000
+OUTPUTS: list[dict[str, Any]] = [
+    {"name": "id", "dtype": "INT64", "parts": [{"columns": ["id"]}]},
+    {"name": "m", "parts": [{"columns": ["a", "b", "c", "d"]}]},
+]
+ORDERS: dict[str, dict[str, Any]] = {
+    "in order": {},
+    "shuffled": {"shuffle": True, "seed": 3, "window_rows": 500, "lanes": 4},
+}
+# What one try may take. It is 30 s otherwise, which is long for a test.
+TRY_SECONDS = 2
+# A store is asked for so long, and so often at most: the server's own limits.
+GIVEN_UP_SECONDS = 30
+TRIES_MAX = 61
+
+
+def columns() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(4)
+    return {"id": np.arange(ROWS), **{name: random.random(ROWS) for name in "abcd"}}
+
+
+def put_files(store: Store, prefix: str) -> None:
+    """Plain numbers, neither packed nor compressed: a byte from another place is a wrong number and no error."""
+    table = pa.table(columns())
+    for n in range(FILES):
+        sink = io.BytesIO()
+        part = table.slice(n * GROUPS * GROUP_ROWS, GROUPS * GROUP_ROWS)
+        plain: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+        pq.write_table(part, sink, row_group_size=GROUP_ROWS, **plain)
+        store.put(f"{prefix}/{n}.parquet", sink.getvalue())
+
+
+Batches = list[tuple[dict[str, Any], pa.RecordBatch]]
+
+
+@dataclass
+class Outcome:
+    """What a client got until the end, and how that came."""
+
+    batches: Batches = field(default_factory=list)
+    code: str = "OK"
+    words: str = ""
+    seconds: float = 0.0
+
+
+def read(daemon: Daemon, dataset: str, order: str = "in order", start_position: int = 0) -> Outcome:
+    outcome = Outcome()
+    request = {"dataset": dataset, "plan": {"outputs": OUTPUTS}, "batch_size": BATCH, **ORDERS[order]}
+    start = time.monotonic()
+    try:
+        with fl.connect(daemon.url) as client:
+            where = info(client, {**request, "start_position": start_position}).endpoints[0].ticket
+            for chunk in client.do_get(where):
+                outcome.batches.append((json.loads(chunk.app_metadata.to_pybytes()), chunk.data))
+    except (fl.FlightError, pa.ArrowException) as raised:
+        ended = translate(raised)
+        outcome.code, outcome.words = ended.code, str(ended)
+        for secret in (SECRET, KEY_ID):
+            assert secret not in outcome.words
+    outcome.seconds = time.monotonic() - start
+    return outcome
+
+
+def are_equal(some: Batches, others: Batches) -> bool:
+    return len(some) == len(others) and all(
+        a[0] == b[0] and a[1].equals(b[1]) for a, b in zip(some, others, strict=True)
+    )
+
+
+@pytest.fixture(scope="module")
+def proxy(endpoint: str) -> Iterator[FaultProxy]:
+    with FaultProxy(endpoint) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def store(endpoint: str) -> Store:
+    return Store(endpoint, "faulty")
+
+
+LASTING: dict[str, Fault] = {
+    "500": error(500, "InternalError"),
+    "503": error(503, "SlowDown"),
+    "429": error(429, "TooManyRequests", Retry_After="1"),
+    "closed before the answer": cut(-1),
+    "closed in the body": cut(1000),
+    "closed before the last byte": lambda answer: cut(len(answer.body) - 1)(answer),
+    "no answer": stall(-1),
+    "stopped in the body": stall(1000),
+    "another range": another_range,
+    "the whole body": whole_body,
+    "a shorter body": shorter,
+    "a longer body": longer,
+    "another ETag": another_tag,
+    "an expired token, 403": error(403, "ExpiredToken"),
+    "an expired token, 400": error(400, "ExpiredToken"),
+    "access denied": error(403, "AccessDenied"),
+    "wrong clock": error(403, "RequestTimeTooSkewed"),
+}
+# Where the listing or the footers fail, and nothing has been opened yet.
+UNOPENED: dict[str, tuple[Fault, bool]] = {
+    "listing: 500": (error(500, "InternalError"), False),
+    "listing: an expired token, 403": (error(403, "ExpiredToken"), False),
+    "listing: an expired token, 400": (error(400, "ExpiredToken"), False),
+    "listing: an error with status 200": (error(200, "InternalError"), False),
+    "listing: cut": (cut(100), False),
+    "footer: 500": (error(500, "InternalError"), True),
+    "footer: another range": (another_range, True),
+    "footer: a shorter body": (shorter, True),
+    "footer: the whole body": (whole_body, True),
+    "footer: an expired token, 403": (error(403, "ExpiredToken"), True),
+}
+
+
+def slug(name: str) -> str:
+    return re.sub(r"\W+", "-", name)
+
+
+@pytest.fixture(scope="module")
+def daemon(
+    proxy: FaultProxy, store: Store, tmp_path_factory: pytest.TempPathFactory, tiny_folder: Any
+) -> Iterator[Daemon]:
+    folder = tmp_path_factory.mktemp("storage-faults")
+    datasets = {"data": store.url("data"), "local": str(tiny_folder)}
+    put_files(store, "data")
+    for name in (*LASTING, *UNOPENED, "fresh-list", "fresh-footer"):
+        datasets[slug(name)] = store.url(slug(name))
+        if name in LASTING:
+            put_files(store, slug(name))
+    flags = [f"--dataset={name}={url}" for name, url in datasets.items()]
+    env = {"AWS_ENDPOINT_URL": proxy.url, "AWS_TIMEOUT": f"{TRY_SECONDS}s"}
+    running = Daemon(*LOOPBACK, "--state", f"{folder}/state", *flags, env=env)
+    yield running
+    assert running.process.poll() is None
+    running.stop()
+    assert not any("panic" in line or SECRET in line or KEY_ID in line for line in running.said)
+
+
+@pytest.fixture(scope="module")
+def reference(daemon: Daemon) -> dict[str, Batches]:
+    """The streams of a store that does as it is told."""
+    streams = {order: read(daemon, "data", order) for order in ORDERS}
+    assert all(outcome.code == "OK" for outcome in streams.values()), streams
+    ids = [batch["id"].to_numpy() for _, batch in streams["in order"].batches]
+    assert np.array_equal(np.concatenate(ids), np.arange(ROWS))
+    return {order: outcome.batches for order, outcome in streams.items()}
+
+
+@pytest.fixture
+def clean(proxy: FaultProxy) -> Iterator[FaultProxy]:
+    proxy.clear()
+    yield proxy
+    proxy.clear()
+    assert not proxy.errors
+
+
+def retries(daemon: Daemon) -> float:
+    return scrape(daemon).value("forebay_storage_retries_total")
+
+
+class Resumed:
+    """One body is cut, and another fault is for the request that asks for its rest."""
+
+    def __init__(self, then: Fault) -> None:
+        self._then = then
+        self._end = ""
+        self.hits = 0
+
+    def __call__(self, answer: Answer) -> Answer:
+        # The rest of a range ends where the range does.
+        end = answer.headers["Content-Range"].partition("-")[2]
+        if not self._end:
+            self._end = end
+            # Within the last column: nothing but numbers follows.
+            return cut(len(answer.body) - 4000)(answer)
+        if end != self._end:
+            return answer
+        self.hits += 1
+        return self._then(answer)
+
+
+PASSING: dict[str, Fault] = {
+    **{name: LASTING[name] for name in list(LASTING)[: list(LASTING).index("the whole body") + 1]},
+    "a pause in the body": stall(1000, 1.0),
+    "a shorter body": shorter,
+    "a longer body": longer,
+}
+
+
+LYING = ["another range", "the whole body", "a shorter body", "a longer body"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", PASSING)
+def test_a_fault_that_passes_is_ridden_out_to_the_byte(
+    daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy, name: str, order: str
+):
+    # Each of the first reads, and one in the middle; stalls are for once, as they take their time.
+    times = 1 if "answer" in name or "stopped" in name or "pause" in name else 3
+    rules = [clean.on(PASSING[name], "/data/", times=times), clean.on(PASSING[name], "/data/1.parquet", times=1)]
+    outcome = read(daemon, "data", order)
+    assert outcome.code == "OK", outcome.words
+    assert are_equal(outcome.batches, reference[order])
+    hits = sum(rule.hits for rule in rules)
+    assert hits == times + 1
+    # Each fault costs one request more.
+    assert len([seen for seen in clean.requests("/data/") if seen.range]) <= FILES * GROUPS * 2 + hits
+
+
+BREAKING = ["closed in the body", "closed before the last byte", "stopped in the body"]
+COUNTED = ["500", "503", "429", "closed before the answer", "no answer", *BREAKING]
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_every_attempt_that_failed_and_is_made_again_is_counted(
+    daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy, name: str
+):
+    before = retries(daemon)
+    clean.on(PASSING[name], "/data/1.parquet", times=2)
+    assert read(daemon, "data").code == "OK"
+    assert retries(daemon) - before == 2
+
+
+@pytest.mark.parametrize(
+    "second",
+    ["another range", "the whole body", "a shorter body", "another ETag"],
+)
+def test_a_body_that_is_cut_and_gone_on_with_wrongly_gives_no_wrong_byte(
+    daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy, second: str
+):
+    """The rest of a cut body is asked for by itself: its answer is held to the same as any other."""
+    fault = Resumed(LASTING[second])
+    clean.on(fault, "/data/1.parquet")
+    outcome = read(daemon, "data")
+    assert fault.hits
+    known = reference["in order"][: len(outcome.batches)]
+    assert are_equal(outcome.batches, known), "the stream holds bytes from another place"
+    assert outcome.code in ("OK", "ABORTED", "UNAVAILABLE", "DATA_LOSS"), outcome.words
+    if outcome.code == "OK":
+        assert len(outcome.batches) == len(reference["in order"])
+
+
+def test_a_store_that_is_away_for_some_seconds_ends_no_stream(
+    daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy
+):
+    """A restart, or a minute's throttling that is over sooner: much less than the server means to wait for a store."""
+    away = time.monotonic() + GIVEN_UP_SECONDS / 4
+    gone, back = LASTING["503"], lambda answer: answer
+    clean.on(lambda answer: (gone if time.monotonic() < away else back)(answer), "/data/1.parquet")
+    outcome = read(daemon, "data")
+    assert outcome.code == "OK", outcome.words
+    assert are_equal(outcome.batches, reference["in order"])
+
+
+@pytest.mark.parametrize(
+    ("fault", "key"),
+    [
+        *[(fault, "list") for fault in ("500", "429", "closed before the answer", "closed in the body")],
+        *[(fault, "footer") for fault in ("500", "429", "closed in the body", "another range")],
+    ],
+)
+def test_a_dataset_opens_through_faults_that_pass(
+    daemon: Daemon, reference: dict[str, Batches], store: Store, clean: FaultProxy, fault: str, key: str
+):
+    name = f"fresh-{key}"
+    for n in range(FILES):
+        store.delete(f"{name}/{n}.parquet")
+    put_files(store, name)
+    # The old footers are not to be remembered.
+    extra = io.BytesIO()
+    pq.write_table(pa.table({column: values[:0] for column, values in columns().items()}), extra)
+    store.put(f"{name}/{time.monotonic_ns():020}.parquet", extra.getvalue())
+    cutting = cut(50) if fault == "closed in the body" else LASTING[fault]
+    rule = clean.on(cutting, f"prefix={name}" if key == "list" else f"/{name}/", times=2, ranged=key == "footer")
+    outcome = read(daemon, name)
+    assert outcome.code == "OK", outcome.words
+    assert are_equal(outcome.batches, reference["in order"])
+    assert rule.hits == 2
+
+
+@pytest.mark.parametrize("name", ["cut", "an error with status 200", "another document"])
+def test_a_later_page_of_a_listing_drops_no_file(
+    daemon: Daemon,
+    reference: dict[str, Batches],
+    clean: FaultProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+):
+    """Pages of two files: where the second one fails, the first is not the whole."""
+    monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "2")
+    page = b"<!doctype html><html>Log in, please.</html>"
+    faults: dict[str, Fault] = {
+        "cut": cut(100),
+        "an error with status 200": error(200, "SlowDown"),
+        "another document": lambda answer: replace(answer, body=page),
+    }
+    rule = clean.on(faults[name], "continuation-token", times=2, ranged=False)
+    outcome = read(daemon, "data")
+    assert outcome.code == "OK", outcome.words
+    assert are_equal(outcome.batches, reference["in order"])
+    assert rule.hits == 2
+
+
+# === What lasts ===
+
+
+@dataclass
+class Lasting:
+    """All lasting faults, each under a dataset of its own, at the same time."""
+
+    outcomes: dict[str, Outcome]
+    asked: dict[str, list[float]]
+    others: int
+
+
+@pytest.fixture(scope="module")
+def lasting(daemon: Daemon, proxy: FaultProxy, store: Store, reference: dict[str, Batches]) -> Lasting:
+    assert reference
+    proxy.clear()
+    outcomes: dict[str, Outcome] = {}
+
+    def run(name: str) -> None:
+        outcomes[name] = read(daemon, slug(name))
+
+    # Flight infos first: a stream's faults are not those of its opening.
+    with fl.connect(daemon.url) as client:
+        for name in LASTING:
+            info(client, {"dataset": slug(name), "plan": {"outputs": OUTPUTS}})
+    for name, fault in LASTING.items():
+        # The first file comes as it is, so that there is a place to go on from.
+        proxy.on(fault, f"/{slug(name)}/1.parquet")
+        proxy.on(fault, f"/{slug(name)}/2.parquet")
+    for name, (fault, ranged) in UNOPENED.items():
+        put_files(store, slug(name))
+        proxy.on(fault, f"/{slug(name)}/" if ranged else f"prefix={slug(name)}", ranged=ranged)
+    threads = [threading.Thread(target=run, args=(name,), daemon=True) for name in (*LASTING, *UNOPENED)]
+    for thread in threads:
+        thread.start()
+    others = 0
+    while any(thread.is_alive() for thread in threads):
+        # Meanwhile nobody else waits for that store.
+        with fl.connect(daemon.url) as client:
+            plan = {"outputs": [{"name": "x", "parts": [{"columns": ["x"]}]}]}
+            where = info(client, {"dataset": "local", "plan": plan}).endpoints[0].ticket
+            assert client.do_get(where).read_all().num_rows == 100
+        others += 1
+        threading.Event().wait(0.2)
+    asked = {name: [s.at for s in proxy.requests(f"/{slug(name)}/1.parquet") if s.range] for name in LASTING}
+    proxy.clear()
+    return Lasting(outcomes, asked, others)
+
+
+UNAVAILABLE = list(LASTING)[: list(LASTING).index("stopped in the body") + 1]
+REFUSING = ["an expired token, 403", "an expired token, 400", "access denied", "wrong clock"]
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_a_fault_that_lasts_ends_the_stream_in_time_with_right_bytes_and_a_name(
+    lasting: Lasting, reference: dict[str, Batches], name: str
+):
+    outcome = lasting.outcomes[name]
+    assert outcome.code != "OK"
+    assert outcome.code != "INTERNAL", outcome.words
+    assert 0 < len(outcome.batches) < len(reference["in order"])
+    assert are_equal(outcome.batches, reference["in order"][: len(outcome.batches)])
+    assert f"{slug(name)}/1.parquet" in outcome.words
+    # Twice what the server gives a store, for a machine that has much else to do.
+    assert outcome.seconds < 2 * (GIVEN_UP_SECONDS + TRY_SECONDS)
+
+
+@pytest.mark.parametrize("name", UNAVAILABLE)
+def test_a_store_that_does_not_come_back_is_unavailable(lasting: Lasting, name: str):
+    outcome = lasting.outcomes[name]
+    assert outcome.code == "UNAVAILABLE", outcome.words
+
+
+@pytest.mark.parametrize("name", UNAVAILABLE)
+def test_where_storage_ends_a_stream_it_names_the_place_to_resume(lasting: Lasting, name: str):
+    outcome = lasting.outcomes[name]
+    found = re.search(r"start_position (\d+)", outcome.words)
+    assert found, outcome.words
+    assert int(found[1]) == len(outcome.batches) * BATCH
+
+
+def test_a_stream_that_storage_ended_is_gone_on_with_when_it_is_back(
+    lasting: Lasting, daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy
+):
+    for name in UNAVAILABLE:
+        outcome = lasting.outcomes[name]
+        rest = read(daemon, slug(name), start_position=len(outcome.batches) * BATCH)
+        assert rest.code == "OK", rest.words
+        assert are_equal(outcome.batches + rest.batches, reference["in order"])
+
+
+@pytest.mark.parametrize("name", LYING)
+def test_a_store_that_answers_something_else_than_was_asked_is_told_so(lasting: Lasting, name: str):
+    """Nothing has changed and nothing is damaged: a reader that came back would find the same snapshot."""
+    outcome = lasting.outcomes[name]
+    assert outcome.code in ("UNAVAILABLE", "DATA_LOSS", "FAILED_PRECONDITION"), outcome.words
+
+
+def test_another_tag_is_another_snapshot(lasting: Lasting):
+    outcome = lasting.outcomes["another ETag"]
+    assert outcome.code == "ABORTED"
+    assert "snapshot changed" in outcome.words
+    # It is not asked again: that would not bring the old one back.
+    assert len(lasting.asked["another ETag"]) <= GROUPS
+
+
+@pytest.mark.parametrize("name", REFUSING)
+def test_credentials_that_expire_in_mid_stream_are_the_operators_to_renew(lasting: Lasting, name: str):
+    """Whoever comes back at once meets the same: it is not UNAVAILABLE, and the words say who has to do what."""
+    outcome = lasting.outcomes[name]
+    assert outcome.code in ("FAILED_PRECONDITION", "PERMISSION_DENIED"), f"{outcome.code}: {outcome.words}"
+    assert "AWS_ACCESS_KEY_ID" in outcome.words
+    # Nor is the store asked again and again.
+    assert len(lasting.asked[name]) <= GROUPS
+
+
+@pytest.mark.parametrize("name", UNOPENED)
+def test_a_dataset_that_cannot_be_opened_says_why(lasting: Lasting, name: str):
+    outcome = lasting.outcomes[name]
+    expected = "FAILED_PRECONDITION" if "token" in name else "UNAVAILABLE"
+    assert outcome.code == expected, f"{outcome.code}: {outcome.words}"
+    assert slug(name) in outcome.words
+    if "token" in name:
+        assert "AWS_ACCESS_KEY_ID" in outcome.words
+    assert outcome.seconds < 2 * (GIVEN_UP_SECONDS + TRY_SECONDS)
+
+
+def test_retries_are_bounded_and_differ(lasting: Lasting):
+    rhythms: set[tuple[float, ...]] = set()
+    names = ("500", "503", "429", "closed before the answer")
+    for name in names:
+        asked = sorted(lasting.asked[name])
+        # Some row groups of the file are asked for at the same time, each so often.
+        assert 2 <= len(asked) <= TRIES_MAX * GROUPS, name
+        rhythms.add(tuple(round(pause, 1) for pause in np.diff(asked).tolist()))
+    # Those that failed together do not come back together.
+    assert len(rhythms) == len(names)
+
+
+def test_a_stalled_store_holds_up_no_other_dataset(lasting: Lasting):
+    assert lasting.others >= 5
+
+
+def test_after_all_that_memory_is_free_and_every_dataset_is_read(
+    lasting: Lasting, daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy
+):
+    assert poll(lambda: scrape(daemon).value("forebay_streams_active") == 0)
+    assert poll(lambda: scrape(daemon).value("forebay_memory_reserved_bytes") == 0)
+    for name in (*LASTING, *UNOPENED):
+        outcome = read(daemon, slug(name))
+        assert outcome.code == "OK", outcome.words
+        assert are_equal(outcome.batches, reference["in order"]), name
+
+
+def test_a_fit_rides_out_what_passes(daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy):
+    plan = {"outputs": [{"name": "a", "parts": [{"columns": ["a", "id"], "ops": [{"standardize": {}}]}]}]}
+    with fl.connect(daemon.url) as client:
+        want = fit(client, "data", plan)[-1]["result"]["plan_id"]
+        rules = [clean.on(PASSING[name], "/data/", times=2) for name in ("500", "closed in the body", "429")]
+        assert fit(client, "data", plan)[-1]["result"]["plan_id"] == want
+        assert all(rule.hits == 2 for rule in rules)
+
+
+def test_faults_are_those_of_the_proxy_alone(daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy):
+    """The proxy by itself changes nothing, and the rules fall where they are meant to."""
+    rule = clean.on(lambda answer: Answer(answer.status, answer.headers, answer.body, answer.whole), "/data/", skip=2)
+    outcome = read(daemon, "data")
+    assert are_equal(outcome.batches, reference["in order"])
+    ranged = [seen for seen in clean.requests("/data/") if seen.range]
+    assert rule.hits == len(ranged) - 2
