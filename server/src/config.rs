@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
-use clap::{Parser, ValueEnum};
-use tracing_subscriber::EnvFilter;
+use clap::Parser;
 
 use crate::{
     catalog::{Location, LocationError, Stores},
+    log::{self, LogFormat, LogSettings},
     stream::DeviceName,
 };
 
@@ -45,7 +45,7 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "URL", value_delimiter = '\n')]
     advertise: Vec<String>,
 
-    /// Address of /metrics, /healthz and /readyz over HTTP.
+    /// Address of /metrics, /healthz and /readyz over HTTP; off: none of them, and nothing is counted.
     #[arg(long, env = "FOREBAY_METRICS_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9815")]
     metrics_listen: String,
 
@@ -57,6 +57,19 @@ pub struct Flags {
     /// Seconds that running streams get after SIGTERM before they are cut.
     #[arg(long, env = "FOREBAY_DRAIN_SECONDS", value_name = "SECONDS", default_value_t = 30)]
     drain_seconds: u64,
+
+    /// Seconds after which a client is asked to open a new connection, which may lead to another replica; 0: never.
+    #[arg(long, env = "FOREBAY_CONNECTION_AGE_SECONDS", value_name = "SECONDS", default_value_t = 0)]
+    connection_age_seconds: u64,
+
+    /// Seconds that streams on such a connection get before it is closed.
+    #[arg(long, env = "FOREBAY_CONNECTION_GRACE_SECONDS", value_name = "SECONDS", default_value_t = 300)]
+    connection_grace_seconds: u64,
+
+    /// Seconds without a word from a client after which it is asked whether it is still there; one that does not answer within 20
+    /// seconds is given up, with all that it holds; 0: never.
+    #[arg(long, env = "FOREBAY_KEEPALIVE_SECONDS", value_name = "SECONDS", default_value_t = 60)]
+    keepalive_seconds: u64,
 
     /// Bytes that all streams together may hold; 0: half of the machine's memory.
     #[arg(long, env = "FOREBAY_MEMORY_LIMIT_BYTES", value_name = "BYTES", default_value_t = 0)]
@@ -89,6 +102,16 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
     log_format: LogFormat,
 
+    /// An OpenTelemetry collector that gets a trace of every call, over OTLP's gRPC, such as http://127.0.0.1:4317; clients that
+    /// send a traceparent get theirs. Names, sampling and headers are taken from OpenTelemetry's own variables.
+    #[expect(clippy::doc_markdown, reason = "the words of --help")]
+    #[arg(long, env = "FOREBAY_OTLP_ENDPOINT", value_name = "URL")]
+    otlp_endpoint: Option<String>,
+
+    /// Answer gRPC server reflection, by which tools such as grpcurl find the calls.
+    #[arg(long, env = "FOREBAY_REFLECTION")]
+    reflection: bool,
+
     /// Allow --listen and --metrics-listen on addresses that other machines reach. There is neither encryption nor
     /// authentication in this version: whoever reaches the port reads every dataset.
     #[arg(long, env = "FOREBAY_INSECURE_NETWORK")]
@@ -97,17 +120,6 @@ pub struct Flags {
     /// End when standard input closes: for a parent process that owns this server.
     #[arg(long, env = "FOREBAY_EXIT_WITH_STDIN")]
     exit_with_stdin: bool,
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Human on a terminal, JSON otherwise.
-    Auto,
-    /// For people.
-    Human,
-    /// One JSON object a line.
-    Json,
 }
 
 /// The configuration, checked.
@@ -119,12 +131,18 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// URLs of every replica.
     pub advertise: Vec<String>,
-    /// Where metrics are served.
-    pub metrics_listen: SocketAddr,
+    /// Where metrics are served, if anywhere.
+    pub metrics_listen: Option<SocketAddr>,
     /// The state directory.
     pub state: PathBuf,
     /// Time for running streams after SIGTERM.
     pub drain: Duration,
+    /// The age at which connections are asked to go; zero: none.
+    pub connection_age: Duration,
+    /// Time for streams on such connections.
+    pub connection_grace: Duration,
+    /// The time without a word from a client after which it is asked; zero: never.
+    pub keepalive: Duration,
     /// The memory budget of streams.
     pub memory_limit_bytes: u64,
     /// The memory of fits.
@@ -135,10 +153,10 @@ pub struct Config {
     pub cpu_threads: usize,
     /// Where features are computed.
     pub device: DeviceName,
-    /// The log filter.
-    pub log: String,
-    /// The log format.
-    pub log_format: LogFormat,
+    /// What is logged and traced.
+    pub log: LogSettings,
+    /// Whether tools may ask for the calls.
+    pub reflection: bool,
     /// Whether the server ends with its standard input.
     pub exit_with_stdin: bool,
 }
@@ -191,8 +209,9 @@ impl Flags {
         if datasets.is_empty() {
             return Err(wrong("dataset", "", "at least one NAME=URL is needed"));
         }
-        if let Err(source) = EnvFilter::try_new(&self.log) {
-            return Err(wrong("log", &self.log, source.to_string()));
+        log::check_filter(&self.log).map_err(|source| wrong("log", &self.log, source.to_string()))?;
+        if let Some(url) = &self.otlp_endpoint {
+            log::check_endpoint(url).map_err(|source| wrong("otlp-endpoint", url, source.to_string()))?;
         }
         let network = self.insecure_network;
         let listen: Result<Vec<Listen>, ConfigError> = self.listen.iter().map(|value| listen(value, network)).collect();
@@ -201,9 +220,15 @@ impl Flags {
             datasets,
             listen: listen?,
             advertise: advertise?,
-            metrics_listen: tcp("metrics-listen", &self.metrics_listen, network)?,
+            metrics_listen: match self.metrics_listen.as_str() {
+                "off" => None,
+                address => Some(tcp("metrics-listen", address, network)?),
+            },
             state: state(self.state.as_deref())?,
             drain: Duration::from_secs(self.drain_seconds),
+            connection_age: Duration::from_secs(self.connection_age_seconds),
+            connection_grace: Duration::from_secs(self.connection_grace_seconds),
+            keepalive: Duration::from_secs(self.keepalive_seconds),
             memory_limit_bytes: if self.memory_limit_bytes == 0 {
                 machine_bytes() / 2
             } else {
@@ -213,8 +238,8 @@ impl Flags {
             batch_bytes_max: self.batch_bytes_max,
             cpu_threads: self.cpu_threads as usize,
             device: device(&self.device)?,
-            log: self.log,
-            log_format: self.log_format,
+            log: LogSettings { filter: self.log, format: self.log_format, collector: self.otlp_endpoint },
+            reflection: self.reflection,
             exit_with_stdin: self.exit_with_stdin,
         })
     }

@@ -1,26 +1,28 @@
 //! The server's life: open what it needs, say that it is ready, serve, drain, end.
 
 use std::{
-    io::{self, IsTerminal, Write},
-    panic,
+    convert::Infallible,
+    future,
+    io::{self, Write},
     sync::Arc,
     time::Duration,
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::AsyncReadExt,
     signal::unix::{SignalKind, signal},
     time,
 };
-use tracing_subscriber::EnvFilter;
 
 use crate::{
     budget::Budget,
-    catalog::Catalog,
-    config::{Config, Listen, LogFormat},
+    catalog::{Catalog, Dataset},
+    config::{Config, Listen},
     engine::{Engine, EngineError},
-    flight::{self, BindError, Listener, Service},
+    flight::{self, BindError, Listener, ReflectionError, ServeSettings, Service},
     http::MetricsListener,
+    log::{self, LogError},
     metrics,
     plan::Limits,
     runtime::CpuPool,
@@ -35,12 +37,15 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Before the server says that it is ready: footers of 100,000 files are read in less.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// For a store that has not said by then what files there are, nobody waits longer: it is asked for 35 s and more.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
+
 /// Why the server did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// The log filter is wrong.
-    #[error("--log: {0}")]
-    Log(#[from] tracing_subscriber::filter::ParseError),
+    /// Nothing can be logged or traced.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// The CPU pool could not be made.
     #[error("cannot start the CPU threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
@@ -64,6 +69,9 @@ pub enum DaemonError {
     /// A Flight address cannot be bound.
     #[error(transparent)]
     Listen(#[from] BindError),
+    /// What gRPC reflection tells is broken.
+    #[error("--reflection: {0}")]
+    Reflection(#[from] ReflectionError),
     /// Signals cannot be received.
     #[error("signals: {0}")]
     Signals(io::Error),
@@ -71,8 +79,10 @@ pub enum DaemonError {
 
 /// Runs the server until it is told to end.
 pub async fn run(config: Config) -> Result<(), DaemonError> {
-    start_log(&config)?;
-    let prometheus = metrics::install()?;
+    let _log = log::start(&config.log)?;
+    raise_descriptor_limit();
+    // Where nobody can ask for numbers, none are kept.
+    let prometheus = config.metrics_listen.map(|_| metrics::install()).transpose()?;
     let cpu = CpuPool::new(config.cpu_threads)?;
     let state = State::open(&config.state)?;
     let engine = Engine::new(config.fit_memory_bytes, &state)?;
@@ -83,13 +93,17 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let streams = Arc::new(Streams::new(catalog, engine, cpu.clone(), budget, state, limits, device));
     let (shutdown, watch) = Shutdown::new();
 
-    let metrics_listener = MetricsListener::bind(config.metrics_listen)
-        .await
-        .map_err(|source| DaemonError::MetricsListen { address: config.metrics_listen.to_string(), source })?;
+    let metrics_listener = match config.metrics_listen {
+        None => None,
+        Some(address) => {
+            let bound = MetricsListener::bind(address).await;
+            Some(bound.map_err(|source| DaemonError::MetricsListen { address: address.to_string(), source })?)
+        }
+    };
     let mut listeners = Vec::with_capacity(config.listen.len());
     for address in &config.listen {
         listeners.push(match address {
-            Listen::Tcp(address) => Listener::tcp(*address).await?,
+            Listen::Tcp(address) => Listener::tcp(*address)?,
             Listen::Unix(path) => Listener::unix(path)?,
         });
     }
@@ -98,13 +112,27 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     for listener in &listeners {
         say(&format!("listening on {}", listener.url()));
     }
-    say(&format!("metrics on {}", metrics_listener.url()));
+    if let Some(listener) = &metrics_listener {
+        say(&format!("metrics on {}", listener.url()));
+    }
 
-    let service = Service::new(streams, cpu, watch.clone(), config.advertise);
+    let service = Service::new(streams, cpu.clone(), watch.clone(), config.advertise);
+    let settings = ServeSettings {
+        connection_age: config.connection_age,
+        connection_grace: config.connection_grace,
+        keepalive: config.keepalive,
+        reflection: config.reflection,
+    };
+    let pages = async || -> Infallible {
+        match (metrics_listener, prometheus) {
+            (Some(listener), Some(prometheus)) => listener.serve(prometheus, cpu, watch.clone()).await,
+            _ => future::pending().await,
+        }
+    };
     tokio::select! {
-        () = flight::serve(service, listeners, watch.clone()) => {}
+        served = flight::serve(service, listeners, settings, watch.clone()) => served?,
         () = ending.drain(&shutdown, config.drain) => {}
-        never = metrics_listener.serve(prometheus, watch) => match never {},
+        never = pages() => match never {},
     }
     tracing::info!("ended");
     Ok(())
@@ -115,35 +143,41 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
 ///
 /// A store that does not answer holds nobody up for long.
 async fn open_datasets(streams: &Arc<Streams>) {
-    let open = futures::future::join_all(streams.catalog().datasets().map(async |dataset| {
+    let open = async |dataset: &Arc<Dataset>| {
         if let Err(error) = dataset.present().await {
             tracing::warn!(dataset = dataset.name(), %error, "dataset cannot be read now");
         }
-    }));
-    if time::timeout(OPEN_WAIT_MAX, open).await.is_err() {
-        tracing::warn!("some datasets take long to open: they are opened when they are asked for");
+    };
+    let too_long = async |dataset: &Arc<Dataset>| {
+        time::sleep(ANSWER_WAIT_MAX).await;
+        if dataset.has_answered() {
+            time::sleep(OPEN_WAIT_MAX.saturating_sub(ANSWER_WAIT_MAX)).await;
+        }
+    };
+    let opened = streams.catalog().datasets().map(async |dataset| {
+        tokio::select! {
+            () = open(dataset) => {}
+            () = too_long(dataset) => {
+                tracing::warn!(dataset = dataset.name(), "dataset takes long to open: it is opened when it is asked for");
+            }
+        }
+    });
+    futures::future::join_all(opened).await;
+}
+
+/// Every client is a descriptor, and so is every file that is read: the soft limit, 1,024 on most machines, is for
+/// programs that cannot take more.
+fn raise_descriptor_limit() {
+    let limits = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
+    if let Err(error) = raised {
+        tracing::debug!(%error, "the limit of open files stays as it is");
     }
 }
 
 /// One line on stderr. Nobody may be reading it any more, and that is no reason to end.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
-}
-
-fn start_log(config: &Config) -> Result<(), DaemonError> {
-    let filter = EnvFilter::try_new(&config.log)?;
-    let json = match config.log_format {
-        LogFormat::Auto => !io::stderr().is_terminal(),
-        LogFormat::Human => false,
-        LogFormat::Json => true,
-    };
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
-    // Jobs that panic end with an error of their own; where they did is one line of the log like any other.
-    panic::set_hook(Box::new(|panicked| tracing::error!(%panicked, "a job panicked")));
-    // A second server in one process (tests) keeps the first one's log.
-    let _ = if json { log.json().try_init() } else { log.try_init() };
-    Ok(())
 }
 
 /// What tells the server to end.

@@ -4,20 +4,34 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 use tokio::sync::oneshot;
+use tracing::Span;
 
 /// Stack of a pool thread: expressions are trees that are walked by recursion, at most
 /// `expr::OPERATORS_MAX` (256) deep, at up to 64 KiB a level in an unoptimized build.
 const STACK_BYTES: usize = 32 << 20;
 
+/// What the names of the pool's threads begin with.
+pub const THREAD_NAME: &str = "cpu-";
+
+/// The same of those for short jobs.
+const SHORT_THREAD_NAME: &str = "cpu-short-";
+
 /// A pool of threads for CPU work.
 #[derive(Clone, Debug)]
 pub struct CpuPool {
     pool: Arc<rayon::ThreadPool>,
+    /// As many threads for short jobs, which would stand in the queue behind long ones.
+    short: Arc<rayon::ThreadPool>,
+    /// Jobs that no thread has taken yet.
+    waiting: Arc<AtomicUsize>,
 }
 
 /// Why a job has no result.
@@ -49,12 +63,11 @@ impl CpuError {
 impl CpuPool {
     /// A pool of so many threads; 0: one a core.
     pub fn new(threads: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .stack_size(STACK_BYTES)
-            .thread_name(|index| format!("cpu-{index}"))
-            .build()?;
-        Ok(Self { pool: Arc::new(pool) })
+        let pool = |name: &'static str| {
+            let builder = rayon::ThreadPoolBuilder::new().num_threads(threads).stack_size(STACK_BYTES);
+            builder.thread_name(move |index| format!("{name}{index}")).build().map(Arc::new)
+        };
+        Ok(Self { pool: pool(THREAD_NAME)?, short: pool(SHORT_THREAD_NAME)?, waiting: Arc::default() })
     }
 
     /// Its threads.
@@ -62,15 +75,38 @@ impl CpuPool {
         self.pool.current_num_threads()
     }
 
-    /// Runs a job on the pool and waits for its result without holding a thread.
+    /// Jobs that wait for a thread.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Runs a job on the pool, in the caller's span of the log, and waits for its result without holding a thread.
     pub async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, CpuError> {
+        self.run_on(&self.pool, job).await
+    }
+
+    /// The same for a job of about a millisecond that a client waits for, on threads of its own: what a stream makes ahead
+    /// does not hold up what it has made. The system shares the cores out.
+    pub async fn run_short<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, CpuError> {
+        self.run_on(&self.short, job).await
+    }
+
+    async fn run_on<T: Send + 'static>(
+        &self,
+        pool: &rayon::ThreadPool,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, CpuError> {
         let (sender, receiver) = oneshot::channel();
-        self.pool.spawn(move || {
+        let (waiting, span) = (Arc::clone(&self.waiting), Span::current());
+        waiting.fetch_add(1, Ordering::Relaxed);
+        pool.spawn(move || {
+            waiting.fetch_sub(1, Ordering::Relaxed);
             // Nobody waits any more: the stream was dropped while the job stood in the queue.
             if sender.is_closed() {
                 return;
             }
-            let outcome = catch_unwind(AssertUnwindSafe(job)).map_err(|panic| CpuError::of_panic(&*panic));
+            let outcome =
+                catch_unwind(AssertUnwindSafe(|| span.in_scope(job))).map_err(|panic| CpuError::of_panic(&*panic));
             // The receiver is gone when the stream was dropped: nobody wants the result.
             let _ = sender.send(outcome);
         });
@@ -85,11 +121,6 @@ pub fn in_parallel<Item: Send, T: Send>(items: &mut [Item], call: impl Fn(&mut I
         [one] => vec![call(one)],
         many => many.par_iter_mut().map(call).collect(),
     }
-}
-
-/// Does both, from a job of the pool: the second on a thread of the pool that has nothing else to do, or here.
-pub fn both<A: Send, B: Send>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B + Send) -> (A, B) {
-    rayon::join(first, second)
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

@@ -16,14 +16,14 @@ const FLOORS: [&[&str]; 7] = [
     &["scan", "engine"],
     &["catalog", "expr"],
     &["order", "plan"],
-    &["error", "metrics", "budget", "runtime", "shutdown", "state"],
+    &["error", "metrics", "log", "budget", "runtime", "shutdown", "state", "thrift"],
 ];
 
 /// Imports between rooms of one floor, or upwards, that are meant: from, to, why.
 const DOORS: [(&str, &str, &str); 1] = [("budget", "metrics", "what is reserved is shown")];
 
 /// Crates that only some rooms may name.
-const HEAVY: [(&str, &[&str]); 15] = [
+const HEAVY: [(&str, &[&str]); 20] = [
     ("cudarc", &[]),
     ("tonic", &["flight"]),
     ("arrow_flight", &["flight"]),
@@ -39,6 +39,11 @@ const HEAVY: [(&str, &[&str]); 15] = [
     ("datafusion_sql", &["expr"]),
     ("datafusion_physical_plan", &["engine"]),
     ("hyper", &["flight", "http"]),
+    ("opentelemetry", &["log"]),
+    ("opentelemetry_otlp", &["log"]),
+    ("opentelemetry_sdk", &["log"]),
+    ("tracing_opentelemetry", &["log"]),
+    ("tracing_subscriber", &["log"]),
 ];
 
 fn sources(root: &Path) -> Vec<(String, String)> {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use arrow_flight::{Action, ActionType};
+use bytes::Bytes;
 use forebay_proto::{Encoding, v1};
-use futures::{Stream, StreamExt, stream::BoxStream};
+use futures::{StreamExt, stream::BoxStream};
 use tonic::Status;
 
 use super::{service::Service, status, ticket};
@@ -29,7 +30,7 @@ pub(super) fn types() -> Vec<ActionType> {
 /// Runs an action.
 pub(super) async fn run(service: &Service, action: &Action) -> Result<Results, Status> {
     match action.r#type.as_str() {
-        "fit" => Ok(fit(service, &action.body)?.boxed()),
+        "fit" => fit(service, &action.body).await,
         "explain" => explain(service, &action.body).await,
         "replay" => replay(service, &action.body).await,
         "show" => show(service, &action.body).await,
@@ -40,21 +41,20 @@ pub(super) async fn run(service: &Service, action: &Action) -> Result<Results, S
     }
 }
 
-async fn explain(service: &Service, body: &[u8]) -> Result<Results, Status> {
-    let (request, encoding) = forebay_proto::decode(body).map_err(|error| status::of_bytes(&error))?;
+async fn explain(service: &Service, body: &Bytes) -> Result<Results, Status> {
+    let (request, encoding) = service.decode(body).await?;
     let explained = service.streams().explain(request).await.map_err(|error| status::of(&error))?;
     Ok(results([forebay_proto::encode(&explained, encoding)]))
 }
 
-async fn replay(service: &Service, body: &[u8]) -> Result<Results, Status> {
-    let (request, encoding): (v1::ReplayRequest, Encoding) =
-        forebay_proto::decode(body).map_err(|error| status::of_bytes(&error))?;
+async fn replay(service: &Service, body: &Bytes) -> Result<Results, Status> {
+    let (request, encoding): (v1::ReplayRequest, Encoding) = service.decode(body).await?;
     let missing =
         || status::of(&PlanError::field("stream", "missing: the StreamRequest whose batch is replayed").into());
     let stream = request.stream.ok_or_else(missing)?;
     let replayed = service.streams().replay(stream, request.rank, request.step).await;
     let replayed = replayed.map_err(|error| status::of(&error))?;
-    let ticket_request = replayed.prepared.ticket_request(&replayed.request);
+    let ticket_request = replayed.prepared.ticket_request(replayed.request.clone());
     let about = v1::Replay {
         header: Some(replayed.header),
         ticket: ticket::stream(&ticket_request, request.rank, 1, encoding).ticket.to_vec(),
@@ -75,9 +75,8 @@ async fn replay(service: &Service, body: &[u8]) -> Result<Results, Status> {
     Ok(parts.boxed())
 }
 
-async fn show(service: &Service, body: &[u8]) -> Result<Results, Status> {
-    let (request, encoding): (v1::ShowRequest, Encoding) =
-        forebay_proto::decode(body).map_err(|error| status::of_bytes(&error))?;
+async fn show(service: &Service, body: &Bytes) -> Result<Results, Status> {
+    let (request, encoding): (v1::ShowRequest, Encoding) = service.decode(body).await?;
     if request.plan_id.is_empty() {
         return Err(status::of(&PlanError::field("plan_id", "missing: the id of a fitted plan").into()));
     }
@@ -92,20 +91,21 @@ fn results(bodies: impl IntoIterator<Item = Vec<u8>>) -> Results {
     futures::stream::iter(results).boxed()
 }
 
-fn fit(
-    service: &Service,
-    body: &[u8],
-) -> Result<impl Stream<Item = Result<arrow_flight::Result, Status>> + Send + use<>, Status> {
-    let (request, encoding): (v1::FitRequest, Encoding) =
-        forebay_proto::decode(body).map_err(|error| status::of_bytes(&error))?;
+async fn fit(service: &Service, body: &Bytes) -> Result<Results, Status> {
+    let (request, encoding): (v1::FitRequest, Encoding) = service.decode(body).await?;
     let plan = request.plan.ok_or_else(|| status::of(&PlanError::field("plan", "missing: the plan to fit").into()))?;
     if request.dataset.is_empty() {
         return Err(status::of(&PlanError::field("dataset", "missing: the name of a dataset on this server").into()));
     }
     service.streams().catalog().dataset(&request.dataset).map_err(|error| status::of(&error.into()))?;
-    let updates = service.streams().fit(request.dataset, plan);
-    Ok(updates.map(move |update| match update {
-        Ok(update) => Ok(arrow_flight::Result { body: forebay_proto::encode(&update, encoding).into() }),
-        Err(error) => Err(status::of(&error)),
-    }))
+    let (cpu, updates) = (service.cpu().clone(), service.streams().fit(request.dataset, plan));
+    let told = updates.then(move |update| {
+        let cpu = cpu.clone();
+        async move {
+            let update = update.map_err(|error| status::of(&error))?;
+            let body = cpu.run(move || forebay_proto::encode(&update, encoding)).await;
+            Ok(arrow_flight::Result { body: body.map_err(|error| status::of(&error.into()))?.into() })
+        }
+    });
+    Ok(told.boxed())
 }

@@ -4,7 +4,7 @@ use arrow_flight::{FlightDescriptor, flight_descriptor::DescriptorType};
 use forebay_proto::{Encoding, v1};
 use tonic::Status;
 
-use super::status;
+use super::service::Service;
 
 /// What a descriptor names.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) fn read(descriptor: &FlightDescriptor) -> Result<Self, Status> {
+    pub(super) async fn read(service: &Service, descriptor: &FlightDescriptor) -> Result<Self, Status> {
         match descriptor.r#type() {
             DescriptorType::Path => match descriptor.path.as_slice() {
                 [name] => Ok(Self::Table(name.clone())),
@@ -26,8 +26,7 @@ impl Command {
                 ))),
             },
             DescriptorType::Cmd => {
-                let (message, encoding) =
-                    forebay_proto::decode(&descriptor.cmd).map_err(|error| status::of_bytes(&error))?;
+                let (message, encoding) = service.decode(&descriptor.cmd).await?;
                 Ok(Self::Stream(Box::new(message), encoding))
             }
             DescriptorType::Unknown => Err(Status::invalid_argument(

@@ -6,22 +6,26 @@
 mod actions;
 mod authority;
 mod blank;
+mod call;
 mod calls;
 mod command;
 mod connection;
 mod decode;
 mod encode;
 mod exchange;
+mod hello;
 mod linger;
 mod outgoing;
+mod reflection;
 mod serve;
 mod service;
 mod status;
 mod ticket;
 mod wire;
 
-pub use connection::serve_connections;
+pub use connection::{ConnectionSettings, serve_connections};
 pub use encode::{Encoder, Message};
-pub use serve::{BindError, Listener, serve};
+pub use reflection::ReflectionError;
+pub use serve::{BindError, Listener, ServeSettings, serve, tune};
 pub use service::Service;
 pub use wire::response;

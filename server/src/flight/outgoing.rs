@@ -2,20 +2,24 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     time::{Duration, Instant},
 };
 
 use arrow::datatypes::SchemaRef;
-use forebay_proto::Encoding;
+use forebay_proto::{Encoding, v1};
 use futures::{Stream, StreamExt};
-use tonic::Status;
+use tonic::{Code, Status};
+use tracing::Instrument;
 
 use super::{
+    call::Call,
     encode::{Encoder, Message},
     status,
 };
 use crate::{
-    metrics::{self, StreamGuard, StreamStatus},
+    log,
+    metrics::{self, Stage, StageTimes, StreamGuard, StreamLabels, StreamStatus},
     runtime::{CpuError, CpuPool},
     shutdown::{Phase, ShutdownWatch},
     stream::{Batch, BatchTask, StreamError},
@@ -29,11 +33,33 @@ struct Outgoing {
     ready: VecDeque<Message>,
     cpu: CpuPool,
     shutdown: ShutdownWatch,
-    guard: StreamGuard,
+    with_stage_seconds: bool,
+    call: Call,
     log: EndLog,
     /// Where the stream would go on, for a client that is cut off; a raw table cannot be resumed.
     resume: Option<Resume>,
     ended: bool,
+}
+
+/// A stream that has been opened.
+pub(super) struct Opened {
+    /// The call that asked for it.
+    pub call: Call,
+    /// What tells it from others.
+    pub labels: StreamLabels,
+    /// Its headers.
+    pub headers: Headers,
+    /// Where it can be resumed.
+    pub resume: Option<Resume>,
+}
+
+/// How the headers of a stream are written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Headers {
+    /// As what.
+    pub encoding: Encoding,
+    /// Whether they say where the time went.
+    pub with_stage_seconds: bool,
 }
 
 /// Where a stream can be resumed.
@@ -49,41 +75,56 @@ pub(super) struct Resume {
 
 /// One line when a stream ends, whatever ends it.
 struct EndLog {
-    what: String,
-    started: Instant,
+    labels: StreamLabels,
+    call: Call,
+    guard: StreamGuard,
     batches: u64,
     rows: u64,
     bytes: u64,
-    outcome: &'static str,
+    outcome: Outcome,
+}
+
+/// What ends a stream.
+enum Outcome {
+    Complete,
+    /// The client went away, or its connection did.
+    Cancelled,
+    /// The server ended before it.
+    Cut,
+    Failed(String),
 }
 
 /// Flight messages of a stream: the schema, then the batches.
 pub(super) fn messages(
-    what: String,
+    opened: Opened,
     schema: &SchemaRef,
-    headers: Encoding,
     batches: BatchTask,
-    resume: Option<Resume>,
     cpu: &CpuPool,
     shutdown: &ShutdownWatch,
 ) -> Result<impl Stream<Item = Result<Message, Status>> + Send + use<>, StreamError> {
-    let encoder = Encoder::new(schema, headers)?;
+    let Opened { call, labels, headers, resume } = opened;
+    let encoder = Encoder::new(schema, headers.encoding)?;
     let ready = VecDeque::from([Encoder::schema(schema)]);
-    tracing::info!(stream = what, "stream opened");
-    let log = EndLog { what, started: Instant::now(), batches: 0, rows: 0, bytes: 0, outcome: "cancelled" };
+    let StreamLabels { dataset, epoch, rank, .. } = &labels;
+    let position = resume.map_or(0, |resume| resume.position);
+    tracing::info!(dataset, epoch, rank, position, "stream opened");
+    let guard = StreamGuard::open(&labels, call.asked);
+    let log = EndLog { labels, call: call.clone(), guard, batches: 0, rows: 0, bytes: 0, outcome: Outcome::Cancelled };
     let outgoing = Outgoing {
         batches,
         encoder: Some(encoder),
         ready,
         cpu: cpu.clone(),
         shutdown: shutdown.clone(),
-        guard: StreamGuard::open(),
+        with_stage_seconds: headers.with_stage_seconds,
+        call,
         log,
         resume,
         ended: false,
     };
     Ok(futures::stream::unfold(outgoing, async |mut outgoing| {
-        let item = outgoing.next().await?;
+        let span = outgoing.call.span.clone();
+        let item = outgoing.next().instrument(span).await?;
         Some((item, outgoing))
     }))
 }
@@ -104,7 +145,7 @@ impl Outgoing {
         };
         match made {
             None => {
-                self.end(StreamStatus::Complete, "complete");
+                self.end(StreamStatus::Complete, Outcome::Complete);
                 None
             }
             Some(Err(error)) => Some(Err(self.fail(&error))),
@@ -118,10 +159,12 @@ impl Outgoing {
     /// Encodes a batch and returns its first message.
     async fn encode(&mut self, batch: Batch, waited: Duration) -> Result<Message, StreamError> {
         let start = Instant::now();
-        let header = batch.header;
+        let times = batch.times;
+        let stage_seconds = self.with_stage_seconds.then(|| stage_seconds(&times));
+        let header = v1::BatchHeader { stage_seconds, ..batch.header };
         let mut encoder = self.encoder.take().ok_or(CpuError::Gone)?;
-        let encoded = self.cpu.run(move || {
-            let encoded = encoder.batch(&batch.data, batch.header);
+        let encoded = self.cpu.run_short(move || {
+            let encoded = encoder.batch(&batch.data, header);
             (encoder, encoded)
         });
         let (back, encoded) = encoded.await?;
@@ -129,55 +172,107 @@ impl Outgoing {
         let messages = encoded?;
         let bytes = messages.iter().map(|message| message.byte_count() as u64).sum();
         metrics::batch_sent(header.rows, bytes, waited + start.elapsed());
-        self.log.batches += 1;
-        self.log.rows += header.rows;
-        self.log.bytes += bytes;
+        if self.log.batches == 0 {
+            metrics::first_batch(self.call.asked.elapsed());
+        }
         if let Some(resume) = &mut self.resume {
             resume.position = header.position + resume.step_rows;
         }
+        let position = self.resume.map_or(header.position + header.rows, |resume| resume.position);
+        self.log.guard.batch(header.rows, bytes, position, &times);
+        self.log.batches += 1;
+        self.log.rows += header.rows;
+        self.log.bytes += bytes;
         self.ready = messages.into();
         // A batch is at least one message.
         Ok(self.ready.pop_front().unwrap_or_default())
     }
 
     fn cut(&mut self) -> Status {
-        self.end(StreamStatus::Failed, "cut by shutdown");
-        Status::unavailable(match self.resume {
-            Some(Resume { position, resumed_from, .. }) => {
-                let origin = if resumed_from > 0 { format!(" and resumed_from {resumed_from}") } else { String::new() };
-                format!(
-                    "the server is shutting down: go on at another replica, or here after its restart, with \
-                     start_position {position}{origin}"
-                )
-            }
+        self.end(StreamStatus::Failed, Outcome::Cut);
+        self.call.error(&Status::unavailable(match self.resume {
+            Some(resume) => format!(
+                "the server is shutting down: go on at another replica, or here after its restart, with {resume}"
+            ),
             None => "the server is shutting down: read the table again at another replica, or here after its restart"
                 .to_owned(),
-        })
+        }))
     }
 
     fn fail(&mut self, error: &StreamError) -> Status {
-        self.end(StreamStatus::Failed, "failed");
-        tracing::warn!(stream = self.log.what, %error, "stream failed");
-        status::of(error)
+        self.end(StreamStatus::Failed, Outcome::Failed(error.to_string()));
+        let status = status::of(error);
+        self.call.error(&match self.resume {
+            Some(resume) if status.code() == Code::Unavailable => {
+                Status::unavailable(format!("{}; go on later with {resume}", status.message()))
+            }
+            _ => status,
+        })
     }
 
-    fn end(&mut self, status: StreamStatus, outcome: &'static str) {
+    fn end(&mut self, status: StreamStatus, outcome: Outcome) {
         self.ended = true;
-        self.guard.end(status);
+        self.log.guard.end(status);
         self.log.outcome = outcome;
+    }
+}
+
+impl fmt::Display for Resume {
+    /// The fields of the request that goes on.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "start_position {}", self.position)?;
+        if self.resumed_from > 0 {
+            write!(formatter, " and resumed_from {}", self.resumed_from)?;
+        }
+        Ok(())
+    }
+}
+
+fn stage_seconds(times: &StageTimes) -> v1::StageSeconds {
+    let seconds = |stage| times.of(stage).as_secs_f64();
+    v1::StageSeconds {
+        fetch: seconds(Stage::Fetch),
+        decode: seconds(Stage::Decode),
+        transform: seconds(Stage::Transform),
+        assemble: seconds(Stage::Assemble),
+        send_wait: seconds(Stage::SendWait),
     }
 }
 
 impl Drop for EndLog {
     fn drop(&mut self) {
-        tracing::info!(
-            stream = self.what,
-            batches = self.batches,
-            rows = self.rows,
-            bytes = self.bytes,
-            seconds = self.started.elapsed().as_secs_f64(),
-            outcome = self.outcome,
-            "stream ended"
-        );
+        let _in_call = self.call.span.enter();
+        let StreamLabels { dataset, epoch, rank, .. } = &self.labels;
+        let seconds = |stage| self.guard.seconds(stage);
+        macro_rules! tell {
+            ($level:ident, $($more:tt)*) => {
+                tracing::$level!(
+                    dataset,
+                    epoch,
+                    rank,
+                    // Signed: traces know no other numbers.
+                    batches = self.batches as i64,
+                    rows = self.rows as i64,
+                    bytes = self.bytes as i64,
+                    seconds = self.call.asked.elapsed().as_secs_f64(),
+                    fetch_seconds = seconds(Stage::Fetch),
+                    decode_seconds = seconds(Stage::Decode),
+                    transform_seconds = seconds(Stage::Transform),
+                    assemble_seconds = seconds(Stage::Assemble),
+                    send_wait_seconds = seconds(Stage::SendWait),
+                    $($more)*
+                    "stream ended"
+                )
+            };
+        }
+        if let Outcome::Failed(reason) = &self.outcome {
+            log::failed(&self.call.span, reason);
+        }
+        match &self.outcome {
+            Outcome::Complete => tell!(info, outcome = "complete",),
+            Outcome::Cancelled => tell!(info, outcome = "cancelled",),
+            Outcome::Cut => tell!(warn, outcome = "cut by shutdown",),
+            Outcome::Failed(error) => tell!(warn, outcome = "failed", error,),
+        }
     }
 }

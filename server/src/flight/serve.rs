@@ -1,17 +1,49 @@
 //! Listeners: TCP and Unix sockets, each a gRPC server over the one service, until the server drains.
 
 use std::{
-    io,
+    future, io,
     net::SocketAddr,
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
+use arrow_flight::flight_service_server::FlightServiceServer;
 use futures::future::join_all;
-use tokio::net::{TcpListener, UnixListener};
+use socket2::SockRef;
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream, UnixListener},
+    time,
+};
+use tonic::server::NamedService;
+use tonic_health::{
+    ServingStatus,
+    pb::health_server::HealthServer,
+    server::{HealthReporter, HealthService},
+};
 
-use super::{Service, authority::UnixConnection, calls::Calls, connection::serve_connections, linger::Lingering};
-use crate::{shutdown::ShutdownWatch, stream::SENDING_BYTES};
+use super::{
+    ConnectionSettings, Service,
+    authority::UnixConnection,
+    calls::Calls,
+    connection::serve_connections,
+    linger::Lingering,
+    reflection::{Reflection, ReflectionError},
+};
+use crate::{
+    shutdown::{Phase, ShutdownWatch},
+    stream::SENDING_BYTES,
+};
+
+/// What the kernel holds of a connection to a client on this machine. It would let it grow to megabytes, whose pages are
+/// cold in the caches when they are written and read: a fifth of the CPU time of sending. Over a network it has to grow.
+const LOOPBACK_BUFFER_BYTES: usize = 256 << 10;
+
+/// Connections that wait to be accepted, where the system allows as many (net.core.somaxconn).
+const BACKLOG: u32 = 4096;
+
+/// The time in which a draining server says so to whoever asks about its health on a connection that is still open.
+const HEALTH_FAREWELL: Duration = Duration::from_secs(1);
 
 /// A bound address.
 #[derive(Debug)]
@@ -26,6 +58,19 @@ pub enum Listener {
 #[derive(Debug)]
 pub struct SocketFile(PathBuf);
 
+/// How calls are served.
+#[derive(Clone, Copy, Debug)]
+pub struct ServeSettings {
+    /// The age at which a connection is asked to go; zero: never.
+    pub connection_age: Duration,
+    /// So much later it is closed.
+    pub connection_grace: Duration,
+    /// After so long without a word from a client it is asked whether it is still there; zero: never.
+    pub keepalive: Duration,
+    /// Whether tools may ask for the calls and their messages.
+    pub reflection: bool,
+}
+
 /// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {source}")]
@@ -36,9 +81,8 @@ pub struct BindError {
 
 impl Listener {
     /// Binds a TCP address; port 0 picks a free one.
-    pub async fn tcp(address: SocketAddr) -> Result<Self, BindError> {
-        let bound = TcpListener::bind(address).await;
-        bound.map(Self::Tcp).map_err(|source| BindError { address: address.to_string(), source })
+    pub fn tcp(address: SocketAddr) -> Result<Self, BindError> {
+        listen(address).map(Self::Tcp).map_err(|source| BindError { address: address.to_string(), source })
     }
 
     /// Binds a Unix socket. A socket that a dead server left behind is replaced, a live one is not.
@@ -74,27 +118,74 @@ impl Drop for SocketFile {
 }
 
 /// Serves on all listeners until the server drains and the last stream has ended.
-pub async fn serve(service: Service, listeners: Vec<Listener>, shutdown: ShutdownWatch) {
-    let calls = Calls::new(service);
-    join_all(listeners.into_iter().map(|listener| serve_one(calls.clone(), listener, &shutdown))).await;
+pub async fn serve(
+    service: Service,
+    listeners: Vec<Listener>,
+    settings: ServeSettings,
+    shutdown: ShutdownWatch,
+) -> Result<(), ReflectionError> {
+    let mut reporter = HealthReporter::new();
+    let health = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
+    reporter.set_serving::<FlightServiceServer<Service>>().await;
+    let reflection = settings.reflection.then(Reflection::new).transpose()?;
+    let calls = Calls::new(service, health, reflection);
+    let connections = ConnectionSettings {
+        sending_bytes: SENDING_BYTES,
+        age_max: settings.connection_age,
+        grace: settings.connection_grace,
+        keepalive: settings.keepalive,
+    };
+    let serving =
+        join_all(listeners.into_iter().map(|listener| serve_one(calls.clone(), listener, connections, &shutdown)));
+    let telling = async {
+        shutdown.reached(Phase::Draining).await;
+        reporter.set_not_serving::<FlightServiceServer<Service>>().await;
+        reporter.set_service_status("", ServingStatus::NotServing).await;
+        time::sleep(HEALTH_FAREWELL).await;
+        // Whoever still watches would hold the drain up to its end.
+        reporter.clear_service_status(<FlightServiceServer<Service> as NamedService>::NAME).await;
+        reporter.clear_service_status("").await;
+        future::pending::<()>().await;
+    };
+    tokio::select! {
+        _ = serving => {}
+        () = telling => {}
+    }
+    Ok(())
 }
 
-async fn serve_one(calls: Calls, listener: Listener, shutdown: &ShutdownWatch) {
+/// Binds a TCP address with room for a crowd: clients of a replica that failed come all at once.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A server that comes back finds its port while connections of the one before are still being forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Sets a connection's options. One that is gone already is told by its first read, and is no reason to stop accepting.
+pub fn tune(stream: &TcpStream, peer: SocketAddr) {
+    // The end of a batch does not wait for the beginning of the next one.
+    let _ = stream.set_nodelay(true);
+    if peer.ip().to_canonical().is_loopback() {
+        let _ = SockRef::from(stream).set_send_buffer_size(LOOPBACK_BUFFER_BYTES);
+    }
+}
+
+async fn serve_one(calls: Calls, listener: Listener, settings: ConnectionSettings, shutdown: &ShutdownWatch) {
     let answer = move |call| calls.clone().answer(call);
     match listener {
         Listener::Tcp(listener) => {
             let accept = async move || {
-                let (stream, _) = listener.accept().await?;
-                // The end of a batch does not wait for the beginning of the next one. A connection that is gone already
-                // is told by its first read, and is no reason to stop accepting.
-                let _ = stream.set_nodelay(true);
+                let (stream, peer) = listener.accept().await?;
+                tune(&stream, peer);
                 Ok(Lingering::new(stream))
             };
-            serve_connections(answer, accept, SENDING_BYTES, shutdown).await;
+            serve_connections(answer, accept, settings, shutdown).await;
         }
         Listener::Unix(listener, _file) => {
             let accept = async move || Ok(Lingering::new(UnixConnection::new(listener.accept().await?.0)));
-            serve_connections(answer, accept, SENDING_BYTES, shutdown).await;
+            serve_connections(answer, accept, settings, shutdown).await;
         }
     }
 }

@@ -8,13 +8,23 @@ use arrow_flight::{
     HandshakeResponse, IpcMessage, PollInfo, PutResult, SchemaAsIpc, SchemaResult, Ticket,
     flight_service_server::FlightService,
 };
+use bytes::Bytes;
 use forebay_proto::{Encoding, v1};
 use futures::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{actions, command::Command, encode::Message, exchange, outgoing, status, ticket};
+use super::{
+    actions,
+    call::Call,
+    command::Command,
+    encode::Message,
+    exchange,
+    outgoing::{self, Headers, Opened},
+    status, ticket,
+};
 use crate::{
     catalog::{CatalogError, Dataset, Snapshot},
+    metrics::StreamLabels,
     order::ORDER_VERSION,
     plan::{self, PlanError},
     runtime::CpuPool,
@@ -48,6 +58,22 @@ impl Service {
         &self.streams
     }
 
+    /// Reads a message in either encoding. One that may hold a vocabulary is work for the CPU pool.
+    pub(super) async fn decode<M: forebay_proto::Message + 'static>(
+        &self,
+        bytes: &Bytes,
+    ) -> Result<(M, Encoding), Status> {
+        const SHORT_BYTES: usize = 16 << 10;
+        let decoded = if bytes.len() <= SHORT_BYTES {
+            forebay_proto::decode(bytes)
+        } else {
+            let bytes = bytes.clone();
+            let decoded = self.cpu.run_short(move || forebay_proto::decode(&bytes)).await;
+            decoded.map_err(|error| status::of(&error.into()))?
+        };
+        decoded.map_err(|error| status::of_bytes(&error))
+    }
+
     /// New work is refused once the server is on its way out.
     fn refuse_while_draining(&self) -> Result<(), Status> {
         match self.shutdown.phase() {
@@ -68,28 +94,37 @@ impl Service {
         dataset.present().await.map_err(|error| status::of(&error.into()))
     }
 
-    async fn table_messages(&self, read: v1::TableRead) -> Result<Answers<Message>, StreamError> {
+    async fn table_messages(&self, read: v1::TableRead, call: &Call) -> Result<Answers<Message>, StreamError> {
         let dataset = self.streams.catalog().dataset(&read.dataset)?;
         let snapshot = match read.snapshot.as_str() {
             "" => dataset.present().await?,
             digest => dataset.pinned(digest).await?,
         };
-        let what = format!("{} raw", read.dataset);
+        let labels =
+            StreamLabels { stream: call.id.to_string(), dataset: read.dataset.clone(), ..StreamLabels::default() };
         let schema = SchemaRef::clone(snapshot.schema());
         let batches = self.streams.table(snapshot)?;
-        let messages = outgoing::messages(what, &schema, Encoding::Json, batches, None, &self.cpu, &self.shutdown)?;
+        let headers = Headers { encoding: Encoding::Json, with_stage_seconds: false };
+        let opened = Opened { call: call.clone(), labels, headers, resume: None };
+        let messages = outgoing::messages(opened, &schema, batches, &self.cpu, &self.shutdown)?;
         Ok(messages.boxed())
     }
 
-    async fn stream_messages(&self, read: v1::StreamRead) -> Result<Answers<Message>, StreamError> {
+    async fn stream_messages(&self, read: v1::StreamRead, call: &Call) -> Result<Answers<Message>, StreamError> {
         let message = read.request.ok_or_else(|| PlanError::field("stream.request", "missing: a StreamRequest"))?;
         let prepared = self.streams.prepare(plan::Request::check(&message)?).await?;
-        let headers = match v1::Encoding::try_from(read.encoding) {
+        let request = prepared.request();
+        let encoding = match v1::Encoding::try_from(read.encoding) {
             Ok(v1::Encoding::Protobuf) => Encoding::Protobuf,
             _ => Encoding::Json,
         };
-        let request = prepared.request();
-        let what = format!("{} epoch {} rank {}/{}", request.dataset, request.epoch, read.rank, request.world_size);
+        let headers = Headers { encoding, with_stage_seconds: request.with_stage_seconds };
+        let labels = StreamLabels {
+            stream: call.id.to_string(),
+            dataset: request.dataset.clone(),
+            epoch: request.epoch.to_string(),
+            rank: read.rank.to_string(),
+        };
         let steps = Some(read.steps).filter(|steps| *steps > 0);
         let batches = self.streams.batches(&prepared, read.rank, steps).await?;
         let resume = outgoing::Resume {
@@ -98,16 +133,17 @@ impl Service {
             resumed_from: request.resumed_from,
         };
         let schema = prepared.schema();
-        let messages = outgoing::messages(what, &schema, headers, batches, Some(resume), &self.cpu, &self.shutdown)?;
+        let opened = Opened { call: call.clone(), labels, headers, resume: Some(resume) };
+        let messages = outgoing::messages(opened, &schema, batches, &self.cpu, &self.shutdown)?;
         Ok(messages.boxed())
     }
 
     /// The messages that a ticket stands for.
-    pub(super) async fn messages(&self, ticket: &Ticket) -> Result<Answers<Message>, Status> {
+    pub(super) async fn messages(&self, ticket: &Ticket, call: &Call) -> Result<Answers<Message>, Status> {
         self.refuse_while_draining()?;
         let messages = match ticket::read(ticket)? {
-            v1::ticket::Read::Table(read) => self.table_messages(read).await,
-            v1::ticket::Read::Stream(read) => self.stream_messages(read).await,
+            v1::ticket::Read::Table(read) => self.table_messages(read, call).await,
+            v1::ticket::Read::Stream(read) => self.stream_messages(read, call).await,
         };
         messages.map_err(|error| status::of(&error))
     }
@@ -134,18 +170,18 @@ impl FlightService for Service {
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
         let descriptor = request.into_inner();
-        let info = match Command::read(&descriptor)? {
+        let info = match Command::read(self, &descriptor).await? {
             Command::Table(name) => table_info(&*self.present(&name).await?)?,
             Command::Stream(message, encoding) => {
                 let prepared = self.prepare(&message).await?;
-                stream_info(&message, &prepared, encoding, &self.replicas)?.with_descriptor(descriptor)
+                stream_info(*message, &prepared, encoding, &self.replicas)?.with_descriptor(descriptor)
             }
         };
         Ok(Response::new(info))
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
-        let schema = match Command::read(request.get_ref())? {
+        let schema = match Command::read(self, request.get_ref()).await? {
             Command::Table(name) => SchemaRef::clone(self.present(&name).await?.schema()),
             Command::Stream(message, _) => self.prepare(&message).await?.schema(),
         };
@@ -156,7 +192,7 @@ impl FlightService for Service {
 
     /// `calls` answers this call without the copies that are made here.
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        let messages = self.messages(request.get_ref()).await?;
+        let messages = self.messages(request.get_ref(), &Call::new("DoGet", None)).await?;
         Ok(Response::new(messages.map(|message| message.map(FlightData::from)).boxed()))
     }
 
@@ -234,7 +270,7 @@ fn unreadable_info(dataset: &Dataset, error: &CatalogError) -> Result<FlightInfo
 
 /// An epoch under a plan: one endpoint a rank, in rank order.
 fn stream_info(
-    message: &v1::StreamRequest,
+    message: v1::StreamRequest,
     prepared: &Prepared,
     encoding: Encoding,
     replicas: &[String],

@@ -1,11 +1,17 @@
 //! Error → gRPC code: one exhaustive table.
 
+use std::borrow::Cow;
+
 use forebay_kernels::KernelError;
 use forebay_proto::DecodeError;
 use tonic::{Code, Status};
 
 use crate::{
-    catalog::CatalogError, engine::EngineError, plan::PlanError, runtime::CpuError, scan::ScanError,
+    catalog::{CatalogError, StoreError},
+    engine::EngineError,
+    plan::PlanError,
+    runtime::CpuError,
+    scan::ScanError,
     stream::StreamError,
 };
 
@@ -30,10 +36,18 @@ pub(super) fn of_bytes(error: &DecodeError) -> Status {
 }
 
 /// A message that fits into a trailer: gRPC clients take some 8 KiB of metadata, in which every byte outside of ASCII
-/// takes three.
+/// takes three. Names of files and columns may hold anything: what would steer a terminal is written out.
 fn fitting(message: &str) -> String {
     const ENCODED_BYTES_MAX: usize = 4096;
-    let mut encoded = 0;
+    let clean: Cow<'_, str> = if message.contains(char::is_control) {
+        message
+            .chars()
+            .map(|letter| if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() })
+            .collect()
+    } else {
+        message.into()
+    };
+    let (mut encoded, message) = (0, clean.as_ref());
     for (place, letter) in message.char_indices() {
         encoded += if letter.is_ascii_graphic() || letter == ' ' { 1 } else { letter.len_utf8() * 3 };
         if encoded > ENCODED_BYTES_MAX {
@@ -68,13 +82,13 @@ fn code(error: &StreamError) -> Code {
             CatalogError::Corrupt { .. } => Code::DataLoss,
             CatalogError::LinkOut { .. } => Code::PermissionDenied,
             CatalogError::Changed { .. } => Code::Aborted,
-            CatalogError::Storage { .. } => Code::Unavailable,
+            CatalogError::Storage { source, .. } => store_code(source),
             CatalogError::Cpu(cpu) => cpu_code(cpu),
         },
         StreamError::Scan(scan) => match scan {
             ScanError::Corrupt { .. } => Code::DataLoss,
             ScanError::Changed { .. } => Code::Aborted,
-            ScanError::Storage { .. } => Code::Unavailable,
+            ScanError::Storage { source, .. } => store_code(source),
             ScanError::Cpu(cpu) => cpu_code(cpu),
         },
         StreamError::Unlearnable { .. } | StreamError::NoRows { .. } | StreamError::InputDrift { .. } => {
@@ -83,7 +97,7 @@ fn code(error: &StreamError) -> Code {
         StreamError::Engine(engine) => match engine {
             EngineError::Memory(_) => Code::ResourceExhausted,
             EngineError::TooManyValues { .. } => Code::FailedPrecondition,
-            EngineError::Stopped => Code::Unavailable,
+            EngineError::Stopped | EngineError::Spill { .. } => Code::Unavailable,
             EngineError::Aggregate(_) => Code::Internal,
         },
         StreamError::UnknownPlan { .. } => Code::NotFound,
@@ -92,6 +106,11 @@ fn code(error: &StreamError) -> Code {
         StreamError::Cpu(cpu) => cpu_code(cpu),
         StreamError::Arrow(_) | StreamError::Miscounted { .. } => Code::Internal,
     }
+}
+
+fn store_code(error: &StoreError) -> Code {
+    // Who comes back with the same credentials meets the same.
+    if error.is_refusal() { Code::FailedPrecondition } else { Code::Unavailable }
 }
 
 fn cpu_code(error: &CpuError) -> Code {
@@ -108,6 +127,7 @@ mod tests {
     #[test]
     fn long_messages_are_cut_where_a_letter_ends() {
         assert_eq!(fitting("short"), "short");
+        assert_eq!(fitting("a\0b\u{1b}[31m"), "a\\u{0}b\\u{1b}[31m");
         assert_eq!(fitting(&"x".repeat(9000)).chars().count(), 4097);
         assert_eq!(fitting(&"ü".repeat(9000)).chars().count(), 4096 / 6 + 1);
     }

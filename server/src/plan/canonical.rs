@@ -8,21 +8,14 @@ use crate::state::short_digest;
 /// The plan with one column a part, and one column a lookup: parts stand side by side, so this changes no output, and every op then has a place
 /// for what it learns from its own column.
 pub fn canonical(plan: &v1::Plan) -> v1::Plan {
-    let one_column = |part: &v1::Part| -> Vec<v1::Part> {
-        let chains = one_lookup(&part.ops);
-        let single = |column: &String| {
-            let column = column.clone();
-            chains
-                .iter()
-                .map(move |ops| v1::Part { columns: vec![column.clone()], ops: ops.clone() })
-                .collect::<Vec<_>>()
-        };
-        part.columns.iter().flat_map(single).collect()
-    };
-    let outputs = plan
-        .outputs
-        .iter()
-        .map(|output| v1::Output { parts: output.parts.iter().flat_map(one_column).collect(), ..output.clone() });
+    let outputs = plan.outputs.iter().map(|output| {
+        let parts = output.parts.iter().flat_map(|part| {
+            let chains =
+                part.columns.iter().flat_map(|column| one_lookup(&part.ops).into_iter().map(move |ops| (column, ops)));
+            chains.map(|(column, ops)| v1::Part { columns: vec![column.clone()], ops })
+        });
+        v1::Output { name: output.name.clone(), dtype: output.dtype, parts: parts.collect() }
+    });
     v1::Plan { filter: plan.filter.trim().to_owned(), derive: plan.derive.clone(), outputs: outputs.collect() }
 }
 
@@ -30,21 +23,25 @@ pub fn canonical(plan: &v1::Plan) -> v1::Plan {
 fn one_lookup(ops: &[v1::Op]) -> Vec<Vec<v1::Op>> {
     let mut chains = vec![Vec::with_capacity(ops.len())];
     for op in ops {
-        let found = match &op.op {
+        match &op.op {
             Some(OpMessage::Lookup(lookup)) if lookup.columns.len() > 1 => {
                 let one = |column: &String| {
                     let lookup = v1::Lookup { columns: vec![column.clone()], ..lookup.clone() };
                     v1::Op { op: Some(OpMessage::Lookup(lookup)) }
                 };
-                lookup.columns.iter().map(one).collect()
+                let longer = |chain: &Vec<v1::Op>| {
+                    let chain = chain.clone();
+                    lookup
+                        .columns
+                        .iter()
+                        .map(move |column| [chain.as_slice(), &[one(column)]].concat())
+                        .collect::<Vec<_>>()
+                };
+                chains = chains.iter().flat_map(longer).collect();
             }
-            _ => vec![op.clone()],
-        };
-        let longer = |chain: &Vec<v1::Op>| {
-            let chain = chain.clone();
-            found.iter().map(move |op| chain.iter().cloned().chain([op.clone()]).collect()).collect::<Vec<_>>()
-        };
-        chains = chains.iter().flat_map(longer).collect();
+            // An op may hold a vocabulary of megabytes: it is copied once a chain.
+            _ => chains.iter_mut().for_each(|chain| chain.push(op.clone())),
+        }
     }
     chains
 }
@@ -75,5 +72,10 @@ pub(super) fn path_in_original(path: &str, original: &v1::Plan) -> Option<String
 
 /// Digest of a canonical plan: SHA-256 of its protobuf bytes, the first 32 hexadecimal digits.
 pub fn plan_id(plan: &v1::Plan) -> String {
-    short_digest(&[b"forebay plan 1\n", &plan.encode_to_vec()])
+    plan_id_of_bytes(&plan.encode_to_vec())
+}
+
+/// The same of a canonical plan's protobuf bytes.
+pub fn plan_id_of_bytes(bytes: &[u8]) -> String {
+    short_digest(&[b"forebay plan 1\n", bytes])
 }

@@ -15,7 +15,7 @@ use forebay_proto::v1;
 
 use crate::error::near_names;
 
-pub use canonical::{canonical, plan_id};
+pub use canonical::{canonical, plan_id, plan_id_of_bytes};
 pub use learn::{Answer, Question, Wanted, first_unlearned, learn, pass_count, questions};
 pub use lookup::{Lookup, Tables, lookups, pin};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};

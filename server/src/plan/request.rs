@@ -1,5 +1,7 @@
 //! A `StreamRequest` with its defaults filled in and every number within its bounds.
 
+use std::sync::Arc;
+
 use forebay_proto::v1;
 
 use super::{PlanError, ROW_ID, check_shape};
@@ -50,6 +52,8 @@ pub struct Request {
     pub resumed_from: u64,
     /// Whether the batches hold [`ROW_ID`].
     pub with_row_ids: bool,
+    /// Whether the headers say where the time went.
+    pub with_stage_seconds: bool,
     /// Digest of the snapshot that must be read, if a certain one.
     pub snapshot: Option<String>,
 }
@@ -69,7 +73,7 @@ pub struct Shuffling {
 #[derive(Clone, Debug)]
 pub enum Source {
     /// It is in the request.
-    Inline(v1::Plan),
+    Inline(Arc<v1::Plan>),
     /// It was fitted, and is kept under this id.
     Id(String),
 }
@@ -88,7 +92,7 @@ impl Request {
             return Err(PlanError::field("dataset", "missing: the name of a dataset on this server"));
         }
         let source = match (&message.plan, message.plan_id.as_str()) {
-            (Some(plan), "") => Source::Inline(plan.clone()),
+            (Some(plan), "") => Source::Inline(Arc::new(plan.clone())),
             (None, id) if !id.is_empty() => Source::Id(id.to_owned()),
             (None, _) => return Err(PlanError::field("plan", "missing: a plan, or the plan_id of a fitted one")),
             (Some(_), _) => return Err(PlanError::field("plan_id", "send either plan or plan_id, not both")),
@@ -124,6 +128,7 @@ impl Request {
                 message.start_position
             },
             with_row_ids: message.with_row_ids,
+            with_stage_seconds: message.with_stage_seconds,
             snapshot: Some(message.snapshot.clone()).filter(|digest| !digest.is_empty()),
         })
     }

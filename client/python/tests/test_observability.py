@@ -1,0 +1,315 @@
+"""What is told of a stream (request id, errors, metrics, seconds per stage), and that telling holds nobody up."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import re
+import resource
+import selectors
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+import pyarrow.parquet as pq
+import pytest
+
+import forebay as fb
+from daemon import LOOPBACK, Daemon, poll
+from serving import info, server_binary
+
+ROWS = 60_000
+PLAN = {"outputs": [{"name": "x", "parts": [{"columns": ["x"]}]}]}
+Start = Callable[..., Daemon]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Numbers, and in `late` a null behind 29,999 of them."""
+    root = tmp_path_factory.mktemp("observed")
+    for name, values in (("data", np.arange(ROWS, dtype=np.float64)), ("late", [1.0] * 29_999 + [None])):
+        (root / name).mkdir()
+        pq.write_table(pa.table({"x": pa.array(values)}), root / name / "a.parquet", row_group_size=5000)
+    return root
+
+
+@pytest.fixture
+def start(folder: Path, tmp_path: Path) -> Iterator[Start]:
+    with contextlib.ExitStack() as running:
+
+        def begin(*flags: str) -> Daemon:
+            datasets = [f"--dataset={name}={folder / name}" for name in ("data", "late")]
+            daemon = Daemon(*LOOPBACK, "--state", f"{tmp_path}/state", *datasets, *flags)
+            running.callback(daemon.stop)
+            return daemon
+
+        yield begin
+
+
+def request(dataset: str = "data", **more: Any) -> dict[str, Any]:
+    return {"dataset": dataset, "plan": PLAN, "batch_size": 1000, **more}
+
+
+def named(name: str) -> fl.FlightCallOptions:
+    return fl.FlightCallOptions(headers=[(b"x-request-id", name.encode())])
+
+
+def log_lines(daemon: Daemon) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in daemon.said if line.startswith("{")]
+
+
+def ends_of(daemon: Daemon, name: str) -> list[dict[str, Any]]:
+    lines = [line for line in log_lines(daemon) if line.get("span", {}).get("request") == name]
+    return [line["fields"] for line in lines if line["fields"].get("message") == "stream ended"]
+
+
+def test_a_stream_is_told_of_under_its_request_id_when_it_opens_and_when_it_ends(start: Start):
+    daemon = start()
+    with fl.connect(daemon.url) as client:
+        client.do_get(info(client, request()).endpoints[0].ticket, named("job-7.a")).read_all()
+    (ended,) = poll(lambda: ends_of(daemon, "job-7.a"))
+    assert (ended["outcome"], ended["rows"], ended["batches"]) == ("complete", ROWS, ROWS // 1000)
+    assert ended["bytes"] > 4 * ROWS
+    stages = [ended[f"{stage}_seconds"] for stage in ("fetch", "decode", "transform", "assemble", "send_wait")]
+    assert min(stages) >= 0
+    assert 0 < ended["decode_seconds"] < ended["seconds"] + 1
+    lines = [line for line in log_lines(daemon) if line.get("span", {}).get("request") == "job-7.a"]
+    assert [line["fields"]["message"] for line in lines] == ["stream opened", "stream ended"]
+
+
+def test_an_error_of_a_stream_names_its_request(start: Start):
+    daemon = start()
+    with fl.connect(daemon.url) as client:
+        ticket = info(client, request("late")).endpoints[0].ticket
+        with pytest.raises(pa.ArrowInvalid, match=r"\[request job-8\]"):
+            client.do_get(ticket, named("job-8")).read_all()
+        (ended,) = poll(lambda: ends_of(daemon, "job-8"))
+        assert ended["outcome"] == "failed"
+        assert "null" in ended["error"]
+        # One that no client named has an id all the same; what is no id is not taken for one.
+        for options in (fl.FlightCallOptions(), named('"} x'), named("a" * 65)):
+            with pytest.raises(pa.ArrowInvalid, match=r"\[request [0-9a-f]+-\d+\]"):
+                client.do_get(ticket, options).read_all()
+
+
+def test_an_open_stream_has_series_of_its_own_and_a_closed_one_none(start: Start):
+    daemon = start()
+    with fl.connect(daemon.url) as client:
+        # More than sockets and buffers hold: it stays open while nobody reads.
+        wide = {"outputs": [{"name": "x", "parts": [{"columns": ["x"] * 100}]}]}
+        reader = client.do_get(info(client, request(plan=wide)).endpoints[0].ticket, named("job-9"))
+        reader.read_chunk()
+        series = r'forebay_stream_{}{{stream="job-9",dataset="data",epoch="0",rank="0"{}}} (\S+)'
+
+        def told(name: str, more: str = "") -> float | None:
+            found = re.search(series.format(name, more), daemon.get("/metrics")[2])
+            return float(found[1]) if found else None
+
+        assert poll(lambda: (told("rows_total") or 0) >= 1000)
+        assert (told("bytes_total") or 0) >= 4000
+        assert (told("position") or 0) % 1000 == 0
+        assert (told("open_seconds") or 0) > 0
+        assert told("stage_seconds_total", ',stage="decode"') is not None
+        reader.read_all()
+        assert poll(lambda: told("rows_total") is None)
+
+
+def test_calls_are_counted_by_method_and_code(start: Start):
+    daemon = start()
+
+    def counted(call: str, code: str) -> float:
+        found = re.search(rf'forebay_requests_total{{call="{call}",code="{code}"}} (\S+)', daemon.get("/metrics")[2])
+        return float(found[1]) if found else 0.0
+
+    with fl.connect(daemon.url) as client:
+        ticket = info(client, request()).endpoints[0].ticket
+        client.do_get(ticket).read_all()
+        for wrong in (request("none"), {**request(), "batch_size": 0}):
+            with pytest.raises((pa.ArrowException, fl.FlightError)):
+                info(client, wrong)
+        with pytest.raises((pa.ArrowException, fl.FlightError)):
+            client.do_get(fl.Ticket(b"nonsense")).read_all()
+    assert counted("GetFlightInfo", "OK") == 1
+    assert counted("GetFlightInfo", "NOT_FOUND") == 1
+    assert counted("GetFlightInfo", "INVALID_ARGUMENT") == 1
+    assert counted("DoGet", "OK") == 1
+    assert counted("DoGet", "INVALID_ARGUMENT") == 1
+
+
+def test_a_connection_of_age_is_closed_and_its_training_run_does_not_notice(start: Start):
+    daemon = start("--connection-age-seconds", "1", "--connection-grace-seconds", "1")
+    # Some 24 MB: more than buffers hold.
+    plan = fb.Plan(outputs={"x": [fb.cols("x")], "wide": [fb.cols("x")] * 100})
+    with fb.connect(daemon.url) as client:
+        values = []
+        for batch in client.stream("data", plan, batch_size=1000):
+            values.append(batch["x"].copy())
+            time.sleep(0.08)
+    assert np.array_equal(np.concatenate(values), np.arange(ROWS))
+    # It took several connections.
+    ended = poll(lambda: [line["fields"] for line in log_lines(daemon) if "outcome" in line["fields"]])
+    assert sum(fields["outcome"] == "cancelled" for fields in ended) >= 1, ended
+
+
+def test_a_log_that_nobody_reads_holds_no_stream_up(folder: Path, tmp_path: Path):
+    command = [server_binary(), *LOOPBACK, "--state", f"{tmp_path}/state", "--dataset", f"data={folder / 'data'}"]
+    # Its pipe is full after some hundred lines.
+    running = subprocess.Popen([*command, "--log", "trace"], stderr=subprocess.PIPE)
+    try:
+        assert running.stderr is not None
+        url = ""
+        while not url:
+            if found := re.search(rb"listening on (grpc\S+)", running.stderr.readline()):
+                url = found[1].decode()
+        with fl.connect(url) as client:
+            ticket = info(client, request()).endpoints[0].ticket
+            for _ in range(40):
+                assert client.do_get(ticket).read_all().num_rows == ROWS
+        running.terminate()
+        # Whoever does not read cannot keep it from ending.
+        assert running.wait(20) == 0
+    finally:
+        running.kill()
+        running.wait()
+        assert running.stderr is not None
+        running.stderr.close()
+
+
+def test_crowds_of_scrapes_leave_streams_alone(start: Start):
+    daemon = start()
+    host, _, port = daemon.metrics_url.removeprefix("http://").partition("/")[0].rpartition(":")
+    stalled = [socket.create_connection((host, int(port))) for _ in range(60)]
+    done = threading.Event()
+
+    def scrape() -> None:
+        while not done.is_set():
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=5) as connection:
+                connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                while connection.recv(1 << 16):
+                    pass
+
+    crowd = [threading.Thread(target=scrape, daemon=True) for _ in range(16)]
+    try:
+        for thread in crowd:
+            thread.start()
+        with fl.connect(daemon.url) as client:
+            ticket = info(client, request()).endpoints[0].ticket
+            for _ in range(5):
+                assert client.do_get(ticket).read_all().num_rows == ROWS
+    finally:
+        done.set()
+        for connection in stalled:
+            connection.close()
+        for thread in crowd:
+            thread.join(10)
+    assert daemon.get("/healthz")[0] == 200
+
+
+def test_ten_thousand_scrapes_at_once_leave_streams_alone(start: Start):
+    daemon = start()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = 10_000
+    if limit[1] != resource.RLIM_INFINITY and limit[1] < count + 500:
+        pytest.skip(f"10,000 connections need as many descriptors, and {limit[1]} are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count + 500, limit[1]))
+    try:
+        host, _, port = daemon.metrics_url.removeprefix("http://").partition("/")[0].rpartition(":")
+        with ThreadPoolExecutor(1) as crowd:
+            asked = crowd.submit(scrapes, (host, int(port)), count)
+            reads = [read_once(daemon)]
+            while not asked.done():
+                reads.append(read_once(daemon))
+            statuses = asked.result()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    # Those that the listener's queue has no place for are not heard, but nobody gets half a page.
+    assert set(statuses) <= {"whole", "unheard"}, statuses
+    assert statuses["whole"] > 1000
+    assert set(reads) == {ROWS}
+    assert daemon.get("/healthz")[0] == 200
+
+
+def scrapes(address: tuple[str, int], count: int) -> dict[str, int]:
+    """Asks for so many pages at once; returns how many came whole, and how many askers were not heard in time."""
+    pages: dict[socket.socket, bytearray] = {}
+    done: dict[socket.socket, bytes] = {}
+    with contextlib.ExitStack() as opened, selectors.DefaultSelector() as selector:
+        for _ in range(count):
+            asker = opened.enter_context(socket.socket())
+            asker.setblocking(False)
+            asker.connect_ex(address)
+            selector.register(asker, selectors.EVENT_WRITE)
+            pages[asker] = bytearray()
+        deadline = time.monotonic() + 15
+        while len(done) < count and time.monotonic() < deadline:
+            for key, event in selector.select(0.1):
+                asker = key.fileobj
+                assert isinstance(asker, socket.socket)
+                try:
+                    if event & selectors.EVENT_WRITE:
+                        asker.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                        selector.modify(asker, selectors.EVENT_READ)
+                        continue
+                    piece = asker.recv(1 << 16)
+                except OSError:
+                    piece, pages[asker] = b"", bytearray()
+                pages[asker] += piece
+                if not piece:
+                    done[asker] = bytes(pages[asker])
+                    selector.unregister(asker)
+    return dict(collections.Counter(outcome(done.get(asker, b"")) for asker in pages))
+
+
+def outcome(answer: bytes) -> str:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    said = re.search(rb"(?i)content-length: (\d+)", head)
+    is_whole = head.startswith(b"HTTP/1.1 200") and said is not None and int(said[1]) == len(body)
+    return "whole" if is_whole else f"torn: {answer[-200:]!r}" if answer else "unheard"
+
+
+def read_once(daemon: Daemon) -> int:
+    with fl.connect(daemon.url) as client:
+        return client.do_get(info(client, request()).endpoints[0].ticket).read_all().num_rows
+
+
+def test_metrics_can_be_off(folder: Path, tmp_path: Path):
+    command = [server_binary(), "--listen", "127.0.0.1:0", "--metrics-listen", "off", "--exit-with-stdin"]
+    running = subprocess.Popen(
+        [*command, "--state", f"{tmp_path}/state", "--dataset", f"data={folder / 'data'}"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with running:
+        assert running.stderr is not None
+        assert running.stdin is not None
+        url = next(found[1] for line in running.stderr if (found := re.search(r"listening on (grpc\S+)", line)))
+        with fl.connect(url) as client:
+            assert client.do_get(info(client, request()).endpoints[0].ticket).read_all().num_rows == ROWS
+        running.stdin.close()
+        assert "metrics on" not in running.stderr.read()
+    assert running.returncode == 0
+
+
+def test_a_metrics_port_in_use_ends_the_start_with_a_sentence(start: Start, folder: Path, tmp_path: Path):
+    taken = start().metrics_url.removeprefix("http://").partition("/")[0]
+    command = [server_binary(), "--listen", "127.0.0.1:0", "--metrics-listen", taken, "--state", f"{tmp_path}/other"]
+    ended = subprocess.run(
+        [*command, "--dataset", f"data={folder / 'data'}"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={**os.environ, "FOREBAY_LOG": "error"},
+    )
+    assert ended.returncode == 1
+    assert f"--metrics-listen {taken}" in ended.stderr

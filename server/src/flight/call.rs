@@ -1,0 +1,152 @@
+//! One call: its id, which every line of the log and every error of a stream carries, and how it was answered.
+
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use hyper::{HeaderMap, Request, Response, header::HeaderValue};
+use tonic::{Code, Status};
+use tracing::{Span, field::Empty};
+
+use crate::{log, metrics::CALLS};
+
+/// The header that names a call: a client's own is kept, and the answer carries it.
+const REQUEST_ID: &str = "x-request-id";
+
+/// The longest id of a client's that is kept.
+const ID_BYTES_MAX: usize = 64;
+
+/// A call that is being answered. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    /// Unique among the calls of this process, where the client did not choose it.
+    pub id: Arc<str>,
+    /// The method's name, if it is one that is told apart.
+    pub method: &'static str,
+    /// When it came.
+    pub asked: Instant,
+    /// Its part of the log.
+    pub span: Span,
+}
+
+impl Call {
+    pub(super) fn of<B>(request: &Request<B>) -> Self {
+        let named = request.uri().path().rsplit('/').next().unwrap_or_default();
+        let method = CALLS.into_iter().find(|method| *method == named).unwrap_or("other");
+        let call = Self::new(method, own_id(request.headers()));
+        log::join(&call.span, method, |name| Some(request.headers().get(name)?.to_str().ok()?.to_owned()));
+        call
+    }
+
+    pub(super) fn new(method: &'static str, own_id: Option<Arc<str>>) -> Self {
+        let id = own_id.unwrap_or_else(next_id);
+        // What traces add is filled in by them.
+        let span = tracing::info_span!(
+            "call",
+            request = %id,
+            method,
+            trace_id = Empty,
+            otel.name = Empty,
+            otel.kind = Empty
+        );
+        Self { id, method, asked: Instant::now(), span }
+    }
+
+    /// Names the call in its answer.
+    pub(super) fn sign<B>(&self, response: &mut Response<B>) {
+        if let Ok(id) = HeaderValue::from_str(&self.id) {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
+    }
+
+    /// The error of a stream, which names the call: clients show the message and no header.
+    pub(super) fn error(&self, status: &Status) -> Status {
+        let message = format!("{} [request {}]", status.message(), self.id);
+        Status::with_details_and_metadata(
+            status.code(),
+            message,
+            status.details().to_vec().into(),
+            status.metadata().clone(),
+        )
+    }
+}
+
+/// The id that a client gave, if it is one that may stand in a log and in a label.
+fn own_id(headers: &HeaderMap) -> Option<Arc<str>> {
+    let id = headers.get(REQUEST_ID)?.to_str().ok()?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (!id.is_empty() && id.len() <= ID_BYTES_MAX && id.bytes().all(fits)).then(|| id.into())
+}
+
+/// An id that no other call of this process has, and most likely none of another.
+fn next_id() -> Arc<str> {
+    static STARTED: OnceLock<u64> = OnceLock::new();
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    let since = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let started = STARTED.get_or_init(since);
+    format!("{:x}-{}", started & 0xff_ffff_ffff, NUMBER.fetch_add(1, Ordering::Relaxed)).into()
+}
+
+/// The name of the code that a response says in its headers: what is still to be seen is OK.
+pub(super) fn code_name<B>(response: &Response<B>) -> &'static str {
+    let code = response.headers().get("grpc-status").map_or(Code::Ok, |code| Code::from_bytes(code.as_bytes()));
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(path: &str, id: Option<&[u8]>) -> Call {
+        let mut request = Request::builder().uri(path).body(()).unwrap();
+        if let Some(id) = id {
+            request.headers_mut().insert(REQUEST_ID, HeaderValue::from_bytes(id).unwrap());
+        }
+        Call::of(&request)
+    }
+
+    #[test]
+    fn a_client_may_name_its_call_within_bounds() {
+        assert_eq!(&*call("/a/DoGet", Some(b"job-7.step_3")).id, "job-7.step_3");
+        let odd: [&[u8]; 4] = [b"", b"a b", "ä".as_bytes(), &[b'a'; 65]];
+        for id in odd {
+            assert_ne!(call("/a/DoGet", Some(id)).id.as_bytes(), id);
+        }
+        assert_ne!(call("/a/DoGet", None).id, call("/a/DoGet", None).id);
+    }
+
+    #[test]
+    fn methods_are_flights_or_other() {
+        assert_eq!(call("/arrow.flight.protocol.FlightService/DoGet", None).method, "DoGet");
+        assert_eq!(call("/x/y\"z", None).method, "other");
+        assert_eq!(call("/", None).method, "other");
+    }
+
+    #[test]
+    fn an_error_keeps_its_code_and_names_the_call() {
+        let error = call("/a/DoGet", Some(b"q1")).error(&Status::not_found("no such thing"));
+        assert_eq!((error.code(), error.message()), (Code::NotFound, "no such thing [request q1]"));
+    }
+}

@@ -1,0 +1,97 @@
+//! Where a stream's time goes.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+/// What a stream spends time with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Waiting for storage.
+    Fetch,
+    /// Parquet pages to Arrow arrays.
+    Decode,
+    /// Filter and derived columns.
+    Transform,
+    /// Ops and row-major matrices.
+    Assemble,
+    /// Waiting for the client to take a batch.
+    SendWait,
+}
+
+/// Time spent in each stage, gathered over a batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StageTimes([Duration; 5]);
+
+/// Sums of stage times. The recorder's integer counters cannot hold seconds, so they are kept here.
+#[derive(Debug)]
+pub(super) struct StageTotals([AtomicU64; 5]);
+
+/// Of all streams.
+pub(super) static ALL_STREAMS: StageTotals = StageTotals::new();
+
+// === impl Stage ===
+
+impl Stage {
+    /// Every stage, in order.
+    pub const ALL: [Self; 5] = [Self::Fetch, Self::Decode, Self::Transform, Self::Assemble, Self::SendWait];
+
+    /// Its label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Fetch => "fetch",
+            Self::Decode => "decode",
+            Self::Transform => "transform",
+            Self::Assemble => "assemble",
+            Self::SendWait => "send_wait",
+        }
+    }
+}
+
+// === impl StageTimes ===
+
+impl StageTimes {
+    /// Adds the time since `start` to a stage.
+    pub fn add_since(&mut self, stage: Stage, start: Instant) {
+        self.add(stage, start.elapsed());
+    }
+
+    /// Adds time to a stage.
+    pub fn add(&mut self, stage: Stage, time: Duration) {
+        self.0[stage as usize] += time;
+    }
+
+    /// Adds what was gathered elsewhere.
+    pub fn merge(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(time, more)| *time += more);
+    }
+
+    /// The time of a stage.
+    pub fn of(&self, stage: Stage) -> Duration {
+        self.0[stage as usize]
+    }
+
+    /// Adds what was gathered to `forebay_stage_seconds_total`.
+    pub fn record(&self) {
+        ALL_STREAMS.add(self);
+    }
+}
+
+// === impl StageTotals ===
+
+impl StageTotals {
+    pub(super) const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; 5])
+    }
+
+    pub(super) fn add(&self, times: &StageTimes) {
+        for (total, time) in self.0.iter().zip(times.0) {
+            total.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn seconds(&self, stage: Stage) -> f64 {
+        Duration::from_nanos(self.0[stage as usize].load(Ordering::Relaxed)).as_secs_f64()
+    }
+}
