@@ -19,6 +19,7 @@ use arrow_flight::{
 };
 use forebay_proto::{Encoding, v1};
 use forebay_server::{
+    auth::Peer,
     flight::{ConnectionSettings, Encoder, response, serve_connections, tune},
     shutdown::Shutdown,
 };
@@ -90,14 +91,9 @@ async fn direct(listener: TcpListener, batches: Batches, sending: usize) -> io::
     let accept = async move || {
         let (stream, peer) = listener.accept().await?;
         tune(&stream, peer);
-        Ok(stream)
+        Ok(std::future::ready(Ok((stream, Peer::default()))))
     };
-    let settings = ConnectionSettings {
-        sending_bytes: sending,
-        age_max: Duration::ZERO,
-        grace: Duration::ZERO,
-        keepalive: Duration::ZERO,
-    };
+    let settings = ConnectionSettings { sending_bytes: sending, ..ConnectionSettings::default() };
     serve_connections(move |call| answer(call, Arc::clone(&batches)), accept, settings, &watch).await;
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! A server's URL → a gRPC endpoint tuned for few, large streams.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tonic::transport::{Endpoint, Uri};
 
-use crate::{Error, Result};
+use crate::{Credentials, Error, Result};
 
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,13 +29,24 @@ const CONNECTION_WINDOW_BYTES: u32 = i32::MAX as u32;
 /// ones. Stream windows of 1 and 16 MiB were no better than the one above (benches/runs/2026-11-21-x86-64-2-cores/receive.txt).
 const FRAME_BYTES_MAX: u32 = 256 << 10;
 
-const ALLOWED: &str = "allowed: grpc://HOST:PORT, http://HOST:PORT, grpc+unix://PATH, unix:PATH";
+const ALLOWED: &str = "allowed: grpc://HOST:PORT, grpc+tls://HOST:PORT, grpc+unix://PATH, unix:PATH";
 
 /// Reads a server's URL. Nothing is connected yet.
-pub(crate) fn endpoint(url: &str) -> Result<Endpoint> {
-    let target = target(url).map_err(|reason| Error::Url { url: url.to_owned(), reason })?;
-    let endpoint = Endpoint::from_shared(target)
-        .map_err(|source| Error::Url { url: url.to_owned(), reason: format!("{source}; {ALLOWED}") })?;
+pub(crate) fn endpoint(url: &str, credentials: &Credentials) -> Result<Endpoint> {
+    let refused = |reason: String| Error::Url { url: url.to_owned(), reason };
+    let target = target(url).map_err(refused)?;
+    let is_tls = target.starts_with("https://");
+    if credentials.has_token() && !is_tls && !stays_here(&target) {
+        let reason = "a token is not sent over a connection that others can read; say grpc+tls://, or leave the token out";
+        return Err(refused(reason.to_owned()));
+    }
+    let endpoint = Endpoint::from_shared(target).map_err(|source| refused(format!("{source}; {ALLOWED}")))?;
+    let endpoint = if is_tls {
+        let endpoint = endpoint.tls_config(credentials.tls());
+        endpoint.map_err(|source| refused(format!("the certificates cannot be used: {}", chain(&source))))?
+    } else {
+        endpoint
+    };
     Ok(endpoint
         .connect_timeout(CONNECT_TIMEOUT)
         .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
@@ -44,18 +56,31 @@ pub(crate) fn endpoint(url: &str) -> Result<Endpoint> {
         .max_frame_size(FRAME_BYTES_MAX))
 }
 
-/// The URL in the form that tonic reads: `http://HOST:PORT` or `unix:PATH`.
+/// An error and its sources.
+fn chain(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(error.source(), |error| error.source());
+    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
+}
+
+/// Whether a plain connection does not leave this machine.
+fn stays_here(target: &str) -> bool {
+    let Some(place) = target.strip_prefix("http://") else { return true };
+    let host = place.trim_end_matches('/').rsplit_once(':').map_or(place, |(host, _)| host);
+    let host = host.trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The URL in the form that tonic reads: `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`.
 fn target(url: &str) -> std::result::Result<String, String> {
     let path = ["grpc+unix://", "grpc+unix:", "unix://", "unix:"].iter().find_map(|scheme| url.strip_prefix(scheme));
     if let Some(path) = path {
         return if path.is_empty() { Err(format!("it has no path; {ALLOWED}")) } else { Ok(format!("unix:{path}")) };
     }
-    if ["grpc+tls://", "grpcs://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
-        return Err(format!("this client does not speak TLS yet; {ALLOWED}"));
-    }
-    let host = ["grpc://", "grpc+tcp://", "http://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-    let host = host.ok_or_else(|| ALLOWED.to_owned())?;
-    let target = format!("http://{host}");
+    let schemes = [("grpc://", "http"), ("grpc+tcp://", "http"), ("http://", "http"), ("grpc+tls://", "https")];
+    let schemes = schemes.into_iter().chain([("grpcs://", "https"), ("https://", "https")]);
+    let host = schemes.filter_map(|(scheme, spoken)| Some((url.strip_prefix(scheme)?, spoken))).next();
+    let (host, spoken) = host.ok_or_else(|| ALLOWED.to_owned())?;
+    let target = format!("{spoken}://{host}");
     let uri: Uri = target.parse().map_err(|source| format!("{source}; {ALLOWED}"))?;
     if uri.port().is_none() {
         return Err(format!("it has no port (forebay-server's own is 8815); {ALLOWED}"));
@@ -76,13 +101,32 @@ mod tests {
             ("grpc://127.0.0.1:8815", "http://127.0.0.1:8815"),
             ("grpc+tcp://[::1]:8815", "http://[::1]:8815"),
             ("http://a.b:1", "http://a.b:1"),
+            ("grpc+tls://a.b:1", "https://a.b:1"),
             ("grpc+unix:///run/forebay.sock", "unix:/run/forebay.sock"),
             ("unix:/run/forebay.sock", "unix:/run/forebay.sock"),
             ("unix:forebay.sock", "unix:forebay.sock"),
         ];
         for (url, expected) in cases {
             assert_eq!(target(url).as_deref(), Ok(expected), "{url}");
-            endpoint(url).unwrap();
+            endpoint(url, &Credentials::default()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_token_goes_where_nobody_else_reads_it() {
+        let known = Credentials::default().with_token("open sesame").unwrap();
+        for (url, goes) in [
+            ("grpc://127.0.0.1:1", true),
+            ("grpc://localhost:1", true),
+            ("grpc://[::1]:1", true),
+            ("unix:/run/forebay.sock", true),
+            ("grpc+tls://a.b:1", true),
+            ("grpc://a.b:1", false),
+            ("grpc://127.0.0.1.example:1", false),
+            ("grpc://localhost.example:1", false),
+            ("grpc://10.0.0.1:1", false),
+        ] {
+            assert_eq!(endpoint(url, &known).is_ok(), goes, "{url}");
         }
     }
 
@@ -95,11 +139,11 @@ mod tests {
             "grpc://",
             "grpc://a b:1",
             "unix:",
-            "https://a:1",
+            "https://a",
             "grpc://a:1/b",
         ];
         for url in urls {
-            let message = endpoint(url).unwrap_err().to_string();
+            let message = endpoint(url, &Credentials::default()).unwrap_err().to_string();
             assert!(message.contains("grpc://HOST:PORT"), "{url}: {message}");
         }
     }

@@ -12,18 +12,23 @@ use forebay_proto::v1::{
 };
 use forebay_proto::{Encoding, Message, decode, encode};
 use futures::{StreamExt, TryStreamExt};
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
+use crate::credentials::Bearer;
 use crate::cursor::Places;
-use crate::{Batch, BatchStream, Error, Result, address};
+use crate::{Batch, BatchStream, Credentials, Error, Result, address};
+
+/// The calls, each with the client's token.
+pub(crate) type Calls = FlightServiceClient<InterceptedService<Channel, Bearer>>;
 
 /// A connection to one server. Clones share it; a rank that wants a connection of its own connects again, so that its
 /// stream shares no flow control with another's.
 #[derive(Clone, Debug)]
 pub struct Client {
     url: Arc<str>,
-    flight: FlightServiceClient<Channel>,
+    flight: Calls,
     checksums: bool,
 }
 
@@ -61,14 +66,19 @@ pub struct Endpoint {
 }
 
 impl Client {
-    /// Connects to `grpc://HOST:PORT`, `http://HOST:PORT`, `grpc+unix://PATH` or `unix:PATH`.
+    /// Connects to `grpc://HOST:PORT`, `grpc+tls://HOST:PORT` or `grpc+unix://PATH`.
     pub async fn connect(url: &str) -> Result<Self> {
-        let channel = address::endpoint(url)?
+        Self::connect_with(url, &Credentials::default()).await
+    }
+
+    /// The same for a server that asks who calls.
+    pub async fn connect_with(url: &str, credentials: &Credentials) -> Result<Self> {
+        let channel = address::endpoint(url, credentials)?
             .connect()
             .await
             .map_err(|source| Error::Unreachable { url: url.to_owned(), source })?;
         // A batch is as large as the request made it; the server bounds it, not the transport.
-        let flight = FlightServiceClient::new(channel)
+        let flight = FlightServiceClient::with_interceptor(channel, credentials.bearer())
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
         Ok(Self { url: url.into(), flight, checksums: true })
@@ -204,7 +214,7 @@ impl Client {
         Ok(answer.into_inner())
     }
 
-    pub(crate) fn flight(&self) -> FlightServiceClient<Channel> {
+    pub(crate) fn flight(&self) -> Calls {
         self.flight.clone()
     }
 

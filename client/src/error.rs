@@ -22,6 +22,10 @@ pub enum Error {
         reason: String,
     },
 
+    /// A token that cannot be sent.
+    #[error("the token is empty, or has letters that no header can carry")]
+    Token,
+
     /// Nothing answers at the URL.
     #[error("cannot reach {url}; is forebay-server running? start it with `forebay-server --dataset NAME=URL`")]
     Unreachable {

@@ -33,6 +33,18 @@
 //! # }
 //! ```
 //!
+//! A server that asks who calls wants [`Credentials`]:
+//!
+//! ```no_run
+//! # async fn example(ca: Vec<u8>, token: &str) -> forebay_client::Result<()> {
+//! use forebay_client::{Client, Credentials};
+//!
+//! let credentials = Credentials::default().with_ca(ca).with_token(token)?;
+//! let client = Client::connect_with("grpc+tls://forebay.example:8815", &credentials).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The client computes nothing: a batch is an address, and any server can serve it.
 
 #![forbid(unsafe_code)]
@@ -40,6 +52,7 @@
 mod address;
 mod batches;
 mod client;
+mod credentials;
 mod cursor;
 mod decode;
 mod error;
@@ -51,6 +64,7 @@ mod retry;
 
 pub use batches::{Batch, BatchStream};
 pub use client::{Client, Endpoint, Epoch, Table};
+pub use credentials::Credentials;
 pub use cursor::{BATCH_SIZE_DEFAULT, CURSOR_VERSION, Cursor, CursorError};
 pub use error::{Error, HeaderError, Result, code_name};
 pub use forebay_proto::v1::{

@@ -17,7 +17,7 @@ use futures::{Stream, StreamExt};
 use crate::cursor::{Cursor, Places};
 use crate::replicas::{Opened, add, open_on};
 use crate::retry::{Outage, Retry, Verdict, jitter, verdict};
-use crate::{Batch, BatchStream, Endpoint, Error, HeaderError, Result, address};
+use crate::{Batch, BatchStream, Credentials, Endpoint, Error, HeaderError, Result, address};
 
 /// The batches of one rank from a start position to the epoch's end. After an error the stream is over.
 pub struct RankStream {
@@ -26,6 +26,7 @@ pub struct RankStream {
     retry: Retry,
     /// The replicas, the one that is read from first.
     urls: Vec<Arc<str>>,
+    credentials: Credentials,
     info: StreamInfo,
     schema: SchemaRef,
     share: Option<RankInfo>,
@@ -48,7 +49,14 @@ enum State {
 }
 
 impl RankStream {
-    pub(crate) fn new(opened: Opened, request: StreamRequest, rank: u64, urls: Vec<Arc<str>>, retry: Retry) -> Self {
+    pub(crate) fn new(
+        opened: Opened,
+        request: StreamRequest,
+        rank: u64,
+        urls: Vec<Arc<str>>,
+        retry: Retry,
+        credentials: Credentials,
+    ) -> Self {
         let Opened { url, epoch, batches } = opened;
         let places = Places::new(&request, &epoch.info);
         let cursor = places.start().clone();
@@ -57,6 +65,7 @@ impl RankStream {
             rank,
             retry,
             urls,
+            credentials,
             next: Cursor { snapshot: epoch.info.snapshot.clone(), ..cursor.clone() },
             cursor,
             places,
@@ -101,7 +110,7 @@ impl RankStream {
     fn reads_from(&mut self, url: &Arc<str>, endpoint: Option<&Endpoint>) {
         for location in endpoint.into_iter().flat_map(|endpoint| &endpoint.locations) {
             // One that this client cannot connect to (TLS, or "the same connection") is no replica for it.
-            if address::endpoint(location).is_ok() {
+            if address::endpoint(location, &self.credentials).is_ok() {
                 add(&mut self.urls, location);
             }
         }
@@ -158,7 +167,8 @@ impl RankStream {
             Err(error) => return Some(error.into()),
         };
         let (asked, rank, next) = (url.clone(), self.rank, self.next.clone());
-        let opening = async move { open_on(asked, &request, rank, Some(&next), pause).await };
+        let credentials = self.credentials.clone();
+        let opening = async move { open_on(asked, &credentials, &request, rank, Some(&next), pause).await };
         self.state = State::Opening(url, Box::pin(opening));
         None
     }

@@ -11,13 +11,14 @@ use forebay_proto::v1::StreamRequest;
 use crate::cursor::Cursor;
 use crate::rank_stream::RankStream;
 use crate::retry::{Outage, Verdict, jitter, verdict};
-use crate::{BatchStream, Client, Epoch, Error, Result, Retry, address};
+use crate::{BatchStream, Client, Credentials, Epoch, Error, Result, Retry, address};
 
 /// The servers that a stream may be read from. Each stream has a connection of its own.
 #[derive(Clone, Debug)]
 pub struct Replicas {
     urls: Vec<Arc<str>>,
     retry: Retry,
+    credentials: Credentials,
 }
 
 /// One rank's stream as a server opened it.
@@ -30,10 +31,10 @@ pub(crate) struct Opened {
 impl Replicas {
     /// Takes the URLs of one server or more, the preferred one first. Nothing is connected yet.
     pub fn new(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
-        let mut replicas = Self { urls: Vec::new(), retry: Retry::default() };
+        let mut replicas = Self { urls: Vec::new(), retry: Retry::default(), credentials: Credentials::default() };
         for url in urls {
             let url = url.as_ref();
-            address::endpoint(url)?;
+            address::endpoint(url, &replicas.credentials)?;
             add(&mut replicas.urls, url);
         }
         if replicas.urls.is_empty() {
@@ -47,6 +48,12 @@ impl Replicas {
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
         Self { retry, ..self }
+    }
+
+    /// The same servers, which ask who calls.
+    #[must_use]
+    pub fn with_credentials(self, credentials: Credentials) -> Self {
+        Self { credentials, ..self }
     }
 
     /// Opens a rank's stream on the first server that can; from then on its snapshot, plan and order are pinned.
@@ -66,8 +73,11 @@ impl Replicas {
         }
         let mut outage = Outage::begin(self.retry, self.urls.clone(), Instant::now());
         while let Some((url, pause)) = outage.next(Instant::now(), jitter()) {
-            match open_on(url.clone(), request, rank, cursor, pause).await {
-                Ok(opened) => return Ok(RankStream::new(opened, request.clone(), rank, self.urls.clone(), self.retry)),
+            match open_on(url.clone(), &self.credentials, request, rank, cursor, pause).await {
+                Ok(opened) => {
+                    let (urls, credentials) = (self.urls.clone(), self.credentials.clone());
+                    return Ok(RankStream::new(opened, request.clone(), rank, urls, self.retry, credentials));
+                }
                 Err(error) if verdict(&error) == Verdict::Never => return Err(error),
                 Err(error) => outage.failed(url, error),
             }
@@ -79,13 +89,14 @@ impl Replicas {
 /// Opens a rank's stream on one server after a pause, and checks it against the cursor that it goes on from.
 pub(crate) async fn open_on(
     url: Arc<str>,
+    credentials: &Credentials,
     request: &StreamRequest,
     rank: u64,
     cursor: Option<&Cursor>,
     pause: Duration,
 ) -> Result<Opened> {
     tokio::time::sleep(pause).await;
-    let client = Client::connect(&url).await?;
+    let client = Client::connect_with(&url, credentials).await?;
     let epoch = client.stream_info(request).await?;
     if let Some(cursor) = cursor {
         cursor.check_info(&epoch.info)?;

@@ -13,6 +13,9 @@ use tonic::Code;
 
 use crate::{Error, HeaderError};
 
+/// The trailer by which a server says that a call may be tried again, and when (gRPC's proposal A6).
+const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";
+
 /// How long a client goes on asking its replicas for one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
@@ -79,6 +82,8 @@ pub(crate) fn verdict(error: &Error) -> Verdict {
         Error::Status(status) => match status.code() {
             // Neither side cancels a call but through a broken connection.
             Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => Verdict::Again,
+            // A limit that is reached for now.
+            Code::ResourceExhausted if status.metadata().contains_key(RETRY_PUSHBACK) => Verdict::Again,
             Code::NotFound | Code::ResourceExhausted => Verdict::Elsewhere,
             _ => Verdict::Never,
         },

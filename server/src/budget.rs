@@ -32,6 +32,13 @@ pub struct BudgetError {
     limit: u64,
 }
 
+impl BudgetError {
+    /// Whether it would fit if others held less.
+    pub fn may_pass(&self) -> bool {
+        self.bytes <= self.limit
+    }
+}
+
 #[derive(Debug)]
 struct Account {
     limit: u64,

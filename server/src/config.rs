@@ -3,6 +3,8 @@
 //! The struct of flags is the one table: it gives flag, `FOREBAY_…` variable, TOML key, default and help, and the
 //! README's table is rendered from it (`tests/readme.rs`).
 
+mod access;
+
 use std::{
     env,
     net::SocketAddr,
@@ -13,8 +15,11 @@ use std::{
 use clap::Parser;
 
 use crate::{
+    auth::{PrincipalsFile, StreamLimits, Tls},
     catalog::{Location, LocationError, Stores},
+    expr::OPERATORS_MAX,
     log::{self, LogFormat, LogSettings},
+    plan::{OPS_MAX, PLAN_COLUMNS_MAX, RequestLimits},
     stream::DeviceName,
 };
 
@@ -112,10 +117,98 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_REFLECTION")]
     reflection: bool,
 
-    /// Allow --listen and --metrics-listen on addresses that other machines reach. There is neither encryption nor
-    /// authentication in this version: whoever reaches the port reads every dataset.
-    #[arg(long, env = "FOREBAY_INSECURE_NETWORK")]
-    insecure_network: bool,
+    /// The certificate chain that is shown to clients, in PEM: TCP addresses of --listen then speak TLS alone. Read again when it
+    /// changes, as are all files of keys and principals.
+    #[arg(long, env = "FOREBAY_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// The key of --tls-cert, in PEM.
+    #[arg(long, env = "FOREBAY_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Certificates in PEM; only clients that hold one that is issued by one of these get in (mutual TLS).
+    #[arg(long, env = "FOREBAY_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+
+    /// Who may call, in TOML: a table a principal, such as [trainer], with token_sha256 (of its bearer tokens) or certificate (names
+    /// of its client certificates), datasets (names, * being a wildcard), and where wanted streams_max and calls_per_second.
+    #[expect(clippy::doc_markdown, reason = "the words of --help")]
+    #[arg(long, env = "FOREBAY_PRINCIPALS", value_name = "FILE")]
+    principals: Option<PathBuf>,
+
+    /// The secret that signs tickets where callers are known, at least 32 bytes; replicas share it [default: made at first use
+    /// under --state]
+    #[arg(long, env = "FOREBAY_TICKET_KEY", value_name = "FILE")]
+    ticket_key: Option<PathBuf>,
+
+    /// Seconds that a signed ticket may be used.
+    #[arg(long, env = "FOREBAY_TICKET_SECONDS", value_name = "SECONDS", default_value_t = 3600)]
+    ticket_seconds: u64,
+
+    /// Streams that may be open at once; further ones are refused at once, with the time after which to ask again.
+    #[arg(long, env = "FOREBAY_STREAMS_MAX", value_name = "COUNT", default_value_t = 4096,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    streams_max: u32,
+
+    /// The same for the streams of one client: a principal, or where nobody is asked who they are, an address.
+    #[arg(long, env = "FOREBAY_STREAMS_PER_CLIENT", value_name = "COUNT", default_value_t = 4096,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    streams_per_client: u32,
+
+    /// Seconds after which a stream whose client takes nothing gives back its memory: it ends with the place to go on.
+    #[arg(long, env = "FOREBAY_STREAM_IDLE_SECONDS", value_name = "SECONDS", default_value_t = 21_600)]
+    stream_idle_seconds: u64,
+
+    /// Connections that may be open at once; calls on further ones are refused, with the time after which to ask again.
+    #[arg(long, env = "FOREBAY_CONNECTIONS_MAX", value_name = "COUNT", default_value_t = 16_384,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    connections_max: u32,
+
+    /// Seconds in which a client must have shaken hands (TLS) and said that it speaks HTTP/2, and in which the request of
+    /// each of its calls must have arrived.
+    #[arg(long, env = "FOREBAY_HANDSHAKE_SECONDS", value_name = "SECONDS", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    handshake_seconds: u64,
+
+    /// The largest gRPC message that is taken in, in bytes: a batch of an exchange, say.
+    #[arg(long, env = "FOREBAY_MESSAGE_BYTES_MAX", value_name = "BYTES", default_value_t = MESSAGE_BYTES_CEILING,
+          value_parser = clap::value_parser!(u64).range(1024..=MESSAGE_BYTES_CEILING))]
+    message_bytes_max: u64,
+
+    /// The largest request with its plan, in bytes.
+    #[arg(long, env = "FOREBAY_PLAN_BYTES_MAX", value_name = "BYTES", default_value_t = forebay_proto::JSON_BYTES_MAX as u64,
+          value_parser = clap::value_parser!(u64).range(1..=forebay_proto::JSON_BYTES_MAX as u64))]
+    plan_bytes_max: u64,
+
+    /// The most columns of a plan's outputs, before ops widen them.
+    #[arg(long, env = "FOREBAY_PLAN_COLUMNS_MAX", value_name = "COUNT", default_value_t = PLAN_COLUMNS_MAX as u64,
+          value_parser = clap::value_parser!(u64).range(1..=PLAN_COLUMNS_MAX as u64))]
+    plan_columns_max: u64,
+
+    /// The most ops of a part of a plan, one behind the other.
+    #[arg(long, env = "FOREBAY_PLAN_OPS_MAX", value_name = "COUNT", default_value_t = OPS_MAX as u64,
+          value_parser = clap::value_parser!(u64).range(1..=OPS_MAX as u64))]
+    plan_ops_max: u64,
+
+    /// The most operators of an expression, which bound how deep it can be.
+    #[arg(long, env = "FOREBAY_EXPRESSION_OPERATORS_MAX", value_name = "COUNT", default_value_t = OPERATORS_MAX as u64,
+          value_parser = clap::value_parser!(u64).range(1..=OPERATORS_MAX as u64))]
+    expression_operators_max: u64,
+
+    /// Requests that each store behind a network is asked at once; further ones wait.
+    #[arg(long, env = "FOREBAY_STORAGE_REQUESTS_MAX", value_name = "COUNT", default_value_t = 256,
+          value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    storage_requests_max: u32,
+
+    /// Allow --metrics-listen on an address that other machines reach: whoever reaches it reads names of datasets and how much
+    /// they are used, without encryption.
+    #[arg(long, env = "FOREBAY_METRICS_PUBLIC")]
+    metrics_public: bool,
+
+    /// Allow --listen and --metrics-listen on addresses that other machines reach without TLS (--tls-cert) and without credentials
+    /// (--principals or --tls-client-ca): whoever reaches the port reads every dataset, and whoever listens in between too.
+    #[arg(long, env = "FOREBAY_INSECURE_PUBLIC")]
+    insecure_public: bool,
 
     /// End when standard input closes: for a parent process that owns this server.
     #[arg(long, env = "FOREBAY_EXIT_WITH_STDIN")]
@@ -159,6 +252,22 @@ pub struct Config {
     pub reflection: bool,
     /// Whether the server ends with its standard input.
     pub exit_with_stdin: bool,
+    /// What TCP listeners speak.
+    pub tls: Option<Tls>,
+    /// Who may call.
+    pub principals: Option<PrincipalsFile>,
+    /// What signs tickets; none: a secret of the state directory.
+    pub ticket_secret: Option<Vec<u8>>,
+    /// How long tickets may be used.
+    pub ticket_lifetime: Duration,
+    /// Streams that may be open.
+    pub streams: StreamLimits,
+    /// After so long without a client that takes something a stream gives back its memory.
+    pub stream_idle: Duration,
+    /// Connections that may be open.
+    pub connections_max: usize,
+    /// What a request may be.
+    pub requests: RequestLimits,
 }
 
 /// An address to listen on.
@@ -194,11 +303,14 @@ const BATCH_BYTES_CEILING: u64 = 2_000_000_000;
 /// The longest dataset name.
 const NAME_BYTES_MAX: usize = 128;
 
+/// The largest gRPC message of a client.
+const MESSAGE_BYTES_CEILING: u64 = 2 * forebay_proto::JSON_BYTES_MAX as u64;
+
 impl Flags {
     /// Checks every value against what it means.
     pub fn check(self) -> Result<Config, ConfigError> {
         let mut datasets: Vec<(String, Location)> = Vec::new();
-        let mut stores = Stores::default();
+        let mut stores = Stores::new(self.storage_requests_max as usize);
         for value in self.dataset.iter().map(|value| value.trim()).filter(|value| !value.is_empty()) {
             let (name, location) = dataset(value, &mut stores)?;
             if datasets.iter().any(|(known, _)| *known == name) {
@@ -213,8 +325,11 @@ impl Flags {
         if let Some(url) = &self.otlp_endpoint {
             log::check_endpoint(url).map_err(|source| wrong("otlp-endpoint", url, source.to_string()))?;
         }
-        let network = self.insecure_network;
-        let listen: Result<Vec<Listen>, ConfigError> = self.listen.iter().map(|value| listen(value, network)).collect();
+        let access = access::open(&self)?;
+        let is_safe = access.tls.is_some() && access.asks_who_calls();
+        let (listen_public, metrics_public) = (is_safe || self.insecure_public, self.metrics_public || self.insecure_public);
+        let listen = |value: &String| listen(value, listen_public);
+        let listen: Result<Vec<Listen>, ConfigError> = self.listen.iter().map(listen).collect();
         let advertise: Result<Vec<String>, ConfigError> = self.advertise.into_iter().map(replica).collect();
         Ok(Config {
             datasets,
@@ -222,7 +337,7 @@ impl Flags {
             advertise: advertise?,
             metrics_listen: match self.metrics_listen.as_str() {
                 "off" => None,
-                address => Some(tcp("metrics-listen", address, network)?),
+                address => Some(tcp("metrics-listen", address, metrics_public, METRICS_PUBLIC)?),
             },
             state: state(self.state.as_deref())?,
             drain: Duration::from_secs(self.drain_seconds),
@@ -241,6 +356,24 @@ impl Flags {
             log: LogSettings { filter: self.log, format: self.log_format, collector: self.otlp_endpoint },
             reflection: self.reflection,
             exit_with_stdin: self.exit_with_stdin,
+            tls: access.tls,
+            principals: access.principals,
+            ticket_secret: access.ticket_secret,
+            ticket_lifetime: Duration::from_secs(self.ticket_seconds),
+            streams: StreamLimits {
+                per_client: self.streams_per_client as usize,
+                in_all: self.streams_max as usize,
+            },
+            stream_idle: Duration::from_secs(self.stream_idle_seconds),
+            connections_max: self.connections_max as usize,
+            requests: RequestLimits {
+                message_bytes_max: self.message_bytes_max as usize,
+                arrival: Duration::from_secs(self.handshake_seconds),
+                plan_bytes_max: self.plan_bytes_max as usize,
+                plan_columns_max: self.plan_columns_max as usize,
+                plan_ops_max: self.plan_ops_max as usize,
+                expression_operators_max: self.expression_operators_max as usize,
+            },
         })
     }
 }
@@ -273,7 +406,12 @@ fn dataset(value: &str, stores: &mut Stores) -> Result<(String, Location), Confi
     Ok((name.to_owned(), Location::parse(name, url, stores)?))
 }
 
-fn listen(value: &str, network: bool) -> Result<Listen, ConfigError> {
+/// What an address that other machines reach needs.
+const LISTEN_PUBLIC: &str = "TLS (--tls-cert and --tls-key) and credentials (--principals or --tls-client-ca); listen on 127.0.0.1, or \
+                             say --insecure-public if whoever reaches it may read every dataset";
+const METRICS_PUBLIC: &str = "--metrics-public, as whoever reaches it reads names of datasets and how much they are used";
+
+fn listen(value: &str, is_allowed: bool) -> Result<Listen, ConfigError> {
     match value.strip_prefix("unix:") {
         Some("") => Err(wrong("listen", value, "a path must follow unix:")),
         Some(path) => {
@@ -281,7 +419,7 @@ fn listen(value: &str, network: bool) -> Result<Listen, ConfigError> {
             let absolute = std::path::absolute(path).map_err(|source| wrong("listen", value, source.to_string()))?;
             Ok(Listen::Unix(absolute))
         }
-        None => tcp("listen", value, network).map(Listen::Tcp),
+        None => tcp("listen", value, is_allowed, LISTEN_PUBLIC).map(Listen::Tcp),
     }
 }
 
@@ -293,14 +431,12 @@ fn replica(value: String) -> Result<String, ConfigError> {
     }
 }
 
-fn tcp(flag: &'static str, value: &str, network: bool) -> Result<SocketAddr, ConfigError> {
+fn tcp(flag: &'static str, value: &str, is_allowed: bool, needed: &str) -> Result<SocketAddr, ConfigError> {
     let text = value.strip_prefix("localhost:").map_or_else(|| value.to_owned(), |port| format!("127.0.0.1:{port}"));
     let allowed = "an address and a port, such as 127.0.0.1:8815, [::1]:8815 or unix:PATH";
     let address: SocketAddr = text.parse().map_err(|_| wrong(flag, value, allowed))?;
-    if !address.ip().is_loopback() && !network {
-        let reason = "other machines reach this address, and this version has neither encryption nor authentication; \
-                      listen on 127.0.0.1, or say --insecure-network if the network itself is trusted";
-        return Err(wrong(flag, value, reason));
+    if !address.ip().to_canonical().is_loopback() && !is_allowed {
+        return Err(wrong(flag, value, format!("other machines reach this address, which needs {needed}")));
     }
     Ok(address)
 }
@@ -338,55 +474,4 @@ fn machine_bytes() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(arguments: &[&str]) -> Result<Config, String> {
-        let arguments = ["forebay-server"].iter().chain(arguments);
-        let flags = Flags::try_parse_from(arguments).map_err(|error| error.to_string())?;
-        flags.check().map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn good_flags_are_a_config() {
-        let config = check(&[
-            "--dataset",
-            "a=/tmp",
-            "--dataset",
-            "b=/tmp/*.parquet",
-            "--listen",
-            "unix:/tmp/s",
-            "--listen",
-            "localhost:0",
-        ])
-        .unwrap();
-        assert_eq!(config.datasets.len(), 2);
-        assert_eq!(config.listen, [Listen::Unix("/tmp/s".into()), Listen::Tcp("127.0.0.1:0".parse().unwrap())]);
-        assert!(config.memory_limit_bytes > 0);
-        assert_eq!(config.device, DeviceName::Cpu);
-        assert_eq!(check(&["--dataset", "a=/tmp", "--device", "cuda:12"]).unwrap().device, DeviceName::Cuda(12));
-    }
-
-    #[test]
-    fn wrong_flags_say_what_is_allowed() {
-        for (arguments, words) in [
-            (&[][..], "--dataset"),
-            (&["--dataset", "a"], "NAME=URL"),
-            (&["--dataset", "=x"], "a name is"),
-            (&["--dataset", "a/b=x"], "a name is"),
-            (&["--dataset", "a=x", "--dataset", "a=y"], "twice"),
-            (&["--dataset", "a=ftp://b/c"], "s3://bucket"),
-            (&["--dataset", "a=x", "--listen", "here"], "127.0.0.1:8815"),
-            (&["--dataset", "a=x", "--advertise", "replica:8815"], "grpc://replica-1:8815"),
-            (&["--dataset", "a=x", "--listen", "0.0.0.0:1"], "--insecure-network"),
-            (&["--dataset", "a=x", "--metrics-listen", "[::]:1"], "--insecure-network"),
-            (&["--dataset", "a=x", "--state", "s3://b"], "local directory"),
-            (&["--dataset", "a=x", "--batch-bytes-max", "0"], "batch-bytes-max"),
-            (&["--dataset", "a=x", "--device", "cuda"], "cuda:0"),
-            (&["--dataset", "a=x", "--device", "cuda:-1"], "cuda:0"),
-        ] {
-            let error = check(arguments).unwrap_err();
-            assert!(error.contains(words), "{arguments:?}: {error}");
-        }
-    }
-}
+mod tests;

@@ -16,11 +16,12 @@ use tokio::{
 };
 
 use crate::{
+    auth::{Admission, Auth, TicketKey, random_secret},
     budget::Budget,
     catalog::{Catalog, Dataset},
     config::{Config, Listen},
     engine::{Engine, EngineError},
-    flight::{self, BindError, Listener, ReflectionError, ServeSettings, Service},
+    flight::{self, Access, BindError, Listener, ReflectionError, ServeSettings, Service},
     http::MetricsListener,
     log::{self, LogError},
     metrics,
@@ -30,6 +31,9 @@ use crate::{
     state::{State, StateError},
     stream::{Device, Streams},
 };
+
+/// The file of the state directory that holds the secret of tickets.
+const TICKET_SECRET: &str = "ticket-key";
 
 /// Time for cut streams to put their last word on the wire.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -55,6 +59,9 @@ pub enum DaemonError {
     /// The state directory does not work.
     #[error("--state: {0}")]
     State(#[from] StateError),
+    /// The machine gives no random numbers, and tickets are to be signed.
+    #[error("a key for tickets needs random numbers, and this machine gives none")]
+    Random,
     /// The engine could not be made.
     #[error("the fit engine: {0}")]
     Engine(#[from] EngineError),
@@ -87,7 +94,11 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let state = State::open(&config.state)?;
     let engine = Engine::new(config.fit_memory_bytes, &state)?;
     let budget = Budget::new(config.memory_limit_bytes);
-    let limits = Limits { batch_bytes_max: config.batch_bytes_max };
+    let tls = config.tls.map(Arc::new);
+    let checks_certificates = tls.as_ref().is_some_and(|tls| tls.checks_clients());
+    let key = ticket_key(config.ticket_secret, config.ticket_lifetime, &state)?;
+    let access = Access::new(Auth::new(config.principals, checks_certificates, key), Admission::new(config.streams));
+    let limits = Limits { batch_bytes_max: config.batch_bytes_max, idle_max: config.stream_idle };
     let catalog = Catalog::new(config.datasets, &cpu);
     let device = Device::open(config.device);
     let streams = Arc::new(Streams::new(catalog, engine, cpu.clone(), budget, state, limits, device));
@@ -103,7 +114,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let mut listeners = Vec::with_capacity(config.listen.len());
     for address in &config.listen {
         listeners.push(match address {
-            Listen::Tcp(address) => Listener::tcp(*address)?,
+            Listen::Tcp(address) => Listener::tcp(*address, tls.clone())?,
             Listen::Unix(path) => Listener::unix(path)?,
         });
     }
@@ -117,10 +128,13 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     }
 
     let service = Service::new(streams, cpu.clone(), watch.clone(), config.advertise);
+    let service = service.with_rules(access, config.requests);
     let settings = ServeSettings {
         connection_age: config.connection_age,
         connection_grace: config.connection_grace,
         keepalive: config.keepalive,
+        handshake: config.requests.arrival,
+        connections_max: config.connections_max,
         reflection: config.reflection,
     };
     let pages = async || -> Infallible {
@@ -136,6 +150,15 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     }
     tracing::info!("ended");
     Ok(())
+}
+
+/// What signs tickets: the operator's secret, or one that all who share the state directory share.
+fn ticket_key(secret: Option<Vec<u8>>, lifetime: Duration, state: &State) -> Result<TicketKey, DaemonError> {
+    let secret = match secret {
+        Some(secret) => secret,
+        None => state.secret(TICKET_SECRET, &random_secret().ok_or(DaemonError::Random)?)?,
+    };
+    Ok(TicketKey::new(&secret, lifetime))
 }
 
 /// Opens every dataset, so that the first request does not wait and a wrong path is seen at once; one that cannot be

@@ -210,6 +210,15 @@ impl Expression {
     }
 }
 
+/// The operators of an expression, as [`OPERATORS_MAX`] counts them; none of a text that is no SQL or too long to be read.
+pub fn operator_count(text: &str) -> usize {
+    if text.len() > TEXT_BYTES_MAX {
+        return 0;
+    }
+    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize().unwrap_or_default();
+    tokens.iter().filter(|token| is_operator(token)).count()
+}
+
 fn parse(text: &str, short: &str) -> Result<ExprWithAlias, ExprError> {
     let syntax = |reason: String| ExprError::Syntax { text: short.to_owned(), reason };
     if text.trim().is_empty() {

@@ -4,7 +4,9 @@
 
 use std::{
     fmt::Write as _,
-    fs, io,
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -85,6 +87,29 @@ impl State {
         let Ok(entries) = fs::read_dir(self.root.join(kind.folder())) else { return Vec::new() };
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         names.filter_map(|name| Some(name.strip_suffix(kind.extension())?.strip_suffix('.')?.to_owned())).collect()
+    }
+
+    /// A secret that all who share this directory share: made by the first of them, and readable by its owner alone.
+    pub fn secret(&self, name: &str, new: &[u8]) -> Result<Vec<u8>, StateError> {
+        let path = self.root.join(name);
+        let failed = |action: &'static str| {
+            let path = path.clone();
+            move |source| StateError { action, path, source }
+        };
+        if !path.exists() {
+            let beside = self.root.join(format!("{name}.{}.tmp", std::process::id()));
+            let mut options = fs::OpenOptions::new();
+            let file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside);
+            let written = file.and_then(|mut file| file.write_all(new).and_then(|()| file.sync_all()));
+            // Of several who make it at once one comes first, and the others take what it made.
+            let linked = written.and_then(|()| match fs::hard_link(&beside, &path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                other => other,
+            });
+            let _ = fs::remove_file(&beside);
+            linked.map_err(failed("make secret"))?;
+        }
+        fs::read(&path).map_err(failed("read secret"))
     }
 
     fn path(&self, kind: Kind, id: &str) -> PathBuf {

@@ -1,6 +1,7 @@
 //! The verbs of `forebay`, one file each. Data goes to stdout, messages to stderr; exit codes: 0 done, 1 failed, 2 bad
 //! usage or configuration.
 
+mod credential_options;
 mod explain;
 mod failure;
 mod fit;
@@ -20,9 +21,10 @@ mod top;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use forebay_client::Client;
+use forebay_client::{Client, Credentials};
 use tokio::runtime;
 
+use credential_options::CredentialOptions;
 use failure::Failure;
 
 /// Looks at the datasets of a Forebay server, previews a plan's batches, fits plans, says what an epoch costs, puts load on it, and watches servers at work
@@ -35,9 +37,12 @@ struct Options {
         value_name = "URL",
         default_value = "grpc://127.0.0.1:8815",
         global = true,
-        help = "The server: grpc://HOST:PORT, or grpc+unix://PATH for a Unix socket"
+        help = "The server: grpc://HOST:PORT, grpc+tls://HOST:PORT, or grpc+unix://PATH for a Unix socket"
     )]
     server: String,
+
+    #[command(flatten)]
+    credentials: CredentialOptions,
 
     /// Writes JSON to stdout in place of text for people
     #[arg(long, env = "FOREBAY_JSON", global = true)]
@@ -72,6 +77,7 @@ enum FlightVerb {
 struct Session {
     /// URL of the server, for further connections.
     server: String,
+    credentials: Credentials,
     client: Client,
     json: bool,
 }
@@ -104,8 +110,9 @@ async fn run(options: Options) -> Result<(), Failure> {
     if let FlightVerb::Load(verb) = &verb {
         verb.check()?;
     }
-    let client = Client::connect(&options.server).await?;
-    let session = Session { server: options.server, client, json: options.json };
+    let credentials = options.credentials.read()?;
+    let client = Client::connect_with(&options.server, &credentials).await?;
+    let session = Session { server: options.server, credentials, client, json: options.json };
     match verb {
         FlightVerb::Ls => ls::run(&session).await,
         FlightVerb::Schema(verb) => verb.run(&session).await,

@@ -4,7 +4,7 @@ use std::panic;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_client::{Client, Error, StreamInfo};
+use forebay_client::{Client, Credentials, Error, StreamInfo};
 use futures::{StreamExt, TryStreamExt, stream};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
@@ -67,7 +67,7 @@ pub(super) struct StreamOutcome {
 
 /// Runs a load against a server, and shows how far it is now and then. An interrupt (Ctrl-C) ends the run, not the
 /// process. Troubles of the streams are part of the outcome; an error says that there was no run at all.
-pub(crate) async fn run(settings: &Settings, server: &str, mut show: impl FnMut(Progress)) -> Result<Outcome, Error> {
+pub(crate) async fn run(settings: &Settings, server: (&str, &Credentials), mut show: impl FnMut(Progress)) -> Result<Outcome, Error> {
     let clients = connect(settings, server).await?;
     let Some(first) = clients.first() else {
         return Err(Error::Incomplete { call: "the load", missing: "client" });
@@ -105,8 +105,8 @@ pub(crate) async fn run(settings: &Settings, server: &str, mut show: impl FnMut(
     Ok(watcher.outcome(info, shares.len(), ended, was_interrupted))
 }
 
-async fn connect(settings: &Settings, server: &str) -> Result<Vec<Client>, Error> {
-    let connections = stream::iter(0..settings.clients).map(|_| Client::connect(server));
+async fn connect(settings: &Settings, (url, credentials): (&str, &Credentials)) -> Result<Vec<Client>, Error> {
+    let connections = stream::iter(0..settings.clients).map(|_| Client::connect_with(url, credentials));
     let clients = connections.buffered(CONNECTING_MAX).try_collect::<Vec<_>>().await?;
     Ok(if settings.verify { clients } else { clients.into_iter().map(Client::without_checksums).collect() })
 }

@@ -11,6 +11,7 @@ mod health;
 mod library;
 mod load;
 mod proxy;
+mod secured;
 mod server;
 mod shuffled;
 mod terminal;

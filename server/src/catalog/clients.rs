@@ -14,6 +14,7 @@ use object_store::{
     },
     gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
     http::HttpBuilder,
+    limit::LimitStore,
 };
 
 use super::{
@@ -39,12 +40,18 @@ const REQUEST_TIMEOUT: u16 = 408;
 const TOO_MANY_REQUESTS: u16 = 429;
 
 /// The stores behind a network, one client a bucket.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Stores {
     by_url: BTreeMap<String, Store>,
+    requests_max: usize,
 }
 
 impl Stores {
+    /// None yet; each will be asked so much at once.
+    pub fn new(requests_max: usize) -> Self {
+        Self { by_url: BTreeMap::new(), requests_max }
+    }
+
     /// The store of a scheme and what follows it up to the first slash.
     pub(super) fn of(&mut self, scheme: &str, authority: &str) -> Result<Store, String> {
         let scheme = if scheme == "s3a" { "s3" } else { scheme };
@@ -60,7 +67,8 @@ impl Stores {
             _ => return Err(format!("{scheme}:// is not read; {ALLOWED}")),
         };
         // The error of a builder names the setting that is missing or wrong.
-        let store = Store::remote(client.map_err(|source| source.to_string())?, url.clone(), credentials);
+        let client = Arc::new(LimitStore::new(client.map_err(|source| source.to_string())?, self.requests_max));
+        let store = Store::remote(client, url.clone(), credentials);
         self.by_url.insert(url, store.clone());
         Ok(store)
     }

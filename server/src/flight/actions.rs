@@ -9,7 +9,7 @@ use futures::{StreamExt, stream::BoxStream};
 use tonic::Status;
 
 use super::{service::Service, status, ticket};
-use crate::plan::PlanError;
+use crate::{auth::Caller, plan::PlanError};
 
 type Results = BoxStream<'static, Result<arrow_flight::Result, Status>>;
 
@@ -28,12 +28,12 @@ pub(super) fn types() -> Vec<ActionType> {
 }
 
 /// Runs an action.
-pub(super) async fn run(service: &Service, action: &Action) -> Result<Results, Status> {
+pub(super) async fn run(service: &Service, caller: &Caller, action: &Action) -> Result<Results, Status> {
     match action.r#type.as_str() {
-        "fit" => fit(service, &action.body).await,
-        "explain" => explain(service, &action.body).await,
-        "replay" => replay(service, &action.body).await,
-        "show" => show(service, &action.body).await,
+        "fit" => fit(service, caller, &action.body).await,
+        "explain" => explain(service, caller, &action.body).await,
+        "replay" => replay(service, caller, &action.body).await,
+        "show" => show(service, caller, &action.body).await,
         other => {
             let known: Vec<String> = types().into_iter().map(|known| known.r#type).collect();
             Err(Status::unimplemented(format!("no action \"{other}\" in this version; there is {}", known.join(", "))))
@@ -41,23 +41,26 @@ pub(super) async fn run(service: &Service, action: &Action) -> Result<Results, S
     }
 }
 
-async fn explain(service: &Service, body: &Bytes) -> Result<Results, Status> {
-    let (request, encoding) = service.decode(body).await?;
+async fn explain(service: &Service, caller: &Caller, body: &Bytes) -> Result<Results, Status> {
+    let (request, encoding): (v1::StreamRequest, Encoding) = service.decode(body).await?;
+    // Without a dataset it is arithmetic alone.
+    service.check(caller, &request.dataset, request.plan.as_ref(), &request.plan_id).await?;
     let explained = service.streams().explain(request).await.map_err(|error| status::of(&error))?;
     Ok(results([forebay_proto::encode(&explained, encoding)]))
 }
 
-async fn replay(service: &Service, body: &Bytes) -> Result<Results, Status> {
+async fn replay(service: &Service, caller: &Caller, body: &Bytes) -> Result<Results, Status> {
     let (request, encoding): (v1::ReplayRequest, Encoding) = service.decode(body).await?;
     let missing =
         || status::of(&PlanError::field("stream", "missing: the StreamRequest whose batch is replayed").into());
     let stream = request.stream.ok_or_else(missing)?;
+    service.check(caller, &stream.dataset, stream.plan.as_ref(), &stream.plan_id).await?;
     let replayed = service.streams().replay(stream, request.rank, request.step).await;
     let replayed = replayed.map_err(|error| status::of(&error))?;
     let ticket_request = replayed.prepared.ticket_request(replayed.request.clone());
     let about = v1::Replay {
         header: Some(replayed.header),
-        ticket: ticket::stream(&ticket_request, request.rank, 1, encoding).ticket.to_vec(),
+        ticket: service.access().sign(ticket::stream(&ticket_request, request.rank, 1, encoding), caller).ticket.to_vec(),
         snapshot: replayed.prepared.snapshot_digest().to_owned(),
         plan_id: replayed.prepared.plan_id().to_owned(),
         rows: Vec::new(),
@@ -75,11 +78,12 @@ async fn replay(service: &Service, body: &Bytes) -> Result<Results, Status> {
     Ok(parts.boxed())
 }
 
-async fn show(service: &Service, body: &Bytes) -> Result<Results, Status> {
+async fn show(service: &Service, caller: &Caller, body: &Bytes) -> Result<Results, Status> {
     let (request, encoding): (v1::ShowRequest, Encoding) = service.decode(body).await?;
     if request.plan_id.is_empty() {
         return Err(status::of(&PlanError::field("plan_id", "missing: the id of a fitted plan").into()));
     }
+    service.check(caller, "", None, &request.plan_id).await?;
     let kept = service.streams().show(request.plan_id).await.map_err(|error| status::of(&error))?;
     // A vocabulary may have millions of values: writing them is CPU work.
     let told = service.cpu().run(move || forebay_proto::encode(&kept, encoding)).await;
@@ -91,12 +95,13 @@ fn results(bodies: impl IntoIterator<Item = Vec<u8>>) -> Results {
     futures::stream::iter(results).boxed()
 }
 
-async fn fit(service: &Service, body: &Bytes) -> Result<Results, Status> {
+async fn fit(service: &Service, caller: &Caller, body: &Bytes) -> Result<Results, Status> {
     let (request, encoding): (v1::FitRequest, Encoding) = service.decode(body).await?;
     let plan = request.plan.ok_or_else(|| status::of(&PlanError::field("plan", "missing: the plan to fit").into()))?;
     if request.dataset.is_empty() {
         return Err(status::of(&PlanError::field("dataset", "missing: the name of a dataset on this server").into()));
     }
+    service.check(caller, &request.dataset, Some(&plan), "").await?;
     service.streams().catalog().dataset(&request.dataset).map_err(|error| status::of(&error.into()))?;
     let (cpu, updates) = (service.cpu().clone(), service.streams().fit(request.dataset, plan));
     let told = updates.then(move |update| {

@@ -1,6 +1,6 @@
 //! Which code answers a call: `DoGet` goes out through `wire`, every other call through tonic.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use arrow_flight::{Ticket, flight_service_server::FlightServiceServer};
 use hyper::{Request, Response, body::Incoming};
@@ -13,16 +13,20 @@ use super::{
     Service,
     call::{Call, code_name},
     reflection::Reflection,
+    timely::Timely,
     wire,
 };
-use crate::{log, metrics};
-
-/// The largest gRPC message that is taken in. What is larger than a message of ours may be is refused in our own words.
-pub(super) const REQUEST_BYTES_MAX: usize = 2 * forebay_proto::JSON_BYTES_MAX;
+use crate::{
+    auth::{Caller, Peer},
+    log, metrics,
+};
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
+
+/// Calls whose client may go on sending for as long as it likes.
+const STREAMING: [&str; 3] = ["DoExchange", "DoPut", "Handshake"];
 
 /// Answers the calls of one connection. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -35,16 +39,25 @@ pub(super) struct Calls {
 
 impl Calls {
     /// `health` answers gRPC's health checks, `reflection` what tools ask about the calls.
-    pub(super) fn new(service: Service, health: HealthServer<HealthService>, reflection: Option<Reflection>) -> Self {
+    pub(super) fn new(
+        service: Service,
+        health: HealthServer<HealthService>,
+        reflection: Option<Reflection>,
+    ) -> Self {
         let flight = FlightServiceServer::new(service.clone())
-            .max_decoding_message_size(REQUEST_BYTES_MAX)
+            .max_decoding_message_size(service.limits().message_bytes_max)
             .max_encoding_message_size(usize::MAX);
         Self { service, flight, health, reflection }
     }
 
     pub(super) async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let call = Call::of(&request);
-        let mut response = self.route(request, &call).instrument(call.span.clone()).await?;
+        let limit = self.service.limits().message_bytes_max;
+        let mut response = self.admit(request, &call).instrument(call.span.clone()).await?;
+        // tonic's word for a message that is too long; ours for nothing.
+        if code_name(&response) == "OUT_OF_RANGE" {
+            response = call.error(&too_large(limit)).into_http();
+        }
         let code = code_name(&response);
         metrics::request(call.method, code);
         if code != "OK" {
@@ -54,31 +67,54 @@ impl Calls {
         Ok(response)
     }
 
-    async fn route(mut self, request: Request<Incoming>, call: &Call) -> Result<Response<Body>, Infallible> {
-        match request.uri().path() {
-            DO_GET => {
-                let answered = match read_ticket(request.into_body()).await {
-                    Ok(ticket) => self.service.messages(&ticket, call).await,
-                    Err(status) => Err(status),
-                };
-                Ok(answered.map_or_else(|status| call.error(&status).into_http(), wire::response))
-            }
-            path if path.starts_with(HEALTH) => self.health.call(request).await,
-            path => match self.reflection.as_ref().and_then(|reflection| reflection.of(path)) {
-                Some(answers) => answers(request).await,
-                None => self.flight.call(request).await,
-            },
+    /// Answers whom the service knows. Whether it is healthy may be asked by anybody: probes have no credentials.
+    async fn admit(mut self, mut request: Request<Incoming>, call: &Call) -> Result<Response<Body>, Infallible> {
+        if request.uri().path().starts_with(HEALTH) {
+            return self.health.call(request).await;
         }
+        let peer = request.extensions().get::<Arc<Peer>>().map(Arc::clone).unwrap_or_default();
+        match self.service.access().caller(request.headers(), &peer) {
+            Ok(caller) => {
+                request.extensions_mut().insert(caller.clone());
+                self.route(request, &caller, call).await
+            }
+            Err(status) => Ok(call.error(&status).into_http()),
+        }
+    }
+
+    async fn route(
+        mut self,
+        request: Request<Incoming>,
+        caller: &Caller,
+        call: &Call,
+    ) -> Result<Response<Body>, Infallible> {
+        let limits = *self.service.limits();
+        let path = request.uri().path();
+        if path == DO_GET {
+            let body = Timely::new(request.into_body(), limits.arrival);
+            let answered = match read_ticket(body, limits.message_bytes_max).await {
+                Ok(ticket) => self.service.messages(&ticket, caller, call).await,
+                Err(status) => Err(status),
+            };
+            return Ok(answered.map_or_else(|status| call.error(&status).into_http(), wire::response));
+        }
+        if let Some(answers) = self.reflection.as_ref().and_then(|reflection| reflection.of(path)) {
+            return answers(request).await;
+        }
+        if STREAMING.contains(&call.method) {
+            return self.flight.call(request).await;
+        }
+        self.flight.call(request.map(|body| Timely::new(body, limits.arrival))).await
     }
 }
 
 /// The one message of the request.
-async fn read_ticket(body: Incoming) -> Result<Ticket, Status> {
-    let mut messages = Streaming::new_request(
-        ProstDecoder::<Ticket>::new(BufferSettings::default()),
-        body,
-        None,
-        Some(REQUEST_BYTES_MAX),
-    );
+async fn read_ticket(body: Timely, bytes_max: usize) -> Result<Ticket, Status> {
+    let decoder = ProstDecoder::<Ticket>::new(BufferSettings::default());
+    let mut messages = Streaming::new_request(decoder, body, None, Some(bytes_max));
     messages.message().await?.ok_or_else(|| Status::invalid_argument("DoGet: the call carries no Ticket"))
+}
+
+fn too_large(bytes_max: usize) -> Status {
+    Status::resource_exhausted(format!("a message of more than {bytes_max} bytes is not taken (--message-bytes-max)"))
 }

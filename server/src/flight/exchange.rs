@@ -18,25 +18,26 @@ use futures::Stream;
 use tonic::{Code, Status, Streaming};
 
 use super::{
-    calls::REQUEST_BYTES_MAX,
     decode::{Decoder, Message, Refused, read_schema},
     encode::Encoder,
+    limits,
+    service::Service,
     status,
 };
 use crate::{
+    auth::{Caller, StreamPermit},
     budget::Reservation,
     metrics::{self, ExchangeGuard, Stage, StageTimes, StreamStatus},
-    runtime::CpuPool,
-    shutdown::{Phase, ShutdownWatch},
-    stream::{Exchange, StreamError, Streams},
+    shutdown::Phase,
+    stream::{Exchange, StreamError},
 };
 
 /// An exchange until its end.
 struct Exchanging {
     incoming: Streaming<FlightData>,
-    streams: Arc<Streams>,
-    cpu: CpuPool,
-    shutdown: ShutdownWatch,
+    service: Service,
+    caller: Caller,
+    _place: StreamPermit,
     /// What is asked for, once it is known.
     descriptor: Option<FlightDescriptor>,
     /// What computes, once the schema has come; away while a job has it.
@@ -78,16 +79,16 @@ struct EndLog {
 /// The answers to a client's messages.
 pub(super) fn answers(
     incoming: Streaming<FlightData>,
-    streams: &Arc<Streams>,
-    cpu: &CpuPool,
-    shutdown: &ShutdownWatch,
+    service: &Service,
+    caller: Caller,
+    place: StreamPermit,
 ) -> impl Stream<Item = Result<FlightData, Status>> + Send + use<> {
     let log = EndLog { plan: String::new(), started: Instant::now(), batches: 0, rows: 0, outcome: "cancelled" };
     let exchanging = Exchanging {
         incoming,
-        streams: Arc::clone(streams),
-        cpu: cpu.clone(),
-        shutdown: shutdown.clone(),
+        service: service.clone(),
+        caller,
+        _place: place,
         descriptor: None,
         worker: None,
         ready: VecDeque::new(),
@@ -117,7 +118,7 @@ impl Exchanging {
             let received = tokio::select! {
                 biased;
                 // An exchange has no end of its own, and nothing of it is lost: the client asks another replica.
-                () = self.shutdown.reached(Phase::Draining) => {
+                () = self.service.shutdown().reached(Phase::Draining) => {
                     self.end(StreamStatus::Failed, "cut by shutdown");
                     return Some(Err(Status::unavailable(
                         "the server is shutting down: exchange with another replica, or here after its restart",
@@ -148,7 +149,7 @@ impl Exchanging {
         let Some(worker) = self.worker.take() else { return self.begin(data).await };
         let start = Instant::now();
         let batch = self.log.batches;
-        let job = self.cpu.run(move || {
+        let job = self.service.cpu().run(move || {
             let mut worker = worker;
             let done = worker.answer(&data);
             (worker, done)
@@ -186,14 +187,16 @@ impl Exchanging {
             return Err(Status::invalid_argument("descriptor: a command, an ExchangeRequest, names an exchange"));
         }
         let command = descriptor.cmd.clone();
-        let read = self.cpu.run(move || {
+        limits::check_bytes(self.service.limits(), command.len())?;
+        let read = self.service.cpu().run(move || {
             let (request, _) =
                 forebay_proto::decode::<v1::ExchangeRequest>(&command).map_err(|error| status::of_bytes(&error))?;
             let schema = read_schema(&data.data_header).map_err(|refused| Failed::from(refused).status())?;
             Ok::<_, Status>((request, SchemaRef::new(schema)))
         });
         let (request, schema) = read.await.map_err(|error| status::of(&error.into()))??;
-        let exchange = self.streams.exchange(request, SchemaRef::clone(&schema)).await;
+        self.service.check(&self.caller, "", request.plan.as_ref(), &request.plan_id).await?;
+        let exchange = self.service.streams().exchange(request, SchemaRef::clone(&schema)).await;
         let exchange = exchange.map_err(|error| status::of(&error))?;
         exchange.plan_id().clone_into(&mut self.log.plan);
         tracing::info!(plan = self.log.plan, "exchange opened");
@@ -211,8 +214,9 @@ impl Exchanging {
         match status.code() {
             // tonic's word for a message that is too long.
             Code::OutOfRange => Status::resource_exhausted(format!(
-                "batch {}: a message of more than {REQUEST_BYTES_MAX} bytes is not taken: send smaller batches",
-                self.log.batches
+                "batch {}: a message of more than {} bytes is not taken (--message-bytes-max): send smaller batches",
+                self.log.batches,
+                self.service.limits().message_bytes_max
             )),
             _ => status,
         }

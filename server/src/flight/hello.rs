@@ -16,9 +16,6 @@ use tokio::{
     time,
 };
 
-/// The time in which a client must have said that it speaks HTTP/2, which it does in its first packet.
-const HELLO_TIME: Duration = Duration::from_secs(10);
-
 /// The preface of HTTP/2, and the head of the settings that follow it.
 const HELLO_BYTES: usize = 24 + 9;
 
@@ -42,8 +39,9 @@ impl<S> Heard<S> {
 
 impl HeardBytes {
     /// Waits until it is clear that the client does not say what every client says first.
-    pub(super) async fn is_silent(&self) {
-        time::sleep(HELLO_TIME).await;
+    /// A client says that it speaks HTTP/2 in its first packet.
+    pub(super) async fn is_silent(&self, hello_time: Duration) {
+        time::sleep(hello_time).await;
         if self.0.load(Ordering::Relaxed) >= HELLO_BYTES {
             future::pending::<()>().await;
         }

@@ -3,6 +3,7 @@
 //! It decides nothing about data: requests go to `stream`, what comes back is encoded. Every error of the rooms below
 //! turns into a gRPC code in one table, `status`.
 
+mod access;
 mod actions;
 mod authority;
 mod blank;
@@ -14,6 +15,7 @@ mod decode;
 mod encode;
 mod exchange;
 mod hello;
+mod limits;
 mod linger;
 mod outgoing;
 mod reflection;
@@ -21,8 +23,11 @@ mod serve;
 mod service;
 mod status;
 mod ticket;
+mod timely;
+mod tls;
 mod wire;
 
+pub use access::Access;
 pub use connection::{ConnectionSettings, serve_connections};
 pub use encode::{Encoder, Message};
 pub use reflection::ReflectionError;

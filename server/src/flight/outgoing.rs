@@ -18,6 +18,7 @@ use super::{
     status,
 };
 use crate::{
+    auth::StreamPermit,
     log,
     metrics::{self, Stage, StageTimes, StreamGuard, StreamLabels, StreamStatus},
     runtime::{CpuError, CpuPool},
@@ -38,6 +39,7 @@ struct Outgoing {
     log: EndLog,
     /// Where the stream would go on, for a client that is cut off; a raw table cannot be resumed.
     resume: Option<Resume>,
+    _place: StreamPermit,
     ended: bool,
 }
 
@@ -51,6 +53,8 @@ pub(super) struct Opened {
     pub headers: Headers,
     /// Where it can be resumed.
     pub resume: Option<Resume>,
+    /// Its place among the streams that may be open.
+    pub place: StreamPermit,
 }
 
 /// How the headers of a stream are written.
@@ -102,7 +106,7 @@ pub(super) fn messages(
     cpu: &CpuPool,
     shutdown: &ShutdownWatch,
 ) -> Result<impl Stream<Item = Result<Message, Status>> + Send + use<>, StreamError> {
-    let Opened { call, labels, headers, resume } = opened;
+    let Opened { call, labels, headers, resume, place } = opened;
     let encoder = Encoder::new(schema, headers.encoding)?;
     let ready = VecDeque::from([Encoder::schema(schema)]);
     let StreamLabels { dataset, epoch, rank, .. } = &labels;
@@ -120,6 +124,7 @@ pub(super) fn messages(
         call,
         log,
         resume,
+        _place: place,
         ended: false,
     };
     Ok(futures::stream::unfold(outgoing, async |mut outgoing| {

@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -26,11 +27,13 @@ use super::{
     ConnectionSettings, Service,
     authority::UnixConnection,
     calls::Calls,
-    connection::serve_connections,
+    connection::{Places, serve_connections},
     linger::Lingering,
     reflection::{Reflection, ReflectionError},
+    tls::shake_hands,
 };
 use crate::{
+    auth::{Peer, Tls},
     shutdown::{Phase, ShutdownWatch},
     stream::SENDING_BYTES,
 };
@@ -48,8 +51,8 @@ const HEALTH_FAREWELL: Duration = Duration::from_secs(1);
 /// A bound address.
 #[derive(Debug)]
 pub enum Listener {
-    /// A TCP port.
-    Tcp(TcpListener),
+    /// A TCP port, with TLS or without.
+    Tcp(TcpListener, Option<Arc<Tls>>),
     /// A Unix socket.
     Unix(UnixListener, SocketFile),
 }
@@ -67,6 +70,10 @@ pub struct ServeSettings {
     pub connection_grace: Duration,
     /// After so long without a word from a client it is asked whether it is still there; zero: never.
     pub keepalive: Duration,
+    /// The time in which a client must have shaken hands and said that it speaks HTTP/2.
+    pub handshake: Duration,
+    /// Connections that may be open at once.
+    pub connections_max: usize,
     /// Whether tools may ask for the calls and their messages.
     pub reflection: bool,
 }
@@ -80,9 +87,9 @@ pub struct BindError {
 }
 
 impl Listener {
-    /// Binds a TCP address; port 0 picks a free one.
-    pub fn tcp(address: SocketAddr) -> Result<Self, BindError> {
-        listen(address).map(Self::Tcp).map_err(|source| BindError { address: address.to_string(), source })
+    /// Binds a TCP address; port 0 picks a free one. With TLS nothing else is spoken there.
+    pub fn tcp(address: SocketAddr, tls: Option<Arc<Tls>>) -> Result<Self, BindError> {
+        listen(address).map(|listener| Self::Tcp(listener, tls)).map_err(|source| BindError { address: address.to_string(), source })
     }
 
     /// Binds a Unix socket. A socket that a dead server left behind is replaced, a live one is not.
@@ -102,8 +109,10 @@ impl Listener {
     /// The URL that clients connect to.
     pub fn url(&self) -> String {
         match self {
-            Self::Tcp(listener) => {
-                listener.local_addr().map_or_else(|_| "grpc://?".to_owned(), |address| format!("grpc://{address}"))
+            Self::Tcp(listener, tls) => {
+                let scheme = if tls.is_some() { "grpc+tls" } else { "grpc" };
+                let address = listener.local_addr().map_or_else(|_| "?".to_owned(), |address| address.to_string());
+                format!("{scheme}://{address}")
             }
             Self::Unix(_, SocketFile(path)) => format!("grpc+unix://{}", path.display()),
         }
@@ -134,9 +143,11 @@ pub async fn serve(
         age_max: settings.connection_age,
         grace: settings.connection_grace,
         keepalive: settings.keepalive,
+        handshake: settings.handshake,
+        places: Places::new(settings.connections_max),
     };
     let serving =
-        join_all(listeners.into_iter().map(|listener| serve_one(calls.clone(), listener, connections, &shutdown)));
+        join_all(listeners.into_iter().map(|listener| serve_one(calls.clone(), listener, connections.clone(), &shutdown)));
     let telling = async {
         shutdown.reached(Phase::Draining).await;
         reporter.set_not_serving::<FlightServiceServer<Service>>().await;
@@ -175,16 +186,33 @@ pub fn tune(stream: &TcpStream, peer: SocketAddr) {
 async fn serve_one(calls: Calls, listener: Listener, settings: ConnectionSettings, shutdown: &ShutdownWatch) {
     let answer = move |call| calls.clone().answer(call);
     match listener {
-        Listener::Tcp(listener) => {
+        Listener::Tcp(listener, None) => {
             let accept = async move || {
-                let (stream, peer) = listener.accept().await?;
-                tune(&stream, peer);
-                Ok(Lingering::new(stream))
+                let (stream, address) = listener.accept().await?;
+                tune(&stream, address);
+                let peer = Peer { address: Some(address.ip()), certificate: None };
+                Ok(future::ready(Ok((Lingering::new(stream), peer))))
+            };
+            serve_connections(answer, accept, settings, shutdown).await;
+        }
+        Listener::Tcp(listener, Some(tls)) => {
+            let accept = async move || {
+                let (stream, address) = listener.accept().await?;
+                tune(&stream, address);
+                let peer = Peer { address: Some(address.ip()), certificate: None };
+                let tls = Arc::clone(&tls);
+                Ok(async move {
+                    let (stream, peer) = shake_hands(&tls, stream, peer).await?;
+                    Ok((Lingering::new(stream), peer))
+                })
             };
             serve_connections(answer, accept, settings, shutdown).await;
         }
         Listener::Unix(listener, _file) => {
-            let accept = async move || Ok(Lingering::new(UnixConnection::new(listener.accept().await?.0)));
+            let accept = async move || {
+                let stream = Lingering::new(UnixConnection::new(listener.accept().await?.0));
+                Ok(future::ready(Ok((stream, Peer::default()))))
+            };
             serve_connections(answer, accept, settings, shutdown).await;
         }
     }

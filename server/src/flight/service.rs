@@ -14,19 +14,20 @@ use futures::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    actions,
+    Access, actions,
     call::Call,
     command::Command,
     encode::Message,
-    exchange,
+    exchange, limits,
     outgoing::{self, Headers, Opened},
     status, ticket,
 };
 use crate::{
+    auth::{Caller, StreamPermit},
     catalog::{CatalogError, Dataset, Snapshot},
     metrics::StreamLabels,
     order::ORDER_VERSION,
-    plan::{self, PlanError},
+    plan::{self, PlanError, RequestLimits},
     runtime::CpuPool,
     shutdown::{Phase, ShutdownWatch},
     stream::{Prepared, StreamError, Streams},
@@ -40,14 +41,31 @@ pub struct Service {
     shutdown: ShutdownWatch,
     /// URLs of every replica, named in the endpoints; none: this server alone.
     replicas: Arc<Vec<String>>,
+    access: Access,
+    limits: RequestLimits,
 }
 
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl Service {
-    /// A service over these.
+    /// A service over these, for everybody.
     pub fn new(streams: Arc<Streams>, cpu: CpuPool, shutdown: ShutdownWatch, replicas: Vec<String>) -> Self {
-        Self { streams, cpu, shutdown, replicas: Arc::new(replicas) }
+        let (access, limits) = (Access::default(), RequestLimits::default());
+        Self { streams, cpu, shutdown, replicas: Arc::new(replicas), access, limits }
+    }
+
+    /// The same for those whom the rules let in, within the limits.
+    #[must_use]
+    pub fn with_rules(self, access: Access, limits: RequestLimits) -> Self {
+        Self { access, limits, ..self }
+    }
+
+    pub(super) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    pub(super) fn limits(&self) -> &RequestLimits {
+        &self.limits
     }
 
     pub(super) fn cpu(&self) -> &CpuPool {
@@ -64,6 +82,7 @@ impl Service {
         bytes: &Bytes,
     ) -> Result<(M, Encoding), Status> {
         const SHORT_BYTES: usize = 16 << 10;
+        limits::check_bytes(&self.limits, bytes.len())?;
         let decoded = if bytes.len() <= SHORT_BYTES {
             forebay_proto::decode(bytes)
         } else {
@@ -72,6 +91,10 @@ impl Service {
             decoded.map_err(|error| status::of(&error.into()))?
         };
         decoded.map_err(|error| status::of_bytes(&error))
+    }
+
+    pub(super) fn shutdown(&self) -> &ShutdownWatch {
+        &self.shutdown
     }
 
     /// New work is refused once the server is on its way out.
@@ -84,17 +107,36 @@ impl Service {
         }
     }
 
-    async fn prepare(&self, message: &v1::StreamRequest) -> Result<Prepared, Status> {
+    /// Whether a caller may have this computed: its sources are granted, and its plan is within the limits.
+    pub(super) async fn check(
+        &self,
+        caller: &Caller,
+        dataset: &str,
+        plan: Option<&v1::Plan>,
+        plan_id: &str,
+    ) -> Result<(), Status> {
+        Access::sources(caller, &self.streams, dataset, plan, plan_id).await?;
+        plan.map_or(Ok(()), |plan| limits::check_plan(&self.limits, plan))
+    }
+
+    async fn prepare(&self, caller: &Caller, message: &v1::StreamRequest) -> Result<Prepared, Status> {
+        self.check(caller, &message.dataset, message.plan.as_ref(), &message.plan_id).await?;
         let request = plan::Request::check(message).map_err(|error| status::of(&error.into()))?;
         self.streams.prepare(request).await.map_err(|error| status::of(&error))
     }
 
-    async fn present(&self, name: &str) -> Result<Arc<Snapshot>, Status> {
+    async fn present(&self, caller: &Caller, name: &str) -> Result<Arc<Snapshot>, Status> {
+        Access::dataset(caller, &self.streams, name)?;
         let dataset = self.streams.catalog().dataset(name).map_err(|error| status::of(&error.into()))?;
         dataset.present().await.map_err(|error| status::of(&error.into()))
     }
 
-    async fn table_messages(&self, read: v1::TableRead, call: &Call) -> Result<Answers<Message>, StreamError> {
+    async fn table_messages(
+        &self,
+        read: v1::TableRead,
+        place: StreamPermit,
+        call: &Call,
+    ) -> Result<Answers<Message>, StreamError> {
         let dataset = self.streams.catalog().dataset(&read.dataset)?;
         let snapshot = match read.snapshot.as_str() {
             "" => dataset.present().await?,
@@ -105,12 +147,17 @@ impl Service {
         let schema = SchemaRef::clone(snapshot.schema());
         let batches = self.streams.table(snapshot)?;
         let headers = Headers { encoding: Encoding::Json, with_stage_seconds: false };
-        let opened = Opened { call: call.clone(), labels, headers, resume: None };
+        let opened = Opened { call: call.clone(), labels, headers, resume: None, place };
         let messages = outgoing::messages(opened, &schema, batches, &self.cpu, &self.shutdown)?;
         Ok(messages.boxed())
     }
 
-    async fn stream_messages(&self, read: v1::StreamRead, call: &Call) -> Result<Answers<Message>, StreamError> {
+    async fn stream_messages(
+        &self,
+        read: v1::StreamRead,
+        place: StreamPermit,
+        call: &Call,
+    ) -> Result<Answers<Message>, StreamError> {
         let message = read.request.ok_or_else(|| PlanError::field("stream.request", "missing: a StreamRequest"))?;
         let prepared = self.streams.prepare(plan::Request::check(&message)?).await?;
         let request = prepared.request();
@@ -133,17 +180,32 @@ impl Service {
             resumed_from: request.resumed_from,
         };
         let schema = prepared.schema();
-        let opened = Opened { call: call.clone(), labels, headers, resume: Some(resume) };
+        let opened = Opened { call: call.clone(), labels, headers, resume: Some(resume), place };
         let messages = outgoing::messages(opened, &schema, batches, &self.cpu, &self.shutdown)?;
         Ok(messages.boxed())
     }
 
     /// The messages that a ticket stands for.
-    pub(super) async fn messages(&self, ticket: &Ticket, call: &Call) -> Result<Answers<Message>, Status> {
+    pub(super) async fn messages(
+        &self,
+        ticket: &Ticket,
+        caller: &Caller,
+        call: &Call,
+    ) -> Result<Answers<Message>, Status> {
         self.refuse_while_draining()?;
-        let messages = match ticket::read(ticket)? {
-            v1::ticket::Read::Table(read) => self.table_messages(read, call).await,
-            v1::ticket::Read::Stream(read) => self.stream_messages(read, call).await,
+        // Before anything is looked at: whoever is refused costs next to nothing.
+        let place = self.access.stream(caller)?;
+        let messages = match ticket::read(&self.access.unsigned(ticket, caller)?)? {
+            v1::ticket::Read::Table(read) => {
+                Access::dataset(caller, &self.streams, &read.dataset)?;
+                self.table_messages(read, place, call).await
+            }
+            v1::ticket::Read::Stream(read) => {
+                if let Some(request) = &read.request {
+                    self.check(caller, &request.dataset, request.plan.as_ref(), &request.plan_id).await?;
+                }
+                self.stream_messages(read, place, call).await
+            }
         };
         messages.map_err(|error| status::of(&error))
     }
@@ -159,31 +221,42 @@ impl FlightService for Service {
     type ListActionsStream = Answers<ActionType>;
     type DoExchangeStream = Answers<FlightData>;
 
-    async fn list_flights(&self, _request: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
-        let datasets: Vec<Arc<Dataset>> = self.streams.catalog().datasets().cloned().collect();
-        let infos = futures::stream::iter(datasets).then(async |dataset| match dataset.present().await {
-            Ok(snapshot) => table_info(&snapshot),
-            Err(error) => unreadable_info(&dataset, &error),
+    async fn list_flights(&self, request: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
+        let caller = self.access.known(&request)?;
+        let granted = self.streams.catalog().datasets().filter(|dataset| caller.may_read(dataset.name()));
+        let datasets: Vec<Arc<Dataset>> = granted.cloned().collect();
+        let access = self.access.clone();
+        let infos = futures::stream::iter(datasets).then(move |dataset| {
+            let (access, caller) = (access.clone(), caller.clone());
+            async move {
+                match dataset.present().await {
+                    Ok(snapshot) => table_info(&snapshot, |ticket| access.sign(ticket, &caller)),
+                    Err(error) => unreadable_info(&dataset, &error),
+                }
+            }
         });
         Ok(Response::new(infos.boxed()))
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
+        let caller = self.access.known(&request)?;
         let descriptor = request.into_inner();
+        let sign = |ticket| self.access.sign(ticket, &caller);
         let info = match Command::read(self, &descriptor).await? {
-            Command::Table(name) => table_info(&*self.present(&name).await?)?,
+            Command::Table(name) => table_info(&*self.present(&caller, &name).await?, sign)?,
             Command::Stream(message, encoding) => {
-                let prepared = self.prepare(&message).await?;
-                stream_info(*message, &prepared, encoding, &self.replicas)?.with_descriptor(descriptor)
+                let prepared = self.prepare(&caller, &message).await?;
+                stream_info(*message, &prepared, encoding, &self.replicas, sign)?.with_descriptor(descriptor)
             }
         };
         Ok(Response::new(info))
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
+        let caller = self.access.known(&request)?;
         let schema = match Command::read(self, request.get_ref()).await? {
-            Command::Table(name) => SchemaRef::clone(self.present(&name).await?.schema()),
-            Command::Stream(message, _) => self.prepare(&message).await?.schema(),
+            Command::Table(name) => SchemaRef::clone(self.present(&caller, &name).await?.schema()),
+            Command::Stream(message, _) => self.prepare(&caller, &message).await?.schema(),
         };
         let options = arrow::ipc::writer::IpcWriteOptions::default();
         let IpcMessage(bytes) = SchemaAsIpc::new(&schema, &options).try_into().map_err(|error| arrow_status(&error))?;
@@ -192,13 +265,15 @@ impl FlightService for Service {
 
     /// `calls` answers this call without the copies that are made here.
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        let messages = self.messages(request.get_ref(), &Call::new("DoGet", None)).await?;
+        let caller = self.access.known(&request)?;
+        let messages = self.messages(request.get_ref(), &caller, &Call::new("DoGet", None)).await?;
         Ok(Response::new(messages.map(|message| message.map(FlightData::from)).boxed()))
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
         self.refuse_while_draining()?;
-        Ok(Response::new(actions::run(self, request.get_ref()).await?))
+        let caller = self.access.known(&request)?;
+        Ok(Response::new(actions::run(self, &caller, request.get_ref()).await?))
     }
 
     async fn list_actions(&self, _request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
@@ -213,7 +288,9 @@ impl FlightService for Service {
         &self,
         _request: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<Self::HandshakeStream>, Status> {
-        Err(Status::unimplemented("Handshake: this server asks for no credentials, call it directly"))
+        Err(Status::unimplemented(
+            "Handshake: credentials go with every call, as the header \"authorization: Bearer TOKEN\"; call it directly",
+        ))
     }
 
     async fn do_put(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
@@ -225,13 +302,15 @@ impl FlightService for Service {
         request: Request<Streaming<FlightData>>,
     ) -> Result<Response<Self::DoExchangeStream>, Status> {
         self.refuse_while_draining()?;
-        let answers = exchange::answers(request.into_inner(), &self.streams, &self.cpu, &self.shutdown);
+        let caller = self.access.known(&request)?;
+        let place = self.access.stream(&caller)?;
+        let answers = exchange::answers(request.into_inner(), self, caller, place);
         Ok(Response::new(answers.boxed()))
     }
 }
 
 /// The raw table of a snapshot: one endpoint, every column as stored.
-fn table_info(snapshot: &Snapshot) -> Result<FlightInfo, Status> {
+fn table_info(snapshot: &Snapshot, sign: impl Fn(Ticket) -> Ticket) -> Result<FlightInfo, Status> {
     let about = v1::DatasetInfo {
         name: snapshot.dataset().to_owned(),
         snapshot: snapshot.digest().to_owned(),
@@ -241,7 +320,7 @@ fn table_info(snapshot: &Snapshot) -> Result<FlightInfo, Status> {
         bytes: snapshot.byte_count(),
         error: String::new(),
     };
-    let endpoint = FlightEndpoint::new().with_ticket(ticket::table(snapshot.dataset(), snapshot.digest()));
+    let endpoint = FlightEndpoint::new().with_ticket(sign(ticket::table(snapshot.dataset(), snapshot.digest())));
     let info = FlightInfo::new()
         .try_with_schema(snapshot.schema())
         .map_err(|error| arrow_status(&error))?
@@ -274,6 +353,7 @@ fn stream_info(
     prepared: &Prepared,
     encoding: Encoding,
     replicas: &[String],
+    sign: impl Fn(Ticket) -> Ticket,
 ) -> Result<FlightInfo, Status> {
     let epoch = prepared.epoch();
     let rows = epoch.sent_row_count();
@@ -298,7 +378,7 @@ fn stream_info(
         let share = epoch.share(rank);
         let about = v1::RankInfo { rank, rows: share.row_count(), steps: share.step_count };
         let endpoint = FlightEndpoint::new()
-            .with_ticket(ticket::stream(&request, rank, 0, encoding))
+            .with_ticket(sign(ticket::stream(&request, rank, 0, encoding)))
             .with_app_metadata(forebay_proto::encode(&about, encoding));
         let endpoint = replicas.iter().fold(endpoint, |endpoint, url| endpoint.with_location(url.as_str()));
         info = info.with_endpoint(endpoint);

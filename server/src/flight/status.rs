@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use forebay_kernels::KernelError;
 use forebay_proto::DecodeError;
-use tonic::{Code, Status};
+use tonic::{Code, Status, metadata::MetadataMap};
 
 use crate::{
+    auth::Refused,
     catalog::{CatalogError, StoreError},
     engine::EngineError,
     plan::PlanError,
@@ -15,9 +16,21 @@ use crate::{
     stream::StreamError,
 };
 
+/// The trailer by which a server says after how many milliseconds a call may be tried again (gRPC's proposal A6).
+const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";
+
+/// When memory may be free again.
+const MEMORY_RETRY_MS: u64 = 1000;
+
 /// The status of an error: the code that a client acts on, and the whole sentence.
 pub(super) fn of(error: &StreamError) -> Status {
-    let status = Status::new(code(error), fitting(&error.to_string()));
+    let status = match error {
+        StreamError::Budget(budget) if budget.may_pass() => {
+            let message = format!("{error}; it may fit once others have ended: try again in {MEMORY_RETRY_MS} ms");
+            exhausted(fitting(&message), MEMORY_RETRY_MS)
+        }
+        _ => Status::new(code(error), fitting(&error.to_string())),
+    };
     match status.code() {
         // A person should look: this is our bug.
         Code::Internal => tracing::error!(%error, "internal error"),
@@ -33,6 +46,24 @@ pub(super) fn of_bytes(error: &DecodeError) -> Status {
         DecodeError::Json { .. } | DecodeError::Protobuf { .. } => Code::InvalidArgument,
     };
     Status::new(code, fitting(&error.to_string()))
+}
+
+/// The status of a call that is not answered.
+pub(super) fn of_refusal(refused: &Refused) -> Status {
+    let message = fitting(&refused.to_string());
+    match refused {
+        Refused::Anonymous { .. } | Refused::Scheme | Refused::UnknownToken | Refused::UnknownCertificate => {
+            Status::unauthenticated(message)
+        }
+        Refused::Rate { retry_ms, .. } | Refused::Streams { retry_ms, .. } => exhausted(message, *retry_ms),
+    }
+}
+
+/// A limit is reached for now: gRPC's own trailer says when to ask again.
+pub(super) fn exhausted(message: String, retry_ms: u64) -> Status {
+    let mut metadata = MetadataMap::new();
+    metadata.insert(RETRY_PUSHBACK, retry_ms.into());
+    Status::with_metadata(Code::ResourceExhausted, message, metadata)
 }
 
 /// A message that fits into a trailer: gRPC clients take some 8 KiB of metadata, in which every byte outside of ASCII
@@ -102,7 +133,8 @@ fn code(error: &StreamError) -> Code {
         },
         StreamError::UnknownPlan { .. } => Code::NotFound,
         StreamError::BatchBytes { .. } | StreamError::Budget(_) => Code::ResourceExhausted,
-        StreamError::State(_) => Code::Unavailable,
+        // The client goes on where it was as soon as it reads again.
+        StreamError::State(_) | StreamError::Idle { .. } => Code::Unavailable,
         StreamError::Cpu(cpu) => cpu_code(cpu),
         StreamError::Arrow(_) | StreamError::Miscounted { .. } => Code::Internal,
     }

@@ -78,6 +78,15 @@ pub fn lookups(plan: &v1::Plan) -> Result<Vec<(String, Lookup)>, PlanError> {
     Ok(found)
 }
 
+/// The datasets that a plan names as tables, canonical or not, sound or not.
+pub fn table_names(plan: &v1::Plan) -> impl Iterator<Item = &str> {
+    let ops = plan.outputs.iter().flat_map(|output| &output.parts).flat_map(|part| &part.ops);
+    ops.filter_map(|op| match &op.op {
+        Some(OpMessage::Lookup(lookup)) => Some(lookup.table.as_str()),
+        _ => None,
+    })
+}
+
 /// Writes the chosen snapshots of tables into the lookups that have none.
 pub fn pin<'a>(plan: &mut v1::Plan, snapshot_of: impl Fn(&str) -> Option<&'a String>) {
     let ops = plan.outputs.iter_mut().flat_map(|output| &mut output.parts).flat_map(|part| &mut part.ops);

@@ -17,9 +17,9 @@ use crate::error::near_names;
 
 pub use canonical::{canonical, plan_id, plan_id_of_bytes};
 pub use learn::{Answer, Question, Wanted, first_unlearned, learn, pass_count, questions};
-pub use lookup::{Lookup, Tables, lookups, pin};
+pub use lookup::{Lookup, Tables, lookups, pin, table_names};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};
-pub use request::{BATCH_SIZE_MAX, Limits, Request, Source};
+pub use request::{BATCH_SIZE_MAX, Limits, Request, RequestLimits, Source};
 
 /// The column of a row's index in the snapshot, added on request.
 pub const ROW_ID: &str = "__row_id";

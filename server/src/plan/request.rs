@@ -1,10 +1,10 @@
 //! A `StreamRequest` with its defaults filled in and every number within its bounds.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use forebay_proto::v1;
 
-use super::{PlanError, ROW_ID, check_shape};
+use super::{OPS_MAX, PLAN_COLUMNS_MAX, PlanError, ROW_ID, check_shape};
 
 /// The most rows of a batch.
 pub const BATCH_SIZE_MAX: u64 = 1 << 24;
@@ -83,6 +83,39 @@ pub enum Source {
 pub struct Limits {
     /// Bytes of a batch's matrices and columns.
     pub batch_bytes_max: u64,
+    /// After so long without a client that takes something a stream gives back its memory.
+    pub idle_max: Duration,
+}
+
+/// What a request may be at most; each has a flag.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestLimits {
+    /// The largest gRPC message that is taken in.
+    pub message_bytes_max: usize,
+    /// The time in which a request must have arrived.
+    pub arrival: Duration,
+    /// Bytes of a message of ours, a plan within.
+    pub plan_bytes_max: usize,
+    /// Columns of a plan's outputs, before ops widen them.
+    pub plan_columns_max: usize,
+    /// Ops of a part, one behind the other.
+    pub plan_ops_max: usize,
+    /// Operators of an expression, which bound how deep it can be.
+    pub expression_operators_max: usize,
+}
+
+impl Default for RequestLimits {
+    /// The most that any server takes.
+    fn default() -> Self {
+        Self {
+            message_bytes_max: 2 * forebay_proto::JSON_BYTES_MAX,
+            arrival: Duration::from_secs(10),
+            plan_bytes_max: forebay_proto::JSON_BYTES_MAX,
+            plan_columns_max: PLAN_COLUMNS_MAX,
+            plan_ops_max: OPS_MAX,
+            expression_operators_max: usize::MAX,
+        }
+    }
 }
 
 impl Request {

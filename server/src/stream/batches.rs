@@ -44,7 +44,7 @@ impl Streams {
         let reckoned = prepared.clone();
         let memory = self.cpu.run(move || reckoned.memory_bytes(&sent)).await?;
         let memory = self.budget.reserve(memory)?;
-        Ok(BatchTask::batches(move |sender| {
+        Ok(BatchTask::batches(self.limits.idle_max, move |sender| {
             let outlet = Outlet::new(&prepared, share, sender);
             streams.send_batches(prepared, sent, outlet, memory)
         }))

@@ -96,6 +96,12 @@ pub enum StreamError {
         /// The type that it has.
         found: String,
     },
+    /// Its client takes nothing.
+    #[error("nothing was taken of the stream for {seconds} s, and what it held was given back (--stream-idle-seconds)")]
+    Idle {
+        /// For so long.
+        seconds: f64,
+    },
     /// There is no memory for it now.
     #[error(transparent)]
     Budget(#[from] BudgetError),

@@ -12,6 +12,7 @@ Tensors come from `forebay.torch`, which alone imports torch.
 from .arrays import Ragged
 from .client import Client, DatasetInfo, connect
 from .columns import Columns, cols
+from .credentials import Credentials
 from .cursor import Cursor
 from .errors import (
     BrokenStream,
@@ -25,6 +26,7 @@ from .errors import (
     InvalidRequest,
     NotFitted,
     NotFound,
+    Overloaded,
     PermissionDenied,
     ResourceExhausted,
     ServerEnded,
@@ -53,6 +55,7 @@ __all__ = [
     "Cancelled",
     "Client",
     "Columns",
+    "Credentials",
     "Cursor",
     "CursorRefused",
     "DataLoss",
@@ -69,6 +72,7 @@ __all__ = [
     "NotFitted",
     "NotFound",
     "Output",
+    "Overloaded",
     "PermissionDenied",
     "Plan",
     "Ragged",

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from .connection import Connection, Json, read_json, to_bytes, with_plan
+from .credentials import Credentials
 from .cursor import Cursor, Order, Remainder
 from .errors import DeadlineExceeded, ForebayError, SnapshotChanged, StreamError, Unavailable
 from .exchange import Call, Exchange
@@ -69,8 +70,13 @@ class DatasetInfo:
     """Why the dataset cannot be read; empty when it can."""
 
 
-def connect(url: str | Sequence[str], *, retry_seconds: float = RETRY_SECONDS) -> Client:
-    """Connect to a server, ``grpc://HOST:PORT`` or ``grpc+unix://PATH``, or to a list of replicas.
+def connect(
+    url: str | Sequence[str], *, retry_seconds: float = RETRY_SECONDS, credentials: Credentials | None = None
+) -> Client:
+    """Connect to a server, or to a list of replicas.
+
+    A URL is ``grpc://HOST:PORT``, ``grpc+tls://HOST:PORT`` or ``grpc+unix://PATH``. `credentials` are for servers that
+    ask who calls, or whose certificate is of an authority of your own; without them the environment is looked at.
 
     The first replica that answers is taken; where it fails later, another takes over, also in the middle of a stream:
     the loop sees the same batches. `retry_seconds` bounds the tries for one batch, over all replicas and those that
@@ -85,23 +91,29 @@ def connect(url: str | Sequence[str], *, retry_seconds: float = RETRY_SECONDS) -
             raise ValueError(f"{one!r} is no server URL; it looks like grpc://127.0.0.1:8815")
     if not (math.isfinite(retry_seconds) and retry_seconds >= 0):
         raise ValueError(f"retry_seconds must be 0 or more, not {retry_seconds}")
+    credentials = Credentials() if credentials is None else credentials
     failed: list[str] = []
     for at, one in enumerate(urls):
-        connection = Connection(one)
+        connection = Connection(one, credentials)
         try:
             connection.hello()
         except (Unavailable, DeadlineExceeded) as error:
             connection.close()
             failed.append(f"{one}: {error}")
         else:
-            return Client([*urls[at:], *urls[:at]], connection, retry_seconds=retry_seconds)
+            return Client(
+                [*urls[at:], *urls[:at]], connection, retry_seconds=retry_seconds, credentials=credentials
+            )
     raise Unavailable("no server answers: " + "; ".join(failed))
 
 
 class Client:
     """A connection to a service; made by `connect`. Close it, or use it in a ``with`` block."""
 
-    def __init__(self, urls: Sequence[str], connection: Connection, *, retry_seconds: float) -> None:
+    def __init__(
+        self, urls: Sequence[str], connection: Connection, *, retry_seconds: float, credentials: Credentials
+    ) -> None:
+        self._credentials = credentials
         self._urls = list(dict.fromkeys(urls))
         self._connection = connection
         self._retry_seconds = retry_seconds
@@ -240,7 +252,7 @@ class Client:
         )
         url = self.url
         return Stream(
-            lambda: Source(Connection(url), ticket),
+            lambda: Source(Connection(url, self._credentials), ticket),
             self._failover(request, known, about, info.schema, rank, [url, *_locations(info.endpoints[rank])]),
             info.schema,
             about,
@@ -264,7 +276,7 @@ class Client:
         def ask(whole: Json) -> Replay:
             def act(connection: Connection) -> Replay:
                 answers = connection.act("replay", {"stream": whole, "rank": rank, "step": step})
-                return read_replay(answers, lambda: Connection(connection.url))
+                return read_replay(answers, lambda: Connection(connection.url, self._credentials))
 
             return self._on_any(act)
 
@@ -311,7 +323,7 @@ class Client:
             raise TypeError(f"plan must be a Plan, a FittedPlan or the id of one, not {plan!r}")
 
         def open_at(url: str, columns: pa.Schema) -> Call:
-            return with_plan(lambda request: Call(Connection(url), to_bytes(request), columns), {}, plan)
+            return with_plan(lambda request: Call(Connection(url, self._credentials), to_bytes(request), columns), {}, plan)
 
         at = self._urls.index(self.url)
         urls = [*self._urls[at:], *self._urls[:at]]
@@ -336,7 +348,7 @@ class Client:
         def attempt(url: str) -> tuple[T]:
             if url == self._connection.url:
                 return (call(self._connection),)
-            connection = Connection(url)
+            connection = Connection(url, self._credentials)
             try:
                 connection.hello(seconds=FAILOVER_HELLO_SECONDS)
                 result = call(connection)
@@ -372,7 +384,7 @@ class Client:
         pinned["resumed_from"] = request["start_position"]
 
         def open_at(url: str, position: int) -> Source:
-            connection = Connection(url)
+            connection = Connection(url, self._credentials)
             try:
                 connection.hello(seconds=FAILOVER_HELLO_SECONDS)
                 info = connection.info({**pinned, "start_position": position}, plan)

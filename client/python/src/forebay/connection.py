@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from .credentials import Credentials
 from .errors import ForebayError, NotFound, ServerEnded, Unavailable, translated
 from .fitted import FittedPlan
 from .plan import Plan
@@ -60,57 +61,62 @@ _fork_guard = ForkGuard()
 class Connection:
     """A connection to the server at `url`; may be used by several threads at a time."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, credentials: Credentials) -> None:
         self.url = url
         options = OWN_CONNECTION + (UNIX_AUTHORITY if url.startswith("grpc+unix:") else [])
+        self._headers = credentials.headers(url)
         with self.translated():
-            self._flight = flight.FlightClient(url, generic_options=options)
+            self._flight = flight.FlightClient(url, generic_options=options, **credentials.tls(url))
+
+    def _options(self, *, seconds: float | None = None) -> flight.FlightCallOptions:
+        return flight.FlightCallOptions(timeout=seconds, headers=self._headers)
 
     def hello(self, *, seconds: float = HELLO_SECONDS) -> None:
         """Raise `Unavailable` or `DeadlineExceeded` unless the server answers in time."""
         with self.translated():
-            list(self._flight.list_actions(flight.FlightCallOptions(timeout=seconds)))
+            list(self._flight.list_actions(self._options(seconds=seconds)))
 
     def datasets(self) -> list[Json]:
         """Return what the server says of each dataset."""
         with self.translated():
-            return [read_json(info.app_metadata) for info in self._flight.list_flights()]
+            return [read_json(info.app_metadata) for info in self._flight.list_flights(b"", self._options())]
 
     def schema(self, dataset: str) -> pa.Schema:
         """Return the dataset's columns as stored."""
         with self.translated():
-            found = cast(Any, self._flight.get_schema(flight.FlightDescriptor.for_path(dataset)))
+            found = cast(Any, self._flight.get_schema(flight.FlightDescriptor.for_path(dataset), self._options()))
             return cast(pa.Schema, found.schema)
 
     def table(self, dataset: str) -> pa.Table:
         """Read the whole dataset."""
         with self.translated():
-            info = self._flight.get_flight_info(flight.FlightDescriptor.for_path(dataset))
-            return self._flight.do_get(info.endpoints[0].ticket).read_all()
+            info = self._flight.get_flight_info(flight.FlightDescriptor.for_path(dataset), self._options())
+            return self._flight.do_get(info.endpoints[0].ticket, self._options()).read_all()
 
     def info(self, request: Json, plan: Plan | FittedPlan | str) -> flight.FlightInfo:
         """Return what the server says of a StreamRequest under the plan."""
 
         def ask(whole: Json) -> flight.FlightInfo:
             with self.translated():
-                return self._flight.get_flight_info(flight.FlightDescriptor.for_command(to_bytes(whole)))
+                command = flight.FlightDescriptor.for_command(to_bytes(whole))
+                return self._flight.get_flight_info(command, self._options())
 
         return with_plan(ask, request, plan)
 
     def get(self, ticket: flight.Ticket) -> flight.FlightStreamReader:
         """Begin a DoGet."""
         with self.translated():
-            return self._flight.do_get(ticket)
+            return self._flight.do_get(ticket, self._options())
 
     def exchange(self, command: bytes) -> tuple[flight.FlightStreamWriter, flight.FlightStreamReader]:
         """Begin a DoExchange."""
         with self.translated():
-            return self._flight.do_exchange(flight.FlightDescriptor.for_command(command))
+            return self._flight.do_exchange(flight.FlightDescriptor.for_command(command), self._options())
 
     def act(self, action: str, body: Json) -> Iterator[Json]:
         """Yield an action's results as they come."""
         with self.translated():
-            for result in self._flight.do_action(flight.Action(action, to_bytes(body))):
+            for result in self._flight.do_action(flight.Action(action, to_bytes(body)), self._options()):
                 yield read_json(result.body.to_pybytes())
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "InvalidRequest",
     "NotFitted",
     "NotFound",
+    "Overloaded",
     "PermissionDenied",
     "ResourceExhausted",
     "ServerEnded",
@@ -88,6 +89,10 @@ class ResourceExhausted(ForebayError):
     """A limit of the server; the text names the limit and the flag that sets it."""
 
     code = "RESOURCE_EXHAUSTED"
+
+
+class Overloaded(ResourceExhausted):
+    """A limit of the server is reached for now; the text says when to try again."""
 
 
 class Unavailable(ForebayError, ConnectionError):
@@ -185,6 +190,8 @@ def translate(error: BaseException) -> ForebayError:
         return _TYPES.get(type(error), ForebayError)(text)
     sentence = match["sentence"].strip()
     kind = _PHRASES.get(match["phrase"], ForebayError)
+    if kind is ResourceExhausted and re.search(r"\btry again in [\d.]+ m?s\b", sentence):
+        kind = Overloaded
     if kind is FailedPrecondition and re.search(r"\bfit\b", sentence):
         kind = NotFitted
     return kind(sentence)

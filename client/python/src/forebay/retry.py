@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from .errors import BrokenStream, Cancelled, DeadlineExceeded, ForebayError, ServerEnded, Unavailable
+from .errors import BrokenStream, Cancelled, DeadlineExceeded, ForebayError, Overloaded, ServerEnded, Unavailable
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ RETRY_SECONDS = 60.0
 
 # Another try, here or elsewhere, may bring what was asked for. (A call is cancelled by neither side but through a
 # broken connection: our own cancelling is looked at before.)
-TRANSIENT = (Unavailable, DeadlineExceeded, Cancelled, BrokenStream)
+TRANSIENT = (Unavailable, DeadlineExceeded, Cancelled, BrokenStream, Overloaded)
 
 
 @dataclass(frozen=True)
@@ -83,4 +83,5 @@ def try_everywhere(
         if stopped.wait(pause):
             return None
     where = "; ".join(f"{trouble.url}: {trouble.error}" for trouble in troubles)
-    raise Unavailable(f"gave up after {tries} tries: {where}{then}") from troubles[-1].error
+    kind = Overloaded if all(isinstance(trouble.error, Overloaded) for trouble in troubles) else Unavailable
+    raise kind(f"gave up after {tries} tries: {where}{then}") from troubles[-1].error

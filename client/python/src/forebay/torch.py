@@ -19,6 +19,7 @@ import torch.utils.data
 
 from .board import Board
 from .client import Client, connect
+from .credentials import Credentials
 from .cursor import Cursor, Order, Remainder
 from .explain import Explain
 from .fitted import FittedPlan
@@ -46,7 +47,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     epoch, for a new order. ``len(data)`` is the exact number of steps of this rank's whole epoch, also after a resume.
 
     `url` may be a list of replicas; a server that goes away in the middle of an epoch is replaced, or waited for, up
-    to `retry_seconds`: see `forebay.connect`.
+    to `retry_seconds`; `credentials` are for servers that ask who calls: see `forebay.connect` for both.
 
     Rank and world size are those given, else torch.distributed's where that is initialized, else RANK and WORLD_SIZE
     of the environment, else 0 of 1; looked up when they are first needed. The dataset shards itself: Lightning leaves
@@ -86,6 +87,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         prefetch: int = 2,
         device: str | torch.device | None = None,
         retry_seconds: float = RETRY_SECONDS,
+        credentials: Credentials | None = None,
     ) -> None:
         super().__init__()
         if (rank is None) != (world_size is None):
@@ -101,6 +103,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._prefetch = prefetch
         self._device = device_of(device)
         self._retry_seconds = retry_seconds
+        self._credentials = credentials
         self._given_rank = None if rank is None or world_size is None else (rank, world_size)
         self._epoch = epoch
         self._resume: _Resume | None = None
@@ -281,7 +284,9 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     def _connected(self) -> Client:
         """Return the client, and have the plan fitted."""
         if self._client is None:
-            self._client = connect(self._url, retry_seconds=self._retry_seconds)
+            self._client = connect(
+                self._url, retry_seconds=self._retry_seconds, credentials=self._credentials
+            )
         self._plan = self._client.fitted(self._dataset, self._plan)
         return self._client
 

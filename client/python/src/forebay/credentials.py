@@ -1,0 +1,98 @@
+"""What a client shows of itself to a server, and which servers it trusts."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypedDict
+from urllib.parse import urlsplit
+
+from .errors import InvalidRequest
+
+_TLS = "grpc+tls:"
+
+
+class _Tls(TypedDict, total=False):
+    tls_root_certs: bytes
+    cert_chain: bytes
+    private_key: bytes
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A bearer token, a certificate of the client's, and the authorities whose servers it trusts.
+
+    Files are read anew for each connection, so that what is renewed on disk is used. A token goes with every call, and
+    only over TLS, a Unix socket or to this machine. What is not given is taken from the environment:
+    ``FOREBAY_TOKEN``, ``FOREBAY_TOKEN_FILE``, ``FOREBAY_CA``, ``FOREBAY_CERT`` and ``FOREBAY_KEY``.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    """The token itself."""
+    token_file: str | os.PathLike[str] | None = None
+    """A file that holds the token."""
+    ca: str | os.PathLike[str] | None = None
+    """A file of certificates in PEM; without one the system's authorities are trusted."""
+    cert: str | os.PathLike[str] | None = None
+    """The client's certificate chain in PEM, for servers that ask for one."""
+    key: str | os.PathLike[str] | None = None
+    """Its key in PEM."""
+
+    def headers(self, url: str) -> list[tuple[bytes, bytes]]:
+        """Return the headers of a call to the server at `url`."""
+        token = self._token()
+        if token is None:
+            return []
+        if not _stays_private(url):
+            raise InvalidRequest(
+                f"{url}: a token is not sent over a connection that others can read; say grpc+tls://, or leave it out"
+            )
+        return [(b"authorization", b"Bearer " + token.encode())]
+
+    def tls(self, url: str) -> _Tls:
+        """Return what pyarrow's client takes for TLS to the server at `url`."""
+        if not url.startswith(_TLS):
+            return {}
+        # pyarrow brings no authorities of its own along.
+        ca = _given(self.ca, "FOREBAY_CA") or ssl.get_default_verify_paths().cafile
+        cert, key = _given(self.cert, "FOREBAY_CERT"), _given(self.key, "FOREBAY_KEY")
+        if (cert is None) != (key is None):
+            raise ValueError("a client's certificate and its key go together: give both cert and key, or neither")
+        options: _Tls = {}
+        if ca is not None:
+            options["tls_root_certs"] = Path(ca).read_bytes()
+        if cert is not None and key is not None:
+            options["cert_chain"] = Path(cert).read_bytes()
+            options["private_key"] = Path(key).read_bytes()
+        return options
+
+    def _token(self) -> str | None:
+        token = self.token
+        if token is None and self.token_file is None:
+            token = os.environ.get("FOREBAY_TOKEN") or None
+        file = _given(self.token_file, "FOREBAY_TOKEN_FILE")
+        if token is None and file is not None:
+            token = Path(file).read_text()
+        if token is None:
+            return None
+        token = token.strip()
+        if not token or not token.isascii() or not token.isprintable():
+            raise ValueError("the token is empty, or has letters that no header can carry")
+        return token
+
+
+def _given(value: str | os.PathLike[str] | None, variable: str) -> str | os.PathLike[str] | None:
+    return value if value is not None else os.environ.get(variable) or None
+
+
+def _stays_private(url: str) -> bool:
+    if url.startswith((_TLS, "grpc+unix:")):
+        return True
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

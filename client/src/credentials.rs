@@ -1,0 +1,105 @@
+//! What a client shows of itself, and whom it trusts.
+
+use std::fmt;
+
+use tonic::Status;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+
+use crate::{Error, Result};
+
+/// A bearer token, a certificate of the client's, and the authorities whose servers it trusts (those of the system where
+/// none are given). A token goes with every call, and only over TLS, a Unix socket or to this machine.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    token: Option<MetadataValue<Ascii>>,
+    ca: Option<Certificate>,
+    identity: Option<Identity>,
+}
+
+/// Puts the token into every call.
+#[derive(Clone)]
+pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
+
+impl Credentials {
+    /// Calls carry this bearer token.
+    pub fn with_token(self, token: &str) -> Result<Self> {
+        let value = MetadataValue::try_from(format!("Bearer {}", token.trim()));
+        let mut value = value.ok().filter(|_| !token.trim().is_empty()).ok_or(Error::Token)?;
+        value.set_sensitive(true);
+        Ok(Self { token: Some(value), ..self })
+    }
+
+    /// Only servers with a certificate of these authorities, in PEM, are trusted.
+    #[must_use]
+    pub fn with_ca(self, pem: impl AsRef<[u8]>) -> Self {
+        Self { ca: Some(Certificate::from_pem(pem)), ..self }
+    }
+
+    /// Servers that ask for a certificate get this chain, proved with its key; both in PEM.
+    #[must_use]
+    pub fn with_certificate(self, chain_pem: impl AsRef<[u8]>, key_pem: impl AsRef<[u8]>) -> Self {
+        Self { identity: Some(Identity::from_pem(chain_pem, key_pem)), ..self }
+    }
+
+    pub(crate) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    pub(crate) fn bearer(&self) -> Bearer {
+        Bearer(self.token.clone())
+    }
+
+    pub(crate) fn tls(&self) -> ClientTlsConfig {
+        let config = match &self.ca {
+            Some(ca) => ClientTlsConfig::new().ca_certificate(ca.clone()),
+            None => ClientTlsConfig::new().with_enabled_roots(),
+        };
+        match &self.identity {
+            Some(identity) => config.identity(identity.clone()),
+            None => config,
+        }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Credentials")
+            .field("token", &self.token.is_some())
+            .field("ca", &self.ca.is_some())
+            .field("certificate", &self.identity.is_some())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Bearer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Bearer")
+    }
+}
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: tonic::Request<()>) -> std::result::Result<tonic::Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Credentials;
+
+    #[test]
+    fn tokens_that_no_header_can_carry_are_refused_and_none_is_shown() {
+        for token in ["", " \n", "a\nb", "\u{7f}"] {
+            assert!(Credentials::default().with_token(token).is_err(), "{token:?}");
+        }
+        let known = Credentials::default().with_token("open sesame\n").unwrap().with_ca("PEM");
+        let shown = format!("{known:?} {:?}", known.bearer());
+        assert!(!shown.contains("sesame") && !shown.contains("PEM"), "{shown}");
+    }
+}

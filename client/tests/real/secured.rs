@@ -1,0 +1,131 @@
+//! TLS, client certificates and bearer tokens against a real server: who gets in, to what, and what those who do not are told.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_client::{Client, Credentials, Error, Replicas, StreamRequest, plan_from_json};
+use futures::TryStreamExt;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+use tonic::Code;
+
+use crate::data;
+use crate::server::Server;
+
+const TOKEN: &str = "a token of the tests, which is no secret";
+
+/// An authority, a server of it and a client of it, as files of PEM.
+fn write_certificates(folder: &Path) {
+    let authority = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&authority).unwrap();
+    fs::write(folder.join("ca.pem"), certificate.pem()).unwrap();
+    let issuer = Issuer::new(params, authority);
+    for (name, subject) in [("server", "127.0.0.1"), ("client", "trainer.example"), ("stranger", "other.example")] {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new([subject.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+        fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+}
+
+fn folder() -> Arc<TempDir> {
+    let folder = TempDir::new().unwrap();
+    data::write(&folder.path().join("numbers"));
+    data::write(&folder.path().join("secret"));
+    write_certificates(folder.path());
+    let digest: String = Sha256::digest(TOKEN).iter().map(|byte| format!("{byte:02x}")).collect();
+    let principals =
+        format!("[trainer]\ntoken_sha256 = \"{digest}\"\ncertificate = \"trainer.example\"\ndatasets = [\"numbers\"]\n");
+    fs::write(folder.path().join("principals.toml"), principals).unwrap();
+    Arc::new(folder)
+}
+
+fn start(folder: &Arc<TempDir>, flags: &[&str]) -> Server {
+    let tls = ["--listen", "127.0.0.1:0", "--state", "state", "--tls-cert", "server.pem", "--tls-key", "server.key"];
+    Server::over(Arc::clone(folder), &["numbers", "secret"], &[&tls, flags].concat())
+}
+
+fn request(dataset: &str) -> StreamRequest {
+    let plan = plan_from_json(br#"{"outputs": [{"name": "x", "parts": [{"columns": ["delay"], "ops": [{"fill_null": {"value": 0}}]}]}]}"#);
+    StreamRequest { dataset: dataset.into(), plan: Some(plan.unwrap()), batch_size: Some(64), ..Default::default() }
+}
+
+fn code(error: &Error) -> Code {
+    match error {
+        Error::Status(status) => status.code(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_token_over_tls_reads_what_is_granted_and_nothing_else() {
+    let folder = folder();
+    let server = start(&folder, &["--principals", "principals.toml"]);
+    assert!(server.url.starts_with("grpc+tls://"), "{}", server.url);
+    let known = Credentials::default().with_ca(fs::read(folder.path().join("ca.pem")).unwrap());
+    let trainer = known.clone().with_token(TOKEN).unwrap();
+
+    let client = Client::connect_with(&server.url, &trainer).await.unwrap();
+    let names: Vec<String> = client.list().await.unwrap().into_iter().map(|table| table.info.name).collect();
+    assert_eq!(names, ["numbers"]);
+    let epoch = client.stream_info(&request("numbers")).await.unwrap();
+    let batches: Vec<_> = client.read(&epoch.endpoints[0]).await.unwrap().try_collect().await.unwrap();
+    assert_eq!(batches.iter().map(|batch| batch.header.rows).sum::<u64>(), epoch.info.rows);
+    let mut through_replicas =
+        Replicas::new([&server.url]).unwrap().with_credentials(trainer).open(&request("numbers"), 0).await.unwrap();
+    assert_eq!(through_replicas.try_next().await.unwrap().unwrap().data, batches[0].data);
+    assert_eq!(code(&client.stream_info(&request("secret")).await.unwrap_err()), Code::PermissionDenied);
+    assert_eq!(code(&client.table_info("nowhere").await.unwrap_err()), Code::PermissionDenied);
+
+    let nobody = Client::connect_with(&server.url, &known).await.unwrap();
+    assert_eq!(code(&nobody.list().await.unwrap_err()), Code::Unauthenticated);
+    let wrong = known.clone().with_token("another").unwrap();
+    let wrong = Client::connect_with(&server.url, &wrong).await.unwrap();
+    assert_eq!(code(&wrong.list().await.unwrap_err()), Code::Unauthenticated);
+    // A server of an authority that is not trusted, and one that is asked without TLS.
+    assert!(matches!(Client::connect(&server.url).await, Err(Error::Unreachable { .. })));
+    let plain = server.url.replace("grpc+tls", "grpc");
+    match Client::connect(&plain).await {
+        Err(Error::Unreachable { .. }) => {}
+        Err(other) => panic!("{other:?}"),
+        Ok(client) => assert!(client.list().await.is_err()),
+    }
+}
+
+#[tokio::test]
+async fn a_client_certificate_does_for_a_token() {
+    let folder = folder();
+    let server = start(&folder, &["--tls-client-ca", "ca.pem", "--principals", "principals.toml"]);
+    let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+    let known = Credentials::default().with_ca(read("ca.pem"));
+    let of = |name: &str| known.clone().with_certificate(read(&format!("{name}.pem")), read(&format!("{name}.key")));
+    let client = Client::connect_with(&server.url, &of("client")).await.unwrap();
+    assert_eq!(client.table_info("numbers").await.unwrap().info.name, "numbers");
+    let stranger = Client::connect_with(&server.url, &of("stranger")).await.unwrap();
+    assert_eq!(code(&stranger.list().await.unwrap_err()), Code::Unauthenticated);
+    // Without one there is no connection. TLS 1.3 tells the client so after its own handshake.
+    match Client::connect_with(&server.url, &known).await {
+        Err(Error::Unreachable { .. }) => {}
+        Err(other) => panic!("{other:?}"),
+        Ok(client) => assert!(client.list().await.is_err()),
+    }
+}
+
+#[test]
+fn the_command_line_takes_its_credentials_from_the_environment_and_files() {
+    let folder = folder();
+    let server = start(&folder, &["--principals", "principals.toml"]);
+    fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
+    let by_file = server.forebay(&["--ca", "ca.pem", "--token-file", "token", "ls"]).output().unwrap();
+    assert!(by_file.status.success(), "{by_file:?}");
+    assert!(String::from_utf8_lossy(&by_file.stdout).contains("numbers"));
+    let nobody = server.forebay(&["--ca", "ca.pem", "ls"]).output().unwrap();
+    let words = String::from_utf8_lossy(&nobody.stderr).into_owned();
+    assert!(nobody.status.code() == Some(1) && words.contains("authorization: Bearer TOKEN"), "{words}");
+    let missing = server.forebay(&["--ca", "nowhere.pem", "ls"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+}

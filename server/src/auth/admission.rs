@@ -1,0 +1,119 @@
+//! How much each caller may have at once: streams, counted while they are open, and calls a second.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+
+use super::{Caller, Principal, Refused};
+
+/// When somebody who found every place taken may ask again: streams last long, and who asks again costs little.
+const STREAMS_RETRY_MS: u64 = 1000;
+
+/// How many streams may be open.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamLimits {
+    /// Of one caller.
+    pub per_client: usize,
+    /// Of all together.
+    pub in_all: usize,
+}
+
+/// Counts the open streams. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    limits: StreamLimits,
+    open: Arc<Mutex<Open>>,
+}
+
+/// A stream's place; dropping it makes room.
+#[derive(Debug)]
+pub struct StreamPermit {
+    open: Arc<Mutex<Open>>,
+    name: Arc<str>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    in_all: usize,
+    by_name: HashMap<Arc<str>, usize>,
+}
+
+/// The calls of principals that have a cap.
+#[derive(Debug, Default)]
+pub(super) struct Rates(Mutex<HashMap<Arc<str>, Bucket>>);
+
+/// A token bucket that holds a second's calls.
+#[derive(Debug)]
+struct Bucket {
+    calls: f64,
+    filled: Instant,
+}
+
+// === impl Admission ===
+
+impl Admission {
+    /// So many streams.
+    pub fn new(limits: StreamLimits) -> Self {
+        Self { limits, open: Arc::default() }
+    }
+
+    /// A place for one more stream of a caller.
+    pub fn stream(&self, caller: &Caller) -> Result<StreamPermit, Refused> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = open.by_name.get(caller.name()).copied().unwrap_or(0);
+        let of_principal = caller.streams_max().map(|limit| (limit, "streams_max of --principals"));
+        let (own_limit, own_flag) = of_principal.unwrap_or((self.limits.per_client, "--streams-per-client"));
+        let refused = |open: usize, whose: String, limit: usize, flag: &'static str| {
+            Err(Refused::Streams { open, whose, limit, flag, retry_ms: STREAMS_RETRY_MS })
+        };
+        if own >= own_limit {
+            return refused(own, format!("of {}", caller.name()), own_limit, own_flag);
+        }
+        if open.in_all >= self.limits.in_all {
+            return refused(open.in_all, "of this server".to_owned(), self.limits.in_all, "--streams-max");
+        }
+        open.in_all += 1;
+        *open.by_name.entry(Arc::clone(caller.name())).or_insert(0) += 1;
+        Ok(StreamPermit { open: Arc::clone(&self.open), name: Arc::clone(caller.name()) })
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.in_all -= 1;
+        if let Some(own) = open.by_name.get_mut(&self.name) {
+            *own -= 1;
+            if *own == 0 {
+                open.by_name.remove(&self.name);
+            }
+        }
+    }
+}
+
+// === impl Rates ===
+
+impl Rates {
+    /// Counts a call, or says when the next one may come.
+    pub(super) fn take(&self, principal: &Principal) -> Result<(), Refused> {
+        let Some(calls_per_second) = principal.calls_per_second else { return Ok(()) };
+        let now = Instant::now();
+        // Whoever may make a call in two seconds may make that one at once.
+        let held_max = calls_per_second.max(1.0);
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = buckets
+            .entry(Arc::clone(&principal.name))
+            .or_insert_with(|| Bucket { calls: held_max, filled: now });
+        let since = now.saturating_duration_since(bucket.filled).as_secs_f64();
+        bucket.calls = (bucket.calls + since * calls_per_second).min(held_max);
+        bucket.filled = now;
+        if bucket.calls >= 1.0 {
+            bucket.calls -= 1.0;
+            return Ok(());
+        }
+        let retry_ms = ((1.0 - bucket.calls) / calls_per_second * 1000.0).ceil() as u64;
+        Err(Refused::Rate { name: Arc::clone(&principal.name), calls_per_second, retry_ms })
+    }
+}

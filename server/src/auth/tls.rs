@@ -1,0 +1,94 @@
+//! The certificate that the server shows, and those that it asks for; read again when they change.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+
+use super::{AuthError, watched::Watched};
+
+/// The one protocol that is spoken.
+const ALPN: &[u8] = b"h2";
+
+/// TLS 1.2 and 1.3 with a certificate of ours.
+pub struct Tls {
+    config: Watched<ServerConfig>,
+    checks_clients: bool,
+}
+
+impl Tls {
+    /// Reads a certificate chain and its key; where a client CA is given, only clients that hold a certificate of it get in.
+    pub fn open(chain: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, AuthError> {
+        let (chain, key, client_ca) = (chain.to_owned(), key.to_owned(), client_ca.map(Path::to_owned));
+        let checks_clients = client_ca.is_some();
+        let files = [Some(&chain), Some(&key), client_ca.as_ref()].into_iter().flatten().cloned().collect();
+        let config = Watched::open(files, move || read(&chain, &key, client_ca.as_ref()))?;
+        Ok(Self { config, checks_clients })
+    }
+
+    /// Whether clients must hold a certificate.
+    pub fn checks_clients(&self) -> bool {
+        self.checks_clients
+    }
+
+    /// As the files are now.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.config.current()
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Tls").field("checks_clients", &self.checks_clients).finish_non_exhaustive()
+    }
+}
+
+fn read(chain: &PathBuf, key: &PathBuf, client_ca: Option<&PathBuf>) -> Result<ServerConfig, AuthError> {
+    let content = |path: &Path, reason: String| AuthError::Content { path: path.to_owned(), reason };
+    let certificates = certificates(chain)?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| of_pem(key, error, "a private key"))?;
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| content(chain, error.to_string()))?;
+    let builder = match client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in self::certificates(path)? {
+                roots.add(certificate).map_err(|error| content(path, error.to_string()))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| content(path, error.to_string()))?)
+        }
+    };
+    let config = builder.with_single_cert(certificates, private);
+    let reason = |error: rustls::Error| format!("the key does not fit the certificate in {}: {error}", chain.display());
+    let mut config = config.map_err(|error| content(key, reason(error)))?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    Ok(config)
+}
+
+fn certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>, AuthError> {
+    let wanted = "PEM certificates";
+    let found: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(path).and_then(Iterator::collect).map_err(|error| of_pem(path, error, wanted));
+    match found {
+        Ok(none) if none.is_empty() => Err(of_pem(path, pem::Error::NoItemsFound, wanted)),
+        other => other,
+    }
+}
+
+fn of_pem(path: &Path, error: pem::Error, wanted: &str) -> AuthError {
+    match error {
+        pem::Error::Io(source) => AuthError::Read { path: path.to_owned(), source },
+        other => AuthError::Content { path: path.to_owned(), reason: format!("{wanted} expected: {other}") },
+    }
+}

@@ -1,0 +1,52 @@
+//! Flags that are good, and flags that are wrong and say so.
+
+use super::*;
+
+fn check(arguments: &[&str]) -> Result<Config, String> {
+    let arguments = ["forebay-server"].iter().chain(arguments);
+    let flags = Flags::try_parse_from(arguments).map_err(|error| error.to_string())?;
+    flags.check().map_err(|error| error.to_string())
+}
+
+#[test]
+fn good_flags_are_a_config() {
+    let config = check(&[
+        "--dataset",
+        "a=/tmp",
+        "--dataset",
+        "b=/tmp/*.parquet",
+        "--listen",
+        "unix:/tmp/s",
+        "--listen",
+        "localhost:0",
+    ])
+    .unwrap();
+    assert_eq!(config.datasets.len(), 2);
+    assert_eq!(config.listen, [Listen::Unix("/tmp/s".into()), Listen::Tcp("127.0.0.1:0".parse().unwrap())]);
+    assert!(config.memory_limit_bytes > 0);
+    assert_eq!(config.device, DeviceName::Cpu);
+    assert_eq!(check(&["--dataset", "a=/tmp", "--device", "cuda:12"]).unwrap().device, DeviceName::Cuda(12));
+}
+
+#[test]
+fn wrong_flags_say_what_is_allowed() {
+    for (arguments, words) in [
+        (&[][..], "--dataset"),
+        (&["--dataset", "a"], "NAME=URL"),
+        (&["--dataset", "=x"], "a name is"),
+        (&["--dataset", "a/b=x"], "a name is"),
+        (&["--dataset", "a=x", "--dataset", "a=y"], "twice"),
+        (&["--dataset", "a=ftp://b/c"], "s3://bucket"),
+        (&["--dataset", "a=x", "--listen", "here"], "127.0.0.1:8815"),
+        (&["--dataset", "a=x", "--advertise", "replica:8815"], "grpc://replica-1:8815"),
+        (&["--dataset", "a=x", "--listen", "0.0.0.0:1"], "--insecure-network"),
+        (&["--dataset", "a=x", "--metrics-listen", "[::]:1"], "--insecure-network"),
+        (&["--dataset", "a=x", "--state", "s3://b"], "local directory"),
+        (&["--dataset", "a=x", "--batch-bytes-max", "0"], "batch-bytes-max"),
+        (&["--dataset", "a=x", "--device", "cuda"], "cuda:0"),
+        (&["--dataset", "a=x", "--device", "cuda:-1"], "cuda:0"),
+    ] {
+        let error = check(arguments).unwrap_err();
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
+}

@@ -1,0 +1,132 @@
+//! What a caller may do: who it is, which datasets it may read, how many streams it may open.
+//!
+//! Names that no grant covers are answered alike, whether there is such a dataset or not: what others have is not told.
+
+use std::sync::Arc;
+
+use arrow_flight::Ticket;
+use bytes::Bytes;
+use forebay_proto::v1;
+use hyper::{HeaderMap, header};
+use tonic::Status;
+
+use super::status;
+use crate::{
+    auth::{Admission, Auth, Caller, Peer, StreamLimits, StreamPermit, TicketKey},
+    error::near_names,
+    plan,
+    stream::{StreamError, Streams},
+};
+
+/// The rules of a service. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Access {
+    auth: Auth,
+    admission: Admission,
+}
+
+impl Default for Access {
+    /// Everybody, and as many streams as there is memory for.
+    fn default() -> Self {
+        let limits = StreamLimits { per_client: usize::MAX, in_all: usize::MAX };
+        Self { auth: Auth::off(), admission: Admission::new(limits) }
+    }
+}
+
+impl Access {
+    /// These callers, and so many streams.
+    pub fn new(auth: Auth, admission: Admission) -> Self {
+        Self { auth, admission }
+    }
+
+    /// Who makes a call, by its headers and its connection.
+    pub(super) fn caller(&self, headers: &HeaderMap, peer: &Peer) -> Result<Caller, Status> {
+        let authorization = headers.get(header::AUTHORIZATION).map(header::HeaderValue::as_bytes);
+        self.auth.caller(authorization, peer).map_err(|refused| status::of_refusal(&refused))
+    }
+
+    /// Who makes a call, as it was found out when it came.
+    pub(super) fn known<T>(&self, request: &tonic::Request<T>) -> Result<Caller, Status> {
+        match request.extensions().get::<Caller>() {
+            Some(caller) => Ok(caller.clone()),
+            None if self.auth.is_on() => Err(Status::unauthenticated("nobody said who makes this call")),
+            None => Ok(Caller::anyone()),
+        }
+    }
+
+    /// A place for a stream of a caller.
+    pub(super) fn stream(&self, caller: &Caller) -> Result<StreamPermit, Status> {
+        self.admission.stream(caller).map_err(|refused| status::of_refusal(&refused))
+    }
+
+    /// A ticket as it goes out to a caller.
+    pub(super) fn sign(&self, ticket: Ticket, caller: &Caller) -> Ticket {
+        match self.auth.ticket_key() {
+            Some(key) => Ticket { ticket: key.sign(&ticket.ticket, caller.name()).into() },
+            None => ticket,
+        }
+    }
+
+    /// A ticket as it was made, from a caller who may use it now.
+    pub(super) fn unsigned(&self, ticket: &Ticket, caller: &Caller) -> Result<Ticket, Status> {
+        match self.auth.ticket_key() {
+            Some(key) => {
+                let opened = key.open(&ticket.ticket, caller.name());
+                let opened = opened.map_err(|fault| Status::permission_denied(fault.to_string()))?;
+                Ok(Ticket { ticket: Bytes::copy_from_slice(opened) })
+            }
+            None if TicketKey::is_signed(&ticket.ticket) => Err(Status::invalid_argument(
+                "ticket: signed by a server that asks who calls, which this one does not: ask GetFlightInfo here",
+            )),
+            None => Ok(ticket.clone()),
+        }
+    }
+
+    /// Whether a caller may read a dataset.
+    pub(super) fn dataset(caller: &Caller, streams: &Streams, name: &str) -> Result<(), Status> {
+        if !caller.may_read(name) {
+            return Err(Status::permission_denied(format!(
+                "dataset \"{}\" is not granted to {}: the operator grants it (--principals)",
+                name.chars().take(128).collect::<String>().escape_default(),
+                caller.name()
+            )));
+        }
+        if !caller.reads_everything() && streams.catalog().dataset(name).is_err() {
+            let granted = streams.catalog().datasets().map(|dataset| dataset.name()).filter(|name| caller.may_read(name));
+            return Err(Status::not_found(format!("no dataset of this name here: {}", near_names(name, granted))));
+        }
+        Ok(())
+    }
+
+    /// Whether a caller may read what a stream is made from: its dataset, and the tables that its plan looks up.
+    pub(super) async fn sources(
+        caller: &Caller,
+        streams: &Arc<Streams>,
+        dataset: &str,
+        plan: Option<&v1::Plan>,
+        plan_id: &str,
+    ) -> Result<(), Status> {
+        if caller.reads_everything() {
+            return Ok(());
+        }
+        if !dataset.is_empty() {
+            Self::dataset(caller, streams, dataset)?;
+        }
+        if let Some(plan) = plan {
+            plan::table_names(plan).try_for_each(|table| Self::dataset(caller, streams, table))?;
+        }
+        if plan_id.is_empty() {
+            return Ok(());
+        }
+        match streams.show(plan_id.to_owned()).await {
+            Ok(v1::FitResult { plan: Some(kept), .. }) => {
+                plan::table_names(&kept).try_for_each(|table| Self::dataset(caller, streams, table))
+            }
+            // Who knows a plan's id may use it: near ones are not told.
+            Ok(_) | Err(StreamError::UnknownPlan { .. }) => {
+                Err(Status::not_found("no fitted plan of this id is kept here (--state): fit it, or send the plan itself"))
+            }
+            Err(error) => Err(status::of(&error)),
+        }
+    }
+}
