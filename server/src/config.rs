@@ -409,7 +409,7 @@ fn dataset(value: &str, stores: &mut Stores) -> Result<(String, Location), Confi
 /// What an address that other machines reach needs.
 const LISTEN_PUBLIC: &str = "TLS (--tls-cert and --tls-key) and credentials (--principals or --tls-client-ca); listen on 127.0.0.1, or \
                              say --insecure-public if whoever reaches it may read every dataset";
-const METRICS_PUBLIC: &str = "--metrics-public, as whoever reaches it reads names of datasets and how much they are used";
+const METRICS_PUBLIC: &str = "--metrics-public or --insecure-public, as whoever reaches it reads names of datasets and how much they are used";
 
 fn listen(value: &str, is_allowed: bool) -> Result<Listen, ConfigError> {
     match value.strip_prefix("unix:") {

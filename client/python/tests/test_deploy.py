@@ -129,7 +129,7 @@ def test_the_unit_starts_a_server(tmp_path: Path, tiny_folder: Path):
 def test_the_image_starts_a_server(tmp_path: Path, tiny_folder: Path):
     assert image("ENV") == "FOREBAY_CONFIG=/etc/forebay/forebay.toml"
     assert " server/deploy/container.toml /etc/forebay/forebay.toml\n" in DOCKERFILE
-    env = {"FOREBAY_CONFIG": str(private("container", tmp_path, tiny_folder)), "FOREBAY_INSECURE_NETWORK": "true"}
+    env = {"FOREBAY_CONFIG": str(private("container", tmp_path, tiny_folder)), "FOREBAY_INSECURE_PUBLIC": "true"}
     daemon = Daemon("--dataset", f"flights={tiny_folder}", env=env)
     try:
         assert daemon.get("/healthz")[0] == 200
@@ -165,7 +165,7 @@ def test_addresses_that_others_reach_are_meant(name: str, tmp_path: Path):
     (tmp_path / "no folder").touch()
     # A state directory that cannot be: the server ends behind its configuration, before it listens.
     command = ("--config", str(file), "--dataset", "a=/nowhere", "--state", str(tmp_path / "no folder"))
-    done = run_to_end(*command, env={"FOREBAY_INSECURE_NETWORK": "true"})
+    done = run_to_end(*command, env={"FOREBAY_INSECURE_PUBLIC": "true"})
     assert done.returncode == 1, done.stderr
     assert "--state" in done.stderr
     # Who runs the image must say it; the manifests say it, beside a policy of who may come.

@@ -79,6 +79,16 @@ struct Place<'a> {
     field: &'a Field,
 }
 
+/// A bug on request, in builds for tests alone: whoever runs kernels must survive one, and shows it with this.
+#[cfg(debug_assertions)]
+#[expect(clippy::panic, reason = "it is what is asked for")]
+fn panic_on_request(program: &Program) {
+    let asked = std::env::var("FOREBAY_TEST_PANIC_OUTPUT");
+    if asked.is_ok_and(|name| program.schema().field_with_name(&name).is_ok()) {
+        panic!("a kernel panicked on request");
+    }
+}
+
 impl BatchBuilder {
     /// An empty batch with room for `rows`. That allocates `rows` × [`Program::row_bytes`]; the caller has made sure that it may.
     pub fn new(program: Arc<Program>, rows: usize) -> Self {
@@ -163,6 +173,8 @@ impl BatchBuilder {
         if rows.is_empty() {
             return Ok(());
         }
+        #[cfg(debug_assertions)]
+        panic_on_request(&self.program);
         let made = self.compute(&inputs, &rows, places)?;
         let mut piece = None;
         for (made, column) in made.into_iter().zip(&mut self.columns) {

@@ -1,0 +1,436 @@
+"""Who gets in and to what: TLS, client certificates, bearer tokens, grants and signed tickets, from bare pyarrow."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.flight as fl
+import pyarrow.parquet as pq
+import pytest
+
+import forebay as fb
+from aftermath import as_stored
+from certificates import Authority, Pair, digest, principal
+from daemon import LOOPBACK, Daemon, run_to_end
+from proxy import Proxy
+from serving import Server
+from test_readme import example
+
+Serve = Callable[..., Server]
+TRAINER, OTHER, ADMIN = "token-of-trainer-0123456789", "token-of-other-0123456789", "token-of-admin-0123456789"
+PRINCIPALS = (
+    principal("trainer", TRAINER, "numbers", "ghost-*")
+    + principal("other", OTHER, "numbers", "secret")
+    + principal("admin", ADMIN, "*")
+)
+PLAN = as_stored("x")
+LOOKUP = {
+    "outputs": [
+        {"name": "y", "dtype": "FLOAT32", "parts": [{"columns": ["x"], "ops": [
+            {"lookup": {"table": "secret", "key": "x", "columns": ["hidden"]}}, {"fill_null": {"value": 0}}]}]},
+    ]
+}
+
+
+def bearer(token: str | None) -> fl.FlightCallOptions:
+    headers = [] if token is None else [(b"authorization", b"Bearer " + token.encode())]
+    return fl.FlightCallOptions(timeout=20, headers=headers)
+
+
+def refused(phrase: str, words: str = "") -> Any:
+    """What pyarrow raises differs from call to call; the phrase of the code is the same."""
+    return pytest.raises((pa.ArrowException, OSError), match=f"(?s){phrase} error.*{words}")
+
+
+def request(dataset: str, **more: Any) -> fl.FlightDescriptor:
+    return fl.FlightDescriptor.for_command(json.dumps({"dataset": dataset, **({"plan": PLAN} | more)}).encode())
+
+
+def action(name: str, **body: Any) -> fl.Action:
+    return fl.Action(name, json.dumps(body).encode())
+
+
+class Secured:
+    """A server that knows three principals, and what speaks to it."""
+
+    def __init__(self, serve: Serve, root: Path, *flags: str) -> None:
+        self.root = root
+        for name in ("numbers", "secret", "hidden"):
+            (root / name).mkdir(parents=True)
+        pq.write_table(pa.table({"x": pa.array(range(1000), pa.int64())}), root / "numbers/a.parquet", row_group_size=99)
+        table = pa.table({"x": pa.array(range(1000), pa.int64()), "hidden": pa.array([0.5] * 1000)})
+        pq.write_table(table, root / "secret/a.parquet")
+        pq.write_table(table, root / "hidden/a.parquet")
+        self.authority = Authority(root / "certificates")
+        self.pair = self.authority.issue("server", "localhost", "127.0.0.1")
+        self.principals = root / "principals.toml"
+        self.principals.write_text(PRINCIPALS)
+        self.flags = ["--tls-cert", str(self.pair.cert), "--tls-key", str(self.pair.key)]
+        self.flags += ["--principals", str(self.principals), "--ticket-key", str(self.key()), "--log", "trace", *flags]
+        self._serve = serve
+        self.server = self.start()
+
+    def key(self) -> Path:
+        key = self.root / "ticket-key"
+        key.write_text("4f" * 32)
+        return key
+
+    def start(self, *flags: str) -> Server:
+        datasets = {name: self.root / name for name in ("numbers", "secret", "hidden")}
+        return self._serve(datasets, *self.flags, *flags)
+
+    def client(self, url: str = "", pair: Pair | None = None) -> fl.FlightClient:
+        url = url or self.server.url
+        assert url.startswith("grpc+tls://")
+        chain = {} if pair is None else {"cert_chain": pair.cert.read_bytes(), "private_key": pair.key.read_bytes()}
+        return fl.FlightClient(url, tls_root_certs=self.authority.ca.read_bytes(), **chain)
+
+
+@pytest.fixture(scope="module")
+def secured(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Secured:
+    return Secured(serve, tmp_path_factory.mktemp("secured"))
+
+
+@pytest.fixture
+def client(secured: Secured) -> Iterator[fl.FlightClient]:
+    with secured.client() as client:
+        yield client
+
+
+def test_only_who_has_a_token_gets_an_answer(client: fl.FlightClient):
+    calls: list[Callable[[fl.FlightCallOptions], object]] = [
+        lambda options: list(client.list_flights(b"", options)),
+        lambda options: list(client.list_actions(options)),
+        lambda options: client.get_flight_info(request("numbers"), options),
+        lambda options: client.get_schema(fl.FlightDescriptor.for_path("numbers"), options),
+        lambda options: list(client.do_action(action("explain", dataset="numbers", plan=PLAN), options)),
+        lambda options: client.do_get(fl.Ticket(b"FBT1"), options).read_all(),
+        lambda options: client.do_exchange(fl.FlightDescriptor.for_command(b"{}"), options)[1].read_all(),
+    ]
+    wrong = [None, "", "token-of-trainer-012345678", TRAINER + "0", "x" * 4000]
+    odd = [(b"authorization", b"Basic " + TRAINER.encode()), (b"authorization", TRAINER.encode())]
+    unknown = [bearer(token) for token in wrong] + [fl.FlightCallOptions(timeout=20, headers=[pair]) for pair in odd]
+    for call in calls:
+        for options in unknown:
+            with refused("unauthenticated") as told:
+                call(options)
+            assert TRAINER not in str(told.value)
+    assert [info.descriptor.path for info in client.list_flights(b"", bearer(TRAINER))] == [[b"numbers"]]
+    granted = [info.descriptor.path[0] for info in client.list_flights(b"", bearer(ADMIN))]
+    assert sorted(granted) == [b"hidden", b"numbers", b"secret"]
+
+
+def test_a_stream_and_a_table_over_tls(client: fl.FlightClient):
+    info = client.get_flight_info(request("numbers", batch_size=128), bearer(TRAINER))
+    assert client.do_get(info.endpoints[0].ticket, bearer(TRAINER)).read_all().column(0).to_pylist() == list(range(1000))
+    info = client.get_flight_info(fl.FlightDescriptor.for_path("numbers"), bearer(TRAINER))
+    assert client.do_get(info.endpoints[0].ticket, bearer(TRAINER)).read_all().num_rows == 1000
+
+
+def test_what_is_not_granted_is_refused_alike_whether_it_is_there_or_not(client: fl.FlightClient):
+    for name in ("secret", "hidden", "nowhere", "", "numbers/../secret", "NUMBERS"):
+        for call in (
+            lambda name=name: client.get_flight_info(fl.FlightDescriptor.for_path(name), bearer(TRAINER)),
+            lambda name=name: client.get_flight_info(request(name or "x"), bearer(TRAINER)),
+            lambda name=name: client.get_schema(fl.FlightDescriptor.for_path(name), bearer(TRAINER)),
+            lambda name=name: list(client.do_action(action("fit", dataset=name or "x", plan=PLAN), bearer(TRAINER))),
+            lambda name=name: list(client.do_action(action("explain", dataset=name or "x", plan=PLAN), bearer(TRAINER))),
+        ):
+            with refused("unauthorized", "not granted to trainer"):
+                call()
+    # What is granted and is not there: names of others are no hint.
+    with pytest.raises(pa.ArrowException) as told:
+        client.get_flight_info(fl.FlightDescriptor.for_path("ghost-secret"), bearer(TRAINER))
+    assert "no dataset" in str(told.value)
+    assert not re.search(r'"(secret|hidden)"', str(told.value))
+
+
+def test_a_table_that_a_plan_looks_up_must_be_granted_too(secured: Secured, client: fl.FlightClient):
+    results = client.do_action(action("fit", dataset="numbers", plan=LOOKUP), bearer(OTHER))
+    plan_id = [json.loads(result.body.to_pybytes()) for result in results][-1]["result"]["plan_id"]
+    info = client.get_flight_info(request("numbers", plan=None, plan_id=plan_id), bearer(OTHER))
+    assert client.do_get(info.endpoints[0].ticket, bearer(OTHER)).read_all().num_rows == 1000
+    many = json.loads(json.dumps(LOOKUP).replace('["hidden"]', '["hidden", "hidden"]'))
+    stream = {"dataset": "numbers", "plan_id": plan_id}
+
+    def exchange() -> None:
+        command = json.dumps({"plan_id": plan_id}).encode()
+        writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(command), bearer(TRAINER))
+        writer.begin(pa.schema([("x", pa.int64())]))
+        reader.read_all()
+
+    for call in (
+        lambda: client.get_flight_info(request("numbers", plan=LOOKUP), bearer(TRAINER)),
+        # Not one column: no lookup that could be computed, and none that could be asked about either.
+        lambda: client.get_flight_info(request("numbers", plan=many), bearer(TRAINER)),
+        lambda: client.get_flight_info(request("numbers", plan=None, plan_id=plan_id), bearer(TRAINER)),
+        lambda: list(client.do_action(action("fit", dataset="numbers", plan=LOOKUP), bearer(TRAINER))),
+        lambda: list(client.do_action(action("explain", **stream), bearer(TRAINER))),
+        lambda: list(client.do_action(action("replay", stream=stream), bearer(TRAINER))),
+        lambda: list(client.do_action(action("show", plan_id=plan_id), bearer(TRAINER))),
+        exchange,
+    ):
+        with refused("unauthorized", "secret"):
+            call()
+    # Who knows no plan is told of none.
+    with pytest.raises(pa.ArrowException) as told:
+        client.get_flight_info(request("numbers", plan=None, plan_id=plan_id[:-1] + "0"), bearer(TRAINER))
+    assert plan_id not in str(told.value)
+
+
+def test_a_ticket_is_for_its_caller_and_cannot_be_changed_or_made(secured: Secured, client: fl.FlightClient):
+    ticket = client.get_flight_info(request("numbers"), bearer(TRAINER)).endpoints[0].ticket
+    with refused("unauthorized", "another caller"):
+        client.do_get(ticket, bearer(ADMIN)).read_all()
+    data = ticket.ticket
+    forged = [data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :] for place in range(0, len(data), 7)]
+    forged += [data[:-1], data + b"\0", data[data.index(b"FBT1") :], b""]
+    forged += [json.dumps({"stream": {"request": {"dataset": "secret", "plan": PLAN}, "rank": 0}}).encode()]
+    for changed in forged:
+        with refused("unauthorized", "not signed by this service"):
+            client.do_get(fl.Ticket(changed), bearer(TRAINER)).read_all()
+    # A server that asks nobody cannot know who made it.
+    plain = secured._serve({"numbers": secured.root / "numbers"})
+    with fl.connect(plain.url) as anyone, pytest.raises(pa.ArrowInvalid, match="asks who calls"):
+        anyone.do_get(fl.Ticket(data)).read_all()
+    # A replayed batch has a ticket of the same kind.
+    stream = {"dataset": "numbers", "plan": PLAN}
+    results = list(client.do_action(action("replay", stream=stream, step=0), bearer(TRAINER)))
+    replayed = base64.b64decode(json.loads(results[0].body.to_pybytes())["ticket"])
+    assert client.do_get(fl.Ticket(replayed), bearer(TRAINER)).read_all().num_rows == 1000
+
+
+def test_replicas_with_one_key_take_each_others_tickets_until_they_expire(secured: Secured):
+    twin, brief = secured.start(), secured.start("--ticket-seconds", "1")
+    with secured.client() as one, secured.client(twin.url) as other, secured.client(brief.url) as hasty:
+        ticket = one.get_flight_info(request("numbers"), bearer(TRAINER)).endpoints[0].ticket
+        assert other.do_get(ticket, bearer(TRAINER)).read_all().num_rows == 1000
+        ticket = hasty.get_flight_info(request("numbers"), bearer(TRAINER)).endpoints[0].ticket
+        assert hasty.do_get(ticket, bearer(TRAINER)).read_all().num_rows == 1000
+        time.sleep(3)
+        with refused("unauthorized", "expired"):
+            hasty.do_get(ticket, bearer(TRAINER)).read_all()
+
+
+def test_the_key_of_tickets_is_kept_under_state_for_its_owner_alone(serve: Serve, tmp_path: Path):
+    secured = Secured(serve, tmp_path)
+    at = secured.flags.index("--ticket-key")
+    del secured.flags[at : at + 2]
+    state = tmp_path / "state"
+    flags = [*LOOPBACK, "--dataset", f"numbers={secured.root}/numbers", "--state", str(state), *secured.flags]
+    first, second = Daemon(*flags), Daemon(*flags)
+    try:
+        with secured.client(first.url) as one, secured.client(second.url) as other:
+            ticket = one.get_flight_info(request("numbers"), bearer(TRAINER)).endpoints[0].ticket
+            assert other.do_get(ticket, bearer(TRAINER)).read_all().num_rows == 1000
+    finally:
+        first.stop()
+        second.stop()
+    assert (state / "ticket-key").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in state.iterdir() if path.name.endswith(".tmp")] == []
+
+
+def test_what_is_withdrawn_while_it_runs_is_refused_at_the_next_call(serve: Serve, tmp_path: Path):
+    secured = Secured(serve, tmp_path)
+    with secured.client() as client:
+        ticket = client.get_flight_info(request("secret"), bearer(OTHER)).endpoints[0].ticket
+        secured.principals.write_text(PRINCIPALS.replace("['numbers', 'secret']", "['numbers']"))
+        time.sleep(1.2)
+        with refused("unauthorized", "not granted to other"):
+            client.do_get(ticket, bearer(OTHER)).read_all()
+        # A file that is broken changes nothing.
+        secured.principals.write_text("[")
+        time.sleep(1.2)
+        client.get_flight_info(request("numbers"), bearer(OTHER))
+        secured.principals.write_text(principal("trainer", TRAINER, "numbers"))
+        time.sleep(1.2)
+        with refused("unauthenticated"):
+            client.get_flight_info(request("numbers"), bearer(OTHER))
+
+
+def test_a_renewed_certificate_is_shown_without_a_restart(serve: Serve, tmp_path: Path):
+    secured = Secured(serve, tmp_path)
+    place = urlsplit(secured.server.url)
+
+    def shown() -> str:
+        return ssl.get_server_certificate((str(place.hostname), int(str(place.port))))
+
+    before = shown()
+    secured.authority.issue("server", "localhost", "127.0.0.1")
+    time.sleep(1.2)
+    assert shown() != before
+    with secured.client() as client:
+        client.get_flight_info(request("numbers"), bearer(TRAINER))
+
+
+def test_mutual_tls_lets_in_holders_of_a_certificate(serve: Serve, tmp_path: Path):
+    authority = Authority(tmp_path / "strangers")
+    stranger = authority.issue("stranger", "trainer.example")
+    secured = Secured(serve, tmp_path / "server")
+    pair = secured.authority.issue("client", "trainer.example")
+    secured.flags += ["--tls-client-ca", str(secured.authority.ca)]
+    secured.principals.write_text(PRINCIPALS + '[by-name]\ncertificate = "trainer.example"\ndatasets = "numbers"\n')
+    server = secured.start()
+    with secured.client(server.url, pair) as client:
+        client.get_flight_info(request("numbers"), bearer(None))
+        # A token says more than a certificate.
+        client.get_flight_info(request("secret"), bearer(OTHER))
+        with refused("unauthorized", "not granted to by-name"):
+            client.get_flight_info(request("secret"), bearer(None))
+    for wrong in (None, stranger):
+        with secured.client(server.url, wrong) as client, pytest.raises((fl.FlightUnavailableError, fl.FlightInternalError)):
+            client.get_flight_info(request("numbers"), bearer(TRAINER))
+
+
+def test_plaintext_to_the_tls_port_and_the_reverse_end_at_once(secured: Secured, server: Server):
+    start = time.monotonic()
+    with fl.connect(secured.server.url.replace("grpc+tls", "grpc")) as client, pytest.raises(fl.FlightUnavailableError):
+        list(client.list_flights(b"", fl.FlightCallOptions(timeout=10)))
+    with fl.connect(server.url.replace("grpc", "grpc+tls"), tls_root_certs=secured.authority.ca.read_bytes()) as client:
+        with pytest.raises(fl.FlightUnavailableError):
+            list(client.list_flights(b"", fl.FlightCallOptions(timeout=10)))
+    for running, words in ((secured.server, b"GET / HTTP/1.1\r\n\r\n"), (server, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")):
+        place = urlsplit(running.url)
+        with socket.create_connection((place.hostname, place.port), timeout=20) as connection:
+            connection.sendall(words)
+            while connection.recv(4096):
+                pass
+    assert time.monotonic() - start < 30
+    with secured.client() as client:
+        client.get_flight_info(request("numbers"), bearer(TRAINER))
+
+
+def test_a_handshake_that_is_never_finished_is_given_up(serve: Serve, tmp_path: Path):
+    secured = Secured(serve, tmp_path, "--handshake-seconds", "1")
+    place = urlsplit(secured.server.url)
+    silent = [socket.create_connection((place.hostname, place.port), timeout=10) for _ in range(50)]
+    for number, connection in enumerate(silent):
+        connection.sendall(b"\x16\x03\x01\x02\x00"[: number % 6])
+    with secured.client() as client:
+        client.get_flight_info(request("numbers"), bearer(TRAINER))
+    for connection in silent:
+        with connection:
+            while connection.recv(4096):
+                pass
+
+
+def test_nobody_on_the_way_reads_a_token_or_a_row(secured: Secured):
+    place = urlsplit(secured.server.url)
+    with Proxy(f"grpc://{place.hostname}:{place.port}") as proxy:
+        url = proxy.url.replace("grpc://", "grpc+tls://")
+        with fl.FlightClient(url, tls_root_certs=secured.authority.ca.read_bytes()) as client:
+            info = client.get_flight_info(request("numbers"), bearer(TRAINER))
+            assert client.do_get(info.endpoints[0].ticket, bearer(TRAINER)).read_all().num_rows == 1000
+
+
+def test_no_log_and_no_error_holds_a_secret(secured: Secured, client: fl.FlightClient):
+    for token in (TRAINER, "a-wrong-token-of-somebody"):
+        try:
+            list(client.list_flights(b"", bearer(token)))
+            client.get_flight_info(request("secret"), bearer(token))
+        except fl.FlightError as error:
+            assert token not in str(error)
+    said = "".join(secured.server.log)
+    assert len(said) > 1000
+    for secret in (TRAINER, ADMIN, "a-wrong-token-of-somebody", digest(TRAINER), "4f" * 16, "PRIVATE KEY"):
+        assert secret not in said, secret
+
+
+def test_our_client_takes_credentials_from_arguments_and_environment(
+    secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    given = fb.Credentials(token=TRAINER, ca=secured.authority.ca)
+    assert TRAINER not in repr(given)
+    plan = fb.Plan(outputs={"x": fb.cols("x")})
+    with fb.connect(secured.server.url, credentials=given) as client:
+        assert list(client.datasets()) == ["numbers"]
+        assert sum(len(batch["x"]) for batch in client.stream("numbers", plan, shuffle=True)) == 1000
+        assert len(client.replay("numbers", plan, step=0).rows) == 1000
+        with pytest.raises(fb.PermissionDenied):
+            client.table("secret")
+    (tmp_path / "token").write_text(TRAINER + "\n")
+    monkeypatch.setenv("FOREBAY_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("FOREBAY_CA", str(secured.authority.ca))
+    with fb.connect(secured.server.url) as client:
+        assert list(client.datasets()) == ["numbers"]
+    monkeypatch.delenv("FOREBAY_TOKEN_FILE")
+    with pytest.raises(fb.Unauthenticated):
+        fb.connect(secured.server.url)
+    for token in ("", "a\nb", "ä"):
+        with pytest.raises(ValueError, match="no header can carry"):
+            fb.connect(secured.server.url, credentials=fb.Credentials(token=token))
+    with pytest.raises(fb.InvalidRequest, match="others can read"):
+        fb.connect("grpc://10.1.2.3:1", credentials=given)
+
+
+def test_flags_that_do_not_fit_end_the_server_with_2(secured: Secured, tmp_path: Path):
+    stranger = Authority(tmp_path).issue("stranger", "a")
+    pair, principals = secured.pair, secured.principals
+    broken = tmp_path / "broken.toml"
+    broken.write_text('[a]\ntoken_sha256 = "12"\ndatasets = "*"\n')
+    short = tmp_path / "short"
+    short.write_text("short")
+    tls = ["--tls-cert", str(pair.cert), "--tls-key", str(pair.key)]
+    public = ["--listen", "0.0.0.0:0"]
+    for flags, words in [
+        (["--tls-cert", str(pair.cert)], "--tls-key"),
+        (["--tls-cert", str(pair.cert), "--tls-key", str(stranger.key)], "does not fit"),
+        (["--tls-cert", str(tmp_path / "none"), "--tls-key", str(pair.key)], "cannot read"),
+        (["--tls-cert", str(principals), "--tls-key", str(pair.key)], "PEM"),
+        ([*tls, "--tls-client-ca", str(principals)], "PEM"),
+        (["--tls-client-ca", str(secured.authority.ca)], "--tls-cert"),
+        (["--principals", str(tmp_path / "none")], "cannot read"),
+        (["--principals", str(broken)], "64 hexadecimal digits"),
+        (["--ticket-key", str(short)], "at least 32"),
+        ([*public], "--insecure-public"),
+        ([*public, *tls], "credentials"),
+        ([*public, "--principals", str(principals)], "TLS"),
+        ([*public, *tls, "--principals", str(principals), "--metrics-listen", "0.0.0.0:0"], "--metrics-public"),
+    ]:
+        listen = [] if "--listen" in flags else ["--listen", "127.0.0.1:0"]
+        metrics = [] if "--metrics-listen" in flags else ["--metrics-listen", "127.0.0.1:0"]
+        state = ["--state", str(tmp_path / "state")]
+        done = run_to_end("--dataset", f"numbers={secured.root}/numbers", *state, *listen, *metrics, *flags)
+        assert done.returncode == 2, (flags, done.stderr)
+        assert words in done.stderr, (flags, done.stderr)
+
+
+def test_a_public_address_with_tls_and_credentials_needs_no_insecure_flag(secured: Secured, tmp_path: Path):
+    public = ["--listen", "0.0.0.0:0", "--metrics-listen", "0.0.0.0:0", "--metrics-public"]
+    dataset = ["--dataset", f"numbers={secured.root}/numbers", "--state", str(tmp_path)]
+    daemon = Daemon(*public, *dataset, *secured.flags)
+    assert daemon.url.startswith("grpc+tls://0.0.0.0:")
+    daemon.stop()
+
+
+def test_the_readmes_commands_and_examples(serve: Serve, flights_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    found = re.search(r"<!-- commands: secure -->\n```sh\n(.*?)```", readme, re.DOTALL)
+    assert found
+    commands, start = found[1].split("forebay-server ", 1)
+    subprocess.run(["sh", "-euc", commands], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    flags = re.sub(r"\\\n", " ", start).split()
+    at = flags.index("--dataset")
+    del flags[at : at + 2]
+    at = flags.index("--listen")
+    del flags[at : at + 2]
+    monkeypatch.chdir(tmp_path)
+    server = serve({"flights": flights_folder}, *flags)
+    port = server.url.rsplit(":", 1)[1]
+    for name in ("secure-plain", "secure-torch"):
+        code = example(name).replace("grpc+tls://localhost:8815", f"grpc+tls://localhost:{port}")
+        assert port in code
+        names: dict[str, Any] = {}
+        exec(compile(code, "README.md", "exec"), names)
+        assert names["rows"] == 327_346
