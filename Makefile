@@ -11,12 +11,22 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet
 
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/bin/cargo-deny
+CARGO_FUZZ_VERSION := 0.13.2
+CARGO_FUZZ := $(TOOLS)/bin/cargo-fuzz
+
+# Seconds for each target of the fuzzer, and the toolchain that can build them; server/fuzz/README.md says more.
+FUZZ_SECONDS ?= 600
+FUZZ_TARGETS ?= $(basename $(notdir $(wildcard server/fuzz/fuzz_targets/*.rs)))
+FUZZ_TOOLCHAIN ?= nightly
+FUZZ_SANITIZER ?= none
+FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANITIZER) --codegen-units 16 \
+	--target-dir $(abspath $(TARGET))/fuzz
 
 # What pip says of its own version is no news to anyone here.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark lint dashboards bench bench-kernels bench-peers bench-service build clean
+.PHONY: help demo test test-spark lint dashboards fuzz bench bench-kernels bench-peers bench-service build clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +66,17 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, licences and a
 
 dashboards: $(VENV)/.made ## write Grafana's dashboards from their sources
 	$(BIN)/python grafana/dashboards.py
+
+fuzz: $(CARGO_FUZZ) ## feed the server hostile bytes, FUZZ_SECONDS=600 for each target; needs a nightly toolchain
+	@rustc +$(FUZZ_TOOLCHAIN) --version || { \
+	  echo "make: fuzzing needs Rust's nightly toolchain: rustup toolchain install $(FUZZ_TOOLCHAIN) --profile minimal" >&2; exit 1; }
+	PATH="$(abspath $(TOOLS))/bin:$$PATH" $(CARGO) +$(FUZZ_TOOLCHAIN) fuzz build $(FUZZ_FLAGS)
+	@for target in $(FUZZ_TARGETS); do \
+	  found="$(abspath $(TARGET))/fuzz/corpus/$$target"; seeds=server/fuzz/corpus/$$target; dictionary=; \
+	  mkdir -p "$$found"; if [ -f $$seeds.dict ]; then dictionary=-dict=$$seeds.dict; fi; \
+	  (set -x; PATH="$(abspath $(TOOLS))/bin:$$PATH" $(CARGO) +$(FUZZ_TOOLCHAIN) fuzz run $(FUZZ_FLAGS) $$target "$$found" $$seeds \
+	    -- -max_total_time=$(FUZZ_SECONDS) -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 $$dictionary) || exit 1; \
+	done
 
 bench: ## run the Rust benches
 	$(CARGO) bench --locked -p forebay-benches
@@ -117,3 +138,6 @@ $(VENV)/.lint: $(REQUIREMENTS)/lint.txt $(VENV)/.test
 
 $(CARGO_DENY):
 	$(CARGO) install cargo-deny --version $(CARGO_DENY_VERSION) --locked --root $(TOOLS)
+
+$(CARGO_FUZZ):
+	$(CARGO) install cargo-fuzz --version $(CARGO_FUZZ_VERSION) --locked --root $(TOOLS)

@@ -6,7 +6,7 @@ use arrow_flight::{Action, ActionType};
 use bytes::Bytes;
 use forebay_proto::{Encoding, v1};
 use futures::{StreamExt, stream::BoxStream};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::{service::Service, status, ticket};
 use crate::{auth::Caller, plan::PlanError};
@@ -36,7 +36,8 @@ pub(super) async fn run(service: &Service, caller: &Caller, action: &Action) -> 
         "show" => show(service, caller, &action.body).await,
         other => {
             let known: Vec<String> = types().into_iter().map(|known| known.r#type).collect();
-            Err(Status::unimplemented(format!("no action \"{other}\" in this version; there is {}", known.join(", "))))
+            let message = format!("no action \"{other}\" in this version; there is {}", known.join(", "));
+            Err(status::of_words(Code::Unimplemented, &message))
         }
     }
 }

@@ -218,6 +218,11 @@ impl Exchanging {
                 self.log.batches,
                 self.service.limits().message_bytes_max
             )),
+            // Its word for bytes that are no message, or half of one: the client's mistake, and no bug of ours.
+            Code::Internal => status::of_words(
+                Code::InvalidArgument,
+                &format!("batch {}: what came is no FlightData: {}", self.log.batches, status.message()),
+            ),
             _ => status,
         }
     }
@@ -286,8 +291,12 @@ impl From<StreamError> for Failed {
 impl Failed {
     fn status(&self) -> Status {
         match self {
-            Self::Refused(refused @ Refused::Malformed(_)) => Status::invalid_argument(refused.to_string()),
-            Self::Refused(refused @ Refused::Large(_)) => Status::resource_exhausted(refused.to_string()),
+            Self::Refused(refused @ Refused::Malformed(_)) => {
+                status::of_words(Code::InvalidArgument, &refused.to_string())
+            }
+            Self::Refused(refused @ Refused::Large(_)) => {
+                status::of_words(Code::ResourceExhausted, &refused.to_string())
+            }
             Self::Stream(error) => status::of(error),
         }
     }

@@ -39,6 +39,11 @@ pub(super) fn of(error: &StreamError) -> Status {
     status
 }
 
+/// A status whose sentence holds words of the client's.
+pub(super) fn of_words(code: Code, message: &str) -> Status {
+    Status::new(code, fitting(message))
+}
+
 /// The status of bytes that are no message.
 pub(super) fn of_bytes(error: &DecodeError) -> Status {
     let code = match error {

@@ -1,0 +1,1 @@
+amount > 15 AND name IS NOT NULL

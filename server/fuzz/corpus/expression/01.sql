@@ -1,0 +1,1 @@
+"id" IN (1, 2, 3, 150) OR NOT flag

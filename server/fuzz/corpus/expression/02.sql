@@ -1,0 +1,1 @@
+name LIKE '%se_1%' ESCAPE '\'

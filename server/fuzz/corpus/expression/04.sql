@@ -1,0 +1,1 @@
+name SIMILAR TO '(k|K)ä.*'

@@ -1,0 +1,1 @@
+regexp_like(name, '^k.+ [0-9]{1,3}$')

@@ -1,0 +1,1 @@
+regexp_replace(name, '([a-z])(.)', '\2\1', 'g')

@@ -1,0 +1,1 @@
+regexp_count(name, 's', 1, 'i') > 0

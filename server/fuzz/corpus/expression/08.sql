@@ -1,0 +1,1 @@
+regexp_instr(name, 'e (\d+)', 1, 1, 0, 'i', 1)

@@ -1,0 +1,1 @@
+(regexp_match(name, 'k(.)s'))[1]

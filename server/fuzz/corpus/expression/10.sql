@@ -1,0 +1,1 @@
+name ~ 'k.*' AND name !~* 'X$'

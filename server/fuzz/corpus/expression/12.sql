@@ -1,0 +1,1 @@
+CAST(price AS DOUBLE) * ratio / NULLIF(id, 0)

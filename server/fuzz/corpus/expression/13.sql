@@ -1,0 +1,1 @@
+price BETWEEN 8.05 AND 95.55

@@ -1,0 +1,1 @@
+coalesce(amount, ratio, 0) + abs(small) - power(2, 3)

@@ -1,0 +1,1 @@
+EXTRACT(month FROM at) + date_part('year', day)

@@ -1,0 +1,1 @@
+date_trunc('day', at) < to_timestamp('2001-01-01T00:00:00')

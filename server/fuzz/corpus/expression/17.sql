@@ -1,0 +1,1 @@
+date_bin(INTERVAL '15 minutes', at, TIMESTAMP '2001-01-01 00:00:00')

@@ -1,0 +1,1 @@
+at + INTERVAL '1 month 2 days'

@@ -1,0 +1,1 @@
+to_char(at, '%Y-%m-%d %H:%M:%S')

@@ -1,0 +1,1 @@
+substr(upper(name), 2, 3) || lower(kind) || '|'

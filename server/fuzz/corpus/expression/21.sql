@@ -1,0 +1,1 @@
+split_part(trim(both ' ' from name), 's', 1)

@@ -1,0 +1,1 @@
+replace(replace(name, 'k', 'kk'), 'kk', 'k')

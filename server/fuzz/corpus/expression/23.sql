@@ -1,0 +1,1 @@
+concat(name, kind, 'x')

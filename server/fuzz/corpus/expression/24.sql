@@ -1,0 +1,1 @@
+concat_ws('-', name, kind, CAST(id AS VARCHAR))

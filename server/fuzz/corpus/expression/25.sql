@@ -1,0 +1,1 @@
+character_length(name) + strpos(name, 'e') + octet_length(name) + levenshtein(name, 'käse')

@@ -1,0 +1,1 @@
+translate(reverse(name), 'kse', 'ESK') = initcap(name)

@@ -1,0 +1,1 @@
+id % 7 = 3 AND (id & 4) <> 0 AND (id << 2) > 8 AND -id < 0

@@ -1,0 +1,1 @@
+round(amount, 2) = trunc(amount, 2) OR isnan(amount) OR iszero(small)

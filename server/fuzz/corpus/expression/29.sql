@@ -1,0 +1,1 @@
+greatest(small, id, ratio) > least(1, amount)

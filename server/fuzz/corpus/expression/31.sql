@@ -1,0 +1,1 @@
+nested['inner'] + 1

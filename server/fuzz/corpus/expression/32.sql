@@ -1,0 +1,1 @@
+kind = 'a' AND kind IS DISTINCT FROM name

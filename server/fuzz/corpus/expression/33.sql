@@ -1,0 +1,1 @@
+TRY_CAST(name AS INT) IS NULL

@@ -1,0 +1,1 @@
+arrow_cast(id, 'Decimal128(20, 2)')

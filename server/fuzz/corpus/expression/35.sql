@@ -1,0 +1,1 @@
+overlay(name placing 'xx' from 2 for 1)

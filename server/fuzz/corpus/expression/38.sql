@@ -1,0 +1,1 @@
+to_hex(id) || chr(65 + id % 26)

@@ -1,0 +1,1 @@
+find_in_set(kind, 'a,b,c') + ascii(name) + factorial(id % 20) + gcd(id, 12) + lcm(2, 3)

@@ -1,0 +1,1 @@
+make_date(2000 + small % 20, 1, 1) > day

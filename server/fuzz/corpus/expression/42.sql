@@ -1,0 +1,1 @@
+from_unixtime(id) IS NULL

@@ -1,0 +1,1 @@
+substring(name from 2 for 2) LIKE '_s%'

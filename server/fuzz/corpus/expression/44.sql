@@ -1,0 +1,1 @@
+X'00ff' = CAST(name AS BYTEA)

@@ -1,0 +1,5 @@
+//! A command or an action's body: see `forebay_fuzz::command`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| forebay_fuzz::command(data));

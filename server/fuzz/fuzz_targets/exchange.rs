@@ -1,0 +1,5 @@
+//! What a client sends to `DoExchange`: see `forebay_fuzz::exchange`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| forebay_fuzz::exchange(data));

@@ -1,0 +1,5 @@
+//! A plan that makes some sense: see `forebay_fuzz::plan`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| forebay_fuzz::plan(data));

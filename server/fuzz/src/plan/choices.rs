@@ -1,0 +1,168 @@
+//! Bytes → a request: each byte is a choice among what a part of a plan can be, so that most plans come to be run.
+
+use arbitrary::{Result, Unstructured};
+use forebay_proto::v1::{self, op::Op};
+
+use crate::tables::COLUMNS;
+
+type Bytes<'a, 'b> = &'a mut Unstructured<'b>;
+
+/// Filters, and none more often than not.
+const FILTERS: [&str; 8] = ["", "", "", "", "flag", "id % 3 = 1", "amount IS NOT NULL AND name > 'k'", "false"];
+
+/// Derived columns.
+const DERIVED: [&str; 6] =
+    ["amount / 2", "id - 100", "upper(name)", "flag AND ratio > 0.2", "CAST(price AS DOUBLE)", "ids"];
+
+/// The name of the derived column, of which there may be none.
+const DERIVED_NAME: &str = "derived";
+
+/// Numbers that arithmetic trips over.
+const NUMBERS: [f64; 16] = [
+    0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.0,
+    2.0,
+    100.0,
+    -3.5,
+    f64::NAN,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    f64::MAX,
+    f64::MIN_POSITIVE,
+    5e-324,
+    9_007_199_254_740_993.0,
+    3.5e38,
+];
+
+const INTEGERS: [i64; 12] = [1, 2, 3, 0, -1, 10, 255, 65_536, i32::MAX as i64, u32::MAX as i64 + 1, i64::MAX, i64::MIN];
+
+const SIZES: [u32; 10] = [1, 2, 4, 0, 7, 64, 256, 65_536, 65_537, u32::MAX];
+
+/// A request over the table `t`.
+pub(super) fn request(bytes: Bytes<'_, '_>) -> Result<v1::StreamRequest> {
+    let shuffle = bytes.ratio(1_u8, 2)?;
+    Ok(v1::StreamRequest {
+        dataset: "t".to_owned(),
+        batch_size: Some(*bytes.choose(&[32, 1, 7, 100, 1024, 1 << 20])?),
+        world_size: Some(*bytes.choose(&[1, 2, 3, 16])?),
+        shuffle,
+        seed: bytes.arbitrary::<u8>()?.into(),
+        window_rows: Some(*bytes.choose(&[16, 1, 64, 16_384])?),
+        remainder: bytes.int_in_range(0..=2)?,
+        with_row_ids: bytes.ratio(1_u8, 4)?,
+        plan: Some(plan(bytes)?),
+        ..v1::StreamRequest::default()
+    })
+}
+
+fn plan(bytes: Bytes<'_, '_>) -> Result<v1::Plan> {
+    let filter = (*bytes.choose(&FILTERS)?).to_owned();
+    let derive = v1::Derive { name: DERIVED_NAME.to_owned(), expr: (*bytes.choose(&DERIVED)?).to_owned() };
+    let outputs = (0..bytes.int_in_range(1..=3)?).map(|number| output(bytes, number)).collect::<Result<_>>()?;
+    Ok(v1::Plan { filter, derive: vec![derive], outputs })
+}
+
+fn output(bytes: Bytes<'_, '_>, number: u8) -> Result<v1::Output> {
+    let dtype = bytes.int_in_range(0..=6)?;
+    let parts = (0..bytes.int_in_range(1..=2)?).map(|_| part(bytes)).collect::<Result<_>>()?;
+    Ok(v1::Output { name: format!("o{number}"), dtype, parts })
+}
+
+fn part(bytes: Bytes<'_, '_>) -> Result<v1::Part> {
+    let columns = (0..bytes.int_in_range(1..=2)?).map(|_| column(bytes)).collect::<Result<_>>()?;
+    let ops = (0..bytes.int_in_range(0..=4)?).map(|_| Ok(v1::Op { op: Some(op(bytes)?) })).collect::<Result<_>>()?;
+    Ok(v1::Part { columns, ops })
+}
+
+fn column(bytes: Bytes<'_, '_>) -> Result<String> {
+    let index = bytes.int_in_range(0..=COLUMNS.len())?;
+    Ok(COLUMNS.get(index).copied().unwrap_or(DERIVED_NAME).to_owned())
+}
+
+fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
+    Ok(match bytes.int_in_range(0..=23)? {
+        0 => Op::FillNull(fill_null(bytes)?),
+        1 => Op::Clip(v1::Clip { min: maybe(bytes, number)?, max: maybe(bytes, number)? }),
+        2 => Op::Log1p(v1::Log1p {}),
+        3 => Op::Standardize(v1::Standardize { mean: maybe(bytes, number)?, std: maybe(bytes, number)? }),
+        4 => Op::MinMax(v1::MinMax { min: maybe(bytes, number)?, max: maybe(bytes, number)? }),
+        5 => Op::Bucketize(v1::Bucketize { boundaries: list(bytes, number)?, quantiles: size(bytes)? }),
+        6 => Op::Vocab(vocab(bytes)?),
+        7 => Op::HashBucket(v1::HashBucket { buckets: integer(bytes)?.cast_unsigned(), seed: 1 }),
+        8 => Op::OneHot(v1::OneHot { size: size(bytes)? }),
+        9 => Op::Sqrt(v1::Sqrt {}),
+        10 => Op::Abs(v1::Abs {}),
+        11 => Op::Logit(v1::Logit { eps: maybe(bytes, number)? }),
+        12 => Op::BoxCox(v1::BoxCox { lambda: number(bytes)? }),
+        13 => Op::MaxAbs(v1::MaxAbs { max_abs: maybe(bytes, number)? }),
+        14 => Op::Robust(v1::Robust { center: maybe(bytes, number)?, scale: maybe(bytes, number)? }),
+        15 => Op::Cross(v1::Cross { columns: list(bytes, column)?, buckets: integer(bytes)?.cast_unsigned(), seed: 2 }),
+        16 => Op::MultiHot(v1::MultiHot { size: size(bytes)? }),
+        17 => Op::FirstN(v1::FirstN { n: size(bytes)?, value: maybe(bytes, number)? }),
+        18 => Op::Pad(v1::Pad { n: size(bytes)?, value: number(bytes)? }),
+        19 => Op::Lookup(lookup(bytes)?),
+        20 => Op::Ngram(v1::Ngram { n: size(bytes)?, buckets: integer(bytes)?.cast_unsigned(), seed: 3 }),
+        21 => Op::SigridHash(v1::SigridHash { salt: integer(bytes)?, max_value: integer(bytes)? }),
+        22 => Op::MapId(v1::MapId {
+            ids: list(bytes, integer)?,
+            values: list(bytes, integer)?,
+            default: maybe(bytes, integer)?,
+        }),
+        _ => Op::PositiveMod(v1::PositiveMod { modulus: integer(bytes)? }),
+    })
+}
+
+fn fill_null(bytes: Bytes<'_, '_>) -> Result<v1::FillNull> {
+    use v1::fill_null::Fill;
+    let fill = match bytes.int_in_range(0..=4)? {
+        0 => Some(Fill::Value(number(bytes)?)),
+        1 => Some(Fill::Stat(bytes.int_in_range(0..=2)?)),
+        2 => Some(Fill::Integer(integer(bytes)?)),
+        3 => Some(Fill::Text("käse 4".to_owned())),
+        _ => None,
+    };
+    Ok(v1::FillNull { fill })
+}
+
+fn vocab(bytes: Bytes<'_, '_>) -> Result<v1::Vocab> {
+    let values = maybe(bytes, |bytes| {
+        let strings = list(bytes, |bytes| Ok((*bytes.choose(&["käse 4", "a", "b", "w0", ""])?).to_owned()))?;
+        let (integers, floats) = (list(bytes, integer)?, list(bytes, number)?);
+        Ok(v1::VocabValues { strings, integers, unsigned: Vec::new(), floats })
+    })?;
+    let (min_count, max_size) = (size(bytes)?.into(), size(bytes)?.into());
+    Ok(v1::Vocab { min_count, max_size, oov_buckets: size(bytes)?, values })
+}
+
+fn lookup(bytes: Bytes<'_, '_>) -> Result<v1::Lookup> {
+    let mut name = |names: &[&str]| Ok((*bytes.choose(names)?).to_owned());
+    let (table, key) = (name(&["u", "t", "missing"])?, name(&["key", "word", "weight", "id"])?);
+    let columns = vec![name(&["weight", "word", "key", "amount"])?];
+    Ok(v1::Lookup { table, key, columns, snapshot: String::new() })
+}
+
+fn number(bytes: Bytes<'_, '_>) -> Result<f64> {
+    // One choice more than there are: any number at all.
+    let index = bytes.int_in_range(0..=NUMBERS.len())?;
+    NUMBERS.get(index).map_or_else(|| bytes.arbitrary(), |number| Ok(*number))
+}
+
+fn integer(bytes: Bytes<'_, '_>) -> Result<i64> {
+    let index = bytes.int_in_range(0..=INTEGERS.len())?;
+    INTEGERS.get(index).map_or_else(|| bytes.arbitrary(), |number| Ok(*number))
+}
+
+fn size(bytes: Bytes<'_, '_>) -> Result<u32> {
+    bytes.choose(&SIZES).copied()
+}
+
+fn maybe<T>(bytes: Bytes<'_, '_>, value: impl FnOnce(Bytes<'_, '_>) -> Result<T>) -> Result<Option<T>> {
+    if bytes.ratio(1_u8, 2)? { value(bytes).map(Some) } else { Ok(None) }
+}
+
+fn list<T>(bytes: Bytes<'_, '_>, item: impl Fn(Bytes<'_, '_>) -> Result<T>) -> Result<Vec<T>> {
+    (0..bytes.int_in_range(0..=3)?).map(|_| item(bytes)).collect()
+}

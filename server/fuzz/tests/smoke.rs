@@ -1,0 +1,146 @@
+//! Every target on every input of its corpus, and on a fixed number of inputs made from them: what `make fuzz` does for
+//! minutes, for seconds, and without libFuzzer.
+//!
+//! An input that fails is printed: as the path of its file, or as bytes that `printf` makes a file of.
+
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    path::{Path, PathBuf},
+};
+
+use forebay_fuzz::TARGETS;
+
+/// Inputs made from each target's corpus: with the corpora themselves some ten seconds in an unoptimized build.
+const MUTATIONS: u64 = 100;
+
+/// The longest input that is made.
+const INPUT_BYTES_MAX: usize = 8192;
+
+/// Numbers that bounds are next to.
+const NUMBERS: [u64; 10] = [0, 1, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 62, u64::MAX];
+
+/// Deterministic numbers (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound.max(1) as u64).unwrap()
+    }
+}
+
+fn corpus(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
+    let mut paths: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+/// An input with one to four changes: bits turned, bytes put in, taken out or doubled, a number written over, another
+/// input's end put on.
+fn mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = input.to_vec();
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        let end = (at + 1 + random.below(16)).min(bytes.len());
+        match random.below(6) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            1 => bytes.insert(at, random.next().to_le_bytes()[0]),
+            2 => drop(bytes.drain(at..end)),
+            3 => bytes.extend_from_within(at..end),
+            4 => {
+                let number = NUMBERS[random.below(NUMBERS.len())].to_le_bytes();
+                let width = (1 << random.below(4)).min(end - at);
+                bytes[at..at + width].copy_from_slice(&number[..width]);
+            }
+            _ => {
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[random.below(other.len() + 1)..]);
+            }
+        }
+    }
+    bytes.truncate(INPUT_BYTES_MAX);
+    bytes
+}
+
+/// Runs a target, and says what the input was where it fails.
+fn run(name: &str, input: &[u8], what: &str) {
+    let target = TARGETS.iter().find(|(target, _)| *target == name).unwrap().1;
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(input))) {
+        eprintln!(
+            "{name} fails on {what}: printf '{}'",
+            input.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>()
+        );
+        resume_unwind(panic);
+    }
+}
+
+fn smoke(name: &str) {
+    let corpus = corpus(name);
+    assert!(!corpus.is_empty(), "{name} has no corpus");
+    for (path, input) in &corpus {
+        run(name, input, &path.display().to_string());
+    }
+    let mut random = Random(7);
+    for number in 0..MUTATIONS {
+        let [input, other] = [random.below(corpus.len()), random.below(corpus.len())].map(|index| &corpus[index].1);
+        run(name, &mutated(input, other, &mut random), &format!("mutation {number}"));
+    }
+}
+
+#[test]
+fn tickets() {
+    smoke("ticket");
+}
+
+#[test]
+fn commands_and_actions() {
+    smoke("command");
+}
+
+#[test]
+fn plans() {
+    smoke("plan");
+}
+
+#[test]
+fn expressions() {
+    smoke("expression");
+}
+
+#[test]
+fn places_and_hostile_names() {
+    smoke("path_resolver");
+}
+
+#[test]
+fn parquet_files() {
+    smoke("parquet");
+}
+
+#[test]
+fn exchanges() {
+    smoke("exchange");
+}
+
+#[test]
+fn every_target_has_a_corpus_and_a_program() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let names: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
+    for (folder, ending) in [("corpus", ""), ("fuzz_targets", ".rs")] {
+        let mut found: Vec<String> = fs::read_dir(root.join(folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap().trim_end_matches(ending).to_owned())
+            .filter(|name| !name.ends_with(".dict"))
+            .collect();
+        found.sort();
+        assert_eq!(found, names, "{folder}");
+    }
+}
