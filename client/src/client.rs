@@ -16,7 +16,7 @@ use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 use crate::cursor::Places;
-use crate::{Batch, BatchStream, Error, Result, address};
+use crate::{Batch, BatchStream, Error, Result, address, outside};
 
 /// A connection to one server. Clones share it; a rank that wants a connection of its own connects again, so that its
 /// stream shares no flow control with another's.
@@ -63,8 +63,11 @@ pub struct Endpoint {
 impl Client {
     /// Connects to `grpc://HOST:PORT`, `http://HOST:PORT`, `grpc+unix://PATH` or `unix:PATH`.
     pub async fn connect(url: &str) -> Result<Self> {
-        let channel = address::endpoint(url)?
-            .connect()
+        Self::connect_from(&None, url).await
+    }
+
+    pub(crate) async fn connect_from(given: &outside::Given, url: &str) -> Result<Self> {
+        let channel = outside::connect(given, &address::endpoint(url)?)
             .await
             .map_err(|source| Error::Unreachable { url: url.to_owned(), source })?;
         // A batch is as large as the request made it; the server bounds it, not the transport.

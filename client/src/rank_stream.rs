@@ -7,16 +7,17 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use forebay_proto::v1::{RankInfo, StreamInfo, StreamRequest};
 use futures::future::BoxFuture;
 use futures::{Stream, StreamExt};
+use tokio::time::Instant;
 
 use crate::cursor::{Cursor, Places};
-use crate::replicas::{Opened, add, open_on};
-use crate::retry::{Outage, Retry, Verdict, jitter, verdict};
+use crate::outside::{self, Given};
+use crate::replicas::{Opened, Replicas, add, open_on};
+use crate::retry::{Outage, Retry, Verdict, verdict};
 use crate::{Batch, BatchStream, Endpoint, Error, HeaderError, Result, address};
 
 /// The batches of one rank from a start position to the epoch's end. After an error the stream is over.
@@ -24,6 +25,7 @@ pub struct RankStream {
     request: StreamRequest,
     rank: u64,
     retry: Retry,
+    given: Given,
     /// The replicas, the one that is read from first.
     urls: Vec<Arc<str>>,
     info: StreamInfo,
@@ -48,14 +50,16 @@ enum State {
 }
 
 impl RankStream {
-    pub(crate) fn new(opened: Opened, request: StreamRequest, rank: u64, urls: Vec<Arc<str>>, retry: Retry) -> Self {
+    pub(crate) fn new(opened: Opened, request: StreamRequest, rank: u64, replicas: &Replicas) -> Self {
         let Opened { url, epoch, batches } = opened;
+        let Replicas { urls, retry, given } = replicas.clone();
         let places = Places::new(&request, &epoch.info);
         let cursor = places.start().clone();
         let endpoint = usize::try_from(rank).ok().and_then(|rank| epoch.endpoints.get(rank));
         let mut stream = Self {
             rank,
             retry,
+            given,
             urls,
             next: Cursor { snapshot: epoch.info.snapshot.clone(), ..cursor.clone() },
             cursor,
@@ -149,7 +153,7 @@ impl RankStream {
             return Some(error);
         };
         outage.failed(url, error);
-        let Some((url, pause)) = outage.next(Instant::now(), jitter()) else {
+        let Some((url, pause)) = outage.next(Instant::now(), outside::chance(&self.given)) else {
             return Some(outage.give_up(self.next.position));
         };
         self.outage = Some(outage);
@@ -157,8 +161,8 @@ impl RankStream {
             Ok(request) => request,
             Err(error) => return Some(error.into()),
         };
-        let (asked, rank, next) = (url.clone(), self.rank, self.next.clone());
-        let opening = async move { open_on(asked, &request, rank, Some(&next), pause).await };
+        let (asked, rank, next, given) = (url.clone(), self.rank, self.next.clone(), self.given.clone());
+        let opening = async move { open_on(asked, &request, rank, Some(&next), pause, &given).await };
         self.state = State::Opening(url, Box::pin(opening));
         None
     }

@@ -4,20 +4,23 @@
 //! pauses between them are `retry`'s, the batches `rank_stream`'s.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_proto::v1::StreamRequest;
+use tokio::time::Instant;
 
 use crate::cursor::Cursor;
+use crate::outside::{self, Given, Outside};
 use crate::rank_stream::RankStream;
-use crate::retry::{Outage, Verdict, jitter, verdict};
+use crate::retry::{Outage, Verdict, verdict};
 use crate::{BatchStream, Client, Epoch, Error, Result, Retry, address};
 
 /// The servers that a stream may be read from. Each stream has a connection of its own.
 #[derive(Clone, Debug)]
 pub struct Replicas {
-    urls: Vec<Arc<str>>,
-    retry: Retry,
+    pub(crate) urls: Vec<Arc<str>>,
+    pub(crate) retry: Retry,
+    pub(crate) given: Given,
 }
 
 /// One rank's stream as a server opened it.
@@ -30,7 +33,7 @@ pub(crate) struct Opened {
 impl Replicas {
     /// Takes the URLs of one server or more, the preferred one first. Nothing is connected yet.
     pub fn new(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
-        let mut replicas = Self { urls: Vec::new(), retry: Retry::default() };
+        let mut replicas = Self { urls: Vec::new(), retry: Retry::default(), given: None };
         for url in urls {
             let url = url.as_ref();
             address::endpoint(url)?;
@@ -49,6 +52,12 @@ impl Replicas {
         Self { retry, ..self }
     }
 
+    /// The same servers, with connections and chance from elsewhere.
+    #[must_use]
+    pub fn with_outside(self, outside: Arc<dyn Outside>) -> Self {
+        Self { given: Some(outside), ..self }
+    }
+
     /// Opens a rank's stream on the first server that can; from then on its snapshot, plan and order are pinned.
     pub async fn open(&self, request: &StreamRequest, rank: u64) -> Result<RankStream> {
         self.open_pinned(request, rank, None).await
@@ -65,9 +74,9 @@ impl Replicas {
             return Err(Error::Rank { rank, world_size });
         }
         let mut outage = Outage::begin(self.retry, self.urls.clone(), Instant::now());
-        while let Some((url, pause)) = outage.next(Instant::now(), jitter()) {
-            match open_on(url.clone(), request, rank, cursor, pause).await {
-                Ok(opened) => return Ok(RankStream::new(opened, request.clone(), rank, self.urls.clone(), self.retry)),
+        while let Some((url, pause)) = outage.next(Instant::now(), outside::chance(&self.given)) {
+            match open_on(url.clone(), request, rank, cursor, pause, &self.given).await {
+                Ok(opened) => return Ok(RankStream::new(opened, request.clone(), rank, self)),
                 Err(error) if verdict(&error) == Verdict::Never => return Err(error),
                 Err(error) => outage.failed(url, error),
             }
@@ -83,9 +92,10 @@ pub(crate) async fn open_on(
     rank: u64,
     cursor: Option<&Cursor>,
     pause: Duration,
+    given: &Given,
 ) -> Result<Opened> {
     tokio::time::sleep(pause).await;
-    let client = Client::connect(&url).await?;
+    let client = Client::connect_from(given, &url).await?;
     let epoch = client.stream_info(request).await?;
     if let Some(cursor) = cursor {
         cursor.check_info(&epoch.info)?;

@@ -26,7 +26,7 @@ const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 
 /// Answers the calls of one connection. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Calls {
+pub struct Calls {
     service: Service,
     flight: FlightServiceServer<Service>,
     health: HealthServer<HealthService>,
@@ -35,14 +35,15 @@ pub(super) struct Calls {
 
 impl Calls {
     /// `health` answers gRPC's health checks, `reflection` what tools ask about the calls.
-    pub(super) fn new(service: Service, health: HealthServer<HealthService>, reflection: Option<Reflection>) -> Self {
+    pub fn new(service: Service, health: HealthServer<HealthService>, reflection: Option<Reflection>) -> Self {
         let flight = FlightServiceServer::new(service.clone())
             .max_decoding_message_size(REQUEST_BYTES_MAX)
             .max_encoding_message_size(usize::MAX);
         Self { service, flight, health, reflection }
     }
 
-    pub(super) async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    /// Answers one call.
+    pub async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let call = Call::of(&request);
         let mut response = self.route(request, &call).instrument(call.span.clone()).await?;
         let code = code_name(&response);

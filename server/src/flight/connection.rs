@@ -86,6 +86,8 @@ pub async fn serve_connections<S, Answered>(
             let _open = ConnectionGuard::open();
             let mut connection = pin!(connection);
             let ended = tokio::select! {
+                // In this order, that a simulation's run can be repeated.
+                biased;
                 ended = connection.as_mut() => ended,
                 () = heard.is_silent() => {
                     tracing::debug!("a connection was closed whose client did not say that it speaks HTTP/2");

@@ -23,9 +23,11 @@ mod status;
 mod ticket;
 mod wire;
 
+pub use calls::Calls;
 pub use connection::{ConnectionSettings, serve_connections};
 pub use encode::{Encoder, Message};
-pub use reflection::ReflectionError;
+pub use linger::Lingering;
+pub use reflection::{Reflection, ReflectionError};
 pub use serve::{BindError, Listener, ServeSettings, serve, tune};
 pub use service::Service;
 pub use wire::response;
