@@ -26,7 +26,7 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark lint dashboards fuzz bench bench-kernels bench-peers bench-service build clean
+.PHONY: help demo test test-spark lint dashboards fuzz simulate bench bench-kernels bench-peers bench-service build clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,9 @@ fuzz: $(CARGO_FUZZ) ## feed the server hostile bytes, FUZZ_SECONDS=600 for each 
 	  (set -x; PATH="$(abspath $(TOOLS))/bin:$$PATH" $(CARGO) +$(FUZZ_TOOLCHAIN) fuzz run $(FUZZ_FLAGS) $$target "$$found" $$seeds \
 	    -- -max_total_time=$(FUZZ_SECONDS) -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 $$dictionary) || exit 1; \
 	done
+
+simulate: ## run ten thousand seeds of faults in simulated time (SIMULATE_SEEDS, SIMULATE_FIRST)
+	$(CARGO) test --locked --package forebay-simulation -- --ignored --nocapture many_seeds
 
 bench: ## run the Rust benches
 	$(CARGO) bench --locked -p forebay-benches

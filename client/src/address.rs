@@ -51,6 +51,9 @@ pub(crate) fn endpoint(url: &str, credentials: &Credentials) -> Result<Endpoint>
         .connect_timeout(CONNECT_TIMEOUT)
         .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        // hyper calls a connection idle that carries one stream, once whoever opened it is gone or the server has said
+        // that it drains. Then is when a stream of ours is most in need of being asked after.
+        .keep_alive_while_idle(true)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(FRAME_BYTES_MAX))

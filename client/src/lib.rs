@@ -57,6 +57,7 @@ mod cursor;
 mod decode;
 mod error;
 mod exchange;
+mod outside;
 mod plan_text;
 mod rank_stream;
 mod replicas;
@@ -71,6 +72,7 @@ pub use forebay_proto::v1::{
     Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitResult, Plan, RankExplain,
     RankInfo, Remainder, Replay, ReplayRequest, ReplayRow, StageSeconds, StreamInfo, StreamRequest,
 };
+pub use outside::{Outside, Wire};
 pub use plan_text::{FIT_VERSION, plan_from_json};
 pub use rank_stream::RankStream;
 pub use replicas::Replicas;

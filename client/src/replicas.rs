@@ -4,21 +4,23 @@
 //! pauses between them are `retry`'s, the batches `rank_stream`'s.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_proto::v1::StreamRequest;
+use tokio::time::Instant;
 
 use crate::cursor::Cursor;
+use crate::outside::{Outside, Way};
 use crate::rank_stream::RankStream;
-use crate::retry::{Outage, Verdict, jitter, verdict};
+use crate::retry::{Outage, Verdict, verdict};
 use crate::{BatchStream, Client, Credentials, Epoch, Error, Result, Retry, address};
 
 /// The servers that a stream may be read from. Each stream has a connection of its own.
 #[derive(Clone, Debug)]
 pub struct Replicas {
-    urls: Vec<Arc<str>>,
-    retry: Retry,
-    credentials: Credentials,
+    pub(crate) urls: Vec<Arc<str>>,
+    pub(crate) retry: Retry,
+    pub(crate) way: Way,
 }
 
 /// One rank's stream as a server opened it.
@@ -31,10 +33,10 @@ pub(crate) struct Opened {
 impl Replicas {
     /// Takes the URLs of one server or more, the preferred one first. Nothing is connected yet.
     pub fn new(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
-        let mut replicas = Self { urls: Vec::new(), retry: Retry::default(), credentials: Credentials::default() };
+        let mut replicas = Self { urls: Vec::new(), retry: Retry::default(), way: Way::default() };
         for url in urls {
             let url = url.as_ref();
-            address::endpoint(url, &replicas.credentials)?;
+            address::endpoint(url, &replicas.way.credentials)?;
             add(&mut replicas.urls, url);
         }
         if replicas.urls.is_empty() {
@@ -53,7 +55,13 @@ impl Replicas {
     /// The same servers, which ask who calls.
     #[must_use]
     pub fn with_credentials(self, credentials: Credentials) -> Self {
-        Self { credentials, ..self }
+        Self { way: Way { credentials, ..self.way }, ..self }
+    }
+
+    /// The same servers, with connections and chance from elsewhere.
+    #[must_use]
+    pub fn with_outside(self, outside: Arc<dyn Outside>) -> Self {
+        Self { way: Way { outside: Some(outside), ..self.way }, ..self }
     }
 
     /// Opens a rank's stream on the first server that can; from then on its snapshot, plan and order are pinned.
@@ -72,12 +80,9 @@ impl Replicas {
             return Err(Error::Rank { rank, world_size });
         }
         let mut outage = Outage::begin(self.retry, self.urls.clone(), Instant::now());
-        while let Some((url, pause)) = outage.next(Instant::now(), jitter()) {
-            match open_on(url.clone(), &self.credentials, request, rank, cursor, pause).await {
-                Ok(opened) => {
-                    let (urls, credentials) = (self.urls.clone(), self.credentials.clone());
-                    return Ok(RankStream::new(opened, request.clone(), rank, urls, self.retry, credentials));
-                }
+        while let Some((url, pause)) = outage.next(Instant::now(), self.way.chance()) {
+            match open_on(url.clone(), request, rank, cursor, pause, &self.way).await {
+                Ok(opened) => return Ok(RankStream::new(opened, request.clone(), rank, self)),
                 Err(error) if verdict(&error) == Verdict::Never => return Err(error),
                 Err(error) => outage.failed(url, error),
             }
@@ -89,14 +94,14 @@ impl Replicas {
 /// Opens a rank's stream on one server after a pause, and checks it against the cursor that it goes on from.
 pub(crate) async fn open_on(
     url: Arc<str>,
-    credentials: &Credentials,
     request: &StreamRequest,
     rank: u64,
     cursor: Option<&Cursor>,
     pause: Duration,
+    way: &Way,
 ) -> Result<Opened> {
     tokio::time::sleep(pause).await;
-    let client = Client::connect_with(&url, credentials).await?;
+    let client = Client::connect_by(way, &url).await?;
     let epoch = client.stream_info(request).await?;
     if let Some(cursor) = cursor {
         cursor.check_info(&epoch.info)?;

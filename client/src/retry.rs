@@ -4,13 +4,13 @@
 //! answers. Between passes there is a pause, twice as long each time and jittered, so that the ranks of a job do not
 //! come back all at once. Passes and time are both bounded, and both begin anew once a batch has come.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tonic::Code;
 
+use crate::outside::Way;
 use crate::{Error, HeaderError};
 
 /// The trailer by which a server says that a call may be tried again, and when (gRPC's proposal A6).
@@ -37,7 +37,7 @@ impl Default for Retry {
 impl Retry {
     /// The pause behind so many passes that failed and one more.
     pub fn pause(&self, passes: u32) -> Duration {
-        self.pause_jittered(passes, jitter())
+        self.pause_jittered(passes, Way::default().chance())
     }
 
     fn pause_jittered(&self, passes: u32, jitter: f64) -> Duration {
@@ -89,11 +89,6 @@ pub(crate) fn verdict(error: &Error) -> Verdict {
         },
         _ => Verdict::Never,
     }
-}
-
-/// A number in 0…1, another one each time. (The standard library seeds each hasher at random.)
-pub(crate) fn jitter() -> f64 {
-    (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 // === impl Outage ===

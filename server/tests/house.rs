@@ -168,7 +168,7 @@ fn crates_depend_downwards_only() {
 #[test]
 fn unsafe_stays_out() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for library in ["proto", "server", "server/settings", "client"] {
+    for library in ["proto", "server", "server/settings", "server/simulation", "client"] {
         let text = fs::read_to_string(root.join(library).join("src/lib.rs")).unwrap();
         assert!(text.contains("#![forbid(unsafe_code)]"), "{library}");
     }

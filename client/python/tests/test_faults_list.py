@@ -7,13 +7,18 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-LIST = TESTS.parents[2] / "server/tests/FAULTS.md"
+ROOT = TESTS.parents[2]
+LIST = ROOT / "server/tests/FAULTS.md"
 ROWS_LEAST = 70
 
 
 def functions(file: Path) -> set[str]:
     tree = ast.parse(file.read_text())
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+def rust_functions(file: Path) -> set[str]:
+    return set(re.findall(r"\bfn (\w+)", file.read_text()))
 
 
 def rows() -> list[str]:
@@ -28,7 +33,10 @@ def test_every_row_names_a_test_that_is_there():
         if "not written" in tests:
             continue
         named = re.findall(r"`(?:T/)?(test_\w+\.py)?(?:::(\w+))?(?:\[[^`]*\])?`", tests)
-        assert named, row
+        in_rust = re.findall(r"`([\w/-]+\.rs)::(\w+)`", tests)
+        assert named or in_rust, row
+        for file, name in in_rust:
+            assert name in rust_functions(ROOT / file), f"{file}::{name}"
         file = ""
         for here, name in named:
             # Further tests of the file before are given without it.

@@ -33,6 +33,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 const PAUSE_GROWTH: f64 = 4.0;
 const RETRIES_MAX: usize = 60;
 
+/// Requests that a store is asked at once, where nobody says otherwise.
+const REQUESTS_MAX: usize = 256;
+
 const OK: u16 = 200;
 
 /// The statuses, beside those of 500 and more, of a store that is to be asked again.
@@ -44,12 +47,32 @@ const TOO_MANY_REQUESTS: u16 = 429;
 pub struct Stores {
     by_url: BTreeMap<String, Store>,
     requests_max: usize,
+    carrier: Option<Carrier>,
+}
+
+/// What carries the requests to buckets, in place of this machine's network.
+#[derive(Debug)]
+struct Carrier {
+    connector: Arc<dyn HttpConnector>,
+    retry: RetryConfig,
+}
+
+impl Default for Stores {
+    fn default() -> Self {
+        Self::new(REQUESTS_MAX)
+    }
 }
 
 impl Stores {
     /// None yet; each will be asked so much at once.
     pub fn new(requests_max: usize) -> Self {
-        Self { by_url: BTreeMap::new(), requests_max }
+        Self { by_url: BTreeMap::new(), requests_max, carrier: None }
+    }
+
+    /// Public buckets of S3 whose requests `connector` carries, tried again as `retry` says. For simulations: all the
+    /// checks of other stores are held over them, and nothing of the environment counts.
+    pub fn carried_by(connector: Arc<dyn HttpConnector>, retry: RetryConfig) -> Self {
+        Self { carrier: Some(Carrier { connector, retry }), ..Self::default() }
     }
 
     /// The store of a scheme and what follows it up to the first slash.
@@ -60,7 +83,10 @@ impl Stores {
             return Ok(known.clone());
         }
         let (client, credentials) = match scheme {
-            "s3" => (s3(authority), CREDENTIALS_S3),
+            "s3" => match &self.carrier {
+                Some(carrier) => (carried(authority, carrier), ""),
+                None => (s3(authority), CREDENTIALS_S3),
+            },
             "gs" => (google(authority), CREDENTIALS_GOOGLE),
             "az" | "abfs" | "abfss" => (azure(&url), CREDENTIALS_AZURE),
             "http" | "https" => (http(&url), ""),
@@ -97,24 +123,36 @@ fn allows_http(endpoint: Option<String>, switch: &str) -> bool {
 }
 
 /// Makes HTTP clients that hold answers against what was asked, and count the attempts that are made again.
+#[derive(Debug)]
+struct Checked {
+    connector: Arc<dyn HttpConnector>,
+    of: Answerer,
+}
+
+/// Who answers.
 #[derive(Clone, Copy, Debug)]
-enum Checked {
-    /// Of a store: what does not fit is a fault, and tried again.
+enum Answerer {
+    /// A store: what does not fit is a fault, and tried again.
     Store,
-    /// Of a web server: it may know no ranges, which its store says at once.
+    /// A web server: it may know no ranges, which its store says at once.
     WebServer,
 }
 
 #[derive(Debug)]
 struct CheckedClient {
     client: HttpClient,
-    of: Checked,
+    of: Answerer,
+}
+
+impl Checked {
+    fn over_network(of: Answerer) -> Self {
+        Self { connector: Arc::new(ReqwestConnector::default()), of }
+    }
 }
 
 impl HttpConnector for Checked {
     fn connect(&self, options: &ClientOptions) -> Result<HttpClient> {
-        let client = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(CheckedClient { client, of: *self }))
+        Ok(HttpClient::new(CheckedClient { client: self.connector.connect(options)?, of: self.of }))
     }
 }
 
@@ -123,7 +161,7 @@ impl HttpService for CheckedClient {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let asked = Asked::of(&request);
         let answer = match self.client.execute(request).await {
-            Ok(response) if matches!(self.of, Checked::WebServer) && response.status().as_u16() == OK => Ok(response),
+            Ok(response) if matches!(self.of, Answerer::WebServer) && response.status().as_u16() == OK => Ok(response),
             Ok(response) => answers::checked(asked, response).await,
             Err(error) => Err(error),
         };
@@ -146,8 +184,10 @@ fn is_tried_again(answer: &Result<HttpResponse, HttpError>) -> bool {
 }
 
 fn s3(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
-    let mut builder =
-        AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry()).with_http_connector(Checked::Store);
+    let mut builder = AmazonS3Builder::from_env()
+        .with_bucket_name(bucket)
+        .with_retry(retry())
+        .with_http_connector(Checked::over_network(Answerer::Store));
     let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
     if allows_http(endpoint.iter().find_map(|key| builder.get_config_value(key)), "AWS_ALLOW_HTTP") {
         builder = builder.with_allow_http(true);
@@ -155,11 +195,17 @@ fn s3(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
     Ok(Arc::new(builder.build()?))
 }
 
+fn carried(bucket: &str, carrier: &Carrier) -> Result<Arc<dyn ObjectStore>> {
+    let connector = Checked { connector: Arc::clone(&carrier.connector), of: Answerer::Store };
+    let builder = AmazonS3Builder::new().with_bucket_name(bucket).with_skip_signature(true);
+    Ok(Arc::new(builder.with_retry(carrier.retry.clone()).with_http_connector(connector).build()?))
+}
+
 fn google(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
     let mut builder = GoogleCloudStorageBuilder::from_env()
         .with_bucket_name(bucket)
         .with_retry(retry())
-        .with_http_connector(Checked::Store);
+        .with_http_connector(Checked::over_network(Answerer::Store));
     if allows_http(builder.get_config_value(&GoogleConfigKey::BaseUrl), "GOOGLE_ALLOW_HTTP") {
         builder = builder.with_config(GoogleConfigKey::Client(ClientConfigKey::AllowHttp), "true");
     }
@@ -167,8 +213,10 @@ fn google(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
 }
 
 fn azure(url: &str) -> Result<Arc<dyn ObjectStore>> {
-    let mut builder =
-        MicrosoftAzureBuilder::from_env().with_url(url).with_retry(retry()).with_http_connector(Checked::Store);
+    let mut builder = MicrosoftAzureBuilder::from_env()
+        .with_url(url)
+        .with_retry(retry())
+        .with_http_connector(Checked::over_network(Answerer::Store));
     if allows_http(builder.get_config_value(&AzureConfigKey::Endpoint), "AZURE_ALLOW_HTTP") {
         builder = builder.with_allow_http(true);
     }
@@ -181,6 +229,6 @@ fn http(url: &str) -> Result<Arc<dyn ObjectStore>> {
         .with_url(url)
         .with_client_options(options)
         .with_retry(retry())
-        .with_http_connector(Checked::WebServer);
+        .with_http_connector(Checked::over_network(Answerer::WebServer));
     Ok(Arc::new(builder.build()?))
 }

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     fn parsed(url: &str) -> Result<Place, LocationError> {
-        Location::parse("t", url, &mut Stores::new(1)).map(|location| location.place)
+        Location::parse("t", url, &mut Stores::default()).map(|location| location.place)
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn datasets_of_a_bucket_share_its_client() {
-        let mut stores = Stores::new(1);
+        let mut stores = Stores::default();
         let mut client = |url: &str| {
             let location = Location::parse("t", url, &mut stores).unwrap();
             std::sync::Arc::as_ptr(location.store.client()).cast::<()>() as usize

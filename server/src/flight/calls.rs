@@ -30,7 +30,7 @@ const STREAMING: [&str; 3] = ["DoExchange", "DoPut", "Handshake"];
 
 /// Answers the calls of one connection. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Calls {
+pub struct Calls {
     service: Service,
     flight: FlightServiceServer<Service>,
     health: HealthServer<HealthService>,
@@ -39,18 +39,15 @@ pub(super) struct Calls {
 
 impl Calls {
     /// `health` answers gRPC's health checks, `reflection` what tools ask about the calls.
-    pub(super) fn new(
-        service: Service,
-        health: HealthServer<HealthService>,
-        reflection: Option<Reflection>,
-    ) -> Self {
+    pub fn new(service: Service, health: HealthServer<HealthService>, reflection: Option<Reflection>) -> Self {
         let flight = FlightServiceServer::new(service.clone())
             .max_decoding_message_size(service.limits().message_bytes_max)
             .max_encoding_message_size(usize::MAX);
         Self { service, flight, health, reflection }
     }
 
-    pub(super) async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    /// Answers one call.
+    pub async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let call = Call::of(&request);
         let limit = self.service.limits().message_bytes_max;
         let mut response = self.admit(request, &call).instrument(call.span.clone()).await?;

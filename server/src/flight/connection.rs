@@ -178,6 +178,8 @@ pub async fn serve_connections<S, Opening, Answered>(
             });
             let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
             let ended = tokio::select! {
+                // In this order, that a simulation's run can be repeated.
+                biased;
                 ended = connection.as_mut() => ended,
                 () = heard.is_silent(settings.handshake) => {
                     tracing::debug!("a connection was closed whose client did not say that it speaks HTTP/2");

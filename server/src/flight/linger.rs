@@ -21,13 +21,14 @@ const LINGER_TIME: Duration = Duration::from_secs(1);
 
 /// A connection that lingers when it is shut down.
 #[derive(Debug)]
-pub(super) struct Lingering<S> {
+pub struct Lingering<S> {
     stream: S,
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Lingering<S> {
-    pub(super) fn new(stream: S) -> Self {
+    /// Over this connection.
+    pub fn new(stream: S) -> Self {
         Self { stream, deadline: None }
     }
 }

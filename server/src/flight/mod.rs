@@ -28,9 +28,11 @@ mod tls;
 mod wire;
 
 pub use access::Access;
+pub use calls::Calls;
 pub use connection::{ConnectionSettings, serve_connections};
 pub use encode::{Encoder, Message};
-pub use reflection::ReflectionError;
+pub use linger::Lingering;
+pub use reflection::{Reflection, ReflectionError};
 pub use serve::{BindError, Listener, ServeSettings, serve, tune};
 pub use service::Service;
 pub use wire::response;

@@ -21,13 +21,14 @@ type Answers = Arc<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
 
 /// Answers what tools ask. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Reflection {
+pub struct Reflection {
     v1: Answers,
     v1_alpha: Answers,
 }
 
 impl Reflection {
-    pub(super) fn new() -> Result<Self, ReflectionError> {
+    /// What the program tells of itself.
+    pub fn new() -> Result<Self, ReflectionError> {
         let builder = || {
             Builder::configure()
                 .register_encoded_file_descriptor_set(forebay_proto::FLIGHT_DESCRIPTORS)

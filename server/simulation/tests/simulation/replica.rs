@@ -1,0 +1,206 @@
+//! One machine with a `forebay-server` on it: the server's own rooms from the connection down, over a simulated network
+//! and a simulated bucket, through the phases of its life as `daemon` leads it.
+
+use std::{
+    cell::{Cell, RefCell},
+    future,
+    path::PathBuf,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use forebay_server::{
+    auth::Peer,
+    budget::Budget,
+    catalog::{Catalog, Location, Stores},
+    engine::Engine,
+    flight::{Calls, ConnectionSettings, Lingering, Service, serve_connections},
+    plan::Limits,
+    runtime::CpuPool,
+    shutdown::{Phase, Shutdown},
+    state::State,
+    stream::{Device, Streams},
+};
+use hyper::{
+    Request,
+    body::Incoming,
+    header::{DATE, HeaderValue},
+};
+use object_store::{BackoffConfig, RetryConfig};
+use tokio::{sync::Notify, time};
+use tonic_health::{
+    pb::health_server::HealthServer,
+    server::{HealthReporter, HealthService},
+};
+use turmoil::net::TcpListener;
+
+use crate::{
+    bucket::{BUCKET, Bucket},
+    dataset,
+    journal::Journal,
+    wire::{Wire, Wires},
+};
+
+/// The port of every replica.
+pub(crate) const PORT: u16 = 8815;
+
+const MEMORY_BYTES: u64 = 256 << 20;
+
+/// Of a stream so much waits for its socket. (The server's own 4 MiB would hold all of it.)
+const SENDING_BYTES: usize = 4096;
+
+/// As the daemon's.
+const FAREWELL: Duration = Duration::from_secs(2);
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(10);
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// A request to the bucket is tried so often, with the same pause every time: the real ones are drawn at random.
+const STORE_TRIES_MAX: usize = 4;
+const STORE_PAUSE: Duration = Duration::from_millis(100);
+
+/// A machine.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    /// Which one.
+    pub(crate) number: usize,
+    /// Whether its server is to run; else the machine is there and nothing listens.
+    pub(crate) is_up: Cell<bool>,
+    /// The open connections.
+    pub(crate) wires: RefCell<Wires>,
+    /// The time that running streams get from a server that was told to end.
+    pub(crate) grace: Cell<Duration>,
+    terminate: Notify,
+    portion_bytes: usize,
+    state: PathBuf,
+    bucket: Arc<Bucket>,
+    journal: Arc<Journal>,
+    urls: Vec<String>,
+    calls: Arc<AtomicU64>,
+}
+
+impl Replica {
+    /// A machine whose state is kept in a directory, and which tells clients of all the replicas.
+    pub(crate) fn new(
+        number: usize,
+        portion_bytes: usize,
+        state: PathBuf,
+        bucket: &Arc<Bucket>,
+        journal: &Arc<Journal>,
+        urls: Vec<String>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            number,
+            is_up: Cell::new(true),
+            wires: RefCell::default(),
+            grace: Cell::new(Duration::ZERO),
+            terminate: Notify::new(),
+            portion_bytes,
+            state,
+            bucket: Arc::clone(bucket),
+            journal: Arc::clone(journal),
+            urls,
+            calls: Arc::default(),
+        })
+    }
+
+    /// Its name in the network.
+    pub(crate) fn name(&self) -> String {
+        name(self.number)
+    }
+
+    /// SIGTERM.
+    pub(crate) fn terminate(&self) {
+        self.terminate.notify_one();
+    }
+
+    /// What runs on the machine, from its start to its end.
+    pub(crate) async fn run(self: Rc<Self>) -> turmoil::Result {
+        if self.is_up.get() {
+            self.serve().await?;
+            self.journal.note(format_args!("{} has ended", self.name()));
+        }
+        // The machine goes on without a server.
+        future::pending().await
+    }
+
+    async fn serve(&self) -> turmoil::Result {
+        let cpu = CpuPool::inline();
+        let streams = self.streams(&cpu)?;
+        let (shutdown, watch) = Shutdown::new();
+        let opening = streams.catalog().datasets().map(|dataset| time::timeout(OPEN_WAIT_MAX, dataset.present()));
+        futures::future::join_all(opening).await;
+
+        let service = Service::new(streams, cpu, watch.clone(), self.urls.clone());
+        let health = HealthServer::new(HealthService::from_health_reporter(HealthReporter::new()));
+        let calls = Calls::new(service, health, None);
+        let (name, count) = (self.name(), Arc::clone(&self.calls));
+        let answer = move |mut call: Request<Incoming>| {
+            // Names of calls and dates are the process's own: here they are the run's, to the byte.
+            let id = format!("{name}-{}", count.fetch_add(1, Ordering::Relaxed));
+            call.headers_mut().insert("x-request-id", HeaderValue::from_str(&id).unwrap());
+            let calls = calls.clone();
+            async move {
+                let mut response = calls.answer(call).await?;
+                response.headers_mut().insert(DATE, HeaderValue::from_static("Thu, 01 Jan 2026 00:00:00 GMT"));
+                Ok(response)
+            }
+        };
+        let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
+        self.journal.note(format_args!("{} serves", self.name()));
+        let accept = async move || {
+            let (stream, peer) = listener.accept().await?;
+            self.journal.note(format_args!("{} accepts {peer}", self.name()));
+            let stream = Lingering::new(Wire::new(stream, self.portion_bytes, &mut self.wires.borrow_mut()));
+            Ok(future::ready(Ok((stream, Peer { address: Some(peer.ip()), certificate: None }))))
+        };
+        let settings = ConnectionSettings {
+            sending_bytes: SENDING_BYTES,
+            keepalive: KEEPALIVE,
+            ..ConnectionSettings::default()
+        };
+        tokio::select! {
+            biased;
+            () = serve_connections(answer, accept, settings, &watch) => {}
+            () = self.drain(&shutdown) => {}
+        }
+        Ok(())
+    }
+
+    fn streams(&self, cpu: &CpuPool) -> Result<Arc<Streams>, Box<dyn std::error::Error>> {
+        let state = State::open(&self.state)?;
+        let backoff = BackoffConfig { init_backoff: STORE_PAUSE, max_backoff: STORE_PAUSE, base: 2.0 };
+        let retry = RetryConfig { backoff, max_retries: STORE_TRIES_MAX - 1, retry_timeout: Duration::MAX };
+        let mut stores = Stores::carried_by(Arc::new(self.bucket.gateway(self.number)), retry);
+        let url = format!("s3://{BUCKET}/{}/", dataset::NAME);
+        let location = Location::parse(dataset::NAME, &url, &mut stores)?;
+        let catalog = Catalog::new([(dataset::NAME.to_owned(), location)], cpu);
+        let engine = Engine::new(MEMORY_BYTES as usize, &state)?;
+        let limits = Limits { batch_bytes_max: MEMORY_BYTES, idle_max: Duration::ZERO };
+        let budget = Budget::new(MEMORY_BYTES);
+        Ok(Arc::new(Streams::new(catalog, engine, cpu.clone(), budget, state, limits, Device::Cpu)))
+    }
+
+    /// The phases of the daemon's end.
+    async fn drain(&self, shutdown: &Shutdown) {
+        self.terminate.notified().await;
+        self.journal.note(format_args!("{} drains", self.name()));
+        shutdown.enter(Phase::Draining);
+        time::sleep(self.grace.get()).await;
+        shutdown.enter(Phase::Ended);
+        time::sleep(FAREWELL).await;
+    }
+}
+
+/// A replica's name in the network.
+pub(crate) fn name(number: usize) -> String {
+    format!("replica-{number}")
+}
+
+/// Its URL.
+pub(crate) fn url(number: usize) -> String {
+    format!("grpc://{}:{PORT}", name(number))
+}
