@@ -56,7 +56,7 @@ const SENDING_BYTES: usize = 4096;
 /// As the daemon's.
 const FAREWELL: Duration = Duration::from_secs(2);
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(10);
-const KEEPALIVE: Duration = Duration::from_secs(60);
+const KEEPALIVE: Duration = Duration::from_mins(1);
 
 /// A request to the bucket is tried so often, with the same pause every time: the real ones are drawn at random.
 const STORE_TRIES_MAX: usize = 4;

@@ -27,7 +27,7 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// When all is mended, the job ends in this time: a silent connection is given up after 30 s, and a stream or a job that
 /// was broken by it goes on in less.
-const END_WITHIN: Duration = Duration::from_secs(120);
+const END_WITHIN: Duration = Duration::from_mins(2);
 
 /// How a run ended.
 #[derive(Debug)]
