@@ -37,7 +37,8 @@ pub(crate) fn endpoint(url: &str, credentials: &Credentials) -> Result<Endpoint>
     let target = target(url).map_err(refused)?;
     let is_tls = target.starts_with("https://");
     if credentials.has_token() && !is_tls && !stays_here(&target) {
-        let reason = "a token is not sent over a connection that others can read; say grpc+tls://, or leave the token out";
+        let reason =
+            "a token is not sent over a connection that others can read; say grpc+tls://, or leave the token out";
         return Err(refused(reason.to_owned()));
     }
     let endpoint = Endpoint::from_shared(target).map_err(|source| refused(format!("{source}; {ALLOWED}")))?;
@@ -135,16 +136,8 @@ mod tests {
 
     #[test]
     fn other_urls_are_refused_with_what_is_allowed() {
-        let urls = [
-            "",
-            "127.0.0.1:8815",
-            "grpc://127.0.0.1",
-            "grpc://",
-            "grpc://a b:1",
-            "unix:",
-            "https://a",
-            "grpc://a:1/b",
-        ];
+        let urls =
+            ["", "127.0.0.1:8815", "grpc://127.0.0.1", "grpc://", "grpc://a b:1", "unix:", "https://a", "grpc://a:1/b"];
         for url in urls {
             let message = endpoint(url, &Credentials::default()).unwrap_err().to_string();
             assert!(message.contains("grpc://HOST:PORT"), "{url}: {message}");

@@ -79,10 +79,8 @@ impl Client {
 
     pub(crate) async fn connect_by(way: &Way, url: &str) -> Result<Self> {
         let endpoint = address::endpoint(url, &way.credentials)?;
-        let channel = way
-            .connect(&endpoint)
-            .await
-            .map_err(|source| Error::Unreachable { url: url.to_owned(), source })?;
+        let channel =
+            way.connect(&endpoint).await.map_err(|source| Error::Unreachable { url: url.to_owned(), source })?;
         // A batch is as large as the request made it; the server bounds it, not the transport.
         let flight = FlightServiceClient::with_interceptor(channel, way.credentials.bearer())
             .max_decoding_message_size(usize::MAX)

@@ -327,7 +327,8 @@ impl Flags {
         }
         let access = access::open(&self)?;
         let is_safe = access.tls.is_some() && access.asks_who_calls();
-        let (listen_public, metrics_public) = (is_safe || self.insecure_public, self.metrics_public || self.insecure_public);
+        let (listen_public, metrics_public) =
+            (is_safe || self.insecure_public, self.metrics_public || self.insecure_public);
         let listen = |value: &String| listen(value, listen_public);
         let listen: Result<Vec<Listen>, ConfigError> = self.listen.iter().map(listen).collect();
         let advertise: Result<Vec<String>, ConfigError> = self.advertise.into_iter().map(replica).collect();
@@ -360,10 +361,7 @@ impl Flags {
             principals: access.principals,
             ticket_secret: access.ticket_secret,
             ticket_lifetime: Duration::from_secs(self.ticket_seconds),
-            streams: StreamLimits {
-                per_client: self.streams_per_client as usize,
-                in_all: self.streams_max as usize,
-            },
+            streams: StreamLimits { per_client: self.streams_per_client as usize, in_all: self.streams_max as usize },
             stream_idle: Duration::from_secs(self.stream_idle_seconds),
             connections_max: self.connections_max as usize,
             requests: RequestLimits {
@@ -409,7 +407,8 @@ fn dataset(value: &str, stores: &mut Stores) -> Result<(String, Location), Confi
 /// What an address that other machines reach needs.
 const LISTEN_PUBLIC: &str = "TLS (--tls-cert and --tls-key) and credentials (--principals or --tls-client-ca); listen on 127.0.0.1, or \
                              say --insecure-public if whoever reaches it may read every dataset";
-const METRICS_PUBLIC: &str = "--metrics-public or --insecure-public, as whoever reaches it reads names of datasets and how much they are used";
+const METRICS_PUBLIC: &str =
+    "--metrics-public or --insecure-public, as whoever reaches it reads names of datasets and how much they are used";
 
 fn listen(value: &str, is_allowed: bool) -> Result<Listen, ConfigError> {
     match value.strip_prefix("unix:") {

@@ -12,6 +12,7 @@ import time
 # SO_LINGER with no time: closing sends a reset, as a host that dies or a balancer that gives up does.
 RESET = struct.pack("ii", 1, 0)
 PIECE_BYTES = 4096
+HEARD_BYTES_MAX = 1 << 20
 
 
 class Proxy:
@@ -36,6 +37,8 @@ class Proxy:
         self._corrupt = corrupt
         self._bytes_per_second = bytes_per_second
         self.connections = 0
+        self.heard = bytearray()
+        """What went through, both ways, up to `HEARD_BYTES_MAX`."""
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -84,6 +87,8 @@ class Proxy:
     def _pump(self, source: socket.socket, sink: socket.socket, left: int | None, rate: float) -> None:
         with contextlib.suppress(OSError):
             while piece := source.recv(PIECE_BYTES):
+                if len(self.heard) < HEARD_BYTES_MAX:
+                    self.heard += piece
                 if left is not None and len(piece) > left:
                     sink.sendall(piece[:left])
                     if not self._corrupt:

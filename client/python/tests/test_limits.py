@@ -241,8 +241,7 @@ def test_a_stream_that_nobody_takes_from_gives_back_its_memory_and_goes_on_later
         assert metric(daemon, "forebay_memory_reserved_bytes") > 0
         assert poll(lambda: metric(daemon, "forebay_memory_reserved_bytes") == 0, seconds=20)
         with pytest.raises(fl.FlightUnavailableError, match=r"--stream-idle-seconds.*start_position \d+"):
-            while True:
-                reader.read_chunk()
+            reader.read_all()
     plan = fb.Plan(outputs={"x": [fb.cols("x", *(f"y{i}" for i in range(8)))]})
     with fb.connect(daemon.url) as client:
         rows = []
@@ -324,7 +323,9 @@ def test_what_nobody_asked_for_does_not_travel(start: Start, tmp_path: Path):
     pq.write_table(pa.table(columns), tmp_path / "odd/a.parquet", row_group_size=101, use_dictionary=["text"])
     daemon = start(dataset=tmp_path / "odd")
     stored = {"outputs": [{**as_stored(name)["outputs"][0], "name": name} for name in columns]}
-    dense = {"outputs": [{"name": "m", "parts": [{"columns": ["number", "float"], "ops": [{"fill_null": {"value": 0}}]}]}]}
+    dense = {
+        "outputs": [{"name": "m", "parts": [{"columns": ["number", "float"], "ops": [{"fill_null": {"value": 0}}]}]}]
+    }
     looked_at = 0
     with fl.connect(daemon.url) as client:
         path = fl.FlightDescriptor.for_path("data")
@@ -338,7 +339,9 @@ def test_what_nobody_asked_for_does_not_travel(start: Start, tmp_path: Path):
 
 def messages(url: str, ticket: fl.Ticket) -> Iterator[tuple[pa.RecordBatch, bytes]]:
     """The batches of a DoGet, and the bytes of their bodies as they came."""
-    with grpc.insecure_channel(url.removeprefix("grpc://"), options=[("grpc.max_receive_message_length", -1)]) as channel:
+    with grpc.insecure_channel(
+        url.removeprefix("grpc://"), options=[("grpc.max_receive_message_length", -1)]
+    ) as channel:
         schema: pa.Schema | None = None
         head = b"\x0a" + varint(len(ticket.ticket))
         for message in channel.unary_stream(GET)(head + ticket.ticket):

@@ -99,7 +99,8 @@ impl Load {
         allow_connections();
         // Drawn on stderr, and only when that is a terminal.
         let bar = ProgressBar::new(BAR_PARTS).with_style(style());
-        let outcome = load::run(&settings, (&session.server, &session.credentials), |progress| draw(&bar, progress)).await;
+        let outcome =
+            load::run(&settings, (&session.server, &session.credentials), |progress| draw(&bar, progress)).await;
         bar.finish_and_clear();
         let outcome = outcome?;
         let report = Report::new(&settings, &outcome);

@@ -67,7 +67,11 @@ pub(super) struct StreamOutcome {
 
 /// Runs a load against a server, and shows how far it is now and then. An interrupt (Ctrl-C) ends the run, not the
 /// process. Troubles of the streams are part of the outcome; an error says that there was no run at all.
-pub(crate) async fn run(settings: &Settings, server: (&str, &Credentials), mut show: impl FnMut(Progress)) -> Result<Outcome, Error> {
+pub(crate) async fn run(
+    settings: &Settings,
+    server: (&str, &Credentials),
+    mut show: impl FnMut(Progress),
+) -> Result<Outcome, Error> {
     let clients = connect(settings, server).await?;
     let Some(first) = clients.first() else {
         return Err(Error::Incomplete { call: "the load", missing: "client" });

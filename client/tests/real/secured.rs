@@ -38,8 +38,9 @@ fn folder() -> Arc<TempDir> {
     data::write(&folder.path().join("secret"));
     write_certificates(folder.path());
     let digest: String = Sha256::digest(TOKEN).iter().map(|byte| format!("{byte:02x}")).collect();
-    let principals =
-        format!("[trainer]\ntoken_sha256 = \"{digest}\"\ncertificate = \"trainer.example\"\ndatasets = [\"numbers\"]\n");
+    let principals = format!(
+        "[trainer]\ntoken_sha256 = \"{digest}\"\ncertificate = \"trainer.example\"\ndatasets = [\"numbers\"]\n"
+    );
     fs::write(folder.path().join("principals.toml"), principals).unwrap();
     Arc::new(folder)
 }
@@ -50,7 +51,9 @@ fn start(folder: &Arc<TempDir>, flags: &[&str]) -> Server {
 }
 
 fn request(dataset: &str) -> StreamRequest {
-    let plan = plan_from_json(br#"{"outputs": [{"name": "x", "parts": [{"columns": ["delay"], "ops": [{"fill_null": {"value": 0}}]}]}]}"#);
+    let plan = plan_from_json(
+        br#"{"outputs": [{"name": "x", "parts": [{"columns": ["delay"], "ops": [{"fill_null": {"value": 0}}]}]}]}"#,
+    );
     StreamRequest { dataset: dataset.into(), plan: Some(plan.unwrap()), batch_size: Some(64), ..Default::default() }
 }
 

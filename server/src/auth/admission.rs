@@ -103,9 +103,8 @@ impl Rates {
         // Whoever may make a call in two seconds may make that one at once.
         let held_max = calls_per_second.max(1.0);
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let bucket = buckets
-            .entry(Arc::clone(&principal.name))
-            .or_insert_with(|| Bucket { calls: held_max, filled: now });
+        let bucket =
+            buckets.entry(Arc::clone(&principal.name)).or_insert_with(|| Bucket { calls: held_max, filled: now });
         let since = now.saturating_duration_since(bucket.filled).as_secs_f64();
         bucket.calls = (bucket.calls + since * calls_per_second).min(held_max);
         bucket.filled = now;

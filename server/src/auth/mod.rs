@@ -81,7 +81,9 @@ pub enum Refused {
     #[error("no principal of this server has a name of this client certificate")]
     UnknownCertificate,
     /// Too many calls.
-    #[error("{name} makes more than {calls_per_second} calls a second (calls_per_second of --principals): try again in {retry_ms} ms")]
+    #[error(
+        "{name} makes more than {calls_per_second} calls a second (calls_per_second of --principals): try again in {retry_ms} ms"
+    )]
     Rate {
         /// Who.
         name: Arc<str>,

@@ -173,8 +173,9 @@ impl Principals {
             self.tokens.push((digest, Arc::clone(&principal)));
         }
         for text in entry.certificate.all() {
-            let name = ServerName::try_from(text.clone())
-                .map_err(|_| format!("certificate: {text:?} is no DNS name or IP address, as certificates hold them"))?;
+            let name = ServerName::try_from(text.clone()).map_err(|_| {
+                format!("certificate: {text:?} is no DNS name or IP address, as certificates hold them")
+            })?;
             self.certificates.push((name, Arc::clone(&principal)));
         }
         if entry.token_sha256.all().is_empty() && entry.certificate.all().is_empty() {

@@ -81,10 +81,8 @@ impl TicketKey {
 
     /// What was signed, for the caller that it was signed for.
     pub fn open<'a>(&self, signed: &'a [u8], caller: &str) -> Result<&'a [u8], TicketFault> {
-        let (tag, body) = signed
-            .strip_prefix(MAGIC)
-            .and_then(|rest| rest.split_at_checked(TAG_BYTES))
-            .ok_or(TicketFault::Foreign)?;
+        let (tag, body) =
+            signed.strip_prefix(MAGIC).and_then(|rest| rest.split_at_checked(TAG_BYTES)).ok_or(TicketFault::Foreign)?;
         hmac::verify(&self.key, &[MAGIC, body].concat(), tag).map_err(|_| TicketFault::Foreign)?;
         let (expiry, rest) = body.split_first_chunk::<EXPIRY_BYTES>().ok_or(TicketFault::Foreign)?;
         let (length, rest) = rest.split_first_chunk::<LENGTH_BYTES>().ok_or(TicketFault::Foreign)?;

@@ -4,11 +4,7 @@ use std::{fs, thread, time::Duration};
 
 use rcgen::{CertificateParams, KeyPair};
 
-use super::{
-    admission::StreamLimits,
-    principals::Principals,
-    *,
-};
+use super::{admission::StreamLimits, principals::Principals, *};
 
 /// The SHA-256 of "open sesame".
 const SESAME: &str = "41ef4bb0b23661e66301aac36066912dac037827b4ae63a7b1165a5aa93ed4eb";
@@ -45,7 +41,14 @@ fn a_token_tells_who_calls_and_what_they_may_read() {
     let refused = |authorization: Option<&[u8]>| auth.caller(authorization, &nobody).unwrap_err();
     assert!(matches!(refused(None), Refused::Anonymous { with_certificates: false }));
     assert!(matches!(refused(Some(b"Bearer open sesame!")), Refused::UnknownToken));
-    for odd in [&b"open sesame"[..], b"Bearer", b"Bearer ", b"Basic b3BlbiBzZXNhbWU=", b"", b"\xff\xff\xff\xff\xff\xff\xff\xff"] {
+    for odd in [
+        &b"open sesame"[..],
+        b"Bearer",
+        b"Bearer ",
+        b"Basic b3BlbiBzZXNhbWU=",
+        b"",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff",
+    ] {
         assert!(matches!(refused(Some(odd)), Refused::Scheme), "{odd:?}");
     }
 }

@@ -26,16 +26,21 @@ pub(super) fn open(flags: &Flags) -> Result<AccessFiles, ConfigError> {
             Some(opened.map_err(|error| unusable("tls-cert", chain, &error))?)
         }
         // clap holds them together on the command line, but not where they come from a file.
-        (Some(path), None) => return Err(wrong("tls-cert", &path.display().to_string(), "--tls-key is needed with it")),
-        (None, Some(path)) => return Err(wrong("tls-key", &path.display().to_string(), "--tls-cert is needed with it")),
+        (Some(path), None) => {
+            return Err(wrong("tls-cert", &path.display().to_string(), "--tls-key is needed with it"));
+        }
+        (None, Some(path)) => {
+            return Err(wrong("tls-key", &path.display().to_string(), "--tls-cert is needed with it"));
+        }
         (None, None) => None,
     };
     if let (None, Some(path)) = (&tls, &flags.tls_client_ca) {
         return Err(wrong("tls-client-ca", &path.display().to_string(), "--tls-cert and --tls-key are needed with it"));
     }
-    let principals = flags.principals.as_deref().map(|path| {
-        PrincipalsFile::open(path).map_err(|error| unusable("principals", path, &error))
-    });
+    let principals = flags
+        .principals
+        .as_deref()
+        .map(|path| PrincipalsFile::open(path).map_err(|error| unusable("principals", path, &error)));
     Ok(AccessFiles { tls, principals: principals.transpose()?, ticket_secret: secret(flags.ticket_key.as_deref())? })
 }
 

@@ -92,7 +92,8 @@ impl Access {
             )));
         }
         if !caller.reads_everything() && streams.catalog().dataset(name).is_err() {
-            let granted = streams.catalog().datasets().map(|dataset| dataset.name()).filter(|name| caller.may_read(name));
+            let granted =
+                streams.catalog().datasets().map(|dataset| dataset.name()).filter(|name| caller.may_read(name));
             return Err(Status::not_found(format!("no dataset of this name here: {}", near_names(name, granted))));
         }
         Ok(())
@@ -123,9 +124,9 @@ impl Access {
                 plan::table_names(&kept).try_for_each(|table| Self::dataset(caller, streams, table))
             }
             // Who knows a plan's id may use it: near ones are not told.
-            Ok(_) | Err(StreamError::UnknownPlan { .. }) => {
-                Err(Status::not_found("no fitted plan of this id is kept here (--state): fit it, or send the plan itself"))
-            }
+            Ok(_) | Err(StreamError::UnknownPlan { .. }) => Err(Status::not_found(
+                "no fitted plan of this id is kept here (--state): fit it, or send the plan itself",
+            )),
             Err(error) => Err(status::of(&error)),
         }
     }

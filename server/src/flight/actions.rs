@@ -61,7 +61,11 @@ async fn replay(service: &Service, caller: &Caller, body: &Bytes) -> Result<Resu
     let ticket_request = replayed.prepared.ticket_request(replayed.request.clone());
     let about = v1::Replay {
         header: Some(replayed.header),
-        ticket: service.access().sign(ticket::stream(&ticket_request, request.rank, 1, encoding), caller).ticket.to_vec(),
+        ticket: service
+            .access()
+            .sign(ticket::stream(&ticket_request, request.rank, 1, encoding), caller)
+            .ticket
+            .to_vec(),
         snapshot: replayed.prepared.snapshot_digest().to_owned(),
         plan_id: replayed.prepared.plan_id().to_owned(),
         rows: Vec::new(),

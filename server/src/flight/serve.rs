@@ -89,7 +89,9 @@ pub struct BindError {
 impl Listener {
     /// Binds a TCP address; port 0 picks a free one. With TLS nothing else is spoken there.
     pub fn tcp(address: SocketAddr, tls: Option<Arc<Tls>>) -> Result<Self, BindError> {
-        listen(address).map(|listener| Self::Tcp(listener, tls)).map_err(|source| BindError { address: address.to_string(), source })
+        listen(address)
+            .map(|listener| Self::Tcp(listener, tls))
+            .map_err(|source| BindError { address: address.to_string(), source })
     }
 
     /// Binds a Unix socket. A socket that a dead server left behind is replaced, a live one is not.
@@ -146,8 +148,9 @@ pub async fn serve(
         handshake: settings.handshake,
         places: Places::new(settings.connections_max),
     };
-    let serving =
-        join_all(listeners.into_iter().map(|listener| serve_one(calls.clone(), listener, connections.clone(), &shutdown)));
+    let serving = join_all(
+        listeners.into_iter().map(|listener| serve_one(calls.clone(), listener, connections.clone(), &shutdown)),
+    );
     let telling = async {
         shutdown.reached(Phase::Draining).await;
         reporter.set_not_serving::<FlightServiceServer<Service>>().await;

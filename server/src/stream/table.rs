@@ -29,7 +29,9 @@ impl Streams {
         let memory = snapshot.row_groups().iter().map(held).max().unwrap_or(0).saturating_add(sending);
         let memory = self.budget.reserve(memory)?;
         let streams = Arc::clone(self);
-        Ok(BatchTask::batches(self.limits.idle_max, move |sender| streams.send_table(snapshot, projection, sender, memory)))
+        Ok(BatchTask::batches(self.limits.idle_max, move |sender| {
+            streams.send_table(snapshot, projection, sender, memory)
+        }))
     }
 
     async fn send_table(

@@ -101,9 +101,7 @@ def connect(
             connection.close()
             failed.append(f"{one}: {error}")
         else:
-            return Client(
-                [*urls[at:], *urls[:at]], connection, retry_seconds=retry_seconds, credentials=credentials
-            )
+            return Client([*urls[at:], *urls[:at]], connection, retry_seconds=retry_seconds, credentials=credentials)
     raise Unavailable("no server answers: " + "; ".join(failed))
 
 
@@ -323,7 +321,9 @@ class Client:
             raise TypeError(f"plan must be a Plan, a FittedPlan or the id of one, not {plan!r}")
 
         def open_at(url: str, columns: pa.Schema) -> Call:
-            return with_plan(lambda request: Call(Connection(url, self._credentials), to_bytes(request), columns), {}, plan)
+            return with_plan(
+                lambda request: Call(Connection(url, self._credentials), to_bytes(request), columns), {}, plan
+            )
 
         at = self._urls.index(self.url)
         urls = [*self._urls[at:], *self._urls[:at]]

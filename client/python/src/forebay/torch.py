@@ -284,9 +284,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     def _connected(self) -> Client:
         """Return the client, and have the plan fitted."""
         if self._client is None:
-            self._client = connect(
-                self._url, retry_seconds=self._retry_seconds, credentials=self._credentials
-            )
+            self._client = connect(self._url, retry_seconds=self._retry_seconds, credentials=self._credentials)
         self._plan = self._client.fitted(self._dataset, self._plan)
         return self._client
 

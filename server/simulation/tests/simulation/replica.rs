@@ -157,11 +157,8 @@ impl Replica {
             let stream = Lingering::new(Wire::new(stream, self.portion_bytes, &mut self.wires.borrow_mut()));
             Ok(future::ready(Ok((stream, Peer { address: Some(peer.ip()), certificate: None }))))
         };
-        let settings = ConnectionSettings {
-            sending_bytes: SENDING_BYTES,
-            keepalive: KEEPALIVE,
-            ..ConnectionSettings::default()
-        };
+        let settings =
+            ConnectionSettings { sending_bytes: SENDING_BYTES, keepalive: KEEPALIVE, ..ConnectionSettings::default() };
         tokio::select! {
             biased;
             () = serve_connections(answer, accept, settings, &watch) => {}
