@@ -69,7 +69,7 @@ class Connection:
             self._flight = flight.FlightClient(url, generic_options=options, **credentials.tls(url))
 
     def _options(self, *, seconds: float | None = None) -> flight.FlightCallOptions:
-        return flight.FlightCallOptions(timeout=seconds, headers=self._headers)
+        return flight.FlightCallOptions(timeout=seconds, headers=cast(Any, self._headers))
 
     def hello(self, *, seconds: float = HELLO_SECONDS) -> None:
         """Raise `Unavailable` or `DeadlineExceeded` unless the server answers in time."""
@@ -79,7 +79,7 @@ class Connection:
     def datasets(self) -> list[Json]:
         """Return what the server says of each dataset."""
         with self.translated():
-            return [read_json(info.app_metadata) for info in self._flight.list_flights(b"", self._options())]
+            return [read_json(info.app_metadata) for info in self._flight.list_flights(options=self._options())]
 
     def schema(self, dataset: str) -> pa.Schema:
         """Return the dataset's columns as stored."""

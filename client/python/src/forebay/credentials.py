@@ -7,7 +7,7 @@ import os
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, cast
 from urllib.parse import urlsplit
 
 from .errors import InvalidRequest
@@ -16,9 +16,9 @@ _TLS = "grpc+tls:"
 
 
 class _Tls(TypedDict, total=False):
-    tls_root_certs: bytes
-    cert_chain: bytes
-    private_key: bytes
+    tls_root_certs: str
+    cert_chain: str
+    private_key: str
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,18 @@ class Credentials:
         if not url.startswith(_TLS):
             return {}
         # pyarrow brings no authorities of its own along.
-        ca = _given(self.ca, "FOREBAY_CA") or ssl.get_default_verify_paths().cafile
+        ca = _given(self.ca, "FOREBAY_CA")
+        if ca is None:
+            ca = cast("str | None", ssl.get_default_verify_paths().cafile)
         cert, key = _given(self.cert, "FOREBAY_CERT"), _given(self.key, "FOREBAY_KEY")
         if (cert is None) != (key is None):
             raise ValueError("a client's certificate and its key go together: give both cert and key, or neither")
         options: _Tls = {}
         if ca is not None:
-            options["tls_root_certs"] = Path(ca).read_bytes()
+            options["tls_root_certs"] = Path(ca).read_text()
         if cert is not None and key is not None:
-            options["cert_chain"] = Path(cert).read_bytes()
-            options["private_key"] = Path(key).read_bytes()
+            options["cert_chain"] = Path(cert).read_text()
+            options["private_key"] = Path(key).read_text()
         return options
 
     def _token(self) -> str | None:
