@@ -1,4 +1,4 @@
-//! Replicas and ranks under schedules of faults, in simulated time: thousands of bad days in minutes, each of which can
+//! Replicas and ranks under schedules of faults, in simulated time: a thousand bad days in some minutes, each of which can
 //! be had again from its number.
 //!
 //! **The model.** A run is drawn from a seed: one to three replicas; a job of one to four ranks with its plan, order,

@@ -26,10 +26,10 @@ use schedule::{Fault, Planned, Scenario};
 use trainer::Request;
 
 /// Seeds of every test run.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 120;
 
 /// Seeds that are run twice.
-const SEEDS_TWICE: u64 = 20;
+const SEEDS_TWICE: u64 = 12;
 
 /// Seeds of `make simulate`, unless it is told another number.
 const SEEDS_MANY: u64 = 10_000;
