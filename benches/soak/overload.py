@@ -299,7 +299,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=6, help="(%(default)s)")
     parser.add_argument("--seconds", type=float, default=5, help="of a phase (%(default)s)")
     parser.add_argument(
-        "--limit", default=STREAMS_MAX, choices=(STREAMS_MAX, MEMORY_LIMIT), help="what refuses (%(default)s)"
+        "--limit",
+        metavar="FLAG",
+        default=STREAMS_MAX,
+        choices=(STREAMS_MAX, MEMORY_LIMIT),
+        help="what refuses (%(default)s)",
     )
     parser.add_argument(
         "--bin", type=Path, help="the server's program; else FOREBAY_SERVER_BIN, or this checkout's release build"

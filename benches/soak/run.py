@@ -41,7 +41,9 @@ FLAGS = ("--memory-limit-bytes", str(1 << 30), "--keepalive-seconds", "5", "--dr
 LIVES, DIES = "a (lives throughout)", "b (killed and drained)"
 # Idle connections to a store are kept for 90 s, and looked through as often; a silent client is given up after 25 s.
 SETTLE_SECONDS = 200.0
-IDLE_LOOKS = 8
+# So long servers are looked at before the first client: in a short run a connection to the store may be among it.
+IDLE_SECONDS, STORE_IDLE_SECONDS = 4.0, 100.0
+LONG_SECONDS = 600.0
 FINISH_SECONDS = 60.0
 
 
@@ -66,7 +68,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="forebay-soak-") as scratch, ExitStack() as stack:
         # A copy, so that what is built meanwhile does not change what is measured.
         copy = Path(shutil.copy2(program, scratch))
-        stage = stack.enter_context(set_up(copy, Path(scratch)))
+        is_long = 60 * options.minutes >= LONG_SECONDS
+        stage = stack.enter_context(set_up(copy, Path(scratch), STORE_IDLE_SECONDS if is_long else IDLE_SECONDS))
         found = soak(stage, options.minutes, options.cores)
     run, judged = found
     run = {
@@ -89,8 +92,8 @@ def main() -> None:
 
 
 @contextmanager
-def set_up(program: Path, scratch: Path) -> Iterator[Stage]:
-    """Make data and truth, start the replicas, and look at them while nobody asks anything of them."""
+def set_up(program: Path, scratch: Path, idle_seconds: float) -> Iterator[Stage]:
+    """Make data and truth, start the replicas, and look at them for so long while nobody asks anything of them."""
     say("data")
     data = tables.make(scratch / "data")
     state, truth_path = scratch / "state", scratch / "truth"
@@ -110,27 +113,32 @@ def set_up(program: Path, scratch: Path) -> Iterator[Stage]:
             stack.callback(replica.stop)
             replica.start()
         proxy = stack.enter_context(Proxy(replicas[0].url))
-        idle = {replica.name: warm_up(replica, truth) for replica in replicas}
+        for replica in replicas:
+            warm_up(replica, truth)
+        say("rest")
+        idle = {replica.name: look_at_rest(replica, idle_seconds) for replica in replicas}
         yield Stage(replicas, truth, truth_path, store, proxy, idle)
 
 
-def warm_up(replica: Replica, truth: Truth) -> Look:
-    """Read whole epochs, and return what the server holds afterwards."""
-    # Not from the store: idle connections to it are kept for a while, and would be taken for the level of rest.
+def warm_up(replica: Replica, truth: Truth) -> None:
+    """Read whole epochs, so that what a server makes once and keeps is there."""
     problems = check_whole(replica, truth, courses.ORDERED, courses.SHUFFLED, courses.LONG)
     if problems:
         raise SystemExit(f"without any fault: {problems}")
     settle(replica, lambda look: look.is_idle, 30)
-    # Tasks and connections of the last call end in their own time.
-    time.sleep(2)
+
+
+def look_at_rest(replica: Replica, seconds: float) -> Look:
+    """Return the least that the server holds while nobody asks anything of it."""
     looks: list[Look] = []
-    for _ in range(IDLE_LOOKS):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
         look = replica.look()
         if look is None or not look.is_idle:
             raise SystemExit(f"replica {replica.name} does not come to rest: {look}")
         looks.append(look)
         time.sleep(0.5)
-    # A look is a connection itself, which may still be seen: the least is what it holds at rest.
+    # A look is a connection itself, which may still be seen by the next.
     least = {name: min(getattr(look, name) for look in looks) for name in ("descriptors", "tasks", "threads")}
     return replace(looks[-1], **least)
 
