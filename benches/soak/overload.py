@@ -97,7 +97,9 @@ def main() -> None:
         "streams": STREAMS,
         "batch_size": BATCH_SIZE,
         "noise": noise.look(),
-        "refusals": {name: asdict(refusal) for name, refusal in refusals.items()},
+        "refusals": {
+            name: {**asdict(refusal), "as_promised": refusal.is_as_promised} for name, refusal in refusals.items()
+        },
         "running_streams_that_ended": ended,
         "goal": GOAL,
         "cases": summary,

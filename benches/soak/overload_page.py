@@ -79,7 +79,8 @@ def holds(run: dict[str, Any]) -> bool:
     clean = all(
         counts["let_in"] == counts["broken"] == 0 for case in run["cases"] for counts in case["counts"].values()
     )
-    return kept and clean and not run["running_streams_that_ended"]
+    told = all(refusal["as_promised"] for refusal in run["refusals"].values())
+    return kept and clean and told and not run["running_streams_that_ended"]
 
 
 def page(run: dict[str, Any]) -> str:
@@ -96,9 +97,9 @@ def page(run: dict[str, Any]) -> str:
 def body(run: dict[str, Any]) -> str:
     """Return the tables."""
     refusal = run["refusals"]["server"]
-    hint = f"`retry-after-ms: {refusal['retry_after_ms']}`" if refusal["retry_after_ms"] else "no `retry-after-ms`"
-    info = "with a" if refusal["has_retry_info"] else "without a"
-    sentence = f"A refusal: {refusal['code']}, {hint}, {info} google.rpc.RetryInfo: “{refusal['sentence']}”"
+    hints = [f"`{name}: {value}`" for name, value in refusal["hints"].items()]
+    hints += ["a `google.rpc.RetryInfo`"] * refusal["has_retry_info"]
+    sentence = f'A refusal: {refusal["code"]}, with {" and ".join(hints) or "no hint"}: "{refusal["sentence"]}"'
     ended = run["running_streams_that_ended"]
     return "\n\n".join(
         [

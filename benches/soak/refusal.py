@@ -21,16 +21,17 @@ class Refusal:
 
     code: str
     sentence: str
-    retry_after_ms: str
-    """The trailer of that name; empty where there is none."""
+    hints: dict[str, str]
+    """Trailers that say when to try again, such as grpc-retry-pushback-ms."""
     has_retry_info: bool
     """Whether the details hold a google.rpc.RetryInfo."""
     milliseconds: float
 
     @property
     def is_as_promised(self) -> bool:
-        """Whether a client can tell what to do."""
-        return self.code == "RESOURCE_EXHAUSTED" and "--" in self.sentence and self.has_retry_info
+        """Whether a client can tell which limit it is, and when to try again."""
+        has_hint = self.has_retry_info or bool(self.hints)
+        return self.code == "RESOURCE_EXHAUSTED" and "--" in self.sentence and has_hint
 
 
 def look_at_refusal(url: str, ticket: bytes) -> Refusal:
@@ -45,8 +46,8 @@ def look_at_refusal(url: str, ticket: bytes) -> Refusal:
             milliseconds = round((time.monotonic() - began) * 1e3, 3)
             trailers = dict(error.trailing_metadata() or ())
             has_retry_info = RETRY_INFO in bytes(trailers.get(DETAILS, b""))
-            after = str(trailers.get("retry-after-ms", ""))
-            return Refusal(error.code().name, error.details() or "", after, has_retry_info, milliseconds)
+            hints = {name: str(value) for name, value in trailers.items() if "retry" in name}
+            return Refusal(error.code().name, error.details() or "", hints, has_retry_info, milliseconds)
         except StopIteration:
             pass
-    return Refusal("OK", "", "", False, 0.0)
+    return Refusal("OK", "", {}, False, 0.0)
