@@ -116,7 +116,7 @@ def set_up(program: Path, scratch: Path, idle_seconds: float) -> Iterator[Stage]
         for replica in replicas:
             warm_up(replica, truth)
         say("rest")
-        idle = {replica.name: look_at_rest(replica, idle_seconds) for replica in replicas}
+        idle = look_at_rest(replicas, idle_seconds)
         yield Stage(replicas, truth, truth_path, store, proxy, idle)
 
 
@@ -128,19 +128,24 @@ def warm_up(replica: Replica, truth: Truth) -> None:
     settle(replica, lambda look: look.is_idle, 30)
 
 
-def look_at_rest(replica: Replica, seconds: float) -> Look:
-    """Return the least that the server holds while nobody asks anything of it."""
-    looks: list[Look] = []
+def look_at_rest(replicas: list[Replica], seconds: float) -> dict[str, Look]:
+    """Return the least that each server holds while nobody asks anything of it."""
+    looks: dict[str, list[Look]] = {replica.name: [] for replica in replicas}
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        look = replica.look()
-        if look is None or not look.is_idle:
-            raise SystemExit(f"replica {replica.name} does not come to rest: {look}")
-        looks.append(look)
+        for replica in replicas:
+            look = replica.look()
+            if look is None or not look.is_idle:
+                raise SystemExit(f"replica {replica.name} does not come to rest: {look}")
+            looks[replica.name].append(look)
         time.sleep(0.5)
-    # A look is a connection itself, which may still be seen by the next.
-    least = {name: min(getattr(look, name) for look in looks) for name in ("descriptors", "tasks", "threads")}
-    return replace(looks[-1], **least)
+
+    def least(seen: list[Look]) -> Look:
+        # A look is a connection itself, which may still be seen by the next.
+        counts = {name: min(getattr(look, name) for look in seen) for name in ("descriptors", "tasks", "threads")}
+        return replace(seen[-1], **counts)
+
+    return {name: least(seen) for name, seen in looks.items()}
 
 
 def check_whole(replica: Replica, truth: Truth, *chosen: courses.Course) -> dict[str, Any]:
