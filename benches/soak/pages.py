@@ -28,11 +28,16 @@ def page(run: dict[str, Any], found: list[Verdict]) -> str:
         f"{run['minutes']:g} minutes, two replicas over the same data and state, clients and faults on the same cores. "
         "What is done and how: [benches/soak](../../soak/README.md); every sample: [soak.json](soak.json)."
     )
-    parts = ["# A soak with faults", introduction, verdicts(found)]
+    return "\n\n".join(["# A soak with faults", introduction, body(run, found), "## Made on", facts]) + "\n"
+
+
+def body(run: dict[str, Any], found: list[Verdict]) -> str:
+    """Return the verdicts, and all tables."""
+    parts = [verdicts(found)]
     if words := run["tally"]["wrong"] + run["tally"]["unexpected"]:
         parts += ["What was not as it should be:", "\n".join(f"- `{line}`" for line in words)]
     parts += ["## What was held", _held(run), "## Load", _load(run["tally"]), "## Faults", _faults(run), _cores(run)]
-    return "\n\n".join([*parts, "## Made on", facts]) + "\n"
+    return "\n\n".join(parts)
 
 
 def _held(run: dict[str, Any]) -> str:

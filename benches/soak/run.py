@@ -1,7 +1,7 @@
 """Minutes of load with faults against two replicas: every byte checked, and what the servers hold looked at.
 
-A run is kept under benches/runs/<date>-<arch>-<cores>-cores/ as soak.md and soak.json, or where --out says. The exit
-code is 1 where a verdict does not hold.
+A run of ten minutes or more is kept under benches/runs/<date>-<arch>-<cores>-cores/ as soak.md and soak.json; a shorter
+one, which says nothing about memory, only if --out says where. The exit code is 1 where a verdict does not hold.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from borrowed import ROOT, FaultProxy, Files, Noise, Proxy, WebServer, machine, say  # isort: skip
+from borrowed import FaultProxy, Files, Noise, Proxy, WebServer, machine, say  # isort: skip
 import bench_server
 
 import courses
@@ -65,10 +65,10 @@ def main() -> None:
     program = (options.bin or bench_server.server_program()).absolute()
     made_on = machine.facts(program)
     noise = Noise()
+    is_long = 60 * options.minutes >= LONG_SECONDS
     with tempfile.TemporaryDirectory(prefix="forebay-soak-") as scratch, ExitStack() as stack:
         # A copy, so that what is built meanwhile does not change what is measured.
         copy = Path(shutil.copy2(program, scratch))
-        is_long = 60 * options.minutes >= LONG_SECONDS
         stage = stack.enter_context(set_up(copy, Path(scratch), STORE_IDLE_SECONDS if is_long else IDLE_SECONDS))
         found = soak(stage, options.minutes, options.cores)
     run, judged = found
@@ -82,12 +82,12 @@ def main() -> None:
         "verdicts": [one.as_json() for one in judged],
         **run,
     }
-    folder = options.out or machine.run_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    text = pages.page(run, judged)
-    (folder / "soak.md").write_text(text)
-    machine.keep(folder / "soak.json", run)
-    print(pages.verdicts(judged))
+    folder = options.out or (machine.run_folder() if is_long else None)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "soak.md").write_text(pages.page(run, judged))
+        machine.keep(folder / "soak.json", run)
+    print(pages.body(run, judged))
     sys.exit(0 if all(one.holds is not False for one in judged) else 1)
 
 
@@ -286,7 +286,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--bin", type=Path, help="the server's program; else FOREBAY_SERVER_BIN, or this checkout's release build"
     )
-    parser.add_argument("--out", type=Path, help=f"folder to keep the run in (one of {(ROOT / 'benches/runs').name}/)")
+    parser.add_argument("--out", type=Path, help="folder to keep the run in")
     return parser.parse_args()
 
 
