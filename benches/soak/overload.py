@@ -43,7 +43,8 @@ LINKS = 800
 # The crowd has come, and not yet gone, where the running streams are looked at.
 LEAD_SECONDS, TAIL_SECONDS = 0.7, 0.3
 QUIET, HERE_TOO, ELSEWHERE = "quiet", "crowd here", "crowd elsewhere"
-ROUND = (QUIET, HERE_TOO, QUIET, ELSEWHERE)
+# Every other round begins with the other crowd, so that neither always comes first.
+ROUNDS = ((QUIET, HERE_TOO, QUIET, ELSEWHERE), (QUIET, ELSEWHERE, QUIET, HERE_TOO))
 GOAL = 0.9
 
 
@@ -87,7 +88,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="forebay-overload-") as scratch:
         copy = Path(shutil.copy2(program, scratch))
         with servers(copy, Path(scratch), options.limit) as (server, other, plan_id, flags):
-            phases, refusals, ended = measure(server, other, plan_id, cases, options.rounds, options.seconds)
+            phases, calm, refusals, ended = measure(server, other, plan_id, cases, options.rounds, options.seconds)
     summary = overload_page.summarize(cases, phases)
     run = {
         "bench": "overload",
@@ -103,6 +104,7 @@ def main() -> None:
         "running_streams_that_ended": ended,
         "goal": GOAL,
         "cases": summary,
+        "before_any_stream_ran": calm,
         "phases": [asdict(phase) for phase in phases],
     }
     folder = options.out or machine.run_folder()
@@ -178,8 +180,8 @@ class Process:
 
 def measure(
     server: Replica, other: Replica, plan_id: str, cases: list[Case], rounds: int, seconds: float
-) -> tuple[list[Phase], dict[str, Refusal], list[str]]:
-    """Run phase after phase."""
+) -> tuple[list[Phase], dict[str, dict[str, Any]], dict[str, Refusal], list[str]]:
+    """Run phase after phase; return them, the crowds that came while no stream ran, and what went wrong."""
     request = {"dataset": "many", "plan_id": plan_id, "batch_size": BATCH_SIZE}
     tickets: dict[str, bytes] = {}
     for replica in (server, other):
@@ -190,9 +192,11 @@ def measure(
         resting = stack.enter_context(Peer(other.url, window=0))
         resting.send(b"".join(http2.do_get(2 * n + 1, tickets[other.name]) for n in range(STREAMS)))
         _wait_until_full(other)
-        readers, crowd = Process("running.py"), Process("gatecrashers.py")
-        stack.callback(readers.end)
+        crowd = Process("gatecrashers.py")
         stack.callback(crowd.end)
+        calm = {str(case): _alone(crowd, _order(other, tickets[other.name], case, seconds)) for case in cases}
+        readers = Process("running.py")
+        stack.callback(readers.end)
         readers.say({"url": server.url, "requests": [request] * STREAMS})
         readers.hear()
         say("running")
@@ -202,17 +206,33 @@ def measure(
         pids = {"server": server.pid or 0, "other": other.pid or 0, "readers": readers.pid, "crowd": crowd.pid}
         for number in range(rounds):
             for case in cases:
-                for kind in ROUND:
+                for kind in ROUNDS[number % 2]:
                     at = server if kind == HERE_TOO else other
-                    order = None
-                    if kind != QUIET:
-                        told = base64.b64encode(tickets[at.name]).decode()
-                        order = {"url": at.url, "ticket": told, **asdict(case), "seconds": seconds}
+                    order = None if kind == QUIET else _order(at, tickets[at.name], case, seconds)
                     phases.append(_phase(str(case), number, kind, seconds, readers, crowd, order, pids))
-                say(f"round {number + 1}, {case}: " + _told(phases[-len(ROUND) :]))
+                say(f"round {number + 1}, {case}: " + _told(phases[-len(ROUNDS[0]) :]))
         readers.say({})
         ended = json.loads(readers.hear())["ended"]
-    return phases, refusals, ended
+    return phases, calm, refusals, ended
+
+
+def _order(at: Replica, told: bytes, case: Case, seconds: float) -> dict[str, Any]:
+    return {"url": at.url, "ticket": base64.b64encode(told).decode(), **asdict(case), "seconds": seconds}
+
+
+def _alone(crowd: Process, order: dict[str, Any]) -> dict[str, Any]:
+    """Let the crowd come while no stream runs."""
+    crowd.say(order)
+    return _came(crowd)
+
+
+def _came(crowd: Process) -> dict[str, Any]:
+    """Wait until it has gone; return what became of it."""
+    found = json.loads(crowd.hear())
+    found["latency_ms"] = _percentiles(found["latency_ms"])
+    found["cores"] = round(found.pop("cpu_seconds") / found["seconds"], 4)
+    found["seconds"] = round(found["seconds"], 3)
+    return found
 
 
 def _phase(
@@ -236,10 +256,7 @@ def _phase(
     cpu = {name: round((cpu_after[name] - cpu_before[name]) / passed, 4) for name in pids}
     found: dict[str, Any] = {}
     if order is not None:
-        found = json.loads(crowd.hear())
-        found["latency_ms"] = _percentiles(found["latency_ms"])
-        found["cores"] = round(found.pop("cpu_seconds") / found["seconds"], 4)
-        found["seconds"] = round(found["seconds"], 3)
+        found = _came(crowd)
     else:
         time.sleep(TAIL_SECONDS)
     rounded = [round(rate) for rate in each]

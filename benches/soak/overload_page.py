@@ -22,13 +22,18 @@ def summarize(cases: Sequence[Case], phases: list[Phase]) -> list[dict[str, Any]
 def _of_case(case: str, phases: list[Phase]) -> dict[str, Any]:
     rounds = sorted({phase.round for phase in phases})
     here, elsewhere, apart = list[float](), list[float](), list[float]()
-    slowest: list[float] = []
+    slowest, by_cpu = list[float](), list[float]()
     for number in rounds:
-        quiet, crowded, after, control = (phase for phase in phases if phase.round == number)
+        of_round = [phase for phase in phases if phase.round == number]
+        quiet, after = (phase for phase in of_round if phase.kind == "quiet")
+        (crowded,) = (phase for phase in of_round if phase.kind == "crowd here")
+        (control,) = (phase for phase in of_round if phase.kind == "crowd elsewhere")
         before = (quiet.rows_per_second + after.rows_per_second) / 2
         here.append(crowded.rows_per_second / before)
         elsewhere.append(control.rows_per_second / before)
         apart.append(crowded.rows_per_second / control.rows_per_second)
+        cpu_before = (quiet.cpu["server"] + after.cpu["server"]) / 2
+        by_cpu.append(crowded.rows_per_second / crowded.cpu["server"] / (before / cpu_before))
         streams = zip(quiet.stream_rows_per_second, after.stream_rows_per_second, strict=True)
         each = zip(crowded.stream_rows_per_second, streams, strict=True)
         slowest.append(min(during / ((one + two) / 2) for during, (one, two) in each))
@@ -48,6 +53,7 @@ def _of_case(case: str, phases: list[Phase]) -> dict[str, Any]:
         "here_by_quiet": _spread(here),
         "elsewhere_by_quiet": _spread(elsewhere),
         "here_by_elsewhere": _spread(apart),
+        "here_by_quiet_per_server_cpu": _spread(by_cpu),
         "slowest_stream_here_by_quiet": _spread(slowest),
         "crowd_cores": _spread([phase.crowd["cores"] for each in kinds.values() for phase in each]),
         "refusal_cpu_microseconds": _spread([each * 1e6 for each in refused]) if refused else None,
@@ -115,7 +121,8 @@ def body(run: dict[str, Any]) -> str:
 def _rates(run: dict[str, Any]) -> str:
     titles = [
         "crowd", "quiet, k rows/s", "here by quiet", f"at least {run['goal']}", "elsewhere by quiet",
-        "here by elsewhere", "slowest stream, here by quiet", "the crowd's cores",
+        "here by elsewhere", "slowest stream, here by quiet", "rows a CPU second of the server, here by quiet",
+        "the crowd's cores",
     ]  # fmt: skip
     rows = [
         [
@@ -126,6 +133,7 @@ def _rates(run: dict[str, Any]) -> str:
             _show(case["elsewhere_by_quiet"]),
             _show(case["here_by_elsewhere"]),
             _show(case["slowest_stream_here_by_quiet"]),
+            _show(case["here_by_quiet_per_server_cpu"]),
             f"{case['crowd_cores']['median']:.3f}",
         ]
         for case in run["cases"]
@@ -149,19 +157,19 @@ def _crowds(run: dict[str, Any]) -> str:
     ]
     rows: list[list[str]] = []
     for case in run["cases"]:
+        calm = run["before_any_stream_ran"][case["case"]]
+        rows.append(_crowd(case["case"], "elsewhere, no stream running", calm, calm["latency_ms"], ""))
         for kind, counts in case["counts"].items():
             latency = case["latency_ms"].get(kind, {})
             cost = case["refusal_cpu_microseconds"]
-            rows.append(
-                [
-                    case["case"],
-                    kind,
-                    *(f"{counts[name]:,}" for name in ("asked", "refused", "let_in", "broken")),
-                    *(f"{latency[name]:,.2f}" if latency else "" for name in ("p50", "p99", "max")),
-                    f"{cost['median']:,.0f}" if cost and kind == "crowd elsewhere" else "",
-                ]
-            )
+            each = f"{cost['median']:,.0f}" if cost and kind == "crowd elsewhere" else ""
+            rows.append(_crowd(case["case"], kind.removeprefix("crowd "), counts, latency, each))
     return table(titles, rows)
+
+
+def _crowd(case: str, where: str, counts: dict[str, Any], latency: dict[str, float], cost: str) -> list[str]:
+    came = (f"{counts[name]:,}" for name in ("asked", "refused", "let_in", "broken"))
+    return [case, where, *came, *(f"{latency[name]:,.2f}" if latency else "" for name in ("p50", "p99", "max")), cost]
 
 
 def _show(spread: dict[str, float]) -> str:
