@@ -26,7 +26,7 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark lint dashboards fuzz simulate bench bench-kernels bench-peers bench-service build clean
+.PHONY: help demo test test-spark lint dashboards fuzz simulate soak bench bench-kernels bench-peers bench-service build clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -93,6 +93,12 @@ bench-peers: $(VENV)/.test build ## measure Forebay beside Polars, DuckDB, Ray D
 
 bench-service: $(VENV)/.test build ## measure starts, overlap with the step, growth, fairness, and memory over minutes
 	$(BIN)/python benches/service/run.py
+
+SOAK_MINUTES ?= 30
+
+# FOREBAY_SERVER_BIN names another server than the release build, which is then not built.
+soak: $(VENV)/.test $(if $(FOREBAY_SERVER_BIN),,build) ## load two replicas with faults for SOAK_MINUTES (30); every byte checked, memory watched
+	$(BIN)/python benches/soak/run.py --minutes $(SOAK_MINUTES)
 
 build: ## build forebay-server and forebay in the release profile
 	$(CARGO) build --locked --release --workspace --bins

@@ -1,0 +1,94 @@
+"""The streams that the soak reads: their plans and orders. A course, an epoch and a rank name one true stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import forebay as fb
+
+from tables import FLOATS
+
+Json = dict[str, Any]
+
+ID: Json = {"name": "id", "dtype": "INT64", "parts": [{"columns": ["id"]}]}
+FEATURES: Json = {
+    "outputs": [
+        ID,
+        {
+            "name": "dense",
+            "parts": [
+                {"columns": ["x"], "ops": [{"fill_null": {"stat": "MEAN"}}, {"standardize": {}}]},
+                {"columns": FLOATS, "ops": [{"standardize": {}}, {"clip": {"min": -2, "max": 2}}]},
+            ],
+        },
+        {"name": "cats", "dtype": "INT32", "parts": [{"columns": ["word", "n"], "ops": [{"vocab": {"min_count": 2}}]}]},
+    ]
+}
+FILTERED: Json = {
+    "filter": "n % 3 <> 1",
+    "derive": [{"name": "late", "expr": "x > 100"}],
+    "outputs": [
+        ID,
+        {"name": "word", "dtype": "AS_STORED", "parts": [{"columns": ["word"]}]},
+        {"name": "m", "parts": [{"columns": FLOATS, "ops": [{"abs": {}}, {"log1p": {}}]}]},
+        {"name": "late", "parts": [{"columns": ["late"], "ops": [{"fill_null": {"value": 0}}]}]},
+    ],
+}
+TEXTS: Json = {"outputs": [ID, {"name": "text", "dtype": "AS_STORED", "parts": [{"columns": ["text"]}]}]}
+NUMBERS: Json = {"outputs": [ID, {"name": "m", "dtype": "FLOAT32", "parts": [{"columns": ["a", "b", "c", "d"]}]}]}
+PLAIN: Json = {"outputs": [ID, {"name": "m", "parts": [{"columns": FLOATS}]}]}
+
+
+@dataclass(frozen=True)
+class Course:
+    """One request, at some epochs."""
+
+    name: str
+    dataset: str
+    plan: Json
+    options: Json
+    """What `forebay.Client.stream` takes; the contract's names, but for `remainder`."""
+    epochs: tuple[int, ...] = (0,)
+    with_fit: bool = field(default=False)
+    """Whether the plan learns something first."""
+
+    @property
+    def world_size(self) -> int:
+        """Ranks."""
+        return int(self.options.get("world_size", 1))
+
+    def request(self, plan: fb.Plan | fb.FittedPlan, epoch: int, start_position: int = 0) -> Json:
+        """Return the StreamRequest, for clients that know nothing of our package."""
+        named = {"plan_id": plan.plan_id} if isinstance(plan, fb.FittedPlan) else {"plan": plan.to_dict()}
+        return {"dataset": self.dataset, **named, **self.options, "epoch": epoch, "start_position": start_position}
+
+
+SHUFFLED = Course(
+    "shuffled",
+    "table",
+    FEATURES,
+    {
+        "batch_size": 500,
+        "world_size": 4,
+        "shuffle": True,
+        "seed": 7,
+        "window_rows": 4096,
+        "lanes": 8,
+        "with_row_ids": True,
+    },
+    epochs=(0, 1, 2),
+    with_fit=True,
+)
+ORDERED = Course("ordered", "table", FILTERED, {"batch_size": 1000, "world_size": 2, "with_row_ids": True})
+LONG = Course("long", "texts", TEXTS, {"batch_size": 250, "with_row_ids": True})
+WEB = Course("web", "web", NUMBERS, {"batch_size": 1000, "with_row_ids": True})
+WEB_SHUFFLED = Course(
+    "web shuffled",
+    "web",
+    NUMBERS,
+    {"batch_size": 1000, "shuffle": True, "seed": 3, "window_rows": 1000, "lanes": 4, "with_row_ids": True},
+    epochs=(0, 1),
+)
+DAMAGED = Course("damaged", "damaged", PLAIN, {"batch_size": 500, "with_row_ids": True})
+COURSES = (SHUFFLED, ORDERED, LONG, WEB, WEB_SHUFFLED, DAMAGED)

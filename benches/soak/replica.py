@@ -1,0 +1,219 @@
+"""A server of the soak: started, killed, drained and started again on the same port, and looked at (Linux)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+START_SECONDS = 60.0
+LOOK_SECONDS = 5.0
+# Below the ports that clients' connections get, so that nobody takes one while its server is down.
+PORTS = range(20_000, 30_000)
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+KEPT_LINES_MAX = 20
+METRIC = re.compile(r"^forebay_(\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
+GAUGES = ("streams_active", "exchanges_active", "fits_active", "connections_active", "memory_reserved_bytes")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a server holds at a moment."""
+
+    rss_bytes: int
+    descriptors: int
+    threads: int
+    tasks: int
+    memory_reserved_bytes: int
+    streams_active: int
+    exchanges_active: int
+    fits_active: int
+    connections_active: int
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody asks anything of it."""
+        return not any(getattr(self, name) for name in GAUGES)
+
+
+class Replica:
+    """A server at a fixed address; ends with this process."""
+
+    def __init__(self, name: str, program: Path, datasets: Mapping[str, str], state: Path, *flags: str) -> None:
+        self.name = name
+        port, metrics_port = free_port(), free_port()
+        self.url = f"grpc://127.0.0.1:{port}"
+        self.metrics_url = f"http://127.0.0.1:{metrics_port}"
+        self._command = [str(program), "--listen", f"127.0.0.1:{port}", "--metrics-listen", f"127.0.0.1:{metrics_port}"]
+        self._command += ["--exit-with-stdin", "--state", str(state), *flags]
+        for dataset, url in datasets.items():
+            self._command += ["--dataset", f"{dataset}={url}"]
+        self.starts = 0
+        self.levels: Counter[str] = Counter()
+        """Lines of the log by level."""
+        self.alarms: list[str] = []
+        """Lines that say panic, and those of level ERROR."""
+        self.codes: dict[str, float] = {}
+        """Calls by their name and the code of their answer, of the lives that have ended."""
+        self._codes_now: dict[str, float] = {}
+        self._said: deque[str] = deque(maxlen=KEPT_LINES_MAX)
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The process, where there is one."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def start(self) -> float:
+        """Start it; returns the seconds until it said that it listens."""
+        began = time.monotonic()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            self._command, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, text=True, env=environment
+        )
+        ready = threading.Event()
+        threading.Thread(target=self._read_log, args=(process, ready), name=f"log-{self.name}", daemon=True).start()
+        if not ready.wait(START_SECONDS) or process.poll() is not None:
+            process.kill()
+            raise SystemExit("\n  ".join([f"replica {self.name} does not start; its last lines:", *self._said]))
+        self._process = process
+        self.starts += 1
+        return time.monotonic() - began
+
+    def kill(self) -> int:
+        """End it without a word; returns the exit code."""
+        return self._end(signal.SIGKILL, 10)
+
+    def drain(self, seconds: float) -> int:
+        """Let it finish what it can in its time; returns the exit code."""
+        return self._end(signal.SIGTERM, seconds)
+
+    def stop(self) -> None:
+        """End it for good, if it runs."""
+        if self.pid is not None:
+            self.kill()
+
+    def look(self) -> Look | None:
+        """Return what it holds; None while it is down."""
+        pid = self.pid
+        if pid is None:
+            return None
+        try:
+            with urllib.request.urlopen(f"{self.metrics_url}/metrics", timeout=LOOK_SECONDS) as answer:
+                page = answer.read().decode()
+            status = Path(f"/proc/{pid}/status").read_text()
+            descriptors = len(os.listdir(f"/proc/{pid}/fd"))
+        except OSError:
+            return None
+        plain: dict[str, float] = {}
+        codes: Counter[str] = Counter()
+        for name, labels, value in METRIC.findall(page):
+            if not labels:
+                plain[name] = float(value)
+            elif name == "requests_total" and float(value):
+                call, code = (re.search(rf'{key}="(\w+)"', labels) for key in ("call", "code"))
+                if call and code:
+                    codes[f"{call[1]} {code[1]}"] += int(float(value))
+        with self._lock:
+            self._codes_now = dict(codes)
+        return Look(
+            rss_bytes=_number(status, "VmRSS") * 1024,
+            # The page that was just asked for is a connection of its own, which may linger: it is no client's.
+            descriptors=descriptors,
+            threads=_number(status, "Threads"),
+            tasks=int(plain["runtime_tasks"]),
+            **{name: int(plain[name]) for name in GAUGES},
+        )
+
+    def answered(self) -> dict[str, int]:
+        """Return calls by name and code, of all lives as far as they were looked at."""
+        with self._lock:
+            both = Counter(self.codes)
+            both.update(self._codes_now)
+        return {code: int(count) for code, count in sorted(both.items())}
+
+    def _end(self, how: signal.Signals, seconds: float) -> int:
+        process = self._process
+        assert process is not None
+        self.look()
+        with self._lock:
+            both = Counter(self.codes)
+            both.update(self._codes_now)
+            self.codes, self._codes_now = dict(both), {}
+        process.send_signal(how)
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            self.alarms.append(f"did not end within {seconds} s of {how.name}")
+            return process.returncode
+
+    def _read_log(self, process: subprocess.Popen[str], ready: threading.Event) -> None:
+        """Read to the end, so that the server never waits for us."""
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "listening on grpc" in line:
+                ready.set()
+            level = _level(line)
+            self.levels[level] += 1
+            self._said.append(line.strip()[:500])
+            if (level == "ERROR" or "panic" in line) and len(self.alarms) < KEPT_LINES_MAX:
+                self.alarms.append(line.strip()[:500])
+        process.stderr.close()
+        ready.set()
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds of a process that runs; 0 where it has gone."""
+    try:
+        # The fields after the name, which ends with the last parenthesis, begin with the third: see proc(5).
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[14 - 3]) + int(fields[15 - 3])) / TICKS_PER_SECOND
+
+
+_given: set[int] = set()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on, and that was not returned before."""
+    for port in PORTS:
+        if port in _given:
+            continue
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        _given.add(port)
+        return port
+    raise SystemExit("there is no free port")
+
+
+def _number(status: str, key: str) -> int:
+    found = re.search(rf"^{key}:\s+(\d+)", status, re.MULTILINE)
+    assert found is not None
+    return int(found[1])
+
+
+def _level(line: str) -> str:
+    try:
+        return str(json.loads(line).get("level", "none"))
+    except (ValueError, AttributeError):
+        return "none"

@@ -1,0 +1,294 @@
+"""Minutes of load with faults against two replicas: every byte checked, and what the servers hold looked at.
+
+A run of ten minutes or more is kept under benches/runs/<date>-<arch>-<cores>-cores/ as soak.md and soak.json; a shorter
+one, which says nothing about memory, only if --out says where. The exit code is 1 where a verdict does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from borrowed import FaultProxy, Files, Noise, Proxy, WebServer, machine, say  # isort: skip
+import bench_server
+
+import courses
+import pages
+import tables
+import verdicts
+from outages import DRAIN_SECONDS, WEB_FILE, Crowd, Outages
+from pace import Governor
+from readers import read_through
+from replica import Look, Replica
+from tally import Tally, total
+from truth import Truth, learn, ticket
+from vandals import LEFT_IN_A_QUESTION, Leavers, vandals
+from verdicts import Verdict
+from visit import Follower, Load, Scene, connect
+from watch import COLUMNS, Watch, settle
+
+CORES = 1.0
+FLAGS = ("--memory-limit-bytes", str(1 << 30), "--keepalive-seconds", "5", "--drain-seconds", str(DRAIN_SECONDS))
+LIVES, DIES = "a (lives throughout)", "b (killed and drained)"
+# Idle connections to a store are kept for 90 s, and looked through as often; a silent client is given up after 25 s.
+SETTLE_SECONDS = 200.0
+# So long servers are looked at before the first client: in a short run a connection to the store may be among it.
+IDLE_SECONDS, STORE_IDLE_SECONDS = 4.0, 100.0
+LONG_SECONDS = 600.0
+FINISH_SECONDS = 60.0
+
+
+@dataclass
+class Stage:
+    """Everything that a run is made of, but for the load."""
+
+    replicas: list[Replica]
+    truth: Truth
+    truth_path: Path
+    store: FaultProxy
+    proxy: Proxy
+    idle: dict[str, Look]
+
+
+def main() -> None:
+    """Soak, print, keep."""
+    options = parse()
+    program = (options.bin or bench_server.server_program()).absolute()
+    made_on = machine.facts(program)
+    noise = Noise()
+    is_long = 60 * options.minutes >= LONG_SECONDS
+    with tempfile.TemporaryDirectory(prefix="forebay-soak-") as scratch, ExitStack() as stack:
+        # A copy, so that what is built meanwhile does not change what is measured.
+        copy = Path(shutil.copy2(program, scratch))
+        stage = stack.enter_context(set_up(copy, Path(scratch), STORE_IDLE_SECONDS if is_long else IDLE_SECONDS))
+        found = soak(stage, options.minutes, options.cores)
+    run, judged = found
+    run = {
+        "bench": "soak",
+        "machine": made_on,
+        "command": f"benches/soak/run.py --minutes {options.minutes:g} --cores {options.cores:g}",
+        "server_flags": list(FLAGS),
+        "minutes": options.minutes,
+        "noise": noise.look(),
+        "verdicts": [one.as_json() for one in judged],
+        **run,
+    }
+    folder = options.out or (machine.run_folder() if is_long else None)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "soak.md").write_text(pages.page(run, judged))
+        machine.keep(folder / "soak.json", run)
+    print(pages.body(run, judged))
+    sys.exit(0 if all(one.holds is not False for one in judged) else 1)
+
+
+@contextmanager
+def set_up(program: Path, scratch: Path, idle_seconds: float) -> Iterator[Stage]:
+    """Make data and truth, start the replicas, and look at them for so long while nobody asks anything of them."""
+    say("data")
+    data = tables.make(scratch / "data")
+    state, truth_path = scratch / "state", scratch / "truth"
+    handler = type("WebFiles", (Files,), {"files": {f"/{WEB_FILE}": data.web}})
+    with WebServer(handler) as web, FaultProxy(web) as store, ExitStack() as stack:
+        say("truth")
+        healthy = {**{name: str(path) for name, path in data.healthy.items()}, "web": f"{web}/{WEB_FILE}"}
+        source = Replica("truth", program, healthy, state, *FLAGS)
+        stack.callback(source.stop)
+        source.start()
+        truth = learn(source.url)
+        source.stop()
+        truth.save(truth_path)
+        served = {**{name: str(path) for name, path in data.local.items()}, "web": f"{store.url}/{WEB_FILE}"}
+        replicas = [Replica(name, program, served, state, *FLAGS) for name in (LIVES, DIES)]
+        for replica in replicas:
+            stack.callback(replica.stop)
+            replica.start()
+        proxy = stack.enter_context(Proxy(replicas[0].url))
+        for replica in replicas:
+            warm_up(replica, truth)
+        say("rest")
+        idle = look_at_rest(replicas, idle_seconds)
+        yield Stage(replicas, truth, truth_path, store, proxy, idle)
+
+
+def warm_up(replica: Replica, truth: Truth) -> None:
+    """Read whole epochs, so that what a server makes once and keeps is there."""
+    problems = check_whole(replica, truth, courses.ORDERED, courses.SHUFFLED, courses.LONG)
+    if problems:
+        raise SystemExit(f"without any fault: {problems}")
+    settle(replica, lambda look: look.is_idle, 30)
+
+
+def look_at_rest(replicas: list[Replica], seconds: float) -> dict[str, Look]:
+    """Return the least that each server holds while nobody asks anything of it."""
+    looks: dict[str, list[Look]] = {replica.name: [] for replica in replicas}
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for replica in replicas:
+            look = replica.look()
+            if look is None or not look.is_idle:
+                raise SystemExit(f"replica {replica.name} does not come to rest: {look}")
+            looks[replica.name].append(look)
+        time.sleep(0.5)
+
+    def least(seen: list[Look]) -> Look:
+        # A look is a connection itself, which may still be seen by the next.
+        counts = {name: min(getattr(look, name) for look in seen) for name in ("descriptors", "tasks", "threads")}
+        return replace(seen[-1], **counts)
+
+    return {name: least(seen) for name, seen in looks.items()}
+
+
+def check_whole(replica: Replica, truth: Truth, *chosen: courses.Course) -> dict[str, Any]:
+    """Read from one replica, without fail-over and without faults; return what was wrong."""
+    scene = Scene([replica.url], replica.url, truth, Tally(), pace=0.0)
+    load = Once(scene, 0)
+    for course in chosen:
+        for rank in range(course.world_size):
+            read_through(load, course, Follower(load, course, 0, rank), [replica.url], rank=rank)
+    found = scene.tally.as_json()
+    return {"wrong": found["wrong"]} if found["wrong"] else {}
+
+
+class Once(Load):
+    """A reader of its own, outside of the run."""
+
+    name = "whole epochs without faults"
+
+    def visit(self) -> None:
+        """Come when called."""
+
+
+def soak(stage: Stage, minutes: float, cores: float) -> tuple[dict[str, Any], list[Verdict]]:
+    """Let everybody loose, and judge."""
+    over, tally = threading.Event(), Tally()
+    lives, dies = stage.replicas
+    crowds = [crowd(stage, role) for role in ("readers", "callers")]
+    outages = Outages(
+        dies, stage.proxy, stage.store, tally, over, minutes, lambda number: crowd(stage, "victim", number)
+    )
+    scene = Scene([lives.url, dies.url], stage.proxy.url, stage.truth, tally, over)
+    loads = gather(stage, scene)
+    threads = [threading.Thread(target=load.run, name=load.name, daemon=True) for load in loads]
+
+    def pids() -> list[int]:
+        running = [one.pid for one in [*crowds, *outages.victims] if one.is_alive]
+        return running + [replica.pid for replica in stage.replicas if replica.pid is not None]
+
+    def set_pace(pace: float) -> None:
+        scene.pace = pace
+        for one in [*crowds, *outages.victims]:
+            if one.is_alive:
+                one.pace(pace)
+
+    governor = Governor(cores, pids)
+    watch = Watch(stage.replicas, governor, minutes, set_pace)
+    began, cpu_before, pid = time.monotonic(), governor.cpu_seconds(), lives.pid
+    for thread in threads:
+        thread.start()
+    outages.start()
+    try:
+        watch.run(over)
+    finally:
+        over.set()
+    seconds = time.monotonic() - began
+    cores_mean = (governor.cpu_seconds() - cpu_before) / seconds
+    say("the end of all load")
+    outages.join()
+    for one in crowds:
+        if not one.finish(FINISH_SECONDS):
+            tally.unexpected("the soak", f"the {one.role} did not end in good order: {list(one.said)}")
+    for thread in threads:
+        thread.join(FINISH_SECONDS)
+    told = total([tally.as_json(), *(one.told for one in [*crowds, *outages.victims] if one.told)])
+    is_same = lives.pid == pid and pid is not None
+    lived = Verdict("the first replica lives through the whole run", is_same, f"{lives.starts} start")
+    judged = [*verdicts.of_data(told), lived]
+    replicas: dict[str, Any] = {}
+    left = told["counts"].get(Leavers.name, {}).get(LEFT_IN_A_QUESTION, 0)
+    for replica in stage.replicas:
+        held, found = judge(stage, watch, replica, seconds, left, is_steady=replica is lives)
+        judged += found
+        replicas[replica.name] = held
+    run = {
+        "seconds": round(seconds, 1),
+        "cores_mean": round(cores_mean, 3),
+        "replicas": replicas,
+        "restart_seconds": [round(each, 2) for each in outages.restart_seconds],
+        "tally": told,
+        "columns": COLUMNS,
+        "samples": watch.samples,
+        "cores_columns": ["seconds", "cores", "pace"],
+        "cores": watch.cores,
+    }
+    return run, judged
+
+
+def gather(stage: Stage, scene: Scene) -> list[Load]:
+    """Return the loads of this process: those that use bare sockets."""
+    tickets: dict[str, bytes] = {}
+    with connect(stage.replicas[0].url) as client:
+        for course in (courses.LONG, courses.ORDERED):
+            tickets[course.dataset] = ticket(client, course.request(stage.truth.plan(course), 0)).ticket
+    return vandals(scene, tickets, [replica.metrics_url for replica in stage.replicas])
+
+
+def crowd(stage: Stage, role: str, number: int = 0) -> Crowd:
+    """Start a process of clients."""
+    arguments = [f"--replica={replica.url}" for replica in stage.replicas]
+    arguments += [f"--proxied={stage.proxy.url}", f"--truth={stage.truth_path}", f"--number={number}"]
+    return Crowd(role, arguments)
+
+
+def judge(
+    stage: Stage, watch: Watch, replica: Replica, seconds: float, leavers: int, *, is_steady: bool
+) -> tuple[dict[str, Any], list[Verdict]]:
+    """Wait until a replica is at rest, and judge what it holds, what it held and what it said."""
+    idle = stage.idle[replica.name]
+    is_back = lambda look: look.is_idle and look.descriptors <= idle.descriptors and look.tasks <= idle.tasks  # noqa: E731
+    left, waited = settle(replica, is_back, SETTLE_SECONDS)
+    name = f"replica {replica.name[0]}"
+    found = verdicts.of_rest(name, idle, left, waited)
+    memory, quarters = verdicts.of_memory(name, watch.samples[replica.name], seconds)
+    if is_steady:
+        found += memory
+    problems = check_whole(replica, stage.truth, courses.ORDERED, courses.SHUFFLED, courses.WEB)
+    found.append(Verdict(f"{name} serves whole epochs afterwards", not problems, str(problems or "it does")))
+    replica.look()
+    found += verdicts.of_answers(name, replica.answered(), replica.alarms, dict(replica.levels), leavers)
+    held = {
+        "starts": replica.starts,
+        "idle_before": asdict(idle),
+        "idle_after": None if left is None else asdict(left),
+        "seconds_until_idle": round(waited, 1),
+        **quarters,
+        "answered": replica.answered(),
+        "log_lines": dict(replica.levels),
+        "alarms": replica.alarms,
+    }
+    return held, found
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30, help="of load (%(default)s)")
+    parser.add_argument("--cores", type=float, default=CORES, help="that all of it may take on average (%(default)s)")
+    parser.add_argument(
+        "--bin", type=Path, help="the server's program; else FOREBAY_SERVER_BIN, or this checkout's release build"
+    )
+    parser.add_argument("--out", type=Path, help="folder to keep the run in")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""What came, how calls ended, and what was wrong: counted in every process, added up in one."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from typing import Any
+
+Json = dict[str, Any]
+
+# Of each kind of finding so many are kept in words; all are counted.
+KEPT_MAX = 20
+WORDS_MAX = 400
+
+
+class Tally:
+    """Counts by load; may be used by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._ends: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._wrong: list[str] = []
+        self._unexpected: list[str] = []
+
+    def add(self, load: str, what: str, count: int = 1) -> None:
+        """Count something that came, or was done."""
+        with self._lock:
+            self._counts[load][what] += count
+
+    def end(self, load: str, code: str) -> None:
+        """Count a visit by how it ended."""
+        with self._lock:
+            self._ends[load][code] += 1
+
+    def wrong(self, load: str, words: str) -> None:
+        """Note bytes or rows that are not those of the true stream: the one thing that must never be."""
+        with self._lock:
+            self._counts[load]["wrong"] += 1
+            if len(self._wrong) < KEPT_MAX:
+                self._wrong.append(f"{load}: {words[:WORDS_MAX]}")
+
+    def unexpected(self, load: str, words: str) -> None:
+        """Note an end that the load should not have come to."""
+        with self._lock:
+            self._counts[load]["unexpected"] += 1
+            if len(self._unexpected) < KEPT_MAX:
+                self._unexpected.append(f"{load}: {words[:WORDS_MAX]}")
+
+    def as_json(self) -> Json:
+        """Return everything so far."""
+        with self._lock:
+            return {
+                "counts": {load: dict(counts) for load, counts in self._counts.items()},
+                "ends": {load: dict(ends) for load, ends in self._ends.items()},
+                "wrong": list(self._wrong),
+                "unexpected": list(self._unexpected),
+            }
+
+
+def total(parts: list[Json]) -> Json:
+    """Add up the tallies of several processes."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    ends: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    wrong, unexpected = list[str](), list[str]()
+    for part in parts:
+        for load, found in part["counts"].items():
+            counts[load].update(found)
+        for load, found in part["ends"].items():
+            ends[load].update(found)
+        wrong += part["wrong"]
+        unexpected += part["unexpected"]
+    return {
+        "counts": {load: dict(sorted(found.items())) for load, found in sorted(counts.items())},
+        "ends": {load: dict(sorted(found.items())) for load, found in sorted(ends.items())},
+        "wrong": wrong[:KEPT_MAX],
+        "unexpected": unexpected[:KEPT_MAX],
+    }

@@ -1,0 +1,196 @@
+"""The one true stream of every course, read once from a server that nothing happens to, and reckoned where it can be.
+
+Kept as digests of the batches, so that every process of the soak can hold what arrives against it.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import forebay as fb
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+from forebay.header import BatchHeader
+from xxhash import xxh3_64
+
+import courses
+from courses import COURSES, Course, Json
+from tables import FLOATS, SMALL_ROWS, TABLE_ROWS, TEXT_REPEATS, TEXT_ROWS, WEB_ROWS, columns, web_columns
+
+ROW_ID = "__row_id"
+FIT_VARIANTS = 6
+EXCHANGE_ROWS, EXCHANGES = 256, 8
+REPLAYS = 6
+
+
+class Untrue(Exception):
+    """The fault-free read itself is wrong."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One batch."""
+
+    header: BatchHeader
+    digest: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """A rank's stream of one epoch."""
+
+    steps: list[Step]
+    row_ids: np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Everything that answers are held against."""
+
+    shares: dict[tuple[str, int, int], Share]
+    """By course, epoch and rank."""
+    plans: dict[str, Json]
+    """Of each course: its plan with all that it learned, and the id."""
+    fits: list[tuple[Json, str]]
+    """Plans that must learn, and the ids of what is learned."""
+    explains: dict[str, fb.Explain]
+    small: pa.Table
+    """The raw table of that name."""
+    exchanges: list[tuple[pa.RecordBatch, int]]
+    """Rows, and the digest of their features."""
+
+    def plan(self, course: Course) -> fb.Plan | fb.FittedPlan:
+        """Return the plan as a client has it: fitted, where it had to learn."""
+        kept = self.plans[course.name]
+        plan = fb.Plan.from_dict(kept["plan"])
+        return fb.FittedPlan(kept["plan_id"], plan) if kept["plan_id"] else plan
+
+    def row_ids(self, course: Course) -> np.ndarray[Any, Any]:
+        """Return the rows that an epoch of the course has, ascending."""
+        ranks = [self.shares[course.name, course.epochs[0], rank].row_ids for rank in range(course.world_size)]
+        return np.sort(np.concatenate(ranks))
+
+    def save(self, path: Path) -> None:
+        """Write it for the other processes."""
+        path.write_bytes(pickle.dumps(self))
+
+    @staticmethod
+    def load(path: Path) -> Truth:
+        """Read what `save` wrote, in a process of the same soak."""
+        return pickle.loads(path.read_bytes())
+
+
+def digest(batch: pa.RecordBatch) -> int:
+    """Hash every buffer of the batch, dictionaries and nulls among them."""
+    seen = xxh3_64()
+    for column in batch.columns:
+        storage = column.storage if isinstance(column, pa.ExtensionArray) else column
+        for buffer in storage.buffers():
+            # A buffer that is not there differs from an empty one.
+            seen.update(b"\1" if buffer is None else memoryview(buffer))
+    return seen.intdigest()
+
+
+def row_ids(batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
+    """Return the batch's rows by their index in the snapshot, copied."""
+    return batch.column(batch.schema.get_field_index(ROW_ID)).to_numpy().copy()
+
+
+def learn(url: str) -> Truth:
+    """Read all courses from one server, check what can be reckoned, and ask everything else once."""
+    shares: dict[tuple[str, int, int], Share] = {}
+    plans: dict[str, Json] = {}
+    explains: dict[str, fb.Explain] = {}
+    with fb.connect(url) as client:
+        for course in COURSES:
+            plan: fb.Plan | fb.FittedPlan = fb.Plan.from_dict(course.plan)
+            if course.with_fit:
+                plan = client.fit(course.dataset, plan, progress=False)
+            fitted = isinstance(plan, fb.FittedPlan)
+            plans[course.name] = {
+                "plan_id": plan.plan_id if fitted else "",
+                "plan": (plan.plan if fitted else plan).to_dict(),
+            }
+            for epoch in course.epochs:
+                ranks = [_read(client, course, plan, epoch, rank) for rank in range(course.world_size)]
+                _check_rows(course, ranks)
+                shares |= {(course.name, epoch, rank): share for rank, share in enumerate(ranks)}
+            if course.dataset in ("table", "texts"):
+                explains[course.name] = client.explain(course.dataset, plan, **course.options)
+        fits = [(each, client.fit("table", fb.Plan.from_dict(each), progress=False).plan_id) for each in _fits()]
+        small = client.table("small")
+        known = plans[courses.SHUFFLED.name]
+        exchanges = _exchanges(client, fb.FittedPlan(known["plan_id"], fb.Plan.from_dict(known["plan"])))
+    if not small.equals(columns(0, SMALL_ROWS)):
+        raise Untrue("the raw table is not what was written")
+    return Truth(shares, plans, fits, explains, small, exchanges)
+
+
+def _read(client: fb.Client, course: Course, plan: fb.Plan | fb.FittedPlan, epoch: int, rank: int) -> Share:
+    steps, ids = list[Step](), list[np.ndarray[Any, Any]]()
+    with client.stream(course.dataset, plan, rank=rank, epoch=epoch, **course.options) as stream:
+        for batch in stream:
+            steps.append(Step(batch.header, digest(batch.data)))
+            ids.append(row_ids(batch.data))
+            _check_values(course, batch.data, ids[-1])
+    return Share(steps, np.concatenate(ids))
+
+
+def _check_rows(course: Course, ranks: list[Share]) -> None:
+    """Hold the epoch's rows against those that should pass."""
+    every = {"table": TABLE_ROWS, "texts": TEXT_ROWS, "web": WEB_ROWS, "damaged": 15_000}[course.dataset]
+    want = np.arange(every)
+    if course.plan is courses.FILTERED:
+        want = want[(want * 31) % 1009 % 3 != 1]
+    if not np.array_equal(np.sort(np.concatenate([share.row_ids for share in ranks])), want):
+        raise Untrue(f"{course.name}: the epoch's rows are not those that pass, each once")
+
+
+def _check_values(course: Course, batch: pa.RecordBatch, ids: np.ndarray[Any, Any]) -> None:
+    """Reckon the outputs that need no fit from the rows' indices."""
+    if not np.array_equal(batch["id"].to_numpy(), ids.astype(np.int64)):
+        raise Untrue(f"{course.name}: ids are not those of the rows")
+    if course.plan is courses.NUMBERS:
+        rows = web_columns().take(pa.array(ids))
+        want = np.stack([rows[name].to_numpy() for name in "abcd"], axis=1).astype(np.float32)
+        if not np.array_equal(batch["m"].to_numpy_ndarray(), want):
+            raise Untrue(f"{course.name}: numbers are not those of the rows")
+    if course.plan is courses.PLAIN:
+        rows = columns(0, 15_000).take(pa.array(ids))
+        want = np.stack([rows[name].to_numpy() for name in FLOATS], axis=1)
+        if not np.array_equal(batch["m"].to_numpy_ndarray(), want):
+            raise Untrue(f"{course.name}: numbers are not those of the rows")
+    if course.plan is courses.TEXTS and batch["text"].to_pylist() != [f"{row % 4} " * TEXT_REPEATS for row in ids]:
+        raise Untrue(f"{course.name}: texts are not those of the rows")
+
+
+def _fits() -> list[Json]:
+    """Return plans that each learn from other rows."""
+    return [{**courses.FEATURES, "filter": f"n % {FIT_VARIANTS} <> {number}"} for number in range(FIT_VARIANTS)]
+
+
+def _exchanges(client: fb.Client, plan: fb.FittedPlan) -> list[tuple[pa.RecordBatch, int]]:
+    rows = columns(1000, EXCHANGE_ROWS * EXCHANGES).combine_chunks().to_batches()[0]
+    found: list[tuple[pa.RecordBatch, int]] = []
+    with client.exchange(plan) as exchange:
+        for number in range(EXCHANGES):
+            part = rows.slice(number * EXCHANGE_ROWS, EXCHANGE_ROWS)
+            # A copy of its own, so that it is written as it is and not as a piece of a larger one.
+            copies = [pa.concat_arrays([column]) for column in part.columns]
+            part = pa.RecordBatch.from_arrays(copies, schema=part.schema)
+            answer = exchange.batch(part)
+            if not np.array_equal(answer["id"].to_numpy(), part["id"].to_numpy()):
+                raise Untrue("an exchange's ids are not those that were sent")
+            found.append((part, digest(answer)))
+    return found
+
+
+def ticket(client: fl.FlightClient, request: Json, rank: int = 0) -> fl.Ticket:
+    """Ask for a flight, and return the rank's ticket."""
+    command = json.dumps(request).encode()
+    return client.get_flight_info(fl.FlightDescriptor.for_command(command)).endpoints[rank].ticket

@@ -1,0 +1,73 @@
+"""Looks at the servers every few seconds, and sets the pace."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import fields
+
+from borrowed import say
+from pace import Governor
+from replica import Look, Replica
+
+# As many looks at most as a file of some 200 KB has room for.
+SAMPLES_MAX = 600
+SAMPLE_SECONDS_MIN = 2.0
+# The pace is set in the first part of the run, and stands from there on.
+STEERED_PART = 0.2
+COLUMNS = ["seconds", "starts", *(field.name for field in fields(Look))]
+MIB = 1 << 20
+
+
+class Watch:
+    """Samples of each server, and of what the whole soak takes."""
+
+    def __init__(
+        self, replicas: list[Replica], governor: Governor, minutes: float, set_pace: Callable[[float], None]
+    ) -> None:
+        self.replicas = replicas
+        self.samples: dict[str, list[list[float]]] = {replica.name: [] for replica in replicas}
+        """By replica, rows of COLUMNS; a replica that is down has none."""
+        self.cores: list[list[float]] = []
+        """Seconds, cores that were busy with the soak, pace."""
+        self._governor = governor
+        self._seconds = 60 * minutes
+        self.every = max(SAMPLE_SECONDS_MIN, self._seconds / SAMPLES_MAX)
+        self._set_pace = set_pace
+
+    def run(self, over: threading.Event) -> None:
+        """Look until the minutes have passed or the run is broken off."""
+        began = last = time.monotonic()
+        while not over.wait(self.every) and (now := time.monotonic()) < began + self._seconds:
+            passed = now - began
+            for replica in self.replicas:
+                if (look := replica.look()) is not None:
+                    row = [getattr(look, field.name) for field in fields(Look)]
+                    self.samples[replica.name].append([round(passed, 1), replica.starts, *row])
+            busy = self._governor.look(now - last, steer=passed < STEERED_PART * self._seconds)
+            last = now
+            self.cores.append([round(passed, 1), round(busy, 3), round(self._governor.pace, 3)])
+            self._set_pace(self._governor.pace)
+            if len(self.cores) % 10 == 0:
+                self._say(passed, busy)
+
+    def _say(self, passed: float, busy: float) -> None:
+        held = [
+            f"{name} {rows[-1][COLUMNS.index('rss_bytes')] / MIB:,.0f} MiB, "
+            f"{rows[-1][COLUMNS.index('streams_active')]} streams"
+            for name, rows in self.samples.items()
+            if rows
+        ]
+        say(f"{passed:6,.0f} s: {'; '.join(held)}; {busy:.2f} cores, pace {self._governor.pace:.2f}")
+
+
+def settle(replica: Replica, enough: Callable[[Look], bool], seconds: float) -> tuple[Look | None, float]:
+    """Look until it is enough or the time is over; returns the last look, and how long it took."""
+    began = time.monotonic()
+    while True:
+        look = replica.look()
+        passed = time.monotonic() - began
+        if (look is not None and enough(look)) or passed > seconds:
+            return look, passed
+        time.sleep(0.5)
