@@ -26,7 +26,7 @@ use schedule::{Fault, Planned, Scenario};
 use trainer::Request;
 
 /// Seeds of every test run.
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 200;
 
 /// Seeds that are run twice.
 const SEEDS_TWICE: u64 = 12;
