@@ -23,7 +23,7 @@ const FLOORS: [&[&str]; 7] = [
 const DOORS: [(&str, &str, &str); 1] = [("budget", "metrics", "what is reserved is shown")];
 
 /// Crates that only some rooms may name.
-const HEAVY: [(&str, &[&str]); 20] = [
+const HEAVY: [(&str, &[&str]); 21] = [
     ("cudarc", &[]),
     ("tonic", &["flight"]),
     ("arrow_flight", &["flight"]),
@@ -38,6 +38,7 @@ const HEAVY: [(&str, &[&str]); 20] = [
     ("datafusion_pruning", &["expr"]),
     ("datafusion_sql", &["expr"]),
     ("datafusion_physical_plan", &["engine"]),
+    ("regex", &["expr"]),
     ("hyper", &["flight", "http"]),
     ("opentelemetry", &["log"]),
     ("opentelemetry_otlp", &["log"]),
