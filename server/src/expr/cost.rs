@@ -96,12 +96,12 @@ fn check_pattern(node: &Expr) -> Result<(), String> {
 
 /// A pattern that is computed could be any, for every row another.
 fn check_regex(pattern: &Expr) -> Result<(), String> {
-    match literal(pattern) {
-        None => {
+    match written(pattern) {
+        Written::Computed => {
             Err("a regular expression must be written as a text: one that is computed could cost anything".to_owned())
         }
-        Some(None) => Ok(()),
-        Some(Some(text)) => match RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).build() {
+        Written::Null => Ok(()),
+        Written::Text(text) => match RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).build() {
             Err(regex::Error::CompiledTooBig(_)) => Err(format!(
                 "the regular expression '{}' takes more than {REGEX_BYTES_MAX} bytes: repeat less",
                 shorten(text)
@@ -113,20 +113,35 @@ fn check_regex(pattern: &Expr) -> Result<(), String> {
 }
 
 fn check_like(pattern: &Expr) -> Result<(), String> {
-    match literal(pattern) {
-        Some(Some(text)) if text.len() > LIKE_BYTES_MAX => {
+    match written(pattern) {
+        Written::Text(text) if text.len() > LIKE_BYTES_MAX => {
             Err(format!("a pattern of {} bytes, the limit is {LIKE_BYTES_MAX}", text.len()))
         }
         _ => Ok(()),
     }
 }
 
-/// The text that an expression is, if it is written as one; a null is none.
-pub(super) fn literal(expr: &Expr) -> Option<Option<&str>> {
+/// What an expression is as a text.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Written<'a> {
+    /// It is written as this one.
+    Text(&'a str),
+    /// It is null.
+    Null,
+    /// It is computed, or no text.
+    Computed,
+}
+
+/// What an expression is as a text.
+pub(super) fn written(expr: &Expr) -> Written<'_> {
     match expr {
-        Expr::Literal(ScalarValue::Null, _) => Some(None),
-        Expr::Literal(value, _) => value.try_as_str(),
-        Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => literal(expr),
-        _ => None,
+        Expr::Literal(ScalarValue::Null, _) => Written::Null,
+        Expr::Literal(value, _) => match value.try_as_str() {
+            Some(Some(text)) => Written::Text(text),
+            Some(None) => Written::Null,
+            None => Written::Computed,
+        },
+        Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => written(expr),
+        _ => Written::Computed,
     }
 }

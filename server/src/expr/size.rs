@@ -13,7 +13,7 @@ use datafusion_common::{
 };
 use datafusion_expr::{BinaryExpr, Expr, Operator, expr::ScalarFunction};
 
-use super::cost::literal;
+use super::cost::{Written, written};
 
 /// Bytes that the values of a part may take for the rows that are evaluated at once.
 pub(super) const BYTES_AT_ONCE_MAX: f64 = 67_108_864.0;
@@ -126,7 +126,10 @@ fn of(expr: &Expr) -> Size {
 
 /// The size of a call's value. A function that is not named here makes nothing longer than its arguments together.
 fn of_call(call: &ScalarFunction, mut sizes: Vec<Size>) -> Size {
-    let text = |index: usize| call.args.get(index).and_then(literal).flatten();
+    let text = |index: usize| match call.args.get(index).map(written) {
+        Some(Written::Text(text)) => Some(text),
+        _ => None,
+    };
     match (call.func.name(), sizes.len()) {
         ("replace", 3) => {
             let from = text(1).map_or(1.0, |from| from.len().max(1) as f64);
