@@ -3,9 +3,11 @@
 //! The only room that names DataFusion's expression crates. It reads no files and knows nothing of plans: a schema and
 //! a text come in, arrays go out.
 
+mod cost;
 mod functions;
 mod pruning;
 mod rewrite;
+mod size;
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +17,7 @@ use std::{
 
 use arrow::{
     array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array},
-    compute::cast,
+    compute::{cast, concat},
     datatypes::{DataType, Field, Schema},
 };
 use datafusion_common::{
@@ -42,6 +44,7 @@ use datafusion_sql::{
 pub use pruning::{ColumnStatistics, PruningStatistics};
 
 use crate::error::near_names;
+use size::{BYTES_AT_ONCE_MAX, Size};
 
 /// The longest expression that is read.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
@@ -53,6 +56,9 @@ pub const OPERATORS_MAX: usize = 256;
 /// Nested parentheses and calls that are read.
 const NESTING_MAX: usize = 64;
 
+/// Bytes that the values of a batch's rows may take where an expression makes them longer than what it reads.
+const VALUES_BYTES_MAX: usize = 256 << 20;
+
 /// A checked expression over the columns of a schema.
 #[derive(Clone, Debug)]
 pub struct Expression {
@@ -61,6 +67,8 @@ pub struct Expression {
     physical: Arc<dyn PhysicalExpr>,
     field: Field,
     columns: Vec<String>,
+    /// How long values get, where they can get longer than what is read.
+    size: Option<Size>,
 }
 
 /// Why an expression cannot be used, or has no value.
@@ -118,6 +126,13 @@ impl Expression {
             other => other.map_err(|error| planning_error(&short, &error, schema))?,
         };
         refuse_unstable(&logical, &short)?;
+        cost::check(&logical).map_err(|reason| ExprError::Unusable { text: short.clone(), reason })?;
+        let size = Size::of_growing(&logical);
+        if let Some(bytes) =
+            size.as_ref().map(|size| size.bytes_max(&|_| 0.0)).filter(|bytes| *bytes > BYTES_AT_ONCE_MAX)
+        {
+            return Err(ExprError::Unusable { text: short, reason: too_long(bytes) });
+        }
         let options = Arc::new(ConfigOptions::default());
         let df_schema = Arc::new(df_schema);
         let context =
@@ -134,7 +149,7 @@ impl Expression {
         let plain = rewrite::plain(field.data_type());
         let field = field.as_ref().clone().with_data_type(plain);
         let columns: BTreeSet<String> = logical.column_refs().iter().map(|column| column.name.clone()).collect();
-        let compiled = Self { text: short, logical, physical, field, columns: columns.into_iter().collect() };
+        let compiled = Self { text: short, logical, physical, field, columns: columns.into_iter().collect(), size };
         compiled.try_out(schema)?;
         Ok(compiled)
     }
@@ -176,17 +191,40 @@ impl Expression {
 
     /// Its value for every row of a batch of the schema it was compiled for or bound to.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef, ExprError> {
-        let failed = |reason: String| ExprError::Evaluation { text: self.text.clone(), reason };
+        let Some(size) = &self.size else { return self.evaluate_at_once(batch) };
+        let rows = size.rows_at_once(batch).map_err(|bytes| self.failed(too_long(bytes)))?;
+        if rows >= batch.num_rows() {
+            return self.evaluate_at_once(batch);
+        }
+        let (mut pieces, mut bytes) = (Vec::new(), 0);
+        for start in (0..batch.num_rows()).step_by(rows) {
+            let piece = self.evaluate_at_once(&batch.slice(start, rows.min(batch.num_rows() - start)))?;
+            bytes += piece.get_array_memory_size();
+            if bytes > VALUES_BYTES_MAX {
+                let rows = batch.num_rows();
+                return Err(self.failed(format!("its values for {rows} rows take more than {VALUES_BYTES_MAX} bytes")));
+            }
+            pieces.push(piece);
+        }
+        let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
+        concat(&pieces).map_err(|source| self.failed(source.to_string()))
+    }
+
+    fn evaluate_at_once(&self, batch: &RecordBatch) -> Result<ArrayRef, ExprError> {
         let evaluate =
             || self.physical.evaluate(batch).and_then(|value: ColumnarValue| value.into_array(batch.num_rows()));
         // A function that gives up on a value must not be taken for a damaged file.
-        let evaluated =
-            catch_unwind(AssertUnwindSafe(evaluate)).map_err(|_| failed("a function gave up on a value".to_owned()))?;
-        let values = evaluated.map_err(|source| failed(first_sentence(&source)))?;
+        let evaluated = catch_unwind(AssertUnwindSafe(evaluate))
+            .map_err(|_| self.failed("a function gave up on a value".to_owned()))?;
+        let values = evaluated.map_err(|source| self.failed(first_sentence(&source)))?;
         if values.data_type() == self.field.data_type() {
             return Ok(values);
         }
-        cast(&values, self.field.data_type()).map_err(|source| failed(source.to_string()))
+        cast(&values, self.field.data_type()).map_err(|source| self.failed(source.to_string()))
+    }
+
+    fn failed(&self, reason: String) -> ExprError {
+        ExprError::Evaluation { text: self.text.clone(), reason }
     }
 
     /// Evaluates it for one row of nulls: what fails then fails whatever the data.
@@ -294,6 +332,10 @@ fn refuse_unstable(expr: &Expr, short: &str) -> Result<(), ExprError> {
         (Ok(_), Some(reason)) => Err(ExprError::Unusable { text: short.to_owned(), reason }),
         (Ok(_), None) => Ok(()),
     }
+}
+
+fn too_long(bytes: f64) -> String {
+    format!("one value could take {bytes:.0} bytes on the way, the limit is {BYTES_AT_ONCE_MAX:.0}")
 }
 
 fn planning_error(short: &str, error: &DataFusionError, schema: &Schema) -> ExprError {

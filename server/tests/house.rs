@@ -23,7 +23,7 @@ const FLOORS: [&[&str]; 7] = [
 const DOORS: [(&str, &str, &str); 1] = [("budget", "metrics", "what is reserved is shown")];
 
 /// Crates that only some rooms may name.
-const HEAVY: [(&str, &[&str]); 24] = [
+const HEAVY: [(&str, &[&str]); 25] = [
     ("ring", &["auth"]),
     ("rustls", &["auth"]),
     ("tokio_rustls", &["flight"]),
@@ -42,6 +42,7 @@ const HEAVY: [(&str, &[&str]); 24] = [
     ("datafusion_pruning", &["expr"]),
     ("datafusion_sql", &["expr"]),
     ("datafusion_physical_plan", &["engine"]),
+    ("regex", &["expr"]),
     ("hyper", &["flight", "http"]),
     ("opentelemetry", &["log"]),
     ("opentelemetry_otlp", &["log"]),

@@ -12,6 +12,9 @@ use crate::server::{Process, Server, alone, local};
 const COLUMNS_MAX: usize = 8;
 
 /// The bytes are a file, the only one of its dataset.
+///
+/// # Panics
+/// Where a promise is broken, as every target does.
 pub fn parquet(data: &[u8]) {
     let _alone = alone();
     let directory = Process::get().fresh("parquet");

@@ -68,7 +68,8 @@ fn look(sandbox: &Sandbox, url: &str, named: Option<PathBuf>) {
     let Ok(info) = server.info(FlightDescriptor::new_path(vec!["t".to_owned()])) else { return };
     for file in files(&server) {
         let real = file.canonicalize().expect("a file that is read is there");
-        assert!(real.starts_with(&place), "{url}: {real:?} is read, outside of {place:?}");
+        let (real_name, place_name) = (real.display(), place.display());
+        assert!(real.starts_with(&place), "{url}: {real_name} is read, outside of {place_name}");
     }
     if place.starts_with(&sandbox.root) {
         let schema = info.clone().try_decode_schema().expect("a schema of ours");

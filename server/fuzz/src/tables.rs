@@ -62,7 +62,7 @@ fn batch(rows: std::ops::Range<i64>) -> RecordBatch {
         rest => Some(format!("käse {}", row * rest)),
     };
     let decimals = rows.clone().map(|row| (row % 9 != 0).then_some(i128::from(row) * 105));
-    let decimals = Decimal128Array::from_iter(decimals).with_precision_and_scale(12, 2).expect("a decimal");
+    let decimals = decimals.collect::<Decimal128Array>().with_precision_and_scale(12, 2).expect("a decimal");
     let kinds: DictionaryArray<Int32Type> =
         rows.clone().map(|row| ["a", "b", "c"].get(row as usize % 4).copied()).collect();
     let ids =

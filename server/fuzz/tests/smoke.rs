@@ -3,7 +3,10 @@
 //!
 //! An input that fails is printed: as the path of its file, or as bytes that `printf` makes a file of.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::{
+    fmt::Write as _,
     fs,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::{Path, PathBuf},
@@ -12,7 +15,7 @@ use std::{
 use forebay_fuzz::TARGETS;
 
 /// Inputs made from each target's corpus: with the corpora themselves some ten seconds in an unoptimized build.
-const MUTATIONS: u64 = 100;
+const MUTATIONS: u64 = 60;
 
 /// The longest input that is made.
 const INPUT_BYTES_MAX: usize = 8192;
@@ -74,10 +77,11 @@ fn mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
 fn run(name: &str, input: &[u8], what: &str) {
     let target = TARGETS.iter().find(|(target, _)| *target == name).unwrap().1;
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(input))) {
-        eprintln!(
-            "{name} fails on {what}: printf '{}'",
-            input.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>()
-        );
+        let bytes = input.iter().fold(String::new(), |mut bytes, byte| {
+            write!(bytes, "\\x{byte:02x}").unwrap();
+            bytes
+        });
+        eprintln!("{name} fails on {what}: printf '{bytes}'");
         resume_unwind(panic);
     }
 }
@@ -138,7 +142,7 @@ fn every_target_has_a_corpus_and_a_program() {
         let mut found: Vec<String> = fs::read_dir(root.join(folder))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap().trim_end_matches(ending).to_owned())
-            .filter(|name| !name.ends_with(".dict"))
+            .filter(|name| Path::new(name).extension().is_none_or(|ending| ending != "dict"))
             .collect();
         found.sort();
         assert_eq!(found, names, "{folder}");

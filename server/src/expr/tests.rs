@@ -77,6 +77,14 @@ fn what_cannot_be_used_is_refused_with_the_reason() {
         ("EXISTS (SELECT * FROM x)", ""),
         ("nosuch(day) = 1", "nosuch"),
         ("repeat(Carrier, 1000000000) = 'x'", "repeat"),
+        ("lpad(Carrier, 1000000000) = 'x'", "lpad"),
+        ("rpad(Carrier, 1000000000, 'y') = 'x'", "rpad"),
+        ("regexp_like(Carrier, '(a{1000}){1000}')", "repeat less"),
+        ("Carrier ~ '((a{100}){100}){100}'", "repeat less"),
+        ("Carrier SIMILAR TO '(a{1000}){1000}'", "repeat less"),
+        ("regexp_count(Carrier, concat('(a{1000}', '){1000}')) > 0", "written as a text"),
+        ("regexp_like(Carrier, Carrier)", "written as a text"),
+        (&format!("Carrier LIKE '{}'", "%a".repeat(600)), "the limit is 1024"),
         ("Carrier > 5 + 'x'", ""),
         ("delay = $1", ""),
         (&deep, "limit"),
@@ -87,6 +95,73 @@ fn what_cannot_be_used_is_refused_with_the_reason() {
         let error = Expression::compile_filter(text, &schema()).unwrap_err().to_string();
         assert!(error.contains(word) && error.len() < 800, "{}: {error}", &text[..text.len().min(40)]);
     }
+}
+
+/// A call within a call within a call.
+fn nested(depth: usize, before: &str, inner: &str, after: &str) -> String {
+    format!("{}{inner}{}", before.repeat(depth), after.repeat(depth))
+}
+
+/// Compiles on a thread whose stack is that of the CPU pool's.
+fn compiled(text: String) -> Result<Expression, super::ExprError> {
+    let pool = crate::runtime::CpuPool::new(1).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(pool.run(move || Expression::compile(&text, &schema()))).unwrap()
+}
+
+#[test]
+fn what_doubles_at_every_level_is_refused() {
+    for text in [
+        nested(20, "coalesce(", "day", ", 1)"),
+        nested(20, "nvl(", "day", ", 1)"),
+        nested(20, "(", "day", " BETWEEN 0 AND 1)"),
+        nested(20, "(", "day", " IN (0, 1, 2))"),
+        nested(20, "CASE WHEN ", "delay > 1", " THEN day = 1 ELSE day = 2 END"),
+    ] {
+        let error = compiled(text).unwrap_err().to_string();
+        assert!(error.contains("less deeply"), "{error}");
+    }
+    // What does not double may be as deep as parentheses may.
+    for text in [
+        nested(12, "coalesce(delay, ", "day", ")"),
+        nested(12, "CASE WHEN delay > 1 THEN 1 ELSE ", "day", " END"),
+        nested(30, "abs(", "day", ")"),
+    ] {
+        compiled(text).unwrap();
+    }
+}
+
+#[test]
+fn values_that_grow_without_bound_are_refused() {
+    let long = "a".repeat(1000);
+    for text in [
+        nested(9, "replace(", "Carrier", &format!(", 'a', '{long}')")),
+        nested(9, "replace(", "'a'", &format!(", 'a', '{long}')")),
+        nested(9, "regexp_replace(", "Carrier", &format!(", '.', '{long}', 'g')")),
+        nested(9, "regexp_replace(", "Carrier", ", '(.*)', '\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1')"),
+    ] {
+        let error = Expression::compile(&text, &schema()).and_then(|compiled| compiled.evaluate(&batch()));
+        assert!(error.as_ref().is_err_and(|error| error.to_string().contains("the limit is")), "{error:?}");
+    }
+}
+
+#[test]
+fn values_that_grow_are_computed_a_few_rows_at_a_time() {
+    // 30,000 rows of up to 40,000 bytes on the way, and none of those are left.
+    let grown = "replace(Carrier, 'a', repeated)".replace("repeated", &format!("'{}'", "x".repeat(40_000)));
+    let carriers: StringArray = (0..30_000).map(|row| Some(if row % 1000 == 0 { "a" } else { "b" })).collect();
+    let batch = RecordBatch::try_from_iter_with_nullable([("Carrier", Arc::new(carriers) as _, true)]).unwrap();
+    let length = Expression::compile(&format!("character_length({grown})"), &batch.schema()).unwrap();
+    let lengths = arrow::compute::cast(&length.evaluate(&batch).unwrap(), &arrow::datatypes::DataType::Int64).unwrap();
+    let lengths = lengths.as_any().downcast_ref::<Int64Array>().unwrap();
+    assert_eq!(lengths.len(), 30_000);
+    assert_eq!((lengths.value(1000), lengths.value(1001)), (40_000, 1));
+
+    // Derived columns are read by others: what is left is bounded, too.
+    let all: StringArray = (0..30_000).map(|_| Some("a")).collect();
+    let batch = RecordBatch::try_from_iter_with_nullable([("Carrier", Arc::new(all) as _, true)]).unwrap();
+    let error = Expression::compile(&grown, &batch.schema()).unwrap().evaluate(&batch).unwrap_err().to_string();
+    assert!(error.contains("30000 rows take more than"), "{error}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{convert::Infallible, sync::Arc};
 
 use arrow_flight::{Ticket, flight_service_server::FlightServiceServer};
 use hyper::{Request, Response, body::Incoming};
-use tonic::{Status, Streaming, body::Body, codec::BufferSettings, codegen::Service as _};
+use tonic::{Code, Status, Streaming, body::Body, codec::BufferSettings, codegen::Service as _};
 use tonic_health::{pb::health_server::HealthServer, server::HealthService};
 use tonic_prost::ProstDecoder;
 use tracing::Instrument;
@@ -13,6 +13,7 @@ use super::{
     Service,
     call::{Call, code_name},
     reflection::Reflection,
+    status,
     timely::Timely,
     wire,
 };
@@ -109,7 +110,14 @@ impl Calls {
 async fn read_ticket(body: Timely, bytes_max: usize) -> Result<Ticket, Status> {
     let decoder = ProstDecoder::<Ticket>::new(BufferSettings::default());
     let mut messages = Streaming::new_request(decoder, body, None, Some(bytes_max));
-    messages.message().await?.ok_or_else(|| Status::invalid_argument("DoGet: the call carries no Ticket"))
+    let ticket = messages.message().await.map_err(|status| match status.code() {
+        // tonic's word for bytes that are no message: the client's mistake, and no bug of ours.
+        Code::Internal => {
+            status::of_words(Code::InvalidArgument, &format!("DoGet: what came is no Ticket: {}", status.message()))
+        }
+        _ => status,
+    })?;
+    ticket.ok_or_else(|| Status::invalid_argument("DoGet: the call carries no Ticket"))
 }
 
 fn too_large(bytes_max: usize) -> Status {

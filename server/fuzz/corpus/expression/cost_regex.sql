@@ -1,0 +1,1 @@
+regexp_like(name, '(a{1000}){1000}')

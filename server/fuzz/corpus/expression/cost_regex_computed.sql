@@ -1,0 +1,1 @@
+regexp_count(name, concat('(a{1000}', '){1000}')) > 0
