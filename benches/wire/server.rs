@@ -4,7 +4,7 @@
 //! Arguments: the kind, columns, rows, and the bytes that may wait for a socket (`direct` alone). A ticket is the number of batches to send, in decimal; so are the first eight
 //! bytes that a bare connection sends, as a little-endian integer.
 
-use std::{convert::Infallible, env, error::Error, io, sync::Arc, time::Duration};
+use std::{convert::Infallible, env, error::Error, io, sync::Arc};
 
 use arrow::{
     array::{FixedSizeListArray, Float32Array, RecordBatch},

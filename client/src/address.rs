@@ -81,8 +81,8 @@ fn target(url: &str) -> std::result::Result<String, String> {
         return if path.is_empty() { Err(format!("it has no path; {ALLOWED}")) } else { Ok(format!("unix:{path}")) };
     }
     let schemes = [("grpc://", "http"), ("grpc+tcp://", "http"), ("http://", "http"), ("grpc+tls://", "https")];
-    let schemes = schemes.into_iter().chain([("grpcs://", "https"), ("https://", "https")]);
-    let host = schemes.filter_map(|(scheme, spoken)| Some((url.strip_prefix(scheme)?, spoken))).next();
+    let mut schemes = schemes.into_iter().chain([("grpcs://", "https"), ("https://", "https")]);
+    let host = schemes.find_map(|(scheme, spoken)| Some((url.strip_prefix(scheme)?, spoken)));
     let (host, spoken) = host.ok_or_else(|| ALLOWED.to_owned())?;
     let target = format!("{spoken}://{host}");
     let uri: Uri = target.parse().map_err(|source| format!("{source}; {ALLOWED}"))?;

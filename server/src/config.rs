@@ -25,6 +25,7 @@ use crate::{
 
 /// Forebay's server: streams Parquet datasets to training loops over Arrow Flight.
 #[derive(Clone, Debug, Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(name = "forebay-server", version, about, long_about = None)]
 pub struct Flags {
     /// A dataset: a directory, a file or a glob of Parquet (or file:// before one), the same in a bucket

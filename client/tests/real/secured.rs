@@ -1,5 +1,6 @@
 //! TLS, client certificates and bearer tokens against a real server: who gets in, to what, and what those who do not are told.
 
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,7 +38,10 @@ fn folder() -> Arc<TempDir> {
     data::write(&folder.path().join("numbers"));
     data::write(&folder.path().join("secret"));
     write_certificates(folder.path());
-    let digest: String = Sha256::digest(TOKEN).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = Sha256::digest(TOKEN).iter().fold(String::new(), |mut digest, byte| {
+        write!(digest, "{byte:02x}").unwrap();
+        digest
+    });
     let principals = format!(
         "[trainer]\ntoken_sha256 = \"{digest}\"\ncertificate = \"trainer.example\"\ndatasets = [\"numbers\"]\n"
     );

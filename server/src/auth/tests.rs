@@ -13,7 +13,7 @@ fn auth(text: &str) -> (Auth, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("principals.toml");
     fs::write(&path, text).unwrap();
-    let key = TicketKey::new(&[7; 32], Duration::from_secs(60));
+    let key = TicketKey::new(&[7; 32], Duration::from_mins(1));
     (Auth::new(Some(PrincipalsFile::open(&path).unwrap()), false, key), folder)
 }
 
@@ -151,11 +151,11 @@ fn streams_and_calls_are_capped_and_told_when_to_come_back() {
 
 #[test]
 fn a_ticket_is_for_one_caller_and_for_a_time_and_cannot_be_changed() {
-    let key = TicketKey::new(&[7; 32], Duration::from_secs(60));
+    let key = TicketKey::new(&[7; 32], Duration::from_mins(1));
     let signed = key.sign(b"FBT1 anything", "trainer");
     assert_eq!(key.open(&signed, "trainer").unwrap(), b"FBT1 anything");
     assert_eq!(key.open(&signed, "trainer2"), Err(TicketFault::Another));
-    assert_eq!(TicketKey::new(&[8; 32], Duration::from_secs(60)).open(&signed, "trainer"), Err(TicketFault::Foreign));
+    assert_eq!(TicketKey::new(&[8; 32], Duration::from_mins(1)).open(&signed, "trainer"), Err(TicketFault::Foreign));
     for place in 0..signed.len() {
         let mut changed = signed.clone();
         changed[place] ^= 1;
@@ -172,7 +172,7 @@ fn a_ticket_is_for_one_caller_and_for_a_time_and_cannot_be_changed() {
 #[test]
 fn debug_shows_no_secret() {
     let (auth, _folder) = auth(&trainer(""));
-    let key = TicketKey::new(b"a secret of more than 32 bytes, in letters", Duration::from_secs(60));
+    let key = TicketKey::new(b"a secret of more than 32 bytes, in letters", Duration::from_mins(1));
     let caller = auth.caller(Some(b"Bearer open sesame"), &Peer::default()).unwrap();
     let shown = format!("{auth:?} {key:?} {caller:?} {:?}", Refused::UnknownToken);
     assert!(!shown.contains("secret of") && !shown.contains("sesame") && !shown.contains(&SESAME[..8]), "{shown}");

@@ -1,6 +1,6 @@
 //! Connections: HTTP/2 by hyper, with settings for few streams of large messages, until the server drains.
 //!
-//! Beyond the limit a connection is taken only to be told so: each of its calls is answered RESOURCE_EXHAUSTED, for some
+//! Beyond the limit a connection is taken only to be told so: each of its calls is answered `RESOURCE_EXHAUSTED`, for some
 //! seconds. A crowd beyond that is closed without a word.
 
 use std::{
