@@ -218,6 +218,17 @@ def body(name: str, **fields: Any) -> fl.Action:
     return fl.Action(name, json.dumps(fields).encode())
 
 
+def test_bytes_that_are_no_message_are_the_clients_mistake(start: Start):
+    daemon = start()
+    with grpc.insecure_channel(daemon.url.removeprefix("grpc://")) as channel:
+        for name in ("GetFlightInfo", "GetSchema", "DoGet", "DoAction", "ListFlights"):
+            call = channel.unary_stream(f"/arrow.flight.protocol.FlightService/{name}")
+            for odd in (b"\xff\xff\xff", b"\x0a\xff", b"\x0a\x05ab"):
+                with pytest.raises(grpc.RpcError) as told:
+                    list(call(odd, timeout=10))
+                assert told.value.code() == grpc.StatusCode.INVALID_ARGUMENT, (name, odd)  # type: ignore[attr-defined]
+
+
 def test_a_request_that_never_arrives_is_given_up(start: Start):
     daemon = start("--handshake-seconds", "1")
     release = threading.Event()

@@ -56,6 +56,9 @@ impl Calls {
         if code_name(&response) == "OUT_OF_RANGE" {
             response = call.error(&too_large(limit)).into_http();
         }
+        if code_name(&response) == "INTERNAL" && is_about_bytes(&response) {
+            response = call.error(&Status::invalid_argument("what came is no message of this call")).into_http();
+        }
         let code = code_name(&response);
         metrics::request(call.method, code);
         if code != "OK" {
@@ -118,6 +121,13 @@ async fn read_ticket(body: Timely, bytes_max: usize) -> Result<Ticket, Status> {
         _ => status,
     })?;
     ticket.ok_or_else(|| Status::invalid_argument("DoGet: the call carries no Ticket"))
+}
+
+/// Whether tonic answers so because a client's bytes are no message: INTERNAL would say that it is our bug.
+fn is_about_bytes(response: &Response<Body>) -> bool {
+    const WORDS: [&str; 3] = ["failed to decode Protobuf message", "protocol error", "Unexpected EOF decoding stream"];
+    let told = Status::from_header_map(response.headers());
+    told.is_some_and(|status| WORDS.iter().any(|words| status.message().starts_with(words)))
 }
 
 fn too_large(bytes_max: usize) -> Status {
