@@ -96,8 +96,14 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let budget = Budget::new(config.memory_limit_bytes);
     let tls = config.tls.map(Arc::new);
     let checks_certificates = tls.as_ref().is_some_and(|tls| tls.checks_clients());
-    let key = ticket_key(config.ticket_secret, config.ticket_lifetime, &state)?;
-    let access = Access::new(Auth::new(config.principals, checks_certificates, key), Admission::new(config.streams));
+    // Where nobody is asked who they are, nothing is signed, and the state directory need not hold a key.
+    let auth = if config.principals.is_some() || checks_certificates {
+        let key = ticket_key(config.ticket_secret, config.ticket_lifetime, &state)?;
+        Auth::new(config.principals, checks_certificates, key)
+    } else {
+        Auth::off()
+    };
+    let access = Access::new(auth, Admission::new(config.streams));
     let limits = Limits { batch_bytes_max: config.batch_bytes_max, idle_max: config.stream_idle };
     let catalog = Catalog::new(config.datasets, &cpu);
     let device = Device::open(config.device);
