@@ -31,7 +31,7 @@ from readers import read_through
 from replica import Look, Replica
 from tally import Tally, total
 from truth import Truth, learn, ticket
-from vandals import LEFT_IN_A_QUESTION, Leavers, vandals
+from vandals import vandals
 from verdicts import Verdict
 from visit import Follower, Load, Scene, connect
 from watch import COLUMNS, Watch, settle
@@ -214,9 +214,8 @@ def soak(stage: Stage, minutes: float, cores: float) -> tuple[dict[str, Any], li
     lived = Verdict("the first replica lives through the whole run", is_same, f"{lives.starts} start")
     judged = [*verdicts.of_data(told), lived]
     replicas: dict[str, Any] = {}
-    left = told["counts"].get(Leavers.name, {}).get(LEFT_IN_A_QUESTION, 0)
     for replica in stage.replicas:
-        held, found = judge(stage, watch, replica, seconds, left, is_steady=replica is lives)
+        held, found = judge(stage, watch, replica, seconds, is_steady=replica is lives)
         judged += found
         replicas[replica.name] = held
     run = {
@@ -250,7 +249,7 @@ def crowd(stage: Stage, role: str, number: int = 0) -> Crowd:
 
 
 def judge(
-    stage: Stage, watch: Watch, replica: Replica, seconds: float, leavers: int, *, is_steady: bool
+    stage: Stage, watch: Watch, replica: Replica, seconds: float, *, is_steady: bool
 ) -> tuple[dict[str, Any], list[Verdict]]:
     """Wait until a replica is at rest, and judge what it holds, what it held and what it said."""
     idle = stage.idle[replica.name]
@@ -264,7 +263,7 @@ def judge(
     problems = check_whole(replica, stage.truth, courses.ORDERED, courses.SHUFFLED, courses.WEB)
     found.append(Verdict(f"{name} serves whole epochs afterwards", not problems, str(problems or "it does")))
     replica.look()
-    found += verdicts.of_answers(name, replica.answered(), replica.alarms, dict(replica.levels), leavers)
+    found += verdicts.of_answers(name, replica.answered(), replica.alarms, dict(replica.levels))
     held = {
         "starts": replica.starts,
         "idle_before": asdict(idle),

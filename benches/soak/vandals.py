@@ -16,7 +16,6 @@ from visit import Load, Scene
 HELD_SECONDS = 45.0
 HELD_MAX = 6
 RESETS = 200
-LEFT_IN_A_QUESTION = "left in the midst of a question"
 HELLO = http2.PREFACE + http2.settings(65_535)
 
 
@@ -142,7 +141,7 @@ class Leavers(Vandal):
             )
             if dice.random() < 0.5:
                 asked = asked[: dice.randrange(len(asked))]
-                self.add(LEFT_IN_A_QUESTION)
+                self.add("left in the midst of a question")
             peer.send(asked)
             peer.socket.settimeout(0.2)
             left = dice.choice([0, 1, 100, 10_000, 200_000])

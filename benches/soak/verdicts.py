@@ -15,8 +15,6 @@ RSS_MINUTES_MIN = 10.0
 RSS_TOLERANCE_SHARE, RSS_TOLERANCE_BYTES = 0.10, 32 * MIB
 # Answers that no client and no fault of a store's or a file's may bring about.
 NEVER = ("INTERNAL", "UNKNOWN")
-# What a DoGet is counted as whose client goes away before it has asked.
-TO_LEAVERS = "DoGet UNKNOWN"
 
 
 @dataclass(frozen=True)
@@ -53,20 +51,13 @@ def of_data(tally: dict[str, Any]) -> list[Verdict]:
     ]
 
 
-def of_answers(
-    name: str, answered: dict[str, int], alarms: list[str], levels: dict[str, int], left: int
-) -> list[Verdict]:
-    """Judge what a server said; `left` is how many clients went away in the midst of a question."""
+def of_answers(name: str, answered: dict[str, int], alarms: list[str], levels: dict[str, int]) -> list[Verdict]:
+    """Judge what a server said."""
     never = {call: count for call, count in answered.items() if call.endswith(NEVER)}
-    # The answer to half a question is seen by nobody; the server counts it as it finds it.
-    to_nobody = min(never.get(TO_LEAVERS, 0), left)
-    is_clean = sum(never.values()) == to_nobody
     found = f"{never or 'none'} of {sum(answered.values()):,}"
-    if to_nobody:
-        found += f"; {left} clients left in the midst of the question"
     panics, errors = sum("panic" in line for line in alarms), levels.get("ERROR", 0)
     return [
-        Verdict(f"{name} never answers {' or '.join(NEVER)} to one that waits for it", is_clean, found),
+        Verdict(f"{name} never answers {' or '.join(NEVER)}", not never, found),
         Verdict(f"{name} does not panic and logs no ERROR", panics + errors == 0, f"{panics} panics, {errors} errors"),
     ]
 

@@ -502,6 +502,32 @@ def test_an_answer_is_not_asked_for_by_a_request_without_an_end(daemon: Daemon, 
     assert rest.is_back(), rest.left()
 
 
+def test_a_request_that_breaks_off_is_its_clients_end_of_the_call(daemon: Daemon, rest: Rest):
+    """An operator who is called out for INTERNAL and UNKNOWN is not called out for clients that go away."""
+
+    def answered() -> dict[str, float]:
+        now = scrape(daemon)
+        labels = now.labels("forebay_requests_total")
+        return {each["code"]: now.value("forebay_requests_total", **each) for each in labels if each["call"] == call}
+
+    half = http2.message(bytes(1000))[:500]
+    for call in ("DoGet", "GetFlightInfo", "DoExchange"):
+        begun = http2.frame(Kind.HEADERS, 1, http2.head(call), http2.END_HEADERS) + http2.frame(Kind.DATA, 1, half)
+        before = answered()
+        with Peer(daemon.url) as peer:
+            peer.send(begun + reset(1))
+            assert peer.answer_pings(1)
+        for is_reset in (True, False):
+            peer = Peer(daemon.url)
+            peer.send(begun)
+            assert peer.answer_pings(1)
+            peer.close(reset=is_reset)
+        assert poll(lambda: rest.is_back(), seconds=30), rest.left()
+        more = {code: count - before.get(code, 0) for code, count in answered().items()}
+        assert more.get("INTERNAL", 0) == more.get("UNKNOWN", 0) == 0, (call, more)
+    assert rest.is_back(), rest.left()
+
+
 def test_plain_calls_still_work_where_all_this_has_been(daemon: Daemon, rest: Rest):
     for hello in (b"", *HANDSHAKES.values(), *GARBAGE.values()):
         with Peer(daemon.url, hello=hello):

@@ -125,7 +125,12 @@ async fn read_ticket(body: Timely, bytes_max: usize) -> Result<Ticket, Status> {
 
 /// Whether tonic answers so because a client's bytes are no message: INTERNAL would say that it is our bug.
 fn is_about_bytes(response: &Response<Body>) -> bool {
-    const WORDS: [&str; 3] = ["failed to decode Protobuf message", "protocol error", "Unexpected EOF decoding stream"];
+    const WORDS: [&str; 4] = [
+        "failed to decode Protobuf message",
+        "protocol error",
+        "Unexpected EOF decoding stream",
+        "Missing request message",
+    ];
     let told = Status::from_header_map(response.headers());
     told.is_some_and(|status| WORDS.iter().any(|words| status.message().starts_with(words)))
 }

@@ -1,4 +1,6 @@
 //! A request that must arrive: one that is begun and never sent would hold its call for ever.
+//!
+//! One that breaks off is its client's end of the call, where tonic makes it an error of nobody knows whom.
 
 use std::{
     pin::Pin,
@@ -26,6 +28,12 @@ impl Timely {
     }
 }
 
+/// What a request ends with that breaks off: reset, cut, or against the rules of HTTP/2. tonic takes it for the end of the
+/// request, of which its message is then missing.
+fn broken_off(error: &hyper::Error) -> Status {
+    Status::cancelled(format!("the client ended the call before all of its request had come: {error}"))
+}
+
 impl Body for Timely {
     type Data = Bytes;
     type Error = Status;
@@ -36,7 +44,7 @@ impl Body for Timely {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Some(Ok(frame))),
-            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(Status::from_error(error.into())))),
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(broken_off(&error)))),
             Poll::Ready(None) => {
                 self.deadline = None;
                 return Poll::Ready(None);
