@@ -23,7 +23,7 @@ const FLOORS: [&[&str]; 7] = [
 const DOORS: [(&str, &str, &str); 1] = [("budget", "metrics", "what is reserved is shown")];
 
 /// Crates that only some rooms may name.
-const HEAVY: [(&str, &[&str]); 25] = [
+const HEAVY: [(&str, &[&str]); 27] = [
     ("ring", &["auth"]),
     ("rustls", &["auth"]),
     ("tokio_rustls", &["flight"]),
@@ -32,7 +32,9 @@ const HEAVY: [(&str, &[&str]); 25] = [
     ("tonic", &["flight"]),
     ("arrow_flight", &["flight"]),
     ("arrow_ipc", &["flight"]),
-    ("lz4_flex", &["flight"]),
+    ("brotli", &["scan"]),
+    ("flate2", &["scan"]),
+    ("lz4_flex", &["flight", "scan"]),
     ("parquet", &["scan", "catalog"]),
     ("object_store", &["scan", "catalog"]),
     ("datafusion_common", &["expr", "engine"]),

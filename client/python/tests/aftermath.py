@@ -35,10 +35,6 @@ ALL_WAYS = ("raw", "as stored", "shuffled", "filtered", "fit")
 TWO_WAYS = ("raw", "shuffled")
 
 
-# What is known to be wrong today.
-NO_LIMIT = "a page is decompressed whatever its header claims or its body gives"
-
-
 def options(seconds: int = CALL_SECONDS) -> fl.FlightCallOptions:
     """A hang is a failure that is seen in time."""
     return fl.FlightCallOptions(timeout=seconds)

@@ -20,6 +20,14 @@ def streamed_bomb(codec: str) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def framed(data: bytes) -> bytes:
+    """The bytes as a frame of LZ4, which says what it is."""
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "lz4") as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
 def lz4_bomb() -> bytes:
     """A block: one literal zero, one match that repeats it, the five literals that a block must end with."""
     literals, match_min, nibble = 5, 4, 15

@@ -25,7 +25,7 @@ const MEMORY_RETRY_MS: u64 = 1000;
 /// The status of an error: the code that a client acts on, and the whole sentence.
 pub(super) fn of(error: &StreamError) -> Status {
     let status = match error {
-        StreamError::Budget(budget) if budget.may_pass() => {
+        StreamError::Budget(source) | StreamError::Scan(ScanError::Memory { source, .. }) if source.may_pass() => {
             let message = format!("{error}; it may fit once others have ended: try again in {MEMORY_RETRY_MS} ms");
             exhausted(fitting(&message), MEMORY_RETRY_MS)
         }
@@ -125,6 +125,7 @@ fn code(error: &StreamError) -> Code {
             ScanError::Corrupt { .. } => Code::DataLoss,
             ScanError::Changed { .. } => Code::Aborted,
             ScanError::Storage { source, .. } => store_code(source),
+            ScanError::Memory { .. } => Code::ResourceExhausted,
             ScanError::Cpu(cpu) => cpu_code(cpu),
         },
         StreamError::Unlearnable { .. } | StreamError::NoRows { .. } | StreamError::InputDrift { .. } => {

@@ -3,6 +3,7 @@
 //! It reads the columns it is told to, of the row groups it is told to, and checks that the file is still the pinned
 //! one. It knows nothing of plans, filters or order.
 
+mod chunks;
 mod fetch;
 mod pages;
 mod projection;
@@ -17,6 +18,7 @@ pub use reader::{RowGroupReader, open, open_shared};
 pub use statistics::statistics;
 
 use crate::{
+    budget::BudgetError,
     catalog::{RowGroup, Snapshot, StoreError},
     runtime::CpuError,
 };
@@ -61,6 +63,16 @@ pub enum ScanError {
         file: String,
         /// What it said.
         source: StoreError,
+    },
+    /// Decompressing it takes memory that is not there.
+    #[error("file \"{file}\", row group {row_group}, whose pages are larger than most: {source}")]
+    Memory {
+        /// The file.
+        file: String,
+        /// The row group within the file.
+        row_group: usize,
+        /// What is in the way.
+        source: BudgetError,
     },
     /// The CPU pool did not answer.
     #[error(transparent)]

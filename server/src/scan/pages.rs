@@ -3,34 +3,40 @@
 //! A header names the size that a page has once it is decompressed. Blocks of delta-encoded lengths begin with how many
 //! lengths follow, for which the decoder makes room at once: where that is more than there is, the process would abort.
 
-use std::{ops::Range, sync::Arc};
-
-use bytes::{Buf, Bytes, buf::Reader};
-use parquet::{
-    basic::Encoding,
-    column::page::{Page, PageReader},
-    errors::ParquetError,
-    file::{
-        metadata::ColumnChunkMetaData,
-        reader::{ChunkReader, Length},
-        serialized_reader::SerializedPageReader,
-    },
+use std::{
+    io::{self, Read},
+    iter,
+    ops::Range,
 };
 
+use parquet::{
+    basic::{Compression, Encoding},
+    column::page::Page,
+    errors::ParquetError,
+    file::metadata::ColumnChunkMetaData,
+};
+
+use super::chunks::{self, FetchedChunk};
 use crate::thrift::{Broken, Compact, I32};
 
 /// The largest page that is decompressed.
-const PAGE_BYTES_MAX: i64 = 256 << 20;
+const PAGE_BYTES_MAX: usize = 256 << 20;
+
+/// What a frame of LZ4 begins with.
+const LZ4_FRAME: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 
 // Fields of a page's header.
 const UNCOMPRESSED: i64 = 2;
 const COMPRESSED: i64 = 3;
 
 /// Checks the pages of a column chunk that has been fetched.
-pub(super) fn check(chunk: &ColumnChunkMetaData, start: u64, bytes: &Bytes, rows: u64) -> Result<(), String> {
-    check_sizes(bytes)?;
+pub(super) fn check(chunk: &ColumnChunkMetaData, fetched: &FetchedChunk, rows: i64) -> Result<(), ParquetError> {
+    check_sizes(fetched.bytes())?;
+    if chunk.compression() == Compression::LZ4 {
+        check_frames(chunk, fetched, rows)?;
+    }
     if chunk.encodings().any(is_delta) {
-        check_deltas(chunk, start, bytes, rows)?;
+        check_deltas(chunk, fetched, rows)?;
     }
     Ok(())
 }
@@ -41,21 +47,40 @@ pub(super) fn place(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
     Some(start..start.checked_add(u64::try_from(chunk.compressed_size()).ok()?)?)
 }
 
-/// Walks the headers. One that cannot be read is the decoder's to refuse.
-fn check_sizes(bytes: &Bytes) -> Result<(), String> {
-    let mut rest: &[u8] = bytes;
-    while !rest.is_empty() {
-        let Ok((uncompressed, compressed, head_bytes)) = sizes(rest) else { return Ok(()) };
-        if uncompressed > PAGE_BYTES_MAX {
-            return Err(format!(
-                "a page's header claims {uncompressed} bytes uncompressed, and no page of more than {PAGE_BYTES_MAX} is read"
-            ));
-        }
-        let next = usize::try_from(compressed).ok().and_then(|bytes| head_bytes.checked_add(bytes));
-        let Some(next) = next.and_then(|next| rest.get(next..)) else { return Ok(()) };
-        rest = next;
+/// Where the bodies of a chunk's pages lie in its bytes, and the sizes that their headers promise once they are
+/// decompressed. It ends before a header that cannot be read: that is the decoder's to refuse.
+pub(super) fn headers(bytes: &[u8]) -> impl Iterator<Item = (Range<usize>, usize)> {
+    let mut at = 0;
+    iter::from_fn(move || {
+        let rest = bytes.get(at..).filter(|rest| !rest.is_empty())?;
+        let (uncompressed, compressed, head_bytes) = sizes(rest).ok()?;
+        let start = at + head_bytes;
+        let end = start.checked_add(usize::try_from(compressed).ok()?)?;
+        // The size is told of a body that breaks off too.
+        at = end;
+        Some((start..end, usize::try_from(uncompressed).ok()?))
+    })
+}
+
+/// Bytes that the decoder of a chunk holds of it decompressed, as its pages claim: its dictionary and a page, the two
+/// largest.
+pub(super) fn held(chunk: &ColumnChunkMetaData, fetched: &FetchedChunk) -> u64 {
+    if chunk.compression() == Compression::UNCOMPRESSED {
+        return 0;
     }
-    Ok(())
+    let largest =
+        |(first, second): (usize, usize), (_, next): (_, usize)| (first.max(next), second.max(first.min(next)));
+    let (first, second) = headers(fetched.bytes()).fold((0, 0), largest);
+    first as u64 + second as u64
+}
+
+fn check_sizes(bytes: &[u8]) -> Result<(), ParquetError> {
+    match headers(bytes).find(|(_, uncompressed)| *uncompressed > PAGE_BYTES_MAX) {
+        None => Ok(()),
+        Some((_, uncompressed)) => Err(ParquetError::General(format!(
+            "a page's header claims {uncompressed} bytes uncompressed, and no page of more than {PAGE_BYTES_MAX} is read"
+        ))),
+    }
 }
 
 /// The two sizes that a header tells, and its own.
@@ -72,23 +97,35 @@ fn sizes(bytes: &[u8]) -> Result<(i64, i64, usize), Broken> {
     Ok((uncompressed, compressed, bytes.len() - header.rest().len()))
 }
 
+/// Holds pages that are frames of LZ4, as few old writers made them, against the sizes that their headers promise: the
+/// decoder would read a frame to its end before it does. They are decompressed for it, once more than they are read.
+fn check_frames(chunk: &ColumnChunkMetaData, fetched: &FetchedChunk, rows: i64) -> Result<(), ParquetError> {
+    let mut pages = fetched.stored_pages(chunk, rows)?;
+    while let Some((page, size)) = pages.next()? {
+        let body = chunks::compressed_from(&page).and_then(|from| page.buffer().get(from..));
+        let Some(body) = body.filter(|body| body.starts_with(&LZ4_FRAME)) else { continue };
+        let mut frame = lz4_flex::frame::FrameDecoder::new(body).take(size as u64 + 1);
+        // What breaks off early is the decoder's to refuse.
+        if io::copy(&mut frame, &mut io::sink()).is_ok_and(|found| found > size as u64) {
+            let reason = format!("a page decompresses to more than the {size} bytes that its header claims");
+            return Err(ParquetError::General(reason));
+        }
+    }
+    Ok(())
+}
+
 fn is_delta(encoding: Encoding) -> bool {
     matches!(encoding, Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY)
 }
 
 /// Holds the counts of blocks of lengths against the values of their pages. Pages are decompressed for it, once more than
 /// they are read: few files have such.
-fn check_deltas(chunk: &ColumnChunkMetaData, start: u64, bytes: &Bytes, rows: u64) -> Result<(), String> {
-    let fetched = Arc::new(Fetched { start, bytes: bytes.clone() });
-    let rows = usize::try_from(rows).unwrap_or(usize::MAX);
-    let read = || {
-        let mut pages = SerializedPageReader::new(Arc::clone(&fetched), chunk, rows, None)?;
-        while let Some(page) = pages.get_next_page()? {
-            check_page(chunk, &page)?;
-        }
-        Ok::<_, ParquetError>(())
-    };
-    read().map_err(|source| source.to_string())
+fn check_deltas(chunk: &ColumnChunkMetaData, fetched: &FetchedChunk, rows: i64) -> Result<(), ParquetError> {
+    let mut pages = fetched.pages(chunk, rows)?;
+    while let Some(page) = pages.get_next_page()? {
+        check_page(chunk, &page)?;
+    }
+    Ok(())
 }
 
 fn check_page(chunk: &ColumnChunkMetaData, page: &Page) -> Result<(), ParquetError> {
@@ -162,43 +199,6 @@ fn skip_block(bytes: &mut Compact<'_>, most: u64) -> Result<u64, Broken> {
     Ok(count)
 }
 
-/// The bytes of one chunk, at their place in the file.
-#[derive(Debug)]
-struct Fetched {
-    start: u64,
-    bytes: Bytes,
-}
-
-impl Length for Fetched {
-    fn len(&self) -> u64 {
-        self.start + self.bytes.len() as u64
-    }
-}
-
-impl Fetched {
-    fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
-        let start = start.checked_sub(self.start).and_then(|start| usize::try_from(start).ok());
-        let found = start.filter(|start| *start <= self.bytes.len()).map(|start| self.bytes.slice(start..));
-        found.ok_or_else(|| ParquetError::EOF("a page lies outside of its chunk".to_owned()))
-    }
-}
-
-impl ChunkReader for Fetched {
-    type T = Reader<Bytes>;
-
-    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        self.from(start).map(Buf::reader)
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        let found = self.from(start)?;
-        if length > found.len() {
-            return Err(ParquetError::EOF("a page reaches behind its chunk".to_owned()));
-        }
-        Ok(found.slice(..length))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,10 +251,10 @@ mod tests {
         let most = PAGE_BYTES_MAX as u64;
         let good = [header(most, 3), vec![7; 3]].concat();
         let bad = [good.clone(), good.clone(), header(most + 1, 0)].concat();
-        assert_eq!(check_sizes(&[good.clone(), good].concat().into()), Ok(()));
-        assert!(check_sizes(&bad.into()).unwrap_err().contains("268435457"));
+        check_sizes(&[good.clone(), good].concat()).unwrap();
+        assert!(check_sizes(&bad).unwrap_err().to_string().contains("268435457"));
         // What cannot be read is the decoder's to refuse.
-        assert_eq!(check_sizes(&vec![0xff; 100].into()), Ok(()));
-        assert_eq!(check_sizes(&header(5, 60).into()), Ok(()));
+        check_sizes(&[0xff; 100]).unwrap();
+        check_sizes(&header(5, 60)).unwrap();
     }
 }

@@ -2,17 +2,23 @@
 
 use std::{
     cmp::Reverse,
+    ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use parquet::{
-    arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+    arrow::{
+        FieldLevels, ProjectionMask,
+        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+        parquet_to_arrow_field_levels,
+    },
     basic::Encoding,
     errors::ParquetError,
     file::metadata::ColumnChunkMetaData,
 };
 
+use super::pages;
 use crate::catalog::{RowGroup, Snapshot};
 
 /// The most rows decoded at a time: so many that the work per call vanishes, so few that a chunk stays in the L2 cache.
@@ -26,6 +32,9 @@ const COLUMN_WEIGHT: u64 = 1 << 10;
 
 /// Views that a projection keeps at hand: those of as many files as are read at a time.
 const VIEWS_KEPT_MAX: usize = 32;
+
+/// Sets of columns that a view keeps the levels of: the parts of a row group or two.
+const LEVELS_KEPT_MAX: usize = 16;
 
 /// Columns of a snapshot that are read, in stored order.
 #[derive(Clone, Debug)]
@@ -47,6 +56,8 @@ pub(super) struct View {
     pub metadata: ArrowReaderMetadata,
     /// The schema of the projection's columns.
     pub schema: SchemaRef,
+    /// How columns of these roots are put together from the file's leaves.
+    levels: Mutex<Vec<(Vec<usize>, Arc<FieldLevels>)>>,
 }
 
 /// Some of a projection's columns, to be decoded by one thread while others decode the rest.
@@ -149,15 +160,27 @@ impl Projection {
     /// The columns in at most so many parts of about equal weight. No part is empty, but for the one of no columns.
     pub(super) fn parts(&self, snapshot: &Snapshot, row_group: &RowGroup, count: usize) -> Vec<Part> {
         let mut weights = vec![COLUMN_WEIGHT; self.indices.len()];
-        self.each_chunk(snapshot, row_group, |place, chunk| {
+        self.each_chunk(snapshot, row_group, |place, _, chunk| {
             weights[place] += u64::try_from(chunk.uncompressed_size()).unwrap_or(0);
         });
         split(&weights, count)
     }
 
-    /// The projection's column of that place, as the file counts its own.
-    pub(super) fn root(&self, place: usize) -> usize {
-        self.indices[place]
+    /// A part's columns, as the file counts its own.
+    pub(super) fn roots(&self, part: &Part) -> Vec<usize> {
+        part.places.iter().map(|place| self.indices[*place]).collect()
+    }
+
+    /// The leaves of a part's columns, and where the file's footer says that their chunks lie: nowhere where it tells
+    /// nonsense.
+    pub(super) fn leaves(&self, snapshot: &Snapshot, row_group: &RowGroup, part: &Part) -> Vec<(usize, Range<u64>)> {
+        let mut leaves = Vec::new();
+        self.each_chunk(snapshot, row_group, |place, leaf, chunk| {
+            if part.places.binary_search(&place).is_ok() {
+                leaves.push((leaf, pages::place(chunk).unwrap_or(0..0)));
+            }
+        });
+        leaves
     }
 
     /// How a row group is read.
@@ -187,20 +210,20 @@ impl Projection {
         let metadata = if self.is_wide { file.wide_metadata() } else { file.metadata() };
         if keyed.is_empty() {
             let schema = SchemaRef::clone(&self.schema);
-            return Ok(View { file_index, keyed, metadata: metadata.clone(), schema });
+            return Ok(View { file_index, keyed, metadata: metadata.clone(), schema, levels: Mutex::default() });
         }
         let roots: Vec<usize> = keyed.iter().map(|place| self.indices[*place]).collect();
         let options = ArrowReaderOptions::new().with_schema(with_dictionaries(metadata.schema(), &roots));
         let metadata = ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)?;
         let schema = alike.unwrap_or_else(|| with_dictionaries(&self.schema, &keyed));
-        Ok(View { file_index, keyed, metadata, schema })
+        Ok(View { file_index, keyed, metadata, schema, levels: Mutex::default() })
     }
 
     /// The keyable columns of which a row group has nothing but dictionary-encoded pages.
     fn keyed(&self, snapshot: &Snapshot, row_group: &RowGroup) -> Vec<usize> {
         let mut keyed = Vec::new();
         if !self.keyable.is_empty() {
-            self.each_chunk(snapshot, row_group, |place, chunk| {
+            self.each_chunk(snapshot, row_group, |place, _, chunk| {
                 if self.keyable.binary_search(&place).is_ok() && is_all_dictionary(chunk) {
                     keyed.push(place);
                 }
@@ -211,22 +234,45 @@ impl Projection {
 
     fn sum_chunks(&self, snapshot: &Snapshot, row_group: &RowGroup, size: fn(&ColumnChunkMetaData) -> i64) -> u64 {
         let mut sum = 0_u64;
-        self.each_chunk(snapshot, row_group, |_, chunk| {
+        self.each_chunk(snapshot, row_group, |_, _, chunk| {
             sum = sum.saturating_add(u64::try_from(size(chunk)).unwrap_or(0));
         });
         sum
     }
 
-    /// Calls with every column chunk that is read and its column's place in the projection.
-    fn each_chunk(&self, snapshot: &Snapshot, row_group: &RowGroup, mut call: impl FnMut(usize, &ColumnChunkMetaData)) {
+    /// Calls with every column chunk that is read: its column's place in the projection, its own among the leaves.
+    fn each_chunk(
+        &self,
+        snapshot: &Snapshot,
+        row_group: &RowGroup,
+        mut call: impl FnMut(usize, usize, &ColumnChunkMetaData),
+    ) {
         let metadata = snapshot.file_of(row_group).metadata().metadata();
         let leaves = metadata.file_metadata().schema_descr();
         let group = metadata.row_group(row_group.index_in_file);
         for (leaf, chunk) in group.columns().iter().enumerate() {
             if let Ok(place) = self.indices.binary_search(&leaves.get_column_root_idx(leaf)) {
-                call(place, chunk);
+                call(place, leaf, chunk);
             }
         }
+    }
+}
+
+// === impl View ===
+
+impl View {
+    /// How these columns are put together, as the file counts its own.
+    pub(super) fn levels(&self, roots: &[usize]) -> Result<Arc<FieldLevels>, ParquetError> {
+        let mut kept = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, levels)) = kept.iter().find(|(known, _)| known == roots) {
+            return Ok(Arc::clone(levels));
+        }
+        let leaves = self.metadata.parquet_schema();
+        let mask = ProjectionMask::roots(leaves, roots.iter().copied());
+        let levels = Arc::new(parquet_to_arrow_field_levels(leaves, mask, Some(self.metadata.schema().fields()))?);
+        kept.insert(0, (roots.to_vec(), Arc::clone(&levels)));
+        kept.truncate(LEVELS_KEPT_MAX);
+        Ok(levels)
     }
 }
 

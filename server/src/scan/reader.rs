@@ -1,8 +1,7 @@
 //! One row group's columns, decoded chunk by chunk: on one thread, or on several where some have nothing to do.
 
 use std::{
-    collections::HashMap,
-    mem,
+    iter, mem,
     ops::Range,
     sync::Arc,
     time::{Duration, Instant},
@@ -15,27 +14,26 @@ use arrow::{
 };
 use bytes::Bytes;
 use parquet::{
-    DecodeResult,
-    arrow::{
-        ProjectionMask,
-        arrow_reader::ParquetRecordBatchReader,
-        push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder},
-    },
+    arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelector},
     errors::ParquetError,
-    file::metadata::{ColumnChunkMetaData, RowGroupMetaData},
 };
 
 use super::{
-    Place, Projection, ScanError, SharedBytes, pages,
+    Place, Projection, ScanError, SharedBytes,
+    chunks::FetchedColumns,
     projection::{Part, View},
 };
 use crate::{
+    budget::{Budget, Reservation},
     catalog::{RowGroup, Snapshot},
     runtime::{self, CpuPool},
 };
 
 /// Parts that a row group's columns are decoded in at most. More would not pay: a part is then a few columns.
 const PARTS_MAX: usize = 8;
+
+/// Pages of a row group that are larger together than streams reserve for by so much are reserved for when they come.
+const LARGE_PAGES_BYTES: u64 = 32 << 20;
 
 /// Parts for each thread: a thread that is done early, or begins late, finds some left.
 const PARTS_A_THREAD: usize = 4;
@@ -48,6 +46,8 @@ pub struct RowGroupReader {
     /// Rows that the footer promises and that have not come yet.
     rows_due: u64,
     fetch_time: Duration,
+    /// For pages that are larger than streams reserve for.
+    _memory: Option<Reservation>,
     /// Held so that readers that open the row group meanwhile find its bytes.
     _shared: Arc<SharedBytes>,
 }
@@ -67,8 +67,9 @@ pub async fn open(
     projection: &Projection,
     skip: u64,
     cpu: &CpuPool,
+    budget: &Budget,
 ) -> Result<RowGroupReader, ScanError> {
-    open_shared(snapshot, row_group, projection, skip, cpu, &Arc::default()).await
+    open_shared(snapshot, row_group, projection, skip, cpu, budget, &Arc::default()).await
 }
 
 /// The same for one of several readers of the row group: its bytes are fetched once, and held while one of them reads.
@@ -78,77 +79,66 @@ pub async fn open_shared(
     projection: &Projection,
     skip: u64,
     cpu: &CpuPool,
+    budget: &Budget,
     shared: &Arc<SharedBytes>,
 ) -> Result<RowGroupReader, ScanError> {
     let file = snapshot.file_of(row_group);
     let place = Place { file: file.display().to_owned(), row_group: row_group.index_in_file };
     let corrupt = |reason: String| place.corrupt(projection.schema(), reason);
-    let view = projection.view(snapshot, row_group).map_err(|source| corrupt(source.to_string()))?;
     let of_part = |part: &Part, reason: String| place.corrupt(&project(projection.schema(), part), reason);
-    let parts = projection.parts(snapshot, row_group, parts_for(cpu.threads()));
-    let decoders = parts.into_iter().map(|part| {
-        let decoder = decoder(snapshot, row_group, projection, &view, &part, skip);
-        decoder.map(|decoder| (part, decoder, Vec::new())).map_err(|source| corrupt(source.to_string()))
-    });
-    let mut waiting = decoders.collect::<Result<Vec<_>, ScanError>>()?;
-    let mut columns = Vec::with_capacity(waiting.len());
-    let mut fetch_time = Duration::ZERO;
-    while !waiting.is_empty() {
-        // Planning the ranges is cheap, but a hostile footer may make it panic: the pool turns that into an error.
-        let (metadata, index) = (Arc::clone(view.metadata.metadata()), row_group.index_in_file);
-        let planned = cpu.run(move || {
-            let group = metadata.row_group(index);
-            let any = waiting.iter().any(|(_, _, fetched)| !fetched.is_empty());
-            let chunks = if any { chunks_by_start(group) } else { HashMap::new() };
-            let rows = u64::try_from(group.num_rows()).unwrap_or(0);
-            let check = |(range, bytes): &(Range<u64>, Bytes)| match chunks.get(&range.start) {
-                Some(chunk) if pages::place(chunk).as_ref() == Some(range) => {
-                    pages::check(chunk, range.start, bytes, rows)
-                }
-                _ => Ok(()),
-            };
-            let step = |(part, mut decoder, fetched): (Part, ParquetPushDecoder, Vec<(Range<u64>, Bytes)>)| {
-                let checked = fetched.iter().try_for_each(check);
-                let step = checked.and_then(|()| decoder.try_next_reader().map_err(|source| source.to_string()));
-                (part, decoder, step)
-            };
-            waiting.into_iter().map(step).collect::<Vec<_>>()
-        });
-        let planned = planned.await.map_err(|panic| corrupt(panic.of_damage()))?;
-        waiting = Vec::new();
-        let mut wanted = Vec::new();
-        for (part, decoder, step) in planned {
-            match step.map_err(|reason| of_part(&part, reason))? {
-                DecodeResult::NeedsData(ranges) => {
-                    let size = file.object().size;
-                    if let Some(range) = ranges.iter().find(|range| range.start >= range.end || range.end > size) {
-                        return Err(corrupt(format!("its footer claims the bytes {range:?} of {size}")));
-                    }
-                    wanted.push(ranges);
-                    waiting.push((part, decoder, Vec::new()));
-                }
-                DecodeResult::Data(reader) => columns.push(Columns { part, reader: Some(reader) }),
-                DecodeResult::Finished => columns.push(Columns { part, reader: None }),
+    let view = projection.view(snapshot, row_group).map_err(|source| corrupt(source.to_string()))?;
+    let rows = row_group.rows.end - row_group.rows.start;
+    let chunk_rows = projection.chunk_rows(snapshot, row_group) as usize;
+    let mut columns = Vec::new();
+    let (mut fetch_time, mut memory) = (Duration::ZERO, None);
+    if skip < rows {
+        let parts = projection.parts(snapshot, row_group, parts_for(cpu.threads()));
+        let mut wanted = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let leaves = projection.leaves(snapshot, row_group, part);
+            let size = file.object().size;
+            if let Some((_, range)) = leaves.iter().find(|(_, range)| range.is_empty() || range.end > size) {
+                return Err(of_part(part, format!("its footer claims the bytes {range:?} of {size}")));
             }
+            wanted.push(leaves);
         }
         // All parts' ranges at once: neighbours are one request, whichever part they are of.
+        let ranges: Vec<Range<u64>> = wanted.iter().flatten().map(|(_, range)| range.clone()).collect();
         let start = Instant::now();
-        let mut pieces = shared.ranges(snapshot, file, &wanted.concat()).await?.into_iter();
-        fetch_time += start.elapsed();
-        for ((_, decoder, fetched), ranges) in waiting.iter_mut().zip(wanted) {
-            let these: Vec<Bytes> = pieces.by_ref().take(ranges.len()).collect();
-            *fetched = ranges.iter().cloned().zip(these.iter().cloned()).collect();
-            decoder.push_ranges(ranges, these).map_err(|source| corrupt(source.to_string()))?;
+        let mut pieces = shared.ranges(snapshot, file, &ranges).await?.into_iter();
+        fetch_time = start.elapsed();
+        let parts: Vec<_> = iter::zip(parts, wanted)
+            .map(|(part, leaves)| {
+                let bytes = pieces.by_ref().take(leaves.len());
+                let fetched = iter::zip(leaves, bytes).map(|((leaf, range), bytes)| (leaf, range, bytes));
+                (projection.roots(&part), part, fetched.collect::<Vec<_>>())
+            })
+            .collect();
+        // Opening them is cheap, but hostile bytes may make it panic: the pool turns that into an error.
+        let (opened, index) = (Arc::clone(&view), row_group.index_in_file);
+        let readers = cpu.run(move || {
+            let read = |(roots, part, fetched): (Vec<usize>, Part, Vec<(usize, Range<u64>, Bytes)>)| {
+                let reader = reader(&opened, index, &roots, fetched, skip, chunk_rows);
+                (part, reader)
+            };
+            parts.into_iter().map(read).collect::<Vec<_>>()
+        });
+        let mut held: u64 = 0;
+        for (part, reader) in readers.await.map_err(|panic| corrupt(panic.of_damage()))? {
+            let (reader, claimed) = reader.map_err(|source| of_part(&part, source.to_string()))?;
+            columns.push(Columns { part, reader: Some(reader) });
+            held = held.saturating_add(claimed);
+        }
+        let beyond = held.saturating_sub(projection.decoder_bytes(snapshot, row_group));
+        if beyond > LARGE_PAGES_BYTES {
+            let (file, row_group) = (place.file.clone(), place.row_group);
+            let reserved = budget.reserve(beyond);
+            memory = Some(reserved.map_err(|source| ScanError::Memory { file, row_group, source })?);
         }
     }
-    let rows_due = (row_group.rows.end - row_group.rows.start).saturating_sub(skip);
+    let rows_due = rows.saturating_sub(skip);
     let (schema, shared) = (SchemaRef::clone(&view.schema), Arc::clone(shared));
-    Ok(RowGroupReader { columns, schema, place, rows_due, fetch_time, _shared: shared })
-}
-
-/// Column chunks by where they begin in their file.
-fn chunks_by_start(group: &RowGroupMetaData) -> HashMap<u64, &ColumnChunkMetaData> {
-    group.columns().iter().filter_map(|chunk| Some((pages::place(chunk)?.start, chunk))).collect()
+    Ok(RowGroupReader { columns, schema, place, rows_due, fetch_time, _memory: memory, _shared: shared })
 }
 
 /// One thread decodes the columns of a row group together: parts have their price.
@@ -156,22 +146,22 @@ fn parts_for(threads: usize) -> usize {
     if threads == 1 { 1 } else { threads.saturating_mul(PARTS_A_THREAD).min(PARTS_MAX) }
 }
 
-fn decoder(
-    snapshot: &Snapshot,
-    row_group: &RowGroup,
-    projection: &Projection,
+/// Decodes the columns of these roots, behind the first `skip` rows; with the bytes that it may hold decompressed.
+fn reader(
     view: &View,
-    part: &Part,
+    row_group: usize,
+    roots: &[usize],
+    fetched: Vec<(usize, Range<u64>, Bytes)>,
     skip: u64,
-) -> Result<ParquetPushDecoder, ParquetError> {
-    let roots = part.places.iter().map(|place| projection.root(*place));
-    let mask = ProjectionMask::roots(view.metadata.parquet_schema(), roots);
-    ParquetPushDecoderBuilder::new_with_metadata(view.metadata.clone())
-        .with_row_groups(vec![row_group.index_in_file])
-        .with_projection(mask)
-        .with_batch_size(projection.chunk_rows(snapshot, row_group) as usize)
-        .with_offset(usize::try_from(skip).unwrap_or(usize::MAX))
-        .build()
+    chunk_rows: usize,
+) -> Result<(ParquetRecordBatchReader, u64), ParquetError> {
+    let columns = FetchedColumns::new(Arc::clone(view.metadata.metadata()), row_group, fetched)?;
+    let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+    let rest = columns.num_rows().saturating_sub(skip);
+    let selection = (skip > 0).then(|| vec![RowSelector::skip(skip), RowSelector::select(rest)].into());
+    let levels = view.levels(roots)?;
+    let reader = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &columns, chunk_rows, selection)?;
+    Ok((reader, columns.held()))
 }
 
 // === impl RowGroupReader ===

@@ -72,7 +72,7 @@ impl Streams {
     }
 
     async fn count_group(&self, snapshot: &Snapshot, group: &RowGroup, rows: Arc<Rows>) -> Result<u64, StreamError> {
-        let mut reader = scan::open(snapshot, group, &rows.projection, 0, &self.cpu).await?;
+        let mut reader = scan::open(snapshot, group, &rows.projection, 0, &self.cpu, &self.budget).await?;
         let mut sum = 0;
         loop {
             let counting = Arc::clone(&rows);

@@ -132,8 +132,10 @@ impl Streams {
         reporter.begin(read.iter().map(|index| groups[*index].rows.end - groups[*index].rows.start).sum());
         let mut readers = fetched_ahead(read.into_iter().map(|index| {
             let (snapshot, rows, cpu) = (Arc::clone(snapshot), Arc::clone(&rows), self.cpu.clone());
+            let budget = self.budget.clone();
             async move {
-                let reader = scan::open(&snapshot, &snapshot.row_groups()[index], &rows.projection, 0, &cpu).await?;
+                let reader =
+                    scan::open(&snapshot, &snapshot.row_groups()[index], &rows.projection, 0, &cpu, &budget).await?;
                 Ok((index, reader))
             }
         }));

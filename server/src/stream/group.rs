@@ -9,6 +9,7 @@ use arrow::array::RecordBatch;
 
 use super::{StreamError, rows::Rows};
 use crate::{
+    budget::Budget,
     catalog::Snapshot,
     metrics::{Stage, StageTimes},
     order::Piece,
@@ -42,6 +43,7 @@ impl OpenGroup {
         piece: Piece,
         rows: &Rows,
         cpu: &CpuPool,
+        budget: &Budget,
         sharing: &Sharing,
     ) -> Result<Self, StreamError> {
         let group = &snapshot.row_groups()[piece.row_group];
@@ -50,7 +52,7 @@ impl OpenGroup {
         let chunk_rows = rows.projection.chunk_rows(snapshot, group);
         let unread = if rows.all_pass() { piece.skip / chunk_rows * chunk_rows } else { 0 };
         let shared = sharing.bytes_of(piece.row_group);
-        let reader = scan::open_shared(snapshot, group, &rows.projection, unread, cpu, &shared).await?;
+        let reader = scan::open_shared(snapshot, group, &rows.projection, unread, cpu, budget, &shared).await?;
         let next_row = group.rows.start + unread;
         Ok(Self { index: piece.row_group, reader, next_row, seen: unread, pending: None })
     }

@@ -20,7 +20,6 @@ use crate::{
     log::PARTS,
     metrics::{Stage, StageTimes},
     order::{Piece, Sequence, Share},
-    runtime::CpuPool,
     scan::{self, Sharing},
 };
 
@@ -47,7 +46,7 @@ pub(super) async fn send(
 ) -> Result<(), Ended> {
     let mut filler = Filler::new(prepared, share.row_count());
     let pieces = pieces(prepared, &prepared.epoch.sequence(), share);
-    let mut runs = Ahead::start(RUNS_AHEAD, |sender| decode(streams.cpu.clone(), prepared.clone(), pieces, sender));
+    let mut runs = Ahead::start(RUNS_AHEAD, |sender| decode(Arc::clone(streams), prepared.clone(), pieces, sender));
     while let Some(run) = runs.next().await {
         let (run, times) = run?;
         outlet.times.merge(times);
@@ -71,7 +70,7 @@ pub(super) async fn send(
 
 /// Sends the runs of the pieces, in their order.
 async fn decode(
-    cpu: CpuPool,
+    streams: Arc<Streams>,
     prepared: Prepared,
     pieces: Vec<Piece>,
     sender: AheadSender<(Run, StageTimes)>,
@@ -80,9 +79,10 @@ async fn decode(
     let sharing = Arc::<Sharing>::default();
     let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
         let (snapshot, rows) = (Arc::clone(snapshot), Arc::clone(rows));
-        let (cpu, sharing) = (cpu.clone(), Arc::clone(&sharing));
+        let (streams, sharing) = (Arc::clone(&streams), Arc::clone(&sharing));
         async move {
-            let opened = OpenGroup::open(&snapshot, piece, &rows, &cpu, &sharing).await;
+            let (cpu, budget) = (&streams.cpu, &streams.budget);
+            let opened = OpenGroup::open(&snapshot, piece, &rows, cpu, budget, &sharing).await;
             opened.map(|group| (piece, group))
         }
     }));
@@ -104,7 +104,7 @@ async fn decode(
             let place = &snapshot.row_groups()[piece.row_group];
             let run;
             (group, times, run) =
-                cpu.run(work).await.map_err(|panic| scan::panicked(snapshot, place, columns, &panic))?;
+                streams.cpu.run(work).await.map_err(|panic| scan::panicked(snapshot, place, columns, &panic))?;
             let run = run?.ok_or_else(|| prepared.miscounted())?;
             if sender.send(Ok((run, mem::take(&mut times)))).await.is_err() {
                 return Ok(());

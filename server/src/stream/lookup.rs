@@ -98,7 +98,7 @@ impl Streams {
         group: &crate::catalog::RowGroup,
         projection: &Projection,
     ) -> Result<Vec<RecordBatch>, StreamError> {
-        let mut reader = scan::open(snapshot, group, projection, 0, &self.cpu).await?;
+        let mut reader = scan::open(snapshot, group, projection, 0, &self.cpu, &self.budget).await?;
         let read = self.cpu.run(move || {
             let mut chunks = Vec::new();
             while let Some(chunk) = reader.next_chunk()? {

@@ -294,11 +294,15 @@ impl LaneReader {
             // The window before may have ended in the row group that this one begins in.
             let open = open.take().filter(|open| open.leads_to(&piece));
             let (snapshot, rows) = (Arc::clone(snapshot), Arc::clone(rows));
-            let (cpu, sharing) = (streams.cpu.clone(), Arc::clone(&self.sharing));
+            let (streams, sharing) = (Arc::clone(&streams), Arc::clone(&self.sharing));
             async move {
                 match open {
                     Some(group) => Ok((piece, group)),
-                    None => OpenGroup::open(&snapshot, piece, &rows, &cpu, &sharing).await.map(|group| (piece, group)),
+                    None => {
+                        let (cpu, budget) = (&streams.cpu, &streams.budget);
+                        let opened = OpenGroup::open(&snapshot, piece, &rows, cpu, budget, &sharing).await;
+                        opened.map(|group| (piece, group))
+                    }
                 }
             }
         }));

@@ -50,8 +50,10 @@ impl Streams {
         let mut times = StageTimes::default();
         let mut readers = fetched_ahead((0..snapshot.row_groups().len()).map(|index| {
             let (snapshot, projection, cpu) = (Arc::clone(&snapshot), projection.clone(), self.cpu.clone());
+            let budget = self.budget.clone();
             async move {
-                let reader = scan::open(&snapshot, &snapshot.row_groups()[index], &projection, 0, &cpu).await?;
+                let reader =
+                    scan::open(&snapshot, &snapshot.row_groups()[index], &projection, 0, &cpu, &budget).await?;
                 Ok((index, reader))
             }
         }));
