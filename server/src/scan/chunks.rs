@@ -15,6 +15,7 @@ use std::{
     },
 };
 
+use arrow::datatypes::{DataType, SchemaRef};
 use bytes::{Buf, Bytes, buf::Reader};
 use parquet::{
     arrow::arrow_reader::RowGroups,
@@ -28,7 +29,10 @@ use parquet::{
     },
 };
 
-use super::pages;
+use super::{
+    pages,
+    texts::{GrowingPages, Room},
+};
 
 /// What brotli reads of its input at a time.
 const BROTLI_INPUT_BYTES: usize = 16 << 10;
@@ -39,6 +43,9 @@ pub(super) struct FetchedColumns {
     row_group: usize,
     /// By the column's place among the file's leaves.
     chunks: HashMap<usize, FetchedChunk>,
+    /// What columns become.
+    schema: SchemaRef,
+    room: Arc<Room>,
 }
 
 /// The bytes of one chunk, at their place in the file.
@@ -54,6 +61,8 @@ impl FetchedColumns {
         metadata: Arc<ParquetMetaData>,
         row_group: usize,
         fetched: impl IntoIterator<Item = (usize, Range<u64>, Bytes)>,
+        schema: SchemaRef,
+        room: Arc<Room>,
     ) -> Result<Self, ParquetError> {
         let group = metadata.row_group(row_group);
         let mut chunks = HashMap::new();
@@ -62,7 +71,7 @@ impl FetchedColumns {
             pages::check(group.column(leaf), &chunk, group.num_rows())?;
             chunks.insert(leaf, chunk);
         }
-        Ok(Self { metadata, row_group, chunks })
+        Ok(Self { metadata, row_group, chunks, schema, room })
     }
 
     /// Bytes that decoding them holds decompressed, as their pages claim.
@@ -82,6 +91,9 @@ impl RowGroups for FetchedColumns {
         let fetched = self.chunks.get(&leaf).ok_or_else(missing)?;
         let group = self.metadata.row_group(self.row_group);
         let pages = fetched.pages(group.column(leaf), group.num_rows())?;
+        let root = self.metadata.file_metadata().schema_descr().get_column_root_idx(leaf);
+        let is_keyed = matches!(self.schema.field(root).data_type(), DataType::Dictionary(..));
+        let pages = GrowingPages::over(pages, group.column(leaf).column_descr_ptr(), is_keyed, &self.room);
         Ok(Box::new(OneChunk(Some(pages))))
     }
 

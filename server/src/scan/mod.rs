@@ -9,6 +9,7 @@ mod pages;
 mod projection;
 mod reader;
 mod statistics;
+mod texts;
 
 use arrow::datatypes::Schema;
 
@@ -64,8 +65,8 @@ pub enum ScanError {
         /// What it said.
         source: StoreError,
     },
-    /// Decompressing it takes memory that is not there.
-    #[error("file \"{file}\", row group {row_group}, whose pages are larger than most: {source}")]
+    /// Decoding it takes memory that is not there.
+    #[error("file \"{file}\", row group {row_group}, with larger pages or values than most: {source}")]
     Memory {
         /// The file.
         file: String,
@@ -88,6 +89,10 @@ pub fn panicked(snapshot: &Snapshot, row_group: &RowGroup, columns: &Schema, pan
 // === impl Place ===
 
 impl Place {
+    fn memory(&self, source: BudgetError) -> ScanError {
+        ScanError::Memory { file: self.file.clone(), row_group: self.row_group, source }
+    }
+
     fn corrupt(&self, schema: &Schema, reason: String) -> ScanError {
         // The decoder does not say which column; where one is read, it is that one.
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).take(8).collect();

@@ -10,10 +10,11 @@ use std::{
 };
 
 use parquet::{
-    basic::{Compression, Encoding},
+    basic::{Compression, Encoding, Type},
     column::page::Page,
     errors::ParquetError,
     file::metadata::ColumnChunkMetaData,
+    schema::types::ColumnDescriptor,
 };
 
 use super::chunks::{self, FetchedChunk};
@@ -34,9 +35,6 @@ pub(super) fn check(chunk: &ColumnChunkMetaData, fetched: &FetchedChunk, rows: i
     check_sizes(fetched.bytes())?;
     if chunk.compression() == Compression::LZ4 {
         check_frames(chunk, fetched, rows)?;
-    }
-    if chunk.encodings().any(is_delta) {
-        check_deltas(chunk, fetched, rows)?;
     }
     Ok(())
 }
@@ -114,47 +112,90 @@ fn check_frames(chunk: &ColumnChunkMetaData, fetched: &FetchedChunk, rows: i64) 
     Ok(())
 }
 
-fn is_delta(encoding: Encoding) -> bool {
+pub(super) fn is_delta(encoding: Encoding) -> bool {
     matches!(encoding, Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY)
 }
 
-/// Holds the counts of blocks of lengths against the values of their pages. Pages are decompressed for it, once more than
-/// they are read: few files have such.
-fn check_deltas(chunk: &ColumnChunkMetaData, fetched: &FetchedChunk, rows: i64) -> Result<(), ParquetError> {
-    let mut pages = fetched.pages(chunk, rows)?;
-    while let Some(page) = pages.get_next_page()? {
-        check_page(chunk, &page)?;
+/// The lengths of a dictionary's values; what breaks off is the decoder's to refuse.
+pub(super) fn lengths(column: &ColumnDescriptor, values: &[u8], count: u32) -> Vec<u32> {
+    let (count, mut rest) = (count as usize, values);
+    if column.physical_type() != Type::BYTE_ARRAY {
+        let length = u32::try_from(column.type_length()).unwrap_or(0);
+        return vec![length; values.len().checked_div(length as usize).unwrap_or(0).min(count)];
     }
-    Ok(())
+    let next = || {
+        let (length, behind) = rest.split_first_chunk::<4>()?;
+        let length = u32::from_le_bytes(*length);
+        rest = behind.get(length as usize..)?;
+        Some(length)
+    };
+    iter::from_fn(next).take(count).collect()
 }
 
-fn check_page(chunk: &ColumnChunkMetaData, page: &Page) -> Result<(), ParquetError> {
-    if !is_delta(page.encoding()) {
-        return Ok(());
-    }
-    let values = u64::from(page.num_values());
-    let broken = |_| ParquetError::General("a block of lengths breaks off".to_owned());
-    let mut blocks = Compact::new(values_of(chunk, page).ok_or_else(|| broken(Broken))?);
-    // Prefixes, where there are any, come before the lengths of what follows them.
-    let count = if page.encoding() == Encoding::DELTA_BYTE_ARRAY { 2 } else { 1 };
-    for _ in 0..count {
-        let found = skip_block(&mut blocks, values).map_err(broken)?;
-        if found > values {
-            return Err(ParquetError::General(format!("a block claims {found} lengths for {values} values")));
+/// Calls with the indices of a page of a dictionary's, and how often each comes in a row. What breaks off is the decoder's
+/// to refuse.
+pub(super) fn each_index(column: &ColumnDescriptor, page: &Page, mut call: impl FnMut(u64, u64)) {
+    let Some((width, rest)) = values_of(column, page).and_then(|bytes| bytes.split_first()) else { return };
+    let width = u32::from(*width).min(u32::BITS);
+    let (mut rest, mut due) = (Compact::new(rest), u64::from(page.num_values()));
+    while due > 0 {
+        let Ok(head) = rest.number() else { return };
+        let (count, packed) = (head >> 1, rest.rest());
+        // A run of one index, or groups of eight.
+        if head & 1 == 0 {
+            let count = count.min(due);
+            call(bits(packed, 0, width), count);
+            due -= count;
+        } else {
+            let count = count.saturating_mul(8).min(due).min(packed.len() as u64 * 8 / u64::from(width.max(1)));
+            (0..count).for_each(|place| call(bits(packed, place * u64::from(width), width), 1));
+            due -= count;
         }
+        let bytes = if head & 1 == 0 { u64::from(width.div_ceil(8)) } else { count.saturating_mul(u64::from(width)) };
+        if rest.advance(bytes).is_err() || bytes == 0 && count == 0 {
+            return;
+        }
+    }
+}
+
+/// Calls with the length of each text that a page of delta-encoded lengths makes of beginnings that it shares: with none
+/// where it shares none. Counts of lengths are held against the page's values, for the decoder makes room for them at once.
+pub(super) fn each_shared(
+    column: &ColumnDescriptor,
+    page: &Page,
+    mut call: impl FnMut(u64),
+) -> Result<(), ParquetError> {
+    let broken = |_| ParquetError::General("a block of lengths breaks off".to_owned());
+    let bytes = values_of(column, page).ok_or_else(|| broken(Broken))?;
+    let values = u64::from(page.num_values());
+    let block = |bytes| {
+        let block = Deltas::new(Compact::new(bytes)).map_err(broken)?;
+        if block.due > values {
+            let reason = format!("a block claims {} lengths for {values} values", block.due);
+            return Err(ParquetError::General(reason));
+        }
+        Ok(block)
+    };
+    let first = block(bytes)?;
+    if page.encoding() != Encoding::DELTA_BYTE_ARRAY {
+        return first.skip().map(drop).map_err(broken);
+    }
+    let mut prefixes = block(bytes)?;
+    let mut suffixes = block(first.skip().map_err(broken)?)?;
+    while let (Some(prefix), Some(suffix)) = (prefixes.next().map_err(broken)?, suffixes.next().map_err(broken)?) {
+        call(u64::try_from(prefix.saturating_add(suffix)).unwrap_or(0));
     }
     Ok(())
 }
 
 /// A page's bytes behind its levels.
-fn values_of<'a>(chunk: &ColumnChunkMetaData, page: &'a Page) -> Option<&'a [u8]> {
+fn values_of<'a>(column: &ColumnDescriptor, page: &'a Page) -> Option<&'a [u8]> {
     match page {
         Page::DictionaryPage { .. } => None,
         Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, .. } => {
             buf.get((*def_levels_byte_len as usize).checked_add(*rep_levels_byte_len as usize)?..)
         }
         Page::DataPage { buf, num_values, def_level_encoding, rep_level_encoding, .. } => {
-            let column = chunk.column_descr();
             let levels = [(column.max_rep_level(), rep_level_encoding), (column.max_def_level(), def_level_encoding)];
             levels.into_iter().filter(|(most, _)| *most > 0).try_fold(&buf[..], |rest, (most, encoding)| {
                 if *encoding == Encoding::RLE {
@@ -169,34 +210,99 @@ fn values_of<'a>(chunk: &ColumnChunkMetaData, page: &'a Page) -> Option<&'a [u8]
     }
 }
 
-/// Reads a delta-encoded block to its end and returns how many numbers it claims; where these are more than `most`, it is
-/// not read to its end.
-fn skip_block(bytes: &mut Compact<'_>, most: u64) -> Result<u64, Broken> {
-    let (block, parts, count) = (bytes.number()?, bytes.number()?, bytes.number()?);
-    bytes.signed()?;
-    if count > most {
-        return Ok(count);
-    }
-    let part = block.checked_div(parts).ok_or(Broken)?;
-    // The first number stands in the head.
-    let mut due = count.saturating_sub(1);
-    while due > 0 {
-        bytes.signed()?;
+/// The numbers of a delta-encoded block: the first, then the differences, packed in parts with so many bits for each.
+struct Deltas<'a> {
+    rest: Compact<'a>,
+    /// Numbers of a part.
+    part: u64,
+    parts: usize,
+    /// Numbers that have not come.
+    due: u64,
+    last: i64,
+    has_begun: bool,
+    /// What every difference of the parts at hand is above.
+    least: i64,
+    /// Bits of a difference, for the parts that follow.
+    widths: &'a [u8],
+    packed: &'a [u8],
+    width: u32,
+    /// Differences of the part that have come.
+    taken: u64,
+}
+
+impl<'a> Deltas<'a> {
+    fn new(mut bytes: Compact<'a>) -> Result<Self, Broken> {
+        let (block, parts, due, last) = (bytes.number()?, bytes.number()?, bytes.number()?, bytes.signed()?);
+        let part = block.checked_div(parts).ok_or(Broken)?;
         let parts = usize::try_from(parts).map_err(|_| Broken)?;
-        let widths = bytes.rest().get(..parts).ok_or(Broken)?;
-        bytes.advance(parts as u64)?;
-        for width in widths {
-            if due == 0 {
-                break;
-            }
-            bytes.advance(part.checked_mul(u64::from(*width)).ok_or(Broken)?.div_ceil(8))?;
-            due = due.saturating_sub(part.max(1));
+        let (widths, packed): (&[u8], &[u8]) = (&[], &[]);
+        Ok(Self {
+            rest: bytes,
+            part,
+            parts,
+            due,
+            last,
+            has_begun: false,
+            least: 0,
+            widths,
+            packed,
+            width: 0,
+            taken: part,
+        })
+    }
+
+    /// What lies behind it.
+    fn skip(mut self) -> Result<&'a [u8], Broken> {
+        // The first number stands in the head.
+        let mut due = self.due.saturating_sub(1);
+        while due > 0 {
+            self.next_part()?;
+            due = due.saturating_sub(self.part);
         }
-        if widths.is_empty() {
+        Ok(self.rest.rest())
+    }
+
+    fn next(&mut self) -> Result<Option<i64>, Broken> {
+        if self.due == 0 {
+            return Ok(None);
+        }
+        self.due -= 1;
+        if self.has_begun {
+            if self.taken == self.part {
+                self.next_part()?;
+            }
+            let above = bits(self.packed, self.taken * u64::from(self.width), self.width);
+            self.last = self.last.wrapping_add(self.least).wrapping_add(above as i64);
+            self.taken += 1;
+        }
+        self.has_begun = true;
+        Ok(Some(self.last))
+    }
+
+    fn next_part(&mut self) -> Result<(), Broken> {
+        if self.part == 0 {
             return Err(Broken);
         }
+        if self.widths.is_empty() {
+            self.least = self.rest.signed()?;
+            self.widths = self.rest.rest().get(..self.parts).ok_or(Broken)?;
+            self.rest.advance(self.parts as u64)?;
+        }
+        let (width, widths) = self.widths.split_first().ok_or(Broken)?;
+        let bytes = self.part.checked_mul(u64::from(*width)).ok_or(Broken)?.div_ceil(8);
+        self.packed = self.rest.rest();
+        self.rest.advance(bytes)?;
+        (self.widths, self.width, self.taken) = (widths, u32::from(*width), 0);
+        Ok(())
     }
-    Ok(count)
+}
+
+/// A number of so many bits, at most 64, from the least significant one on.
+fn bits(packed: &[u8], at: u64, width: u32) -> u64 {
+    let (from, shift) = ((at / 8) as usize, at % 8);
+    let bytes = packed.get(from..).unwrap_or_default().iter().take(9).enumerate();
+    let word = bytes.fold(0_u128, |word, (place, byte)| word | u128::from(*byte) << (8 * place));
+    (word >> shift & !(u128::MAX << width.min(64))) as u64
 }
 
 #[cfg(test)]
@@ -208,30 +314,45 @@ mod tests {
         [&[8, 2, count, 0], rest].concat()
     }
 
-    fn skipped(bytes: &[u8], most: u64) -> Option<(u64, usize)> {
-        let mut left = Compact::new(bytes);
-        let count = skip_block(&mut left, most).ok()?;
-        Some((count, left.rest().len()))
+    fn skipped(bytes: &[u8]) -> Option<(u64, usize)> {
+        let block = Deltas::new(Compact::new(bytes)).ok()?;
+        Some((block.due, block.skip().ok()?.len()))
+    }
+
+    fn numbers(bytes: &[u8]) -> Option<Vec<i64>> {
+        let mut block = Deltas::new(Compact::new(bytes)).ok()?;
+        iter::from_fn(|| block.next().transpose()).collect::<Result<_, _>>().ok()
     }
 
     #[test]
     fn a_block_is_left_behind_to_the_byte() {
         // One number stands in the head alone.
-        assert_eq!(skipped(&block(1, b"rest"), 9), Some((1, 4)));
+        assert_eq!(skipped(&block(1, b"rest")), Some((1, 4)));
         // Four differences of 8 bits in the first part; the second part has none, and no bytes.
-        assert_eq!(skipped(&block(5, &[0, 8, 8, 1, 2, 3, 4, 9, 9]), 9), Some((5, 2)));
+        assert_eq!(skipped(&block(5, &[0, 8, 8, 1, 2, 3, 4, 9, 9])), Some((5, 2)));
         // Widths of 0 take no bytes.
-        assert_eq!(skipped(&block(9, &[0, 0, 0, 7]), 9), Some((9, 1)));
+        assert_eq!(skipped(&block(9, &[0, 0, 0, 7])), Some((9, 1)));
     }
 
     #[test]
-    fn a_block_that_claims_too_much_or_breaks_off_is_found_out() {
-        assert_eq!(skipped(&block(100, &[]), 99), Some((100, 0)));
-        assert_eq!(skipped(&block(5, &[0, 8, 8, 1, 2]), 9), None);
-        assert_eq!(skipped(&block(5, &[]), 9), None);
-        // No parts; parts without end.
-        assert_eq!(skipped(&[8, 0, 5, 0, 0], 9), None);
-        assert_eq!(skipped(&[0xff, 0xff, 0xff, 0xff, 0x0f, 1, 9, 0, 0, 255], 9), None);
+    fn a_block_that_breaks_off_is_found_out() {
+        assert_eq!(skipped(&block(5, &[0, 8, 8, 1, 2])), None);
+        assert_eq!(skipped(&block(5, &[])), None);
+        // No parts; parts without end; parts of nothing.
+        assert_eq!(skipped(&[8, 0, 5, 0, 0]), None);
+        assert_eq!(skipped(&[0xff, 0xff, 0xff, 0xff, 0x0f, 1, 9, 0, 0, 255]), None);
+        assert_eq!(skipped(&[1, 2, 5, 0, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn the_numbers_of_a_block_are_the_sums_of_its_differences() {
+        // From 0 on (a zigzag varint), each at least 1 above the last; the second part has 4 bits for each.
+        let differences = [2, 8, 4, 1, 2, 3, 4, 0x10, 0x32];
+        assert_eq!(numbers(&block(9, &differences)), Some(vec![0, 2, 5, 9, 14, 15, 17, 20, 24]));
+        assert_eq!(numbers(&block(1, &[])), Some(vec![0]));
+        assert_eq!(numbers(&block(3, &[])), None);
+        assert_eq!(bits(&[0xff; 9], 7, 64), u64::MAX);
+        assert_eq!(bits(&[0b1010_0000, 0b1], 5, 4), 0b1101);
     }
 
     /// A page's header with these sizes, in Thrift's compact protocol.

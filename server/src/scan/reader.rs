@@ -22,6 +22,7 @@ use super::{
     Place, Projection, ScanError, SharedBytes,
     chunks::FetchedColumns,
     projection::{Part, View},
+    texts::Room,
 };
 use crate::{
     budget::{Budget, Reservation},
@@ -46,6 +47,7 @@ pub struct RowGroupReader {
     /// Rows that the footer promises and that have not come yet.
     rows_due: u64,
     fetch_time: Duration,
+    room: Arc<Room>,
     /// For pages that are larger than streams reserve for.
     _memory: Option<Reservation>,
     /// Held so that readers that open the row group meanwhile find its bytes.
@@ -88,7 +90,7 @@ pub async fn open_shared(
     let of_part = |part: &Part, reason: String| place.corrupt(&project(projection.schema(), part), reason);
     let view = projection.view(snapshot, row_group).map_err(|source| corrupt(source.to_string()))?;
     let rows = row_group.rows.end - row_group.rows.start;
-    let chunk_rows = projection.chunk_rows(snapshot, row_group) as usize;
+    let room = Arc::new(Room::new(budget.clone(), projection.chunk_rows(snapshot, row_group)));
     let mut columns = Vec::new();
     let (mut fetch_time, mut memory) = (Duration::ZERO, None);
     if skip < rows {
@@ -115,10 +117,10 @@ pub async fn open_shared(
             })
             .collect();
         // Opening them is cheap, but hostile bytes may make it panic: the pool turns that into an error.
-        let (opened, index) = (Arc::clone(&view), row_group.index_in_file);
+        let (opened, index, within) = (Arc::clone(&view), row_group.index_in_file, Arc::clone(&room));
         let readers = cpu.run(move || {
             let read = |(roots, part, fetched): (Vec<usize>, Part, Vec<(usize, Range<u64>, Bytes)>)| {
-                let reader = reader(&opened, index, &roots, fetched, skip, chunk_rows);
+                let reader = reader(&opened, index, &roots, fetched, skip, &within);
                 (part, reader)
             };
             parts.into_iter().map(read).collect::<Vec<_>>()
@@ -131,14 +133,12 @@ pub async fn open_shared(
         }
         let beyond = held.saturating_sub(projection.decoder_bytes(snapshot, row_group));
         if beyond > LARGE_PAGES_BYTES {
-            let (file, row_group) = (place.file.clone(), place.row_group);
-            let reserved = budget.reserve(beyond);
-            memory = Some(reserved.map_err(|source| ScanError::Memory { file, row_group, source })?);
+            memory = Some(budget.reserve(beyond).map_err(|source| place.memory(source))?);
         }
     }
     let rows_due = rows.saturating_sub(skip);
     let (schema, shared) = (SchemaRef::clone(&view.schema), Arc::clone(shared));
-    Ok(RowGroupReader { columns, schema, place, rows_due, fetch_time, _memory: memory, _shared: shared })
+    Ok(RowGroupReader { columns, schema, place, rows_due, fetch_time, room, _memory: memory, _shared: shared })
 }
 
 /// One thread decodes the columns of a row group together: parts have their price.
@@ -153,13 +153,15 @@ fn reader(
     roots: &[usize],
     fetched: Vec<(usize, Range<u64>, Bytes)>,
     skip: u64,
-    chunk_rows: usize,
+    room: &Arc<Room>,
 ) -> Result<(ParquetRecordBatchReader, u64), ParquetError> {
-    let columns = FetchedColumns::new(Arc::clone(view.metadata.metadata()), row_group, fetched)?;
+    let (metadata, schema) = (Arc::clone(view.metadata.metadata()), SchemaRef::clone(view.metadata.schema()));
+    let columns = FetchedColumns::new(metadata, row_group, fetched, schema, Arc::clone(room))?;
     let skip = usize::try_from(skip).unwrap_or(usize::MAX);
     let rest = columns.num_rows().saturating_sub(skip);
     let selection = (skip > 0).then(|| vec![RowSelector::skip(skip), RowSelector::select(rest)].into());
     let levels = view.levels(roots)?;
+    let chunk_rows = usize::try_from(room.rows()).unwrap_or(usize::MAX);
     let reader = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &columns, chunk_rows, selection)?;
     Ok((reader, columns.held()))
 }
@@ -186,6 +188,9 @@ impl RowGroupReader {
     fn decode(&mut self) -> Result<Option<RecordBatch>, ScanError> {
         let chunks =
             runtime::in_parallel(&mut self.columns, |columns| columns.reader.as_mut().and_then(Iterator::next));
+        if let Some(source) = self.room.refused() {
+            return Err(self.place.memory(source));
+        }
         let corrupt = |reason: String| self.place.corrupt(&self.schema, reason);
         let mut arrays: Vec<Option<ArrayRef>> = vec![None; self.schema.fields().len()];
         let mut found: Option<usize> = None;
