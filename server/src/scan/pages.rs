@@ -182,8 +182,17 @@ pub(super) fn each_shared(
     }
     let mut prefixes = block(bytes)?;
     let mut suffixes = block(first.skip().map_err(broken)?)?;
+    // The longest beginning and the longest rest that there can be.
+    let (mut before, mut left) = (0, bytes.len() as u64);
     while let (Some(prefix), Some(suffix)) = (prefixes.next().map_err(broken)?, suffixes.next().map_err(broken)?) {
-        call(u64::try_from(prefix.saturating_add(suffix)).unwrap_or(0));
+        let within = |length, most| u64::try_from(length).ok().filter(|length| *length <= most);
+        let (Some(prefix), Some(suffix)) = (within(prefix, before), within(suffix, left)) else {
+            let reason =
+                "a text is said to share more with the one before than that has, or to have more than the page";
+            return Err(ParquetError::General(reason.to_owned()));
+        };
+        (before, left) = (prefix + suffix, left - suffix);
+        call(before);
     }
     Ok(())
 }
