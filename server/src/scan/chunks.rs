@@ -37,6 +37,9 @@ use super::{
 /// What brotli reads of its input at a time.
 const BROTLI_INPUT_BYTES: usize = 16 << 10;
 
+/// A column's place among the file's leaves, where its chunk lies in the file, and its bytes.
+pub(super) type Fetched = (usize, Range<u64>, Bytes);
+
 /// The chunks of some columns of one row group.
 pub(super) struct FetchedColumns {
     metadata: Arc<ParquetMetaData>,
@@ -60,7 +63,7 @@ impl FetchedColumns {
     pub(super) fn new(
         metadata: Arc<ParquetMetaData>,
         row_group: usize,
-        fetched: impl IntoIterator<Item = (usize, Range<u64>, Bytes)>,
+        fetched: impl IntoIterator<Item = Fetched>,
         schema: SchemaRef,
         room: Arc<Room>,
     ) -> Result<Self, ParquetError> {

@@ -12,7 +12,6 @@ use arrow::{
     datatypes::SchemaRef,
     error::ArrowError,
 };
-use bytes::Bytes;
 use parquet::{
     arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelector},
     errors::ParquetError,
@@ -20,7 +19,7 @@ use parquet::{
 
 use super::{
     Place, Projection, ScanError, SharedBytes,
-    chunks::FetchedColumns,
+    chunks::{Fetched, FetchedColumns},
     projection::{Part, View},
     texts::Room,
 };
@@ -119,7 +118,7 @@ pub async fn open_shared(
         // Opening them is cheap, but hostile bytes may make it panic: the pool turns that into an error.
         let (opened, index, within) = (Arc::clone(&view), row_group.index_in_file, Arc::clone(&room));
         let readers = cpu.run(move || {
-            let read = |(roots, part, fetched): (Vec<usize>, Part, Vec<(usize, Range<u64>, Bytes)>)| {
+            let read = |(roots, part, fetched): (Vec<usize>, Part, Vec<Fetched>)| {
                 let reader = reader(&opened, index, &roots, fetched, skip, &within);
                 (part, reader)
             };
@@ -151,7 +150,7 @@ fn reader(
     view: &View,
     row_group: usize,
     roots: &[usize],
-    fetched: Vec<(usize, Range<u64>, Bytes)>,
+    fetched: Vec<Fetched>,
     skip: u64,
     room: &Arc<Room>,
 ) -> Result<(ParquetRecordBatchReader, u64), ParquetError> {

@@ -200,7 +200,9 @@ mod tests {
     fn the_most_that_comes_at_a_time_is_at_least_that_of_any_neighbours() {
         let most = |lengths: &[(u64, u64)], count_max| {
             let mut window = Window::new(count_max);
-            lengths.iter().for_each(|(length, count)| window.add(*length, *count));
+            for (length, count) in lengths {
+                window.add(*length, *count);
+            }
             window.most
         };
         // Pieces of two: 1 1, 9 9, 1 1. Three neighbours come to 19 at the most.

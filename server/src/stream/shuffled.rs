@@ -296,14 +296,12 @@ impl LaneReader {
             let (snapshot, rows) = (Arc::clone(snapshot), Arc::clone(rows));
             let (streams, sharing) = (Arc::clone(&streams), Arc::clone(&self.sharing));
             async move {
-                match open {
-                    Some(group) => Ok((piece, group)),
-                    None => {
-                        let (cpu, budget) = (&streams.cpu, &streams.budget);
-                        let opened = OpenGroup::open(&snapshot, piece, &rows, cpu, budget, &sharing).await;
-                        opened.map(|group| (piece, group))
-                    }
+                if let Some(group) = open {
+                    return Ok((piece, group));
                 }
+                let (cpu, budget) = (&streams.cpu, &streams.budget);
+                let opened = OpenGroup::open(&snapshot, piece, &rows, cpu, budget, &sharing).await;
+                opened.map(|group| (piece, group))
             }
         }));
         let mut done = 0;
