@@ -25,6 +25,7 @@ use forebay_server::{
     state::State,
     stream::{Device, Streams},
 };
+use futures::FutureExt;
 use hyper::{
     Request,
     body::Incoming,
@@ -119,6 +120,8 @@ impl Replica {
 
     /// What runs on the machine, from its start to its end.
     pub(crate) async fn run(self: Rc<Self>) -> turmoil::Result {
+        // A signal to a process that is gone, with its machine, is none to this one.
+        let _ = self.terminate.notified().now_or_never();
         if self.is_up.get() {
             self.serve().await?;
             self.journal.note(format_args!("{} has ended", self.name()));
