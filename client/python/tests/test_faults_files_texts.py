@@ -40,6 +40,17 @@ def test_long_texts_that_a_dictionary_holds_once(patient: Patient, version: str,
     refused(patient, silent(dissect(pa.table({"word": words}), options, store_schema=False)), "raw", "filtered")
 
 
+def test_texts_of_many_columns_are_too_much_together(patient: Patient):
+    words = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), pa.array(["x" * 4000]))
+    file = dissect(pa.table(dict.fromkeys(["word", *(f"c{n}" for n in range(40))], words)), store_schema=False)
+    for column in ("word", *(f"c{n}" for n in range(40))):
+        silent(file, column)
+    refused(patient, file.build(), "raw")
+    # Each of them by itself is no more than many texts are.
+    with patient.aftermath() as client:
+        assert set(stream(client, "ill", as_stored("word"), batch_size=100)["out"].to_pylist()) == {"x" * 4000}
+
+
 @pytest.mark.parametrize("limit", [1 << 20, 1 << 24], ids=["given up for plain pages", "kept"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_a_long_text_among_short_ones_is_read(patient: Patient, version: str, limit: int):

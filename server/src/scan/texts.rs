@@ -1,7 +1,10 @@
 //! Values that are more once they are decoded than in their pages: a dictionary holds a text once, delta encoding shares
 //! beginnings, and a run of a list's values is a number. What they may come to is reserved for before they are written out.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
 use parquet::{
     basic::{Encoding, Type},
@@ -13,14 +16,17 @@ use parquet::{
 use super::pages;
 use crate::budget::{Budget, BudgetError, Reservation};
 
-/// What a column may come to without a word: streams reserve for texts of a common length.
+/// What the texts of a row group's columns may come to without a word: streams reserve for those of a common length.
 const EXPECTED_BYTES: u64 = 64 << 20;
+
+/// A column whose texts cannot come to more is not looked at closely.
+const SMALL_BYTES: u64 = 4 << 20;
+
+/// Values of a column's lists that may come at a time without a word: those of some common pages.
+const LISTED_MAX: u64 = 4 << 20;
 
 /// What a value of a list takes beside its text.
 const LISTED_BYTES: u64 = 16;
-
-/// Values of lists that may well come at a time: those of a common page.
-const LISTED_AT_A_TIME: u64 = 1 << 20;
 
 /// Where the columns of a row group find memory, and what stood in the way.
 #[derive(Debug)]
@@ -28,16 +34,27 @@ pub(super) struct Room {
     budget: Budget,
     /// Rows that are written out at a time.
     rows: u64,
+    /// What is left of the bytes that nobody reserves for.
+    expected: AtomicU64,
     refused: Mutex<Option<BudgetError>>,
 }
 
 impl Room {
     pub(super) fn new(budget: Budget, rows: u64) -> Self {
-        Self { budget, rows, refused: Mutex::default() }
+        Self { budget, rows, expected: AtomicU64::new(EXPECTED_BYTES), refused: Mutex::default() }
     }
 
     pub(super) fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Memory for so many bytes more.
+    fn reserve(&self, bytes: u64) -> Result<Option<Reservation>, BudgetError> {
+        let rest = |left: u64| Some(left.saturating_sub(bytes));
+        let expected =
+            self.expected.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).unwrap_or_else(|left| left);
+        let unexpected = bytes.saturating_sub(expected);
+        if unexpected == 0 { Ok(None) } else { self.budget.reserve(unexpected).map(Some) }
     }
 
     /// Why a column could not be written out, once.
@@ -88,18 +105,18 @@ impl GrowingPages {
         }
         // A row may have all of a page's values.
         let texts = Window::new(if is_list { u64::MAX } else { room.rows });
-        let (lengths, granted, memory) = (Vec::new(), EXPECTED_BYTES, Vec::new());
+        let (lengths, granted, memory) = (Vec::new(), 0, Vec::new());
         Box::new(Self { pages, column, is_keyed, room: Arc::clone(room), lengths, texts, granted, memory })
     }
 
     fn watch(&mut self, page: &Page) -> Result<(), ParquetError> {
         let (column, texts, is_list) = (&self.column, &mut self.texts, self.column.max_rep_level() > 0);
         if let Page::DictionaryPage { buf, num_values, .. } = page {
-            let at_a_time = if is_list { LISTED_AT_A_TIME } else { self.room.rows };
+            let at_a_time = if is_list { LISTED_MAX } else { self.room.rows };
             let lengths = pages::lengths(column, buf, *num_values);
             let longest = lengths.iter().copied().max().unwrap_or(0);
-            self.lengths =
-                if u64::from(longest).saturating_mul(at_a_time) > EXPECTED_BYTES { lengths } else { Vec::new() };
+            let may_matter = u64::from(longest).saturating_mul(at_a_time) > SMALL_BYTES;
+            self.lengths = if may_matter { lengths } else { Vec::new() };
             return Ok(());
         }
         if is_list {
@@ -114,7 +131,7 @@ impl GrowingPages {
         }
         // Texts that were keys are written out too, where pages of another kind follow.
         self.is_keyed &= is_of_dictionary;
-        let listed = if is_list { LISTED_BYTES * u64::from(page.num_values()) } else { 0 };
+        let listed = if is_list { LISTED_BYTES * u64::from(page.num_values()).saturating_sub(LISTED_MAX) } else { 0 };
         let bytes = if self.is_keyed { 0 } else { texts.most };
         self.grow(bytes.saturating_add(listed))
     }
@@ -124,9 +141,9 @@ impl GrowingPages {
         if more == 0 {
             return Ok(());
         }
-        match self.room.budget.reserve(more) {
+        match self.room.reserve(more) {
             Ok(reservation) => {
-                self.memory.push(reservation);
+                self.memory.extend(reservation);
                 self.granted = bytes;
                 Ok(())
             }
