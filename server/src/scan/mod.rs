@@ -5,6 +5,7 @@
 
 mod chunks;
 mod fetch;
+mod packed;
 mod pages;
 mod projection;
 mod reader;
