@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pyarrow as pa
 
 BOMB_BYTES = 1 << 30
@@ -28,9 +30,15 @@ def framed(data: bytes) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def lz4_bomb() -> bytes:
+def framed_as_before_lz4_had_a_standard() -> bytes:
+    """A bomb in the frame of the first versions: blocks of 8 MiB, each behind its stored length."""
+    block = lz4_bomb(8 << 20)
+    return b"\x02\x21\x4c\x18" + (struct.pack("<I", len(block)) + block) * (BOMB_BYTES >> 23)
+
+
+def lz4_bomb(size: int = BOMB_BYTES) -> bytes:
     """A block: one literal zero, one match that repeats it, the five literals that a block must end with."""
     literals, match_min, nibble = 5, 4, 15
-    repeated = BOMB_BYTES - 1 - literals
+    repeated = size - 1 - literals
     rest = repeated - match_min - nibble
     return b"\x1f\0\x01\0" + b"\xff" * (rest // 255) + bytes([rest % 255, literals << 4]) + bytes(literals)

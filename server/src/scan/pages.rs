@@ -26,9 +26,6 @@ use crate::thrift::{Broken, Compact, I32};
 /// The largest page that is decompressed.
 const PAGE_BYTES_MAX: usize = 256 << 20;
 
-/// What a frame of LZ4 begins with.
-const LZ4_FRAME: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
-
 // Fields of a page's header.
 const UNCOMPRESSED: i64 = 2;
 const COMPRESSED: i64 = 3;
@@ -104,9 +101,9 @@ fn check_frames(chunk: &ColumnChunkMetaData, fetched: &FetchedChunk, rows: i64) 
     let mut pages = fetched.stored_pages(chunk, rows)?;
     while let Some((page, size)) = pages.next()? {
         let body = chunks::compressed_from(&page).and_then(|from| page.buffer().get(from..));
-        let Some(body) = body.filter(|body| body.starts_with(&LZ4_FRAME)) else { continue };
+        let Some(body) = body else { continue };
         let mut frame = lz4_flex::frame::FrameDecoder::new(body).take(size as u64 + 1);
-        // What breaks off early is the decoder's to refuse.
+        // What is no frame, or breaks off, is the decoder's to read or to refuse.
         if io::copy(&mut frame, &mut io::sink()).is_ok_and(|found| found > size as u64) {
             let reason = format!("a page decompresses to more than the {size} bytes that its header claims");
             return Err(ParquetError::General(reason));
