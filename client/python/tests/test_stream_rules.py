@@ -146,7 +146,11 @@ def test_pyarrows_exceptions_become_ours_with_the_servers_sentence(raised: Excep
 
 
 def test_a_plan_that_must_be_fitted_has_an_exception_of_its_own():
-    text = "gRPC returned precondition failed error, with message: the plan must learn a mean: call fit first"
+    text = (
+        "gRPC returned precondition failed error, with message: plan.outputs[0].parts[0].ops[0]: fill_null must first "
+        'learn from the data: run the action "fit" with this plan (forebay fit, or .fit() in Python) and send the '
+        "plan_id or the plan that it returns"
+    )
     assert type(translate(pa.ArrowInvalid(text))) is fb.NotFitted
 
 

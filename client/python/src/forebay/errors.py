@@ -30,6 +30,7 @@ __all__ = [
     "Overloaded",
     "PermissionDenied",
     "ResourceExhausted",
+    "SchemaDrift",
     "ServerEnded",
     "SnapshotChanged",
     "StreamError",
@@ -64,13 +65,17 @@ class NotFound(ForebayError, LookupError):
 
 
 class FailedPrecondition(ForebayError):
-    """The request is sound but the data is not ready for it: an empty dataset, files whose schemas differ."""
+    """The request is sound but the data is not ready for it, such as an empty dataset."""
 
     code = "FAILED_PRECONDITION"
 
 
 class NotFitted(FailedPrecondition):
     """The plan must learn something first: call ``fit``."""
+
+
+class SchemaDrift(FailedPrecondition):
+    """A dataset's files differ in their schemas, or an exchange's rows from those that the plan was fitted to."""
 
 
 class DataLoss(ForebayError):
@@ -179,6 +184,15 @@ _TYPES: dict[type[BaseException], type[ForebayError]] = {
     flight.FlightUnauthorizedError: PermissionDenied,
 }
 _STATUS = re.compile(r"(?:Unknown: )?(?P<phrase>[^,]*?),? with message: (?P<sentence>.*)", re.DOTALL)
+# FAILED_PRECONDITION stands for several refusals, and only the whole sentence tells them apart: the words of any of
+# them may also occur in the name of a column or a file (server/src/plan/mod.rs, catalog/mod.rs and stream/error.rs).
+_NOT_FITTED = re.compile(
+    r"(?:[\w.\[\]]+: )+\w+ must first learn from the data: run the action \"fit\" with this plan "
+    r"\(forebay fit, or \.fit\(\) in Python\) and send the plan_id or the plan that it returns"
+)
+_SCHEMA_DRIFT = re.compile(
+    r'dataset "[^"]*": the schema of ".*" differs from that of ".*": |schema drift: column ".*" is ', re.DOTALL
+)
 _BOOKKEEPING = re.compile(r"\. (?:gRPC client debug context|Client context): .*", re.DOTALL)
 
 
@@ -192,9 +206,15 @@ def translate(error: BaseException) -> ForebayError:
     kind = _PHRASES.get(match["phrase"], ForebayError)
     if kind is ResourceExhausted and re.search(r"\btry again in [\d.]+ m?s\b", sentence):
         kind = Overloaded
-    if kind is FailedPrecondition and re.search(r"\bfit\b", sentence):
-        kind = NotFitted
+    if kind is FailedPrecondition:
+        kind = _precondition(sentence)
     return kind(sentence)
+
+
+def _precondition(sentence: str) -> type[FailedPrecondition]:
+    if _NOT_FITTED.fullmatch(sentence):
+        return NotFitted
+    return SchemaDrift if _SCHEMA_DRIFT.match(sentence) else FailedPrecondition
 
 
 class translated(contextlib.AbstractContextManager[None]):  # noqa: N801 (reads as a word: `with translated():`)
