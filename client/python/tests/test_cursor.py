@@ -169,6 +169,41 @@ def test_another_plan_dataset_or_order_is_refused(client: fb.Client):
         client.stream("tiny", IDS, batch_size=20, cursor={**place.to_dict(), "order_version": 77})
 
 
+FEW = fb.Plan(filter="id < 20", outputs=IDS.outputs)
+
+
+def test_another_plan_is_named_before_the_position_is_looked_at(client: fb.Client, server: Server):
+    """A plan whose epoch is shorter than the place: the plan is what is wrong, not the position."""
+    with client.stream("tiny", IDS, batch_size=20) as stream:
+        next(stream), next(stream)
+        place = stream.cursor()
+    with client.stream("tiny", FEW, batch_size=20) as stream:
+        few = stream.info.plan_id
+    words = f"saved under plan {place.plan_id}; this plan is {few}"
+    with pytest.raises(fb.CursorRefused, match=words):
+        client.stream("tiny", FEW, batch_size=20, cursor=place)
+    with pytest.raises(fb.CursorRefused, match=words):
+        client.stream("tiny", fb.FittedPlan(few, FEW), batch_size=20, cursor=place)
+    data = FlightDataset(server.url, "tiny", FEW, batch_size=20)
+    data.load_state_dict(place.to_dict())
+    with pytest.raises(fb.CursorRefused, match=words):
+        next(iter(data))
+    # Of the same plan, a position behind the end is what is wrong.
+    behind = fb.Cursor.of({**place.to_dict(), "position": 4000})
+    with pytest.raises(fb.InvalidRequest, match="start_position") as raised:
+        client.stream("tiny", IDS, batch_size=20, cursor=behind)
+    assert type(raised.value) is fb.InvalidRequest
+
+
+def test_another_snapshot_is_named_before_the_position_is_looked_at(client: fb.Client):
+    with client.stream("tiny", IDS, batch_size=20) as stream:
+        next(stream)
+        present = stream.info.snapshot
+        place = fb.Cursor.of({**stream.cursor().to_dict(), "snapshot": "0" * len(present), "position": 4000})
+    with pytest.raises(fb.SnapshotChanged, match=f"{place.snapshot}.*{present}|{present}.*{place.snapshot}"):
+        client.stream("tiny", IDS, batch_size=20, cursor=place)
+
+
 SHUFFLED: dict[str, Any] = {"shuffle": True, "seed": 5, "window_rows": 4}
 
 

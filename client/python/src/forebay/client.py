@@ -18,7 +18,7 @@ import pyarrow.flight as flight
 from .connection import Connection, Json, read_json, to_bytes, with_plan
 from .credentials import Credentials
 from .cursor import Cursor, Order, Remainder
-from .errors import DeadlineExceeded, ForebayError, SnapshotChanged, StreamError, Unavailable
+from .errors import DeadlineExceeded, ForebayError, InvalidRequest, SnapshotChanged, StreamError, Unavailable
 from .exchange import Call, Exchange
 from .explain import Explain, read_explain
 from .failover import Failover
@@ -225,6 +225,7 @@ class Client:
             start.check(world_size=world_size, batch_size=batch_size)
             order = start.order
         known = self.fitted(dataset, plan)
+        start.check_plan(_plan_id(known))
         request = _request(
             dataset,
             batch_size=batch_size,
@@ -242,7 +243,7 @@ class Client:
         request["with_stage_seconds"] = True
         if start.order_version:
             request["order_version"] = start.order_version
-        info = self._on_any(lambda connection: connection.info(request, known), persist=True)
+        info = self._on_any(lambda connection: _info_at(connection, request, known, start), persist=True)
         about, ticket = _share(info, rank)
         start.check_info(about)
         begun = Cursor(
@@ -427,6 +428,27 @@ def _request(
     optional = {"window_rows": window_rows, "lanes": lanes, "snapshot": snapshot}
     request.update({name: value for name, value in optional.items() if value is not None})
     return request
+
+
+def _plan_id(plan: Plan | FittedPlan | str) -> str:
+    """Return the plan's id; empty where only the server can say."""
+    return plan if isinstance(plan, str) else getattr(plan, "plan_id", "")
+
+
+def _info_at(
+    connection: Connection, request: Json, plan: Plan | FittedPlan | str, start: Cursor
+) -> flight.FlightInfo:
+    """Return what the server says of the request; where it refuses a place of another plan, say that instead.
+
+    A filter decides how many rows an epoch has, so that another plan's position may lie behind the end of this one's.
+    """
+    try:
+        return connection.info(request, plan)
+    except InvalidRequest:
+        if start.position and start.plan_id:
+            beginning = connection.info({**request, "start_position": 0}, plan)
+            start.check_plan(str(read_json(beginning.app_metadata).get("plan_id") or ""))
+        raise
 
 
 def _share(info: flight.FlightInfo, rank: int) -> tuple[StreamInfo, flight.Ticket]:

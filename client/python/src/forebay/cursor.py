@@ -131,13 +131,17 @@ class Cursor:
                 f"start_position must be: batch_size {batch_size} is not that of the run that saved it"
             )
 
+    def check_plan(self, plan_id: str) -> None:
+        """Raise `CursorRefused` if this is another plan than the cursor's; an empty id is not known yet."""
+        if self.plan_id and plan_id and plan_id != self.plan_id:
+            raise CursorRefused(
+                f"the state was saved under plan {self.plan_id}; this plan is {plan_id}: load it with the plan that it "
+                "was saved with, or begin the epoch anew"
+            )
+
     def check_info(self, info: StreamInfo) -> None:
         """Raise `CursorRefused` unless this is the plan, and the order of rows, that the cursor was made under."""
-        if self.plan_id and info.plan_id != self.plan_id:
-            raise CursorRefused(
-                f"the state was saved under plan {self.plan_id}; this plan is {info.plan_id}: load it with the plan "
-                "that it was saved with, or begin the epoch anew"
-            )
+        self.check_plan(info.plan_id)
         if self.order_version and info.order_version != self.order_version:
             raise CursorRefused(
                 f"the state was saved under version {self.order_version} of the order, and the server follows "
