@@ -3,8 +3,14 @@
 //! The only room that names DataFusion's expression crates. It reads no files and knows nothing of plans: a schema and
 //! a text come in, arrays go out.
 
+mod align;
+mod casts;
+mod compare;
+mod constant;
 mod cost;
+mod floats;
 mod functions;
+mod numbers;
 mod pruning;
 mod rewrite;
 mod size;
@@ -140,6 +146,7 @@ impl Expression {
         let simplifier = ExprSimplifier::new(context);
         let logical = rewrite::exact(logical, &df_schema)
             .and_then(|exact| simplifier.coerce(exact, &df_schema))
+            .and_then(|coerced| floats::ordered(coerced, &df_schema))
             .and_then(|coerced| simplifier.simplify(coerced))
             .map_err(|source| unusable(&short, &source))?;
         let physical =
@@ -298,9 +305,13 @@ fn is_operator(token: &Token) -> bool {
     }
 }
 
-fn to_logical(sql: ExprWithAlias, schema: &DFSchema, lower_case: bool) -> Result<Expr, DataFusionError> {
+fn to_logical(mut sql: ExprWithAlias, schema: &DFSchema, lower_case: bool) -> Result<Expr, DataFusionError> {
+    numbers::keep_digits(&mut sql);
     let context = functions::Functions::default();
-    let options = ParserOptions::new().with_enable_ident_normalization(lower_case).with_collect_spans(false);
+    let options = ParserOptions::new()
+        .with_enable_ident_normalization(lower_case)
+        .with_collect_spans(false)
+        .with_parse_float_as_decimal(true);
     SqlToRel::new_with_options(&context, options).sql_to_expr(sql.expr, schema, &mut PlannerContext::new())
 }
 

@@ -63,10 +63,12 @@ fn parts(expr: &Expr) -> u64 {
             let ends = case.expr.iter().chain(&case.else_expr).map(|end| parts(end));
             branches.chain(ends).fold(0, u64::saturating_add)
         }
-        Expr::ScalarFunction(call) if matches!(call.func.name(), "coalesce" | "nvl") => match call.args.split_last() {
-            Some((last, others)) => all(others).saturating_mul(2).saturating_add(parts(last)),
-            None => 0,
-        },
+        Expr::ScalarFunction(call) if matches!(call.func.name(), "coalesce" | "nvl" | "nullif") => {
+            match call.args.split_last() {
+                Some((last, others)) => all(others).saturating_mul(2).saturating_add(parts(last)),
+                None => 0,
+            }
+        }
         other => {
             let mut sum = 0_u64;
             let _ = other.apply_children(|child| {

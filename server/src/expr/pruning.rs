@@ -1,6 +1,8 @@
 //! Which row groups a filter cannot be true for, by their statistics.
 
-use std::collections::HashMap;
+mod monotone;
+
+use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, BooleanArray, UInt64Array},
@@ -35,8 +37,9 @@ impl Expression {
     /// For each row group: false where the filter is true for none of its rows. Statistics that do not help keep it.
     pub fn may_pass(&self, schema: &SchemaRef, statistics: &PruningStatistics) -> Vec<bool> {
         let keep_all = || vec![true; statistics.row_counts.len()];
+        let Ok(filter) = monotone::only(Arc::clone(&self.physical), schema) else { return keep_all() };
         let builder = PruningPredicateBuilder::new().with_file_schema(SchemaRef::clone(schema));
-        match builder.build(std::sync::Arc::clone(&self.physical)) {
+        match builder.build(filter) {
             Some(predicate) => predicate.prune(statistics).unwrap_or_else(|_| keep_all()),
             None => keep_all(),
         }
@@ -64,11 +67,11 @@ impl datafusion_common::pruning::PruningStatistics for PruningStatistics {
 
     fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
         let known = self.columns.get(&column.name)?;
-        Some(std::sync::Arc::new(known.null_counts.clone()))
+        Some(Arc::new(known.null_counts.clone()))
     }
 
     fn row_counts(&self) -> Option<ArrayRef> {
-        Some(std::sync::Arc::new(UInt64Array::from(self.row_counts.clone())))
+        Some(Arc::new(UInt64Array::from(self.row_counts.clone())))
     }
 
     fn contained(&self, _column: &Column, _values: &std::collections::HashSet<ScalarValue>) -> Option<BooleanArray> {

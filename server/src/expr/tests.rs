@@ -256,3 +256,5 @@ fn mistakes_that_need_no_data_are_found_before_it_is_read() {
         assert!(Expression::compile(text, &schema()).is_err(), "{text}");
     }
 }
+
+mod exact;

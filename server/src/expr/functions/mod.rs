@@ -1,5 +1,9 @@
 //! The functions that expressions may call: DataFusion's scalar functions, and no tables, aggregates or variables.
 
+mod date_bin;
+mod date_trunc;
+mod instant;
+
 use std::{
     collections::HashMap,
     sync::{Arc, LazyLock},
@@ -29,6 +33,12 @@ static SCALARS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let mut by_name = HashMap::new();
     let functions = datafusion_functions::all_default_functions().into_iter();
     for function in functions.filter(|function| !UNBOUNDED.contains(&function.name())) {
+        for alias in function.aliases() {
+            by_name.insert(alias.clone(), Arc::clone(&function));
+        }
+        by_name.insert(function.name().to_owned(), function);
+    }
+    for function in [date_bin::function(), date_trunc::function()] {
         for alias in function.aliases() {
             by_name.insert(alias.clone(), Arc::clone(&function));
         }

@@ -1,0 +1,50 @@
+//! Literals among values that must have one type, such as the arguments of `coalesce`, take the type of the others.
+//!
+//! Otherwise the others would take the literal's: a column of microseconds would be counted in nanoseconds, and a
+//! decimal cut to the digits of a float.
+
+use arrow::datatypes::DataType;
+use datafusion_common::{DFSchema, ScalarValue};
+use datafusion_expr::{Expr, expr::ScalarFunction};
+
+use super::{
+    compare::{cast, type_of},
+    constant::{Position, is_time_literal, position},
+    numbers,
+};
+
+/// Whether a function's arguments and its value have one type.
+pub(super) fn has_one_type(call: &ScalarFunction) -> bool {
+    matches!(call.func.name(), "coalesce" | "nvl" | "greatest" | "least")
+}
+
+/// Gives literals the type of the expressions beside them, where that holds them exactly. Decimals beside floats become
+/// float64.
+pub(super) fn align(exprs: &mut [&mut Expr], schema: &DFSchema) {
+    align_times(exprs, schema);
+    let columns = exprs.iter().filter(|expr| !matches!(***expr, Expr::Literal(..)));
+    let types: Vec<DataType> = columns.map(|expr| type_of(expr, schema)).collect();
+    let has_float = types.iter().any(DataType::is_floating);
+    let decimal = types.into_iter().find(DataType::is_decimal).filter(|_| !has_float);
+    for expr in exprs.iter_mut() {
+        let value = std::mem::replace(*expr, Expr::Literal(ScalarValue::Null, None));
+        let found = decimal.as_ref().and_then(|decimal| position(&value, decimal));
+        **expr = match (found, numbers::as_float(value)) {
+            (Some(Position::At(value)), _) => Expr::Literal(value, None),
+            (_, value) if has_float && type_of(&value, schema).is_decimal() => cast(value, DataType::Float64),
+            (_, value) => value,
+        };
+    }
+}
+
+/// Gives TIMESTAMP and TIME literals the type of the times beside them, where that holds them exactly.
+pub(super) fn align_times(exprs: &mut [&mut Expr], schema: &DFSchema) {
+    let others = exprs.iter().filter(|expr| !is_time_literal(expr));
+    let is_time = |kind: &DataType| matches!(kind, DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_));
+    let Some(data_type) = others.map(|expr| type_of(expr, schema)).find(is_time) else { return };
+    for expr in exprs.iter_mut().filter(|expr| is_time_literal(expr)) {
+        if let Some(Position::At(value)) = position(expr, &data_type) {
+            **expr = Expr::Literal(value, None);
+        }
+    }
+}

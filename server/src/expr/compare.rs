@@ -1,0 +1,212 @@
+//! Comparisons of a column, or of what is computed from it, with a constant of another type.
+//!
+//! The constant is replaced by a value of the column's own type, and where there is none at its place by the nearest
+//! comparison that means the same: `i > 2.5` is `i > 2`, and `i = 2.5` is false. Row groups are pruned by the result.
+
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion_common::{DFSchema, ScalarValue};
+use datafusion_expr::{
+    Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator,
+    expr::{InList, ScalarFunction},
+    lit,
+};
+
+use super::{
+    align,
+    constant::{Position, is_time_literal, position},
+    numbers,
+};
+
+/// Whether literals among the parts of an expression keep their digits until they are rewritten here.
+pub(super) fn keeps_digits(expr: &Expr) -> bool {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => is_comparison_operator(*op),
+        Expr::Between(_) | Expr::InList(_) | Expr::Case(_) => true,
+        Expr::ScalarFunction(call) => call.func.name() == "nullif" || align::has_one_type(call),
+        _ => false,
+    }
+}
+
+/// Whether an operator compares its sides.
+pub(super) fn is_comparison_operator(operator: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+/// Rewrites a comparison whose parts have been rewritten; gives anything else back as it is.
+pub(super) fn exact(node: Expr, schema: &DFSchema) -> Expr {
+    match node {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison_operator(op) => {
+            comparison(*left, op, *right, schema)
+        }
+        Expr::Between(between) => exact_between(between, schema),
+        Expr::InList(list) => in_list(list, schema),
+        Expr::Case(case) => exact_case(case, schema),
+        Expr::ScalarFunction(call) if call.func.name() == "nullif" && call.args.len() == 2 => nullif(call, schema),
+        Expr::ScalarFunction(mut call) if align::has_one_type(&call) => {
+            align::align(&mut call.args.iter_mut().collect::<Vec<_>>(), schema);
+            Expr::ScalarFunction(call)
+        }
+        Expr::BinaryExpr(BinaryExpr { mut left, op: Operator::Minus, mut right }) => {
+            align::align_times(&mut [left.as_mut(), right.as_mut()], schema);
+            Expr::BinaryExpr(BinaryExpr::new(left, Operator::Minus, right))
+        }
+        other => other,
+    }
+}
+
+/// TIMESTAMP literals that nanoseconds cannot count, and that nothing gave a type yet, count microseconds.
+pub(super) fn far_literal(expr: Expr) -> Expr {
+    let of_unit = |unit| position(&expr, &DataType::Timestamp(unit, None));
+    if is_time_literal(&expr)
+        && matches!(of_unit(TimeUnit::Nanosecond), Some(Position::Below | Position::Above))
+        && let Some(Position::At(value)) = of_unit(TimeUnit::Microsecond)
+    {
+        return Expr::Literal(value, None);
+    }
+    expr
+}
+
+fn comparison(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr {
+    let (left_type, right_type) = (type_of(&left, schema), type_of(&right, schema));
+    if let Some(position) = position(&right, &left_type).filter(|_| !is_constant(&left)) {
+        return compared(left, op, position);
+    }
+    if let (Some(position), Some(op)) = (position(&left, &right_type).filter(|_| !is_constant(&right)), op.swap()) {
+        return compared(right, op, position);
+    }
+    let (left, right) = match (&left_type, &right_type) {
+        (DataType::Timestamp(..), DataType::Date32) => (left, cast(right, left_type)),
+        (DataType::Date32, DataType::Timestamp(..)) => (cast(left, right_type), right),
+        (left_type, right_type) if left_type.is_floating() || right_type.is_floating() => {
+            (as_double(left, schema), as_double(right, schema))
+        }
+        _ => (unless_exact(left, &right_type), unless_exact(right, &left_type)),
+    };
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+}
+
+/// The type of an expression; null where it has none yet.
+pub(super) fn type_of(expr: &Expr, schema: &DFSchema) -> DataType {
+    expr.get_type(schema).unwrap_or(DataType::Null)
+}
+
+fn is_constant(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(..)) || is_time_literal(expr)
+}
+
+/// An expression cast to a type.
+pub(super) fn cast(expr: Expr, data_type: DataType) -> Expr {
+    Expr::Cast(Cast::new(Box::new(expr), data_type))
+}
+
+/// A number as float64, as integers and decimals are compared with floats: the usual types for it, float32 and decimals
+/// of 15 places, hold less. Anything else stays as it is.
+fn as_double(expr: Expr, schema: &DFSchema) -> Expr {
+    let expr = numbers::as_float(expr);
+    let data_type = type_of(&expr, schema);
+    if data_type.is_numeric() && data_type != DataType::Float64 { cast(expr, DataType::Float64) } else { expr }
+}
+
+/// A decimal literal as a float64, unless what it is compared with is a whole or decimal number.
+fn unless_exact(literal: Expr, other: &DataType) -> Expr {
+    if numbers::is_exact(other) { literal } else { numbers::as_float(literal) }
+}
+
+/// What `expr op constant` means for values of the expression's own type.
+fn compared(expr: Expr, op: Operator, position: Position) -> Expr {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    let binary = |expr, op, value| Expr::BinaryExpr(BinaryExpr::new(Box::new(expr), op, Box::new(literal(value))));
+    match (position, op) {
+        (Position::At(value), op) => binary(expr, op, value),
+        (_, IsDistinctFrom) => lit(true),
+        (_, IsNotDistinctFrom) => lit(false),
+        (Position::After(floor), Lt | LtEq) => binary(expr, LtEq, floor),
+        (Position::After(floor), Gt | GtEq) => binary(expr, Gt, floor),
+        (_, Eq) | (Position::Below, Lt | LtEq) | (Position::Above, Gt | GtEq) => never(expr),
+        (_, NotEq) | (Position::Below, Gt | GtEq) | (Position::Above, Lt | LtEq) => always(expr),
+        // No other operator compares.
+        (_, op) => Expr::BinaryExpr(BinaryExpr::new(Box::new(expr), op, Box::new(literal(ScalarValue::Null)))),
+    }
+}
+
+fn literal(value: ScalarValue) -> Expr {
+    Expr::Literal(value, None)
+}
+
+/// False, and null where the expression is null.
+fn never(expr: Expr) -> Expr {
+    expr.is_null().and(literal(ScalarValue::Boolean(None)))
+}
+
+/// True, and null where the expression is null.
+fn always(expr: Expr) -> Expr {
+    expr.is_not_null().or(literal(ScalarValue::Boolean(None)))
+}
+
+fn exact_between(between: Between, schema: &DFSchema) -> Expr {
+    let Between { expr, negated, low, high } = between;
+    let data_type = type_of(&expr, schema);
+    if let (Some(Position::At(low)), Some(Position::At(high))) =
+        (position(&low, &data_type), position(&high, &data_type))
+    {
+        return Expr::Between(Between::new(expr, negated, Box::new(literal(low)), Box::new(literal(high))));
+    }
+    let (above, below, join) = if negated {
+        (Operator::Lt, Operator::Gt, Operator::Or)
+    } else {
+        (Operator::GtEq, Operator::LtEq, Operator::And)
+    };
+    let (left, right) = (comparison((*expr).clone(), above, *low, schema), comparison(*expr, below, *high, schema));
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), join, Box::new(right)))
+}
+
+fn in_list(list: InList, schema: &DFSchema) -> Expr {
+    let InList { mut expr, mut list, negated } = list;
+    let data_type = type_of(&expr, schema);
+    if data_type.is_floating() {
+        *expr = as_double(*expr, schema);
+        list = list.into_iter().map(|item| as_double(item, schema)).collect();
+    }
+    let item = |item: Expr| match position(&item, &data_type) {
+        Some(Position::At(value)) => Some(literal(value)),
+        Some(_) => None,
+        None => Some(unless_exact(item, &data_type)),
+    };
+    let list: Vec<Expr> = list.into_iter().filter_map(item).collect();
+    match (list.is_empty(), negated) {
+        (true, false) => never(*expr),
+        (true, true) => always(*expr),
+        (false, _) => Expr::InList(InList { expr, list, negated }),
+    }
+}
+
+/// `CASE x WHEN a …` is `CASE WHEN x = a …` unless the comparison is one of equal types.
+fn exact_case(case: Case, schema: &DFSchema) -> Expr {
+    let Case { expr, mut when_then_expr, mut else_expr } = case;
+    let results = when_then_expr.iter_mut().map(|(_, then)| then.as_mut());
+    align::align(&mut results.chain(else_expr.as_deref_mut()).collect::<Vec<_>>(), schema);
+    let Some(base) = expr else { return Expr::Case(Case { expr: None, when_then_expr, else_expr }) };
+    let data_type = type_of(&base, schema);
+    let is_plain = |(when, _): &(Box<Expr>, Box<Expr>)| {
+        !data_type.is_floating() && type_of(when, schema) == data_type && !data_type.is_null()
+    };
+    if when_then_expr.iter().all(is_plain) {
+        return Expr::Case(Case { expr: Some(base), when_then_expr, else_expr });
+    }
+    for (when, _) in &mut when_then_expr {
+        let value = std::mem::replace(when.as_mut(), literal(ScalarValue::Null));
+        **when = comparison((*base).clone(), Operator::Eq, value, schema);
+    }
+    Expr::Case(Case { expr: None, when_then_expr, else_expr })
+}
+
+/// `nullif(a, b)` is `a` unless it equals `b`: with the type, and the zero's sign, of `a`.
+fn nullif(call: ScalarFunction, schema: &DFSchema) -> Expr {
+    let mut args = call.args.into_iter();
+    let (Some(value), Some(other)) = (args.next(), args.next()) else { return literal(ScalarValue::Null) };
+    let value = numbers::as_float(value);
+    let equal = comparison(value.clone(), Operator::Eq, other, schema);
+    let null = literal(ScalarValue::Null);
+    Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(value))))
+}

@@ -1,0 +1,239 @@
+//! Where a constant stands among the values of a type: at one of them, between two, or outside of all.
+//!
+//! A comparison of a column with a constant is then one of values of the column's own type. Nothing is converted to a
+//! type that cannot hold it: integers beyond 2^53 meet fractions, and the year 9999 meets microseconds.
+
+use arrow::{
+    array::timezone::Tz,
+    compute::kernels::cast_utils::string_to_datetime,
+    datatypes::{DECIMAL256_MAX_PRECISION, DataType, TimeUnit, i256},
+};
+use datafusion_common::ScalarValue;
+use datafusion_expr::{Cast, Expr};
+
+/// Nanoseconds are 10^-9 seconds.
+const NANOSECOND_SCALE: i32 = 9;
+
+const NANOSECONDS_PER_DAY: i128 = 86_400 * 1_000_000_000;
+
+/// A constant among the values of a type.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Position {
+    /// It is this value.
+    At(ScalarValue),
+    /// It lies between this value and the next one.
+    After(ScalarValue),
+    /// It is less than every value.
+    Below,
+    /// It is greater than every value.
+    Above,
+}
+
+/// An exact number: `unscaled` × 10^-`scale`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Number {
+    unscaled: i256,
+    scale: i32,
+}
+
+/// The position of a constant among the values of a type, where both are numbers or both are times. `None` where the
+/// expression is no such constant, is null, or is left to the usual coercion.
+pub(super) fn position(constant: &Expr, data_type: &DataType) -> Option<Position> {
+    match data_type {
+        DataType::Timestamp(unit, zone) => {
+            let number = instant(constant, zone.as_deref(), true)?;
+            place(number, scale_of(*unit), data_type)
+        }
+        DataType::Time32(unit) | DataType::Time64(unit) => place(time_of_day(constant)?, scale_of(*unit), data_type),
+        DataType::Date32 => {
+            let nanoseconds = instant(constant, None, false)?.unscaled.to_i128()?;
+            let day = i256::from_i128(nanoseconds.div_euclid(NANOSECONDS_PER_DAY));
+            let is_whole = nanoseconds.rem_euclid(NANOSECONDS_PER_DAY) == 0;
+            Some(positioned(day, is_whole, data_type))
+        }
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale) => place(literal_number(constant)?, i32::from(*scale), data_type),
+        integer if integer.is_integer() => place(literal_number(constant)?, 0, data_type),
+        _ => None,
+    }
+}
+
+/// Whether an expression is a TIMESTAMP or TIME literal.
+pub(super) fn is_time_literal(expr: &Expr) -> bool {
+    matches!(expr, Expr::Cast(Cast { expr, field })
+        if matches!(field.data_type(), DataType::Timestamp(_, None) | DataType::Time64(_)) && text_of(expr).is_some())
+}
+
+/// The decimal places of a second that a unit counts.
+fn scale_of(unit: TimeUnit) -> i32 {
+    match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 3,
+        TimeUnit::Microsecond => 6,
+        TimeUnit::Nanosecond => NANOSECOND_SCALE,
+    }
+}
+
+fn literal_number(expr: &Expr) -> Option<Number> {
+    match expr {
+        Expr::Literal(value, _) => Number::of(value),
+        _ => None,
+    }
+}
+
+fn text_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(value, _) => value.try_as_str().flatten(),
+        _ => None,
+    }
+}
+
+/// The instant of a DATE or TIMESTAMP literal, or of a bare text, in seconds since 1970; a text without an offset is
+/// local time of the zone.
+fn instant(constant: &Expr, zone: Option<&str>, with_texts: bool) -> Option<Number> {
+    let text = match constant {
+        Expr::Cast(Cast { expr, field }) => match field.data_type() {
+            DataType::Timestamp(_, None) => text_of(expr)?,
+            // A date cuts off what follows the day.
+            DataType::Date32 => text_of(expr).filter(|text| text.trim().len() == "YYYY-MM-DD".len())?,
+            _ => return None,
+        },
+        Expr::Literal(..) if with_texts => text_of(constant)?,
+        _ => return None,
+    };
+    let zone: Tz = zone.unwrap_or("+00:00").parse().ok()?;
+    let parsed = string_to_datetime(&zone, text.trim()).ok()?;
+    let nanoseconds = i128::from(parsed.timestamp()) * 1_000_000_000 + i128::from(parsed.timestamp_subsec_nanos());
+    Some(Number { unscaled: i256::from_i128(nanoseconds), scale: NANOSECOND_SCALE })
+}
+
+/// The time of day of a TIME literal, or of a bare text, in seconds since midnight.
+fn time_of_day(constant: &Expr) -> Option<Number> {
+    let text = match constant {
+        Expr::Cast(Cast { expr, field }) if matches!(field.data_type(), DataType::Time64(_)) => text_of(expr)?,
+        Expr::Literal(..) => text_of(constant)?,
+        _ => return None,
+    };
+    let parsed = ScalarValue::Utf8(Some(text.to_owned())).cast_to(&DataType::Time64(TimeUnit::Nanosecond)).ok()?;
+    let ScalarValue::Time64Nanosecond(Some(nanoseconds)) = parsed else { return None };
+    Some(Number { unscaled: i256::from_i128(nanoseconds.into()), scale: NANOSECOND_SCALE })
+}
+
+/// The position of a number among values that are whole multiples of 10^-`scale`.
+fn place(number: Number, scale: i32, data_type: &DataType) -> Option<Position> {
+    let outside = if number.unscaled.is_negative() { Position::Below } else { Position::Above };
+    let shift = scale - number.scale;
+    if shift >= 0 {
+        let Some(scaled) = power_of_ten(shift).and_then(|power| number.unscaled.checked_mul(power)) else {
+            return Some(if number.unscaled == i256::ZERO { at_zero(data_type)? } else { outside });
+        };
+        return Some(positioned(scaled, true, data_type));
+    }
+    let Some(power) = power_of_ten(-shift) else {
+        // Less than one unit away from zero.
+        let floor = if number.unscaled.is_negative() { i256::MINUS_ONE } else { i256::ZERO };
+        return Some(positioned(floor, number.unscaled == i256::ZERO, data_type));
+    };
+    let (quotient, remainder) = (number.unscaled.checked_div(power)?, number.unscaled.checked_rem(power)?);
+    let floor = if remainder.is_negative() { quotient.checked_sub(i256::ONE)? } else { quotient };
+    Some(positioned(floor, remainder == i256::ZERO, data_type))
+}
+
+fn at_zero(data_type: &DataType) -> Option<Position> {
+    value(i256::ZERO, data_type).map(Position::At)
+}
+
+fn power_of_ten(exponent: i32) -> Option<i256> {
+    let exponent = u32::try_from(exponent).ok().filter(|exponent| *exponent <= u32::from(DECIMAL256_MAX_PRECISION))?;
+    i256::from_i128(10).checked_pow(exponent)
+}
+
+/// The position of `floor`, or of something between it and the next whole number.
+fn positioned(floor: i256, is_whole: bool, data_type: &DataType) -> Position {
+    let next = floor.checked_add(i256::ONE).and_then(|next| value(next, data_type));
+    match (value(floor, data_type), is_whole, next) {
+        (Some(value), true, _) => Position::At(value),
+        (Some(value), false, Some(_)) => Position::After(value),
+        (Some(_), false, None) => Position::Above,
+        (None, ..) if floor.is_negative() => Position::Below,
+        (None, ..) => Position::Above,
+    }
+}
+
+/// A whole number of a type's units as a value of that type, if it holds it.
+fn value(units: i256, data_type: &DataType) -> Option<ScalarValue> {
+    let wide = units.to_i128();
+    let decimal = |precision: u8| {
+        let limit = power_of_ten(i32::from(precision))?;
+        (units < limit && units > limit.wrapping_neg()).then_some(units)
+    };
+    Some(match data_type {
+        DataType::Int8 => ScalarValue::Int8(Some(wide?.try_into().ok()?)),
+        DataType::Int16 => ScalarValue::Int16(Some(wide?.try_into().ok()?)),
+        DataType::Int32 => ScalarValue::Int32(Some(wide?.try_into().ok()?)),
+        DataType::Int64 => ScalarValue::Int64(Some(wide?.try_into().ok()?)),
+        DataType::UInt8 => ScalarValue::UInt8(Some(wide?.try_into().ok()?)),
+        DataType::UInt16 => ScalarValue::UInt16(Some(wide?.try_into().ok()?)),
+        DataType::UInt32 => ScalarValue::UInt32(Some(wide?.try_into().ok()?)),
+        DataType::UInt64 => ScalarValue::UInt64(Some(wide?.try_into().ok()?)),
+        DataType::Date32 => ScalarValue::Date32(Some(wide?.try_into().ok()?)),
+        DataType::Time32(TimeUnit::Second) => ScalarValue::Time32Second(Some(wide?.try_into().ok()?)),
+        DataType::Time32(_) => ScalarValue::Time32Millisecond(Some(wide?.try_into().ok()?)),
+        DataType::Time64(TimeUnit::Nanosecond) => ScalarValue::Time64Nanosecond(Some(wide?.try_into().ok()?)),
+        DataType::Time64(_) => ScalarValue::Time64Microsecond(Some(wide?.try_into().ok()?)),
+        DataType::Timestamp(unit, zone) => {
+            let (count, zone) = (Some(wide?.try_into().ok()?), zone.clone());
+            match unit {
+                TimeUnit::Second => ScalarValue::TimestampSecond(count, zone),
+                TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(count, zone),
+                TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(count, zone),
+                TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(count, zone),
+            }
+        }
+        DataType::Decimal32(precision, scale) => {
+            ScalarValue::Decimal32(Some(decimal(*precision)?.to_i128()?.try_into().ok()?), *precision, *scale)
+        }
+        DataType::Decimal64(precision, scale) => {
+            ScalarValue::Decimal64(Some(decimal(*precision)?.to_i128()?.try_into().ok()?), *precision, *scale)
+        }
+        DataType::Decimal128(precision, scale) => {
+            ScalarValue::Decimal128(Some(decimal(*precision)?.to_i128()?), *precision, *scale)
+        }
+        DataType::Decimal256(precision, scale) => {
+            ScalarValue::Decimal256(Some(decimal(*precision)?), *precision, *scale)
+        }
+        _ => return None,
+    })
+}
+
+// === impl Number ===
+
+impl Number {
+    /// The number of an integer or decimal literal.
+    pub(super) fn of(value: &ScalarValue) -> Option<Self> {
+        let whole = |value: i128| Self { unscaled: i256::from_i128(value), scale: 0 };
+        let decimal = |unscaled: i256, scale: i8| Self { unscaled, scale: i32::from(scale) };
+        Some(match value {
+            ScalarValue::Int8(Some(value)) => whole((*value).into()),
+            ScalarValue::Int16(Some(value)) => whole((*value).into()),
+            ScalarValue::Int32(Some(value)) => whole((*value).into()),
+            ScalarValue::Int64(Some(value)) => whole((*value).into()),
+            ScalarValue::UInt8(Some(value)) => whole((*value).into()),
+            ScalarValue::UInt16(Some(value)) => whole((*value).into()),
+            ScalarValue::UInt32(Some(value)) => whole((*value).into()),
+            ScalarValue::UInt64(Some(value)) => whole((*value).into()),
+            ScalarValue::Decimal32(Some(value), _, scale) => decimal(i256::from_i128((*value).into()), *scale),
+            ScalarValue::Decimal64(Some(value), _, scale) => decimal(i256::from_i128((*value).into()), *scale),
+            ScalarValue::Decimal128(Some(value), _, scale) => decimal(i256::from_i128(*value), *scale),
+            ScalarValue::Decimal256(Some(value), _, scale) => decimal(*value, *scale),
+            _ => return None,
+        })
+    }
+
+    /// The float64 that is nearest to it.
+    pub(super) fn nearest_float(self) -> Option<f64> {
+        format!("{}e{}", self.unscaled, -self.scale).parse().ok()
+    }
+}

@@ -1,0 +1,123 @@
+//! `date_trunc` of timestamps of any unit and year: DataFusion's goes through nanoseconds, which end in the year 2262,
+//! and fails on what comes later.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::timezone::Tz,
+    datatypes::{DataType, FieldRef, TimeUnit},
+};
+use chrono::{
+    DateTime, Datelike, Days, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone, Timelike, Utc,
+};
+use datafusion_common::{DataFusionError, ScalarValue, exec_err};
+use datafusion_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion_functions::datetime;
+
+use super::instant;
+
+/// `date_trunc(precision, timestamp or time)`.
+pub(super) fn function() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::new_from_impl(DateTrunc { inner: datetime::date_trunc() }))
+}
+
+/// DataFusion's function, and the same for years that it cannot count.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct DateTrunc {
+    inner: Arc<ScalarUDF>,
+}
+
+// === impl DateTrunc ===
+
+impl ScalarUDFImpl for DateTrunc {
+    fn name(&self) -> &'static str {
+        "date_trunc"
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType, DataFusionError> {
+        self.inner.return_type(arg_types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef, DataFusionError> {
+        self.inner.return_field_from_args(args)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue, DataFusionError> {
+        let [ColumnarValue::Scalar(precision), source] = args.args.as_slice() else {
+            return self.inner.invoke_with_args(args);
+        };
+        let (precision, source) = (precision.try_as_str().flatten().map(str::to_lowercase), source.clone());
+        match (self.inner.invoke_with_args(args), precision) {
+            (Err(error), Some(precision)) => truncate_each(&source, &precision).ok_or(error)?,
+            (result, _) => result,
+        }
+    }
+}
+
+/// Truncates value by value, which every year can; `None` where the source or the precision is not for this function.
+fn truncate_each(source: &ColumnarValue, precision: &str) -> Option<Result<ColumnarValue, DataFusionError>> {
+    let DataType::Timestamp(unit, zone) = source.data_type() else { return None };
+    truncated(NaiveDateTime::default(), precision)?;
+    let zone: Tz = zone.as_deref().unwrap_or("+00:00").parse().ok()?;
+    let each = |count: i64| truncate(count, unit, zone, precision);
+    Some(match source {
+        ColumnarValue::Array(array) => instant::map(array, each).map(ColumnarValue::Array),
+        ColumnarValue::Scalar(value) => value
+            .to_array()
+            .and_then(|array| instant::map(&array, each))
+            .and_then(|array| ScalarValue::try_from_array(&array, 0))
+            .map(ColumnarValue::Scalar),
+    })
+}
+
+fn truncate(count: i64, unit: TimeUnit, zone: Tz, precision: &str) -> Result<i64, DataFusionError> {
+    let source = instant::date_time(i128::from(count) * instant::nanoseconds(unit))?;
+    let local = source.with_timezone(&zone).naive_local();
+    match truncated(local, precision).and_then(|start| at(start, &source, zone)) {
+        Some(start) => instant::count(instant::of(&start), unit),
+        None => exec_err!("date_trunc('{precision}') has no value at {local}"),
+    }
+}
+
+/// The start of the period that a local time falls into.
+fn truncated(local: NaiveDateTime, precision: &str) -> Option<NaiveDateTime> {
+    let (date, time) = (local.date(), local.time());
+    let day = |date: NaiveDate| date.and_time(NaiveTime::MIN);
+    match precision {
+        "year" => NaiveDate::from_ymd_opt(date.year(), 1, 1).map(day),
+        "quarter" => NaiveDate::from_ymd_opt(date.year(), date.month0() / 3 * 3 + 1, 1).map(day),
+        "month" => date.with_day(1).map(day),
+        "week" => date.checked_sub_days(Days::new(date.weekday().num_days_from_monday().into())).map(day),
+        "day" => Some(day(date)),
+        "hour" => NaiveTime::from_hms_opt(time.hour(), 0, 0).map(|time| date.and_time(time)),
+        "minute" => NaiveTime::from_hms_opt(time.hour(), time.minute(), 0).map(|time| date.and_time(time)),
+        "second" => local.with_nanosecond(0),
+        "millisecond" => local.with_nanosecond(time.nanosecond() / 1_000_000 * 1_000_000),
+        "microsecond" => local.with_nanosecond(time.nanosecond() / 1_000 * 1_000),
+        _ => None,
+    }
+}
+
+/// The instant of a local time. Of two, that with the source's offset; of none, as far after midnight as the clocks
+/// were put forward, as DataFusion has it.
+fn at(local: NaiveDateTime, source: &DateTime<Utc>, zone: Tz) -> Option<DateTime<Tz>> {
+    let gap = TimeDelta::try_hours(3)?;
+    match zone.from_local_datetime(&local) {
+        chrono::LocalResult::Single(instant) => Some(instant),
+        chrono::LocalResult::Ambiguous(early, late) => {
+            let offset = source.with_timezone(&zone).offset().fix();
+            Some(if early.offset().fix() == offset { early } else { late })
+        }
+        chrono::LocalResult::None => {
+            zone.from_local_datetime(&local.checked_sub_signed(gap)?).single().map(|before| before + gap)
+        }
+    }
+}

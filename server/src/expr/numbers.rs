@@ -1,0 +1,84 @@
+//! Number literals keep every digit that was written until it is known what they are compared with.
+//!
+//! SQL's usual reading of `9007199254740992.5` is the nearest float64, which is another number. Here it is a decimal
+//! where it is compared with a column, and a float64 everywhere else, as arithmetic expects it.
+
+use std::ops::ControlFlow;
+
+use arrow::datatypes::DataType;
+use datafusion_common::{
+    DataFusionError, ScalarValue,
+    tree_node::{Transformed, TreeNode},
+};
+use datafusion_expr::{Cast, Expr, TryCast};
+use datafusion_sql::sqlparser::ast::{
+    CastKind, DataType as SqlType, ExactNumberInfo, Expr as SqlExpr, ExprWithAlias, Value, visit_expressions_mut,
+};
+
+use super::{compare, constant::Number};
+
+/// The most digits that a decimal holds.
+const DECIMAL_DIGITS_MAX: i64 = 76;
+
+/// The largest exponent of ten, of either sign, that a decimal's scale can say.
+const DECIMAL_SCALE_MAX: i64 = 127;
+
+/// Turns numbers that no decimal holds, such as `1e300`, into float64 casts: the planner reads all others as integers
+/// or decimals.
+pub(super) fn keep_digits(sql: &mut ExprWithAlias) {
+    let _: ControlFlow<()> = visit_expressions_mut(&mut sql.expr, |node| {
+        let SqlExpr::Value(value) = node else { return ControlFlow::Continue(()) };
+        let Value::Number(text, _) = &value.value else { return ControlFlow::Continue(()) };
+        if !is_decimal(text) {
+            let text = Value::SingleQuotedString(text.replace('_', "")).with_span(value.span);
+            *node = SqlExpr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(SqlExpr::Value(text)),
+                data_type: SqlType::Double(ExactNumberInfo::None),
+                array: false,
+                format: None,
+            };
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+/// Whether the planner can read a number as an integer or a decimal.
+fn is_decimal(text: &str) -> bool {
+    let text = text.replace('_', "");
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let Ok(exponent) = exponent.parse::<i64>() else { return false };
+    let digits = (whole.len() + fraction.len()) as i64;
+    let scale = (fraction.len() as i64).saturating_sub(exponent);
+    digits.max(scale) <= DECIMAL_DIGITS_MAX && scale.abs() <= DECIMAL_SCALE_MAX
+}
+
+/// Makes decimal literals float64 wherever they are not compared, put beside other values, or cast to a decimal.
+pub(super) fn settle(expr: Expr) -> Result<Expr, DataFusionError> {
+    let settled = expr.transform_up(|node| match &node {
+        node if compare::keeps_digits(node) => Ok(Transformed::no(node.clone())),
+        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) if field.data_type().is_decimal() => {
+            Ok(Transformed::no(node))
+        }
+        _ => node.map_children(|child| Ok(Transformed::yes(as_float(child)))),
+    })?;
+    Ok(as_float(settled.data))
+}
+
+/// A decimal literal as the nearest float64; anything else as it is.
+pub(super) fn as_float(expr: Expr) -> Expr {
+    let Expr::Literal(value, metadata) = &expr else { return expr };
+    if !value.data_type().is_decimal() {
+        return expr;
+    }
+    match Number::of(value).and_then(Number::nearest_float) {
+        Some(nearest) => Expr::Literal(ScalarValue::Float64(Some(nearest)), metadata.clone()),
+        None => expr,
+    }
+}
+
+/// Whether a type's values are compared exactly with numbers: integers and decimals.
+pub(super) fn is_exact(data_type: &DataType) -> bool {
+    data_type.is_integer() || data_type.is_decimal()
+}

@@ -1,0 +1,430 @@
+//! Comparisons are those of the values as written: integers, decimals, instants and NaN, with and without pruning.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::super::{ColumnStatistics, Expression, PruningStatistics};
+use arrow::{
+    array::{
+        Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Date32Array, Decimal32Array, Decimal128Array,
+        Float16Array, Float32Array, Float64Array, Int8Array, Int16Array, Int64Array, PrimitiveArray, RecordBatch,
+        StringArray, Time32MillisecondArray, TimestampMicrosecondArray, TimestampMillisecondArray,
+        TimestampSecondArray, UInt64Array,
+    },
+    compute::cast,
+    datatypes::{DataType, Float16Type, Float64Type, Int64Type, TimeUnit},
+};
+
+type Half = <Float16Type as ArrowPrimitiveType>::Native;
+type Mask = Vec<Option<bool>>;
+
+fn batch_of(name: &str, values: ArrayRef) -> RecordBatch {
+    RecordBatch::try_from_iter_with_nullable([(name, values, true)]).unwrap()
+}
+
+fn evaluate(text: &str, batch: &RecordBatch) -> ArrayRef {
+    let compiled = Expression::compile(text, &batch.schema()).unwrap_or_else(|error| panic!("{text}: {error}"));
+    compiled.evaluate(batch).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn mask(text: &str, batch: &RecordBatch) -> Mask {
+    evaluate(text, batch).as_boolean().iter().collect()
+}
+
+/// Every expression gives its mask, and as a filter it passes the same rows when each row is a row group whose
+/// statistics are the row's own value, and when all rows are one row group.
+fn check(name: &str, values: ArrayRef, cases: &[(&str, Mask)]) {
+    let batch = batch_of(name, values);
+    for (text, expected) in cases {
+        assert_eq!(&mask(text, &batch), expected, "{text}");
+        let filter = Expression::compile_filter(text, &batch.schema()).unwrap();
+        let may_pass = filter.may_pass(&batch.schema(), &row_statistics(name, batch.column(0)));
+        for (row, value) in expected.iter().enumerate() {
+            assert!(may_pass[row] || *value != Some(true), "{text}: row {row} is pruned");
+        }
+    }
+}
+
+fn row_statistics(name: &str, values: &ArrayRef) -> PruningStatistics {
+    let nulls = (0..values.len()).map(|row| u64::from(values.is_null(row)));
+    let known = ColumnStatistics {
+        minimums: Arc::clone(values),
+        maximums: Arc::clone(values),
+        null_counts: UInt64Array::from_iter_values(nulls),
+    };
+    PruningStatistics { row_counts: vec![1; values.len()], columns: HashMap::from([(name.to_owned(), known)]) }
+}
+
+#[test]
+fn narrow_integers_are_negated_without_wrapping() {
+    check(
+        "x",
+        Arc::new(Int8Array::from(vec![i8::MIN, 5, -5])),
+        &[
+            ("-x < 0", vec![Some(false), Some(true), Some(false)]),
+            ("-x = 128", vec![Some(true), Some(false), Some(false)]),
+            ("-(-x) = -128", vec![Some(true), Some(false), Some(false)]),
+            ("abs(x) = 128", vec![Some(true), Some(false), Some(false)]),
+            ("abs(x) = 5", vec![Some(false), Some(true), Some(true)]),
+        ],
+    );
+    check(
+        "x",
+        Arc::new(Int16Array::from(vec![i16::MIN, 5, -5])),
+        &[("-x > 32767", vec![Some(true), Some(false), Some(false)])],
+    );
+}
+
+#[test]
+fn negated_int64_is_the_same_however_rows_are_grouped() {
+    check(
+        "x",
+        Arc::new(Int64Array::from(vec![i64::MIN, 5, -5])),
+        // The negation of the smallest int64 wraps to itself, as all arithmetic of 64 bits does.
+        &[
+            ("-x < 0", vec![Some(true), Some(true), Some(false)]),
+            ("-x > -9223372036854775808", vec![Some(false), Some(true), Some(true)]),
+        ],
+    );
+}
+
+#[test]
+fn casts_that_do_not_keep_the_order_do_not_prune() {
+    let batch = batch_of("x", Arc::new(Int64Array::from(vec![-1, 0, 1])));
+    let group = |min: ArrayRef, max: ArrayRef| PruningStatistics {
+        row_counts: vec![3],
+        columns: HashMap::from([(
+            "x".to_owned(),
+            ColumnStatistics { minimums: min, maximums: max, null_counts: UInt64Array::from(vec![0]) },
+        )]),
+    };
+    let filter = Expression::compile_filter("CAST(x AS BOOLEAN) = false", &batch.schema()).unwrap();
+    let known = group(Arc::new(Int64Array::from(vec![-1])), Arc::new(Int64Array::from(vec![1])));
+    assert_eq!(filter.may_pass(&batch.schema(), &known), [true]);
+
+    // From 23:00 of a day to 01:00 of the next there is a midnight.
+    let instants = |hours: i64| Arc::new(TimestampMicrosecondArray::from(vec![hours * 3_600_000_000])) as ArrayRef;
+    let batch = batch_of("x", instants(24));
+    let filter = Expression::compile_filter("CAST(x AS TIME) = TIME '00:00:00'", &batch.schema()).unwrap();
+    assert_eq!(filter.may_pass(&batch.schema(), &group(instants(23), instants(25))), [true]);
+}
+
+#[test]
+fn casts_that_lose_are_computed_before_they_are_compared() {
+    let decimal = |value| Arc::new(Decimal128Array::from(vec![value]).with_precision_and_scale(9, 2).unwrap());
+    check(
+        "d",
+        decimal(125),
+        &[
+            ("CAST(d AS INT) = 1", vec![Some(true)]),
+            ("CAST(d AS INT) IN (1, 5)", vec![Some(true)]),
+            ("CAST(d AS INT) BETWEEN 1 AND 1", vec![Some(true)]),
+            ("CAST(d AS DECIMAL(9, 1)) = 1.3", vec![Some(true)]),
+            ("CAST(d AS DECIMAL(9, 1)) IS NOT DISTINCT FROM 1.3", vec![Some(true)]),
+        ],
+    );
+    check(
+        "i",
+        Arc::new(Int64Array::from(vec![300, 9])),
+        &[
+            ("NOT (TRY_CAST(i AS TINYINT) = 9)", vec![None, Some(false)]),
+            ("TRY_CAST(i AS TINYINT) NOT BETWEEN -1 AND 0", vec![None, Some(true)]),
+        ],
+    );
+    check(
+        "us",
+        Arc::new(TimestampMicrosecondArray::from(vec![1_577_880_000_000_000])),
+        &[("CAST(us AS DATE) = DATE '2020-01-01'", vec![Some(true)])],
+    );
+}
+
+#[test]
+fn decimals_of_any_width_are_computed_exactly() {
+    let narrow = Arc::new(Decimal32Array::from(vec![925, 1]).with_precision_and_scale(7, 2).unwrap()) as ArrayRef;
+    check(
+        "d",
+        narrow,
+        &[
+            ("d + 2 = 11.25", vec![Some(true), Some(false)]),
+            ("d / 2 > 4", vec![Some(true), Some(false)]),
+            ("d % 2 = 1.25", vec![Some(true), Some(false)]),
+            ("d = 0", vec![Some(false), Some(false)]),
+            ("d > 9", vec![Some(true), Some(false)]),
+            ("d / d = 1", vec![Some(true), Some(true)]),
+            ("nullif(d, 9.25) IS NULL", vec![Some(true), Some(false)]),
+        ],
+    );
+    let decimals = Arc::new(Decimal128Array::from(vec![Some(-100), None]).with_precision_and_scale(38, 10).unwrap());
+    let doubles: ArrayRef = Arc::new(Float64Array::from(vec![f64::NEG_INFINITY, 1e-20]));
+    let batch = RecordBatch::try_from_iter_with_nullable([("d", decimals as ArrayRef, true), ("f", doubles, true)]);
+    let batch = batch.unwrap();
+    assert_eq!(mask("d > f", &batch), [Some(true), None]);
+    assert_eq!(mask("coalesce(d, 0.005) = 0.005", &batch), [Some(false), Some(true)]);
+    assert_eq!(evaluate("coalesce(d, 0.005)", &batch).data_type(), &DataType::Decimal128(38, 10));
+    assert_eq!(mask("coalesce(d, f) = 1e-20", &batch), [Some(false), Some(true)]);
+}
+
+#[test]
+fn integers_are_compared_with_narrow_floats_as_float64() {
+    let integers: ArrayRef = Arc::new(Int64Array::from(vec![16_777_217]));
+    let floats: ArrayRef = Arc::new(Float32Array::from(vec![16_777_216.0]));
+    let batch = RecordBatch::try_from_iter_with_nullable([("i", integers, true), ("f", floats, true)]).unwrap();
+    assert_eq!(mask("i = f", &batch), [Some(false)]);
+    assert_eq!(mask("f = 16777217", &batch), [Some(false)]);
+    assert_eq!(mask("f IN (16777217, 5)", &batch), [Some(false)]);
+}
+
+#[test]
+fn integers_are_compared_with_numbers_as_written() {
+    let big = (1_i64 << 53) + 1;
+    check(
+        "i",
+        Arc::new(Int64Array::from(vec![Some(big), Some(i64::MAX), Some(-3), None])),
+        &[
+            ("i > 9007199254740992.5", vec![Some(true), Some(true), Some(false), None]),
+            ("9007199254740992.5 < i", vec![Some(true), Some(true), Some(false), None]),
+            ("i = 9007199254740993.0", vec![Some(true), Some(false), Some(false), None]),
+            ("i = 9007199254740993.5", vec![Some(false), Some(false), Some(false), None]),
+            ("i <> 9007199254740993.5", vec![Some(true), Some(true), Some(true), None]),
+            ("i >= -3.5 AND i < -2.5", vec![Some(false), Some(false), Some(true), None]),
+            ("i <= -3.5", vec![Some(false), Some(false), Some(false), None]),
+            ("i < 9223372036854775807.5", vec![Some(true), Some(true), Some(true), None]),
+            ("i < 1e300", vec![Some(true), Some(true), Some(true), None]),
+            ("i > -1e300", vec![Some(true), Some(true), Some(true), None]),
+            ("i < 1e30", vec![Some(true), Some(true), Some(true), None]),
+            ("i = 18446744073709551616", vec![Some(false), Some(false), Some(false), None]),
+            ("i IN (9007199254740992.5, -3.0)", vec![Some(false), Some(false), Some(true), None]),
+            ("i NOT IN (9007199254740992.5, -3.5)", vec![Some(true), Some(true), Some(true), None]),
+            ("i IN (0.5, 1.5)", vec![Some(false), Some(false), Some(false), None]),
+            ("i BETWEEN 9007199254740992.5 AND 1e30", vec![Some(true), Some(true), Some(false), None]),
+            ("i NOT BETWEEN -3.5 AND 9007199254740993.5", vec![Some(false), Some(true), Some(false), None]),
+            ("i IS DISTINCT FROM 0.5", vec![Some(true), Some(true), Some(true), Some(true)]),
+            ("i IS NOT DISTINCT FROM -3.0", vec![Some(false), Some(false), Some(true), Some(false)]),
+            ("CASE i WHEN -3.0 THEN true ELSE false END", vec![Some(false), Some(false), Some(true), Some(false)]),
+            ("nullif(i, -3.0) IS NULL", vec![Some(false), Some(false), Some(true), Some(true)]),
+        ],
+    );
+    check(
+        "i",
+        Arc::new(UInt64Array::from(vec![u64::MAX, 0])),
+        &[
+            ("i = 18446744073709551615", vec![Some(true), Some(false)]),
+            ("i = 18446744073709551615.0", vec![Some(true), Some(false)]),
+            ("i < 18446744073709551616", vec![Some(true), Some(true)]),
+            ("i > -0.5", vec![Some(true), Some(true)]),
+            ("i >= 18446744073709551614.5", vec![Some(true), Some(false)]),
+        ],
+    );
+}
+
+#[test]
+fn decimals_are_compared_with_all_digits_written() {
+    let decimals = |values: Vec<i128>, precision, scale| {
+        Arc::new(Decimal128Array::from(values).with_precision_and_scale(precision, scale).unwrap()) as ArrayRef
+    };
+    check(
+        "d",
+        decimals(vec![1_234_567_890_123_456_789, 1_234_567_890_123_456_800], 38, 2),
+        &[
+            ("d = 12345678901234567.89", vec![Some(true), Some(false)]),
+            ("d > 12345678901234567.891", vec![Some(false), Some(true)]),
+            ("d < 123456789012345678901234567890123456789", vec![Some(true), Some(true)]),
+            ("d = 12345678901234568", vec![Some(false), Some(true)]),
+        ],
+    );
+    check(
+        "d",
+        decimals(vec![123_456_789_012_345_678_901_234_567_890], 38, 0),
+        &[
+            ("d = 123456789012345678901234567890", vec![Some(true)]),
+            ("d = 123456789012345678901234567891", vec![Some(false)]),
+        ],
+    );
+    check("d", decimals(vec![5], 38, 30), &[("d < 100000000000", vec![Some(true)]), ("d = 5e-30", vec![Some(true)])]);
+}
+
+#[test]
+fn numbers_in_arithmetic_are_floats() {
+    let batch = batch_of("i", Arc::new(Int64Array::from(vec![1, 2])));
+    for (text, expected) in [("i * 0.5", [0.5, 1.0]), ("i + 1e300", [1e300, 1e300]), ("-1.25e0 * i", [-1.25, -2.5])] {
+        let values = evaluate(text, &batch);
+        assert_eq!(values.as_primitive::<Float64Type>().values(), &expected, "{text}");
+    }
+    assert_eq!(evaluate("0.1", &batch).data_type(), &DataType::Float64);
+    assert_eq!(mask("i * 0.1 = 0.1", &batch), [Some(true), Some(false)]);
+    let decimal = evaluate("CAST(1.005 AS DECIMAL(10, 3))", &batch);
+    assert_eq!(decimal.as_primitive::<arrow::datatypes::Decimal128Type>().value(0), 1005);
+}
+
+#[test]
+fn all_nan_are_equal_and_greater_than_every_number() {
+    let (quiet, negative) = (f64::NAN, f64::from_bits(0xfff8_0000_0000_0001));
+    let values = vec![Some(quiet), Some(negative), Some(f64::INFINITY), Some(-0.0), Some(0.0), Some(-1.0), None];
+    let t = Some(true);
+    let f = Some(false);
+    let cases: Vec<(&str, Mask)> = vec![
+        ("f < 0", vec![f, f, f, f, f, t, None]),
+        ("f > 0", vec![t, t, t, f, f, f, None]),
+        ("f >= 0", vec![t, t, t, t, t, f, None]),
+        ("f = 0", vec![f, f, f, t, t, f, None]),
+        ("f <> 0", vec![t, t, t, f, f, t, None]),
+        ("f = f", vec![t, t, t, t, t, t, None]),
+        ("f = CAST('NaN' AS DOUBLE)", vec![t, t, f, f, f, f, None]),
+        ("f >= CAST('NaN' AS DOUBLE)", vec![t, t, f, f, f, f, None]),
+        ("f > CAST('Infinity' AS DOUBLE)", vec![t, t, f, f, f, f, None]),
+        ("f IN (CAST('NaN' AS DOUBLE))", vec![t, t, f, f, f, f, None]),
+        ("f IN (CAST('NaN' AS DOUBLE), 0, 7, 8, 9)", vec![t, t, f, t, t, f, None]),
+        ("f NOT IN (0, 1)", vec![t, t, t, f, f, t, None]),
+        ("f IN (-0.0)", vec![f, f, f, t, t, f, None]),
+        ("f BETWEEN 0 AND CAST('NaN' AS DOUBLE)", vec![t, t, t, t, t, f, None]),
+        ("f IS DISTINCT FROM CAST('NaN' AS DOUBLE)", vec![f, f, t, t, t, t, t]),
+        ("f IS NOT DISTINCT FROM 0", vec![f, f, f, t, t, f, f]),
+        ("0.0 / 0.0 > 1e300 AND f IS NOT NULL", vec![t, t, t, t, t, t, f]),
+        ("greatest(f, 1) > 1", vec![t, t, t, f, f, f, f]),
+        ("least(f, 1) < 1", vec![f, f, f, t, t, t, f]),
+        ("isnan(greatest(f, 1))", vec![t, t, f, f, f, f, f]),
+        ("CASE f WHEN 0 THEN true ELSE false END", vec![f, f, f, t, t, f, f]),
+        ("CASE f WHEN CAST('NaN' AS DOUBLE) THEN true ELSE false END", vec![t, t, f, f, f, f, f]),
+        ("nullif(f, 0) IS NULL", vec![f, f, f, t, t, f, t]),
+        ("nullif(f, CAST('NaN' AS DOUBLE)) IS NULL", vec![t, t, f, f, f, f, t]),
+    ];
+    let doubles = Arc::new(Float64Array::from(values.clone())) as ArrayRef;
+    check("f", Arc::clone(&doubles), &cases);
+    check("f", Arc::new(Float32Array::from_iter(values.iter().map(|value| value.map(|v| v as f32)))), &cases);
+    check("f", Arc::new(Float16Array::from_iter(values.iter().map(|value| value.map(Half::from_f64)))), &cases);
+}
+
+#[test]
+fn values_of_floats_keep_their_sign() {
+    let batch = batch_of("f", Arc::new(Float64Array::from(vec![-0.0, 1.0])));
+    let sign = |text: &str| evaluate(text, &batch).as_primitive::<Float64Type>().value(0).is_sign_negative();
+    assert!(sign("f") && sign("nullif(f, 1)") && sign("coalesce(f, 1)"));
+}
+
+/// Microseconds of 9999-12-31, 0001-01-01 and 2020-01-01T00:00:00.000001, and null.
+fn instants() -> ArrayRef {
+    let values = vec![Some(253_402_214_400_000_000), Some(-62_135_596_800_000_000), Some(1_577_836_800_000_001), None];
+    Arc::new(TimestampMicrosecondArray::from(values))
+}
+
+#[test]
+fn time_literals_take_the_unit_of_the_column() {
+    let (t, f) = (Some(true), Some(false));
+    check(
+        "us",
+        instants(),
+        &[
+            ("us = TIMESTAMP '9999-12-31'", vec![t, f, f, None]),
+            ("us = '9999-12-31'", vec![t, f, f, None]),
+            ("us = DATE '9999-12-31'", vec![t, f, f, None]),
+            ("us < TIMESTAMP '0001-01-01 00:00:00.000001'", vec![f, t, f, None]),
+            ("us > TIMESTAMP '2020-01-01 00:00:00.0000005'", vec![t, f, t, None]),
+            ("us = TIMESTAMP '2020-01-01 00:00:00.000001'", vec![f, f, t, None]),
+            ("us = TIMESTAMP '2020-01-01 00:00:00.0000015'", vec![f, f, f, None]),
+            ("us BETWEEN TIMESTAMP '2020-01-01' AND TIMESTAMP '9999-12-31'", vec![t, f, t, None]),
+            ("us IN (TIMESTAMP '9999-12-31', TIMESTAMP '2020-01-01')", vec![t, f, f, None]),
+            ("coalesce(us, TIMESTAMP '9999-12-31') = TIMESTAMP '9999-12-31'", vec![t, f, f, t]),
+            ("coalesce(us, TIMESTAMP '2020-01-01') < '2020-01-01 00:00:01'", vec![f, t, t, t]),
+            ("CASE WHEN us IS NULL THEN TIMESTAMP '9999-12-31' ELSE us END > '9999-01-01'", vec![t, f, f, t]),
+            ("greatest(us, TIMESTAMP '2020-01-01') = '2020-01-01'", vec![f, t, f, t]),
+            ("nullif(us, TIMESTAMP '9999-12-31') IS NULL", vec![t, f, f, t]),
+            ("us >= TIMESTAMP '9999-12-31' + INTERVAL '1 day'", vec![f, f, f, None]),
+            ("us < CAST('9999-12-31' AS DATE)", vec![f, t, t, None]),
+        ],
+    );
+    check(
+        "s",
+        Arc::new(TimestampSecondArray::from(vec![0, 1])),
+        &[("s > TIMESTAMP '1970-01-01 00:00:00.5'", vec![f, t]), ("s < '1970-01-01 00:00:00.5'", vec![t, f])],
+    );
+    check(
+        "ms",
+        Arc::new(TimestampMillisecondArray::from(vec![0, 1]).with_timezone("America/New_York")),
+        &[
+            ("ms = TIMESTAMP '1970-01-01 00:00:00.001Z'", vec![f, t]),
+            ("ms = TIMESTAMP '1969-12-31 19:00:00'", vec![t, f]),
+            ("ms < '9999-12-31'", vec![t, t]),
+        ],
+    );
+    check(
+        "t",
+        Arc::new(Time32MillisecondArray::from(vec![Some(18_000_000), Some(0), None])),
+        &[
+            ("t = TIME '05:00:00'", vec![t, f, None]),
+            ("t > TIME '04:59:59.9999'", vec![t, f, None]),
+            ("t IN (TIME '05:00:00', TIME '00:00:00.0001')", vec![t, f, None]),
+            ("coalesce(t, TIME '05:00:00') = TIME '05:00:00'", vec![t, f, t]),
+            ("CASE t WHEN TIME '05:00:00' THEN true ELSE false END", vec![t, f, f]),
+        ],
+    );
+    check(
+        "d",
+        Arc::new(Date32Array::from(vec![Some(2_932_896), Some(0), None])),
+        &[
+            ("d < TIMESTAMP '9999-12-31 00:00:01'", vec![t, t, None]),
+            ("d = TIMESTAMP '9999-12-31'", vec![t, f, None]),
+            ("d > TIMESTAMP '1970-01-01 00:00:01'", vec![t, f, None]),
+            ("d = DATE '9999-12-31'", vec![t, f, None]),
+        ],
+    );
+}
+
+#[test]
+fn instants_and_days_of_any_year_are_compared() {
+    let days: ArrayRef = Arc::new(Date32Array::from(vec![2_932_896, 0, 0, 0]));
+    let batch = RecordBatch::try_from_iter_with_nullable([("us", instants(), true), ("d", days, true)]).unwrap();
+    assert_eq!(mask("us = d", &batch), [Some(true), Some(false), Some(false), None]);
+    assert_eq!(mask("d > us", &batch), [Some(false), Some(true), Some(false), None]);
+}
+
+fn whole<T: ArrowPrimitiveType<Native = i64>>(array: &ArrayRef) -> &PrimitiveArray<T> {
+    array.as_primitive::<T>()
+}
+
+#[test]
+fn times_of_any_year_are_binned_and_truncated() {
+    use arrow::datatypes::TimestampMicrosecondType as Micros;
+    let batch = batch_of("us", instants());
+    let day = 86_400_000_000_i64;
+    for (text, expected) in [
+        ("date_bin(INTERVAL '1 day', us)", [2_932_896, -719_162, 18_262]),
+        ("date_bin(INTERVAL '1 month', us)", [2_932_866, -719_162, 18_262]),
+        ("date_bin(INTERVAL '2 days', us, TIMESTAMP '1970-01-02')", [2_932_895, -719_163, 18_261]),
+        ("date_trunc('year', us)", [2_932_532, -719_162, 18_262]),
+        ("date_trunc('month', us)", [2_932_866, -719_162, 18_262]),
+        ("date_trunc('quarter', us)", [2_932_805, -719_162, 18_262]),
+        ("date_trunc('week', us)", [2_932_892, -719_162, 18_260]),
+        ("date_trunc('day', us)", [2_932_896, -719_162, 18_262]),
+    ] {
+        let values = evaluate(text, &batch);
+        assert_eq!(values.data_type(), &DataType::Timestamp(TimeUnit::Microsecond, None), "{text}");
+        let values = whole::<Micros>(&values);
+        assert_eq!(values.iter().collect::<Vec<_>>()[..3], expected.map(|days| Some(days * day)), "{text}");
+        assert!(values.is_null(3), "{text}");
+    }
+    let zoned = cast(batch.column(0), &DataType::Timestamp(TimeUnit::Microsecond, Some("Europe/Paris".into())));
+    let zoned = batch_of("us", zoned.unwrap());
+    let years = evaluate("date_part('year', date_trunc('year', us))", &zoned);
+    let years = cast(&years, &DataType::Int64).unwrap();
+    assert_eq!(years.as_primitive::<Int64Type>().value(0), 9999);
+}
+
+#[test]
+fn bins_begin_at_or_before_their_times() {
+    use arrow::datatypes::TimestampMicrosecondType as Micros;
+    let batch = batch_of("us", Arc::new(TimestampMicrosecondArray::from(vec![-1, 0, 1, 2])));
+    let values = evaluate("date_bin(INTERVAL '1500 nanoseconds', us)", &batch);
+    // Bins of 1.5 µs begin at -1.5, 0 and 1.5 µs, and a column of microseconds holds the one before.
+    assert_eq!(whole::<Micros>(&values).values(), &[-2, 0, 0, 1]);
+    let error = Expression::compile("date_bin(INTERVAL '0 days', us)", &batch.schema());
+    let error = error.and_then(|compiled| compiled.evaluate(&batch)).unwrap_err().to_string();
+    assert!(error.contains("stride"), "{error}");
+}
+
+#[test]
+fn texts_are_compared_as_before() {
+    let batch = batch_of("word", Arc::new(StringArray::from(vec!["5", "a"])));
+    assert_eq!(mask("word = '5'", &batch), [Some(true), Some(false)]);
+    assert_eq!(mask("CASE word WHEN 'a' THEN true ELSE false END", &batch), [Some(false), Some(true)]);
+    let passes = Expression::compile_filter("word > '4'", &batch.schema()).unwrap().passes(&batch).unwrap();
+    assert_eq!(passes, BooleanArray::from(vec![true, true]));
+}
