@@ -192,6 +192,26 @@ def test_a_client_that_does_not_read_cannot_hold_the_server(start: Start):
     assert len(got) < ROWS
 
 
+def test_a_client_silent_through_the_whole_drain_learns_how_to_resume(start: Start):
+    daemon = start("--drain-seconds", "0")
+    with fl.connect(daemon.url) as client:
+        reader = open_stream(client)
+        messages = [message(reader.read_chunk())]
+        # What the client has room for has come: trailers that name the place wait behind what it has no room for.
+        filled = time.monotonic() + 1
+        assert poll(lambda: time.monotonic() > filled)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.end(seconds=10) == 0
+        rest, words = read_until_cut(reader)
+    messages += rest
+    assert "start_position" in words, words
+    position = messages[-1][0]["position"] + BATCH
+
+    with fl.connect(start().url) as client:
+        messages += [message(chunk) for chunk in open_stream(client, start_position=position)]
+    assert np.array_equal(ids(messages), np.arange(ROWS))
+
+
 def test_a_second_signal_ends_it_at_once(start: Start):
     daemon = start("--drain-seconds", "600")
     with fl.connect(daemon.url) as client:

@@ -22,7 +22,7 @@ use tokio::{
     time,
 };
 
-use super::{hello::Heard, status};
+use super::{hello::Heard, last_words::LastWords, status};
 use crate::{
     auth::Peer,
     metrics::ConnectionGuard,
@@ -170,7 +170,7 @@ pub async fn serve_connections<S, Opening, Answered>(
                 let _ = time::timeout(REFUSED_TIME, http.serve_connection(TokioIo::new(stream), refuse)).await;
                 return;
             }
-            let (stream, heard) = Heard::new(stream);
+            let (stream, heard) = Heard::new(LastWords::new(stream, shutdown.clone()));
             let peer = Arc::new(peer);
             let service = service_fn(move |mut call: Request<Incoming>| {
                 call.extensions_mut().insert(Arc::clone(&peer));

@@ -15,6 +15,7 @@ mod decode;
 mod encode;
 mod exchange;
 mod hello;
+mod last_words;
 mod limits;
 mod linger;
 mod outgoing;
