@@ -6,7 +6,6 @@ Speaks the contract's JSON over plain Arrow Flight. Holds no torch and starts no
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -30,6 +29,7 @@ from .replay import Replay, read_replay
 from .retry import RETRY_SECONDS, try_everywhere
 from .source import Source
 from .stream import Stream
+from .waking import Latch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -115,7 +115,7 @@ class Client:
         self._urls = list(dict.fromkeys(urls))
         self._connection = connection
         self._retry_seconds = retry_seconds
-        self._closed = threading.Event()
+        self._closed = Latch()
         self._fits: dict[tuple[str, str], FittedPlan] = {}
 
     @property

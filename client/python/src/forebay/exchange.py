@@ -21,6 +21,7 @@ from .connection import Connection
 from .errors import BrokenStream, ForebayError
 from .failover import LEFT_BEHIND
 from .retry import Trouble, try_everywhere
+from .waking import Latch
 
 Rows = pa.RecordBatch | pa.Table | Mapping[str, "npt.ArrayLike | pa.Array[Any]"]
 Features = dict[str, "Array | pa.Array[Any]"]
@@ -55,7 +56,7 @@ class Exchange:
         self._given = schema
         self._call: Call | None = None
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
+        self._stopped = Latch()
 
     def __call__(self, rows: Rows) -> Features:
         """Return the outputs of the rows that pass; waits for them without holding the interpreter's lock."""
@@ -68,6 +69,8 @@ class Exchange:
     def batch(self, rows: Rows) -> pa.RecordBatch:
         """Return the same as one Arrow record batch."""
         batch = _one_batch(rows, self._given)
+        if self._stopped.is_set():
+            raise ForebayError("the exchange is closed")
         with self._lock:
             if self._stopped.is_set():
                 raise ForebayError("the exchange is closed")

@@ -5,12 +5,11 @@ Knows nothing of batches and headers (`stream` checks those), and leaves the wai
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .errors import NotFound
-from .retry import TRANSIENT, Trouble, try_everywhere
+from .retry import TRANSIENT, Stopped, Trouble, try_everywhere
 from .source import Source
 
 T = TypeVar("T")
@@ -41,15 +40,17 @@ class Failover:
         self,
         read: Callable[[Source], T],
         position: int,
-        trouble: Trouble,
-        stopped: threading.Event,
+        trouble: Trouble | None,
+        stopped: Stopped,
     ) -> T | None:
         """Return what `read` makes of a source that begins at the position; None once `stopped` is set.
+
+        `trouble` is what made this necessary; None where only this process left the source before.
 
         A replica whose source breaks before `read` is done counts as one that does not answer. Raises `Unavailable`,
         or what a replica answered for good, where there is none.
         """
-        if len(self._urls) > 1 and self._urls[0] == trouble.url:
+        if trouble is not None and len(self._urls) > 1 and self._urls[0] == trouble.url:
             # The one that broke is asked last.
             self._urls = [*self._urls[1:], trouble.url]
 

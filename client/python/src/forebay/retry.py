@@ -8,11 +8,10 @@ back all at once. Passes and seconds are both bounded.
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from .errors import BrokenStream, Cancelled, DeadlineExceeded, ForebayError, Overloaded, ServerEnded, Unavailable
 
@@ -36,6 +35,18 @@ class Trouble:
     error: ForebayError
 
 
+class Stopped(Protocol):
+    """A flag that ends the tries: a `waking.Latch`, or a `threading.Event`."""
+
+    def is_set(self) -> bool:
+        """Whether the flag is set."""
+        ...
+
+    def wait(self, seconds: float, /) -> bool:
+        """Wait for the flag, at most so long; returns whether it is set."""
+        ...
+
+
 def is_transient(error: BaseException) -> bool:
     """Whether another try may go well."""
     return isinstance(error, TRANSIENT) and not isinstance(error, ServerEnded)
@@ -46,7 +57,7 @@ def try_everywhere(
     urls: Callable[[], Sequence[str]],
     *,
     seconds: float,
-    stopped: threading.Event,
+    stopped: Stopped,
     passed_over: tuple[type[ForebayError], ...] = (),
     before: Trouble | None = None,
     then: str = "",

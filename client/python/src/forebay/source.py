@@ -34,10 +34,11 @@ class Source:
         """End the call and the connection, which also ends a read that waits."""
         if self._closed:
             return
-        self._closed = True
         with contextlib.suppress(Exception):
             self._reader.cancel()
         self._connection.close()
+        # Last, so that a close that was interrupted can be repeated.
+        self._closed = True
 
 
 class _received(contextlib.AbstractContextManager[None]):  # noqa: N801 (reads as a word)

@@ -2,6 +2,10 @@
 
 `Stream` keeps the headers' promises or raises `StreamError`. Where its batches break off it asks for a new source at
 the next position, and the same checks see that there is no seam; where and how often is `failover`'s to say.
+
+A signal handler may raise anywhere in `next`, also between a batch's arrival and its return. The stream's place is
+therefore one value, which is replaced as the last thing before a batch is returned: until then the place is behind the
+batch before, and the source counts as lost, so that the next `next` reads the same batch from a new one.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -21,6 +25,7 @@ from .failover import LEFT_BEHIND, Failover
 from .header import BatchHeader, StreamInfo, read_header
 from .retry import Trouble
 from .source import Source
+from .waking import Latch
 
 
 class Batch(Mapping[str, Any]):
@@ -51,6 +56,17 @@ class Batch(Mapping[str, Any]):
         return f"Batch({self.header}, {{{', '.join(self.data.schema.names)}}})"
 
 
+class _At(NamedTuple):
+    """How far a stream is."""
+
+    previous: BatchHeader | None = None
+    """Header of the last batch that was returned."""
+    source: Source | None = None
+    """Where the batch behind it comes from; None: from a source that is opened for it."""
+    is_over: bool = False
+    """All batches were returned."""
+
+
 class Stream(Iterator[Batch]):
     """Iterator over one rank's batches; a context manager that ends the stream when it is left.
 
@@ -58,6 +74,11 @@ class Stream(Iterator[Batch]):
     shuffled stream with remainder drop or pad that starts off its batch size's grid, which may have one more or less.
     The reading begins with the first `next`. A server that is gone is replaced by the next replica, or waited for;
     see `forebay.connect`. Made by `Client.stream`.
+
+    After an exception in `next`, an interrupt or an error, the stream continues: the following `next` asks for the same
+    batch again, and `cursor` has not moved. (What a signal handler raises once ``next(stream)`` has returned, but
+    before the caller's assignment, is the caller's; ``for batch in stream`` has no such gap in CPython.) Only `close`
+    and the epoch's end are final, and of the two only the end moves `cursor`.
     """
 
     def __init__(
@@ -81,9 +102,10 @@ class Stream(Iterator[Batch]):
         self._places = Places(start, info, order, self.step_rows)
         self._open_first = open_first
         self._failover = failover
-        self._previous: BatchHeader | None = None
+        self._at = _At()
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
+        self._stopped = Latch()
+        # What `close` ends; the place says whether a batch is still read from it.
         self._source: Source | None = None
 
     def __len__(self) -> int:
@@ -95,19 +117,26 @@ class Stream(Iterator[Batch]):
 
     def __next__(self) -> Batch:
         """Return the next step's batch; waits for it without holding the interpreter's lock."""
+        at = self._at
+        if at.is_over or self._stopped.is_set():
+            raise StopIteration
+        self._at = _At(at.previous)
         try:
-            batch = self._next()
+            batch, behind = self._next(at)
         except BaseException:
-            self.close()
+            self._leave()
             raise
         if batch is None:
+            self._at = behind
             self.close()
             raise StopIteration
+        self._at = behind
         return batch
 
     def cursor(self) -> Cursor:
         """Return the place behind the last batch that `next` returned, to be kept and given to `Client.stream`."""
-        return self._start if self._previous is None else self._places(self._previous)
+        previous = self._at.previous
+        return self._start if previous is None else self._places(previous)
 
     def places(self) -> Places:
         """Return what tells the place behind a batch's header, without holding this stream."""
@@ -116,10 +145,7 @@ class Stream(Iterator[Batch]):
     def close(self) -> None:
         """End the stream; may be called from another thread to end a read or a pause that waits."""
         self._stopped.set()
-        with self._lock:
-            source = self._source
-        if source is not None:
-            source.close()
+        self._leave()
 
     def __enter__(self) -> Stream:
         return self
@@ -132,29 +158,31 @@ class Stream(Iterator[Batch]):
     def __del__(self) -> None:
         self.close()
 
-    def _next(self) -> Batch | None:
-        """Return the next batch, over as many sources as it takes; None where the stream rightly ends or was closed."""
-        if self._stopped.is_set():
-            return None
-        source = self._source
+    def _next(self, at: _At) -> tuple[Batch | None, _At]:
+        """Return the next batch and the place behind it, over as many sources as it takes.
+
+        No batch, and a place that is over, where the stream rightly ends; the place as it was where it was closed.
+        """
+        previous = at.previous
+        if previous is not None and previous.last and at.source is None:
+            return None, _At(previous, is_over=True)
+        trouble: Trouble | None = None
         try:
-            return self._read(self._adopt(self._open_first()) if source is None else source)
+            if at.source is not None:
+                return self._read(at.source, previous)
+            if previous is None:
+                return self._read(self._adopt(self._open_first()), previous)
         except ForebayError as error:
             if self._stopped.is_set():
-                return None
+                return None, _At(previous)
             if not isinstance(error, LEFT_BEHIND):
                 raise
-            if self._previous is not None and self._previous.last:
-                # All has come: how the connection then ends does not matter.
-                return None
-            trouble = Trouble(self._failover.url if source is None else source.url, error)
-        return self._failover.go_on(
-            lambda opened: self._read(self._adopt(opened)), self._position(), trouble, self._stopped
+            trouble = Trouble(self._failover.url if at.source is None else at.source.url, error)
+        position = self._start.position if previous is None else previous.position + self.step_rows
+        found = self._failover.go_on(
+            lambda opened: self._read(self._adopt(opened), previous), position, trouble, self._stopped
         )
-
-    def _position(self) -> int:
-        before = self._previous
-        return self._start.position if before is None else before.position + self.step_rows
+        return (None, _At(previous)) if found is None else found
 
     def _adopt(self, source: Source) -> Source:
         """Make it the source that `close` ends; one that comes after `close` is ended at once."""
@@ -166,34 +194,44 @@ class Stream(Iterator[Batch]):
             source.close()
         return source
 
-    def _read(self, source: Source) -> Batch | None:
-        """Return the source's next batch, or None where the stream rightly ends or was closed."""
+    def _leave(self) -> None:
+        """End the source that there is."""
+        with self._lock:
+            source = self._source
+        if source is not None:
+            source.close()
+
+    def _read(self, source: Source, previous: BatchHeader | None) -> tuple[Batch | None, _At]:
+        """Return the source's next batch and the place behind it; see `_next` for where there is none."""
         while True:
             try:
                 chunk = source.read()
             except StopIteration:
-                self._check_end()
-                return None
-            except ForebayError:
+                if not self._stopped.is_set():
+                    self._check_end(previous)
+                return None, _At(previous, is_over=not self._stopped.is_set())
+            except ForebayError as error:
                 if self._stopped.is_set():
-                    return None
+                    return None, _At(previous)
+                if previous is not None and previous.last and isinstance(error, LEFT_BEHIND):
+                    # All has come: how the connection then ends does not matter.
+                    return None, _At(previous, is_over=True)
                 raise
             if chunk.data is None:
                 continue
             header = read_header(chunk.app_metadata)
-            self._check(header, chunk.data)
-            self._previous = header
+            self._check(header, chunk.data, previous)
+            previous = header
             # A rank without rows gets a last batch without rows: an end, and no step.
             if header.rows or not header.last:
-                return Batch(chunk.data, header)
+                return Batch(chunk.data, header), _At(header, source)
 
-    def _check(self, header: BatchHeader, data: pa.RecordBatch) -> None:
+    def _check(self, header: BatchHeader, data: pa.RecordBatch, before: BatchHeader | None) -> None:
         where = f"step {header.step} of rank {self.info.rank}"
         if checksum.matches(data, header.checksum) is False:
             raise BrokenStream(f"{where}: the batch's bytes are not those that the server sent (checksum)")
         if header.rows != data.num_rows:
             raise StreamError(f"{where}: the header says {header.rows} rows, the batch has {data.num_rows}")
-        before = self._previous
         if before is None:
             if header.position != self._start.position:
                 raise StreamError(f"{where}: begins at position {header.position}, not at {self._start.position}")
@@ -205,9 +243,8 @@ class Stream(Iterator[Batch]):
         if header.position != before.position + self.step_rows:
             raise StreamError(f"{where}: position {header.position} does not follow {before.position}")
 
-    def _check_end(self) -> None:
-        before = self._previous
-        if self._stopped.is_set() or (before is None and len(self) == 0):
+    def _check_end(self, before: BatchHeader | None) -> None:
+        if before is None and len(self) == 0:
             return
         if before is None or not before.last:
             read = "before its first batch" if before is None else f"after step {before.step}"

@@ -1,37 +1,37 @@
 """Batches as torch tensors: `FlightDataset`, and `FlightLoader` for frameworks that take a DataLoader apart.
 
-This module and the rooms that it alone uses (`tensors`, `landing`, `board`, `loader`) are the only ones that import
-torch.
+This module and those that it alone uses (`batches`, `tensors`, `landing`, `board`, `loader`) are the only ones that
+import torch.
 """
 
 from __future__ import annotations
 
 import os
-import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed
 import torch.utils.data
 
-from .board import Board
+from .batches import FlightBatches, Resume, Totals, Track
+from .board import Board, Sending, Taking
 from .client import Client, connect
 from .credentials import Credentials
 from .cursor import Cursor, Order, Remainder
 from .explain import Explain
 from .fitted import FittedPlan
 from .header import StreamInfo
-from .landing import Landed, Landing, device_of
+from .landing import Landing, device_of
 from .loader import FlightLoader, refuse_second_sharding
 from .plan import Plan
-from .prefetch import Prefetch
 from .replay import Replay
 from .retry import RETRY_SECONDS
-from .stages import StageSeconds, bound_by
-from .stream import Batch, Stream
+from .stages import bound_by
+from .stream import Stream
 from .tensors import TensorBatch
 
 if TYPE_CHECKING:
@@ -106,13 +106,15 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._credentials = credentials
         self._given_rank = None if rank is None or world_size is None else (rank, world_size)
         self._epoch = epoch
-        self._resume: _Resume | None = None
-        self._place: Cursor | None = None
-        self._totals = _Totals()
+        self._resume: Resume | None = None
+        # The iteration whose place is this dataset's: the latest, unless another place was chosen since.
+        self._track: Track | None = None
+        self._tracks: list[tuple[weakref.ref[FlightBatches], Track]] = []
+        self._totals = Totals()
+        self._lanes = 1
         self._board = Board()
         self._heard = 0
         self._client: Client | None = None
-        self._latest: weakref.ref[FlightBatches] | None = None
         self._lengths: dict[int, StreamInfo] = {}
 
     @property
@@ -122,10 +124,9 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch; one other than the present begins at its first batch."""
+        self._hear()
         if epoch != self._epoch:
-            self._epoch = epoch
-            self._resume = None
-            self._place = None
+            self._choose(epoch)
             self._tell(None)
 
     def __len__(self) -> int:
@@ -135,31 +136,36 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         return self._lengths[self._epoch].rank_steps
 
     def __iter__(self) -> Iterator[TensorBatch]:
-        """Start the epoch, or go on where a loaded state left it."""
+        """Start the epoch, or continue where a loaded state left it.
+
+        A loaded state is used up by the first batch, not before: where the server does not answer, or the iterator is
+        dropped unused, the next iteration begins at the same place.
+        """
         refuse_second_sharding(self._rank()[1])
         worker = torch.utils.data.get_worker_info()
-        if worker is not None:
-            self._hear()
+        self._hear()
         if worker is not None and worker.id != 0:
             return iter(())
         self._board.in_worker = worker is not None
-        resume, self._resume = self._resume, None
+        self._settle()
+        resume = self._resume
+        track = Track(self._begin() if resume is None else resume.place, resume)
+        taking = None
         if resume is not None and resume.generation:
-            if resume.generation <= self._board.resumed:
-                # Another iteration, in a worker that is gone, has gone on from there already.
-                resume = None
-            else:
-                self._board.resumed = resume.generation
-        start = self._begin() if resume is None else resume.place
-        batches = FlightBatches(self._open(start), self._took, self._prefetch, Landing(self._device))
-        self._place, self._latest = start, weakref.ref(batches)
+            taking = (Taking if worker is None else Sending)(self._board, resume.generation)
+        batches = FlightBatches(partial(self._open, track.start), track, self._prefetch, Landing(self._device), taking)
+        if worker is None:
+            # A worker opens with its first batch: torch does not pass on what is raised here in one that lives on.
+            batches.open()
+        self._tracks.append((weakref.ref(batches), track))
+        self._track = track
         return batches
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place in the data behind the last batch that the loop took: small, and the same on every rank.
 
         It is a `forebay.Cursor` as a dict, which `Client.stream` takes too. At an epoch's end the place is the start
-        of the next one.
+        of the next one. An exception in `next`, and `close`, leave the place where it is.
         """
         if self._board.in_worker and torch.utils.data.get_worker_info() is None:
             raise RuntimeError(
@@ -167,7 +173,9 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
                 "use num_workers=0 (batches are read ahead in a thread as it is), or torchdata's StatefulDataLoader, "
                 "and ask that for its state_dict"
             )
-        return (self._place or self._begin()).to_dict()
+        if self._track is not None:
+            return self._track.place.to_dict()
+        return (self._begin() if self._resume is None else self._resume.place).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on, at the next iteration, behind the last batch that the saving loop took.
@@ -178,6 +186,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         """
         place = Cursor.of(state)
         place.check(world_size=self._rank()[1], batch_size=self._batch_size)
+        self._own_board()
         self._load(place, self._tell(place))
 
     def replay(self, *, step: int, rank: int | None = None, epoch: int | None = None) -> Replay:
@@ -213,12 +222,12 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         ``fetch_seconds``, ``decode_seconds``, ``transform_seconds``, ``assemble_seconds`` and ``send_wait_seconds``;
         ``bound_by``: "trainer", "wire", "storage" or "CPU", and ``because``, the figures that say so.
         """
-        totals = self._totals
+        totals = sum((track.taken.totals for _, track in self._tracks), self._totals)
         verdict, because = bound_by(
             totals.stages,
             loop_seconds=totals.loop_seconds - totals.first_wait_seconds,
             wait_seconds=totals.wait_seconds - totals.first_wait_seconds,
-            lanes=totals.lanes,
+            lanes=self._lanes,
         )
         return {
             "batches": totals.batches,
@@ -236,7 +245,9 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         """Leave the connection behind: a worker opens its own. Keep torch.distributed's rank, which it cannot ask."""
         refuse_second_sharding(self._rank()[1])
         rank = self._rank() if torch.distributed.is_available() and torch.distributed.is_initialized() else None
-        return {**self.__dict__, "_client": None, "_latest": None, "_given_rank": rank or self._given_rank}
+        self._own_board()
+        self._settle()
+        return {**self.__dict__, "_client": None, "_tracks": [], "_given_rank": rank or self._given_rank}
 
     def _rank(self) -> tuple[int, int]:
         """Return this process's rank and the world size."""
@@ -255,31 +266,62 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         world_size = self._rank()[1]
         return Cursor(self._epoch, 0, world_size, self._order.settled(world_size))
 
+    def _choose(self, epoch: int) -> None:
+        self._resume, self._track, self._epoch = None, None, epoch
+
     def _load(self, place: Cursor, generation: int) -> None:
-        self._order = place.order
-        self._epoch = place.epoch
-        self._place = place
-        self._resume = _Resume(place, generation)
         self._lengths = {}
+        self._order, self._epoch = place.order, place.epoch
+        self._resume, self._track = Resume(place, generation), None
+
+    def _settle(self) -> None:
+        """Forget a loaded state that is used up, and the iterators that are gone."""
+        resume = self._resume
+        if resume is not None and resume.generation and resume.generation <= self._board.resumed:
+            self._resume = None
+        elif resume is not None and torch.utils.data.get_worker_info() is None:
+            # What a worker hands over is not yet the loop's: there the board alone says it.
+            if any(track.resume is resume and track.has_begun for _, track in self._tracks):
+                self._board.resumed = resume.generation
+                self._resume = None
+        gone = [track for batches, track in self._tracks if batches() is None]
+        if gone:
+            totals = sum((track.taken.totals for track in gone), self._totals)
+            live = [(batches, track) for batches, track in self._tracks if track not in gone]
+            self._totals, self._tracks = totals, live
+
+    def _own_board(self) -> None:
+        """Take a new board where the present one is another process's, whose ranks would all write on it."""
+        if not self._board.is_ours(in_worker=torch.utils.data.get_worker_info() is not None):
+            self._board, self._heard = Board(), 0
+            if self._resume is not None:
+                self._resume = Resume(self._resume.place, 0)
 
     def _tell(self, place: Cursor | None) -> int:
-        """Let workers that live know the epoch, or the place; a worker itself has nobody to tell."""
-        if torch.utils.data.get_worker_info() is not None:
+        """Let workers know the epoch, or the place that was loaded; returns the note's number.
+
+        What torchdata loads into a worker is noted too, so that one that comes after it knows; by worker 0 alone, which
+        reads the stream.
+        """
+        worker = torch.utils.data.get_worker_info()
+        if worker is not None and (worker.id != 0 or place is None):
             return 0
         note = {"epoch": self._epoch} if place is None else {"place": place.to_dict()}
         self._heard = self._board.write(note)
         return self._heard
 
     def _hear(self) -> None:
-        """Follow what was told since this worker was made."""
+        """Follow what was noted, by this process or a worker, since this dataset last looked."""
+        self._own_board()
         generation = self._board.generation
         if generation == self._heard:
             return
-        self._heard, note = generation, self._board.read()
+        note = self._board.read()
         if "place" in note:
             self._load(Cursor.of(note["place"]), generation)
-        else:
-            self.set_epoch(int(note["epoch"]))
+        elif int(note["epoch"]) != self._epoch:
+            self._choose(int(note["epoch"]))
+        self._heard = generation
 
     def _connected(self) -> Client:
         """Return the client, and have the plan fitted."""
@@ -315,81 +357,5 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
             cursor=place,
         )
         self._lengths = {place.epoch: stream.info}
-        self._totals.lanes = max(1, stream.info.lanes // max(1, world_size))
+        self._lanes = max(1, stream.info.lanes // max(1, world_size))
         return stream
-
-    def _took(self, batches: FlightBatches, place: Cursor, batch: Batch | None) -> None:
-        """Count what a loop took; only the latest iterator tells the place."""
-        if batch is not None:
-            self._totals.batches += 1
-            self._totals.rows += batch.header.rows
-            self._totals.bytes += batch.data.nbytes
-            self._totals.stages += batch.header.stage_seconds
-        loop_seconds, wait_seconds, is_first = batches.spent()
-        self._totals.loop_seconds += loop_seconds
-        self._totals.wait_seconds += wait_seconds
-        if is_first:
-            self._totals.first_wait_seconds += wait_seconds
-        if self._latest is not None and self._latest() is batches:
-            self._place = place
-
-
-class FlightBatches(Iterator[TensorBatch]):
-    """Iterator over a `FlightDataset`'s batches; dropping it ends its stream and its thread."""
-
-    def __init__(
-        self,
-        stream: Stream,
-        took: Callable[[FlightBatches, Cursor, Batch | None], None],
-        depth: int,
-        landing: Landing,
-    ) -> None:
-        self._took = took
-        self._place_behind = stream.places()
-        self._batches: Prefetch[Landed] = Prefetch(stream, landing.land, depth=depth)
-        self._closed = False
-        self._asked: float | None = None
-
-    def spent(self) -> tuple[float, float, bool]:
-        """Return the loop's seconds since this was last asked, those that it waited, and whether this is the first."""
-        waited, self._batches.wait_seconds = self._batches.wait_seconds, 0.0
-        now, is_first = time.perf_counter(), self._asked is None
-        since, self._asked = now - waited if self._asked is None else self._asked, now
-        return now - since, waited, is_first
-
-    def __next__(self) -> TensorBatch:
-        """Return the next step's tensors."""
-        if self._closed:
-            raise StopIteration
-        try:
-            landed = next(self._batches)
-        except StopIteration:
-            self._took(self, self._place_behind(None), None)
-            raise
-        self._took(self, self._place_behind(landed.batch.header), landed.batch)
-        return landed.take()
-
-    def close(self) -> None:
-        """End the stream and the thread now; the place stays where the loop is."""
-        self._closed = True
-        self._batches.close()
-
-
-@dataclass(frozen=True)
-class _Resume:
-    """Where the next iteration goes on; `generation` numbers what was told to workers, 0 in a worker itself."""
-
-    place: Cursor
-    generation: int
-
-
-@dataclass
-class _Totals:
-    batches: int = 0
-    rows: int = 0
-    bytes: int = 0
-    loop_seconds: float = 0.0
-    wait_seconds: float = 0.0
-    first_wait_seconds: float = 0.0
-    stages: StageSeconds = field(default_factory=StageSeconds)
-    lanes: int = 1
