@@ -5,7 +5,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion_common::{DFSchema, ScalarValue};
-use datafusion_expr::{Expr, expr::ScalarFunction};
+use datafusion_expr::{Expr, binary::type_union_resolution, expr::ScalarFunction};
 
 use super::{
     compare::{cast, type_of},
@@ -29,11 +29,27 @@ pub(super) fn align(exprs: &mut [&mut Expr], schema: &DFSchema) {
     for expr in exprs.iter_mut() {
         let value = std::mem::replace(*expr, Expr::Literal(ScalarValue::Null, None));
         let found = decimal.as_ref().and_then(|decimal| position(&value, decimal));
-        **expr = match (found, numbers::as_float(value)) {
-            (Some(Position::At(value)), _) => Expr::Literal(value, None),
-            (_, value) if has_float && type_of(&value, schema).is_decimal() => cast(value, DataType::Float64),
-            (_, value) => value,
+        **expr = match found {
+            Some(Position::At(value)) => Expr::Literal(value, None),
+            // A decimal all the same, with more digits.
+            Some(_) => value,
+            None if has_float && type_of(&value, schema).is_decimal() => {
+                cast(numbers::as_float(value), DataType::Float64)
+            }
+            None => numbers::as_float(value),
         };
+    }
+}
+
+/// Casts expressions of different types to the one that coercion finds for them, so that their type is known before.
+pub(super) fn unite(exprs: &mut [&mut Expr], schema: &DFSchema) {
+    let types: Vec<DataType> = exprs.iter().map(|expr| type_of(expr, schema)).collect();
+    let Some(united) = type_union_resolution(&types) else { return };
+    for (expr, data_type) in exprs.iter_mut().zip(types) {
+        if data_type != united && !data_type.is_null() {
+            let value = std::mem::replace(*expr, Expr::Literal(ScalarValue::Null, None));
+            **expr = cast(value, united.clone());
+        }
     }
 }
 

@@ -4,11 +4,13 @@
 //! comparison that means the same: `i > 2.5` is `i > 2`, and `i = 2.5` is false. Row groups are pruned by the result.
 
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion_common::{DFSchema, ScalarValue};
+use datafusion_common::{
+    DFSchema, DataFusionError, ScalarValue,
+    tree_node::{Transformed, TreeNode},
+};
 use datafusion_expr::{
     Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator,
     expr::{InList, ScalarFunction},
-    lit,
 };
 
 use super::{
@@ -33,9 +35,12 @@ pub(super) fn is_comparison_operator(operator: Operator) -> bool {
     matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// Rewrites a comparison whose parts have been rewritten; gives anything else back as it is.
-pub(super) fn exact(node: Expr, schema: &DFSchema) -> Expr {
-    match node {
+/// Rewrites a comparison whose parts have been rewritten. In anything else, literals get the type they keep.
+pub(super) fn exact(node: Expr, schema: &DFSchema) -> Result<Expr, DataFusionError> {
+    if !keeps_digits(&node) && !matches!(node, Expr::BinaryExpr(BinaryExpr { op: Operator::Minus, .. })) {
+        return node.map_children(|child| Ok(Transformed::yes(far_literal(child)))).map(|mapped| mapped.data);
+    }
+    Ok(match node {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison_operator(op) => {
             comparison(*left, op, *right, schema)
         }
@@ -49,10 +54,11 @@ pub(super) fn exact(node: Expr, schema: &DFSchema) -> Expr {
         }
         Expr::BinaryExpr(BinaryExpr { mut left, op: Operator::Minus, mut right }) => {
             align::align_times(&mut [left.as_mut(), right.as_mut()], schema);
+            let [left, right] = [*left, *right].map(|side| Box::new(far_literal(side)));
             Expr::BinaryExpr(BinaryExpr::new(left, Operator::Minus, right))
         }
         other => other,
-    }
+    })
 }
 
 /// TIMESTAMP literals that nanoseconds cannot count, and that nothing gave a type yet, count microseconds.
@@ -78,6 +84,14 @@ fn comparison(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr 
     let (left, right) = match (&left_type, &right_type) {
         (DataType::Timestamp(..), DataType::Date32) => (left, cast(right, left_type)),
         (DataType::Date32, DataType::Timestamp(..)) => (cast(left, right_type), right),
+        (DataType::Timestamp(a, left_zone), DataType::Timestamp(b, right_zone))
+            if a != b && left_zone.is_some() == right_zone.is_some() =>
+        {
+            (nanoseconds(left, *a), nanoseconds(right, *b))
+        }
+        (DataType::Time32(a) | DataType::Time64(a), DataType::Time32(b) | DataType::Time64(b)) if a != b => {
+            (cast(left, DataType::Time64(TimeUnit::Nanosecond)), cast(right, DataType::Time64(TimeUnit::Nanosecond)))
+        }
         (left_type, right_type) if left_type.is_floating() || right_type.is_floating() => {
             (as_double(left, schema), as_double(right, schema))
         }
@@ -100,6 +114,19 @@ pub(super) fn cast(expr: Expr, data_type: DataType) -> Expr {
     Expr::Cast(Cast::new(Box::new(expr), data_type))
 }
 
+/// Timestamps of different units are compared by their nanoseconds as decimals: int64 nanoseconds end in 2262.
+fn nanoseconds(expr: Expr, unit: TimeUnit) -> Expr {
+    let factor = match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    };
+    let count = cast(cast(expr, DataType::Int64), DataType::Decimal128(19, 0));
+    let factor = literal(ScalarValue::Decimal128(Some(factor), 10, 0));
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(count), Operator::Multiply, Box::new(factor)))
+}
+
 /// A number as float64, as integers and decimals are compared with floats: the usual types for it, float32 and decimals
 /// of 15 places, hold less. Anything else stays as it is.
 fn as_double(expr: Expr, schema: &DFSchema) -> Expr {
@@ -119,8 +146,9 @@ fn compared(expr: Expr, op: Operator, position: Position) -> Expr {
     let binary = |expr, op, value| Expr::BinaryExpr(BinaryExpr::new(Box::new(expr), op, Box::new(literal(value))));
     match (position, op) {
         (Position::At(value), op) => binary(expr, op, value),
-        (_, IsDistinctFrom) => lit(true),
-        (_, IsNotDistinctFrom) => lit(false),
+        // The expression is still computed, as it may have no value to be distinct.
+        (_, IsDistinctFrom) => expr.clone().is_null().or(expr.is_not_null()),
+        (_, IsNotDistinctFrom) => expr.clone().is_null().and(expr.is_not_null()),
         (Position::After(floor), Lt | LtEq) => binary(expr, LtEq, floor),
         (Position::After(floor), Gt | GtEq) => binary(expr, Gt, floor),
         (_, Eq) | (Position::Below, Lt | LtEq) | (Position::Above, Gt | GtEq) => never(expr),
@@ -185,7 +213,9 @@ fn in_list(list: InList, schema: &DFSchema) -> Expr {
 fn exact_case(case: Case, schema: &DFSchema) -> Expr {
     let Case { expr, mut when_then_expr, mut else_expr } = case;
     let results = when_then_expr.iter_mut().map(|(_, then)| then.as_mut());
-    align::align(&mut results.chain(else_expr.as_deref_mut()).collect::<Vec<_>>(), schema);
+    let mut results: Vec<&mut Expr> = results.chain(else_expr.as_deref_mut()).collect();
+    align::align(&mut results, schema);
+    align::unite(&mut results, schema);
     let Some(base) = expr else { return Expr::Case(Case { expr: None, when_then_expr, else_expr }) };
     let data_type = type_of(&base, schema);
     let is_plain = |(when, _): &(Box<Expr>, Box<Expr>)| {

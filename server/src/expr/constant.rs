@@ -3,6 +3,8 @@
 //! A comparison of a column with a constant is then one of values of the column's own type. Nothing is converted to a
 //! type that cannot hold it: integers beyond 2^53 meet fractions, and the year 9999 meets microseconds.
 
+mod float;
+
 use arrow::{
     array::timezone::Tz,
     compute::kernels::cast_utils::string_to_datetime,
@@ -13,6 +15,9 @@ use datafusion_expr::{Cast, Expr};
 
 /// Nanoseconds are 10^-9 seconds.
 const NANOSECOND_SCALE: i32 = 9;
+
+/// No decimal without a negative scale holds it.
+const BEYOND_DECIMALS: f64 = 1e76;
 
 const NANOSECONDS_PER_DAY: i128 = 86_400 * 1_000_000_000;
 
@@ -54,9 +59,27 @@ pub(super) fn position(constant: &Expr, data_type: &DataType) -> Option<Position
         DataType::Decimal32(_, scale)
         | DataType::Decimal64(_, scale)
         | DataType::Decimal128(_, scale)
-        | DataType::Decimal256(_, scale) => place(literal_number(constant)?, i32::from(*scale), data_type),
-        integer if integer.is_integer() => place(literal_number(constant)?, 0, data_type),
+        | DataType::Decimal256(_, scale) => numeric(constant, i32::from(*scale), data_type),
+        integer if integer.is_integer() => numeric(constant, 0, data_type),
         _ => None,
+    }
+}
+
+/// The position of a number, which may be written as a float.
+fn numeric(constant: &Expr, scale: i32, data_type: &DataType) -> Option<Position> {
+    if let Expr::Literal(value, _) = constant
+        && let Some(number) = Number::of(value)
+    {
+        return place(number, scale, data_type);
+    }
+    match float::of(constant)? {
+        // As everywhere, NaN is greater than every number.
+        float if float.is_nan() || float == f64::INFINITY => Some(Position::Above),
+        f64::NEG_INFINITY => Some(Position::Below),
+        float if float.abs() >= BEYOND_DECIMALS && scale >= 0 => {
+            Some(if float < 0.0 { Position::Below } else { Position::Above })
+        }
+        float => place(Number::of_float(float, scale)?, scale, data_type),
     }
 }
 
@@ -76,13 +99,7 @@ fn scale_of(unit: TimeUnit) -> i32 {
     }
 }
 
-fn literal_number(expr: &Expr) -> Option<Number> {
-    match expr {
-        Expr::Literal(value, _) => Number::of(value),
-        _ => None,
-    }
-}
-
+/// The text of a text literal.
 fn text_of(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Literal(value, _) => value.try_as_str().flatten(),
@@ -230,6 +247,25 @@ impl Number {
             ScalarValue::Decimal256(Some(value), _, scale) => decimal(*value, *scale),
             _ => return None,
         })
+    }
+
+    /// A finite float as a number: exactly, or where that takes too many digits between the same two multiples of
+    /// 10^-`scale`. `None` where neither can be said.
+    fn of_float(float: f64, scale: i32) -> Option<Self> {
+        /// A float is a whole number of these powers of two.
+        const EXACT_POWER: u32 = 60;
+        let scaled = float * f64::from(EXACT_POWER).exp2();
+        if float == float.trunc() {
+            let unscaled = i256::from_f64(float)?;
+            return Some(Self { unscaled, scale: 0 });
+        }
+        if scaled == scaled.trunc() {
+            // m / 2^60 is m × 5^60 / 10^60.
+            let unscaled = i256::from_f64(scaled)?.checked_mul(i256::from_i128(5).checked_pow(EXACT_POWER)?)?;
+            return Some(Self { unscaled, scale: EXACT_POWER as i32 });
+        }
+        let nearby = if float < 0.0 { i256::MINUS_ONE } else { i256::ONE };
+        (scale == 0).then_some(Self { unscaled: nearby, scale: EXACT_POWER as i32 })
     }
 
     /// The float64 that is nearest to it.

@@ -17,7 +17,7 @@ use super::{compare, numbers};
 /// Rewrites every part of an expression, the innermost first.
 pub(super) fn exact(expr: Expr, schema: &DFSchema) -> Result<Expr, DataFusionError> {
     let settled = numbers::settle(expr)?.transform_up(|node| Ok(Transformed::yes(wide_decimal(node, schema))))?.data;
-    let rewrite = |node| Ok(Transformed::yes(compare::exact(widen(node, schema), schema)));
+    let rewrite = |node| compare::exact(widen(node, schema), schema).map(Transformed::yes);
     let rewritten = settled.transform_up(rewrite)?.data;
     rewritten.transform_up(|node| Ok(Transformed::yes(compare::far_literal(node)))).map(|transformed| transformed.data)
 }

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::timezone::Tz,
-    datatypes::{DataType, FieldRef, TimeUnit},
+    array::{AsArray, timezone::Tz},
+    compute::cast,
+    datatypes::{DataType, FieldRef, Int64Type, TimeUnit},
 };
 use chrono::{
     DateTime, Datelike, Days, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone, Timelike, Utc,
@@ -55,11 +56,27 @@ impl ScalarUDFImpl for DateTrunc {
             return self.inner.invoke_with_args(args);
         };
         let (precision, source) = (precision.try_as_str().flatten().map(str::to_lowercase), source.clone());
-        match (self.inner.invoke_with_args(args), precision) {
-            (Err(error), Some(precision)) => truncate_each(&source, &precision).ok_or(error)?,
-            (result, _) => result,
+        let Some(precision) = precision else { return self.inner.invoke_with_args(args) };
+        if may_wrap(&source)?
+            && let Some(truncated) = truncate_each(&source, &precision)
+        {
+            return truncated;
         }
+        self.inner.invoke_with_args(args).or_else(|error| truncate_each(&source, &precision).ok_or(error)?)
     }
+}
+
+/// Whether a period may begin before the first timestamp of the unit: DataFusion's subtraction wraps there.
+fn may_wrap(source: &ColumnarValue) -> Result<bool, DataFusionError> {
+    /// A year in nanoseconds, rounded up.
+    const PERIOD_MAX: i64 = 32_000_000_000_000_000;
+    let ColumnarValue::Array(array) = source else { return Ok(false) };
+    if !matches!(array.data_type(), DataType::Timestamp(..)) {
+        return Ok(false);
+    }
+    let counts = cast(array, &DataType::Int64)?;
+    let first = arrow::compute::min(counts.as_primitive::<Int64Type>());
+    Ok(first.is_some_and(|count| count < i64::MIN + PERIOD_MAX))
 }
 
 /// Truncates value by value, which every year can; `None` where the source or the precision is not for this function.

@@ -8,7 +8,7 @@ use arrow::{
         Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Date32Array, Decimal32Array, Decimal128Array,
         Float16Array, Float32Array, Float64Array, Int8Array, Int16Array, Int64Array, PrimitiveArray, RecordBatch,
         StringArray, Time32MillisecondArray, TimestampMicrosecondArray, TimestampMillisecondArray,
-        TimestampSecondArray, UInt64Array,
+        TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
     },
     compute::cast,
     datatypes::{DataType, Float16Type, Float64Type, Int64Type, TimeUnit},
@@ -164,6 +164,25 @@ fn decimals_of_any_width_are_computed_exactly() {
 }
 
 #[test]
+fn branches_of_several_types_are_compared_in_the_type_of_all() {
+    let decimals = |values: Vec<i128>, precision, scale| {
+        Arc::new(Decimal128Array::from(values).with_precision_and_scale(precision, scale).unwrap()) as ArrayRef
+    };
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("a", decimals(vec![100, 999_999_999], 9, 2), true),
+        ("b", decimals(vec![-365, 1], 15, 3), true),
+        ("u", Arc::new(UInt64Array::from(vec![2, 5])) as ArrayRef, true),
+    ])
+    .unwrap();
+    assert_eq!(mask("CASE WHEN a > 1 THEN a ELSE b END > -0.365", &batch), [Some(false), Some(true)]);
+    assert_eq!(mask("least(a, 9999999.995) = 1", &batch), [Some(true), Some(false)]);
+    assert_eq!(mask("greatest(a, 9999999.995) = 9999999.995", &batch), [Some(true), Some(true)]);
+    assert_eq!(mask("u / 2 IN (1, CAST('inf' AS DOUBLE))", &batch), [Some(true), Some(false)]);
+    assert_eq!(mask("u / 2 = 1", &batch), [Some(true), Some(false)]);
+    assert_eq!(mask("u % 2 = 1", &batch), [Some(false), Some(true)]);
+}
+
+#[test]
 fn integers_are_compared_with_narrow_floats_as_float64() {
     let integers: ArrayRef = Arc::new(Int64Array::from(vec![16_777_217]));
     let floats: ArrayRef = Arc::new(Float32Array::from(vec![16_777_216.0]));
@@ -197,6 +216,16 @@ fn integers_are_compared_with_numbers_as_written() {
             ("i IN (0.5, 1.5)", vec![Some(false), Some(false), Some(false), None]),
             ("i BETWEEN 9007199254740992.5 AND 1e30", vec![Some(true), Some(true), Some(false), None]),
             ("i NOT BETWEEN -3.5 AND 9007199254740993.5", vec![Some(false), Some(true), Some(false), None]),
+            ("i IN (9007199254740993, 1e300)", vec![Some(true), Some(false), Some(false), None]),
+            ("i NOT IN (9007199254740993, CAST('NaN' AS DOUBLE))", vec![Some(false), Some(true), Some(true), None]),
+            (
+                "i IN (9007199254740993, -CAST('inf' AS DOUBLE), 5e-324)",
+                vec![Some(true), Some(false), Some(false), None],
+            ),
+            ("i < CAST('NaN' AS DOUBLE)", vec![Some(true), Some(true), Some(true), None]),
+            ("i > CAST('9007199254740992' AS DOUBLE)", vec![Some(true), Some(true), Some(false), None]),
+            ("i > -5e-324", vec![Some(true), Some(true), Some(false), None]),
+            ("i = CAST('-3' AS REAL)", vec![Some(false), Some(false), Some(true), None]),
             ("i IS DISTINCT FROM 0.5", vec![Some(true), Some(true), Some(true), Some(true)]),
             ("i IS NOT DISTINCT FROM -3.0", vec![Some(false), Some(false), Some(true), Some(false)]),
             ("CASE i WHEN -3.0 THEN true ELSE false END", vec![Some(false), Some(false), Some(true), Some(false)]),
@@ -372,6 +401,14 @@ fn time_literals_take_the_unit_of_the_column() {
 fn instants_and_days_of_any_year_are_compared() {
     let days: ArrayRef = Arc::new(Date32Array::from(vec![2_932_896, 0, 0, 0]));
     let batch = RecordBatch::try_from_iter_with_nullable([("us", instants(), true), ("d", days, true)]).unwrap();
+    let seconds: ArrayRef = Arc::new(TimestampSecondArray::from(vec![253_402_214_400, 0, 1_577_836_800, 0]));
+    let nanoseconds: ArrayRef = Arc::new(TimestampNanosecondArray::from(vec![0, 0, 1_577_836_800_000_001_000, 0]));
+    let columns = [("us", instants(), true), ("s", seconds, true), ("ns", nanoseconds, true)];
+    let units = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    assert_eq!(mask("us = s", &units), [Some(true), Some(false), Some(false), None]);
+    assert_eq!(mask("us > s", &units), [Some(false), Some(false), Some(true), None]);
+    assert_eq!(mask("us = ns", &units), [Some(false), Some(false), Some(true), None]);
+    assert_eq!(mask("nullif(us, ns) IS NULL", &units), [Some(false), Some(false), Some(true), Some(true)]);
     assert_eq!(mask("us = d", &batch), [Some(true), Some(false), Some(false), None]);
     assert_eq!(mask("d > us", &batch), [Some(false), Some(true), Some(false), None]);
 }
@@ -406,6 +443,14 @@ fn times_of_any_year_are_binned_and_truncated() {
     let years = evaluate("date_part('year', date_trunc('year', us))", &zoned);
     let years = cast(&years, &DataType::Int64).unwrap();
     assert_eq!(years.as_primitive::<Int64Type>().value(0), 9999);
+}
+
+#[test]
+fn periods_that_begin_before_the_first_timestamp_are_refused() {
+    let batch = batch_of("ns", Arc::new(TimestampNanosecondArray::from(vec![i64::MIN + 1, 0])));
+    let compiled = Expression::compile("date_trunc('hour', ns)", &batch.schema()).unwrap();
+    let error = compiled.evaluate(&batch).unwrap_err().to_string();
+    assert!(error.contains("not a timestamp of its unit"), "{error}");
 }
 
 #[test]
