@@ -4,6 +4,7 @@
 //! README's table is rendered from it (`tests/readme.rs`).
 
 mod access;
+mod datasets;
 
 use std::{
     env,
@@ -16,7 +17,7 @@ use clap::Parser;
 
 use crate::{
     auth::{PrincipalsFile, StreamLimits, Tls},
-    catalog::{Location, LocationError, Stores},
+    catalog::{Location, LocationError},
     expr::OPERATORS_MAX,
     log::{self, LogFormat, LogSettings},
     plan::{OPS_MAX, PLAN_COLUMNS_MAX, RequestLimits},
@@ -35,6 +36,11 @@ pub struct Flags {
     #[expect(clippy::doc_markdown, reason = "the words of --help")]
     #[arg(long, env = "FOREBAY_DATASET", value_name = "NAME=URL", required = true, value_delimiter = '\n')]
     dataset: Vec<String>,
+
+    /// Unit in which a dataset's INT96 timestamps are read: us (the default) holds every date from year 1 to 9999 and drops
+    /// fractions of a microsecond; ns keeps them, and refuses row groups with dates outside 1677 to 2262. May be repeated.
+    #[arg(long, env = "FOREBAY_INT96_UNIT", value_name = "NAME=UNIT", value_delimiter = '\n')]
+    int96_unit: Vec<String>,
 
     /// Address of the Flight service: HOST:PORT (port 0 picks a free one) or unix:PATH. May be repeated.
     #[arg(
@@ -301,27 +307,13 @@ pub enum ConfigError {
 /// Arrow's and gRPC's lengths allow a little less than 2 GiB in every client.
 const BATCH_BYTES_CEILING: u64 = 2_000_000_000;
 
-/// The longest dataset name.
-const NAME_BYTES_MAX: usize = 128;
-
 /// The largest gRPC message of a client.
 const MESSAGE_BYTES_CEILING: u64 = 2 * forebay_proto::JSON_BYTES_MAX as u64;
 
 impl Flags {
     /// Checks every value against what it means.
     pub fn check(self) -> Result<Config, ConfigError> {
-        let mut datasets: Vec<(String, Location)> = Vec::new();
-        let mut stores = Stores::new(self.storage_requests_max as usize);
-        for value in self.dataset.iter().map(|value| value.trim()).filter(|value| !value.is_empty()) {
-            let (name, location) = dataset(value, &mut stores)?;
-            if datasets.iter().any(|(known, _)| *known == name) {
-                return Err(wrong("dataset", value, format!("the name \"{name}\" is given twice")));
-            }
-            datasets.push((name, location));
-        }
-        if datasets.is_empty() {
-            return Err(wrong("dataset", "", "at least one NAME=URL is needed"));
-        }
+        let datasets = datasets::open(&self)?;
         log::check_filter(&self.log).map_err(|source| wrong("log", &self.log, source.to_string()))?;
         if let Some(url) = &self.otlp_endpoint {
             log::check_endpoint(url).map_err(|source| wrong("otlp-endpoint", url, source.to_string()))?;
@@ -389,20 +381,6 @@ fn device(value: &str) -> Result<DeviceName, ConfigError> {
     number
         .map(DeviceName::Cuda)
         .ok_or_else(|| wrong("device", value, "cpu, or cuda: and the number of a GPU, such as cuda:0"))
-}
-
-fn dataset(value: &str, stores: &mut Stores) -> Result<(String, Location), ConfigError> {
-    let allowed = "NAME=URL, such as flights=data/flights";
-    let (name, url) = value.split_once('=').ok_or_else(|| wrong("dataset", value, allowed))?;
-    let named = !name.is_empty()
-        && name.len() <= NAME_BYTES_MAX
-        && !name.contains(['/', '\\'])
-        && !name.contains(char::is_control);
-    if !named {
-        let reason = format!("a name is 1 to {NAME_BYTES_MAX} bytes without slashes; {allowed}");
-        return Err(wrong("dataset", value, reason));
-    }
-    Ok((name.to_owned(), Location::parse(name, url, stores)?))
 }
 
 /// What an address that other machines reach needs.

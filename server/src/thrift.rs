@@ -8,18 +8,22 @@ const STRUCTS_MAX: usize = 16;
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
 const BYTE: u8 = 3;
-const I16: u8 = 4;
+/// A 16-bit integer, as a zigzag varint.
+pub const I16: u8 = 4;
 /// A 32-bit integer, as a zigzag varint.
 pub const I32: u8 = 5;
-const I64: u8 = 6;
+/// A 64-bit integer, as a zigzag varint.
+pub const I64: u8 = 6;
 const DOUBLE: u8 = 7;
-const BINARY: u8 = 8;
+/// Bytes or text.
+pub const BINARY: u8 = 8;
 /// A list.
 pub const LIST: u8 = 9;
 const SET: u8 = 10;
 const MAP: u8 = 11;
 /// A struct.
 pub const STRUCT: u8 = 12;
+const UUID: u8 = 13;
 
 /// Bytes that break off, or are no Thrift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,14 +80,15 @@ impl<'a> Compact<'a> {
     /// The next field of a struct and its type; none at its end.
     pub fn field(&mut self, last: &mut i64) -> Result<Option<(i64, u8)>, Broken> {
         let head = self.byte()?;
-        if head == 0 {
+        let kind = head & 0x0f;
+        if kind == 0 {
             return Ok(None);
         }
         *last = match head >> 4 {
             0 => self.signed()?,
             step => *last + i64::from(step),
         };
-        Ok(Some((*last, head & 0x0f)))
+        Ok(Some((*last, kind)))
     }
 
     /// How many items a list has, and of which type.
@@ -114,6 +119,7 @@ impl<'a> Compact<'a> {
             TRUE | FALSE | BYTE => self.advance(1),
             I16 | I32 | I64 => self.number().map(drop),
             DOUBLE => self.advance(8),
+            UUID => self.advance(16),
             BINARY => {
                 let length = self.number()?;
                 self.advance(length)

@@ -3,15 +3,25 @@
 use std::{ops::Range, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, Schema};
+use bytes::Bytes;
 use object_store::ObjectMeta;
 use parquet::{
     DecodeResult,
-    arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+    arrow::{
+        ARROW_SCHEMA_META_KEY,
+        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+    },
     errors::ParquetError,
-    file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder},
+    file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder, ParquetMetaDataReader},
+    schema::types::SchemaDescPtr,
 };
 
-use super::{CatalogError, chunks, nesting, store::Store};
+use super::{
+    CatalogError, chunks,
+    leaves::{self, Int96Unit},
+    lists, nesting,
+    store::Store,
+};
 use crate::runtime::CpuPool;
 
 /// Read from a file's end in the first request: the footers of most files are smaller.
@@ -26,6 +36,7 @@ pub(super) async fn read(
     dataset: &str,
     file: &str,
     object: &ObjectMeta,
+    int96: Int96Unit,
     cpu: &CpuPool,
 ) -> Result<Footer, CatalogError> {
     let corrupt = |reason: String| CatalogError::Corrupt { dataset: dataset.to_owned(), file: file.to_owned(), reason };
@@ -66,28 +77,40 @@ pub(super) async fn read(
         }
         // A corrupt footer may make the decoder panic: the pool turns that into an error.
         let size = object.size;
-        let step = cpu
-            .run(move || {
-                let mut decoder = decoder;
-                if let [piece] = pieces.as_slice() {
-                    check_nesting(piece, size)?;
-                }
-                let outcome = decoder.push_ranges(wanted, pieces).and_then(|()| decoder.try_decode());
-                outcome.map(|outcome| (decoder, outcome)).map_err(|source| source.to_string())
-            })
-            .await
-            .map_err(|panic| corrupt(panic.of_damage()))?;
+        let step = cpu.run(move || decode(decoder, wanted, pieces, size)).await;
         let outcome;
-        (decoder, outcome) = step.map_err(corrupt)?;
+        (decoder, outcome) = step.map_err(|panic| corrupt(panic.of_damage()))?.map_err(corrupt)?;
         match outcome {
             DecodeResult::NeedsData(ranges) => wanted = ranges,
             DecodeResult::Data(metadata) => {
-                let opened = cpu.run(move || open(Arc::new(metadata), size)).await;
+                let opened = cpu.run(move || open(Arc::new(metadata), size, int96)).await;
                 return opened.map_err(|panic| corrupt(panic.of_damage()))?.map_err(corrupt);
             }
             DecodeResult::Finished => return Err(corrupt("its footer ends early".to_owned())),
         }
     }
+}
+
+/// The decoder, and what it made of the pieces.
+type Step = (ParquetMetaDataPushDecoder, DecodeResult<ParquetMetaData>);
+
+fn decode(
+    mut decoder: ParquetMetaDataPushDecoder,
+    wanted: Vec<Range<u64>>,
+    pieces: Vec<Bytes>,
+    file_bytes: u64,
+) -> Result<Step, String> {
+    let footer = if let [piece] = pieces.as_slice() { footer_within(piece, file_bytes) } else { None };
+    if let Some(footer) = &footer {
+        nesting::check(footer).map_err(|error| error.to_string())?;
+    }
+    let mut outcome = decoder.push_ranges(wanted, pieces).and_then(|()| decoder.try_decode());
+    if outcome.is_err()
+        && let Some(changed) = footer.as_deref().and_then(lists::with_element_types)
+    {
+        outcome = ParquetMetaDataReader::decode_metadata(&changed).map(DecodeResult::Data);
+    }
+    outcome.map(|outcome| (decoder, outcome)).map_err(|source| source.to_string())
 }
 
 /// The bytes of the footer, its length and the magic behind it included, as a file's end tells of them; none where it
@@ -99,15 +122,14 @@ fn whole_footer(end: &[u8], file_bytes: u64) -> Option<Range<u64>> {
     (magic == b"PAR1" && length <= file_bytes).then(|| file_bytes - length..file_bytes)
 }
 
-/// Checks the depth of a schema whose footer ends the bytes.
-fn check_nesting(end: &[u8], file_bytes: u64) -> Result<(), String> {
-    let Some(whole) = whole_footer(end, file_bytes) else { return Ok(()) };
-    let length = (whole.end - whole.start) as usize;
-    let footer = end.len().checked_sub(length).and_then(|start| end.get(start..end.len() - 8));
-    footer.map_or(Ok(()), |footer| nesting::check(footer).map_err(|error| error.to_string()))
+/// The footer itself, where it is within the bytes that a file ends with.
+fn footer_within(end: &Bytes, file_bytes: u64) -> Option<Bytes> {
+    let whole = whole_footer(end, file_bytes)?;
+    let start = end.len().checked_sub((whole.end - whole.start) as usize)?;
+    Some(end.slice(start..end.len() - 8))
 }
 
-/// The two ways a file is read.
+/// How a file is read.
 #[derive(Clone, Debug)]
 pub(super) struct Footer {
     /// Every column as stored.
@@ -115,23 +137,50 @@ pub(super) struct Footer {
     /// As stored, but dictionary keys are int32 whatever their width was, as dictionaries of several row groups and
     /// files must fit one key type when they meet in a batch.
     pub wide: ArrowReaderMetadata,
+    /// The columns as the decoder reads them.
+    pub decoded: SchemaDescPtr,
+    /// Whether the parts of intervals are signed: Parquet says that they are not, but Arrow's own writer, which adds its
+    /// schema, writes them so.
+    pub has_signed_intervals: bool,
 }
 
-fn open(metadata: Arc<ParquetMetaData>, file_bytes: u64) -> Result<Footer, String> {
+fn open(metadata: Arc<ParquetMetaData>, file_bytes: u64, int96: Int96Unit) -> Result<Footer, String> {
     chunks::check(&metadata, file_bytes)?;
-    schemas(metadata).map_err(|source| source.to_string())
+    schemas(metadata, int96).map_err(|source| source.to_string())
 }
 
-fn schemas(metadata: Arc<ParquetMetaData>) -> Result<Footer, ParquetError> {
-    let stored = ArrowReaderMetadata::try_new(Arc::clone(&metadata), ArrowReaderOptions::new())?;
+fn schemas(metadata: Arc<ParquetMetaData>, int96: Int96Unit) -> Result<Footer, ParquetError> {
+    let stored = stored(&metadata, int96)?;
+    let decoded = leaves::decoded(&metadata.file_metadata().schema_descr_ptr())?;
+    let pairs = metadata.file_metadata().key_value_metadata();
+    let has_signed_intervals = pairs.is_some_and(|pairs| pairs.iter().any(|pair| pair.key == ARROW_SCHEMA_META_KEY));
     let schema = stored.schema();
     let fields: Vec<Arc<Field>> = schema.fields().iter().map(wide_keys).collect();
-    if fields.iter().zip(schema.fields()).all(|(wide, field)| wide == field) {
-        return Ok(Footer { wide: stored.clone(), stored });
+    let wide = Schema::new_with_metadata(fields, schema.metadata().clone());
+    let wide = read_as(&metadata, &stored, wide.into())?;
+    Ok(Footer { stored, wide, decoded, has_signed_intervals })
+}
+
+/// The library's reading of a footer, with the types of leaves that it would lose something of replaced.
+fn stored(metadata: &Arc<ParquetMetaData>, int96: Int96Unit) -> Result<ArrowReaderMetadata, ParquetError> {
+    let proposed = ArrowReaderMetadata::try_new(Arc::clone(metadata), ArrowReaderOptions::new())?;
+    let schema = |names_extensions| {
+        leaves::schema(proposed.schema(), metadata.file_metadata().schema_descr(), int96, names_extensions)
+    };
+    // The library takes no metadata for items of lists in an old form.
+    read_as(metadata, &proposed, schema(true)).or_else(|_| read_as(metadata, &proposed, schema(false)))
+}
+
+/// The same footer under another schema.
+fn read_as(
+    metadata: &Arc<ParquetMetaData>,
+    known: &ArrowReaderMetadata,
+    schema: Arc<Schema>,
+) -> Result<ArrowReaderMetadata, ParquetError> {
+    if *known.schema() == schema {
+        return Ok(known.clone());
     }
-    let wide = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
-    let wide = ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new().with_schema(wide))?;
-    Ok(Footer { stored, wide })
+    ArrowReaderMetadata::try_new(Arc::clone(metadata), ArrowReaderOptions::new().with_schema(schema))
 }
 
 fn wide_keys(field: &Arc<Field>) -> Arc<Field> {

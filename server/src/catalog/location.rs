@@ -7,16 +7,18 @@ use object_store::path::Path;
 use url::Url;
 
 use super::{
+    Int96Unit,
     clients::{ALLOWED, Stores},
     store::Store,
 };
 
-/// A directory, a file or a glob, on this machine or in a store behind a network. What is there is looked up at every
-/// listing: it may come later.
+/// A directory, a file or a glob, on this machine or in a store behind a network, and how the files there are read. What
+/// is there is looked up at every listing: it may come later.
 #[derive(Debug)]
 pub struct Location {
     store: Store,
     place: Place,
+    int96: Int96Unit,
 }
 
 /// What a location names.
@@ -93,6 +95,17 @@ impl Location {
         parsed.map_err(|reason| LocationError { name: name.to_owned(), url: shown(), reason })
     }
 
+    /// The same files, with timestamps stored as INT96 in this unit.
+    #[must_use]
+    pub fn with_int96_unit(self, int96: Int96Unit) -> Self {
+        Self { int96, ..self }
+    }
+
+    /// The unit that INT96 is read in.
+    pub(super) fn int96_unit(&self) -> Int96Unit {
+        self.int96
+    }
+
     /// The store that holds the files.
     pub(super) fn store(&self) -> &Store {
         &self.store
@@ -115,7 +128,7 @@ fn local(path: &FilePath) -> Result<Location, String> {
     }
     let absolute = std::path::absolute(path).map_err(|source| source.to_string())?;
     split(&absolute)?;
-    Ok(Location { store: Store::local(), place: Place::Local(absolute) })
+    Ok(Location { store: Store::local(), place: Place::Local(absolute), int96: Int96Unit::default() })
 }
 
 /// Keys are taken by the letter: `%`, `#` and spaces mean themselves, and `?` is a wildcard.
@@ -140,7 +153,7 @@ fn bucket(scheme: &str, rest: &str, stores: &mut Stores) -> Result<Location, Str
     } else {
         Place::Name(whole)
     };
-    Ok(Location { store: stores.of(scheme, authority)?, place })
+    Ok(Location { store: stores.of(scheme, authority)?, place, int96: Int96Unit::default() })
 }
 
 /// One file of a web server, which has no listing to look for more in.
@@ -154,7 +167,8 @@ fn web(scheme: &str, url: &str, stores: &mut Stores) -> Result<Location, String>
         return Err(reason.to_owned());
     }
     let path = Path::from_url_path(parsed.path()).map_err(|source| source.to_string())?;
-    Ok(Location { store: stores.of(scheme, parsed.authority())?, place: Place::Object(path) })
+    let store = stores.of(scheme, parsed.authority())?;
+    Ok(Location { store, place: Place::Object(path), int96: Int96Unit::default() })
 }
 
 impl LocalPlace {

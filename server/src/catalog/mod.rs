@@ -7,7 +7,9 @@ mod answers;
 mod chunks;
 mod clients;
 mod footer;
+mod leaves;
 mod listing;
+mod lists;
 mod location;
 mod nesting;
 mod snapshot;
@@ -25,6 +27,7 @@ use std::{
 };
 
 pub use clients::Stores;
+pub use leaves::{Int96Unit, is_ordered};
 pub use location::{Location, LocationError};
 pub use snapshot::{File, RowGroup, Snapshot};
 pub use store::{Store, StoreError};
@@ -179,6 +182,11 @@ impl Dataset {
     /// Where its files are.
     pub fn store(&self) -> &Store {
         self.location.store()
+    }
+
+    /// The unit that its INT96 timestamps are read in.
+    pub fn int96_unit(&self) -> Int96Unit {
+        self.location.int96_unit()
     }
 
     /// Whether its store has ever said what files there are.

@@ -3,7 +3,7 @@
 //! A footer is a struct in Thrift's compact protocol whose second field lists the schema's elements, depth first, each
 //! with the number of its children. Just that is read here, and the rest is left to the Parquet library.
 
-use crate::thrift::{Broken, Compact, I32, LIST, STRUCT};
+use crate::thrift::{Broken, Compact, LIST, STRUCT};
 
 /// Groups within groups that are read. Nobody writes a dozen.
 pub(super) const LEVELS_MAX: usize = 64;
@@ -66,7 +66,8 @@ fn check_elements(bytes: &mut Compact<'_>) -> Result<(), NestingError> {
 fn children(bytes: &mut Compact<'_>) -> Result<u64, Broken> {
     let (mut last, mut children) = (0, 0);
     while let Some((field, kind)) = bytes.field(&mut last)? {
-        if field == CHILDREN && kind == I32 {
+        // The library reads a varint, whatever type the field is said to have.
+        if field == CHILDREN {
             children = u64::try_from(bytes.signed()?).unwrap_or(0);
         } else {
             bytes.skip(kind)?;
@@ -79,8 +80,13 @@ fn children(bytes: &mut Compact<'_>) -> Result<u64, Broken> {
 mod tests {
     use super::*;
 
-    /// A footer of so many groups, each within the one before, and a column in the last.
     fn footer(groups: usize) -> Vec<u8> {
+        footer_of(groups, 0x15)
+    }
+
+    /// A footer of so many groups, each within the one before, and a column in the last; counts of children are headed by
+    /// this byte.
+    fn footer_of(groups: usize, head: u8) -> Vec<u8> {
         // Field 1 (version), field 2: a list of structs, its length as a number of its own.
         let mut bytes = vec![0x15, 0x02, 0x19, 0xfc];
         let mut count = groups as u64 + 1;
@@ -91,7 +97,7 @@ mod tests {
         bytes.push(count as u8);
         for _ in 0..groups {
             // Field 4: the name "g"; field 5: one child.
-            bytes.extend([0x48, 0x01, b'g', 0x15, 0x02, 0x00]);
+            bytes.extend([0x48, 0x01, b'g', head, 0x02, 0x00]);
         }
         bytes.extend([0x48, 0x01, b'c', 0x00, 0x00]);
         bytes
@@ -103,6 +109,10 @@ mod tests {
         assert_eq!(check(&footer(LEVELS_MAX)), Ok(()));
         assert_eq!(check(&footer(LEVELS_MAX + 1)), Err(NestingError::TooDeep));
         assert_eq!(check(&footer(1_000_000)), Err(NestingError::TooDeep));
+        // Whatever width the counts are said to have.
+        for head in [0x13, 0x14, 0x16] {
+            assert_eq!(check(&footer_of(LEVELS_MAX + 1, head)), Err(NestingError::TooDeep));
+        }
     }
 
     #[test]

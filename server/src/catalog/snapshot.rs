@@ -5,10 +5,10 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, path::Path};
-use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use parquet::{arrow::arrow_reader::ArrowReaderMetadata, schema::types::SchemaDescPtr};
 
 use super::{
-    CatalogError, Dataset,
+    CatalogError, Dataset, Int96Unit,
     footer::{self, Footer},
     listing::{Listing, relative},
     store::{Store, is_same},
@@ -35,6 +35,7 @@ pub struct Snapshot {
     row_counts: Arc<Vec<u64>>,
     row_count: u64,
     byte_count: u64,
+    int96: Int96Unit,
 }
 
 /// One file, pinned by its size and `ETag` (on a local disk: inode, modification time and size).
@@ -77,7 +78,7 @@ pub(super) async fn open(
                 return Ok(known);
             }
             let display = store.display(&object.location);
-            let footer = footer::read(store, dataset.name(), &display, &object, cpu).await?;
+            let footer = footer::read(store, dataset.name(), &display, &object, dataset.int96_unit(), cpu).await?;
             Ok::<_, CatalogError>(Arc::new(File { object, display, footer }))
         }
     }));
@@ -113,6 +114,7 @@ pub(super) async fn open(
         row_counts,
         row_count,
         byte_count,
+        int96: dataset.int96_unit(),
     })
 }
 
@@ -227,6 +229,11 @@ impl Snapshot {
         self.byte_count
     }
 
+    /// The unit that INT96 is read in.
+    pub fn int96_unit(&self) -> Int96Unit {
+        self.int96
+    }
+
     /// The file that a row group lies in.
     pub fn file_of(&self, row_group: &RowGroup) -> &Arc<File> {
         &self.files[row_group.file_index]
@@ -265,5 +272,15 @@ impl File {
     /// The footer and the schema that plans read the columns with.
     pub fn wide_metadata(&self) -> &ArrowReaderMetadata {
         &self.footer.wide
+    }
+
+    /// The columns as the decoder reads them: of intervals, the bytes.
+    pub fn decoded_schema(&self) -> &SchemaDescPtr {
+        &self.footer.decoded
+    }
+
+    /// Whether the parts of intervals are signed.
+    pub fn has_signed_intervals(&self) -> bool {
+        self.footer.has_signed_intervals
     }
 }

@@ -123,6 +123,7 @@ fn code(error: &StreamError) -> Code {
         },
         StreamError::Scan(scan) => match scan {
             ScanError::Corrupt { .. } => Code::DataLoss,
+            ScanError::OutOfRange { .. } => Code::FailedPrecondition,
             ScanError::Changed { .. } => Code::Aborted,
             ScanError::Storage { source, .. } => store_code(source),
             ScanError::Memory { .. } => Code::ResourceExhausted,

@@ -27,12 +27,14 @@ use parquet::{
         reader::{ChunkReader, Length},
         serialized_reader::SerializedPageReader,
     },
+    schema::types::ColumnDescPtr,
 };
 
 use super::{
-    pages,
+    int96, pages,
     texts::{GrowingPages, Room},
 };
+use crate::catalog::Int96Unit;
 
 /// What brotli reads of its input at a time.
 const BROTLI_INPUT_BYTES: usize = 16 << 10;
@@ -48,6 +50,7 @@ pub(super) struct FetchedColumns {
     chunks: HashMap<usize, FetchedChunk>,
     /// What columns become.
     schema: SchemaRef,
+    int96: Int96Unit,
     room: Arc<Room>,
 }
 
@@ -65,6 +68,7 @@ impl FetchedColumns {
         row_group: usize,
         fetched: impl IntoIterator<Item = Fetched>,
         schema: SchemaRef,
+        int96: Int96Unit,
         room: Arc<Room>,
     ) -> Result<Self, ParquetError> {
         let group = metadata.row_group(row_group);
@@ -74,7 +78,7 @@ impl FetchedColumns {
             pages::check(group.column(leaf), &chunk, group.num_rows())?;
             chunks.insert(leaf, chunk);
         }
-        Ok(Self { metadata, row_group, chunks, schema, room })
+        Ok(Self { metadata, row_group, chunks, schema, int96, room })
     }
 
     /// Bytes that decoding them holds decompressed, as their pages claim.
@@ -93,10 +97,12 @@ impl RowGroups for FetchedColumns {
         let missing = || ParquetError::General(format!("column {leaf} has not been fetched"));
         let fetched = self.chunks.get(&leaf).ok_or_else(missing)?;
         let group = self.metadata.row_group(self.row_group);
+        let column = group.column(leaf).column_descr_ptr();
         let pages = fetched.pages(group.column(leaf), group.num_rows())?;
+        let pages = int96::checked(pages, ColumnDescPtr::clone(&column), self.int96, &self.room);
         let root = self.metadata.file_metadata().schema_descr().get_column_root_idx(leaf);
         let is_keyed = matches!(self.schema.field(root).data_type(), DataType::Dictionary(..));
-        let pages = GrowingPages::over(pages, group.column(leaf).column_descr_ptr(), is_keyed, &self.room);
+        let pages = GrowingPages::over(pages, column, is_keyed, &self.room);
         Ok(Box::new(OneChunk(Some(pages))))
     }
 

@@ -5,6 +5,8 @@
 
 mod chunks;
 mod fetch;
+mod int96;
+mod intervals;
 mod packed;
 mod pages;
 mod projection;
@@ -24,6 +26,7 @@ use crate::{
     catalog::{RowGroup, Snapshot, StoreError},
     runtime::CpuError,
 };
+use texts::Refusal;
 
 /// Where an error happened.
 #[derive(Clone, Debug)]
@@ -45,6 +48,18 @@ pub enum ScanError {
         /// The columns that were read.
         columns: String,
         /// What the decoder met.
+        reason: String,
+    },
+    /// A value is sound, but not of those that its Arrow type can hold.
+    #[error("file \"{file}\", row group {row_group}, column \"{column}\": {reason}")]
+    OutOfRange {
+        /// The file.
+        file: String,
+        /// The row group within the file.
+        row_group: usize,
+        /// The column, or the path of the field in it.
+        column: String,
+        /// The value, and what holds it.
         reason: String,
     },
     /// The file is not the one that the snapshot pinned.
@@ -92,6 +107,17 @@ pub fn panicked(snapshot: &Snapshot, row_group: &RowGroup, columns: &Schema, pan
 impl Place {
     fn memory(&self, source: BudgetError) -> ScanError {
         ScanError::Memory { file: self.file.clone(), row_group: self.row_group, source }
+    }
+
+    fn refused(&self, refusal: Refusal) -> ScanError {
+        match refusal {
+            Refusal::Memory(source) => self.memory(source),
+            Refusal::OutOfRange { column, reason } => self.out_of_range(column, reason),
+        }
+    }
+
+    fn out_of_range(&self, column: String, reason: String) -> ScanError {
+        ScanError::OutOfRange { file: self.file.clone(), row_group: self.row_group, column, reason }
     }
 
     fn corrupt(&self, schema: &Schema, reason: String) -> ScanError {

@@ -21,7 +21,7 @@ use super::{
     chunks::{self, FetchedChunk},
     packed::{Deltas, bits},
 };
-use crate::thrift::{Broken, Compact, I32};
+use crate::thrift::{Broken, Compact};
 
 /// The largest page that is decompressed.
 const PAGE_BYTES_MAX: usize = 256 << 20;
@@ -86,9 +86,10 @@ fn sizes(bytes: &[u8]) -> Result<(i64, i64, usize), Broken> {
     let mut header = Compact::new(bytes);
     let (mut last, mut uncompressed, mut compressed) = (0, 0, 0);
     while let Some((field, kind)) = header.field(&mut last)? {
-        match (field, kind) {
-            (UNCOMPRESSED, I32) => uncompressed = header.signed()?,
-            (COMPRESSED, I32) => compressed = header.signed()?,
+        // The decoder reads varints, whatever type the fields are said to have.
+        match field {
+            UNCOMPRESSED => uncompressed = header.signed()?,
+            COMPRESSED => compressed = header.signed()?,
             _ => header.skip(kind)?,
         }
     }
@@ -198,7 +199,7 @@ pub(super) fn each_shared(
 }
 
 /// A page's bytes behind its levels.
-fn values_of<'a>(column: &ColumnDescriptor, page: &'a Page) -> Option<&'a [u8]> {
+pub(super) fn values_of<'a>(column: &ColumnDescriptor, page: &'a Page) -> Option<&'a [u8]> {
     match page {
         Page::DictionaryPage { .. } => None,
         Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, .. } => {
@@ -242,6 +243,12 @@ mod tests {
         let bad = [good.clone(), good.clone(), header(most + 1, 0)].concat();
         check_sizes(&[good.clone(), good].concat()).unwrap();
         assert!(check_sizes(&bad).unwrap_err().to_string().contains("268435457"));
+        // Whatever width the size is said to have.
+        for kind in [0x14, 0x16] {
+            let mut wide = header(most + 1, 0);
+            wide[2] = kind;
+            assert!(check_sizes(&wide).unwrap_err().to_string().contains("268435457"));
+        }
         // What cannot be read is the decoder's to refuse.
         check_sizes(&[0xff; 100]).unwrap();
         check_sizes(&header(5, 60)).unwrap();

@@ -16,10 +16,11 @@ use parquet::{
     basic::Encoding,
     errors::ParquetError,
     file::metadata::ColumnChunkMetaData,
+    schema::types::SchemaDescPtr,
 };
 
-use super::pages;
-use crate::catalog::{RowGroup, Snapshot};
+use super::{intervals::Intervals, pages};
+use crate::catalog::{Int96Unit, RowGroup, Snapshot};
 
 /// The most rows decoded at a time: so many that the work per call vanishes, so few that a chunk stays in the L2 cache.
 pub const CHUNK_ROWS_MAX: usize = 8192;
@@ -54,6 +55,12 @@ pub(super) struct View {
     file_index: usize,
     keyed: Vec<usize>,
     pub metadata: ArrowReaderMetadata,
+    /// The file's columns as the decoder reads them.
+    decoded: SchemaDescPtr,
+    /// How the bytes of intervals are read.
+    pub intervals: Intervals,
+    /// The unit that INT96 is read in.
+    pub int96: Int96Unit,
     /// The schema of the projection's columns.
     pub schema: SchemaRef,
     /// How columns of these roots are put together from the file's leaves.
@@ -208,15 +215,24 @@ impl Projection {
     ) -> Result<View, ParquetError> {
         let (file, file_index) = (snapshot.file_of(row_group), row_group.file_index);
         let metadata = if self.is_wide { file.wide_metadata() } else { file.metadata() };
-        if keyed.is_empty() {
-            let schema = SchemaRef::clone(&self.schema);
-            return Ok(View { file_index, keyed, metadata: metadata.clone(), schema, levels: Mutex::default() });
-        }
-        let roots: Vec<usize> = keyed.iter().map(|place| self.indices[*place]).collect();
-        let options = ArrowReaderOptions::new().with_schema(with_dictionaries(metadata.schema(), &roots));
-        let metadata = ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)?;
-        let schema = alike.unwrap_or_else(|| with_dictionaries(&self.schema, &keyed));
-        Ok(View { file_index, keyed, metadata, schema, levels: Mutex::default() })
+        let (metadata, schema) = if keyed.is_empty() {
+            (metadata.clone(), SchemaRef::clone(&self.schema))
+        } else {
+            let roots: Vec<usize> = keyed.iter().map(|place| self.indices[*place]).collect();
+            let options = ArrowReaderOptions::new().with_schema(with_dictionaries(metadata.schema(), &roots));
+            let metadata = ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)?;
+            (metadata, alike.unwrap_or_else(|| with_dictionaries(&self.schema, &keyed)))
+        };
+        Ok(View {
+            file_index,
+            keyed,
+            metadata,
+            decoded: SchemaDescPtr::clone(file.decoded_schema()),
+            intervals: if file.has_signed_intervals() { Intervals::Signed } else { Intervals::Unsigned },
+            int96: snapshot.int96_unit(),
+            schema,
+            levels: Mutex::default(),
+        })
     }
 
     /// The keyable columns of which a row group has nothing but dictionary-encoded pages.
@@ -267,9 +283,9 @@ impl View {
         if let Some((_, levels)) = kept.iter().find(|(known, _)| known == roots) {
             return Ok(Arc::clone(levels));
         }
-        let leaves = self.metadata.parquet_schema();
-        let mask = ProjectionMask::roots(leaves, roots.iter().copied());
-        let levels = Arc::new(parquet_to_arrow_field_levels(leaves, mask, Some(self.metadata.schema().fields()))?);
+        let mask = ProjectionMask::roots(&self.decoded, roots.iter().copied());
+        let fields = self.metadata.schema().fields();
+        let levels = Arc::new(parquet_to_arrow_field_levels(&self.decoded, mask, Some(fields))?);
         kept.insert(0, (roots.to_vec(), Arc::clone(&levels)));
         kept.truncate(LEVELS_KEPT_MAX);
         Ok(levels)

@@ -20,6 +20,7 @@ use parquet::{
 use super::{
     Place, Projection, ScanError, SharedBytes,
     chunks::{Fetched, FetchedColumns},
+    intervals::Intervals,
     projection::{Part, View},
     texts::Room,
 };
@@ -47,6 +48,7 @@ pub struct RowGroupReader {
     rows_due: u64,
     fetch_time: Duration,
     room: Arc<Room>,
+    intervals: Intervals,
     /// For pages that are larger than streams reserve for.
     _memory: Option<Reservation>,
     /// Held so that readers that open the row group meanwhile find its bytes.
@@ -136,8 +138,18 @@ pub async fn open_shared(
         }
     }
     let rows_due = rows.saturating_sub(skip);
-    let (schema, shared) = (SchemaRef::clone(&view.schema), Arc::clone(shared));
-    Ok(RowGroupReader { columns, schema, place, rows_due, fetch_time, room, _memory: memory, _shared: shared })
+    let (schema, intervals, shared) = (SchemaRef::clone(&view.schema), view.intervals, Arc::clone(shared));
+    Ok(RowGroupReader {
+        columns,
+        schema,
+        place,
+        rows_due,
+        fetch_time,
+        room,
+        intervals,
+        _memory: memory,
+        _shared: shared,
+    })
 }
 
 /// One thread decodes the columns of a row group together: parts have their price.
@@ -155,7 +167,7 @@ fn reader(
     room: &Arc<Room>,
 ) -> Result<(ParquetRecordBatchReader, u64), ParquetError> {
     let (metadata, schema) = (Arc::clone(view.metadata.metadata()), SchemaRef::clone(view.metadata.schema()));
-    let columns = FetchedColumns::new(metadata, row_group, fetched, schema, Arc::clone(room))?;
+    let columns = FetchedColumns::new(metadata, row_group, fetched, schema, view.int96, Arc::clone(room))?;
     let skip = usize::try_from(skip).unwrap_or(usize::MAX);
     let rest = columns.num_rows().saturating_sub(skip);
     let selection = (skip > 0).then(|| vec![RowSelector::skip(skip), RowSelector::select(rest)].into());
@@ -187,8 +199,8 @@ impl RowGroupReader {
     fn decode(&mut self) -> Result<Option<RecordBatch>, ScanError> {
         let chunks =
             runtime::in_parallel(&mut self.columns, |columns| columns.reader.as_mut().and_then(Iterator::next));
-        if let Some(source) = self.room.refused() {
-            return Err(self.place.memory(source));
+        if let Some(refusal) = self.room.refused() {
+            return Err(self.place.refused(refusal));
         }
         let corrupt = |reason: String| self.place.corrupt(&self.schema, reason);
         let mut arrays: Vec<Option<ArrayRef>> = vec![None; self.schema.fields().len()];
@@ -201,7 +213,10 @@ impl RowGroupReader {
                 return Err(corrupt("its columns hold different numbers of rows".to_owned()));
             }
             for (place, array) in columns.part.places.iter().zip(chunk.iter().flat_map(RecordBatch::columns)) {
-                arrays[*place] = Some(Arc::clone(array));
+                let field = self.schema.field(*place);
+                let restored = self.intervals.restored(array, field.data_type());
+                let restored = restored.map_err(|reason| self.place.out_of_range(field.name().clone(), reason))?;
+                arrays[*place] = Some(restored);
             }
         }
         let row_count = found.unwrap_or(0);

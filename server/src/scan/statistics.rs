@@ -9,7 +9,7 @@ use arrow::{
 use parquet::{arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::RowGroupMetaData};
 
 use crate::{
-    catalog::{File, Snapshot},
+    catalog::{self, File, Snapshot},
     expr::{ColumnStatistics, PruningStatistics},
 };
 
@@ -45,7 +45,8 @@ fn of_file(file: &File, column: &str) -> Option<ColumnStatistics> {
     let converter = converter.with_missing_null_counts_as_zero(false);
     let groups = metadata.metadata().row_groups();
     let leaf = converter.parquet_column_index()?;
-    if groups.iter().any(|group| has_unordered_bounds(group, leaf)) {
+    let is_ordered = catalog::is_ordered(&metadata.parquet_schema().column(leaf));
+    if !is_ordered || groups.iter().any(|group| has_unordered_bounds(group, leaf)) {
         return None;
     }
     Some(ColumnStatistics {

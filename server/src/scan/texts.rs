@@ -28,6 +28,20 @@ const LISTED_MAX: u64 = 4 << 20;
 /// What a value of a list takes beside its text.
 const LISTED_BYTES: u64 = 16;
 
+/// Why a column whose bytes are sound is not decoded.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// There is no memory for its values.
+    Memory(BudgetError),
+    /// Its Arrow type cannot hold a value.
+    OutOfRange {
+        /// The path of the column.
+        column: String,
+        /// The value, and what holds it.
+        reason: String,
+    },
+}
+
 /// Where the columns of a row group find memory, and what stood in the way.
 #[derive(Debug)]
 pub(super) struct Room {
@@ -36,7 +50,7 @@ pub(super) struct Room {
     rows: u64,
     /// What is left of the bytes that nobody reserves for.
     expected: AtomicU64,
-    refused: Mutex<Option<BudgetError>>,
+    refused: Mutex<Option<Refusal>>,
 }
 
 impl Room {
@@ -57,8 +71,18 @@ impl Room {
         if unexpected == 0 { Ok(None) } else { self.budget.reserve(unexpected).map(Some) }
     }
 
+    /// Ends decoding: the error is for the decoder, which passes on its words only.
+    pub(super) fn refuse(&self, refusal: Refusal) -> ParquetError {
+        let error = match &refusal {
+            Refusal::Memory(source) => ParquetError::General(source.to_string()),
+            Refusal::OutOfRange { reason, .. } => ParquetError::General(reason.clone()),
+        };
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
+        error
+    }
+
     /// Why a column could not be written out, once.
-    pub(super) fn refused(&self) -> Option<BudgetError> {
+    pub(super) fn refused(&self) -> Option<Refusal> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -147,11 +171,7 @@ impl GrowingPages {
                 self.granted = bytes;
                 Ok(())
             }
-            Err(refused) => {
-                let error = ParquetError::General(refused.to_string());
-                *self.room.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(refused);
-                Err(error)
-            }
+            Err(source) => Err(self.room.refuse(Refusal::Memory(source))),
         }
     }
 }

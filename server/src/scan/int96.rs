@@ -1,0 +1,142 @@
+//! Timestamps stored as INT96, page by page, checked to fit the unit that they are read in: the decoder wraps those that
+//! do not, so that the year 9999 would be served as 1816.
+
+use std::sync::Arc;
+
+use parquet::{
+    basic::{Encoding, Type},
+    column::page::{Page, PageMetadata, PageReader},
+    errors::ParquetError,
+    schema::types::ColumnDescPtr,
+};
+
+use super::{
+    pages,
+    texts::{Refusal, Room},
+};
+use crate::catalog::Int96Unit;
+
+/// A value's bytes: nanoseconds of the day, then the Julian day, little-endian.
+const VALUE_BYTES: usize = 12;
+
+/// The Julian day of 1970-01-01.
+const EPOCH_DAY: i64 = 2_440_588;
+
+/// Pages of an INT96 column, each checked before it is decoded.
+struct CheckedPages {
+    pages: Box<dyn PageReader>,
+    column: ColumnDescPtr,
+    unit: Int96Unit,
+    room: Arc<Room>,
+}
+
+/// The same pages; checked where they hold INT96.
+pub(super) fn checked(
+    pages: Box<dyn PageReader>,
+    column: ColumnDescPtr,
+    unit: Int96Unit,
+    room: &Arc<Room>,
+) -> Box<dyn PageReader> {
+    if column.physical_type() != Type::INT96 {
+        return pages;
+    }
+    Box::new(CheckedPages { pages, column, unit, room: Arc::clone(room) })
+}
+
+/// The plain values of a page: nulls have none, and indices of a dictionary are no values.
+fn values<'a>(column: &ColumnDescPtr, page: &'a Page) -> &'a [[u8; VALUE_BYTES]] {
+    let bytes = match page {
+        Page::DictionaryPage { buf, .. } => buf,
+        _ if page.encoding() == Encoding::PLAIN => pages::values_of(column, page).unwrap_or_default(),
+        _ => return &[],
+    };
+    let (values, _) = bytes.as_chunks();
+    &values[..values.len().min(page.num_values() as usize)]
+}
+
+/// The Julian day of a value that does not fit, if it does not.
+fn day_beyond(value: [u8; VALUE_BYTES], unit: Int96Unit) -> Option<i64> {
+    let [n0, n1, n2, n3, n4, n5, n6, n7, d0, d1, d2, d3] = value;
+    let nanoseconds = i64::from_le_bytes([n0, n1, n2, n3, n4, n5, n6, n7]);
+    let day = i64::from(i32::from_le_bytes([d0, d1, d2, d3]));
+    let (units_per_day, units_of_day) = match unit {
+        Int96Unit::Microseconds => (86_400_000_000, nanoseconds / 1000),
+        Int96Unit::Nanoseconds => (86_400_000_000_000, nanoseconds),
+    };
+    let days = (day - EPOCH_DAY).checked_mul(units_per_day);
+    let sum = days.and_then(|days| days.checked_add(units_of_day));
+    if sum.is_some() { None } else { Some(day) }
+}
+
+impl CheckedPages {
+    fn check(&self, page: &Page) -> Result<(), ParquetError> {
+        let beyond = values(&self.column, page).iter().find_map(|value| day_beyond(*value, self.unit));
+        let Some(day) = beyond else { return Ok(()) };
+        let days = day - EPOCH_DAY;
+        let reason = match self.unit {
+            Int96Unit::Nanoseconds => format!(
+                "it holds a timestamp {days} days from 1970-01-01, which 64 bits of nanoseconds cannot hold (1677-09-21 to \
+                 2262-04-11): read the dataset in microseconds, the default of --int96-unit"
+            ),
+            Int96Unit::Microseconds => format!(
+                "it holds a timestamp {days} days from 1970-01-01, which 64 bits of microseconds cannot hold (106751991 days \
+                 either way)"
+            ),
+        };
+        Err(self.room.refuse(Refusal::OutOfRange { column: self.column.path().string(), reason }))
+    }
+}
+
+impl Iterator for CheckedPages {
+    type Item = Result<Page, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for CheckedPages {
+    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
+        let page = self.pages.get_next_page()?;
+        page.iter().try_for_each(|page| self.check(page))?;
+        Ok(page)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
+        self.pages.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
+        self.pages.skip_next_page()
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool, ParquetError> {
+        self.pages.at_record_boundary()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_and_last_that_fit_do() {
+        let value = |days: i64, nanoseconds: i64| {
+            let mut bytes = [0; VALUE_BYTES];
+            bytes[..8].copy_from_slice(&nanoseconds.to_le_bytes());
+            bytes[8..].copy_from_slice(&((days + EPOCH_DAY) as i32).to_le_bytes());
+            bytes
+        };
+        let fits = |days, nanoseconds, unit| day_beyond(value(days, nanoseconds), unit).is_none();
+        // i64::MAX nanoseconds are 106751 days and 85636854775807 ns.
+        assert!(fits(106_751, 85_636_854_775_807, Int96Unit::Nanoseconds));
+        assert!(!fits(106_751, 85_636_854_775_808, Int96Unit::Nanoseconds));
+        assert!(fits(-106_751, 0, Int96Unit::Nanoseconds));
+        assert!(!fits(-106_752, 0, Int96Unit::Nanoseconds));
+        assert!(fits(2_932_896, 86_399_999_999_999, Int96Unit::Microseconds));
+        assert!(fits(106_751_991, 14_454_775_807_999, Int96Unit::Microseconds));
+        assert!(!fits(106_751_991, 14_454_775_808_000, Int96Unit::Microseconds));
+        assert!(!fits(-106_751_992, 0, Int96Unit::Microseconds));
+        assert!(!fits(i64::from(i32::MAX) - EPOCH_DAY, i64::MAX, Int96Unit::Microseconds));
+    }
+}
