@@ -53,6 +53,13 @@ def overwritten(path: Path, version: int, rows: int = ROWS) -> None:
         file.truncate()
 
 
+def overwritten_unseen(path: Path, version: int, rows: int = ROWS) -> None:
+    """The same inode, size and modification time."""
+    before = path.stat()
+    overwritten(path, version, rows)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
 def truncated(path: Path, version: int) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
@@ -75,7 +82,7 @@ def made_a_folder(path: Path, version: int) -> None:
     path.mkdir()
 
 
-CHANGES = [replaced, overwritten, truncated, emptied, deleted, appended, made_a_folder]
+CHANGES = [replaced, overwritten, overwritten_unseen, truncated, emptied, deleted, appended, made_a_folder]
 Change = Callable[[Path, int], None]
 
 
@@ -146,7 +153,7 @@ def test_a_file_that_changes_in_mid_stream_ends_it(server: Server, folder: Path,
         assert np.array_equal(ids, np.arange(len(ids)))
 
 
-@pytest.mark.parametrize("change", [replaced, overwritten])
+@pytest.mark.parametrize("change", [replaced, overwritten, overwritten_unseen])
 @pytest.mark.parametrize("rows", [ROWS, 777])
 def test_a_new_flight_info_sees_the_files_as_they_are(server: Server, folder: Path, change: Any, rows: int):
     with fl.connect(server.url) as client:
@@ -158,6 +165,57 @@ def test_a_new_flight_info_sees_the_files_as_they_are(server: Server, folder: Pa
             assert found.total_records == rows + ROWS
             table = client.do_get(found.endpoints[0].ticket).read_all()
             assert table["version"].to_pylist() == [1] * rows + [0] * ROWS
+
+
+def test_an_epoch_does_not_go_on_in_a_file_that_was_rewritten_with_its_time_put_back(server: Server, folder: Path):
+    with fl.connect(server.url) as client:
+        tickets = [flight(client).endpoints[0].ticket for flight in INFOS]
+        overwritten_unseen(folder / "a.parquet", 1)
+        assert table_info(client).total_records == 2 * ROWS
+        for ticket in tickets:
+            with pytest.raises(fl.FlightError) as raised:
+                client.do_get(ticket).read_all()
+            changed(raised.value, None)
+
+
+def touched(path: Path) -> None:
+    path.chmod(0o600)
+    os.link(path, path.with_name("_link"))
+
+
+def test_an_epoch_resumes_in_a_file_of_which_only_the_permissions_changed(server: Server, folder: Path):
+    write(folder / "a.parquet", 0, LONG_ROWS)
+    with fl.connect(server.url) as client:
+        for flight in INFOS:
+            found = flight(client)
+            reader = client.do_get(found.endpoints[0].ticket)
+            first = reader.read_chunk()
+            (folder / "b.parquet").chmod(0o640)
+            with pytest.raises(fl.FlightError) as raised:
+                reader.read_all()
+            changed(raised.value, folder / "b.parquet")
+            # The ticket still names the files: they are looked at again.
+            chunks = client.do_get(found.endpoints[0].ticket)
+            assert chunks.read_chunk().data.equals(first.data)
+            assert sum(chunk.data.num_rows for chunk in chunks) + first.data.num_rows == LONG_ROWS + ROWS
+            assert flight(client).app_metadata == found.app_metadata
+            (folder / "b.parquet").chmod(0o644)
+
+
+def test_tickets_outlive_permissions_links_and_the_server(folder: Path):
+    first = Server({"data": folder})
+    with fl.connect(first.url) as client:
+        found = [flight(client) for flight in INFOS]
+    first.stop()
+    touched(folder / "a.parquet")
+    second = Server({"data": folder})
+    try:
+        with fl.connect(second.url) as client:
+            for flight, before in zip(INFOS, found, strict=True):
+                assert client.do_get(before.endpoints[0].ticket).read_all().num_rows == 2 * ROWS
+                assert flight(client).app_metadata == before.app_metadata
+    finally:
+        second.stop()
 
 
 def test_an_added_file_is_no_part_of_an_older_ticket(server: Server, folder: Path):

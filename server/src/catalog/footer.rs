@@ -22,7 +22,7 @@ use super::{
     lists, nesting,
     store::Store,
 };
-use crate::runtime::CpuPool;
+use crate::{runtime::CpuPool, state::short_digest};
 
 /// Read from a file's end in the first request: the footers of most files are smaller.
 const FIRST_READ_BYTES: u64 = 64 << 10;
@@ -78,12 +78,12 @@ pub(super) async fn read(
         // A corrupt footer may make the decoder panic: the pool turns that into an error.
         let size = object.size;
         let step = cpu.run(move || decode(decoder, wanted, pieces, size)).await;
-        let outcome;
-        (decoder, outcome) = step.map_err(|panic| corrupt(panic.of_damage()))?.map_err(corrupt)?;
+        let (outcome, digest);
+        (decoder, outcome, digest) = step.map_err(|panic| corrupt(panic.of_damage()))?.map_err(corrupt)?;
         match outcome {
             DecodeResult::NeedsData(ranges) => wanted = ranges,
             DecodeResult::Data(metadata) => {
-                let opened = cpu.run(move || open(Arc::new(metadata), size, int96)).await;
+                let opened = cpu.run(move || open(&Arc::new(metadata), size, int96, digest)).await;
                 return opened.map_err(|panic| corrupt(panic.of_damage()))?.map_err(corrupt);
             }
             DecodeResult::Finished => return Err(corrupt("its footer ends early".to_owned())),
@@ -91,8 +91,8 @@ pub(super) async fn read(
     }
 }
 
-/// The decoder, and what it made of the pieces.
-type Step = (ParquetMetaDataPushDecoder, DecodeResult<ParquetMetaData>);
+/// The decoder, what it made of the pieces, and a digest of the footer among them.
+type Step = (ParquetMetaDataPushDecoder, DecodeResult<ParquetMetaData>, String);
 
 fn decode(
     mut decoder: ParquetMetaDataPushDecoder,
@@ -110,7 +110,9 @@ fn decode(
     {
         outcome = ParquetMetaDataReader::decode_metadata(&changed).map(DecodeResult::Data);
     }
-    outcome.map(|outcome| (decoder, outcome)).map_err(|source| source.to_string())
+    let outcome = outcome.map_err(|source| source.to_string())?;
+    let digest = short_digest(&[footer.as_deref().unwrap_or_default()]);
+    Ok((decoder, outcome, digest))
 }
 
 /// The bytes of the footer, its length and the magic behind it included, as a file's end tells of them; none where it
@@ -142,23 +144,25 @@ pub(super) struct Footer {
     /// Whether the parts of intervals are signed: Parquet says that they are not, but Arrow's own writer, which adds its
     /// schema, writes them so.
     pub has_signed_intervals: bool,
+    /// A digest of the footer's bytes.
+    pub digest: String,
 }
 
-fn open(metadata: Arc<ParquetMetaData>, file_bytes: u64, int96: Int96Unit) -> Result<Footer, String> {
-    chunks::check(&metadata, file_bytes)?;
-    schemas(metadata, int96).map_err(|source| source.to_string())
+fn open(metadata: &Arc<ParquetMetaData>, file_bytes: u64, int96: Int96Unit, digest: String) -> Result<Footer, String> {
+    chunks::check(metadata, file_bytes)?;
+    schemas(metadata, int96, digest).map_err(|source| source.to_string())
 }
 
-fn schemas(metadata: Arc<ParquetMetaData>, int96: Int96Unit) -> Result<Footer, ParquetError> {
-    let stored = stored(&metadata, int96)?;
+fn schemas(metadata: &Arc<ParquetMetaData>, int96: Int96Unit, digest: String) -> Result<Footer, ParquetError> {
+    let stored = stored(metadata, int96)?;
     let decoded = leaves::decoded(&metadata.file_metadata().schema_descr_ptr())?;
     let pairs = metadata.file_metadata().key_value_metadata();
     let has_signed_intervals = pairs.is_some_and(|pairs| pairs.iter().any(|pair| pair.key == ARROW_SCHEMA_META_KEY));
     let schema = stored.schema();
     let fields: Vec<Arc<Field>> = schema.fields().iter().map(wide_keys).collect();
     let wide = Schema::new_with_metadata(fields, schema.metadata().clone());
-    let wide = read_as(&metadata, &stored, wide.into())?;
-    Ok(Footer { stored, wide, decoded, has_signed_intervals })
+    let wide = read_as(metadata, &stored, wide.into())?;
+    Ok(Footer { stored, wide, decoded, has_signed_intervals, digest })
 }
 
 /// The library's reading of a footer, with the types of leaves that it would lose something of replaced.

@@ -206,15 +206,16 @@ impl Dataset {
         self.has_answered.store(true, Ordering::Relaxed);
         if let Some(known) = self.find(|snapshot| snapshot.is_of(&listing.objects)) {
             metrics::cache_requests(Cache::Footers, true, known.files().len());
+            known.set_present();
             return Ok(known);
         }
         // The footers of files that did not change are not read again.
         let earlier = self.find(|_| true);
         let snapshot = Arc::new(snapshot::open(self, listing, earlier.as_deref(), &self.cpu).await?);
         let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = snapshots.iter().find(|known| known.digest() == snapshot.digest()) {
-            return Ok(Arc::clone(known));
-        }
+        // Files of other versions may have the same digest, such as those whose permissions changed: from now on they are
+        // read as they are.
+        snapshots.retain(|known| known.digest() != snapshot.digest());
         snapshots.push_front(Arc::clone(&snapshot));
         snapshots.truncate(SNAPSHOTS_KEPT_MAX);
         tracing::info!(
@@ -230,7 +231,7 @@ impl Dataset {
 
     /// The snapshot of a digest: a known one, or the present one where it is that.
     pub async fn pinned(self: &Arc<Self>, digest: &str) -> Result<Arc<Snapshot>, CatalogError> {
-        if let Some(known) = self.find(|snapshot| snapshot.digest() == digest) {
+        if let Some(known) = self.find(|snapshot| snapshot.digest() == digest && !snapshot.is_outdated()) {
             metrics::cache_requests(Cache::Footers, true, known.files().len());
             return Ok(known);
         }

@@ -1,6 +1,13 @@
 //! A dataset's files at one moment, with their footers: the manifest that an epoch is addressed by.
 
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{
+    collections::HashMap,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use futures::{StreamExt, TryStreamExt};
@@ -11,7 +18,7 @@ use super::{
     CatalogError, Dataset, Int96Unit,
     footer::{self, Footer},
     listing::{Listing, relative},
-    store::{Store, is_same},
+    store::{Store, is_named_by_tag, is_same},
 };
 use crate::{
     metrics::{self, Cache},
@@ -36,9 +43,10 @@ pub struct Snapshot {
     row_count: u64,
     byte_count: u64,
     int96: Int96Unit,
+    is_outdated: AtomicBool,
 }
 
-/// One file, pinned by its size and `ETag` (on a local disk: inode, modification time and size).
+/// One file, pinned by its size, `ETag` and version (on a local disk: inode, times of modification and change, size).
 #[derive(Debug)]
 pub struct File {
     object: ObjectMeta,
@@ -101,7 +109,7 @@ pub(super) async fn open(
         }
     }
     let byte_count = files.iter().map(|file| file.object.size).sum();
-    let digest = digest(&root, &files, &schema);
+    let digest = digest(&root, &store, &files, &schema);
     let row_counts = Arc::new(row_groups.iter().map(|group| group.rows.end - group.rows.start).collect());
     Ok(Snapshot {
         dataset: dataset.name().to_owned(),
@@ -115,6 +123,7 @@ pub(super) async fn open(
         row_count,
         byte_count,
         int96: dataset.int96_unit(),
+        is_outdated: AtomicBool::new(false),
     })
 }
 
@@ -159,13 +168,19 @@ fn difference(first: &Schema, other: &Schema) -> Option<String> {
 }
 
 /// Digest of the manifest: files in order (path from the root, size, `ETag`), row groups and their rows, schema.
-fn digest(root: &Path, files: &[Arc<File>], schema: &Schema) -> String {
+///
+/// Where the tag does not stand for a file's bytes, its footer counts too. Versions do not: tickets and cursors carry the
+/// digest over restarts, after which a file whose permissions changed is still the same.
+fn digest(root: &Path, store: &Store, files: &[Arc<File>], schema: &Schema) -> String {
     let mut manifest = Vec::from(*b"forebay snapshot 1\n");
     for file in files {
         let path = &file.object.location;
         let relative = relative(root, path).unwrap_or(path.as_ref());
         let tag = file.object.e_tag.as_deref().unwrap_or("-");
         manifest.extend(format!("{}\n{}\n{tag}\n", relative, file.object.size).bytes());
+        if !is_named_by_tag(store, &file.object) {
+            manifest.extend(format!("{}\n", file.footer.digest).bytes());
+        }
         for group in file.footer.stored.metadata().row_groups() {
             manifest.extend(group.num_rows().to_le_bytes());
         }
@@ -239,12 +254,28 @@ impl Snapshot {
         &self.files[row_group.file_index]
     }
 
+    /// To be called by readers that found another file: whoever asks for this snapshot again makes a new listing first.
+    pub fn set_outdated(&self) {
+        self.is_outdated.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a reader found another file since a listing last showed just these.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.is_outdated.load(Ordering::Relaxed)
+    }
+
+    /// To be called when a listing shows just these files.
+    pub(super) fn set_present(&self) {
+        self.is_outdated.store(false, Ordering::Relaxed);
+    }
+
     /// Whether a listing shows just these files.
     pub(super) fn is_of(&self, objects: &[ObjectMeta]) -> bool {
         let same = |(file, object): (&Arc<File>, &ObjectMeta)| {
             file.object.location == object.location
                 && file.object.size == object.size
                 && file.object.e_tag == object.e_tag
+                && file.object.version == object.version
                 && file.object.last_modified == object.last_modified
         };
         self.files.len() == objects.len() && self.files.iter().zip(objects).all(same)

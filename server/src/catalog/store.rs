@@ -1,11 +1,11 @@
 //! One store of files, a disk or a bucket, and the one way that bytes of a pinned file are read from it.
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{fmt, io, ops::Range, sync::Arc};
 
 use bytes::Bytes;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
 
-use super::told;
+use super::{told, walk};
 use crate::metrics;
 
 /// A disk, a bucket or a web server. Cheap to clone; datasets of one bucket share one client.
@@ -14,7 +14,8 @@ pub struct Store {
     client: Arc<dyn ObjectStore>,
     /// What stands before a file's path in its name: `/` for a disk, else `s3://bucket/` and the like.
     url: String,
-    is_local: bool,
+    /// The same client, where it is a disk of this machine.
+    disk: Option<Arc<LocalFileSystem>>,
     credentials: &'static str,
 }
 
@@ -43,13 +44,13 @@ pub(super) enum StoreErrorKind {
 
 impl Store {
     pub(super) fn local() -> Self {
-        let client = Arc::new(object_store::local::LocalFileSystem::new());
-        Self { client, url: "/".to_owned(), is_local: true, credentials: "" }
+        let disk = Arc::new(LocalFileSystem::new());
+        Self { client: Arc::clone(&disk) as _, url: "/".to_owned(), disk: Some(disk), credentials: "" }
     }
 
     /// A store behind a network; `credentials` says where the operator gives them.
     pub(super) fn remote(client: Arc<dyn ObjectStore>, url: String, credentials: &'static str) -> Self {
-        Self { client, url, is_local: false, credentials }
+        Self { client, url, disk: None, credentials }
     }
 
     pub(super) fn client(&self) -> &Arc<dyn ObjectStore> {
@@ -58,7 +59,7 @@ impl Store {
 
     /// Whether it is a disk of this machine.
     pub fn is_local(&self) -> bool {
-        self.is_local
+        self.disk.is_some()
     }
 
     /// The name that a person knows a file by.
@@ -88,7 +89,7 @@ impl Store {
         metrics::storage_request("get", result.is_ok(), result.as_ref().map_or(0, |bytes| bytes.len() as u64));
         match result {
             // On a disk the file was shortened after the look at it. A store tells of the file that it reads from.
-            Ok(bytes) if bytes.len() as u64 != wanted_bytes && self.is_local => Err(self.changed(&object.location)),
+            Ok(bytes) if bytes.len() as u64 != wanted_bytes && self.is_local() => Err(self.changed(&object.location)),
             Ok(bytes) if bytes.len() as u64 != wanted_bytes => {
                 let file = self.display(&object.location);
                 let reason = format!("{file}: {} bytes came where {wanted_bytes} were asked for", bytes.len());
@@ -102,7 +103,7 @@ impl Store {
     /// To be called after the reads of a file. On a local disk it can be overwritten between the check and the read,
     /// so it is looked at again; a store that answers each read with what it read from needs no second question.
     pub async fn check_after_reads(&self, object: &ObjectMeta) -> Result<(), StoreError> {
-        if !self.is_local {
+        if !self.is_local() {
             return Ok(());
         }
         let now = self.head(&object.location).await?;
@@ -111,7 +112,11 @@ impl Store {
 
     /// What a file is now.
     pub(super) async fn head(&self, path: &Path) -> Result<ObjectMeta, StoreError> {
-        let head = self.client.head(path).await;
+        let head = match &self.disk {
+            // The client's own answer leaves out when the file was last changed in place.
+            Some(disk) => look(disk, path).await,
+            None => self.client.head(path).await,
+        };
         metrics::storage_request("head", head.is_ok(), 0);
         head.map_err(|source| self.error(path, &source))
     }
@@ -175,16 +180,33 @@ impl StoreError {
     }
 }
 
+async fn look(disk: &LocalFileSystem, path: &Path) -> object_store::Result<ObjectMeta> {
+    let (file, location) = (disk.path_to_filesystem(path)?, path.clone());
+    let looked = tokio::task::spawn_blocking(move || walk::look(&file, location)).await;
+    looked.unwrap_or_else(|ended| Err(io::Error::other(ended))).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => object_store::Error::NotFound { path: path.to_string(), source: source.into() },
+        _ => object_store::Error::Generic { store: "LocalFileSystem", source: source.into() },
+    })
+}
+
+/// Whether a store's tag stands for a file's bytes. A disk's is made of inode, time and size, which a rewrite can keep.
+pub(super) fn is_named_by_tag(store: &Store, object: &ObjectMeta) -> bool {
+    !store.is_local() && object.e_tag.as_deref().is_some_and(is_strong)
+}
+
 /// A weak tag never matches in `If-Match`.
 fn is_strong(tag: &str) -> bool {
     !tag.starts_with("W/")
 }
 
 /// Whether two answers are about the same state of a file. Where there is no strong `ETag`, its date counts too: it
-/// is left out otherwise, because listings give it finer than answers to reads.
+/// is left out otherwise, because listings give it finer than answers to reads. Versions count where both answers have
+/// one: many listings do not.
 pub(super) fn is_same(pinned: &ObjectMeta, now: &ObjectMeta) -> bool {
     let is_strong = pinned.e_tag.as_deref().is_some_and(is_strong);
+    let is_other_version = pinned.version.is_some() && now.version.is_some() && pinned.version != now.version;
     pinned.size == now.size
+        && !is_other_version
         && pinned.e_tag.as_deref().map(bare) == now.e_tag.as_deref().map(bare)
         && (is_strong || pinned.last_modified == now.last_modified)
 }
@@ -220,6 +242,10 @@ mod tests {
             e_tag: Some(tag.to_owned()),
             version: None,
         };
+        let version = |version: &str| ObjectMeta { version: Some(version.to_owned()), ..meta("\"a\"", 1) };
+        assert!(is_same(&version("1"), &version("1")));
+        assert!(!is_same(&version("1"), &version("2")));
+        assert!(is_same(&version("1"), &meta("\"a\"", 1)));
         assert!(is_same(&meta("0x8", 1), &meta("\"0x8\"", 2)));
         assert!(!is_same(&meta("\"a\"", 1), &meta("\"b\"", 1)));
         assert!(is_same(&meta("W/\"a\"", 1), &meta("W/\"a\"", 1)));

@@ -145,15 +145,32 @@ impl Walk<'_> {
     }
 }
 
+/// What the file at a path is now. Links are followed.
+pub(super) fn look(path: &FilePath, location: Path) -> io::Result<ObjectMeta> {
+    let metadata = fs::metadata(path)?;
+    if metadata.is_file() { described(location, &metadata) } else { Err(io::ErrorKind::NotFound.into()) }
+}
+
 fn object(path: &FilePath, location: Path, metadata: &Metadata) -> Result<ObjectMeta, WalkError> {
-    let last_modified = metadata.modified().map_err(|error| failed(path, &error))?;
+    described(location, metadata).map_err(|error| failed(path, &error))
+}
+
+fn described(location: Path, metadata: &Metadata) -> io::Result<ObjectMeta> {
+    let last_modified = metadata.modified()?;
     Ok(ObjectMeta {
         location,
         last_modified: last_modified.into(),
         size: metadata.len(),
         e_tag: Some(tag(metadata, last_modified)),
-        version: None,
+        version: Some(version(metadata)),
     })
+}
+
+/// When the system last changed the file or what it knows of it. Unlike the modification time no program can set it, so
+/// that it shows a file that is rewritten in place with its old time put back. Changed permissions and new hard links
+/// show too: it names a state of a file for as long as a server runs, and is no part of a snapshot's digest.
+fn version(metadata: &Metadata) -> String {
+    format!("{}.{:09}", metadata.ctime(), metadata.ctime_nsec())
 }
 
 /// The tag that `object_store`'s local file system gives: inode, microseconds of the last change, size.
@@ -199,8 +216,29 @@ mod tests {
         let found = files(&root, &|name| name.ends_with(".parquet"), true).unwrap();
         assert_eq!(found.len(), 2);
         for object in found {
-            assert_eq!(LocalFileSystem::new().head(&object.location).await.unwrap(), object);
+            let known = LocalFileSystem::new().head(&object.location).await.unwrap();
+            assert_eq!(known, ObjectMeta { version: None, ..object.clone() });
+            let path = LocalFileSystem::new().path_to_filesystem(&object.location).unwrap();
+            assert_eq!(look(&path, object.location.clone()).unwrap(), object);
         }
+    }
+
+    #[test]
+    fn a_rewrite_in_place_is_another_version_whatever_time_it_claims() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        fs::write(&path, "old").unwrap();
+        let before = look(&path, Path::from("a")).unwrap();
+        // The clock of a file system may stand still for some milliseconds.
+        let after = std::iter::repeat_with(|| {
+            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, b"new", 0).unwrap();
+            file.set_modified(before.last_modified.into()).unwrap();
+            look(&path, Path::from("a")).unwrap()
+        })
+        .find(|after| *after != before)
+        .unwrap();
+        assert_eq!(ObjectMeta { version: before.version.clone(), ..after }, before);
     }
 
     #[test]

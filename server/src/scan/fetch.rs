@@ -84,6 +84,7 @@ async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Resu
     let failed = |source: StoreError| {
         let file = file.display().to_owned();
         if source.is_change() {
+            snapshot.set_outdated();
             ScanError::Changed { dataset: snapshot.dataset().to_owned(), file }
         } else {
             ScanError::Storage { file, source }
