@@ -2,15 +2,15 @@
 //!
 //! A chain over lists works on their elements: [`CompiledChain::list`] says what becomes of the lists themselves.
 
+mod join;
+
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, new_null_array};
-use arrow::compute::concat;
+use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
 use crate::cpu::collect::Collected;
-use crate::cpu::source::Feed;
 use crate::domain::{Domain, Number, list_item};
 use crate::error::OpProblem;
 use crate::inputs::Inputs;
@@ -18,6 +18,7 @@ use crate::ops::box_cox::BoxCox;
 use crate::ops::bucketize::Bucketize;
 use crate::ops::clip::Clip;
 use crate::ops::cross::Cross;
+use crate::ops::decimal::{self, DecimalIndex};
 use crate::ops::fill_null::FillNull;
 use crate::ops::hash_bucket::HashBucket;
 use crate::ops::list::{ListChange, ListSteps};
@@ -28,7 +29,7 @@ use crate::ops::pad::{self, Pad};
 use crate::ops::positive_mod::PositiveMod;
 use crate::ops::sigrid_hash::SigridHash;
 use crate::ops::vocab::Vocab;
-use crate::ops::{Encoder, LookupTable, Op, Step, first_n, max_abs, min_max, multi_hot, one_hot, robust, standardize};
+use crate::ops::{Encoder, Op, Step, first_n, max_abs, min_max, multi_hot, one_hot, robust, standardize};
 
 /// A compiled chain.
 #[derive(Clone, Debug)]
@@ -44,6 +45,8 @@ pub(crate) struct CompiledChain {
     pub(crate) list: Option<ListSteps>,
     /// What the chain holds at its end.
     pub(crate) domain: Domain,
+    /// What the values at its end stand for: the column's type as long as the ops leave its values what they are.
+    pub(crate) meaning: DataType,
     /// How many of them a row has.
     pub(crate) shape: Shape,
     /// How many indices there are behind the last op, if it gives indices.
@@ -59,6 +62,8 @@ pub(crate) enum Head {
     Encoded(Encoder),
     /// A column of text or bytes stays that, so there are no tiles.
     Strings { fill: Option<String> },
+    /// A column of decimals is looked up among a table's keys.
+    Decimals(Arc<DecimalIndex>),
     /// Several columns are hashed together.
     Tuple(Cross),
     /// The column is looked up in a small table.
@@ -141,6 +146,10 @@ impl CompiledChain {
 
     fn begin(input: usize, data_type: &DataType, inputs: &mut Inputs) -> Result<Self, ChainProblem> {
         let item = list_item(data_type);
+        let meaning = match item.unwrap_or(data_type) {
+            DataType::Dictionary(_, values) => values.as_ref().clone(),
+            plain => plain.clone(),
+        };
         let domain = Domain::of(item.unwrap_or(data_type)).ok_or(ChainProblem::Type)?;
         let head = match domain {
             Domain::Number(_) => Head::Numbers,
@@ -148,7 +157,8 @@ impl CompiledChain {
         };
         let (shape, list) =
             if item.is_some() { (Shape::List, Some(ListSteps::default())) } else { (Shape::Single, None) };
-        Ok(Self { input, slot: inputs.next_slot(), head, steps: Vec::new(), list, domain, shape, cardinality: None })
+        let (slot, steps) = (inputs.next_slot(), Vec::new());
+        Ok(Self { input, slot, head, steps, list, domain, meaning, shape, cardinality: None })
     }
 
     /// How many columns of an output the chain makes; none for lists.
@@ -235,6 +245,7 @@ impl CompiledChain {
             }
             Op::MapId { ids, values, default } => {
                 whole()?;
+                MapId::check(&self.meaning)?;
                 (MapId::compile(ids, values, *default, number)?, Number::Int, None)
             }
             Op::Bucketize { boundaries } => {
@@ -266,12 +277,22 @@ impl CompiledChain {
                 return Ok(());
             }
         };
+        if !self.keeps_meaning(op, number) {
+            self.meaning = number.data_type();
+        }
         if !self.clip_scaled(&step) {
             self.push_step(step);
         }
         self.domain = Domain::Number(number);
         self.cardinality = cardinality;
         Ok(())
+    }
+
+    /// Whether values behind an op, which are of `number`, are values of the column still.
+    fn keeps_meaning(&self, op: &Op, number: Number) -> bool {
+        let is_exact = decimal::scale(&self.meaning).is_none();
+        self.domain == Domain::Number(number)
+            && (matches!(op, Op::FillNull(_)) || is_exact && matches!(op, Op::Clip { .. }))
     }
 
     /// Whether a clip can be part of the step before it, which is quicker.
@@ -334,7 +355,13 @@ impl CompiledChain {
             self.steps.push(Vocab::null_step());
         }
         self.head = Head::Encoded(encoder);
+        self.set_indices();
+    }
+
+    /// What the chain holds from here on is an integer that an op made.
+    fn set_indices(&mut self) {
         self.domain = Domain::Number(Number::Int);
+        self.meaning = DataType::Int64;
     }
 
     /// Turns what the chain holds into the hashes that a tuple is made of.
@@ -344,7 +371,7 @@ impl CompiledChain {
         } else {
             self.encode(Encoder::Component);
         }
-        self.domain = Domain::Number(Number::Int);
+        self.set_indices();
     }
 
     fn push_cross(
@@ -362,6 +389,7 @@ impl CompiledChain {
             steps: std::mem::take(&mut self.steps),
             list: None,
             domain: self.domain,
+            meaning: self.meaning.clone(),
             shape: Shape::Single,
             cardinality: None,
         };
@@ -383,7 +411,7 @@ impl CompiledChain {
             part.push_component();
         }
         self.head = Head::Tuple(Cross::new(parts, modulus, seed));
-        self.domain = Domain::Number(Number::Int);
+        self.set_indices();
         self.cardinality = Some(buckets);
         Ok(())
     }
@@ -440,6 +468,9 @@ impl CompiledChain {
             self.push_step(Step::ToFloat);
         }
         self.change(ListChange::Pad(pad));
+        if self.domain != Domain::Number(number) {
+            self.meaning = number.data_type();
+        }
         self.domain = Domain::Number(number);
         self.shape = Shape::Columns(n);
     }
@@ -448,59 +479,5 @@ impl CompiledChain {
         if let Some(list) = &mut self.list {
             list.changes.push((change, Vec::new()));
         }
-    }
-
-    /// The chain that looks its value up and goes on with what it found. Errors count ops from the lookup on.
-    fn join(mut self, table: &Arc<LookupTable>, rest: &[Op], inputs: &mut Inputs) -> Result<Self, ChainProblem> {
-        let problem = |problem| ChainProblem::Op(0, problem);
-        if let Shape::OneHot(_) | Shape::OneHots { .. } | Shape::MultiHot(_) = self.shape {
-            return Err(problem(OpProblem::AfterOneHot));
-        }
-        if self.shape != Shape::Single {
-            return Err(problem(OpProblem::Input { takes: "one value a row", gets: self.words() }));
-        }
-        let found = self.push(&Op::Vocab { values: Arc::clone(&table.keys), oov_buckets: 0 }, inputs);
-        found.map_err(|found| match found {
-            ChainProblem::Op(_, OpProblem::ValueType { given, column, .. }) => {
-                let reason = format!("its key {:?} is {given}, but the column holds {column} here", table.key);
-                problem(OpProblem::Parameter(reason))
-            }
-            other => other,
-        })?;
-        let data_type = table.values.data_type();
-        let rest = Self::compile_input(0, data_type, rest, inputs).map_err(|problem| match problem {
-            ChainProblem::Op(place, problem) => ChainProblem::Op(place + 1, problem),
-            other => other,
-        })?;
-        if !matches!(rest.shape, Shape::Single | Shape::OneHot(_)) || matches!(rest.head, Head::Tuple(_)) {
-            return Err(problem(OpProblem::Parameter("behind lookup there may be no lists and no cross".to_owned())));
-        }
-        let null = new_null_array(data_type, 1);
-        let rows = concat(&[null.as_ref(), table.values.as_ref()]).map_err(ChainProblem::Table)?;
-        let rows = match rest.head {
-            Head::Strings { .. } => JoinedRows::Strings(rows),
-            _ => JoinedRows::Numbers(rest.evaluate(rows).map_err(ChainProblem::Table)?),
-        };
-        Ok(Self {
-            input: self.input,
-            slot: self.slot,
-            domain: rest.domain,
-            shape: rest.shape,
-            cardinality: rest.cardinality,
-            head: Head::Joined(Arc::new(Joined { front: self, rows })),
-            steps: Vec::new(),
-            list: None,
-        })
-    }
-
-    /// The chain over a whole column, which is its only input.
-    fn evaluate(&self, column: ArrayRef) -> Result<Collected, ArrowError> {
-        let rows = 0..column.len();
-        let mut mapped: Vec<_> = (0..=self.slot).map(|_| None).collect();
-        let columns = [column];
-        let feed = Feed::new(self, &columns, &rows, &mut mapped).map_err(|problem| {
-            problem.source.unwrap_or_else(|| ArrowError::SchemaError("a table's column changed its type".to_owned()))
-        })?;
-        Ok(feed.collect(rows))
     }
 }

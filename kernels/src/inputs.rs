@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use arrow::datatypes::{FieldRef, Schema};
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, FieldRef, Schema};
 
+use crate::ops::lookup_keys::Keys;
 use crate::ops::vocab::Indices;
 
 /// The columns of a schema that chains read.
@@ -14,12 +16,21 @@ pub(crate) struct Inputs<'a> {
     pub(crate) columns: Vec<&'a FieldRef>,
     places: HashMap<String, usize>,
     pub(crate) indices: Indices,
+    /// Keys of tables, for the types of the columns that look them up: chains share them.
+    pub(crate) keys: Vec<(ArrayRef, DataType, Keys)>,
     slots: usize,
 }
 
 impl<'a> Inputs<'a> {
     pub(crate) fn new(schema: &'a Schema) -> Self {
-        Self { schema, columns: Vec::new(), places: HashMap::new(), indices: Indices::default(), slots: 0 }
+        Self {
+            schema,
+            columns: Vec::new(),
+            places: HashMap::new(),
+            indices: Indices::default(),
+            keys: Vec::new(),
+            slots: 0,
+        }
     }
 
     /// The place of a column among those that are read, and its field; none if the schema lacks it.

@@ -154,13 +154,23 @@ def test_sigrid_hash_gives_torcharrows_own_numbers(client: fb.Client, tmp_path: 
 @pytest.mark.parametrize("default", [None, 0, -(2**63)])
 def test_map_id_is_a_dict(client: fb.Client, default: int | None):
     mapping = {0: 5, 1: INT64_MAX, -1: -7, 127: 0, 2**31: 1, -(2**63): 2, INT64_MAX: 3, 99: 99}
-    outputs = {c: fb.output(fb.cols(c).map_id(mapping, default=default).fill_null(-100), dtype="int64") for c in WHOLE}
+    whole = [c for c in WHOLE if not pa.types.is_temporal(ARRAYS[c].type)]
+    outputs = {c: fb.output(fb.cols(c).map_id(mapping, default=default).fill_null(-100), dtype="int64") for c in whole}
     got = features(client, "plain", outputs)
     for name, values in got.items():
         unknown = -100 if default is None else default
         taken, gaps = domain(ARRAYS[name]).tolist(), nulls(ARRAYS[name])
         want = [-100 if gap else mapping.get(v, unknown) for v, gap in zip(taken, gaps, strict=True)]
         same_bits(values, ints(want), name)
+
+
+def test_map_id_refuses_dates_and_times_whose_numbers_depend_on_the_unit(client: fb.Client):
+    times = [c for c in WHOLE if pa.types.is_temporal(ARRAYS[c].type)]
+    assert len(times) > 5
+    for column in times:
+        with pytest.raises(fb.ForebayError, match=r"ids are whole numbers, and the column holds .* derive") as caught:
+            features(client, "plain", {"o": fb.cols(column).map_id({0: 1}, default=2)})
+        assert caught.value.code == "INVALID_ARGUMENT"
 
 
 def test_map_id_of_many_ids(client: fb.Client):

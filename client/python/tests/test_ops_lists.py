@@ -266,7 +266,7 @@ ELEMENTWISE: dict[str, tuple[list[str], Op]] = {
     "vocab": (["text"], lambda c: c.vocab(values=["", "a", "b", "é"], oov_buckets=7)),
     "vocab of integers": (["int64", "int8", "bool", "date"], lambda c: c.vocab(values=[0, 1, -1, INT64_MAX])),
     "sigrid_hash": (["int64", "int8", "uint64", "bool", "date"], lambda c: c.sigrid_hash(salt=9, max_value=101)),
-    "map_id": (["int64", "int8", "uint64", "bool", "date"], lambda c: c.map_id({0: 9, 1: 8, INT64_MAX: 7}, default=3)),
+    "map_id": (["int64", "int8", "uint64", "bool"], lambda c: c.map_id({0: 9, 1: 8, INT64_MAX: 7}, default=3)),
     "a chain": (["float32", "int8"], lambda c: c.fill_null(0).log1p().clip(-1, 1).standardize(mean=0.1, std=2)),
 }
 

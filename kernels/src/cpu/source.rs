@@ -15,6 +15,7 @@ use super::text::Strings;
 use super::tile::{Scratch, TILE_ROWS, Tile};
 use crate::chain::{CompiledChain, Head, JoinedRows};
 use crate::domain::Number;
+use crate::ops::decimal::{DecimalIndex, Decimals};
 use crate::ops::{Encoder, fuse};
 
 /// A chain over the columns that it reads, ready to give tiles.
@@ -37,6 +38,8 @@ enum Source<'a> {
     Keyed { strings: Strings<'a>, keys: Keys<'a>, encoder: &'a Encoder },
     /// A dictionary whose values went through the chain already.
     Mapped { values: Arc<Collected>, keys: Keys<'a> },
+    /// Decimals from row `start` on, looked up among keys.
+    Decimals { column: ArrayRef, start: usize, index: &'a DecimalIndex },
     /// The components of a tuple.
     Tuple(Vec<Feed<'a>>),
     /// The row of a table.
@@ -165,6 +168,11 @@ impl<'a> Source<'a> {
                 let numbers = take(dictionary.as_ref(), array.keys().slice(rows.start, rows.len()).as_ref(), None)?;
                 Ok(NumberColumn::new(numbers.as_ref()).is_some().then_some(Self::Taken { numbers, start: rows.start }))
             }
+            Head::Decimals(index) => {
+                let column = take(dictionary.as_ref(), array.keys().slice(rows.start, rows.len()).as_ref(), None)?;
+                let start = rows.start;
+                Ok(Decimals::new(column.as_ref()).is_some().then(|| Self::Decimals { column, start, index }))
+            }
             Head::Encoded(encoder) => {
                 Ok(Strings::new(dictionary.as_ref()).map(|strings| Self::Keyed { strings, keys, encoder }))
             }
@@ -176,6 +184,10 @@ impl<'a> Source<'a> {
         match head {
             Head::Numbers => NumberColumn::new(column).map(Self::Numbers),
             Head::Encoded(encoder) => Strings::new(column).map(|strings| Self::Strings { strings, encoder }),
+            Head::Decimals(index) => {
+                let column = column.slice(0, column.len());
+                Decimals::new(column.as_ref()).is_some().then(|| Self::Decimals { column, start: 0, index })
+            }
             _ => None,
         }
     }
@@ -212,6 +224,17 @@ impl<'a> Source<'a> {
                     }
                 });
                 tile.clear_where(|row| bytes(start + row).is_none());
+            }
+            Self::Decimals { column, start, index } => {
+                let rows = rows.start - start..rows.end - start;
+                tile.start(Number::Int, rows.len());
+                tile.set_nulls(column.nulls(), rows.start);
+                let Some(decimals) = Decimals::new(column.as_ref()) else { return };
+                tile.write_ints(|target| {
+                    for (target, row) in target.iter_mut().zip(rows) {
+                        *target = index.place(decimals.get(row));
+                    }
+                });
             }
             Self::Mapped { .. } | Self::Tuple(_) | Self::Joined { .. } => {}
         }

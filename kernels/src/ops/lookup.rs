@@ -3,28 +3,51 @@
 //! - The chain's value is looked up among the table's keys and becomes that row's value; null, and a value that is not among the keys,
 //!   becomes null. −0.0 equals 0.0 and all NaNs are one key.
 //! - The rest of the chain is done on the table once, and rows take what came out: ops behind a lookup cost nothing a row.
-//! - Keys are unique, of the column's type. Single values only, in keys and values.
-
-use std::sync::Arc;
+//! - Keys are unique, and of a type whose values mean the same as the column's: `lookup_keys` says which, and when two are equal.
+//!   Single values only, in keys and values.
 
 use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
 
-use super::VocabValues;
+use super::vocab_index::{IndexProblem, MAX_VALUES};
+use crate::error::OpProblem;
 
 /// One column of a table, behind its keys.
 #[derive(Clone, Debug)]
 pub struct LookupTable {
+    /// The name of the table, for errors.
+    pub table: String,
     /// The name of the key, for errors.
     pub key: String,
-    /// The keys, each once.
-    pub keys: Arc<VocabValues>,
-    /// The value of each key, as many.
+    /// The keys in their stored type, each once, without nulls.
+    pub keys: ArrayRef,
+    /// The value of each key, as many, in their stored type.
     pub values: ArrayRef,
 }
 
 impl PartialEq for LookupTable {
     fn eq(&self, other: &Self) -> bool {
-        self.keys == other.keys && self.values.as_ref() == other.values.as_ref()
+        self.keys.as_ref() == other.keys.as_ref() && self.values.as_ref() == other.values.as_ref()
+    }
+}
+
+impl LookupTable {
+    /// Keys that the values of a type are not compared with.
+    pub(crate) fn not_compared(&self, values: &DataType) -> OpProblem {
+        let (key, table, keys) = (&self.key, &self.table, self.keys.data_type());
+        OpProblem::Parameter(format!(
+            "the key {key:?} of {table:?} is {keys}, and is looked up by values of type {values}: these are not compared, as they do \
+             not mean the same; cast one of the two: this column in a derived one, or the key in its dataset"
+        ))
+    }
+
+    /// Keys that are no keys.
+    pub(crate) fn no_key(&self, problem: IndexProblem) -> OpProblem {
+        let (key, table) = (&self.key, &self.table);
+        OpProblem::Parameter(match problem {
+            IndexProblem::Duplicate(row) => format!("the key {key:?} of {table:?} has the value of row {row} twice"),
+            IndexProblem::TooLong => format!("a table has at most {MAX_VALUES} rows, and {table:?} has more"),
+        })
     }
 }
 
@@ -39,8 +62,9 @@ mod tests {
     use crate::{DType, Fill, Op, VocabValues};
 
     fn lookup(values: impl arrow::array::Array + 'static) -> Op {
-        let keys = Arc::new(VocabValues::Integers(vec![10, 20, 30]));
-        Op::Lookup(Arc::new(LookupTable { key: "id".to_owned(), keys, values: Arc::new(values) }))
+        let keys = Arc::new(Int64Array::from(vec![10, 20, 30]));
+        let (table, key) = ("items".to_owned(), "id".to_owned());
+        Op::Lookup(Arc::new(LookupTable { table, key, keys, values: Arc::new(values) }))
     }
 
     #[test]
@@ -82,7 +106,7 @@ mod tests {
         let values = || Int64Array::from(vec![1, 2, 3]);
         assert!(
             refusal(&[lookup(values())], StringArray::from(vec!["a"]))
-                .ends_with("its key \"id\" is a list of integers, but the column holds text here")
+                .contains("the key \"id\" of \"items\" is Int64, and is looked up by values of type Utf8:")
         );
         assert!(
             refusal(&[lookup(values())], int_lists(&[None])).ends_with("it takes one value a row, but gets lists here")

@@ -1,11 +1,14 @@
 //! `map_id`: `ids[i]` becomes `values[i]`. The `MapId` of Meta's preprocessing; `pandas.Series.map` with a dictionary.
 //!
 //! - Another id becomes `default`, or null where there is none. Null stays null.
-//! - Whole numbers only; what comes out is signed. Ids must differ, and there are as many as values, at least one.
+//! - Whole numbers only, not dates and times; what comes out is signed. Ids must differ, and there are as many as values, at least one.
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
+
 use super::Step;
+use super::lookup_keys::counts_time;
 use super::vocab_index::{IndexProblem, VocabIndex};
 use crate::cpu::tile::Tile;
 use crate::domain::Number;
@@ -22,6 +25,17 @@ pub(crate) struct MapId {
 }
 
 impl MapId {
+    /// Ids are numbers: among counts of a file's unit of time they would be other days and instants with every unit.
+    pub(crate) fn check(column: &DataType) -> Result<(), OpProblem> {
+        if !counts_time(column) {
+            return Ok(());
+        }
+        Err(OpProblem::Parameter(format!(
+            "its ids are whole numbers, and the column holds {column} here: derive the number that is meant, as with \
+             date_part('year', …) or CAST(… AS BIGINT), or use vocab"
+        )))
+    }
+
     pub(crate) fn compile(
         ids: &[i64],
         values: &[i64],

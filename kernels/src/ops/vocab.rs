@@ -85,6 +85,11 @@ impl Vocab {
         Ok((vocab, cardinality))
     }
 
+    /// A list that is indexed already, without buckets behind it.
+    pub(crate) fn of_index(index: Arc<VocabIndex>) -> Self {
+        Self { index, oov_buckets: 0 }
+    }
+
     /// The index of text.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> i64 {
         self.place(self.index.find_bytes(bytes))

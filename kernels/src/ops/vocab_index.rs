@@ -59,10 +59,15 @@ impl VocabIndex {
 
     /// Indexes text.
     pub(crate) fn of_strings(strings: &[String]) -> Result<Self, IndexProblem> {
-        let mut bytes = Vec::with_capacity(strings.iter().map(String::len).sum());
-        let mut ends = Vec::with_capacity(strings.len());
-        for string in strings {
-            bytes.extend_from_slice(string.as_bytes());
+        Self::of_texts(strings.iter().map(String::as_str))
+    }
+
+    /// The same of text that is stored elsewhere.
+    pub(crate) fn of_texts<'a>(texts: impl ExactSizeIterator<Item = &'a str> + Clone) -> Result<Self, IndexProblem> {
+        let mut bytes = Vec::with_capacity(texts.clone().map(str::len).sum());
+        let mut ends = Vec::with_capacity(texts.len());
+        for text in texts {
+            bytes.extend_from_slice(text.as_bytes());
             ends.push(bytes.len());
         }
         Self::build(Keys::Bytes { bytes, ends })

@@ -6,11 +6,13 @@ use std::{
 };
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch},
+    array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch},
     compute::{cast, concat},
-    datatypes::{DataType, Float64Type, Int64Type, Schema, UInt64Type},
+    datatypes::{DataType, Float64Type, Schema},
+    row::{RowConverter, SortField},
+    util::display::array_value_to_string,
 };
-use forebay_kernels::{LookupTable, Prefix, VocabValues};
+use forebay_kernels::{LookupTable, Prefix};
 use forebay_proto::v1;
 
 use super::{StreamError, Streams};
@@ -42,28 +44,35 @@ impl Streams {
         }
         plan::pin(&mut plan, |table| chosen.get(table));
         let mut read: HashMap<(Lookup, String), ArrayRef> = HashMap::new();
-        let mut keys: HashMap<Lookup, Arc<VocabValues>> = HashMap::new();
+        let mut keys: HashMap<Lookup, ArrayRef> = HashMap::new();
         for (path, lookup) in plan::lookups(&plan)? {
             let of_key = Lookup { column: lookup.key.clone(), ..lookup.clone() };
             let table =
                 async |field: &str, column: &str| self.table_column(&format!("{path}.{field}"), &lookup, column).await;
             if !keys.contains_key(&of_key) {
                 let values = table("key", &lookup.key).await?;
-                keys.insert(of_key.clone(), Arc::new(unique(&format!("{path}.key"), &lookup, &values)?));
+                let checked = self.cpu.run({
+                    let (path, lookup, values) = (format!("{path}.key"), lookup.clone(), Arc::clone(&values));
+                    move || check_unique(&path, &lookup, &values)
+                });
+                checked.await??;
+                keys.insert(of_key.clone(), values);
             }
             let column = (of_key.clone(), lookup.column.clone());
             if !read.contains_key(&column) {
                 read.insert(column.clone(), table("columns", &lookup.column).await?);
             }
             if let (Some(keys), Some(values)) = (keys.get(&of_key), read.get(&column)) {
-                let table = LookupTable { key: lookup.key.clone(), keys: Arc::clone(keys), values: Arc::clone(values) };
+                let (keys, values) = (Arc::clone(keys), Arc::clone(values));
+                let table = LookupTable { table: lookup.table.clone(), key: lookup.key.clone(), keys, values };
                 tables.insert(lookup, Arc::new(table));
             }
         }
         Ok((plan, tables))
     }
 
-    /// A whole column of a table, as chains hold its values.
+    /// A whole column of a table in the type that it is stored in: what its values mean decides what they are compared with. Text
+    /// comes as Utf8, and no column in a dictionary.
     async fn table_column(&self, path: &str, lookup: &Lookup, column: &str) -> Result<ArrayRef, StreamError> {
         let snapshot = self.catalog.dataset(&lookup.table)?.pinned(&lookup.snapshot).await?;
         let stored = snapshot.wide_schema();
@@ -81,11 +90,11 @@ impl Streams {
             );
             return Err(PlanError::field(path, reason).into());
         }
-        let prefix = prefix(path, column, stored)?;
-        let mut pieces = vec![self.values(&prefix, RecordBatch::new_empty(Arc::clone(projection.schema()))).await?];
+        check_type(path, column, stored)?;
+        let mut pieces = vec![self.values(RecordBatch::new_empty(Arc::clone(projection.schema()))).await?];
         for group in snapshot.row_groups() {
             for chunk in self.chunks(&snapshot, group, &projection).await? {
-                pieces.push(self.values(&prefix, chunk).await?);
+                pieces.push(self.values(chunk).await?);
             }
         }
         let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
@@ -109,25 +118,35 @@ impl Streams {
         read.await.map_err(|panic| scan::panicked(snapshot, group, projection.schema(), &panic))?
     }
 
-    async fn values(&self, prefix: &Arc<Prefix>, chunk: RecordBatch) -> Result<ArrayRef, StreamError> {
-        let prefix = Arc::clone(prefix);
-        Ok(self.cpu.run(move || prefix.evaluate(&chunk)).await??)
+    /// The only column of a chunk. Row groups may come in different encodings of text.
+    async fn values(&self, chunk: RecordBatch) -> Result<ArrayRef, StreamError> {
+        let plain = self.cpu.run(move || cast(chunk.column(0), &plain_type(chunk.column(0).data_type())));
+        Ok(plain.await??)
     }
 }
 
-/// What turns a stored column into the values that chains hold.
-fn prefix(path: &str, column: &str, stored: &Schema) -> Result<Arc<Prefix>, StreamError> {
+/// A type without a dictionary, and with text in one encoding.
+fn plain_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => plain_type(values),
+        DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
+        other => other.clone(),
+    }
+}
+
+/// Refuses columns that no chain reads.
+fn check_type(path: &str, column: &str, stored: &Schema) -> Result<(), StreamError> {
     let data_type = stored.field_with_name(column)?.data_type();
     if data_type.is_nested() && !matches!(data_type, DataType::Dictionary(..)) {
         let reason = format!("column \"{column}\" is {data_type}, and a lookup takes single values");
         return Err(PlanError::field(path, reason).into());
     }
-    let prefix = Prefix::compile(column, &[], stored);
-    Ok(Arc::new(prefix.map_err(|error| PlanError::of_chain(path, error, stored))?))
+    Prefix::compile(column, &[], stored).map_err(|error| PlanError::of_chain(path, error, stored))?;
+    Ok(())
 }
 
-/// The keys of a table, each there once.
-fn unique(path: &str, lookup: &Lookup, values: &ArrayRef) -> Result<VocabValues, StreamError> {
+/// Refuses keys of which one is null or there twice.
+fn check_unique(path: &str, lookup: &Lookup, values: &ArrayRef) -> Result<(), StreamError> {
     let refused = |what: String| {
         let (key, table) = (&lookup.key, &lookup.table);
         PlanError::field(
@@ -138,35 +157,36 @@ fn unique(path: &str, lookup: &Lookup, values: &ArrayRef) -> Result<VocabValues,
     if values.null_count() > 0 {
         return Err(refused(format!("has {} nulls", values.null_count())).into());
     }
-    Ok(match values.data_type() {
-        DataType::Utf8 => {
-            let texts: Vec<String> = values.as_string::<i32>().iter().flatten().map(str::to_owned).collect();
-            first_repeated(texts.iter()).map_or(Ok(()), |text| Err(refused(format!("has {text:?} twice"))))?;
-            VocabValues::Strings(texts)
-        }
-        DataType::Int64 => {
-            let numbers = values.as_primitive::<Int64Type>().values().to_vec();
-            first_repeated(numbers.iter()).map_or(Ok(()), |number| Err(refused(format!("has {number} twice"))))?;
-            VocabValues::Integers(numbers)
-        }
-        DataType::UInt64 => {
-            let numbers = values.as_primitive::<UInt64Type>().values().to_vec();
-            first_repeated(numbers.iter()).map_or(Ok(()), |number| Err(refused(format!("has {number} twice"))))?;
-            VocabValues::Unsigned(numbers)
-        }
-        _ => {
-            let numbers = cast(values, &DataType::Float64)?.as_primitive::<Float64Type>().values().to_vec();
-            // One zero, one NaN.
-            let bits: Vec<u64> =
-                numbers.iter().map(|number| if number.is_nan() { f64::NAN } else { number + 0.0 }.to_bits()).collect();
-            let repeated = first_repeated(bits.iter()).map(|bits| f64::from_bits(*bits));
-            repeated.map_or(Ok(()), |number| Err(refused(format!("has {number} twice"))))?;
-            VocabValues::Floats(numbers)
-        }
-    })
+    let place = if let Some(texts) = values.as_string_opt::<i32>() {
+        first_repeated(texts.iter())
+    } else {
+        let comparable = one_zero_and_one_nan(values)?;
+        let converter = RowConverter::new(vec![SortField::new(comparable.data_type().clone())])?;
+        first_repeated(converter.convert_columns(&[comparable])?.iter())
+    };
+    let Some(place) = place else { return Ok(()) };
+    let value = match values.as_string_opt::<i32>() {
+        Some(texts) => format!("{:?}", texts.value(place)),
+        None => array_value_to_string(values, place)?,
+    };
+    Err(refused(format!("has {value} twice")).into())
 }
 
-fn first_repeated<T: Eq + std::hash::Hash>(mut values: impl Iterator<Item = T>) -> Option<T> {
+/// Floats as float64 with one zero and one NaN, which is how they are compared; other values as they are.
+fn one_zero_and_one_nan(values: &ArrayRef) -> Result<ArrayRef, StreamError> {
+    if !values.data_type().is_floating() {
+        return Ok(Arc::clone(values));
+    }
+    let wide = cast(values, &DataType::Float64)?;
+    let numbers = wide.as_primitive::<Float64Type>().values().iter();
+    Ok(Arc::new(Float64Array::from_iter_values(numbers.map(
+        |number| {
+            if number.is_nan() { f64::NAN } else { number + 0.0 }
+        },
+    ))))
+}
+
+fn first_repeated<T: Eq + std::hash::Hash>(mut values: impl Iterator<Item = T>) -> Option<usize> {
     let mut seen = HashSet::new();
-    values.find_map(|value| seen.replace(value))
+    values.position(|value| !seen.insert(value))
 }
