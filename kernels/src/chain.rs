@@ -226,6 +226,10 @@ impl CompiledChain {
                 let (step, number) = Clip::compile(*min, *max, number)?;
                 (step, number, None)
             }
+            Op::ClipWhole { min, max } => {
+                let (step, number) = Clip::compile_whole(*min, *max, number)?;
+                (step, number, None)
+            }
             Op::Log1p => (Step::Log1p, number.floating(), None),
             Op::Sqrt => (Step::Sqrt, number.floating(), None),
             Op::Abs => (Step::Abs, number, None),
@@ -250,6 +254,10 @@ impl CompiledChain {
             }
             Op::Bucketize { boundaries } => {
                 let (step, cardinality) = Bucketize::compile(boundaries)?;
+                (step, Number::Int, Some(cardinality))
+            }
+            Op::BucketizeWhole { boundaries } => {
+                let (step, cardinality) = Bucketize::compile_whole(boundaries)?;
                 (step, Number::Int, Some(cardinality))
             }
             Op::Vocab { values, oov_buckets } => {
@@ -292,7 +300,7 @@ impl CompiledChain {
     fn keeps_meaning(&self, op: &Op, number: Number) -> bool {
         let is_exact = decimal::scale(&self.meaning).is_none();
         self.domain == Domain::Number(number)
-            && (matches!(op, Op::FillNull(_)) || is_exact && matches!(op, Op::Clip { .. }))
+            && (matches!(op, Op::FillNull(_)) || is_exact && matches!(op, Op::Clip { .. } | Op::ClipWhole { .. }))
     }
 
     /// Whether a clip can be part of the step before it, which is quicker.

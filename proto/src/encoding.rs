@@ -6,12 +6,14 @@
 
 use std::sync::OnceLock;
 
-use prost_reflect::{DescriptorPool, DeserializeOptions, DynamicMessage, Kind, MessageDescriptor, SerializeOptions};
+use prost_reflect::{
+    DescriptorPool, DeserializeOptions, DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, SerializeOptions,
+};
 
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use serde_path_to_error::Track;
 
-use crate::{DESCRIPTORS, Message};
+use crate::{DESCRIPTORS, Message, exact};
 
 /// The largest message that is read: a plan with a vocabulary of some hundred thousand words fits.
 pub const JSON_BYTES_MAX: usize = 64 << 20;
@@ -118,6 +120,9 @@ fn decode_json<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
         path => error(format!("{path}: {source}{}", allowed(&source.to_string(), &path))),
     })?;
     reader.end().map_err(|source| error(source.to_string()))?;
+    if let Some(reason) = exact::rounded(bytes, &message.descriptor()) {
+        return Err(error(reason));
+    }
     message.transcode_to().map_err(|source| error(source.to_string()))
 }
 
@@ -245,6 +250,26 @@ mod tests {
                 assert_eq!(decode::<crate::v1::Standardize>(to_json(&op).as_bytes()).unwrap().0.mean, Some(mean));
             }
         }
+    }
+
+    #[test]
+    fn integers_that_a_double_would_round_are_errors_that_name_the_field() {
+        let clip = |bound: &str| {
+            let text = format!(r#"{{"outputs": [{{"parts": [{{"ops": [{{"clip": {{"max": {bound}}}}}]}}]}}]}}"#);
+            decode::<Plan>(text.as_bytes()).map(|(plan, _)| plan).map_err(|error| error.to_string())
+        };
+        for bound in ["9007199254740993", "-9007199254740993", "9223372036854775807", "18446744073709551615"] {
+            let error = clip(bound).unwrap_err();
+            assert!(error.contains("outputs[0].parts[0].ops[0].clip.max: ") && error.contains(bound), "{error}");
+        }
+        // Doubles, however they are spelled: the last as a writer pads them.
+        for bound in ["9007199254740992", "9007199254740993.0", "9223372036854775808", "1e22", "1234567890123456800"] {
+            assert!(clip(bound).is_ok(), "{bound}");
+        }
+        let integers = r#"{"outputs": [{"parts": [{"ops": [{"clip": {"max_integer": 9007199254740993}}]}]}]}"#;
+        assert!(decode::<Plan>(integers.as_bytes()).is_ok());
+        let text = r#"{"outputs": [{"parts": [{"ops": [{"fill_null": {"text": "9007199254740993"}}]}]}]}"#;
+        assert!(decode::<Plan>(text.as_bytes()).is_ok());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod encoding;
+mod exact;
 
 pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, encode, to_json, to_pretty_json};
 

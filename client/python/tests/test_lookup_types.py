@@ -1,4 +1,4 @@
-"""lookup over every pair of types: the same number, instant, day or text is found in whatever type it is stored, and nothing else."""
+"""lookup over every pair of types: the same number, instant, day or text is found in every type, and nothing else."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ KINDS: dict[str, pa.DataType] = {
     **{"time32": pa.time32("ms"), "time64 us": pa.time64("us"), "time64 ns": pa.time64("ns")},
     **{f"duration {unit}": pa.duration(unit) for unit in ("s", "ms", "us", "ns")},
     **{"string": pa.string(), "large": pa.large_string(), "coded": pa.dictionary(pa.int16(), pa.string())},
-    **{"decimal 9 2": pa.decimal128(9, 2), "decimal 18 0": pa.decimal128(18, 0), "decimal 38 10": pa.decimal128(38, 10)},
-    **{"decimal 70 5": pa.decimal256(70, 5)},
+    **{"decimal 9 2": pa.decimal128(9, 2), "decimal 18 0": pa.decimal128(18, 0)},
+    **{"decimal 38 10": pa.decimal128(38, 10), "decimal 70 5": pa.decimal256(70, 5)},
 }
 
 
@@ -65,10 +65,12 @@ def drawn(kind: pa.DataType, seed: str) -> list[Any]:
         near = [most - 1, 1 - most, *(10**power + 1 for power in range(0, kind.precision, 3)), *(WHOLE[:12])]
         near += [value * 10**kind.scale for value in WHOLE if kind.scale > 0]
         unscaled = {value for value in near if abs(value) < most}
-        return [WIDE.multiply(Decimal(value), step) for value in source.sample(sorted(unscaled), len(unscaled) * 3 // 4)]
+        chosen = source.sample(sorted(unscaled), len(unscaled) * 3 // 4)
+        return [WIDE.multiply(Decimal(value), step) for value in chosen]
     if pa.types.is_integer(kind):
         signed = not pa.types.is_unsigned_integer(kind)
-        least, most = (-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1) if signed else (0, 2**kind.bit_width - 1)
+        most = 2 ** (kind.bit_width - signed) - 1
+        least = -most - 1 if signed else 0
     elif pa.types.is_date32(kind):
         least, most = -(2**31), 2**31 - 1
     elif pa.types.is_time(kind):

@@ -70,7 +70,7 @@ impl CompiledChain {
         }
         let keys = lookup_keys::align(table.keys.as_ref(), &self.meaning).map_err(|problem| match problem {
             KeysProblem::Types => ChainProblem::Op(0, table.not_compared(&self.meaning)),
-            KeysProblem::Index(problem) => ChainProblem::Op(0, table.no_key(problem)),
+            KeysProblem::Index(problem) => ChainProblem::Op(0, table.no_key(&problem)),
             KeysProblem::Arrow(source) => ChainProblem::Table(source),
         })?;
         inputs.keys.push((Arc::clone(&table.keys), self.meaning.clone(), keys.clone()));

@@ -285,12 +285,10 @@ __device__ __forceinline__ i64 sigrid_hash(u64 key, u64 salt, i64 max_value) {
 }
 
 // Constants: where keys and slots are, the slots' mask, factor, shift, where the values are, the default, and whether there is one.
-__device__ __forceinline__ i64 map_id(const Run& run, const u64* constants, u64 id, bool is_id, bool& valid) {
-    if (is_id) {
-        u64 hash;
-        if (u32 entry = find(run, constants, id, hash)) {
-            return at<i64>(run.fixed, constants[5])[entry - 1];
-        }
+__device__ __forceinline__ i64 map_id(const Run& run, const u64* constants, u64 id, bool& valid) {
+    u64 hash;
+    if (u32 entry = find(run, constants, id, hash)) {
+        return at<i64>(run.fixed, constants[5])[entry - 1];
     }
     valid = valid && constants[7] != 0;
     return (i64)constants[6];

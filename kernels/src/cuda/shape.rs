@@ -217,9 +217,7 @@ impl Writer<'_> {
                 let (default, has_default) = (step.default.unwrap_or_default() as u64, step.default.is_some());
                 self.group(&[values, default, u64::from(has_default)]);
                 let value = self.value();
-                // An id is signed, so the upper half of the unsigned are none.
-                let is_id = if self.number == Number::UInt { format!("(i64){value} >= 0") } else { "true".to_owned() };
-                self.turn(Number::Int, &format!("map_id(run, {first}, value_bits({value}), {is_id}, valid)"));
+                self.turn(Number::Int, &format!("map_id(run, {first}, value_bits({value}), valid)"));
             }
             Step::PositiveMod(step) => {
                 let (modulus, value) = (self.int(step.modulus), self.value());

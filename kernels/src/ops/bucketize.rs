@@ -41,6 +41,23 @@ impl Bucketize {
         Ok((Step::Bucketize(step), boundaries.len() as u64 + 1))
     }
 
+    /// The same for boundaries that are integers.
+    pub(crate) fn compile_whole(boundaries: &[i128]) -> Result<(Step, u64), OpProblem> {
+        if boundaries.is_empty() {
+            return Self::compile(&[]);
+        }
+        if let Some(pair) = boundaries.windows(2).find(|pair| pair[0] > pair[1]) {
+            let (first, second) = (pair[0], pair[1]);
+            return Err(OpProblem::Parameter(format!("boundaries must not decrease, but {second} follows {first}")));
+        }
+        // A boundary below the domain is reached by every value, one above it by none.
+        let ints = boundaries.iter().filter_map(|boundary| i64::try_from((*boundary).max(i64::MIN.into())).ok());
+        let uints = boundaries.iter().filter_map(|boundary| u64::try_from((*boundary).max(0)).ok());
+        let floats = boundaries.iter().map(|boundary| double_from(*boundary));
+        let step = Self { floats: floats.collect(), ints: ints.collect(), uints: uints.collect() };
+        Ok((Step::Bucketize(step), boundaries.len() as u64 + 1))
+    }
+
     pub(crate) fn apply(&self, tile: &mut Tile) {
         tile.map_to_ints(
             |value| count(&self.ints, value),
@@ -53,6 +70,12 @@ impl Bucketize {
             },
         );
     }
+}
+
+/// The smallest double that is not below an integer: another double reaches the one exactly if it reaches the other.
+fn double_from(whole: i128) -> f64 {
+    let nearest = whole as f64;
+    if (nearest as i128) < whole { nearest.next_up() } else { nearest }
 }
 
 /// Up to so many boundaries, comparing with each of them is quicker than searching: no step waits for the one before.
@@ -110,6 +133,21 @@ mod tests {
         let unsigned = UInt64Array::from(vec![0, 1, 1 << 63, u64::MAX]);
         let found = evaluate(&bucketize(&[-3.5, 0.5, 9_223_372_036_854_775_808.0, 1.9e19]), unsigned);
         assert_ints(&found, &[Some(1), Some(2), Some(3), Some(3)]);
+    }
+
+    #[test]
+    fn whole_boundaries_are_exact_beyond_two_to_the_53rd() {
+        let whole = |boundaries: &[i128]| [Op::BucketizeWhole { boundaries: boundaries.to_vec() }];
+        let odd = (1i64 << 53) + 1;
+        let edges = [i128::MIN, odd.into(), i64::MAX.into(), u64::MAX.into()];
+        let column = ints(&[Some(odd - 1), Some(odd), Some(i64::MAX - 1), Some(i64::MAX), Some(i64::MIN), None]);
+        let expected = [Some(1), Some(2), Some(2), Some(3), Some(1), None];
+        assert_ints(&evaluate(&whole(&edges), column), &expected);
+        let unsigned = UInt64Array::from(vec![0, u64::MAX - 1, u64::MAX]);
+        assert_ints(&evaluate(&whole(&edges), unsigned), &[Some(1), Some(3), Some(4)]);
+        let floats = doubles(&[Some((odd - 1) as f64), Some((odd + 1) as f64), Some(f64::NAN)]);
+        assert_ints(&evaluate(&whole(&edges), floats), &[Some(1), Some(2), Some(4)]);
+        assert!(refusal(&whole(&[2, 1]), ints(&[None])).ends_with("boundaries must not decrease, but 1 follows 2"));
     }
 
     #[test]

@@ -43,6 +43,36 @@ impl Clip {
         })
     }
 
+    /// The same for bounds that are integers. Without a bound on a side there is none.
+    pub(crate) fn compile_whole(
+        min: Option<i128>,
+        max: Option<i128>,
+        number: Number,
+    ) -> Result<(Step, Number), OpProblem> {
+        if let (Some(min), Some(max)) = (min, max)
+            && min > max
+        {
+            return Err(OpProblem::Parameter(format!("min {min} is greater than max {max}")));
+        }
+        // A bound that every value of the domain passes does nothing; one that none passes is no value of the domain.
+        let (low, high) = (min.unwrap_or(i128::MIN), max.unwrap_or(i128::MAX));
+        if min.is_none() && max.is_none() {
+            return Self::compile(None, None, number);
+        }
+        let int =
+            || Some((i64::try_from(low.max(i64::MIN.into())).ok()?, i64::try_from(high.min(i64::MAX.into())).ok()?));
+        let uint = || Some((u64::try_from(low.max(0)).ok()?, u64::try_from(high.min(u64::MAX.into())).ok()?));
+        let clip = match number {
+            Number::Int => int().map(|(min, max)| Self::Int { min, max }),
+            Number::UInt => uint().map(|(min, max)| Self::UInt { min, max }),
+            Number::F32 | Number::F64 => None,
+        };
+        match clip {
+            Some(clip) => Ok((Step::Clip(clip), number)),
+            None => Self::compile(min.map(|min| min as f64), max.map(|max| max as f64), number),
+        }
+    }
+
     fn ints(min: f64, max: f64) -> Option<Self> {
         let min = if min < -TWO_63 { i64::MIN } else { exact_i64(min)? };
         let max = if max >= TWO_63 { i64::MAX } else { exact_i64(max)? };
@@ -116,6 +146,23 @@ mod tests {
         assert_doubles(&evaluate(&clip(-0.5, 7.5), ints(&column)), &halves);
         let far = evaluate(&clip(1e30, None), ints(&column));
         assert_doubles(&far, &[Some(1e30), None, Some(1e30), Some(1e30)]);
+    }
+
+    #[test]
+    fn whole_bounds_are_exact_beyond_two_to_the_53rd() {
+        let clip = |min: Option<i128>, max: Option<i128>| [Op::ClipWhole { min, max }];
+        let odd = (1i64 << 53) + 1;
+        let column = || ints(&[Some(i64::MIN), Some(odd - 1), Some(odd), Some(odd + 1), Some(i64::MAX), None]);
+        let clipped = evaluate(&clip(Some(odd.into()), Some(i128::from(i64::MAX) - 1)), column());
+        assert_ints(&clipped, &[Some(odd), Some(odd), Some(odd), Some(odd + 1), Some(i64::MAX - 1), None]);
+        let column = UInt64Array::from(vec![0, (1 << 63) + 1, u64::MAX]);
+        let clipped = evaluate(&clip(Some(-1), Some((1 << 63) + 2)), column);
+        let expected = UInt64Array::from(vec![0, (1 << 63) + 1, (1 << 63) + 2]);
+        assert_eq!(clipped.as_ref(), &expected as &dyn arrow::array::Array);
+        assert!(refusal(&clip(None, None), ints(&[None])).ends_with("it needs min, max or both"));
+        assert!(refusal(&clip(Some(2), Some(1)), ints(&[None])).ends_with("min 2 is greater than max 1"));
+        assert_doubles(&evaluate(&clip(Some(1), None), doubles(&[Some(0.5)])), &[Some(1.0)]);
+        assert_doubles(&evaluate(&clip(Some(1 << 64), None), ints(&[Some(5)])), &[Some(18_446_744_073_709_551_616.0)]);
     }
 
     #[test]

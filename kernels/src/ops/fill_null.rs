@@ -25,6 +25,7 @@ impl FillNull {
         let (int, uint, float) = match fill {
             Fill::Number(value) => (exact_i64(*value), exact_u64(*value), *value),
             Fill::Integer(value) => (Some(*value), u64::try_from(*value).ok(), *value as f64),
+            Fill::Unsigned(value) => (i64::try_from(*value).ok(), Some(*value), *value as f64),
             Fill::Text(_) => return Err(mismatch("text", Domain::Number(number))),
         };
         let fill = match (number, int, uint) {
@@ -41,7 +42,7 @@ impl FillNull {
         match (fill, domain) {
             (Fill::Text(text), Domain::Text) => Ok(text.clone()),
             (Fill::Text(_), _) => Err(mismatch("text", domain)),
-            (Fill::Number(_) | Fill::Integer(_), _) => Err(mismatch("a number", domain)),
+            (Fill::Number(_) | Fill::Integer(_) | Fill::Unsigned(_), _) => Err(mismatch("a number", domain)),
         }
     }
 
@@ -86,6 +87,17 @@ mod tests {
             assert_ints(&evaluate(&[Op::FillNull(fill)], column.clone()), &[Some(1), Some(-7), Some(BIG)]);
         }
         assert_ints(&evaluate(&[Op::FillNull(Fill::Integer(BIG))], column), &[Some(1), Some(BIG), Some(BIG)]);
+    }
+
+    #[test]
+    fn unsigned_integers_are_filled_to_the_last_bit() {
+        let column = UInt64Array::from(vec![Some(u64::MAX), None]);
+        for value in [u64::MAX - 1, (1 << 63) + 1, (1 << 53) + 1, 0] {
+            let filled = evaluate(&[Op::FillNull(Fill::Unsigned(value))], column.clone());
+            let expected = UInt64Array::from(vec![u64::MAX, value]);
+            assert_eq!(filled.as_ref(), &expected as &dyn arrow::array::Array);
+        }
+        assert_ints(&evaluate(&[Op::FillNull(Fill::Unsigned(7))], ints(&[None])), &[Some(7)]);
     }
 
     #[test]

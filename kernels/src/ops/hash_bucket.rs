@@ -1,7 +1,9 @@
 //! `hash_bucket`: XXH3-64 with a seed, modulo `buckets`. Python: `xxhash.xxh3_64_intdigest(bytes, seed) % buckets`.
 //!
 //! The bytes of a value (they are part of the format, so a model may be served by any implementation of them):
-//! - integers: 8 little-endian bytes, of the i64 or, for `UInt64` columns, of the u64 (so −1 and 2^64−1 share a hash);
+//! - integers: 8 little-endian bytes, of the i64 or, for `UInt64` columns, of the u64 (so −1 and 2^64−1 share a hash, and 7 has one in every width);
+//! - dates and times: as integers, the stored count of the stored unit. The same instant in another unit, and the same day as Date32
+//!   and Date64, has another hash: cast such columns to one type first where files or datasets differ;
 //! - floats and decimals: the 8 little-endian bytes of the f64, where −0.0 is 0.0 and every NaN is `0x7ff8000000000000`;
 //! - text: its UTF-8; bytes: themselves.
 //!

@@ -42,7 +42,7 @@ impl LookupTable {
     }
 
     /// Keys that are no keys.
-    pub(crate) fn no_key(&self, problem: IndexProblem) -> OpProblem {
+    pub(crate) fn no_key(&self, problem: &IndexProblem) -> OpProblem {
         let (key, table) = (&self.key, &self.table);
         OpProblem::Parameter(match problem {
             IndexProblem::Duplicate(row) => format!("the key {key:?} of {table:?} has the value of row {row} twice"),

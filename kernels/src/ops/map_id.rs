@@ -20,8 +20,6 @@ pub(crate) struct MapId {
     pub(crate) index: Arc<VocabIndex>,
     pub(crate) values: Arc<[i64]>,
     pub(crate) default: Option<i64>,
-    /// Ids below 0 are no `UInt64`.
-    is_unsigned: bool,
 }
 
 impl MapId {
@@ -37,7 +35,7 @@ impl MapId {
     }
 
     pub(crate) fn compile(
-        ids: &[i64],
+        ids: &[i128],
         values: &[i64],
         default: Option<i64>,
         number: Number,
@@ -48,22 +46,24 @@ impl MapId {
                 "it needs as many values as ids, at least one, not {ids} ids and {values} values"
             )));
         }
-        let index = VocabIndex::of_bits(ids.iter().map(|id| *id as u64)).map_err(|problem| match problem {
-            IndexProblem::Duplicate(place) => OpProblem::Parameter(format!("id {} is there twice", ids[place])),
+        let is_unsigned = number == Number::UInt;
+        let bits = |id: i128| {
+            if is_unsigned { u64::try_from(id).ok() } else { i64::try_from(id).ok().map(i64::cast_unsigned) }
+        };
+        let known = ids.iter().zip(values).filter_map(|(id, value)| Some((bits(*id)?, *value)));
+        let (known, values): (Vec<u64>, Vec<i64>) = known.unzip();
+        let index = VocabIndex::of_bits(known.iter().copied()).map_err(|problem| match problem {
+            IndexProblem::Duplicate(place) => {
+                let id = known[place];
+                let id = if is_unsigned { id.to_string() } else { id.cast_signed().to_string() };
+                OpProblem::Parameter(format!("id {id} is there twice"))
+            }
             IndexProblem::TooLong => OpProblem::Parameter("too many ids".to_owned()),
         })?;
-        Ok(Step::MapId(Self {
-            index: Arc::new(index),
-            values: values.into(),
-            default,
-            is_unsigned: number == Number::UInt,
-        }))
+        Ok(Step::MapId(Self { index: Arc::new(index), values: values.into(), default }))
     }
 
     fn find(&self, id: u64) -> Option<i64> {
-        if self.is_unsigned && id > i64::MAX as u64 {
-            return self.default;
-        }
         self.index.find_bits(id).map_or(self.default, |place| self.values.get(place).copied())
     }
 
@@ -94,7 +94,7 @@ mod tests {
     use crate::Op;
     use crate::testing::{assert_ints, doubles, evaluate, ints, refusal};
 
-    fn map_id(ids: &[i64], values: &[i64], default: Option<i64>) -> [Op; 1] {
+    fn map_id(ids: &[i128], values: &[i64], default: Option<i64>) -> [Op; 1] {
         [Op::MapId { ids: ids.to_vec(), values: values.to_vec(), default }]
     }
 
@@ -108,7 +108,11 @@ mod tests {
     #[test]
     fn the_largest_unsigned_is_not_minus_one() {
         let column = UInt64Array::from(vec![u64::MAX, 7]);
-        assert_ints(&evaluate(&map_id(&[-1, 7], &[1, 2], Some(0)), column), &[Some(0), Some(2)]);
+        assert_ints(&evaluate(&map_id(&[-1, 7], &[1, 2], Some(0)), column.clone()), &[Some(0), Some(2)]);
+        assert_ints(&evaluate(&map_id(&[-1, u64::MAX.into()], &[1, 2], Some(0)), column), &[Some(2), Some(0)]);
+        let column = ints(&[Some(-1), Some(i64::MAX)]);
+        let unsigned = map_id(&[u64::MAX.into(), i64::MAX.into()], &[1, 2], None);
+        assert_ints(&evaluate(&unsigned, column), &[None, Some(2)]);
     }
 
     #[test]

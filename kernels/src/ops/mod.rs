@@ -54,6 +54,13 @@ pub enum Op {
         /// Upper bound.
         max: Option<f64>,
     },
+    /// The same with bounds that a double may not hold: integers.
+    ClipWhole {
+        /// Lower bound.
+        min: Option<i128>,
+        /// Upper bound.
+        max: Option<i128>,
+    },
     /// ln(1 + x).
     Log1p,
     /// (x − mean) / std; a std of 0 divides by 1.
@@ -74,6 +81,11 @@ pub enum Op {
     Bucketize {
         /// The boundaries, in non-decreasing order.
         boundaries: Vec<f64>,
+    },
+    /// The same with boundaries that a double may not hold: integers.
+    BucketizeWhole {
+        /// The boundaries, in non-decreasing order.
+        boundaries: Vec<i128>,
     },
     /// A value's place in a list, from 1; 0 for null and for values that are not in it.
     Vocab {
@@ -168,8 +180,8 @@ pub enum Op {
     },
     /// `ids[i]` becomes `values[i]`.
     MapId {
-        /// The ids, each once.
-        ids: Vec<i64>,
+        /// The ids, each once. One that the column's type cannot hold is none of its values.
+        ids: Vec<i128>,
         /// As many values.
         values: Vec<i64>,
         /// What another id becomes; null if there is none.
@@ -189,6 +201,8 @@ pub enum Fill {
     Number(f64),
     /// An integer that a double may not hold.
     Integer(i64),
+    /// One that an i64 may not hold either.
+    Unsigned(u64),
     /// Text, for columns of text.
     Text(String),
 }
@@ -242,11 +256,11 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Self::FillNull(_) => "fill_null",
-            Self::Clip { .. } => "clip",
+            Self::Clip { .. } | Self::ClipWhole { .. } => "clip",
             Self::Log1p => "log1p",
             Self::Standardize { .. } => "standardize",
             Self::MinMax { .. } => "min_max",
-            Self::Bucketize { .. } => "bucketize",
+            Self::Bucketize { .. } | Self::BucketizeWhole { .. } => "bucketize",
             Self::Vocab { .. } => "vocab",
             Self::HashBucket { .. } => "hash_bucket",
             Self::OneHot { .. } => "one_hot",

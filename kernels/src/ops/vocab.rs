@@ -4,7 +4,8 @@
 //! - With `oov_buckets` k > 0, null stays 0 and an unseen value gets V + 1 + (XXH3-64 with seed 0 of the bytes that `hash_bucket` takes) mod
 //!   k, for a list of V values. There are V + 1 + k indices. The result is never null.
 //! - The list's type is the column's: strings for text, integers, unsigned for `UInt64`, floats (an f32 is widened). −0.0 equals
-//!   0.0 and all NaNs are one value. An empty list of any type fits any column but one of bytes.
+//!   0.0 and all NaNs are one value. Values of dates and times are the stored counts of the stored unit. Decimals are told apart as
+//!   their doubles are: all of up to 15 digits, longer ones where the doubles differ. An empty list of any type fits any column but one of bytes.
 //! - A value that is in the list twice is an error, and so is a list of more than 2^32 − 2 values.
 
 use std::sync::Arc;

@@ -11,11 +11,28 @@ pub struct Plan {
     /// The columns of every batch, in this order.
     #[prost(message, repeated, tag = "3")]
     pub outputs: ::prost::alloc::vec::Vec<Output>,
+    /// The columns of dates and times that the outputs compute with, by name, each with the unit that its values counted where the plan was
+    /// fitted: what was learned of them means nothing in another unit, so such a column is refused. Written by a fit.
+    #[prost(message, repeated, tag = "4")]
+    pub units: ::prost::alloc::vec::Vec<Unit>,
 }
 impl ::prost::Name for Plan {
 const NAME: &'static str = "Plan";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Plan".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Plan".into() }}
+/// What the values of a column of dates or times count.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Unit {
+    #[prost(string, tag = "1")]
+    pub column: ::prost::alloc::string::String,
+    /// As pyarrow spells the type, a time zone of any name as tz: date32\[day\], timestamp\[us\], timestamp\[us, tz\], duration\[s\].
+    #[prost(string, tag = "2")]
+    pub unit: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Unit {
+const NAME: &'static str = "Unit";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Unit".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Unit".into() }}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Derive {
     #[prost(string, tag = "1")]
@@ -120,7 +137,7 @@ fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Op".into() }fn ty
 /// Null becomes a value: given, or learned (stat).
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FillNull {
-    #[prost(oneof = "fill_null::Fill", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "fill_null::Fill", tags = "1, 2, 3, 4, 5")]
     pub fill: ::core::option::Option<fill_null::Fill>,
 }
 /// Nested message and enum types in `FillNull`.
@@ -136,6 +153,9 @@ pub mod fill_null {
         /// An integer that a double may not hold.
         #[prost(int64, tag = "4")]
         Integer(i64),
+        /// One that an int64 may not hold either.
+        #[prost(uint64, tag = "5")]
+        Unsigned(u64),
     }
 }
 impl ::prost::Name for FillNull {
@@ -149,6 +169,15 @@ pub struct Clip {
     pub min: ::core::option::Option<f64>,
     #[prost(double, optional, tag = "2")]
     pub max: ::core::option::Option<f64>,
+    /// In place of min and max: integers that a double may not hold, and ones that an int64 may not hold either.
+    #[prost(int64, optional, tag = "3")]
+    pub min_integer: ::core::option::Option<i64>,
+    #[prost(int64, optional, tag = "4")]
+    pub max_integer: ::core::option::Option<i64>,
+    #[prost(uint64, optional, tag = "5")]
+    pub min_unsigned: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "6")]
+    pub max_unsigned: ::core::option::Option<u64>,
 }
 impl ::prost::Name for Clip {
 const NAME: &'static str = "Clip";
@@ -193,6 +222,11 @@ pub struct Bucketize {
     pub boundaries: ::prost::alloc::vec::Vec<f64>,
     #[prost(uint32, tag = "2")]
     pub quantiles: u32,
+    /// In place of boundaries: integers that a double may not hold, or ones that an int64 may not hold either.
+    #[prost(int64, repeated, tag = "3")]
+    pub integers: ::prost::alloc::vec::Vec<i64>,
+    #[prost(uint64, repeated, tag = "4")]
+    pub unsigned: ::prost::alloc::vec::Vec<u64>,
 }
 impl ::prost::Name for Bucketize {
 const NAME: &'static str = "Bucketize";
@@ -234,7 +268,8 @@ impl ::prost::Name for VocabValues {
 const NAME: &'static str = "VocabValues";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.VocabValues".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.VocabValues".into() }}
-/// XXH3-64 (seed) of the value, modulo buckets: integers as 8 little-endian bytes, floats as their f64's 8 bytes, text as UTF-8.
+/// XXH3-64 (seed) of the value, modulo buckets: integers as 8 little-endian bytes, floats as their f64's 8 bytes, text as UTF-8; dates and
+/// times as the integers that count their unit, so an instant has another hash in another unit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HashBucket {
     #[prost(uint64, tag = "1")]
@@ -363,6 +398,9 @@ const NAME: &'static str = "Pad";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Pad".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Pad".into() }}
 /// A left join on a unique key: the value becomes the columns of that row of another dataset on the server, null where there is none.
+/// Values are compared by what they mean: integers of any width, time units, scales of decimals and encodings of text are converted,
+/// and a key that the column's type cannot hold exactly equals none. Types that do not mean the same are refused, as are timestamps with a
+/// time zone and without one.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Lookup {
     /// The dataset.
@@ -406,7 +444,7 @@ impl ::prost::Name for SigridHash {
 const NAME: &'static str = "SigridHash";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.SigridHash".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.SigridHash".into() }}
-/// ids\[i\] becomes values\[i\]; another id becomes the default, or null where there is none.
+/// ids\[i\] becomes values\[i\]; another id becomes the default, or null where there is none. Not for dates and times.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MapId {
     #[prost(int64, repeated, tag = "1")]
@@ -415,6 +453,9 @@ pub struct MapId {
     pub values: ::prost::alloc::vec::Vec<i64>,
     #[prost(int64, optional, tag = "3")]
     pub default: ::core::option::Option<i64>,
+    /// Ids that an int64 may not hold, in place of ids.
+    #[prost(uint64, repeated, tag = "4")]
+    pub unsigned: ::prost::alloc::vec::Vec<u64>,
 }
 impl ::prost::Name for MapId {
 const NAME: &'static str = "MapId";

@@ -73,7 +73,10 @@ fn computed(field: &Field) -> v1::Plan {
         DataType::List(_) | DataType::LargeList(_) => {
             (v1::DType::Float32, vec![Op::Pad(v1::Pad { n: 4, value: 0.0 }), zero()])
         }
-        _ => (v1::DType::Float32, vec![zero(), Op::Clip(v1::Clip { min: Some(-10.0), max: Some(10.0) })]),
+        _ => (
+            v1::DType::Float32,
+            vec![zero(), Op::Clip(v1::Clip { min: Some(-10.0), max: Some(10.0), ..v1::Clip::default() })],
+        ),
     };
     v1::Plan { outputs: vec![output(field, dtype, ops)], ..v1::Plan::default() }
 }

@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
     array::{AsArray, RecordBatch},
-    datatypes::{DataType, Field, Float64Type, Schema, SchemaRef},
+    datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, UInt64Type},
 };
 use datafusion_common::exec_datafusion_err;
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -43,12 +43,18 @@ const ROWS_A_SPIKE: u64 = 2048;
 
 /// The spread of a column's values.
 #[derive(Clone, Debug)]
-pub struct Distribution(Spread);
+pub struct Distribution {
+    spread: Spread,
+    /// A value is infinite.
+    is_infinite: bool,
+}
 
 #[derive(Clone, Debug)]
 enum Spread {
     /// Distinct values ascending, each with the rows up to and with it.
     Exact { values: Vec<f64>, ends: Vec<u64> },
+    /// The same of integers.
+    Whole { values: Vec<i128>, ends: Vec<u64> },
     Sketch {
         digest: TDigest,
         /// Ascending, with the rows of the digest below each.
@@ -68,6 +74,8 @@ struct Spike {
 #[derive(Debug)]
 struct Collector {
     exact_values_max: usize,
+    kind: Kind,
+    is_infinite: bool,
     /// By bits; −0 and NaN do not occur.
     counts: HashMap<u64, u64>,
     /// Once there are too many distinct values: the digest of all before `waiting`.
@@ -78,11 +86,20 @@ struct Collector {
     memory: MemoryReservation,
 }
 
+/// What the bits of counted values are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Float,
+    Integer,
+    Unsigned,
+}
+
 impl Engine {
-    /// The spread of a float64 column; nulls are not counted. Push batches of that one column, −0 and NaN made 0 and null.
-    pub fn distribution(&self) -> Job<Option<Distribution>> {
+    /// The spread of a column of float64, int64 or uint64; nulls are not counted. Push batches of that one column, floats with −0
+    /// and NaN made 0 and null.
+    pub fn distribution(&self, data_type: &DataType) -> Job<Option<Distribution>> {
         let memory = MemoryConsumer::new("distinct numbers").register(self.context.memory_pool());
-        Job::start_fold(Collector::new(EXACT_VALUES_MAX, memory))
+        Job::start_fold(Collector::new(Kind::of(data_type), EXACT_VALUES_MAX, memory))
     }
 
     /// Jobs of [`Self::distribution`] that half of the engine's pool holds: more would have to wait for another pass.
@@ -92,8 +109,8 @@ impl Engine {
 }
 
 /// The schema of a distribution's input.
-pub fn distribution_schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![Field::new("value", DataType::Float64, true)]))
+pub fn distribution_schema(data_type: &DataType) -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("value", data_type.clone(), true)]))
 }
 
 // === impl Distribution ===
@@ -101,25 +118,84 @@ pub fn distribution_schema() -> SchemaRef {
 impl Distribution {
     /// The value below which this share of the rows lies, linear between neighbours: what `numpy.quantile` gives.
     pub fn quantile(&self, share: f64) -> f64 {
-        match &self.0 {
-            Spread::Exact { values, ends } => exact_quantile(values, ends, share),
+        match &self.spread {
+            Spread::Exact { values, ends } => {
+                let (a, b, t) = neighbours(values, ends, share);
+                between(a, b, t)
+            }
+            Spread::Whole { values, ends } => {
+                let (a, b, t) = neighbours(values, ends, share);
+                between(a as f64, b as f64, t)
+            }
             Spread::Sketch { digest, spikes } => sketched_quantile(digest, spikes, share),
         }
     }
 }
 
-fn exact_quantile(values: &[f64], ends: &[u64], share: f64) -> f64 {
+/// Whether a double is exactly this integer.
+fn is_double(whole: i128) -> bool {
+    whole as f64 as i128 == whole
+}
+
+/// The values of the two rows that a quantile is between, and how far it is from the first to the second.
+fn neighbours<T: Copy>(values: &[T], ends: &[u64], share: f64) -> (T, T, f64) {
     let last = ends.last().map_or(0, |sum| sum - 1);
     let row = |index: u64| values[ends.partition_point(|end| *end <= index)];
     let place = share * last as f64;
     let below = (place.floor() as u64).min(last);
-    let (a, b, t) = (row(below), row((below + 1).min(last)), place - place.floor());
+    (row(below), row((below + 1).min(last)), place - place.floor())
+}
+
+fn between(a: f64, b: f64, t: f64) -> f64 {
     if t <= 0.0 || a >= b {
         // Also where a neighbour is infinite.
         return a;
     }
+    let distance = b - a;
+    if distance.is_infinite() && a.is_finite() && b.is_finite() {
+        // Halves of numbers as large as these are exact, and so is what they are doubled to.
+        return 2.0 * between(a / 2.0, b / 2.0, t);
+    }
     // numpy's own form, which is exact at both ends.
-    if t >= 0.5 { b - (b - a) * (1.0 - t) } else { a + (b - a) * t }
+    if t >= 0.5 { b - distance * (1.0 - t) } else { a + distance * t }
+}
+
+/// The smallest integer that is not below the number at `t`, from 0 to 1, of the way from an integer to a greater one.
+fn whole_between(a: i128, b: i128, t: f64) -> i128 {
+    if t <= 0.0 || a >= b {
+        return a;
+    }
+    let bits = t.to_bits();
+    // t = mantissa / 2^shift, and the distance is below 2^65: the product is below 2^118, so a larger shift leaves the same nothing.
+    let (mantissa, shift) = (i128::from(bits & ((1 << 52) - 1) | 1 << 52), (1075 - (bits >> 52)).min(126));
+    let product = (b - a) * mantissa;
+    let floor = product >> shift;
+    a + floor + i128::from(floor << shift != product)
+}
+
+impl Distribution {
+    /// Whether a value is infinite: then quantiles may be, too.
+    pub fn is_infinite(&self) -> bool {
+        self.is_infinite
+    }
+
+    /// The median of integers where it is one that no double is; none where a double says it.
+    pub fn whole_median(&self) -> Option<i128> {
+        let Spread::Whole { values, ends } = &self.spread else { return None };
+        let (a, b, t) = neighbours(values, ends, 0.5);
+        let twice = if t > 0.0 { a + b } else { 2 * a };
+        (twice % 2 == 0 && !is_double(twice / 2)).then_some(twice / 2)
+    }
+
+    /// The quantiles of integers, each rounded up to one, where doubles do not say them: integers that reach the one reach the other.
+    pub fn whole_quantiles(&self, shares: impl Iterator<Item = f64>) -> Option<Vec<i128>> {
+        let Spread::Whole { values, ends } = &self.spread else { return None };
+        let edges: Vec<_> = shares.map(|share| neighbours(values, ends, share)).collect();
+        if edges.iter().all(|(a, b, _)| [a, b].iter().all(|edge| edge.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS)) {
+            return None;
+        }
+        Some(edges.into_iter().map(|(a, b, t)| whole_between(a, b, t)).collect())
+    }
 }
 
 /// The digest's value at a share of the rows, or the spike that lies there.
@@ -156,12 +232,15 @@ fn rows_below(digest: &TDigest, value: f64) -> f64 {
 // === impl Collector ===
 
 impl Collector {
-    fn new(exact_values_max: usize, memory: MemoryReservation) -> Self {
-        Self { exact_values_max, counts: HashMap::new(), sketch: None, spikes: Vec::new(), waiting: Vec::new(), memory }
+    fn new(kind: Kind, exact_values_max: usize, memory: MemoryReservation) -> Self {
+        let (counts, sketch) = (HashMap::new(), None);
+        let (spikes, waiting) = (Vec::new(), Vec::new());
+        Self { exact_values_max, kind, is_infinite: false, counts, sketch, spikes, waiting, memory }
     }
 
-    fn add(&mut self, value: f64) -> Result<(), EngineError> {
+    fn add(&mut self, bits: u64) -> Result<(), EngineError> {
         if self.sketch.is_some() {
+            let value = self.kind.number(bits);
             match self.spikes.binary_search_by(|(spike, _)| spike.total_cmp(&value)) {
                 Ok(place) => self.spikes[place].1 += 1,
                 Err(_) => self.waiting.push(value),
@@ -171,7 +250,7 @@ impl Collector {
             }
             return Ok(());
         }
-        *self.counts.entry(value.to_bits()).or_default() += 1;
+        *self.counts.entry(bits).or_default() += 1;
         if self.counts.len() > self.exact_values_max {
             self.begin_sketch()?;
         } else if self.counts.len() * VALUE_BYTES > self.memory.size() {
@@ -181,7 +260,10 @@ impl Collector {
     }
 
     fn begin_sketch(&mut self) -> Result<(), EngineError> {
-        let sorted = sorted(&std::mem::take(&mut self.counts));
+        let kind = self.kind;
+        let mut sorted: Vec<(f64, u64)> =
+            std::mem::take(&mut self.counts).into_iter().map(|(bits, count)| (kind.number(bits), count)).collect();
+        sorted.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
         let rows: u64 = sorted.iter().map(|(_, count)| count).sum();
         let (spikes, others): (Vec<_>, Vec<_>) =
             sorted.into_iter().partition(|(_, count)| *count > 1 && count * ROWS_A_SPIKE > rows);
@@ -206,36 +288,84 @@ impl Fold for Collector {
     type Output = Option<Distribution>;
 
     fn push(&mut self, batch: &RecordBatch) -> Result<(), EngineError> {
-        let values = batch.column(0).as_primitive_opt::<Float64Type>();
-        let values = values.ok_or_else(|| exec_datafusion_err!("a distribution is of float64"))?;
-        values.iter().flatten().try_for_each(|value| self.add(value))
+        let column = batch.column(0);
+        let unexpected = || exec_datafusion_err!("a distribution does not take {}", column.data_type());
+        match self.kind {
+            Kind::Float => {
+                let values = column.as_primitive_opt::<Float64Type>().ok_or_else(unexpected)?;
+                self.is_infinite |= values.iter().flatten().any(f64::is_infinite);
+                values.iter().flatten().try_for_each(|value| self.add(value.to_bits()))
+            }
+            Kind::Integer => {
+                let values = column.as_primitive_opt::<Int64Type>().ok_or_else(unexpected)?;
+                values.iter().flatten().try_for_each(|value| self.add(value.cast_unsigned()))
+            }
+            Kind::Unsigned => {
+                let values = column.as_primitive_opt::<UInt64Type>().ok_or_else(unexpected)?;
+                values.iter().flatten().try_for_each(|value| self.add(value))
+            }
+        }
     }
 
     fn finish(mut self) -> Result<Self::Output, EngineError> {
         self.merge_waiting();
+        let is_infinite = self.is_infinite;
         if let Some(digest) = self.sketch {
             let spike = |(value, rows)| Spike { value, rows, digest_rows_below: rows_below(&digest, value) };
             let spikes = self.spikes.into_iter().map(spike).collect();
-            return Ok(Some(Distribution(Spread::Sketch { digest, spikes })));
+            return Ok(Some(Distribution { spread: Spread::Sketch { digest, spikes }, is_infinite }));
         }
-        let sorted = sorted(&self.counts);
-        let mut sum = 0;
-        let ends: Vec<u64> = sorted
-            .iter()
-            .map(|(_, count)| {
-                sum += count;
-                sum
-            })
-            .collect();
-        let values = sorted.into_iter().map(|(value, _)| value).collect();
-        Ok((sum > 0).then_some(Distribution(Spread::Exact { values, ends })))
+        let kind = self.kind;
+        let mut bits: Vec<u64> = self.counts.keys().copied().collect();
+        bits.sort_unstable_by(|a, b| kind.compare(*a, *b));
+        let ends = bits.iter().scan(0, |rows, bits| {
+            *rows += self.counts.get(bits).copied().unwrap_or(0);
+            Some(*rows)
+        });
+        let ends: Vec<u64> = ends.collect();
+        if ends.is_empty() {
+            return Ok(None);
+        }
+        let spread = match kind {
+            Kind::Float => Spread::Exact { values: bits.into_iter().map(f64::from_bits).collect(), ends },
+            Kind::Integer | Kind::Unsigned => {
+                Spread::Whole { values: bits.into_iter().map(|bits| kind.whole(bits)).collect(), ends }
+            }
+        };
+        Ok(Some(Distribution { spread, is_infinite }))
     }
 }
 
-fn sorted(counts: &HashMap<u64, u64>) -> Vec<(f64, u64)> {
-    let mut sorted: Vec<(f64, u64)> = counts.iter().map(|(bits, count)| (f64::from_bits(*bits), *count)).collect();
-    sorted.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
-    sorted
+// === impl Kind ===
+
+impl Kind {
+    fn of(data_type: &DataType) -> Self {
+        match data_type {
+            DataType::Int64 => Self::Integer,
+            DataType::UInt64 => Self::Unsigned,
+            _ => Self::Float,
+        }
+    }
+
+    fn number(self, bits: u64) -> f64 {
+        match self {
+            Self::Float => f64::from_bits(bits),
+            Self::Integer => bits.cast_signed() as f64,
+            Self::Unsigned => bits as f64,
+        }
+    }
+
+    /// Of bits that are an integer's.
+    fn whole(self, bits: u64) -> i128 {
+        if self == Self::Integer { bits.cast_signed().into() } else { bits.into() }
+    }
+
+    fn compare(self, a: u64, b: u64) -> std::cmp::Ordering {
+        match self {
+            Self::Float => f64::from_bits(a).total_cmp(&f64::from_bits(b)),
+            Self::Integer | Self::Unsigned => self.whole(a).cmp(&self.whole(b)),
+        }
+    }
 }
 
 /// The digest of distinct values ascending.

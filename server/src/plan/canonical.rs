@@ -16,7 +16,9 @@ pub fn canonical(plan: &v1::Plan) -> v1::Plan {
         });
         v1::Output { name: output.name.clone(), dtype: output.dtype, parts: parts.collect() }
     });
-    v1::Plan { filter: plan.filter.trim().to_owned(), derive: plan.derive.clone(), outputs: outputs.collect() }
+    let mut units = plan.units.clone();
+    units.sort_by(|one, other| one.column.cmp(&other.column));
+    v1::Plan { filter: plan.filter.trim().to_owned(), derive: plan.derive.clone(), outputs: outputs.collect(), units }
 }
 
 /// A chain for each column that its lookups find: the first lookup's columns in turn, each with those of the next.

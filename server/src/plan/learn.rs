@@ -9,6 +9,7 @@ use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessag
 use super::{
     PlanError, Tables,
     outputs::{kernel_op, named_op},
+    parameters::has_boundaries,
 };
 
 /// The most quantiles of a bucketize.
@@ -69,14 +70,18 @@ pub enum Wanted {
 pub enum Answer {
     /// A mean, a median, a mode or a largest absolute value.
     Number(f64),
-    /// A mode of integers.
+    /// A mode of integers, or a median that a double does not hold.
     Integer(i64),
+    /// The same of unsigned ones.
+    Unsigned(u64),
     /// A mode of text.
     Text(String),
     /// Mean and deviation, smallest and largest, or median and distance of the quartiles.
     Pair(f64, f64),
     /// Boundaries.
     Boundaries(Vec<f64>),
+    /// Boundaries of integers that doubles do not hold.
+    WholeBoundaries(Vec<i128>),
     /// A vocabulary.
     Values(v1::VocabValues),
 }
@@ -135,12 +140,21 @@ pub fn learn(plan: &mut v1::Plan, question: &Question, answer: Answer) {
     match (op, answer) {
         (OpMessage::FillNull(fill), Answer::Number(value)) => fill.fill = Some(FillMessage::Value(value)),
         (OpMessage::FillNull(fill), Answer::Integer(value)) => fill.fill = Some(FillMessage::Integer(value)),
+        (OpMessage::FillNull(fill), Answer::Unsigned(value)) => fill.fill = Some(FillMessage::Unsigned(value)),
         (OpMessage::FillNull(fill), Answer::Text(text)) => fill.fill = Some(FillMessage::Text(text)),
         (OpMessage::Standardize(op), Answer::Pair(mean, std)) => (op.mean, op.std) = (Some(mean), Some(std)),
         (OpMessage::MinMax(op), Answer::Pair(min, max)) => (op.min, op.max) = (Some(min), Some(max)),
         (OpMessage::MaxAbs(op), Answer::Number(max_abs)) => op.max_abs = Some(max_abs),
         (OpMessage::Robust(op), Answer::Pair(center, scale)) => (op.center, op.scale) = (Some(center), Some(scale)),
         (OpMessage::Bucketize(op), Answer::Boundaries(boundaries)) => op.boundaries = boundaries,
+        (OpMessage::Bucketize(op), Answer::WholeBoundaries(boundaries)) => {
+            // Those of a column of integers fit one of the two.
+            let integers: Result<Vec<i64>, _> = boundaries.iter().map(|edge| i64::try_from(*edge)).collect();
+            match integers {
+                Ok(integers) => op.integers = integers,
+                Err(_) => op.unsigned = boundaries.iter().filter_map(|edge| u64::try_from(*edge).ok()).collect(),
+            }
+        }
         (OpMessage::Vocab(op), Answer::Values(values)) => op.values = Some(values),
         _ => debug_assert!(false, "an op gets the kind of answer it asked for"),
     }
@@ -194,7 +208,7 @@ fn wanted(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&'static str
             (Some(_), Some(_)) => None,
             _ => return Err(half("robust", "center and scale")),
         },
-        OpMessage::Bucketize(message) if message.boundaries.is_empty() => {
+        OpMessage::Bucketize(message) if !has_boundaries(message) => {
             if !(2..=QUANTILES_MAX).contains(&message.quantiles) {
                 let reason = format!("give boundaries, or quantiles between 2 and {QUANTILES_MAX} to learn them");
                 return Err(PlanError::field(format!("{path}.ops[{number}].bucketize"), reason));

@@ -7,6 +7,7 @@ mod canonical;
 mod learn;
 mod lookup;
 mod outputs;
+mod parameters;
 mod request;
 
 use arrow::datatypes::Schema;

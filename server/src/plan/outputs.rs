@@ -8,7 +8,7 @@ use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessag
 
 use super::{
     OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, PlanError, ROW_ID, Tables, first_unlearned,
-    learn::chain_path,
+    learn::chain_path, parameters,
 };
 use crate::error::near_names;
 
@@ -61,7 +61,8 @@ pub fn stored_columns<'a>(stored: &Schema, names: impl IntoIterator<Item = &'a s
 
 /// Checks the counts of everything in a plan, before anything is made of it.
 pub fn check_shape(plan: &v1::Plan) -> Result<(), PlanError> {
-    let entries = [("plan.derive", plan.derive.len()), ("plan.outputs", plan.outputs.len())];
+    let entries =
+        [("plan.derive", plan.derive.len()), ("plan.outputs", plan.outputs.len()), ("plan.units", plan.units.len())];
     for (path, count) in entries {
         if count > PLAN_ENTRIES_MAX {
             return Err(PlanError::field(path, format!("{count} entries, the limit is {PLAN_ENTRIES_MAX}")));
@@ -126,14 +127,15 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
         OpMessage::FillNull(message) => Op::FillNull(match &message.fill {
             Some(FillMessage::Value(value)) => Fill::Number(*value),
             Some(FillMessage::Integer(value)) => Fill::Integer(*value),
+            Some(FillMessage::Unsigned(value)) => Fill::Unsigned(*value),
             Some(FillMessage::Text(text)) => Fill::Text(text.clone()),
             Some(FillMessage::Stat(_)) => return Err(unlearned("fill_null")),
             None => {
-                let reason = "one of value, text, integer, or stat (MEAN, MEDIAN, MODE)";
+                let reason = "one of value, text, integer, unsigned, or stat (MEAN, MEDIAN, MODE)";
                 return Err(PlanError::field(format!("{path}.ops[{number}].fill_null"), reason));
             }
         }),
-        OpMessage::Clip(message) => Op::Clip { min: message.min, max: message.max },
+        OpMessage::Clip(message) => parameters::clip(message, &format!("{path}.ops[{number}].clip"))?,
         OpMessage::Log1p(_) => Op::Log1p,
         OpMessage::Standardize(message) => match (message.mean, message.std) {
             (Some(mean), Some(std)) => Op::Standardize { mean, std },
@@ -143,10 +145,10 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
             (Some(min), Some(max)) => Op::MinMax { min, max },
             _ => return Err(unlearned("min_max")),
         },
-        OpMessage::Bucketize(message) if message.boundaries.is_empty() && message.quantiles > 0 => {
+        OpMessage::Bucketize(message) if !parameters::has_boundaries(message) && message.quantiles > 0 => {
             return Err(unlearned("bucketize"));
         }
-        OpMessage::Bucketize(message) => Op::Bucketize { boundaries: message.boundaries.clone() },
+        OpMessage::Bucketize(message) => parameters::bucketize(message, &format!("{path}.ops[{number}].bucketize"))?,
         OpMessage::Vocab(message) => {
             let values = message.values.as_ref().ok_or_else(|| unlearned("vocab"))?;
             Op::Vocab { values: vocab_values(values, path, number)?.into(), oov_buckets: message.oov_buckets }
@@ -173,9 +175,7 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
         OpMessage::Pad(message) => Op::Pad { n: message.n, value: message.value },
         OpMessage::Ngram(message) => Op::Ngram { n: message.n, buckets: message.buckets, seed: message.seed },
         OpMessage::SigridHash(message) => Op::SigridHash { salt: message.salt, max_value: message.max_value },
-        OpMessage::MapId(message) => {
-            Op::MapId { ids: message.ids.clone(), values: message.values.clone(), default: message.default }
-        }
+        OpMessage::MapId(message) => parameters::map_id(message, &format!("{path}.ops[{number}].map_id"))?,
         OpMessage::PositiveMod(message) => Op::PositiveMod { modulus: message.modulus },
         OpMessage::Lookup(message) => Op::Lookup(tables.get(message, &format!("{path}.ops[{number}].lookup"))?),
     })

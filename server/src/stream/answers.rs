@@ -16,11 +16,26 @@ pub(super) fn of_summary(question: &Question, summary: Option<Summary>) -> Resul
     let summary = summary.ok_or_else(|| nothing(question))?;
     let learned = match question.wanted {
         Wanted::Mean => Answer::Number(summary.mean),
-        Wanted::Range => Answer::Pair(summary.min, summary.max),
+        Wanted::Range => {
+            let (min, max) = (summary.min, summary.max);
+            if (max - min).is_infinite() && min.is_finite() && max.is_finite() {
+                return Err(too_far(question, "its smallest and its largest value", min, max));
+            }
+            Answer::Pair(min, max)
+        }
         Wanted::MaxAbs => Answer::Number(summary.min.abs().max(summary.max.abs())),
         _ => Answer::Pair(summary.mean, summary.deviation),
     };
     finite(question, learned)
+}
+
+/// Finite values whose distance is not.
+fn too_far(question: &Question, which: &str, least: f64, most: f64) -> String {
+    format!(
+        "column \"{}\": the distance between {which}, {least:e} and {most:e}, is more than a float64 holds: scale the column down \
+         first (derive), or clip it",
+        question.column
+    )
 }
 
 fn finite(question: &Question, learned: Answer) -> Result<Answer, String> {
@@ -28,7 +43,9 @@ fn finite(question: &Question, learned: Answer) -> Result<Answer, String> {
         Answer::Number(value) => value.is_finite(),
         Answer::Pair(first, second) => first.is_finite() && second.is_finite(),
         Answer::Boundaries(boundaries) => boundaries.iter().all(|boundary| boundary.is_finite()),
-        Answer::Integer(_) | Answer::Text(_) | Answer::Values(_) => true,
+        Answer::Integer(_) | Answer::Unsigned(_) | Answer::WholeBoundaries(_) | Answer::Text(_) | Answer::Values(_) => {
+            true
+        }
     };
     if is_finite {
         return Ok(learned);
@@ -41,12 +58,34 @@ pub(super) fn of_distribution(question: &Question, spread: Option<&Distribution>
     let spread = spread.ok_or_else(|| nothing(question))?;
     let learned = match question.wanted {
         Wanted::Quantiles(count) => {
-            Answer::Boundaries((1..count).map(|k| spread.quantile(f64::from(k) / f64::from(count))).collect())
+            let shares = || (1..count).map(|k| f64::from(k) / f64::from(count));
+            spread.whole_quantiles(shares()).map_or_else(
+                || Answer::Boundaries(shares().map(|share| spread.quantile(share)).collect()),
+                Answer::WholeBoundaries,
+            )
         }
-        Wanted::MedianAndQuartiles => Answer::Pair(spread.quantile(0.5), spread.quantile(0.75) - spread.quantile(0.25)),
-        _ => Answer::Number(spread.quantile(0.5)),
+        Wanted::MedianAndQuartiles => {
+            let (low, high) = (spread.quantile(0.25), spread.quantile(0.75));
+            if (high - low).is_infinite() && low.is_finite() && high.is_finite() {
+                return Err(too_far(question, "its quartiles", low, high));
+            }
+            Answer::Pair(spread.quantile(0.5), high - low)
+        }
+        _ => spread.whole_median().map_or_else(|| Answer::Number(spread.quantile(0.5)), whole),
     };
+    if !spread.is_infinite() && finite(question, learned.clone()).is_err() {
+        return Err(format!(
+            "column \"{}\": its quantiles are too large to be estimated in float64: scale the column down first (derive), or clip it",
+            question.column
+        ));
+    }
     finite(question, learned)
+}
+
+/// An integer of a column of integers.
+fn whole(value: i128) -> Answer {
+    let unsigned = || u64::try_from(value).map_or(Answer::Number(value as f64), Answer::Unsigned);
+    i64::try_from(value).map_or_else(|_| unsigned(), Answer::Integer)
 }
 
 /// A question about modes and vocabularies; `None` where there were more values than a plan may hold.
@@ -80,8 +119,7 @@ fn mode(counts: &ValueCounts) -> Option<Answer> {
         return Some(Answer::Integer(integers.value(0)));
     }
     if let Some(integers) = values.as_primitive_opt::<UInt64Type>() {
-        let value = integers.value(0);
-        return Some(i64::try_from(value).map_or(Answer::Number(value as f64), Answer::Integer));
+        return Some(whole(integers.value(0).into()));
     }
     Some(Answer::Number(values.as_primitive_opt::<Float64Type>()?.value(0)))
 }

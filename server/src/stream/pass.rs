@@ -144,8 +144,8 @@ impl Pass {
         };
         let mut distributions = Vec::with_capacity(self.distributions.len());
         for spreading in &self.distributions {
-            let values = numbers(&evaluated[spreading.prefix])?;
-            distributions.push(RecordBatch::try_new(distribution_schema(), vec![values])?);
+            let values = learnable(&evaluated[spreading.prefix])?;
+            distributions.push(RecordBatch::try_new(distribution_schema(values.data_type()), vec![values])?);
         }
         let mut counts = Vec::with_capacity(self.counts.len());
         for counting in &self.counts {
@@ -215,7 +215,8 @@ impl Pass {
     fn distribution_of(&mut self, engine: &Engine, prefix: usize) -> AnswerSource {
         let known = self.distributions.iter().position(|known| known.prefix == prefix);
         AnswerSource::Distribution(known.unwrap_or_else(|| {
-            self.distributions.push(Spreading { prefix, job: engine.distribution() });
+            let job = engine.distribution(&learned_type(self.prefixes[prefix].data_type()));
+            self.distributions.push(Spreading { prefix, job });
             self.distributions.len() - 1
         }))
     }

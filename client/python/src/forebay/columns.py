@@ -24,6 +24,7 @@ from .op import (
     Op,
     column_name,
     ending_in_indexes,
+    exact,
     filling,
     in_range,
     number,
@@ -77,7 +78,9 @@ class Columns:
         if isinstance(value, (bool, np.bool_)):
             return self._then(_ops.FillNull(value=float(value)))
         if isinstance(value, (int, np.integer)) and abs(int(value)) > EXACT_IN_DOUBLE:
-            integer = whole("fill_null", value, least=INT64_MIN, most=INT64_MAX)
+            integer = whole("fill_null", value, least=INT64_MIN)
+            if integer > INT64_MAX:
+                return self._then(_ops.FillNull(unsigned=integer))
             return self._then(_ops.FillNull(integer=integer))
         if isinstance(value, (int, float, np.integer, np.floating)):
             return self._then(_ops.FillNull(value=float(value)))
@@ -87,7 +90,8 @@ class Columns:
         """Hold values between the bounds; one of them may be left out."""
         if min is None and max is None:
             raise TypeError("clip takes min, max or both")
-        low, high = optional("clip: min", min), optional("clip: max", max)
+        low = None if min is None else exact("clip: min", min)
+        high = None if max is None else exact("clip: max", max)
         if low is not None and high is not None and low > high:
             raise ValueError(f"clip: min {low} is above max {high}")
         return self._then(_ops.Clip(low, high))
@@ -146,11 +150,13 @@ class Columns:
         if quantiles is not None:
             count = whole("bucketize: quantiles", quantiles, least=2, most=UINT32_MAX)
             return self._then(_ops.Bucketize(quantiles=count))
-        edges = tuple(number("bucketize: a boundary", edge) for edge in boundaries or ())
+        edges = tuple(exact("bucketize: a boundary", edge) for edge in boundaries or ())
         if not edges:
             raise ValueError("bucketize: boundaries is empty; give one or more")
         if any(a >= b for a, b in pairwise(edges)):
             raise ValueError("bucketize: boundaries must ascend")
+        if any(isinstance(edge, int) for edge in edges):
+            edges = _whole_edges(edges)
         return self._then(_ops.Bucketize(edges))
 
     def vocab(
@@ -222,7 +228,9 @@ class Columns:
         if not old:
             raise ValueError("map_id: the mapping is empty; give one id or more")
         int64 = {"least": INT64_MIN, "most": INT64_MAX}
-        known = tuple(whole("map_id: an id", value, **int64) for value in old)
+        # Ids beyond int64 are those of a uint64 column, which has none below 0.
+        is_unsigned = any(isinstance(value, (int, np.integer)) and int(value) > INT64_MAX for value in old)
+        known = tuple(whole("map_id: an id", value, **({} if is_unsigned else int64)) for value in old)
         if len(set(known)) < len(known):
             raise ValueError(f"map_id: id {next(k for k, n in Counter(known).items() if n > 1)} is there twice")
         return self._then(
@@ -309,6 +317,16 @@ def cols(*names: str) -> Columns:
         if not isinstance(cast(object, name), str) or not name:
             raise TypeError(f'cols takes column names one by one, cols("a", "b"); not {name!r}')
     return Columns(tuple(names))
+
+
+def _whole_edges(edges: tuple[float, ...]) -> tuple[int, ...]:
+    """Return boundaries of which a float does not hold one as integers."""
+    if any(not isinstance(edge, int) and not edge.is_integer() for edge in edges):
+        raise ValueError("bucketize: with an integer that float64 does not hold, every boundary must be a whole number")
+    whole_edges = tuple(int(edge) for edge in edges)
+    if whole_edges[0] < 0 and whole_edges[-1] > INT64_MAX:
+        raise ValueError("bucketize: no integer type has both boundaries below 0 and above 2^63 - 1")
+    return whole_edges
 
 
 def _buckets(op: str, value: object) -> int:

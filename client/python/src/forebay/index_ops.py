@@ -13,7 +13,7 @@ from .op import INT32_MAX, INT64_MAX, Json, Op, spelled
 
 @dataclass(frozen=True)
 class Bucketize(Op):
-    """The count of boundaries that are <= x."""
+    """The count of boundaries that are <= x. All of them are ints where a float may not hold one."""
 
     name: ClassVar[str] = "bucketize"
     indexes: ClassVar[bool] = True
@@ -28,7 +28,10 @@ class Bucketize(Op):
     def to_dict(self) -> Json:
         """Return what is set."""
         fields: Json = {}
-        if self.boundaries:
+        whole = [edge for edge in self.boundaries if isinstance(edge, int)]
+        if whole:
+            fields["unsigned" if max(whole) > INT64_MAX else "integers"] = whole
+        elif self.boundaries:
             fields["boundaries"] = [spelled(edge) for edge in self.boundaries]
         if self.quantiles:
             fields["quantiles"] = self.quantiles
@@ -184,7 +187,8 @@ class MapId(Op):
 
     def to_dict(self) -> Json:
         """Return both lists, and the default if it is set."""
-        fields: Json = {"ids": list(self.ids), "values": list(self.values)}
+        kind = "unsigned" if any(value > INT64_MAX for value in self.ids) else "ids"
+        fields: Json = {kind: list(self.ids), "values": list(self.values)}
         if self.default is not None:
             fields["default"] = self.default
         return fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .op import INT32_MAX, Json, Op, present, spelled
+from .op import INT32_MAX, INT64_MAX, Json, Op, present, spelled
 
 STATS = ("MEAN", "MEDIAN", "MODE")
 
@@ -19,16 +19,21 @@ class FillNull(Op):
     integer: int | None = None
     text: str | None = None
     stat: str | None = None
+    unsigned: int | None = None
 
     @property
     def keeps_indexes(self) -> bool:
         """A whole number fills indices with another index."""
-        return self.integer is not None or (self.value is not None and self.value.is_integer())
+        return self._is_exact or (self.value is not None and self.value.is_integer())
 
     @property
     def wide(self) -> bool:
         """The number that fills may be a large one."""
-        return self.integer is not None or (self.value is not None and abs(self.value) > INT32_MAX)
+        return self._is_exact or (self.value is not None and abs(self.value) > INT32_MAX)
+
+    @property
+    def _is_exact(self) -> bool:
+        return self.integer is not None or self.unsigned is not None
 
     @property
     def learns(self) -> bool:
@@ -39,13 +44,13 @@ class FillNull(Op):
         """Return the one field that is set."""
         if self.value is not None:
             return {"value": spelled(self.value)}
-        fields: Json = {"integer": self.integer, "text": self.text, "stat": self.stat}
+        fields: Json = {"integer": self.integer, "unsigned": self.unsigned, "text": self.text, "stat": self.stat}
         return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Clip(Op):
-    """Values below min become min, above max become max."""
+    """Values below min become min, above max become max. A bound is an int where a float may not hold it."""
 
     name: ClassVar[str] = "clip"
     min: float | None = None
@@ -53,7 +58,13 @@ class Clip(Op):
 
     def to_dict(self) -> Json:
         """Return the bounds that are set."""
-        return present(min=self.min, max=self.max)
+        fields: Json = {}
+        for side, bound in (("min", self.min), ("max", self.max)):
+            if isinstance(bound, int):
+                fields[f"{side}_unsigned" if bound > INT64_MAX else f"{side}_integer"] = bound
+            elif bound is not None:
+                fields[side] = spelled(bound)
+        return fields
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,15 @@ def number(where: str, value: object) -> float:
     return result
 
 
+def exact(where: str, value: object) -> float:
+    """Return a finite number as float, or as int where it is an integer that no float is."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        given = int(cast(int, value))
+        if int(float(given)) != given:
+            return whole(where, given, least=INT64_MIN)
+    return number(where, value)
+
+
 def optional(where: str, value: float | None) -> float | None:
     """Return a finite number as float if there is one."""
     return None if value is None else number(where, value)

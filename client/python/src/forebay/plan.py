@@ -74,6 +74,8 @@ class Plan:
     filter: str
     derive: Mapping[str, str] = field(hash=False)
     outputs: Mapping[str, Output] = field(hash=False)
+    units: Mapping[str, str] = field(hash=False)
+    """What the columns of dates and times counted where the plan was fitted; written by a fit."""
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class Plan:
         outputs: Mapping[str, Columns | Sequence[Columns] | Output],
         filter: str | None = None,  # noqa: A002 (the contract's name)
         derive: Mapping[str, str] | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> None:
         if filter is not None and not isinstance(cast(object, filter), str):
             raise TypeError(f"filter must be an SQL expression in text, not {filter!r}")
@@ -100,6 +103,7 @@ class Plan:
         object.__setattr__(self, "filter", filter or "")
         object.__setattr__(self, "derive", dict(derive or {}))
         object.__setattr__(self, "outputs", made)
+        object.__setattr__(self, "units", dict(units or {}))
 
     @property
     def needs_fit(self) -> bool:
@@ -117,6 +121,8 @@ class Plan:
             {"name": name, "dtype": out.dtype, "parts": [part.to_dict() for part in out.parts]}
             for name, out in self.outputs.items()
         ]
+        if self.units:
+            plan["units"] = [{"column": column, "unit": unit} for column, unit in self.units.items()]
         return plan
 
     def to_json(self) -> str:

@@ -21,7 +21,8 @@ STATS = ("MEAN", "MEDIAN", "MODE")
 # Message: its fields, each a number and a kind. "?": written whenever it is there (optional, or one of a oneof); "*": a
 # list. A kind that is a message's name is that message.
 MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
-    "Plan": {"filter": (1, "string"), "derive": (2, "*Derive"), "outputs": (3, "*Output")},
+    "Plan": {"filter": (1, "string"), "derive": (2, "*Derive"), "outputs": (3, "*Output"), "units": (4, "*Unit")},
+    "Unit": {"column": (1, "string"), "unit": (2, "string")},
     "Derive": {"name": (1, "string"), "expr": (2, "string")},
     "Output": {"name": (1, "string"), "dtype": (2, "DType"), "parts": (3, "*Part")},
     "Part": {"columns": (1, "*string"), "ops": (2, "*Op")},
@@ -51,12 +52,30 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "map_id": (23, "?MapId"),
         "positive_mod": (24, "?PositiveMod"),
     },
-    "FillNull": {"value": (1, "?double"), "text": (2, "?string"), "stat": (3, "?Stat"), "integer": (4, "?int64")},
-    "Clip": {"min": (1, "?double"), "max": (2, "?double")},
+    "FillNull": {
+        "value": (1, "?double"),
+        "text": (2, "?string"),
+        "stat": (3, "?Stat"),
+        "integer": (4, "?int64"),
+        "unsigned": (5, "?uint64"),
+    },
+    "Clip": {
+        "min": (1, "?double"),
+        "max": (2, "?double"),
+        "min_integer": (3, "?int64"),
+        "max_integer": (4, "?int64"),
+        "min_unsigned": (5, "?uint64"),
+        "max_unsigned": (6, "?uint64"),
+    },
     "Log1p": {},
     "Standardize": {"mean": (1, "?double"), "std": (2, "?double")},
     "MinMax": {"min": (1, "?double"), "max": (2, "?double")},
-    "Bucketize": {"boundaries": (1, "*double"), "quantiles": (2, "uint32")},
+    "Bucketize": {
+        "boundaries": (1, "*double"),
+        "quantiles": (2, "uint32"),
+        "integers": (3, "*int64"),
+        "unsigned": (4, "*uint64"),
+    },
     "Vocab": {
         "min_count": (1, "uint64"),
         "max_size": (2, "uint64"),
@@ -89,7 +108,12 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     },
     "Ngram": {"n": (1, "uint32"), "buckets": (2, "uint64"), "seed": (3, "uint64")},
     "SigridHash": {"salt": (1, "int64"), "max_value": (2, "int64")},
-    "MapId": {"ids": (1, "*int64"), "values": (2, "*int64"), "default": (3, "?int64")},
+    "MapId": {
+        "ids": (1, "*int64"),
+        "values": (2, "*int64"),
+        "default": (3, "?int64"),
+        "unsigned": (4, "*uint64"),
+    },
     "PositiveMod": {"modulus": (1, "int64")},
 }
 ENUMS = {"DType": DTYPES, "Stat": STATS}

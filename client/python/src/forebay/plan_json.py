@@ -21,7 +21,7 @@ Fields = Mapping[str, object]
 
 def read_plan(plan: Fields) -> Plan:
     """Return the plan that the JSON describes."""
-    fields = _fields("plan", plan, "filter", "derive", "outputs")
+    fields = _fields("plan", plan, "filter", "derive", "outputs", "units")
     derive: dict[str, str] = {}
     for i, item in enumerate(_list("plan.derive", fields.get("derive"))):
         entry = _fields(f"derive[{i}]", item, "name", "expr")
@@ -34,8 +34,13 @@ def read_plan(plan: Fields) -> Plan:
             raise ValueError(f"outputs[{i}]: the name {name!r} is taken")
         parts = [_part(f"outputs[{i}].parts[{j}]", part) for j, part in enumerate(_list("parts", entry.get("parts")))]
         outputs[name] = output(parts, dtype=_text(f"outputs[{i}].dtype", entry.get("dtype") or "FLOAT32"))
+    units: dict[str, str] = {}
+    for i, item in enumerate(_list("plan.units", fields.get("units"))):
+        entry = _fields(f"units[{i}]", item, "column", "unit")
+        units[_text(f"units[{i}].column", entry.get("column"))] = _text(f"units[{i}].unit", entry.get("unit"))
     text = fields.get("filter")
-    return Plan(filter=None if text is None else _text("plan.filter", text), derive=derive, outputs=outputs)
+    written = None if text is None else _text("plan.filter", text)
+    return Plan(filter=written, derive=derive, outputs=outputs, units=units)
 
 
 def _part(where: str, item: object) -> Columns:
@@ -54,14 +59,16 @@ def _op(where: str, item: object) -> Op:
 
 
 def _fill_null(where: str, body: object) -> Op:
-    fields = _set(where, body, "value", "text", "stat", "integer")
+    fields = _set(where, body, "value", "text", "stat", "integer", "unsigned")
     if len(fields) != 1:
-        raise ValueError(f"{where} must set one of value, text, stat, integer")
+        raise ValueError(f"{where} must set one of value, text, stat, integer, unsigned")
     ((name, value),) = fields.items()
     if name == "value":
         return ops.FillNull(value=_number(where, value))
     if name == "integer":
         return ops.FillNull(integer=_whole(where, value))
+    if name == "unsigned":
+        return ops.FillNull(unsigned=_whole(where, value))
     if name == "text":
         return ops.FillNull(text=_text(where, value))
     stat = _text(where, value)
@@ -71,7 +78,15 @@ def _fill_null(where: str, body: object) -> Op:
 
 
 def _clip(where: str, body: object) -> Op:
-    return ops.Clip(*_numbers(where, body, "min", "max"))
+    kinds = {"": _number, "_integer": _whole, "_unsigned": _whole}
+    fields = _set(where, body, *(f"{side}{kind}" for kind in kinds for side in ("min", "max")))
+    bounds: list[float | None] = []
+    for side in ("min", "max"):
+        given = [read(where, fields[side + kind]) for kind, read in kinds.items() if side + kind in fields]
+        if len(given) > 1:
+            raise ValueError(f"{where} must set one of {side}, {side}_integer and {side}_unsigned")
+        bounds.append(given[0] if given else None)
+    return ops.Clip(*bounds)
 
 
 def _log1p(where: str, body: object) -> Op:
@@ -88,8 +103,15 @@ def _min_max(where: str, body: object) -> Op:
 
 
 def _bucketize(where: str, body: object) -> Op:
-    fields = _set(where, body, "boundaries", "quantiles")
-    edges = tuple(_number(where, edge) for edge in _list(f"{where}.boundaries", fields.get("boundaries")))
+    fields = _set(where, body, "boundaries", "quantiles", "integers", "unsigned")
+    kinds = {"boundaries": _number, "integers": _whole, "unsigned": _whole}
+    lists = [
+        tuple(read(where, edge) for edge in _list(f"{where}.{kind}", fields.get(kind))) for kind, read in kinds.items()
+    ]
+    filled = [edges for edges in lists if edges]
+    if len(filled) > 1:
+        raise ValueError(f"{where} must fill one of boundaries, integers and unsigned")
+    edges = filled[0] if filled else ()
     return ops.Bucketize(edges, _whole(where, fields.get("quantiles", 0)))
 
 
@@ -176,12 +198,14 @@ def _sigrid_hash(where: str, body: object) -> Op:
 
 
 def _map_id(where: str, body: object) -> Op:
-    fields = _set(where, body, "ids", "values", "default")
-    ids, values = (
+    fields = _set(where, body, "ids", "values", "default", "unsigned")
+    ids, values, unsigned = (
         tuple(_whole(f"{where}.{name}", item) for item in _list(f"{where}.{name}", fields.get(name)))
-        for name in ("ids", "values")
+        for name in ("ids", "values", "unsigned")
     )
-    return ops.MapId(ids, values, None if "default" not in fields else _whole(where, fields["default"]))
+    if ids and unsigned:
+        raise ValueError(f"{where} must fill one of ids and unsigned")
+    return ops.MapId(ids or unsigned, values, None if "default" not in fields else _whole(where, fields["default"]))
 
 
 def _positive_mod(where: str, body: object) -> Op:

@@ -163,9 +163,14 @@ fn dictionaries() -> Vec<OutputSpec> {
 /// Ops of one number, over every type.
 fn transforms() -> Vec<OutputSpec> {
     let whole = |ops: &[Op]| ["i64", "i32", "u64", "bool", "time"].map(|column| chain(column, ops)).to_vec();
+    let ids = |ops: &[Op]| ["i64", "i32", "u64", "bool"].map(|column| chain(column, ops)).to_vec();
     let logit = |eps| Op::Logit { eps };
     let box_cox = |lambda| [zero(), Op::BoxCox { lambda }];
-    let map_id = |default| Op::MapId { ids: vec![0, 1, -1, 7, i64::MIN], values: vec![5, -6, 1 << 40, 0, 3], default };
+    let map_id = |default| Op::MapId {
+        ids: vec![0, 1, -1, 7, i64::MIN.into(), u64::MAX.into()],
+        values: vec![5, -6, 1 << 40, 0, 3, -9],
+        default,
+    };
     vec![
         output("log1p", DType::Float32, every(&[zero(), Op::Log1p])),
         output("sqrt", DType::Float32, every(&[Op::Sqrt, zero()])),
@@ -186,8 +191,8 @@ fn transforms() -> Vec<OutputSpec> {
         output("modulus", DType::Float32, every(&[Op::PositiveMod { modulus: 7 }, zero()])),
         output("whole_modulus", DType::Int64, whole(&[Op::PositiveMod { modulus: (1 << 40) + 1 }, zero()])),
         output("sigrid", DType::Int64, whole(&[Op::SigridHash { salt: -3, max_value: 1_000_003 }, zero()])),
-        output("mapped", DType::Int64, whole(&[map_id(Some(-9))]).into_iter().map(fill_behind).collect()),
-        output("filled", DType::Int64, whole(&[map_id(None), zero()])),
+        output("mapped", DType::Int64, ids(&[map_id(Some(-9))]).into_iter().map(fill_behind).collect()),
+        output("filled", DType::Int64, ids(&[map_id(None), zero()])),
     ]
 }
 

@@ -62,7 +62,7 @@ fn plan(bytes: Bytes<'_, '_>) -> Result<v1::Plan> {
     let filter = (*bytes.choose(&FILTERS)?).to_owned();
     let derive = v1::Derive { name: DERIVED_NAME.to_owned(), expr: (*bytes.choose(&DERIVED)?).to_owned() };
     let outputs = (0..bytes.int_in_range(1..=3)?).map(|number| output(bytes, number)).collect::<Result<_>>()?;
-    Ok(v1::Plan { filter, derive: vec![derive], outputs })
+    Ok(v1::Plan { filter, derive: vec![derive], outputs, ..v1::Plan::default() })
 }
 
 fn output(bytes: Bytes<'_, '_>, number: u8) -> Result<v1::Output> {
@@ -85,11 +85,22 @@ fn column(bytes: Bytes<'_, '_>) -> Result<String> {
 fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
     Ok(match bytes.int_in_range(0..=23)? {
         0 => Op::FillNull(fill_null(bytes)?),
-        1 => Op::Clip(v1::Clip { min: maybe(bytes, number)?, max: maybe(bytes, number)? }),
+        1 => Op::Clip(v1::Clip {
+            min: maybe(bytes, number)?,
+            max: maybe(bytes, number)?,
+            min_integer: maybe(bytes, integer)?,
+            max_unsigned: maybe(bytes, integer)?.map(i64::cast_unsigned),
+            ..v1::Clip::default()
+        }),
         2 => Op::Log1p(v1::Log1p {}),
         3 => Op::Standardize(v1::Standardize { mean: maybe(bytes, number)?, std: maybe(bytes, number)? }),
         4 => Op::MinMax(v1::MinMax { min: maybe(bytes, number)?, max: maybe(bytes, number)? }),
-        5 => Op::Bucketize(v1::Bucketize { boundaries: list(bytes, number)?, quantiles: size(bytes)? }),
+        5 => Op::Bucketize(v1::Bucketize {
+            boundaries: list(bytes, number)?,
+            quantiles: size(bytes)?,
+            integers: list(bytes, integer)?,
+            ..v1::Bucketize::default()
+        }),
         6 => Op::Vocab(vocab(bytes)?),
         7 => Op::HashBucket(v1::HashBucket { buckets: integer(bytes)?.cast_unsigned(), seed: 1 }),
         8 => Op::OneHot(v1::OneHot { size: size(bytes)? }),
@@ -110,6 +121,7 @@ fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
             ids: list(bytes, integer)?,
             values: list(bytes, integer)?,
             default: maybe(bytes, integer)?,
+            ..v1::MapId::default()
         }),
         _ => Op::PositiveMod(v1::PositiveMod { modulus: integer(bytes)? }),
     })
@@ -117,11 +129,12 @@ fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
 
 fn fill_null(bytes: Bytes<'_, '_>) -> Result<v1::FillNull> {
     use v1::fill_null::Fill;
-    let fill = match bytes.int_in_range(0..=4)? {
+    let fill = match bytes.int_in_range(0..=5)? {
         0 => Some(Fill::Value(number(bytes)?)),
         1 => Some(Fill::Stat(bytes.int_in_range(0..=2)?)),
         2 => Some(Fill::Integer(integer(bytes)?)),
         3 => Some(Fill::Text("käse 4".to_owned())),
+        4 => Some(Fill::Unsigned(integer(bytes)?.cast_unsigned())),
         _ => None,
     };
     Ok(v1::FillNull { fill })

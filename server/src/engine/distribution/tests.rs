@@ -7,14 +7,14 @@ use super::*;
 
 fn collector(exact_values_max: usize) -> Collector {
     let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
-    Collector::new(exact_values_max, MemoryConsumer::new("test").register(&pool))
+    Collector::new(Kind::Float, exact_values_max, MemoryConsumer::new("test").register(&pool))
 }
 
 fn distribution(exact_values_max: usize, values: &[f64], rows_a_batch: usize) -> Distribution {
     let mut collector = collector(exact_values_max);
     for values in values.chunks(rows_a_batch) {
         let column = Arc::new(Float64Array::from(values.to_vec()));
-        collector.push(&RecordBatch::try_new(distribution_schema(), vec![column]).unwrap()).unwrap();
+        collector.push(&RecordBatch::try_new(distribution_schema(&DataType::Float64), vec![column]).unwrap()).unwrap();
     }
     collector.finish().unwrap().unwrap()
 }
@@ -78,7 +78,7 @@ fn above_the_limit_the_error_is_the_stated_one() {
         ("late", late),
     ] {
         let spread = distribution(2000, &values, 8192);
-        assert!(matches!(spread.0, Spread::Sketch { .. }), "{name}");
+        assert!(matches!(spread.spread, Spread::Sketch { .. }), "{name}");
         let mut sorted = values;
         sorted.sort_unstable_by(f64::total_cmp);
         let errors = shares().into_iter().map(|share| (share_error(&sorted, spread.quantile(share), share), share));
@@ -123,7 +123,69 @@ fn how_the_rows_were_cut_into_batches_cannot_be_seen() {
 #[test]
 fn memory_that_is_not_there_is_an_error_and_not_another_answer() {
     let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(VALUES_A_RESERVATION * VALUE_BYTES));
-    let mut collector = Collector::new(EXACT_VALUES_MAX, MemoryConsumer::new("test").register(&pool));
-    let error = (0..EXACT_VALUES_MAX).find_map(|value| collector.add(value as f64).err()).unwrap();
+    let mut collector = Collector::new(Kind::Float, EXACT_VALUES_MAX, MemoryConsumer::new("test").register(&pool));
+    let error = (0..EXACT_VALUES_MAX).find_map(|value| collector.add((value as f64).to_bits()).err()).unwrap();
     assert!(matches!(error, EngineError::Memory(_)) && error.to_string().contains("--fit-memory-bytes"), "{error}");
+}
+
+fn of_integers(values: &[i128], is_unsigned: bool) -> Distribution {
+    let column: arrow::array::ArrayRef = if is_unsigned {
+        Arc::new(arrow::array::UInt64Array::from_iter_values(values.iter().map(|value| u64::try_from(*value).unwrap())))
+    } else {
+        Arc::new(arrow::array::Int64Array::from_iter_values(values.iter().map(|value| i64::try_from(*value).unwrap())))
+    };
+    let kind = Kind::of(column.data_type());
+    let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
+    let mut collector = Collector::new(kind, 10, MemoryConsumer::new("test").register(&pool));
+    let schema = distribution_schema(column.data_type());
+    collector.push(&RecordBatch::try_new(schema, vec![column]).unwrap()).unwrap();
+    collector.finish().unwrap().unwrap()
+}
+
+#[test]
+fn integers_beyond_two_to_the_53rd_keep_their_last_digit() {
+    let odd = (1_i128 << 53) + 1;
+    let (least, most) = (i128::from(i64::MIN), i128::from(i64::MAX));
+    for (values, is_unsigned, median) in [
+        (vec![odd, odd, 5], false, Some(odd)),
+        (vec![odd - 1, odd + 1], false, Some(odd)),
+        (vec![odd, odd + 1], false, None),
+        (vec![1, 2, 3], false, None),
+        (vec![-odd, -odd, most], false, Some(-odd)),
+        (vec![(1 << 63) + 1, u64::MAX.into(), 0], true, Some((1 << 63) + 1)),
+        (vec![u64::MAX.into()], true, Some(u64::MAX.into())),
+    ] {
+        assert_eq!(of_integers(&values, is_unsigned).whole_median(), median, "{values:?}");
+    }
+    let spread = of_integers(&[least, odd, most], false);
+    assert_eq!(spread.whole_quantiles([0.5, 1.0].into_iter()), Some(vec![odd, most]));
+    // A quarter of the way from -2^63 to 2^53 + 1, half of it: a fraction, rounded up.
+    assert_eq!(spread.whole_quantiles([0.25].into_iter()), Some(vec![(least + odd).div_euclid(2) + 1]));
+    assert_eq!(of_integers(&[1, 2, 5], false).whole_quantiles([0.25].into_iter()), None, "doubles say these");
+    assert_eq!(of_integers(&[1, 2, 5], false).quantile(0.25).to_bits(), 1.5_f64.to_bits());
+}
+
+#[test]
+fn quantiles_between_the_largest_doubles_of_both_signs_are_finite() {
+    let spread = distribution(4, &[-1e308, 1e308], 2);
+    for (share, expected) in [(0.25, -5e307), (0.5, 0.0), (0.75, 5e307), (1.0, 1e308)] {
+        assert_eq!(spread.quantile(share).to_bits(), f64::to_bits(expected), "{share}");
+    }
+    assert!(!spread.is_infinite() && distribution(4, &[1.0, f64::INFINITY], 2).is_infinite());
+}
+
+#[test]
+fn the_way_between_integers_is_rounded_up_exactly() {
+    for (a, b, t, expected) in [
+        (0_i128, 10, 0.25, 3),
+        (0, 10, 0.5, 5),
+        (-10, 0, 0.25, -7),
+        (7, 7, 0.5, 7),
+        (7, 9, 0.0, 7),
+        (0, 1, f64::MIN_POSITIVE, 1),
+        (i128::from(i64::MIN), i128::from(i64::MAX), 0.5, 0),
+        (0, i128::from(u64::MAX), 1.0 - f64::EPSILON / 2.0, i128::from(u64::MAX) - 2047),
+    ] {
+        assert_eq!(whole_between(a, b, t), expected, "{a} {b} {t}");
+    }
 }
