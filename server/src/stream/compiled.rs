@@ -15,6 +15,7 @@ use super::{
     device::{Device, Placed},
     drift::KnownColumns,
     rows::{Expressions, Rows},
+    units,
 };
 use crate::{
     catalog::Snapshot,
@@ -129,6 +130,7 @@ fn compile(
 ) -> Result<Compiled, StreamError> {
     let stored = SchemaRef::clone(snapshot.wide_schema());
     let expressions = Arc::new(Expressions::compile(plan, &stored)?);
+    units::check(plan, &expressions.schema)?;
     let program = Arc::new(plan::compile(plan, &expressions.schema, with_row_ids, tables)?);
     let columns = program.input_columns().iter().map(AsRef::as_ref);
     let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?.with_keys(&program));

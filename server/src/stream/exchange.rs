@@ -18,6 +18,7 @@ use super::{
     compiled::read_plan,
     drift::KnownColumns,
     rows::{Derivation, Expressions},
+    units,
 };
 use crate::{
     budget::{Budget, Reservation},
@@ -117,6 +118,7 @@ fn compile(
 ) -> Result<(Derivation, Arc<Program>), StreamError> {
     KnownColumns::of_plan(state, plan_id).check(schema)?;
     let expressions = Expressions::compile(plan, schema)?;
+    units::check(plan, &expressions.schema)?;
     let program = Arc::new(plan::compile(plan, &expressions.schema, false, tables)?);
     let columns = program.input_columns().iter().map(AsRef::as_ref);
     let derivation = Derivation::new(schema, &expressions, columns, false)?;

@@ -13,6 +13,7 @@ use super::{
     rehearse::rehearse,
     rows::{Derivation, Expressions},
     task::{AheadSender, fetched_ahead},
+    units,
 };
 use crate::{catalog::Snapshot, log::PARTS, metrics::FitGuard, plan, scan};
 
@@ -81,6 +82,7 @@ impl Streams {
         let known = Arc::clone(&tables);
         let checked = self.cpu.run(move || {
             let expressions = Arc::new(Expressions::compile(&plan, &stored)?);
+            units::check(&plan, &expressions.schema)?;
             rehearse(&plan, &expressions.schema, &known).map_err(|error| error.in_original(&sent))?;
             Ok::<_, StreamError>((plan, expressions))
         });
@@ -100,6 +102,9 @@ impl Streams {
             for (question, answer) in questions.iter().zip(pass.answers(&questions).await?) {
                 plan::learn(&mut plan, question, answer);
             }
+        }
+        if reporter.progress.pass > 0 {
+            units::write(&mut plan, &expressions.schema);
         }
         let (state, stored) = (self.state.clone(), Arc::clone(snapshot.wide_schema()));
         // A plan may hold a large vocabulary: its digest is CPU work.

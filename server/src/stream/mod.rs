@@ -24,6 +24,7 @@ mod rows;
 mod shuffled;
 mod table;
 mod task;
+mod units;
 
 use std::{
     collections::HashMap,

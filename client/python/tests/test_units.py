@@ -1,0 +1,91 @@
+"""What a fit learned of dates and times is for the unit that they had: nothing computes in another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import forebay as fb
+from conftest import Serve
+
+MOMENTS = [0, 1_600_000_000_000_000, 1_600_000_001_000_000, 1_600_000_000_000_000, None]
+TIMES = {
+    "us": pa.timestamp("us"),
+    "ms": pa.timestamp("ms"),
+    "ns": pa.timestamp("ns"),
+    "utc": pa.timestamp("us", "UTC"),
+    "vienna": pa.timestamp("us", "Europe/Vienna"),
+}
+
+
+def moments(kind: pa.DataType) -> pa.Table:
+    array = pa.array(MOMENTS, pa.int64()).view(pa.timestamp("us"))
+    return pa.table({"t": array.cast(pa.timestamp(kind.unit)).view(pa.int64()).view(kind), "n": pa.array(range(5))})
+
+
+@pytest.fixture(scope="module")
+def times(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("times")
+    for name, kind in TIMES.items():
+        pq.write_table(moments(kind), root / f"{name}.parquet")
+    return root
+
+
+TEMPORAL = {
+    "vocab": fb.cols("t").vocab(),
+    "standardize": fb.cols("t").fill_null("mode").standardize(),
+    "bucketize": fb.cols("t").fill_null(0).bucketize(quantiles=2),
+    "derived": fb.cols("u").vocab(),
+}
+
+
+@pytest.mark.parametrize("name", TEMPORAL)
+def test_what_was_learned_of_times_is_for_their_unit(serve: Serve, times: Path, name: str):
+    sets = {kind: times / f"{kind}.parquet" for kind in TIMES}
+    plan = fb.Plan(derive={"u": "t"}, outputs={"o": TEMPORAL[name]})
+    one, other = serve(sets), serve(sets)
+    with fb.connect(one.url) as fits, fb.connect(other.url) as computes:
+        for fitted_to, also in (("us", []), ("utc", ["vienna"])):
+            fitted = fits.fitted(fitted_to, plan)
+            assert isinstance(fitted, fb.FittedPlan)
+            suffix = "" if fitted_to == "us" else ", tz"
+            assert fitted.plan.units == {TEMPORAL[name].names[0]: f"timestamp[us{suffix}]"}
+            assert fb.FittedPlan.from_json(fitted.to_json()) == fitted
+            want = np.concatenate([batch["o"] for batch in fits.stream(fitted_to, fitted)])
+            # A server that has not fitted it, which knows no more of it than it says, and one that has.
+            for client in (computes, fits):
+                for kind in (fitted_to, *also):
+                    # By the plan alone: no id leads to what the fit has seen.
+                    got = np.concatenate([batch["o"] for batch in client.stream(kind, fitted.plan)])
+                    assert np.array_equal(got, want)
+            with computes.exchange(fitted.plan) as exchange:
+                assert np.array_equal(exchange(moments(TIMES[fitted_to]))["o"], want)
+            for kind in set(TIMES) - {fitted_to, *also}:
+                with pytest.raises(fb.ForebayError, match=r'schema drift: column ".".*timestamp\[us') as caught:
+                    list(computes.stream(kind, fitted.plan))
+                assert caught.value.code == "FAILED_PRECONDITION"
+                with (
+                    pytest.raises(fb.ForebayError, match="schema drift"),
+                    computes.exchange(fitted.plan) as exchange,
+                ):
+                    exchange(moments(TIMES[kind]))
+                with pytest.raises(fb.ForebayError, match="schema drift"):
+                    computes.fitted(kind, fb.Plan.from_dict({**fitted.plan.to_dict(), **more()}))
+
+
+def more() -> dict[str, Any]:
+    """Outputs that have something left to learn."""
+    part = {"columns": ["n"], "ops": [{"standardize": {}}]}
+    return {"outputs": [{"name": "n", "parts": [part]}]}
+
+
+def test_plans_without_times_or_without_anything_to_learn_name_no_units(serve: Serve, times: Path):
+    with fb.connect(serve({"us": times / "us.parquet"}).url) as client:
+        fitted = client.fitted("us", fb.Plan(outputs={"n": fb.cols("n").standardize(), "t": fb.cols("t").as_stored()}))
+        assert isinstance(fitted, fb.FittedPlan)
+        assert fitted.plan.units == {}

@@ -1,0 +1,63 @@
+//! What the dates and times of a plan counted where it was fitted: a mean, a bound or a vocabulary in microseconds means nothing
+//! among milliseconds, so a fit writes the units into the plan, and no stream or exchange computes in others.
+
+use std::collections::BTreeMap;
+
+use arrow::datatypes::{DataType, Schema, TimeUnit};
+use forebay_proto::v1::{self, op::Op as OpMessage};
+
+use super::StreamError;
+
+/// Writes the units of the columns that a plan computes with into it.
+pub(super) fn write(plan: &mut v1::Plan, schema: &Schema) {
+    let mut units = BTreeMap::new();
+    let computed = plan.outputs.iter().filter(|output| output.dtype != v1::DType::AsStored as i32);
+    for part in computed.flat_map(|output| &output.parts) {
+        let crossed = part.ops.iter().filter_map(|op| match &op.op {
+            Some(OpMessage::Cross(cross)) => Some(&cross.columns),
+            _ => None,
+        });
+        for column in part.columns.iter().chain(crossed.flatten()) {
+            let found = schema.field_with_name(column).ok().and_then(|field| unit(field.data_type()));
+            if let Some(unit) = found {
+                units.insert(column.clone(), unit);
+            }
+        }
+    }
+    plan.units = units.into_iter().map(|(column, unit)| v1::Unit { column, unit }).collect();
+}
+
+/// Refuses columns that count another unit than they did. A column that is not there is named by whoever reads it.
+pub(super) fn check(plan: &v1::Plan, schema: &Schema) -> Result<(), StreamError> {
+    for v1::Unit { column, unit: expected } in &plan.units {
+        let Ok(field) = schema.field_with_name(column) else { continue };
+        if unit(field.data_type()).as_ref() != Some(expected) {
+            let found = unit(field.data_type()).unwrap_or_else(|| field.data_type().to_string());
+            return Err(StreamError::InputDrift { column: column.clone(), expected: expected.clone(), found });
+        }
+    }
+    Ok(())
+}
+
+/// What the values of a type, or the elements of its lists, count; none for types that count no time. Spelled as pyarrow spells
+/// types, which is part of a plan's id; the zone's name does not change what an instant is.
+fn unit(data_type: &DataType) -> Option<String> {
+    let name = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+        TimeUnit::Nanosecond => "ns",
+    };
+    Some(match data_type {
+        DataType::Dictionary(_, values) => unit(values)?,
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => unit(item.data_type())?,
+        DataType::Date32 => "date32[day]".to_owned(),
+        DataType::Date64 => "date64[ms]".to_owned(),
+        DataType::Timestamp(unit, None) => format!("timestamp[{}]", name(unit)),
+        DataType::Timestamp(unit, Some(_)) => format!("timestamp[{}, tz]", name(unit)),
+        DataType::Time32(unit) => format!("time32[{}]", name(unit)),
+        DataType::Time64(unit) => format!("time64[{}]", name(unit)),
+        DataType::Duration(unit) => format!("duration[{}]", name(unit)),
+        _ => return None,
+    })
+}
