@@ -1286,7 +1286,7 @@ __device__ __forceinline__ u64 shape_83(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i64, i64>(run, chain, row, valid);
-    i64 x1 = map_id(run, constants + 0, value_bits(x0), true, valid);
+    i64 x1 = map_id(run, constants + 0, value_bits(x0), valid);
     i64 x2 = valid ? x1 : (i64)constants[8];
     valid = true;
     if (!valid) {
@@ -1301,7 +1301,7 @@ __device__ __forceinline__ u64 shape_84(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i32, i64>(run, chain, row, valid);
-    i64 x1 = map_id(run, constants + 0, value_bits(x0), true, valid);
+    i64 x1 = map_id(run, constants + 0, value_bits(x0), valid);
     i64 x2 = valid ? x1 : (i64)constants[8];
     valid = true;
     if (!valid) {
@@ -1316,7 +1316,7 @@ __device__ __forceinline__ u64 shape_85(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     u64 x0 = load<u64, u64>(run, chain, row, valid);
-    i64 x1 = map_id(run, constants + 0, value_bits(x0), (i64)x0 >= 0, valid);
+    i64 x1 = map_id(run, constants + 0, value_bits(x0), valid);
     i64 x2 = valid ? x1 : (i64)constants[8];
     valid = true;
     if (!valid) {
@@ -1331,7 +1331,7 @@ __device__ __forceinline__ u64 shape_86(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<Bit, i64>(run, chain, row, valid);
-    i64 x1 = map_id(run, constants + 0, value_bits(x0), true, valid);
+    i64 x1 = map_id(run, constants + 0, value_bits(x0), valid);
     i64 x2 = valid ? x1 : (i64)constants[8];
     valid = true;
     if (!valid) {
