@@ -1,0 +1,8 @@
+"""Every rule of the grammar: a module of rules registers them as it is imported."""
+
+import filter_rules_any
+import filter_rules_bool
+import filter_rules_number
+import filter_rules_other
+
+__all__ = ["filter_rules_any", "filter_rules_bool", "filter_rules_number", "filter_rules_other"]

@@ -1,0 +1,66 @@
+"""Rules that make a value of a kind from values of the same kind: coalesce, nullif, greatest, least, CASE."""
+
+from __future__ import annotations
+
+from filter_grammar import FAMILIES, FLOATS, Expr, Grammar, register_each
+from filter_rules_bool import comparison
+
+ALL = tuple(FAMILIES)
+
+
+def same(grammar: Grammar, depth: int, kind: str, count: int) -> tuple[Expr, ...]:
+    """Values of the kind, literals among them."""
+    return tuple(
+        grammar.value(kind, depth) if index == 0 or grammar.random.random() < 0.5 else grammar.literal(kind)
+        for index in range(count)
+    )
+
+
+def known(kind: str, parts: tuple[Expr, ...], form: str) -> str | None:
+    """DuckDB's text where it finds the same common type; it makes a decimal of integers and 2.5, a FLOAT of floats."""
+    written = any("." in part.form or "'" in part.form for part in parts if not part.parts and not part.column)
+    if kind in ("narrow", "i64", "u64", "decimal", *FLOATS) and (written or kind in ("u64", "f16")):
+        return None
+    return form
+
+
+@register_each(*ALL)
+def coalesced(grammar: Grammar, depth: int, kind: str) -> Expr:
+    parts = same(grammar, depth, kind, grammar.random.choice([2, 2, 3]))
+    form = "coalesce(" + ", ".join(f"${index}" for index in range(len(parts))) + ")"
+    return Expr(form, kind, known(kind, parts, form), parts, lazy=True)
+
+
+@register_each(*ALL)
+def null_if(grammar: Grammar, depth: int, kind: str) -> Expr:
+    left, right = same(grammar, depth, kind, 2)
+    equal = comparison(left, right, "=").duck_form
+    duck = f"CASE WHEN {equal} THEN NULL ELSE $0 END" if equal else None
+    return Expr("nullif($0, $1)", kind, duck, (left, right), lazy=True)
+
+
+@register_each(*(kind for kind in ALL if kind != "bool"))
+def extreme(grammar: Grammar, depth: int, kind: str) -> Expr:
+    name = grammar.random.choice(["greatest", "least"])
+    parts = same(grammar, depth, kind, grammar.random.choice([2, 3]))
+    form = f"{name}(" + ", ".join(f"${index}" for index in range(len(parts))) + ")"
+    return Expr(form, kind, known(kind, parts, form), parts)
+
+
+@register_each(*ALL)
+def searched_case(grammar: Grammar, depth: int, kind: str) -> Expr:
+    condition = grammar.draw("bool", depth)
+    values = same(grammar, depth, kind, 2)
+    form = f"CASE WHEN $0 THEN $1{grammar.random.choice([' ELSE $2', ''])} END"
+    return Expr(form, kind, known(kind, values, form), (condition, *values), lazy=True)
+
+
+@register_each(*ALL)
+def simple_case(grammar: Grammar, depth: int, kind: str) -> Expr:
+    other = grammar.some_kind()
+    value = grammar.value(other, depth)
+    when = grammar.literal(other, value)
+    values = same(grammar, depth, kind, 2)
+    equal = comparison(value, when, "=").duck_form
+    duck = known(kind, values, f"CASE WHEN {equal} THEN $2 ELSE $3 END") if equal else None
+    return Expr("CASE $0 WHEN $1 THEN $2 ELSE $3 END", kind, duck, (value, when, *values), lazy=True)

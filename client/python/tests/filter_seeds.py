@@ -1,0 +1,64 @@
+"""Seeds to cases: the tables, layouts and expressions of a run, on one server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pyarrow.flight as fl
+
+import filter_rules  # noqa: F401
+from filter_grammar import Expr, Grammar
+from filter_layouts import PLAIN, draw_layouts
+from filter_search import Disagreement, Stored, Tally, search
+from filter_shrink import SCRATCH, Shrinker
+from filter_tables import Drawn, draw_table
+from serving import Server
+
+LAYOUTS = 3
+# Of the expressions, those that are filters; the others are values of these kinds, compared between layouts.
+FILTERS = 0.8
+VALUES = ("narrow", "i64", "u64", "f32", "f64", "decimal", "stamp", "zoned", "date", "text")
+# Disagreements that are made small and shown; one defect has many.
+SHOWN = 6
+
+
+def run(root: Path, seeds: Sequence[int], expressions: int, tally: Tally) -> list[Disagreement]:
+    """Searches the seeds; returns the first disagreements, made small."""
+    stored = [store(root, draw_table(seed)) for seed in seeds]
+    folders = {dataset: root / dataset for one in stored for dataset in one.datasets.values()}
+    for name in SCRATCH:
+        PLAIN.write(stored[0].table.table(), root / name)
+        folders[name] = root / name
+    server = Server(folders)
+    try:
+        with fl.connect(server.url) as client:
+            found: list[Disagreement] = []
+            for one in stored:
+                found += search(client, one, draw_exprs(one.table, expressions), tally)
+            small = [Shrinker(client, root, disagreement).shrink() for disagreement in one_a_kind(found)[:SHOWN]]
+        assert server.alive, "the server is gone:\n" + "".join(list(server.log)[-5:])
+        return small
+    finally:
+        server.stop()
+
+
+def store(root: Path, table: Drawn) -> Stored:
+    layouts = draw_layouts(table, LAYOUTS)
+    datasets = {name: f"seed{table.seed}-{name}" for name in layouts}
+    for name, layout in layouts.items():
+        layout.write(table.table(), root / datasets[name])
+    return Stored(table, layouts, datasets, root / datasets["plain"] / "00.parquet", range(table.rows))
+
+
+def draw_exprs(table: Drawn, count: int) -> list[Expr]:
+    random = Random(f"expressions {table.seed}")
+    grammar = Grammar(table, random)
+    values = [kind for kind in grammar.kinds if kind in VALUES] or ["bool"]
+    return [grammar.draw("bool" if random.random() < FILTERS else random.choice(values)) for _ in range(count)]
+
+
+def one_a_kind(found: list[Disagreement]) -> list[Disagreement]:
+    """The first of each expression: what differs on one layout mostly differs on others."""
+    return list({disagreement.expr.sql: disagreement for disagreement in reversed(found)}.values())[::-1]

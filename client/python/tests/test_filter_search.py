@@ -1,0 +1,64 @@
+"""Random filters pass the rows for which they are true, however the table is stored.
+
+`FILTER_FUZZ_SEEDS` seeds from `FILTER_FUZZ_FIRST` on are searched, each with FILTER_FUZZ_EXPRESSIONS expressions.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow.flight as fl
+import pytest
+
+from filter_columns import TYPES
+from filter_grammar import Expr
+from filter_layouts import PLAIN, Layout
+from filter_search import Stored, Tally, search
+from filter_seeds import run
+from filter_tables import Drawn
+from parquet_surgery import Chunk, dissect
+from serving import Server
+
+SEEDS = int(os.environ.get("FILTER_FUZZ_SEEDS") or 12)
+FIRST = int(os.environ.get("FILTER_FUZZ_FIRST") or 0)
+EXPRESSIONS = int(os.environ.get("FILTER_FUZZ_EXPRESSIONS") or 30)
+
+# Seeds of one server.
+GROUP = 6
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, GROUP))
+def test_a_filter_passes_the_rows_for_which_it_is_true(tmp_path: Path, first: int):
+    tally = Tally()
+    found = run(tmp_path, range(first, min(first + GROUP, FIRST + SEEDS)), EXPRESSIONS, tally)
+    print(tally.summary())
+    assert not found, "\n\n".join(map(str, found))
+    # A search of refusals would find nothing.
+    assert tally.answered > 0.7 * tally.cases, tally.summary()
+    assert tally.opinions > 0.4 * tally.cases, tally.summary()
+
+
+LARGEST = 5  # of Statistics, the field `max_value`
+
+
+def test_a_row_that_a_filter_loses_is_found(tmp_path: Path):
+    """The search itself: a bound that is too low hides row 8, on that layout alone."""
+    column = next(column for column in TYPES if column.name == "i64")
+    table = Drawn(0, [column], {"i64": list(range(20))}, rows=20, portable=True)
+    layouts = {"plain": PLAIN, "lying": Layout("pyarrow", 1, {"row_group_size": 5})}
+    for name, layout in layouts.items():
+        layout.write(table.table(), tmp_path / name)
+    file = dissect(table.table(), layouts["lying"].options)
+    file.chunk(1, "i64")[Chunk.STATISTICS][LARGEST] = (7).to_bytes(8, "little")
+    (tmp_path / "lying/00.parquet").write_bytes(file.build())
+    stored = Stored(table, layouts, {name: name for name in layouts}, tmp_path / "plain/00.parquet", range(20))
+    exprs = [Expr(f"i64 = {value}", "bool", f"i64 = {value}", column="i64") for value in (7, 8)]
+    server = Server({name: tmp_path / name for name in layouts})
+    try:
+        with fl.connect(server.url) as client:
+            found = search(client, stored, exprs, Tally())
+    finally:
+        server.stop()
+    assert [(one.layout_name, one.expr.sql) for one in found] == [("lying", "i64 = 8")]
+    assert "passes 0 rows, the column is true for 1 rows (8 among them)" in found[0].what
