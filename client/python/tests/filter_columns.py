@@ -118,6 +118,13 @@ def instants(unit: str) -> Draw:
     return draw
 
 
+def set_back(random: Random) -> int:
+    """Milliseconds about 2020-10-25 01:00 UTC, when clocks in Berlin went back an hour; or any."""
+    if random.random() < 0.5:
+        return 1_603_587_600_000 + random.randint(-8, 8) * 900_000
+    return instants("ms")(random)
+
+
 def times(per_second: int) -> Draw:
     last = DAY_SECONDS * per_second - 1
     return lambda random: (
@@ -171,7 +178,7 @@ TYPES: list[Column] = [
         Column(f"utc_{unit}", pa.timestamp(unit, "UTC"), "zoned", instants(unit), portable=unit == "us")
         for unit in UNIT_NS
     ),
-    Column("berlin_ms", pa.timestamp("ms", "Europe/Berlin"), "local", instants("ms")),
+    Column("berlin_ms", pa.timestamp("ms", "Europe/Berlin"), "local", set_back),
     Column("time_s", pa.time32("s"), "time", times(1)),
     Column("time_ms", pa.time32("ms"), "time", times(10**3)),
     Column("time_us", pa.time64("us"), "time", times(10**6)),

@@ -86,7 +86,7 @@ class Expr:
 
 
 def fill(form: str, texts: list[str]) -> str:
-    return re.sub(r"\$(\d)", lambda found: texts[int(found[1])], form) if texts else form
+    return re.sub(r"\$(\d+)", lambda found: texts[int(found[1])], form) if texts else form
 
 
 Rule = Callable[["Grammar", int], "Expr | None"]

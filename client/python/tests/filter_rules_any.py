@@ -35,7 +35,7 @@ def coalesced(grammar: Grammar, depth: int, kind: str) -> Expr:
 def null_if(grammar: Grammar, depth: int, kind: str) -> Expr:
     left, right = same(grammar, depth, kind, 2)
     equal = comparison(left, right, "=").duck_form
-    duck = f"CASE WHEN {equal} THEN NULL ELSE $0 END" if equal else None
+    duck = known(kind, (left, right), f"CASE WHEN {equal} THEN NULL ELSE $0 END") if equal else None
     return Expr("nullif($0, $1)", kind, duck, (left, right), lazy=True)
 
 

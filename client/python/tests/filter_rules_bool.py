@@ -100,7 +100,7 @@ def in_list(grammar: Grammar, depth: int) -> Expr:
     """DuckDB's text is that of the comparisons which IN is."""
     kind = grammar.some_kind()
     value = grammar.value(kind, depth)
-    items = [grammar.literal(kind, value) for _ in range(grammar.random.choice([1, 2, 3, 4, 6]))]
+    items = [grammar.literal(kind, value) for _ in range(grammar.random.choice([1, 2, 3, 4, 6, 24]))]
     if grammar.random.random() < 0.3:
         items[-1] = grammar.null(kind)
     negated = grammar.random.choice(["", "NOT "])
@@ -200,3 +200,29 @@ def number_as_text(grammar: Grammar, depth: int) -> Expr:
     kind = grammar.some_kind()
     value = grammar.value(kind, depth)
     return Expr(f"($0 {grammar.random.choice(COMPARISONS)} $1)", "bool", None, (value, pattern_expr("7")))
+
+
+NUMBERS = ["Int8", "Int32", "Int64", "UInt8", "UInt64", "Float32", "Float64", "Decimal128(9, 1)", "Decimal256(60, 0)"]
+STAMPS = ["Timestamp(Second, None)", "Timestamp(Millisecond, None)"]
+
+# What each family is cast to; all are cast to Utf8, too.
+TYPES = {
+    "number": NUMBERS,
+    "moment": ["Date32", "Date64", *STAMPS, "Int64", "Time64(Microsecond)"],
+    "time": ["Time32(Second)", "Time64(Nanosecond)", "Int64"],
+    "text": ["LargeUtf8", "Binary", "Int32", "Date32"],
+    "bytes": ["LargeBinary", "Utf8"],
+    "bool": ["Int8", "Float64"],
+}
+
+
+@register("bool", weight=3)
+def cast_and_compared(grammar: Grammar, depth: int) -> Expr:
+    """Both sides cast to one type: what is rising before a cast need not be after it. No third opinion."""
+    kind = grammar.some_kind()
+    target = grammar.random.choice([*TYPES[FAMILIES[kind]], "Utf8"])
+    value = grammar.leaf(kind)
+    operator = grammar.random.choice(COMPARISONS)
+    left = grammar.random.choice(["arrow_cast($0, '{0}')", "arrow_try_cast($0, '{0}')"]).format(target)
+    form = f"({left} {operator} arrow_cast($1, '{target}'))"
+    return Expr(form, "bool", None, (value, grammar.literal(kind, value)))

@@ -127,10 +127,27 @@ def cast_stamp(grammar: Grammar, depth: int) -> Expr:
 
 @register("date")
 def stamp_as_date(grammar: Grammar, depth: int) -> Expr | None:
-    kind = grammar.random.choice(["stamp", "zoned"])
+    kind = grammar.random.choice(["stamp", "zoned", "local"])
     if kind not in grammar.kinds:
         return None
     return Expr("CAST($0 AS DATE)", "date", "as_stamp($0)::DATE", (grammar.value(kind, depth),))
+
+
+@register("date")
+def integer_as_date(grammar: Grammar, depth: int) -> Expr | None:
+    """DuckDB has no such cast."""
+    if "narrow" not in grammar.kinds:
+        return None
+    return Expr("CAST(CAST($0 AS INT) AS DATE)", "date", None, (grammar.leaf("narrow"),))
+
+
+@register("stamp")
+def wall_clock(grammar: Grammar, depth: int) -> Expr | None:
+    """What a clock of the zone shows, which is set back once a year."""
+    kind = grammar.random.choice(["zoned", "local"])
+    if kind not in grammar.kinds:
+        return None
+    return Expr("CAST($0 AS TIMESTAMP)", "stamp", "$0", (grammar.value(kind, depth),))
 
 
 @register("date")

@@ -26,7 +26,13 @@ SHOWN = 6
 
 def run(root: Path, seeds: Sequence[int], expressions: int, tally: Tally) -> list[Disagreement]:
     """Searches the seeds; returns the first disagreements, made small."""
-    stored = [store(root, draw_table(seed)) for seed in seeds]
+    drawn = [draw_table(seed) for seed in seeds]
+    return run_cases(root, [(table, draw_exprs(table, expressions)) for table in drawn], tally)
+
+
+def run_cases(root: Path, cases: Sequence[tuple[Drawn, list[Expr]]], tally: Tally) -> list[Disagreement]:
+    """Searches tables, each with its expressions."""
+    stored = [store(root, table) for table, _ in cases]
     folders = {dataset: root / dataset for one in stored for dataset in one.datasets.values()}
     for name in SCRATCH:
         PLAIN.write(stored[0].table.table(), root / name)
@@ -35,8 +41,8 @@ def run(root: Path, seeds: Sequence[int], expressions: int, tally: Tally) -> lis
     try:
         with fl.connect(server.url) as client:
             found: list[Disagreement] = []
-            for one in stored:
-                found += search(client, one, draw_exprs(one.table, expressions), tally)
+            for one, (_, exprs) in zip(stored, cases, strict=True):
+                found += search(client, one, exprs, tally)
             small = [Shrinker(client, root, disagreement).shrink() for disagreement in one_a_kind(found)[:SHOWN]]
         assert server.alive, "the server is gone:\n" + "".join(list(server.log)[-5:])
         return small
