@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filter_tables import Drawn
+from filter_truncation import truncate_bounds
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Layout:
     writer: str
     files: int
     options: dict[str, Any]
+    # Bytes that bounds of texts are cut to; None leaves them as written.
+    bound_bytes: int | None = None
 
     def write(self, table: pa.Table, folder: Path) -> None:
         """Replaces what the folder holds."""
@@ -32,7 +35,10 @@ class Layout:
         files = max(1, min(self.files, table.num_rows))
         cuts = [table.num_rows * part // files for part in range(files + 1)]
         for number, (start, end) in enumerate(pairwise(cuts)):
-            self._write_file(table.slice(start, end - start), folder / f"{number:02}.parquet")
+            path = folder / f"{number:02}.parquet"
+            self._write_file(table.slice(start, end - start), path)
+            if self.bound_bytes:
+                truncate_bounds(path, self.bound_bytes)
 
     def _write_file(self, table: pa.Table, path: Path) -> None:
         if self.writer == "pyarrow":
@@ -74,7 +80,7 @@ def with_pyarrow(table: Drawn, random: Random, group: int | None = None) -> Layo
         "compression": random.choice(["none", "snappy", "zstd", "gzip", "lz4", "brotli"]),
         "store_schema": True,
     }
-    return Layout("pyarrow", random.choice([1, 1, 2, 3]), options)
+    return Layout("pyarrow", random.choice([1, 1, 2, 3]), options, random.choice([None, None, 1, 2, 8, 64]))
 
 
 def with_polars(table: Drawn, random: Random) -> Layout:

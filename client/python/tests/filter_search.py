@@ -88,7 +88,8 @@ def search(client: fl.FlightClient, stored: Stored, exprs: Sequence[Expr], tally
     names = list(stored.layouts)
     with ThreadPoolExecutor(6) as pool:
         columns = derived_everywhere(client, pool, [stored.datasets[name] for name in names], texts)
-        asked = [(name, index) for index, expr in enumerate(exprs) if expr.kind == "bool" for name in names]
+        # On the plain layout, which is the first, a filter has nothing to skip.
+        asked = [(name, index) for index, expr in enumerate(exprs) if expr.kind == "bool" for name in names[1:]]
         filters = list(pool.map(lambda pair: passed(client, stored.datasets[pair[0]], texts[pair[1]]), asked))
     found: list[Disagreement] = []
 

@@ -1,0 +1,60 @@
+"""Bounds of texts and blobs cut short, as writers do with long ones: a smaller smallest, a larger largest.
+
+parquet-cpp leaves long bounds out instead, so its files are changed in their footers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+from pathlib import Path
+
+from filter_columns import TYPES
+from parquet_surgery import Chunk, FileMeta, RowGroup, name_of, with_footer
+from thrift_compact import FALSE, Reader, Struct, encode
+
+# Fields of Statistics; the first two are what old readers read.
+OLD_LARGEST, OLD_SMALLEST, LARGEST, SMALLEST, LARGEST_IS_EXACT, SMALLEST_IS_EXACT = 1, 2, 5, 6, 7, 8
+
+TEXTS = {column.name for column in TYPES if column.kind == "text"}
+BLOBS = {column.name for column in TYPES if column.kind == "bytes"}
+
+
+def truncate_bounds(path: Path, length: int) -> None:
+    """Cuts the bounds of every row group to so many bytes."""
+    data = path.read_bytes()
+    start = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
+    footer = Reader(data, start).struct()
+    for group in footer[FileMeta.GROUPS].values:
+        for chunk in group[RowGroup.COLUMNS].values:
+            if Chunk.STATISTICS in chunk[Chunk.META] and name_of(chunk) in TEXTS | BLOBS:
+                truncate(chunk[Chunk.META][Chunk.STATISTICS], length, is_text=name_of(chunk) in TEXTS)
+    path.write_bytes(with_footer(data[:start], encode(footer)))
+
+
+def truncate(statistics: Struct, length: int, *, is_text: bool) -> None:
+    for field in {OLD_LARGEST, OLD_SMALLEST} & statistics.fields.keys():
+        statistics.remove(field)
+    if SMALLEST in statistics and len(statistics[SMALLEST]) > length:
+        statistics[SMALLEST] = cut(statistics[SMALLEST], length, is_text=is_text)
+        statistics.add(SMALLEST_IS_EXACT, FALSE, False)
+    if LARGEST in statistics and len(statistics[LARGEST]) > length:
+        above = next_after(cut(statistics[LARGEST], length, is_text=is_text), range(0x7F if is_text else 0xFF))
+        if above is None:
+            statistics.remove(LARGEST)
+        else:
+            statistics[LARGEST] = above
+            statistics.add(LARGEST_IS_EXACT, FALSE, False)
+
+
+def cut(value: bytes, length: int, *, is_text: bool) -> bytes:
+    """At most so many bytes, and whole letters of a text."""
+    return value[:length].decode(errors="ignore").encode() if is_text else value[:length]
+
+
+def next_after(prefix: bytes, raised: Collection[int]) -> bytes | None:
+    """The shortest bytes above all that begin so: the last byte that may be raised is, and ends them."""
+    for index in range(len(prefix) - 1, -1, -1):
+        if prefix[index] in raised:
+            return prefix[:index] + bytes([prefix[index] + 1])
+    return None
