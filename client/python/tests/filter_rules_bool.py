@@ -202,7 +202,18 @@ def number_as_text(grammar: Grammar, depth: int) -> Expr:
     return Expr(f"($0 {grammar.random.choice(COMPARISONS)} $1)", "bool", None, (value, pattern_expr("7")))
 
 
-NUMBERS = ["Int8", "Int32", "Int64", "UInt8", "UInt64", "Float32", "Float64", "Decimal128(9, 1)", "Decimal256(60, 0)"]
+NUMBERS = [
+    "Int8",
+    "Int32",
+    "Int64",
+    "UInt8",
+    "UInt64",
+    "Float32",
+    "Float64",
+    "Decimal128(9, 1)",
+    "Decimal256(60, 0)",
+    "Boolean",
+]
 STAMPS = ["Timestamp(Second, None)", "Timestamp(Millisecond, None)"]
 
 # What each family is cast to; all are cast to Utf8, too.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -76,8 +77,9 @@ class Shrinker:
         return False
 
     def _shown(self) -> str:
-        names = ["id", *sorted({part.column for part in self._best.expr.walk()} - {""})]
-        return str(self._best.table.table(self._rows).select(names).to_pydict())
+        table = self._best.table
+        used = [column.name for column in table.columns if re.search(rf"\b{column.name}\b", self._best.expr.sql)]
+        return str(table.table(self._rows).select(["id", *used]).to_pydict())
 
 
 def smaller_exprs(expr: Expr) -> Iterator[Expr]:

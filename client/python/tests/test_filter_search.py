@@ -15,7 +15,7 @@ import filter_regressions
 from filter_columns import TYPES
 from filter_grammar import Expr
 from filter_layouts import PLAIN, Layout
-from filter_search import Stored, Tally, search
+from filter_search import Disagreement, Stored, Tally, search
 from filter_seeds import run, run_cases
 from filter_tables import Drawn
 from parquet_surgery import Chunk, dissect
@@ -34,7 +34,7 @@ def test_a_filter_passes_the_rows_for_which_it_is_true(tmp_path: Path, first: in
     tally = Tally()
     found = run(tmp_path, range(first, min(first + GROUP, FIRST + SEEDS)), EXPRESSIONS, tally)
     print(tally.summary())
-    assert not found, "\n\n".join(map(str, found))
+    show(found)
     # A search of refusals would find nothing.
     assert tally.answered > 0.7 * tally.cases, tally.summary()
     assert tally.opinions > 0.4 * tally.cases, tally.summary()
@@ -44,9 +44,14 @@ def test_expressions_that_were_wrong_once(tmp_path: Path):
     tally = Tally()
     exprs = filter_regressions.exprs()
     found = run_cases(tmp_path, [(filter_regressions.table(), exprs)], tally)
-    assert not found, "\n\n".join(map(str, found))
+    show(found)
     assert tally.answered == len(exprs), tally.refused + tally.failed
     assert tally.opinions == sum(expr.duck is not None for expr in exprs), tally.unanswered
+
+
+def show(found: list[Disagreement]) -> None:
+    if found:
+        pytest.fail("\n\n".join(map(str, found)), pytrace=False)
 
 
 LARGEST = 5  # of Statistics, the field `max_value`
