@@ -1,4 +1,4 @@
-"""What the server answers to an expression: as a derived column, and as a filter."""
+"""Asks the server for an expression, as a derived column and as a filter, and reads the answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ON_DATA = "failed on the data"
 
 @dataclass(frozen=True)
 class Answer:
-    """Values, or why there are none."""
+    """The values, or the error that was returned instead."""
 
     values: list[Any] | None
     error: str = ""
@@ -41,19 +41,19 @@ def options() -> fl.FlightCallOptions:
 
 
 def served(client: fl.FlightClient, request: dict[str, Any]) -> pa.Table | None:
-    """The one rank's rows, None where there are none; their number must be the one that was promised."""
+    """The rows of the only rank, or None if there are none. Their count must match `total_records`."""
     command = json.dumps({"batch_size": 1 << 16, **request}).encode()
     found = client.get_flight_info(fl.FlightDescriptor.for_command(command), options())
     if found.total_records == 0:
         return None
     got = client.do_get(found.endpoints[0].ticket, options()).read_all()
     if got.num_rows != found.total_records:
-        raise AssertionError(f"{found.total_records} rows promised, {got.num_rows} served")
+        raise AssertionError(f"total_records is {found.total_records}, but {got.num_rows} rows were served")
     return got
 
 
 def derived(client: fl.FlightClient, dataset: str, texts: Sequence[str], within: str = "") -> list[Answer]:
-    """Every expression's value for all rows, or for those of a filter. One that fails is found by halves."""
+    """Evaluates every expression over all rows, or over those that pass `within`. A failing request is bisected."""
     if len(texts) > AT_ONCE:
         return derived(client, dataset, texts[:AT_ONCE], within) + derived(client, dataset, texts[AT_ONCE:], within)
     plan: dict[str, Any] = {
@@ -86,7 +86,7 @@ def reason(error: Exception) -> str:
 
 
 def plain(column: pa.ChunkedArray) -> list[Any]:
-    """Values as Python has them: timestamps in nanoseconds, dates in days, times in their unit."""
+    """Python values: timestamps as nanoseconds, dates as days, times in their stored unit."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type

@@ -1,4 +1,4 @@
-"""The columns that filters are searched with: every stored type, with the values that are likely to go wrong.
+"""The columns of the filter search: every stored type, with values that are likely to expose a defect.
 
 A value is what the type stores: an int for integers, dates, times and timestamps (in the stored unit), else a float, a
 Decimal, a bool, a str or bytes.
@@ -54,7 +54,7 @@ class Column:
 
 
 def integers(low: int, high: int) -> Draw:
-    """Ends, zero and its neighbours, and where float64 stops being exact."""
+    """The limits, zero and its neighbours, and the first integers that float64 cannot represent."""
     edges = [low, low + 1, -1, 0, 1, 2, 7, high - 1, high, 2**24 + 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**31, 2**63 - 1]
     inside = [value for value in edges if low <= value <= high]
 
@@ -100,7 +100,7 @@ def days(unit: int) -> Draw:
 
 
 def instants(unit: str) -> Draw:
-    """Both ends of what four-digit years or int64 nanoseconds hold, around 1970, and whole days."""
+    """The limits of four-digit years (of int64 for nanoseconds), values around 1970, and whole days."""
     per_second = 10**9 // UNIT_NS[unit]
     low, high = FIRST_DAY * DAY_SECONDS * per_second, (LAST_DAY + 1) * DAY_SECONDS * per_second - 1
     if unit == "ns":
@@ -119,7 +119,7 @@ def instants(unit: str) -> Draw:
 
 
 def set_back(random: Random) -> int:
-    """Milliseconds about 2020-10-25 01:00 UTC, when clocks in Berlin went back an hour; or any."""
+    """Milliseconds near 2020-10-25 01:00 UTC, when clocks in Berlin go back an hour, or any other instant."""
     if random.random() < 0.5:
         return 1_603_587_600_000 + random.randint(-8, 8) * 900_000
     return instants("ms")(random)

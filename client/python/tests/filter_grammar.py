@@ -1,4 +1,4 @@
-"""Random SQL expressions over a drawn table: trees of typed parts, each with what DuckDB calls the same thing.
+"""Random SQL expressions over a table: trees of typed parts, each with its equivalent in DuckDB's dialect.
 
 This module has the tree, the leaves and the choice between rules; the rules are in `filter_rules_*.py`. A part that
 DuckDB reads differently has no DuckDB text, nor has anything around it: then only Forebay's own answers are compared.
@@ -108,7 +108,7 @@ def register(*kinds: str, weight: int = 1) -> Callable[[Rule], Rule]:
 
 
 def register_each(*kinds: str) -> Callable[[KindRule], KindRule]:
-    """Like `register`, of a rule that is given the kind."""
+    """Like `register`, for a rule that takes the kind as an argument."""
 
     def add(rule: KindRule) -> KindRule:
         for kind in kinds:
@@ -139,7 +139,7 @@ class Grammar:
         return self.column(kind) or self.literal(kind)
 
     def value(self, kind: str, depth: int) -> Expr:
-        """Mostly a column: what statistics are kept of."""
+        """Mostly a column, because only columns have statistics."""
         return self.leaf(kind) if self.random.random() < 0.6 else self.draw(kind, depth)
 
     def column(self, kind: str) -> Expr | None:
@@ -147,12 +147,12 @@ class Grammar:
         return column_expr(self.random.choice(offered)) if offered else None
 
     def some_kind(self, family: str | None = None) -> str:
-        """A kind of which the table has a column, if it can be."""
+        """A kind, of the family if one is given, preferably one of which the table has a column."""
         kinds = [kind for kind in self.kinds if family in (None, FAMILIES[kind])]
         return self.random.choice(kinds or [kind for kind, name in FAMILIES.items() if name == family])
 
     def literal(self, kind: str, near: Expr | None = None) -> Expr:
-        """A literal, mostly a value of the column that it is to be compared with, or a neighbour of one."""
+        """A literal, mostly a stored value of the column that it is compared with."""
         columns = [column for column in self.table.columns if column.kind == kind]
         named = next((column for column in columns if near is not None and column.name == near.column), None)
         chosen = named or (self.random.choice(columns) if columns else None)

@@ -1,4 +1,4 @@
-"""Random ways to store the same rows: writers, files, row groups, pages, encodings and what statistics say."""
+"""Random ways to store the same rows: writers, files, row groups, pages, encodings and statistics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from filter_truncation import truncate_bounds
 
 @dataclass(frozen=True)
 class Layout:
-    """How a table is written; its repr says all there is to write it again."""
+    """How a table is written; its repr has all that is needed to write it again."""
 
     writer: str
     files: int
@@ -46,10 +46,10 @@ class Layout:
         elif self.writer == "polars":
             pl.DataFrame(pl.from_arrow(table)).write_parquet(path, **self.options)
         else:
-            said = ", ".join(f"{name} {value}" for name, value in self.options.items())
+            options = ", ".join(f"{name} {value}" for name, value in self.options.items())
             with duckdb.connect() as connection:
                 connection.register("given", table)
-                connection.execute(f"COPY given TO '{path}' (FORMAT parquet, {said})")
+                connection.execute(f"COPY given TO '{path}' (FORMAT parquet, {options})")
 
 
 # One row group and no statistics: nothing can be pruned.

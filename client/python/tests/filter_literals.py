@@ -32,7 +32,7 @@ FLOATS = [0.0, -0.0, float("nan"), NEGATIVE_NAN, float("inf"), float("-inf"), 0.
 
 
 def any_value(kind: str, random: Random) -> Any:
-    """A value that need not be one of the kind: the mixing of types is meant."""
+    """A value for comparison with the kind, deliberately not always of the kind itself."""
     match kind:
         case "narrow" | "i64" | "u64":
             return random.choice([*INTEGERS, *INTEGERS, *FRACTIONS, *FLOATS])
@@ -65,7 +65,7 @@ def any_value(kind: str, random: Random) -> Any:
 
 
 def texts(kind: str, value: Any, unit_ns: int | None, random: Random, *, untyped: bool) -> Texts:
-    """A literal of the value; a timestamp's may be a text where that is `untyped`.
+    """A literal of the value; with `untyped`, a timestamp may be a plain string.
 
     Dates are days; times and timestamps count `unit_ns` nanoseconds, or one where it is None.
     """
@@ -77,7 +77,8 @@ def texts(kind: str, value: Any, unit_ns: int | None, random: Random, *, untyped
             return stamp(kind, value * (unit_ns or 1), random, untyped=untyped)
         case "time" | "fine_time":
             text = f"TIME '{clock(value * (unit_ns or 1))}'"
-            return text, text, ""
+            # DuckDB's TIME has microseconds.
+            return text, text if value * (unit_ns or 1) % 1000 == 0 else None, ""
         case "text":
             text = "'" + value.replace("'", "''") + "'"
             # A NUL is more than DuckDB's parser takes.

@@ -1,4 +1,4 @@
-"""DuckDB's answers to the expressions that it reads as Forebay does, from the same Parquet file."""
+"""DuckDB's values for the expressions with an equivalent in its dialect, from the same Parquet file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CREATE MACRO bin_ns(ns, seconds) AS floor_to(ns::HUGEINT, seconds::HUGEINT * 100
 
 
 class Opinion:
-    """A connection that has the rows of one Parquet file."""
+    """A DuckDB connection with the rows of one Parquet file."""
 
     def __init__(self, path: Path) -> None:
         # Expressions without an answer, and why.
@@ -41,7 +41,7 @@ class Opinion:
         self._connection.close()
 
     def values(self, expr: Expr) -> list[Any] | None:
-        """A value for every row in order; None where DuckDB has no answer, as for a sum beyond int64."""
+        """The value of every row in order, or None if DuckDB has no equivalent or fails, as on overflow."""
         text = expr.duck
         if text is None:
             return None

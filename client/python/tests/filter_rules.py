@@ -1,4 +1,4 @@
-"""Every rule of the grammar: a module of rules registers them as it is imported."""
+"""Registers every rule of the grammar: each module of rules does so on import."""
 
 import filter_rules_any
 import filter_rules_bool

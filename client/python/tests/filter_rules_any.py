@@ -1,4 +1,4 @@
-"""Rules that make a value of a kind from values of the same kind: coalesce, nullif, greatest, least, CASE."""
+"""Rules that apply to every kind: coalesce, nullif, greatest, least, CASE."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def same(grammar: Grammar, depth: int, kind: str, count: int) -> tuple[Expr, ...
 
 
 def known(kind: str, parts: tuple[Expr, ...], form: str) -> str | None:
-    """DuckDB's text where it finds the same common type; it makes a decimal of integers and 2.5, a FLOAT of floats."""
+    """The DuckDB text, unless its common type differs: it is a decimal for integers and 2.5, and FLOAT for floats."""
     written = any("." in part.form or "'" in part.form for part in parts if not part.parts and not part.column)
     if kind in ("narrow", "i64", "u64", "decimal", *FLOATS) and (written or kind in ("u64", "f16")):
         return None

@@ -1,4 +1,4 @@
-"""Rules for true and false: comparisons of all kinds of values, lists, patterns, and what joins them."""
+"""Rules for booleans: comparisons of all kinds of values, lists, patterns and boolean operators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ COMPARISONS = ["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DIST
 
 
 def comparable(left: Expr, right: Expr) -> tuple[str, str] | None:
-    """DuckDB's texts of two values that are compared, of which each is `$0`; None where it compares other values."""
+    """The two sides of a comparison in DuckDB, each as `$0`, or None if DuckDB would convert them differently."""
     kinds = {left.kind, right.kind}
     if kinds & {"date"} and kinds - {"date"}:
         return moment(left), moment(right)
@@ -54,7 +54,7 @@ def comparison(left: Expr, right: Expr, operator: str) -> Expr:
 
 
 def pair(grammar: Grammar, depth: int) -> tuple[Expr, Expr]:
-    """Two values of one family, the second mostly a literal near the first."""
+    """Two values of one family, the second mostly a stored value of the first."""
     kind = grammar.some_kind()
     left = grammar.value(kind, depth)
     chance = grammar.random.random()
@@ -84,7 +84,7 @@ def compared_with_null(grammar: Grammar, depth: int) -> Expr:
 
 @register("bool", weight=2)
 def between(grammar: Grammar, depth: int) -> Expr:
-    """DuckDB's text is that of two comparisons, which BETWEEN is."""
+    """DuckDB evaluates the two comparisons that define BETWEEN."""
     value, low = pair(grammar, depth)
     high = grammar.literal(value.kind, value)
     negated = grammar.random.choice(["", "NOT "])
@@ -97,7 +97,7 @@ def between(grammar: Grammar, depth: int) -> Expr:
 
 @register("bool", weight=3)
 def in_list(grammar: Grammar, depth: int) -> Expr:
-    """DuckDB's text is that of the comparisons which IN is."""
+    """DuckDB evaluates the comparisons that define IN."""
     kind = grammar.some_kind()
     value = grammar.value(kind, depth)
     items = [grammar.literal(kind, value) for _ in range(grammar.random.choice([1, 2, 3, 4, 6, 24]))]
@@ -132,10 +132,10 @@ def negated(grammar: Grammar, depth: int) -> Expr:
 
 @register("bool")
 def truth(grammar: Grammar, depth: int) -> Expr:
-    said = grammar.random.choice(["TRUE", "FALSE", "UNKNOWN"])
+    truth_value = grammar.random.choice(["TRUE", "FALSE", "UNKNOWN"])
     negated = grammar.random.choice(["", "NOT "])
-    duck = f"($0 IS {negated}{'NULL' if said == 'UNKNOWN' else said})"
-    return Expr(f"($0 IS {negated}{said})", "bool", duck, (grammar.draw("bool", depth),))
+    duck = f"($0 IS {negated}{'NULL' if truth_value == 'UNKNOWN' else truth_value})"
+    return Expr(f"($0 IS {negated}{truth_value})", "bool", duck, (grammar.draw("bool", depth),))
 
 
 PATTERNS = [
@@ -163,7 +163,7 @@ def like(grammar: Grammar, depth: int) -> Expr | None:
         return None
     pattern = grammar.random.choice(PATTERNS)
     operator = grammar.random.choice(["LIKE", "NOT LIKE", "ILIKE", "NOT ILIKE"])
-    # The backslash escapes here as in PostgreSQL; DuckDB wants that said.
+    # The backslash escapes here as in PostgreSQL; DuckDB has no escape unless one is named.
     duck = f"($0 {operator} $1 ESCAPE '\\')"
     return Expr(f"($0 {operator} $1)", "bool", duck, (grammar.value("text", depth), pattern_expr(pattern)))
 
@@ -196,7 +196,7 @@ def is_nan(grammar: Grammar, depth: int) -> Expr | None:
 
 @register("bool")
 def number_as_text(grammar: Grammar, depth: int) -> Expr:
-    """A number against a text: DuckDB reads the text as the column's type, Forebay as it may; no third opinion."""
+    """A value against a string. DuckDB always casts the string to the column's type, so it is not asked."""
     kind = grammar.some_kind()
     value = grammar.value(kind, depth)
     return Expr(f"($0 {grammar.random.choice(COMPARISONS)} $1)", "bool", None, (value, pattern_expr("7")))
@@ -229,7 +229,7 @@ TYPES = {
 
 @register("bool", weight=3)
 def cast_and_compared(grammar: Grammar, depth: int) -> Expr:
-    """Both sides cast to one type: what is rising before a cast need not be after it. No third opinion."""
+    """Both sides cast to one type: not every cast preserves order. DuckDB's casts differ, so it is not asked."""
     kind = grammar.some_kind()
     target = grammar.random.choice([*TYPES[FAMILIES[kind]], "Utf8"])
     value = grammar.leaf(kind)

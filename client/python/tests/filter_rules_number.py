@@ -1,4 +1,4 @@
-"""Rules for numbers: arithmetic, rounding, bits, casts, and what texts and timestamps give."""
+"""Rules for numbers: arithmetic, rounding, bits, casts, and functions of strings and timestamps."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def operand(grammar: Grammar, kind: str, depth: int) -> Expr:
 
 
 def widened(kind: str, form: str) -> str | None:
-    """DuckDB's text of an operation on integers, which Forebay does in int64, on decimals or on float64."""
+    """The DuckDB text of an arithmetic operation. Forebay computes narrow integers in int64."""
     if kind in ("narrow", "i64"):
         return form.replace("$0", "$0::BIGINT").replace("$1", "$1::BIGINT")
-    # A FLOAT beside an integer is FLOAT here and DOUBLE there; a uint64 beside a negative one is a HUGEINT there.
+    # DuckDB computes a FLOAT and an integer in DOUBLE, and uint64 with a negative integer in HUGEINT.
     return form if kind in ("f64", "decimal") else None
 
 
@@ -32,7 +32,7 @@ def sum_or_product(grammar: Grammar, depth: int, kind: str) -> Expr:
 
 @register_each(*INTEGERS, *FLOATS, "decimal", "wide")
 def quotient(grammar: Grammar, depth: int, kind: str) -> Expr:
-    """DuckDB has `//` for the quotient of integers; it makes a DOUBLE of that of decimals."""
+    """DuckDB divides integers with `//`, and returns DOUBLE for decimals."""
     operator = grammar.random.choice("/%")
     duck = f"($0 {'//' if operator == '/' and kind in INTEGERS else operator} $1)"
     known = None if kind == "decimal" else widened(kind, duck)
@@ -61,7 +61,7 @@ def magnitude(grammar: Grammar, depth: int, kind: str) -> Expr:
 
 @register_each(*FLOATS, "decimal", "narrow")
 def rounded(grammar: Grammar, depth: int, kind: str) -> Expr:
-    """Decimals and integers keep their type there and become floats here, or not: no third opinion."""
+    """DuckDB returns other types for decimals and integers, so it is not asked about them."""
     name = grammar.random.choice(["round", "floor", "ceil", "trunc"])
     duck = f"{name}($0)" if kind in ("f64", "f32") else None
     return Expr(f"{name}($0)", kind, duck, (grammar.value(kind, depth),))
@@ -69,7 +69,7 @@ def rounded(grammar: Grammar, depth: int, kind: str) -> Expr:
 
 @register_each("f64", "decimal")
 def rounded_to(grammar: Grammar, depth: int, kind: str) -> Expr:
-    """To digits: each rounds a scaled float64 in its own way."""
+    """DuckDB scales float64 values differently before rounding, so it is not asked."""
     digits = grammar.random.choice(["1", "2", "(-1)", "0"])
     name = grammar.random.choice(["round", "trunc"])
     return Expr(f"{name}($0, {digits})", kind, None, (grammar.value(kind, depth),))
@@ -77,7 +77,7 @@ def rounded_to(grammar: Grammar, depth: int, kind: str) -> Expr:
 
 @register("narrow", "i64")
 def bits(grammar: Grammar, depth: int) -> Expr:
-    """DuckDB refuses shifts by more than the width and of negative numbers."""
+    """DuckDB refuses to shift negative numbers, or by more than the width."""
     operator = grammar.random.choice(["&", "|", "^", "<<", ">>"])
     kind = grammar.random.choice(["narrow", "i64"])
     left, right = grammar.value(kind, depth), operand(grammar, kind, depth)
@@ -91,7 +91,7 @@ UNSIGNED_TYPES = ["TINYINT UNSIGNED", "SMALLINT UNSIGNED", "INT UNSIGNED", "BIGI
 
 @register("narrow", "i64")
 def to_integer(grammar: Grammar, depth: int) -> Expr:
-    """A fraction is cut off here and rounded there, where trunc() does as much."""
+    """Forebay truncates a fraction, DuckDB rounds it: there, trunc() is applied first."""
     kind = grammar.some_kind("number")
     name = grammar.random.choice(["CAST", "TRY_CAST"])
     target = grammar.random.choice(INTEGER_TYPES)
@@ -116,14 +116,14 @@ def to_unsigned(grammar: Grammar, depth: int) -> Expr:
 @register("f64")
 def to_double(grammar: Grammar, depth: int) -> Expr:
     kind = grammar.some_kind("number")
-    # A decimal is divided by its power of ten here; DuckDB does so only where both are exact.
+    # The two convert decimals of more than 15 digits with different rounding.
     duck = None if kind in ("decimal", "wide") else "CAST($0 AS DOUBLE)"
     return Expr("CAST($0 AS DOUBLE)", "f64", duck, (grammar.value(kind, depth),))
 
 
 @register("f32")
 def to_real(grammar: Grammar, depth: int) -> Expr:
-    """A float64 beyond float32 is infinity here and an error there."""
+    """A float64 out of range for float32 becomes infinity in Forebay and an error in DuckDB."""
     kind = grammar.some_kind("number")
     return Expr("CAST($0 AS REAL)", "f32", None, (grammar.value(kind, depth),))
 
@@ -139,7 +139,7 @@ def to_decimal(grammar: Grammar, depth: int) -> Expr:
 
 @register("narrow", "i64")
 def of_text(grammar: Grammar, depth: int) -> Expr | None:
-    """Texts as numbers are read more loosely there (' 7 ', '2.5')."""
+    """DuckDB parses numbers more leniently (' 7 ', '2.5'), so it is not asked about casts from strings."""
     if "text" not in grammar.kinds:
         return None
     form, known = grammar.random.choice(

@@ -36,7 +36,7 @@ def joined_texts(grammar: Grammar, depth: int) -> Expr:
 
 @register("text")
 def as_text(grammar: Grammar, depth: int) -> Expr:
-    """Floats, decimals and timestamps are written otherwise there."""
+    """DuckDB formats floats, decimals and timestamps differently."""
     kind = grammar.some_kind()
     known = kind in (*INTEGERS, "bool", "date", "text")
     return Expr("CAST($0 AS VARCHAR)", "text", "CAST($0 AS VARCHAR)" if known else None, (grammar.value(kind, depth),))
@@ -69,7 +69,7 @@ def date_bin(grammar: Grammar, depth: int, kind: str) -> Expr:
 
 @register("stamp")
 def date_bin_of_months(grammar: Grammar, depth: int) -> Expr:
-    """Months are counted from an origin there, too, but not for the same instants before it."""
+    """DuckDB bins months differently before the origin, so it is not asked."""
     width = grammar.random.choice(["1 month", "3 months", "1 year"])
     form = f"date_bin(INTERVAL '{width}', $0, TIMESTAMP '1970-01-01')"
     return Expr(form, "stamp", None, (grammar.value("stamp", depth),))
@@ -103,7 +103,7 @@ def to_timestamp_of_text(grammar: Grammar, depth: int) -> Expr | None:
 
 @register_each("stamp", "zoned")
 def shifted(grammar: Grammar, depth: int, kind: str) -> Expr:
-    """DuckDB's intervals leave what its TIMESTAMP holds elsewhere than int64 does."""
+    """DuckDB adds the seconds to HUGEINT nanoseconds: its TIMESTAMP overflows at other instants."""
     operator = grammar.random.choice("+-")
     width, seconds = grammar.random.choice([("1 day", 86_400), ("1 hour", 3600), ("90 seconds", 90)])
     duck = f"($0 {operator} {seconds}::HUGEINT * 1000000000)"
@@ -119,7 +119,7 @@ def date_as_stamp(grammar: Grammar, depth: int) -> Expr | None:
 
 @register("stamp")
 def cast_stamp(grammar: Grammar, depth: int) -> Expr:
-    """A unit that is coarser cuts off: towards zero or down, as the kernel has it."""
+    """A coarser unit truncates. DuckDB has no comparable cast between units, so it is not asked."""
     name = grammar.random.choice(["CAST", "TRY_CAST"])
     digits = grammar.random.choice([0, 3, 6, 9])
     return Expr(f"{name}($0 AS TIMESTAMP({digits}))", "stamp", None, (grammar.value("stamp", depth),))
@@ -143,7 +143,7 @@ def integer_as_date(grammar: Grammar, depth: int) -> Expr | None:
 
 @register("stamp")
 def wall_clock(grammar: Grammar, depth: int) -> Expr | None:
-    """What a clock of the zone shows, which is set back once a year."""
+    """DuckDB is asked only about UTC, in which the instant and the wall clock are the same."""
     kind = grammar.random.choice(["zoned", "local"])
     if kind not in grammar.kinds:
         return None

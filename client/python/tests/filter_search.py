@@ -1,4 +1,4 @@
-"""The search: every expression as a filter and as a derived column, over every layout of a table, and in DuckDB.
+"""Compares every expression as a filter and as a derived column, over every layout of a table, and in DuckDB.
 
 What must hold, of an expression that the server can type:
 - on one layout, a filter passes the rows for which the derived column is true, whatever statistics let it skip;
@@ -33,7 +33,7 @@ INVALID_ARGUMENT = "Flight returned invalid argument error"
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Two answers that should be one."""
+    """Two answers that should be equal."""
 
     table: Drawn
     layout_name: str
@@ -50,7 +50,7 @@ class Disagreement:
 
 @dataclass
 class Tally:
-    """What a search has done."""
+    """Counts of what a search asked, and the reasons of refusals and failures."""
 
     cases: int = 0
     filters: int = 0
@@ -111,14 +111,14 @@ def search(client: fl.FlightClient, stored: Stored, exprs: Sequence[Expr], tally
             if plain.values is not None and (wanted := opinion.values(expr)) is not None:
                 tally.opinions += 1
                 add(names[0], expr, different(stored.rows, "Forebay", plain.values, "DuckDB", wanted))
-        tally.unanswered.update(said for _, said in opinion.refusals)
+        tally.unanswered.update(reason for _, reason in opinion.refusals)
     return found
 
 
 def derived_everywhere(
     client: fl.FlightClient, pool: ThreadPoolExecutor, datasets: Sequence[str], texts: Sequence[str]
 ) -> list[list[Answer]]:
-    """The columns of every dataset. What fails on the first is likely to fail on all, and is asked alone there."""
+    """The columns of every dataset. What fails on the first dataset is requested separately on the others."""
     parts = [texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE)]
     first = [answer for part in pool.map(lambda part: derived(client, datasets[0], part), parts) for answer in part]
     having = [text for text, answer in zip(texts, first, strict=True) if answer.values is not None]
@@ -142,7 +142,7 @@ def count(tally: Tally, answer: Answer) -> None:
 
 
 def fault(answer: Answer) -> str | None:
-    """What is wrong with an error: it must say that the request is wrong, not that the server or the file is."""
+    """Reports an error whose status does not blame the request: the server or the file must not fail."""
     if answer.values is not None or answer.error.startswith(INVALID_ARGUMENT):
         return None
     return f"a fault of the server: {answer.error}"
@@ -176,7 +176,7 @@ def against_column(
 def rows_against(
     client: fl.FlightClient, dataset: str, text: str, rows: Sequence[int], wanted: bool
 ) -> tuple[int, Any] | None:
-    """The first of the rows where the column says otherwise; where it fails, the rows are asked by halves."""
+    """The first row where the column differs; where the column fails, each half of the rows is asked alone."""
     if not rows:
         return None
     listed = ", ".join(map(str, rows))
@@ -218,7 +218,7 @@ def different(rows: Sequence[int], left_name: str, left: list[Any], right_name: 
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal numbers, whatever their types; all NaN are one."""
+    """Whether two values are equal, whatever their numeric types. All NaN are equal."""
     if isinstance(left, bool) or isinstance(right, bool) or left is None or right is None:
         return left is right
     if isinstance(left, float) and math.isnan(left):
@@ -229,6 +229,6 @@ def same(left: Any, right: Any) -> bool:
 
 
 def brief(rows: list[int], others: list[int]) -> str:
-    """How many rows, and the first that the others lack."""
+    """The row count, and the first rows that are missing from the others."""
     extra = [row for row in rows if row not in set(others)]
     return f"{len(rows)} rows" + (f" ({', '.join(map(str, extra[:5]))} among them)" if extra else "")

@@ -1,4 +1,4 @@
-"""Seeds to cases: the tables, layouts and expressions of a run, on one server."""
+"""Runs the search for a range of seeds on one server: tables, layouts and expressions come from the seed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LAYOUTS = 3
 # Of the expressions, those that are filters; the others are values of these kinds, compared between layouts.
 FILTERS = 0.8
 VALUES = ("narrow", "i64", "u64", "f32", "f64", "decimal", "stamp", "zoned", "date", "text")
-# Disagreements that are made small and shown; one defect has many.
+# Disagreements that are shrunk and reported; one defect causes many.
 SHOWN = 6
 
 
 def run(root: Path, seeds: Sequence[int], expressions: int, tally: Tally) -> list[Disagreement]:
-    """Searches the seeds; returns the first disagreements, made small."""
+    """Searches the seeds and returns the first disagreements, shrunk."""
     drawn = [draw_table(seed) for seed in seeds]
     return run_cases(root, [(table, draw_exprs(table, expressions)) for table in drawn], tally)
 
@@ -66,5 +66,5 @@ def draw_exprs(table: Drawn, count: int) -> list[Expr]:
 
 
 def one_a_kind(found: list[Disagreement]) -> list[Disagreement]:
-    """The first of each expression: what differs on one layout mostly differs on others."""
+    """The first disagreement of each expression, which mostly repeats on other layouts."""
     return list({disagreement.expr.sql: disagreement for disagreement in reversed(found)}.values())[::-1]

@@ -1,4 +1,4 @@
-"""A disagreement made small: parts of the expression, then rows, are dropped while it remains."""
+"""Shrinks a disagreement: drops parts of the expression, then rows, as long as it remains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCRATCH = ("scratch-plain", "scratch-other")
 
 
 class Shrinker:
-    """Tries smaller cases on the scratch datasets of a server, which are folders of `root`."""
+    """Tries smaller cases on the scratch datasets of a server, which are directories under `root`."""
 
     def __init__(self, client: fl.FlightClient, root: Path, found: Disagreement) -> None:
         self._client = client
@@ -30,10 +30,10 @@ class Shrinker:
         self._tries = 0
 
     def shrink(self) -> Disagreement:
-        """The smallest disagreement that is found, with its rows."""
+        """The smallest disagreement found, with its rows."""
         self._store(self._rows)
         if self._fails(self._best.expr, self._rows) is None:
-            return replace(self._best, what=self._best.what + "\n  (not seen again on the rows written anew)")
+            return replace(self._best, what=self._best.what + "\n  (not reproduced on a second copy of the rows)")
         while self._drop_parts() or self._drop_rows():
             pass
         self._store(self._rows)
@@ -83,7 +83,7 @@ class Shrinker:
 
 
 def smaller_exprs(expr: Expr) -> Iterator[Expr]:
-    """The expression with one of its parts, or itself, replaced by something of the same family inside it."""
+    """The expression with itself or one part replaced by a descendant of the same family."""
     inside = [part for part in expr.walk() if part is not expr and part.kind in FAMILIES]
     if expr.kind in FAMILIES:
         yield from (part for part in inside if FAMILIES[part.kind] == FAMILIES[expr.kind])

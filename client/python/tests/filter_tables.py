@@ -1,4 +1,4 @@
-"""Random tables for the search of filters: which columns they have, and how values are spread over the rows."""
+"""Random tables for the filter search: their columns, and how values are distributed over the rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS_PER_TABLE = 11
 
 @dataclass(frozen=True)
 class Drawn:
-    """A table of a seed. Column `id` counts its rows; `values` has what the others store."""
+    """The table of a seed. Column `id` numbers its rows; `values` has the stored values of the others."""
 
     seed: int
     columns: list[Column]
@@ -35,7 +35,7 @@ class Drawn:
 
 
 def draw_table(seed: int) -> Drawn:
-    """Every third table has only types that all three writers store alike."""
+    """Draws a table. Every third one has only types that all three writers store alike."""
     random = Random(f"table {seed}")
     portable = seed % 3 == 0
     offered = [column for column in TYPES if column.portable or not portable]
@@ -45,7 +45,7 @@ def draw_table(seed: int) -> Drawn:
 
 
 def spread(column: Column, rows: int, random: Random) -> list[Any]:
-    """Runs of rows that statistics say different things of: constant, null, rising, few values, any values."""
+    """Runs of rows with different statistics: constant, null, ascending, few values, any values."""
     values: list[Any] = []
     few = [column.draw(random) for _ in range(3)]
     gaps = random.choice([0.0, 0.1, 0.4])

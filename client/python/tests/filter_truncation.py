@@ -1,6 +1,6 @@
-"""Bounds of texts and blobs cut short, as writers do with long ones: a smaller smallest, a larger largest.
+"""Truncates the min/max statistics of strings and binaries, as many writers do with long values.
 
-parquet-cpp leaves long bounds out instead, so its files are changed in their footers.
+parquet-cpp omits long bounds instead, so the footers of its files are rewritten.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BLOBS = {column.name for column in TYPES if column.kind == "bytes"}
 
 
 def truncate_bounds(path: Path, length: int) -> None:
-    """Cuts the bounds of every row group to so many bytes."""
+    """Truncates the bounds of every row group to `length` bytes."""
     data = path.read_bytes()
     start = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
     footer = Reader(data, start).struct()
@@ -48,12 +48,12 @@ def truncate(statistics: Struct, length: int, *, is_text: bool) -> None:
 
 
 def cut(value: bytes, length: int, *, is_text: bool) -> bytes:
-    """At most so many bytes, and whole letters of a text."""
+    """At most `length` bytes, ending at a character boundary for text."""
     return value[:length].decode(errors="ignore").encode() if is_text else value[:length]
 
 
 def next_after(prefix: bytes, raised: Collection[int]) -> bytes | None:
-    """The shortest bytes above all that begin so: the last byte that may be raised is, and ends them."""
+    """An upper bound of everything with this prefix: increments the last byte that allows it and drops the rest."""
     for index in range(len(prefix) - 1, -1, -1):
         if prefix[index] in raised:
             return prefix[:index] + bytes([prefix[index] + 1])

@@ -58,7 +58,7 @@ LARGEST = 5  # of Statistics, the field `max_value`
 
 
 def test_a_row_that_a_filter_loses_is_found(tmp_path: Path):
-    """The search itself: a bound that is too low hides row 8, on that layout alone."""
+    """Checks the search itself: a maximum that is too low hides row 8 on one layout."""
     column = next(column for column in TYPES if column.name == "i64")
     table = Drawn(0, [column], {"i64": list(range(20))}, rows=20, portable=True)
     layouts = {"plain": PLAIN, "lying": Layout("pyarrow", 1, {"row_group_size": 5})}
