@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from filter_statistics import Weaker, weaken
 from filter_tables import Drawn
-from filter_truncation import truncate_bounds
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,9 @@ class Layout:
     writer: str
     files: int
     options: dict[str, Any]
-    # Bytes that bounds of texts are cut to; None leaves them as written.
-    bound_bytes: int | None = None
+    weaker: Weaker | None = None
+    # Whether a file of no rows follows the others.
+    empty_file: bool = False
 
     def write(self, table: pa.Table, folder: Path) -> None:
         """Replaces what the folder holds."""
@@ -37,8 +38,10 @@ class Layout:
         for number, (start, end) in enumerate(pairwise(cuts)):
             path = folder / f"{number:02}.parquet"
             self._write_file(table.slice(start, end - start), path)
-            if self.bound_bytes:
-                truncate_bounds(path, self.bound_bytes)
+            if self.weaker:
+                weaken(path, self.weaker)
+        if self.empty_file:
+            self._write_file(table.slice(0, 0), folder / "99.parquet")
 
     def _write_file(self, table: pa.Table, path: Path) -> None:
         if self.writer == "pyarrow":
@@ -80,7 +83,14 @@ def with_pyarrow(table: Drawn, random: Random, group: int | None = None) -> Layo
         "compression": random.choice(["none", "snappy", "zstd", "gzip", "lz4", "brotli"]),
         "store_schema": True,
     }
-    return Layout("pyarrow", random.choice([1, 1, 2, 3]), options, random.choice([None, None, 1, 2, 8, 64]))
+    weaker = Weaker(random.choice([None, 1, 2, 8, 64]), random.random() < 0.7, random.choice([0, 0, 2, 3]))
+    return Layout(
+        "pyarrow",
+        random.choice([1, 1, 2, 3]),
+        options,
+        weaker if random.random() < 0.5 else None,
+        empty_file=random.random() < 0.2,
+    )
 
 
 def with_polars(table: Drawn, random: Random) -> Layout:

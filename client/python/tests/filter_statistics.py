@@ -1,12 +1,13 @@
-"""Truncates the min/max statistics of strings and binaries, as many writers do with long values.
+"""Weakens the statistics of a Parquet file in ways that other writers do, by rewriting its footer.
 
-parquet-cpp omits long bounds instead, so the footers of its files are rewritten.
+Bounds of strings and binaries are truncated, and null counts or all statistics of some row groups are left out.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from filter_columns import TYPES
@@ -14,21 +15,40 @@ from parquet_surgery import Chunk, FileMeta, RowGroup, name_of, with_footer
 from thrift_compact import FALSE, Reader, Struct, encode
 
 # Fields of Statistics; the first two are what old readers read.
-OLD_LARGEST, OLD_SMALLEST, LARGEST, SMALLEST, LARGEST_IS_EXACT, SMALLEST_IS_EXACT = 1, 2, 5, 6, 7, 8
+OLD_LARGEST, OLD_SMALLEST, NULLS, LARGEST, SMALLEST, LARGEST_IS_EXACT, SMALLEST_IS_EXACT = 1, 2, 3, 5, 6, 7, 8
 
 TEXTS = {column.name for column in TYPES if column.kind == "text"}
 BLOBS = {column.name for column in TYPES if column.kind == "bytes"}
 
 
-def truncate_bounds(path: Path, length: int) -> None:
-    """Truncates the bounds of every row group to `length` bytes."""
+@dataclass(frozen=True)
+class Weaker:
+    """What becomes of the statistics of a file."""
+
+    # Bytes that bounds of strings and binaries are truncated to; None keeps them.
+    bound_bytes: int | None
+    null_counts: bool
+    # Every such row group has no statistics; 0 stands for none.
+    missing_every: int
+
+
+def weaken(path: Path, weaker: Weaker) -> None:
+    """Rewrites the footer of the file."""
     data = path.read_bytes()
     start = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
     footer = Reader(data, start).struct()
-    for group in footer[FileMeta.GROUPS].values:
+    for number, group in enumerate(footer[FileMeta.GROUPS].values):
         for chunk in group[RowGroup.COLUMNS].values:
-            if Chunk.STATISTICS in chunk[Chunk.META] and name_of(chunk) in TEXTS | BLOBS:
-                truncate(chunk[Chunk.META][Chunk.STATISTICS], length, is_text=name_of(chunk) in TEXTS)
+            meta: Struct = chunk[Chunk.META]
+            if Chunk.STATISTICS not in meta:
+                continue
+            if weaker.missing_every and number % weaker.missing_every == 0:
+                meta.remove(Chunk.STATISTICS)
+                continue
+            if not weaker.null_counts and NULLS in meta[Chunk.STATISTICS]:
+                meta[Chunk.STATISTICS].remove(NULLS)
+            if weaker.bound_bytes and name_of(chunk) in TEXTS | BLOBS:
+                truncate(meta[Chunk.STATISTICS], weaker.bound_bytes, is_text=name_of(chunk) in TEXTS)
     path.write_bytes(with_footer(data[:start], encode(footer)))
 
 
