@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from filter_grammar import FAMILIES, FLOATS, Expr, Grammar, register_each
+import re
+
+from filter_grammar import FAMILIES, FLOATS, INTEGERS, Expr, Grammar, register_each
 from filter_rules_bool import comparison
 
 ALL = tuple(FAMILIES)
@@ -16,10 +18,19 @@ def same(grammar: Grammar, depth: int, kind: str, count: int) -> tuple[Expr, ...
     )
 
 
-def known(kind: str, parts: tuple[Expr, ...], form: str) -> str | None:
-    """The DuckDB text, unless its common type differs: it is a decimal for integers and 2.5, and FLOAT for floats."""
-    written = any("." in part.form or "'" in part.form for part in parts if not part.parts and not part.column)
-    if kind in ("narrow", "i64", "u64", "decimal", *FLOATS) and (written or kind in ("u64", "f16")):
+def known(kind: str, parts: tuple[Expr, ...], form: str, first: int = 0) -> str | None:
+    """The DuckDB text of values of a common type, the parts from `first` on; None if DuckDB finds another type."""
+    literals = [part for part in parts if not part.parts and not part.column]
+    if kind in FLOATS:
+        # DuckDB reads 0.1 as a decimal, so all are cast. A narrow float and an integer are a narrow float in Forebay.
+        if kind != "f64" and any(part.form.strip("(-)").isdigit() for part in literals):
+            return None
+        return re.sub(r"\$(\d+)", lambda found: found[0] + ("::DOUBLE" if int(found[1]) >= first else ""), form)
+    if kind == "decimal" and len({part.sql for part in parts}) > 1 and any("38" in part.sql for part in parts):
+        # DuckDB drops digits of the fraction to keep a common type of two decimals within 38.
+        return None
+    if kind in INTEGERS and (kind == "u64" or any("." in part.form or "'" in part.form for part in literals)):
+        # DuckDB makes a decimal of integers and 2.5, and HUGEINT of uint64 and a negative integer.
         return None
     return form
 
@@ -52,7 +63,7 @@ def searched_case(grammar: Grammar, depth: int, kind: str) -> Expr:
     condition = grammar.draw("bool", depth)
     values = same(grammar, depth, kind, 2)
     form = f"CASE WHEN $0 THEN $1{grammar.random.choice([' ELSE $2', ''])} END"
-    return Expr(form, kind, known(kind, values, form), (condition, *values), lazy=True)
+    return Expr(form, kind, known(kind, values, form, first=1), (condition, *values), lazy=True)
 
 
 @register_each(*ALL)
@@ -62,5 +73,5 @@ def simple_case(grammar: Grammar, depth: int, kind: str) -> Expr:
     when = grammar.literal(other, value)
     values = same(grammar, depth, kind, 2)
     equal = comparison(value, when, "=").duck_form
-    duck = known(kind, values, f"CASE WHEN {equal} THEN $2 ELSE $3 END") if equal else None
+    duck = known(kind, values, f"CASE WHEN {equal} THEN $2 ELSE $3 END", first=2) if equal else None
     return Expr("CASE $0 WHEN $1 THEN $2 ELSE $3 END", kind, duck, (value, when, *values), lazy=True)

@@ -36,10 +36,11 @@ def joined_texts(grammar: Grammar, depth: int) -> Expr:
 
 @register("text")
 def as_text(grammar: Grammar, depth: int) -> Expr:
-    """DuckDB formats floats, decimals and timestamps differently."""
+    """DuckDB formats floats, decimals, timestamps and years after 9999 differently."""
     kind = grammar.some_kind()
-    known = kind in (*INTEGERS, "bool", "date", "text")
-    return Expr("CAST($0 AS VARCHAR)", "text", "CAST($0 AS VARCHAR)" if known else None, (grammar.value(kind, depth),))
+    value = grammar.value(kind, depth)
+    known = kind in (*INTEGERS, "bool", "text") or value.column == "day"
+    return Expr("CAST($0 AS VARCHAR)", "text", "CAST($0 AS VARCHAR)" if known else None, (value,))
 
 
 @register_each("stamp", "zoned")
