@@ -22,8 +22,9 @@ def comparable(left: Expr, right: Expr) -> tuple[str, str] | None:
         # NaN, infinities and numbers far from any integer: float64 is exact enough.
         return ("$0::DOUBLE", "$0::DOUBLE") if all(not part.parts for part in (left, right)) else None
     if kinds & {*FLOATS}:
-        # Integers and decimals beside computed floats: DuckDB rounds them to float64 first.
-        return None
+        # Both round to float64. Decimals of more than 15 digits may be rounded differently.
+        exact = not any(part.written or "38" in part.sql for part in (left, right))
+        return ("$0::DOUBLE", "$0::DOUBLE") if exact else None
     # A number that is written is compared as written: a decimal of at most 38 digits.
     places = max(scale(left), scale(right))
     return of_integer(left, places), of_integer(right, places)
