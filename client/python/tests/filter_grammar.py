@@ -76,6 +76,10 @@ class Expr:
     def is_lazy(self) -> bool:
         return self.lazy or any(part.is_lazy for part in self.parts)
 
+    @property
+    def reads_columns(self) -> bool:
+        return any(part.column for part in self.walk())
+
     def walk(self) -> Iterator[Expr]:
         yield self
         for part in self.parts:

@@ -80,7 +80,7 @@ def bits(grammar: Grammar, depth: int) -> Expr:
     """DuckDB refuses to shift negative numbers, or by more than the width."""
     operator = grammar.random.choice(["&", "|", "^", "<<", ">>"])
     kind = grammar.random.choice(["narrow", "i64"])
-    left, right = grammar.value(kind, depth), operand(grammar, kind, depth)
+    left, right = grammar.column(kind) or operand(grammar, kind, depth), operand(grammar, kind, depth)
     duck = f"($0::BIGINT {operator} $1::BIGINT)" if operator in "&|" else None
     return Expr(f"($0 {operator} $1)", "i64", duck, (left, right))
 

@@ -86,7 +86,7 @@ def smaller_exprs(expr: Expr) -> Iterator[Expr]:
     """The expression with itself or one part replaced by a descendant of the same family."""
     inside = [part for part in expr.walk() if part is not expr and part.kind in FAMILIES]
     if expr.kind in FAMILIES:
-        yield from (part for part in inside if FAMILIES[part.kind] == FAMILIES[expr.kind])
+        yield from (part for part in inside if FAMILIES[part.kind] == FAMILIES[expr.kind] and part.reads_columns)
     for index, part in enumerate(expr.parts):
         for smaller in smaller_exprs(part):
             yield expr.with_part(index, smaller)
