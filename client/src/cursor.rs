@@ -229,7 +229,7 @@ impl Cursor {
     }
 
     /// A plan that is not known yet, or was not then, can be any.
-    fn check_plan(&self, plan_id: &str) -> Result<(), CursorError> {
+    pub(crate) fn check_plan(&self, plan_id: &str) -> Result<(), CursorError> {
         if self.plan_id.is_empty() || plan_id.is_empty() || self.plan_id == plan_id {
             return Ok(());
         }

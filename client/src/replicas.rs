@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use forebay_proto::v1::StreamRequest;
 use tokio::time::Instant;
+use tonic::Code;
 
 use crate::cursor::Cursor;
 use crate::outside::{Outside, Way};
@@ -102,7 +103,10 @@ pub(crate) async fn open_on(
 ) -> Result<Opened> {
     tokio::time::sleep(pause).await;
     let client = Client::connect_by(way, &url).await?;
-    let epoch = client.stream_info(request).await?;
+    let epoch = match client.stream_info(request).await {
+        Err(error) => return Err(refused(&client, request, cursor, error).await),
+        Ok(epoch) => epoch,
+    };
     if let Some(cursor) = cursor {
         cursor.check_info(&epoch.info)?;
     }
@@ -110,6 +114,20 @@ pub(crate) async fn open_on(
     let endpoint = endpoint.ok_or(Error::Incomplete { call: "GetFlightInfo", missing: "endpoint for the rank" })?;
     let batches = client.read_from(endpoint, request).await?;
     Ok(Opened { url, epoch, batches })
+}
+
+/// Why a request was refused: for the cursor's plan, where that is another one, and not for the position in it. (A filter
+/// decides how many rows an epoch has, so that another plan's position may lie behind the end of this one's.)
+async fn refused(client: &Client, request: &StreamRequest, cursor: Option<&Cursor>, error: Error) -> Error {
+    let Some(cursor) = cursor.filter(|_| error.code() == Some(Code::InvalidArgument) && request.start_position > 0)
+    else {
+        return error;
+    };
+    let beginning = StreamRequest { start_position: 0, resumed_from: 0, ..request.clone() };
+    match client.stream_info(&beginning).await.map(|epoch| cursor.check_plan(&epoch.info.plan_id)) {
+        Ok(Err(other_plan)) => other_plan.into(),
+        _ => error,
+    }
 }
 
 /// Adds a URL that is not there yet.

@@ -220,6 +220,11 @@ async fn a_cursor_of_other_files_or_another_plan_is_refused() {
     let other_plan = StreamRequest { plan, ..request.clone() };
     let error = replicas(&[&server.url]).open_at(&other_plan, 0, cursor).await.err().unwrap();
     assert!(matches!(error, Error::Cursor(_)) && error.to_string().contains("under plan"), "{error}");
+    // One whose epoch ends before the place: the plan is what is wrong, not the position.
+    let short = br#"{"filter": "id < 2", "outputs": [{"name": "id", "parts": [{"columns": ["id"]}]}]}"#;
+    let shorter = StreamRequest { plan: Some(plan_from_json(short).unwrap()), ..request.clone() };
+    let error = replicas(&[&server.url]).open_at(&shorter, 0, cursor).await.err().unwrap();
+    assert!(matches!(error, Error::Cursor(_)) && error.to_string().contains("under plan"), "{error}");
     let other_ranks = StreamRequest { world_size: Some(4), ..request };
     let error = replicas(&[&server.url]).open_at(&other_ranks, 0, cursor).await.err().unwrap();
     assert!(error.to_string().contains("go on at world size 2"), "{error}");
