@@ -26,7 +26,7 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark lint dashboards fuzz simulate soak bench bench-kernels bench-peers bench-service build clean
+.PHONY: help demo test test-spark lint dashboards fuzz fuzz-filters drive simulate soak bench bench-kernels bench-peers bench-service build clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,21 @@ fuzz: $(CARGO_FUZZ) ## feed the server hostile bytes, FUZZ_SECONDS=600 for each 
 	  (set -x; PATH="$(abspath $(TOOLS))/bin:$$PATH" $(CARGO) +$(FUZZ_TOOLCHAIN) fuzz run $(FUZZ_FLAGS) $$target "$$found" $$seeds \
 	    -- -max_total_time=$(FUZZ_SECONDS) -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 $$dictionary) || exit 1; \
 	done
+
+FILTER_FUZZ_SEEDS ?= 300
+FILTER_FUZZ_FIRST ?= 0
+
+fuzz-filters: $(VENV)/.test ## compare random filters with columns and DuckDB (FILTER_FUZZ_SEEDS, FILTER_FUZZ_FIRST)
+	$(CARGO) build --locked --package forebay-server --bin forebay-server
+	FILTER_FUZZ_SEEDS=$(FILTER_FUZZ_SEEDS) FILTER_FUZZ_FIRST=$(FILTER_FUZZ_FIRST) FILTER_FUZZ_EXPRESSIONS=60 \
+	  FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest client/python/tests/test_filter_search.py
+
+DRIVE_SEEDS ?= 500
+
+drive: $(VENV)/.test ## walk the Python client at random through faults, every row checked (DRIVE_SEEDS)
+	$(CARGO) build --locked --package forebay-server --bin forebay-server
+	FOREBAY_DRIVER_SEEDS=$(DRIVE_SEEDS) FOREBAY_DRIVER_STEPS=40 \
+	  FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest client/python/tests/test_client_driver.py
 
 simulate: ## run ten thousand seeds of faults in simulated time (SIMULATE_SEEDS, SIMULATE_FIRST)
 	$(CARGO) test --locked --package forebay-simulation -- --ignored --nocapture many_seeds

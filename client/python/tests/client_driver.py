@@ -1,8 +1,8 @@
 """A random walk through the Python client: loops that stop, break, fail and resume, checked row by row.
 
 All that happens comes from a seed. Ranks of one job run side by side in this process. The invariant: what is taken
-since the last load or begin is exactly the epoch's continuation from that place, `state_dict` is the place behind it, and an
-epoch's end is reported where no row is left and nowhere else.
+since the last load or begin is exactly the epoch's continuation from that place, `state_dict` is the place behind it,
+and an epoch's end is reported where no row is left and nowhere else.
 """
 
 from __future__ import annotations

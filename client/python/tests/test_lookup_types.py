@@ -7,7 +7,6 @@ import random
 from collections.abc import Iterator
 from decimal import Context, Decimal
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,16 +34,27 @@ DOUBLES = [0.0, -0.0, 1.0, -1.5, 0.1, float(np.float32(0.1)), 2.0**53, 5.0, floa
 KINDS: dict[str, pa.DataType] = {
     **{str(kind): kind for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
     **{str(kind): kind for kind in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())},
-    **{"half": pa.float16(), "float": pa.float32(), "double": pa.float64(), "bool": pa.bool_()},
-    **{"date32": pa.date32(), "date64": pa.date64()},
+    "half": pa.float16(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bool": pa.bool_(),
+    "date32": pa.date32(),
+    "date64": pa.date64(),
     **{f"wall {unit}": pa.timestamp(unit) for unit in ("ms", "us", "ns")},
-    **{"utc us": pa.timestamp("us", "UTC"), "vienna ms": pa.timestamp("ms", "Europe/Vienna")},
-    **{"utc ns": pa.timestamp("ns", "+05:30")},
-    **{"time32": pa.time32("ms"), "time64 us": pa.time64("us"), "time64 ns": pa.time64("ns")},
+    "utc us": pa.timestamp("us", "UTC"),
+    "vienna ms": pa.timestamp("ms", "Europe/Vienna"),
+    "utc ns": pa.timestamp("ns", "+05:30"),
+    "time32": pa.time32("ms"),
+    "time64 us": pa.time64("us"),
+    "time64 ns": pa.time64("ns"),
     **{f"duration {unit}": pa.duration(unit) for unit in ("s", "ms", "us", "ns")},
-    **{"string": pa.string(), "large": pa.large_string(), "coded": pa.dictionary(pa.int16(), pa.string())},
-    **{"decimal 9 2": pa.decimal128(9, 2), "decimal 18 0": pa.decimal128(18, 0)},
-    **{"decimal 38 10": pa.decimal128(38, 10), "decimal 70 5": pa.decimal256(70, 5)},
+    "string": pa.string(),
+    "large": pa.large_string(),
+    "coded": pa.dictionary(pa.int16(), pa.string()),
+    "decimal 9 2": pa.decimal128(9, 2),
+    "decimal 18 0": pa.decimal128(18, 0),
+    "decimal 38 10": pa.decimal128(38, 10),
+    "decimal 70 5": pa.decimal256(70, 5),
 }
 
 

@@ -29,7 +29,10 @@ NOT_FITTED = (
     [
         (NOT_FITTED, fb.NotFitted),
         ('dataset "a": the schema of "b" differs from that of "c": column "fit" is Int64, not Utf8', fb.SchemaDrift),
-        (f'dataset "a": the schema of "b" differs from that of "c": column "{NOT_FITTED}" stands where', fb.SchemaDrift),
+        (
+            f'dataset "a": the schema of "b" differs from that of "c": column "{NOT_FITTED}" stands where',
+            fb.SchemaDrift,
+        ),
         (
             'schema drift: column "fit" is Utf8 here, and was Int64 in the data that the plan was fitted to; convert '
             "it to that, or fit the plan to data like this",

@@ -173,9 +173,8 @@ fn positioned(floor: i256, is_whole: bool, data_type: &DataType) -> Position {
     match (value(floor, data_type), is_whole, next) {
         (Some(value), true, _) => Position::At(value),
         (Some(value), false, Some(_)) => Position::After(value),
-        (Some(_), false, None) => Position::Above,
         (None, ..) if floor.is_negative() => Position::Below,
-        (None, ..) => Position::Above,
+        (Some(_), false, None) | (None, ..) => Position::Above,
     }
 }
 
@@ -225,6 +224,10 @@ fn value(units: i256, data_type: &DataType) -> Option<ScalarValue> {
     })
 }
 
+fn is_whole(float: f64) -> bool {
+    float.fract().abs() == 0.0
+}
+
 // === impl Number ===
 
 impl Number {
@@ -255,11 +258,11 @@ impl Number {
         /// A float is a whole number of these powers of two.
         const EXACT_POWER: u32 = 60;
         let scaled = float * f64::from(EXACT_POWER).exp2();
-        if float == float.trunc() {
+        if is_whole(float) {
             let unscaled = i256::from_f64(float)?;
             return Some(Self { unscaled, scale: 0 });
         }
-        if scaled == scaled.trunc() {
+        if is_whole(scaled) {
             // m / 2^60 is m × 5^60 / 10^60.
             let unscaled = i256::from_f64(scaled)?.checked_mul(i256::from_i128(5).checked_pow(EXACT_POWER)?)?;
             return Some(Self { unscaled, scale: EXACT_POWER as i32 });

@@ -1,6 +1,6 @@
 //! One order of floats wherever they are compared: all NaN are equal and greater than every number, and -0.0 is 0.0.
 //!
-//! Spark, PostgreSQL and DuckDB have the same rule. Arrow's kernels order floats by their bits instead, where a NaN's
+//! Spark, `PostgreSQL` and `DuckDB` have the same rule. Arrow's kernels order floats by their bits instead, where a NaN's
 //! sign decides and IN tells the zeros apart, so what is compared is made canonical first.
 //!
 //! The same function keeps casts that lose something in place: the simplifier would compare what is cast instead, and
@@ -108,10 +108,8 @@ impl ScalarUDFImpl for Canonical {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType, DataFusionError> {
-        match arg_types {
-            [data_type] => Ok(data_type.clone()),
-            _ => plan_err!("canonical has one argument"),
-        }
+        let [data_type] = arg_types else { return plan_err!("canonical has one argument") };
+        Ok(data_type.clone())
     }
 
     fn is_strict(&self) -> bool {

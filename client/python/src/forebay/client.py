@@ -435,9 +435,7 @@ def _plan_id(plan: Plan | FittedPlan | str) -> str:
     return plan if isinstance(plan, str) else getattr(plan, "plan_id", "")
 
 
-def _info_at(
-    connection: Connection, request: Json, plan: Plan | FittedPlan | str, start: Cursor
-) -> flight.FlightInfo:
+def _info_at(connection: Connection, request: Json, plan: Plan | FittedPlan | str, start: Cursor) -> flight.FlightInfo:
     """Return what the server says of the request; where it refuses a place of another plan, say that instead.
 
     A filter decides how many rows an epoch has, so that another plan's position may lie behind the end of this one's.

@@ -229,7 +229,7 @@ class Columns:
             raise ValueError("map_id: the mapping is empty; give one id or more")
         int64 = {"least": INT64_MIN, "most": INT64_MAX}
         # Ids beyond int64 are those of a uint64 column, which has none below 0.
-        is_unsigned = any(isinstance(value, (int, np.integer)) and int(value) > INT64_MAX for value in old)
+        is_unsigned = any(int(value) > INT64_MAX for value in old if isinstance(cast(object, value), (int, np.integer)))
         known = tuple(whole("map_id: an id", value, **({} if is_unsigned else int64)) for value in old)
         if len(set(known)) < len(known):
             raise ValueError(f"map_id: id {next(k for k, n in Counter(known).items() if n > 1)} is there twice")

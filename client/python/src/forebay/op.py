@@ -71,7 +71,7 @@ def exact(where: str, value: object) -> float:
         given = int(cast(int, value))
         if int(float(given)) != given:
             return whole(where, given, least=INT64_MIN)
-    return number(where, value)
+    return number(where, cast(object, value))
 
 
 def optional(where: str, value: float | None) -> float | None:

@@ -279,11 +279,14 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         resume = self._resume
         if resume is not None and resume.generation and resume.generation <= self._board.resumed:
             self._resume = None
-        elif resume is not None and torch.utils.data.get_worker_info() is None:
+        elif (
+            resume is not None
             # What a worker hands over is not yet the loop's: there the board alone says it.
-            if any(track.resume is resume and track.has_begun for _, track in self._tracks):
-                self._board.resumed = resume.generation
-                self._resume = None
+            and torch.utils.data.get_worker_info() is None
+            and any(track.resume is resume and track.has_begun for _, track in self._tracks)
+        ):
+            self._board.resumed = resume.generation
+            self._resume = None
         gone = [track for batches, track in self._tracks if batches() is None]
         if gone:
             totals = sum((track.taken.totals for track in gone), self._totals)

@@ -121,7 +121,7 @@ fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
             ids: list(bytes, integer)?,
             values: list(bytes, integer)?,
             default: maybe(bytes, integer)?,
-            ..v1::MapId::default()
+            ..Default::default()
         }),
         _ => Op::PositiveMod(v1::PositiveMod { modulus: integer(bytes)? }),
     })

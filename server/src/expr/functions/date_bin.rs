@@ -67,10 +67,8 @@ impl ScalarUDFImpl for DateBin {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType, DataFusionError> {
-        match arg_types.get(1) {
-            Some(source) => Ok(source.clone()),
-            None => plan_err!("date_bin expects a stride and a timestamp"),
-        }
+        let Some(source) = arg_types.get(1) else { return plan_err!("date_bin expects a stride and a timestamp") };
+        Ok(source.clone())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue, DataFusionError> {

@@ -98,10 +98,10 @@ fn truncate_each(source: &ColumnarValue, precision: &str) -> Option<Result<Colum
 fn truncate(count: i64, unit: TimeUnit, zone: Tz, precision: &str) -> Result<i64, DataFusionError> {
     let source = instant::date_time(i128::from(count) * instant::nanoseconds(unit))?;
     let local = source.with_timezone(&zone).naive_local();
-    match truncated(local, precision).and_then(|start| at(start, &source, zone)) {
-        Some(start) => instant::count(instant::of(&start), unit),
-        None => exec_err!("date_trunc('{precision}') has no value at {local}"),
-    }
+    let Some(start) = truncated(local, precision).and_then(|start| at(start, &source, zone)) else {
+        return exec_err!("date_trunc('{precision}') has no value at {local}");
+    };
+    instant::count(instant::of(&start), unit)
 }
 
 /// The start of the period that a local time falls into.

@@ -48,10 +48,10 @@ pub(super) fn date_time(nanoseconds: i128) -> Result<DateTime<Utc>, DataFusionEr
     const PER_SECOND: i128 = 1_000_000_000;
     let seconds = i64::try_from(nanoseconds.div_euclid(PER_SECOND)).ok();
     let rest = u32::try_from(nanoseconds.rem_euclid(PER_SECOND)).unwrap_or(0);
-    match seconds.and_then(|seconds| DateTime::from_timestamp(seconds, rest)) {
-        Some(date_time) => Ok(date_time),
-        None => exec_err!("the instant {nanoseconds} ns since 1970 is in no year of the calendar"),
-    }
+    let Some(date_time) = seconds.and_then(|seconds| DateTime::from_timestamp(seconds, rest)) else {
+        return exec_err!("the instant {nanoseconds} ns since 1970 is in no year of the calendar");
+    };
+    Ok(date_time)
 }
 
 /// The instant of a date and time.
@@ -61,8 +61,8 @@ pub(super) fn of<Z: chrono::TimeZone>(date_time: &DateTime<Z>) -> i128 {
 
 /// An instant as a count of units: the last one that is not after it.
 pub(super) fn count(nanoseconds: i128, unit: TimeUnit) -> Result<i64, DataFusionError> {
-    match i64::try_from(nanoseconds.div_euclid(self::nanoseconds(unit))) {
-        Ok(count) => Ok(count),
-        Err(_) => exec_err!("the instant {nanoseconds} ns since 1970 is not a timestamp of its unit, {unit:?}"),
-    }
+    let Ok(count) = i64::try_from(nanoseconds.div_euclid(self::nanoseconds(unit))) else {
+        return exec_err!("the instant {nanoseconds} ns since 1970 is not a timestamp of its unit, {unit:?}");
+    };
+    Ok(count)
 }

@@ -99,10 +99,8 @@ impl PhysicalExpr for Hidden {
         self: Arc<Self>,
         children: Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
-        match children.into_iter().next() {
-            Some(child) => Ok(Arc::new(Self(child))),
-            None => plan_err!("a hidden expression has one child"),
-        }
+        let Some(child) = children.into_iter().next() else { return plan_err!("a hidden expression has one child") };
+        Ok(Arc::new(Self(child)))
     }
 
     fn fmt_sql(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -318,8 +318,8 @@ fn all_nan_are_equal_and_greater_than_every_number() {
     ];
     let doubles = Arc::new(Float64Array::from(values.clone())) as ArrayRef;
     check("f", Arc::clone(&doubles), &cases);
-    check("f", Arc::new(Float32Array::from_iter(values.iter().map(|value| value.map(|v| v as f32)))), &cases);
-    check("f", Arc::new(Float16Array::from_iter(values.iter().map(|value| value.map(Half::from_f64)))), &cases);
+    check("f", Arc::new(values.iter().map(|value| value.map(|value| value as f32)).collect::<Float32Array>()), &cases);
+    check("f", Arc::new(values.iter().map(|value| value.map(Half::from_f64)).collect::<Float16Array>()), &cases);
 }
 
 #[test]
