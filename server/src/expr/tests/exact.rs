@@ -1,20 +1,21 @@
 //! Comparisons are those of the values as written: integers, decimals, instants and NaN, with and without pruning.
 
+mod floats;
+mod times;
+
 use std::{collections::HashMap, sync::Arc};
 
-use super::super::{ColumnStatistics, Expression, PruningStatistics};
 use arrow::{
     array::{
-        Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Date32Array, Decimal32Array, Decimal128Array,
-        Float16Array, Float32Array, Float64Array, Int8Array, Int16Array, Int64Array, PrimitiveArray, RecordBatch,
-        StringArray, Time32MillisecondArray, TimestampMicrosecondArray, TimestampMillisecondArray,
-        TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
+        Array, ArrayRef, AsArray, BooleanArray, Decimal32Array, Decimal128Array, Float32Array, Float64Array, Int8Array,
+        Int16Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array,
     },
-    compute::cast,
-    datatypes::{DataType, Float16Type, Float64Type, Int64Type, TimeUnit},
+    compute::{SortOptions, sort},
+    datatypes::{DataType, Float64Type},
 };
 
-type Half = <Float16Type as ArrowPrimitiveType>::Native;
+use super::super::{ColumnStatistics, Expression, PruningStatistics};
+
 type Mask = Vec<Option<bool>>;
 
 fn batch_of(name: &str, values: ArrayRef) -> RecordBatch {
@@ -41,9 +42,12 @@ fn check(name: &str, values: ArrayRef, cases: &[(&str, Mask)]) {
         for (row, value) in expected.iter().enumerate() {
             assert!(may_pass[row] || *value != Some(true), "{text}: row {row} is pruned");
         }
+        let may_pass = filter.may_pass(&batch.schema(), &group_statistics(name, batch.column(0)));
+        assert!(may_pass[0] || !expected.contains(&Some(true)), "{text}: all rows are pruned");
     }
 }
 
+/// Every row is a row group.
 fn row_statistics(name: &str, values: &ArrayRef) -> PruningStatistics {
     let nulls = (0..values.len()).map(|row| u64::from(values.is_null(row)));
     let known = ColumnStatistics {
@@ -52,6 +56,17 @@ fn row_statistics(name: &str, values: &ArrayRef) -> PruningStatistics {
         null_counts: UInt64Array::from_iter_values(nulls),
     };
     PruningStatistics { row_counts: vec![1; values.len()], columns: HashMap::from([(name.to_owned(), known)]) }
+}
+
+/// All rows are one row group.
+fn group_statistics(name: &str, values: &ArrayRef) -> PruningStatistics {
+    let sorted = sort(values, Some(SortOptions { descending: false, nulls_first: false })).unwrap();
+    let known = ColumnStatistics {
+        minimums: sorted.slice(0, 1),
+        maximums: sorted.slice(values.len() - values.null_count() - 1, 1),
+        null_counts: UInt64Array::from(vec![values.null_count() as u64]),
+    };
+    PruningStatistics { row_counts: vec![values.len() as u64], columns: HashMap::from([(name.to_owned(), known)]) }
 }
 
 #[test]
@@ -282,187 +297,6 @@ fn numbers_in_arithmetic_are_floats() {
     assert_eq!(mask("i * 0.1 = 0.1", &batch), [Some(true), Some(false)]);
     let decimal = evaluate("CAST(1.005 AS DECIMAL(10, 3))", &batch);
     assert_eq!(decimal.as_primitive::<arrow::datatypes::Decimal128Type>().value(0), 1005);
-}
-
-#[test]
-fn all_nan_are_equal_and_greater_than_every_number() {
-    let (quiet, negative) = (f64::NAN, f64::from_bits(0xfff8_0000_0000_0001));
-    let values = vec![Some(quiet), Some(negative), Some(f64::INFINITY), Some(-0.0), Some(0.0), Some(-1.0), None];
-    let t = Some(true);
-    let f = Some(false);
-    let cases: Vec<(&str, Mask)> = vec![
-        ("f < 0", vec![f, f, f, f, f, t, None]),
-        ("f > 0", vec![t, t, t, f, f, f, None]),
-        ("f >= 0", vec![t, t, t, t, t, f, None]),
-        ("f = 0", vec![f, f, f, t, t, f, None]),
-        ("f <> 0", vec![t, t, t, f, f, t, None]),
-        ("f = f", vec![t, t, t, t, t, t, None]),
-        ("f = CAST('NaN' AS DOUBLE)", vec![t, t, f, f, f, f, None]),
-        ("f >= CAST('NaN' AS DOUBLE)", vec![t, t, f, f, f, f, None]),
-        ("f > CAST('Infinity' AS DOUBLE)", vec![t, t, f, f, f, f, None]),
-        ("f IN (CAST('NaN' AS DOUBLE))", vec![t, t, f, f, f, f, None]),
-        ("f IN (CAST('NaN' AS DOUBLE), 0, 7, 8, 9)", vec![t, t, f, t, t, f, None]),
-        ("f NOT IN (0, 1)", vec![t, t, t, f, f, t, None]),
-        ("f IN (-0.0)", vec![f, f, f, t, t, f, None]),
-        ("f BETWEEN 0 AND CAST('NaN' AS DOUBLE)", vec![t, t, t, t, t, f, None]),
-        ("f IS DISTINCT FROM CAST('NaN' AS DOUBLE)", vec![f, f, t, t, t, t, t]),
-        ("f IS NOT DISTINCT FROM 0", vec![f, f, f, t, t, f, f]),
-        ("0.0 / 0.0 > 1e300 AND f IS NOT NULL", vec![t, t, t, t, t, t, f]),
-        ("greatest(f, 1) > 1", vec![t, t, t, f, f, f, f]),
-        ("least(f, 1) < 1", vec![f, f, f, t, t, t, f]),
-        ("isnan(greatest(f, 1))", vec![t, t, f, f, f, f, f]),
-        ("CASE f WHEN 0 THEN true ELSE false END", vec![f, f, f, t, t, f, f]),
-        ("CASE f WHEN CAST('NaN' AS DOUBLE) THEN true ELSE false END", vec![t, t, f, f, f, f, f]),
-        ("nullif(f, 0) IS NULL", vec![f, f, f, t, t, f, t]),
-        ("nullif(f, CAST('NaN' AS DOUBLE)) IS NULL", vec![t, t, f, f, f, f, t]),
-    ];
-    let doubles = Arc::new(Float64Array::from(values.clone())) as ArrayRef;
-    check("f", Arc::clone(&doubles), &cases);
-    check("f", Arc::new(values.iter().map(|value| value.map(|value| value as f32)).collect::<Float32Array>()), &cases);
-    check("f", Arc::new(values.iter().map(|value| value.map(Half::from_f64)).collect::<Float16Array>()), &cases);
-}
-
-#[test]
-fn values_of_floats_keep_their_sign() {
-    let batch = batch_of("f", Arc::new(Float64Array::from(vec![-0.0, 1.0])));
-    let sign = |text: &str| evaluate(text, &batch).as_primitive::<Float64Type>().value(0).is_sign_negative();
-    assert!(sign("f") && sign("nullif(f, 1)") && sign("coalesce(f, 1)"));
-}
-
-/// Microseconds of 9999-12-31, 0001-01-01 and 2020-01-01T00:00:00.000001, and null.
-fn instants() -> ArrayRef {
-    let values = vec![Some(253_402_214_400_000_000), Some(-62_135_596_800_000_000), Some(1_577_836_800_000_001), None];
-    Arc::new(TimestampMicrosecondArray::from(values))
-}
-
-#[test]
-fn time_literals_take_the_unit_of_the_column() {
-    let (t, f) = (Some(true), Some(false));
-    check(
-        "us",
-        instants(),
-        &[
-            ("us = TIMESTAMP '9999-12-31'", vec![t, f, f, None]),
-            ("us = '9999-12-31'", vec![t, f, f, None]),
-            ("us = DATE '9999-12-31'", vec![t, f, f, None]),
-            ("us < TIMESTAMP '0001-01-01 00:00:00.000001'", vec![f, t, f, None]),
-            ("us > TIMESTAMP '2020-01-01 00:00:00.0000005'", vec![t, f, t, None]),
-            ("us = TIMESTAMP '2020-01-01 00:00:00.000001'", vec![f, f, t, None]),
-            ("us = TIMESTAMP '2020-01-01 00:00:00.0000015'", vec![f, f, f, None]),
-            ("us BETWEEN TIMESTAMP '2020-01-01' AND TIMESTAMP '9999-12-31'", vec![t, f, t, None]),
-            ("us IN (TIMESTAMP '9999-12-31', TIMESTAMP '2020-01-01')", vec![t, f, f, None]),
-            ("coalesce(us, TIMESTAMP '9999-12-31') = TIMESTAMP '9999-12-31'", vec![t, f, f, t]),
-            ("coalesce(us, TIMESTAMP '2020-01-01') < '2020-01-01 00:00:01'", vec![f, t, t, t]),
-            ("CASE WHEN us IS NULL THEN TIMESTAMP '9999-12-31' ELSE us END > '9999-01-01'", vec![t, f, f, t]),
-            ("greatest(us, TIMESTAMP '2020-01-01') = '2020-01-01'", vec![f, t, f, t]),
-            ("nullif(us, TIMESTAMP '9999-12-31') IS NULL", vec![t, f, f, t]),
-            ("us >= TIMESTAMP '9999-12-31' + INTERVAL '1 day'", vec![f, f, f, None]),
-            ("us < CAST('9999-12-31' AS DATE)", vec![f, t, t, None]),
-        ],
-    );
-    check(
-        "s",
-        Arc::new(TimestampSecondArray::from(vec![0, 1])),
-        &[("s > TIMESTAMP '1970-01-01 00:00:00.5'", vec![f, t]), ("s < '1970-01-01 00:00:00.5'", vec![t, f])],
-    );
-    check(
-        "ms",
-        Arc::new(TimestampMillisecondArray::from(vec![0, 1]).with_timezone("America/New_York")),
-        &[
-            ("ms = TIMESTAMP '1970-01-01 00:00:00.001Z'", vec![f, t]),
-            ("ms = TIMESTAMP '1969-12-31 19:00:00'", vec![t, f]),
-            ("ms < '9999-12-31'", vec![t, t]),
-        ],
-    );
-    check(
-        "t",
-        Arc::new(Time32MillisecondArray::from(vec![Some(18_000_000), Some(0), None])),
-        &[
-            ("t = TIME '05:00:00'", vec![t, f, None]),
-            ("t > TIME '04:59:59.9999'", vec![t, f, None]),
-            ("t IN (TIME '05:00:00', TIME '00:00:00.0001')", vec![t, f, None]),
-            ("coalesce(t, TIME '05:00:00') = TIME '05:00:00'", vec![t, f, t]),
-            ("CASE t WHEN TIME '05:00:00' THEN true ELSE false END", vec![t, f, f]),
-        ],
-    );
-    check(
-        "d",
-        Arc::new(Date32Array::from(vec![Some(2_932_896), Some(0), None])),
-        &[
-            ("d < TIMESTAMP '9999-12-31 00:00:01'", vec![t, t, None]),
-            ("d = TIMESTAMP '9999-12-31'", vec![t, f, None]),
-            ("d > TIMESTAMP '1970-01-01 00:00:01'", vec![t, f, None]),
-            ("d = DATE '9999-12-31'", vec![t, f, None]),
-        ],
-    );
-}
-
-#[test]
-fn instants_and_days_of_any_year_are_compared() {
-    let days: ArrayRef = Arc::new(Date32Array::from(vec![2_932_896, 0, 0, 0]));
-    let batch = RecordBatch::try_from_iter_with_nullable([("us", instants(), true), ("d", days, true)]).unwrap();
-    let seconds: ArrayRef = Arc::new(TimestampSecondArray::from(vec![253_402_214_400, 0, 1_577_836_800, 0]));
-    let nanoseconds: ArrayRef = Arc::new(TimestampNanosecondArray::from(vec![0, 0, 1_577_836_800_000_001_000, 0]));
-    let columns = [("us", instants(), true), ("s", seconds, true), ("ns", nanoseconds, true)];
-    let units = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
-    assert_eq!(mask("us = s", &units), [Some(true), Some(false), Some(false), None]);
-    assert_eq!(mask("us > s", &units), [Some(false), Some(false), Some(true), None]);
-    assert_eq!(mask("us = ns", &units), [Some(false), Some(false), Some(true), None]);
-    assert_eq!(mask("nullif(us, ns) IS NULL", &units), [Some(false), Some(false), Some(true), Some(true)]);
-    assert_eq!(mask("us = d", &batch), [Some(true), Some(false), Some(false), None]);
-    assert_eq!(mask("d > us", &batch), [Some(false), Some(true), Some(false), None]);
-}
-
-fn whole<T: ArrowPrimitiveType<Native = i64>>(array: &ArrayRef) -> &PrimitiveArray<T> {
-    array.as_primitive::<T>()
-}
-
-#[test]
-fn times_of_any_year_are_binned_and_truncated() {
-    use arrow::datatypes::TimestampMicrosecondType as Micros;
-    let batch = batch_of("us", instants());
-    let day = 86_400_000_000_i64;
-    for (text, expected) in [
-        ("date_bin(INTERVAL '1 day', us)", [2_932_896, -719_162, 18_262]),
-        ("date_bin(INTERVAL '1 month', us)", [2_932_866, -719_162, 18_262]),
-        ("date_bin(INTERVAL '2 days', us, TIMESTAMP '1970-01-02')", [2_932_895, -719_163, 18_261]),
-        ("date_trunc('year', us)", [2_932_532, -719_162, 18_262]),
-        ("date_trunc('month', us)", [2_932_866, -719_162, 18_262]),
-        ("date_trunc('quarter', us)", [2_932_805, -719_162, 18_262]),
-        ("date_trunc('week', us)", [2_932_892, -719_162, 18_260]),
-        ("date_trunc('day', us)", [2_932_896, -719_162, 18_262]),
-    ] {
-        let values = evaluate(text, &batch);
-        assert_eq!(values.data_type(), &DataType::Timestamp(TimeUnit::Microsecond, None), "{text}");
-        let values = whole::<Micros>(&values);
-        assert_eq!(values.iter().collect::<Vec<_>>()[..3], expected.map(|days| Some(days * day)), "{text}");
-        assert!(values.is_null(3), "{text}");
-    }
-    let zoned = cast(batch.column(0), &DataType::Timestamp(TimeUnit::Microsecond, Some("Europe/Paris".into())));
-    let zoned = batch_of("us", zoned.unwrap());
-    let years = evaluate("date_part('year', date_trunc('year', us))", &zoned);
-    let years = cast(&years, &DataType::Int64).unwrap();
-    assert_eq!(years.as_primitive::<Int64Type>().value(0), 9999);
-}
-
-#[test]
-fn periods_that_begin_before_the_first_timestamp_are_refused() {
-    let batch = batch_of("ns", Arc::new(TimestampNanosecondArray::from(vec![i64::MIN + 1, 0])));
-    let compiled = Expression::compile("date_trunc('hour', ns)", &batch.schema()).unwrap();
-    let error = compiled.evaluate(&batch).unwrap_err().to_string();
-    assert!(error.contains("not a timestamp of its unit"), "{error}");
-}
-
-#[test]
-fn bins_begin_at_or_before_their_times() {
-    use arrow::datatypes::TimestampMicrosecondType as Micros;
-    let batch = batch_of("us", Arc::new(TimestampMicrosecondArray::from(vec![-1, 0, 1, 2])));
-    let values = evaluate("date_bin(INTERVAL '1500 nanoseconds', us)", &batch);
-    // Bins of 1.5 µs begin at -1.5, 0 and 1.5 µs, and a column of microseconds holds the one before.
-    assert_eq!(whole::<Micros>(&values).values(), &[-2, 0, 0, 1]);
-    let error = Expression::compile("date_bin(INTERVAL '0 days', us)", &batch.schema());
-    let error = error.and_then(|compiled| compiled.evaluate(&batch)).unwrap_err().to_string();
-    assert!(error.contains("stride"), "{error}");
 }
 
 #[test]
