@@ -39,10 +39,14 @@ ifeq ($(shell uname),Linux)
 NVRTC = $(or $(shell find $(abspath $(VENV))/lib -name 'libnvrtc.so.1[0-9]' | head -n 1),$(abspath $(VENV))/libnvrtc.so)
 endif
 
+# Test files that run side by side.
+PYTEST_WORKERS ?= 4
+
 test: $(VENV)/.test ## run every test: Rust, its documentation, Python
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	FOREBAY_NVRTC="$(NVRTC)" $(CARGO) test --locked --workspace --no-fail-fast
-	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest client/python/tests
+	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
+	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --durations 10 client/python/tests
 
 test-spark: $(VENV)/.spark ## hold the ops against their twins in Spark MLlib; needs Java 17
 	$(CARGO) build --locked --workspace --lib --bins --tests

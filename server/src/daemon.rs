@@ -38,6 +38,9 @@ const TICKET_SECRET: &str = "ticket-key";
 /// Time for cut streams to put their last word on the wire.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// Time for the connections that are left to be closed.
+const CLOSING: Duration = Duration::from_secs(1);
+
 /// Before the server says that it is ready: footers of 100,000 files are read in less.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
 
@@ -243,6 +246,8 @@ impl Ending {
         }
         shutdown.enter(Phase::Ended);
         time::sleep(FAREWELL).await;
+        shutdown.enter(Phase::Closed);
+        time::sleep(CLOSING).await;
     }
 }
 

@@ -1,4 +1,5 @@
-//! The three phases of a server's end: serving, draining (no new streams), ended (running streams are cut).
+//! The phases of a server's end: serving, draining (no new streams), ended (running streams are cut), closed
+//! (connections are, too).
 
 use tokio::sync::watch;
 
@@ -11,6 +12,8 @@ pub enum Phase {
     Draining,
     /// Running streams end now, with the place to resume.
     Ended,
+    /// Connections that are still open are closed.
+    Closed,
 }
 
 /// Sets the phase; there is one.

@@ -77,7 +77,6 @@ INTEGERS: list[tuple[str, ...]] = [
     ("bool", "i64 NOT IN (9223372036854775807, 1e300, -0.25)", "i64 <> 9223372036854775807"),
     ("bool", "u64 NOT IN (3, 5e-324)", "u64 <> 3"),
     ("bool", "u64 / 2 IN (1, CAST('inf' AS DOUBLE))", "u64 / 2 = 1"),
-    ("i64", "- u8", "- u8::BIGINT"),
     ("bool", "CAST(i64 AS BOOLEAN) IS DISTINCT FROM true"),
     ("bool", "NOT (TRY_CAST(i32 AS TINYINT) = 1)"),
     ("bool", "TRY_CAST(i64 AS INT) NOT BETWEEN -1 AND 0"),
@@ -100,7 +99,6 @@ DECIMALS: list[tuple[str, ...]] = [
     ("decimal", "least(dec7_2, 9999999.99)"),
     ("bool", "CAST(dec9_2 AS INT) = 1", "trunc(dec9_2)::INT = 1"),
     ("bool", "CAST(dec9_2 AS INT) IN (0, 2, 5)", "trunc(dec9_2)::INT IN (0, 2, 5)"),
-    ("bool", "round(dec9_2, 1) = 1.3", "dec9_2 >= 1.25 AND dec9_2 < 1.35"),
     ("bool", "dec38_10 < 9999999999999999999999999999.9999999998"),
     ("bool", "dec38_10 = -9999999999999999999999999999.9999999999"),
 ]
@@ -121,25 +119,33 @@ MOMENTS: list[tuple[str, ...]] = [
         "nullif(utc_ns, utc_us) IS NULL",
         "utc_ns IS NULL OR coalesce(epoch_ns(utc_ns)::HUGEINT = us_ns(utc_us), false)",
     ),
+    ("bool", "time_ms <= time_us"),
+    ("stamp", "date_trunc('day', at_us)", "us_ns(date_trunc('day', at_us))"),
+    ("stamp", "date_trunc('year', at_s)", "us_ns(date_trunc('year', at_s))"),
+    ("stamp", "date_bin(INTERVAL '15 minutes', at_us, TIMESTAMP '1970-01-01')", "bin_ns(us_ns(at_us), 900)"),
+    ("stamp", "date_bin(INTERVAL '1 day', at_s, TIMESTAMP '1970-01-01')", "bin_ns(us_ns(at_s), 86400)"),
+    ("bool", "CAST(at_us AS TIME) > TIME '06:00:00'"),
+    ("bool", "CAST(at_ms AS TIME) = TIME '00:00:00'"),
+    ("bool", "arrow_cast(at_us, 'Time32(Second)') < arrow_cast('06:00:00', 'Time32(Second)')", None),
+    ("bool", "time_s >= TIME '05:00:00'"),
+    ("bool", "time_ms IN (TIME '23:59:59.999', TIME '00:00:00')"),
+    ("bool", "CASE WHEN flag THEN time_us ELSE TIME '11:00:00' END > TIME '10:00:00'"),
+]
+
+ANSWERED = [*FLOATS, *INTEGERS, *DECIMALS, *MOMENTS]
+
+# What has no right answer yet, and is refused rather than answered wrongly.
+REFUSED: list[tuple[str, ...]] = [
+    ("i64", "- u8", "- u8::BIGINT"),
+    ("bool", "round(dec9_2, 1) = 1.3", "dec9_2 >= 1.25 AND dec9_2 < 1.35"),
     (
         "bool",
         "CAST(utc_us AS TIMESTAMP) IS DISTINCT FROM TIMESTAMP '9999-12-31'",
         "us_ns(utc_us) IS DISTINCT FROM us_ns(TIMESTAMP '9999-12-31')",
     ),
-    ("bool", "time_ms <= time_us"),
     ("bool", "coalesce(time_s, time_us) >= TIME '05:00:00'"),
-    ("stamp", "date_trunc('day', at_us)", "us_ns(date_trunc('day', at_us))"),
-    ("stamp", "date_trunc('year', at_s)", "us_ns(date_trunc('year', at_s))"),
-    ("stamp", "date_bin(INTERVAL '15 minutes', at_us, TIMESTAMP '1970-01-01')", "bin_ns(us_ns(at_us), 900)"),
-    ("stamp", "date_bin(INTERVAL '1 day', at_s, TIMESTAMP '1970-01-01')", "bin_ns(us_ns(at_s), 86400)"),
     ("stamp", "CAST(day AS TIMESTAMP)", "date_ns(day)"),
-    ("bool", "CAST(at_us AS TIME) > TIME '06:00:00'"),
-    ("bool", "CAST(at_ms AS TIME) = TIME '00:00:00'"),
-    ("bool", "arrow_cast(at_us, 'Time32(Second)') < arrow_cast('06:00:00', 'Time32(Second)')", None),
     ("bool", "CAST(berlin_ms AS TIMESTAMP) > TIMESTAMP '2020-10-25 02:30:00'", None),
-    ("bool", "time_s >= TIME '05:00:00'"),
-    ("bool", "time_ms IN (TIME '23:59:59.999', TIME '00:00:00')"),
-    ("bool", "CASE WHEN flag THEN time_us ELSE TIME '11:00:00' END > TIME '10:00:00'"),
 ]
 
 
@@ -150,6 +156,5 @@ def table() -> Drawn:
     return Drawn(-1, TYPES, values, ROWS, portable=False)
 
 
-def exprs() -> list[Expr]:
-    listed = [*FLOATS, *INTEGERS, *DECIMALS, *MOMENTS]
+def exprs(listed: list[tuple[str, ...]]) -> list[Expr]:
     return [Expr(text, kind, rest[0] if rest else text) for kind, text, *rest in listed]

@@ -17,6 +17,7 @@ OPTIONS = [
     "listen",
     "advertise",
     "metrics-listen",
+    "int96-unit",
     "state",
     "drain-seconds",
     "connection-age-seconds",
@@ -87,7 +88,7 @@ def test_help_names_every_option_with_its_variable():
     for option in OPTIONS:
         assert re.search(rf"^ +--{option}\b", done.stdout, re.MULTILINE), option
         assert f"[env: FOREBAY_{option.upper().replace('-', '_')}" in done.stdout, option
-    shown = set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", done.stdout, re.MULTILINE))
+    shown = set(re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)", done.stdout, re.MULTILINE))
     assert shown == {*OPTIONS, "help", "version"}
 
 

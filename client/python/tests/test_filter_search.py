@@ -42,11 +42,18 @@ def test_a_filter_passes_the_rows_for_which_it_is_true(tmp_path: Path, first: in
 
 def test_expressions_that_were_wrong_once(tmp_path: Path):
     tally = Tally()
-    exprs = filter_regressions.exprs()
+    exprs = filter_regressions.exprs(filter_regressions.ANSWERED)
     found = run_cases(tmp_path, [(filter_regressions.table(), exprs)], tally)
     show(found)
     assert tally.answered == len(exprs), tally.refused + tally.failed
     assert tally.opinions == sum(expr.duck is not None for expr in exprs), tally.unanswered
+
+
+def test_expressions_without_a_right_answer_are_refused(tmp_path: Path):
+    tally = Tally()
+    exprs = filter_regressions.exprs(filter_regressions.REFUSED)
+    show(run_cases(tmp_path, [(filter_regressions.table(), exprs)], tally))
+    assert sum((tally.refused + tally.failed).values()) == len(exprs), tally.refused + tally.failed
 
 
 def show(found: list[Disagreement]) -> None:

@@ -194,7 +194,9 @@ def test_a_client_that_does_not_read_cannot_hold_the_server(start: Start):
 
 def test_a_client_silent_through_the_whole_drain_learns_how_to_resume(start: Start):
     daemon = start("--drain-seconds", "0")
-    with fl.connect(daemon.url) as client:
+    # A client that makes room for little, so that the server's socket never fills up.
+    small = [("grpc.http2.lookahead_bytes", 64 << 10), ("grpc.http2.bdp_probe", 0)]
+    with fl.FlightClient(daemon.url, generic_options=small) as client:
         reader = open_stream(client)
         messages = [message(reader.read_chunk())]
         # What the client has room for has come: trailers that name the place wait behind what it has no room for.

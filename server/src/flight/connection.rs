@@ -205,7 +205,12 @@ pub async fn serve_connections<S, Opening, Answered>(
         });
     }
     drop(accept);
-    while connections.join_next().await.is_some() {}
+    tokio::select! {
+        () = async { while connections.join_next().await.is_some() {} } => {}
+        () = shutdown.reached(Phase::Closed) => {}
+    }
+    // Each writes its last words while there is a runtime to write with.
+    connections.shutdown().await;
 }
 
 /// Waits until a connection is old. Those that were opened together do not all end together.

@@ -50,7 +50,7 @@ impl<S: AsyncWrite + Unpin> LastWords<S> {
 
 impl<S: AsyncWrite + Unpin> Drop for LastWords<S> {
     fn drop(&mut self) {
-        if self.is_closed || self.shutdown.phase() != Phase::Ended || !self.frames.is_between() {
+        if self.is_closed || self.shutdown.phase() < Phase::Ended || !self.frames.is_between() {
             return;
         }
         let frame = goaway(self.frames.last_stream);

@@ -101,7 +101,7 @@ impl Service {
     fn refuse_while_draining(&self) -> Result<(), Status> {
         match self.shutdown.phase() {
             Phase::Serving => Ok(()),
-            Phase::Draining | Phase::Ended => Err(Status::unavailable(
+            Phase::Draining | Phase::Ended | Phase::Closed => Err(Status::unavailable(
                 "the server is shutting down and takes no new streams: try another replica, or again",
             )),
         }
