@@ -12,10 +12,10 @@ use std::{
 use forebay_server::{
     budget::Budget,
     catalog::{Catalog, Location, Stores},
+    cpu_pool::CpuPool,
     engine::Engine,
     flight::Service,
     plan::Limits,
-    runtime::CpuPool,
     shutdown::Shutdown,
     state::State,
     stream::{Device, Streams},

@@ -22,7 +22,7 @@ use super::{
     lists, nesting,
     store::Store,
 };
-use crate::{runtime::CpuPool, state::short_digest};
+use crate::{cpu_pool::CpuPool, state::short_digest};
 
 /// Read from a file's end in the first request: the footers of most files are smaller.
 const FIRST_READ_BYTES: u64 = 64 << 10;

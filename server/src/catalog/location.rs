@@ -8,8 +8,8 @@ use url::Url;
 
 use super::{
     Int96Unit,
-    clients::{ALLOWED, Stores},
     store::Store,
+    stores::{ALLOWED, Stores},
 };
 
 /// A directory, a file or a glob, on this machine or in a store behind a network, and how the files there are read. What

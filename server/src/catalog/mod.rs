@@ -3,19 +3,19 @@
 //! This room lists files and reads Parquet footers. It never reads data pages (that is `scan`) and knows nothing of
 //! plans or order.
 
-mod answers;
 mod chunks;
-mod clients;
 mod footer;
 mod leaves;
 mod listing;
 mod lists;
 mod location;
 mod nesting;
+mod redact;
+mod response_check;
+mod single_flight;
 mod snapshot;
 mod store;
-mod told;
-mod turns;
+mod stores;
 mod walk;
 
 use std::{
@@ -26,19 +26,19 @@ use std::{
     },
 };
 
-pub use clients::Stores;
 pub use leaves::{Int96Unit, is_ordered};
 pub use location::{Location, LocationError};
 pub use snapshot::{File, RowGroup, Snapshot};
 pub use store::{Store, StoreError};
+pub use stores::Stores;
 
 use crate::{
+    cpu_pool::{CpuError, CpuPool},
     error::near_names,
     metrics::{self, Cache},
-    runtime::{CpuError, CpuPool},
 };
+use single_flight::SingleFlight;
 use store::StoreErrorKind;
-use turns::Turns;
 
 /// Snapshots that a dataset remembers: the present one and those that running epochs still read.
 const SNAPSHOTS_KEPT_MAX: usize = 8;
@@ -57,7 +57,7 @@ pub struct Dataset {
     cpu: CpuPool,
     snapshots: Mutex<VecDeque<Arc<Snapshot>>>,
     has_answered: AtomicBool,
-    turns: Turns<Result<Arc<Snapshot>, CatalogError>>,
+    flights: SingleFlight<Result<Arc<Snapshot>, CatalogError>>,
 }
 
 /// Why a dataset cannot be read.
@@ -139,8 +139,8 @@ impl Catalog {
     pub fn new(datasets: impl IntoIterator<Item = (String, Location)>, cpu: &CpuPool) -> Self {
         let dataset = |(name, location): (String, Location)| {
             let snapshots = Mutex::new(VecDeque::new());
-            let (cpu, has_answered, turns) = (cpu.clone(), AtomicBool::new(false), Turns::new());
-            (name.clone(), Arc::new(Dataset { name, location, cpu, snapshots, has_answered, turns }))
+            let (cpu, has_answered, flights) = (cpu.clone(), AtomicBool::new(false), SingleFlight::new());
+            (name.clone(), Arc::new(Dataset { name, location, cpu, snapshots, has_answered, flights }))
         };
         Self { datasets: datasets.into_iter().map(dataset).collect() }
     }
@@ -198,7 +198,7 @@ impl Dataset {
     ///
     /// Those who ask at once share one look, which begins after the last of them asked.
     pub async fn present(self: &Arc<Self>) -> Result<Arc<Snapshot>, CatalogError> {
-        self.turns.share(|| self.look()).await
+        self.flights.share(|| self.look()).await
     }
 
     async fn look(&self) -> Result<Arc<Snapshot>, CatalogError> {

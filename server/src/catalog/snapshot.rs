@@ -21,8 +21,8 @@ use super::{
     store::{Store, is_named_by_tag, is_same},
 };
 use crate::{
+    cpu_pool::CpuPool,
     metrics::{self, Cache},
-    runtime::CpuPool,
     state::short_digest,
 };
 

@@ -5,7 +5,7 @@ use std::{fmt, io, ops::Range, sync::Arc};
 use bytes::Bytes;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
 
-use super::{told, walk};
+use super::{redact, walk};
 use crate::metrics;
 
 /// A disk, a bucket or a web server. Cheap to clone; datasets of one bucket share one client.
@@ -129,15 +129,15 @@ impl Store {
     /// What an error means, in words that hold no secret.
     pub(super) fn error(&self, path: &Path, source: &object_store::Error) -> StoreError {
         use object_store::Error as E;
-        let told = told::sentence(source);
+        let told = redact::sentence(source);
         // Listings say it in words only.
         let text = source.to_string();
         let has_status = |status: &str| text.contains(&format!("status code: {status}"));
-        let code = told::element(&text, "Code").unwrap_or_default();
+        let code = redact::element(&text, "Code").unwrap_or_default();
         // Answers to HEAD have no body to say which: with S3 it is a token that has expired.
         let is_bare_refusal = has_status("400") && text.contains("performing HEAD");
         let kind = match source {
-            _ if told::is_about_credentials(code) || is_bare_refusal => StoreErrorKind::Refused,
+            _ if redact::is_about_credentials(code) || is_bare_refusal => StoreErrorKind::Refused,
             E::NotFound { .. } => StoreErrorKind::Missing,
             _ if has_status("404") => StoreErrorKind::Missing,
             E::Precondition { .. } => StoreErrorKind::Changed,

@@ -104,7 +104,7 @@ fn nested(depth: usize, before: &str, inner: &str, after: &str) -> String {
 
 /// Compiles on a thread whose stack is that of the CPU pool's.
 fn compiled(text: String) -> Result<Expression, super::ExprError> {
-    let pool = crate::runtime::CpuPool::new(1).unwrap();
+    let pool = crate::cpu_pool::CpuPool::new(1).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(pool.run(move || Expression::compile(&text, &schema()))).unwrap()
 }
@@ -174,7 +174,7 @@ fn failures_on_data_name_the_expression() {
 #[test]
 fn the_longest_allowed_expression_is_evaluated_on_the_pool() {
     let text = vec!["day = 1"; 85].join(" OR ");
-    let pool = crate::runtime::CpuPool::new(1).unwrap();
+    let pool = crate::cpu_pool::CpuPool::new(1).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mask = runtime
         .block_on(pool.run(move || Expression::compile_filter(&text, &schema()).unwrap().passes(&batch()).unwrap()));

@@ -22,7 +22,7 @@ use tokio::{
     time,
 };
 
-use super::{hello::Heard, last_words::LastWords, status};
+use super::{last_words::LastWords, preface_timeout::Heard, status};
 use crate::{
     auth::Peer,
     metrics::ConnectionGuard,

@@ -23,7 +23,7 @@ use arrow::{
 use arrow_flight::FlightData;
 use arrow_ipc::{MessageHeader, reader::RecordBatchDecoder, root_as_message};
 
-use crate::runtime::CpuError;
+use crate::cpu_pool::CpuError;
 
 pub(super) use schema::read as read_schema;
 

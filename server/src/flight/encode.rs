@@ -17,7 +17,7 @@ use bytes::Bytes;
 use forebay_proto::{Encoding, v1};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::blank;
+use super::zero_nulls;
 
 /// What precedes a message's metadata in a stream of Arrow IPC: a mark and the metadata's length, 4 bytes each.
 const MARK_BYTES: usize = 8;
@@ -78,7 +78,7 @@ impl Encoder {
 
     /// Dictionaries that changed, and the batch.
     fn messages(&mut self, batch: &RecordBatch) -> Result<Vec<Message>, ArrowError> {
-        let mut messages = split(self.stream.encode(&blank::under_nulls(batch)?)?)?;
+        let mut messages = split(self.stream.encode(&zero_nulls::under_nulls(batch)?)?)?;
         if std::mem::take(&mut self.is_new) {
             messages.remove(0);
         }
@@ -189,7 +189,7 @@ mod tests {
         let (mut dictionaries, mut context) = (DictionaryTracker::new(false), IpcWriteContext::default());
         let _ = generator.schema_to_bytes_with_dictionary_tracker(&batches[0].schema(), &mut dictionaries, &options);
         let messages = batches.iter().flat_map(|batch| {
-            let batch = blank::under_nulls(batch).unwrap();
+            let batch = zero_nulls::under_nulls(batch).unwrap();
             let (mut all, last) = generator.encode(&batch, &mut dictionaries, &options, &mut context).unwrap();
             all.push(last);
             all

@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{
     auth::StreamPermit,
+    cpu_pool::{CpuError, CpuPool},
     log,
     metrics::{self, Stage, StageTimes, StreamGuard, StreamLabels, StreamStatus},
-    runtime::{CpuError, CpuPool},
     shutdown::{Phase, ShutdownWatch},
     stream::{Batch, BatchTask, StreamError},
 };

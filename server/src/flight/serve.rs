@@ -26,10 +26,10 @@ use tonic_health::{
 use super::{
     ConnectionSettings, Service,
     authority::UnixConnection,
-    calls::Calls,
     connection::{Places, serve_connections},
     linger::Lingering,
     reflection::{Reflection, ReflectionError},
+    router::Router,
     tls::shake_hands,
 };
 use crate::{
@@ -139,7 +139,7 @@ pub async fn serve(
     let health = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
     reporter.set_serving::<FlightServiceServer<Service>>().await;
     let reflection = settings.reflection.then(Reflection::new).transpose()?;
-    let calls = Calls::new(service, health, reflection);
+    let calls = Router::new(service, health, reflection);
     let connections = ConnectionSettings {
         sending_bytes: SENDING_BYTES,
         age_max: settings.connection_age,
@@ -186,7 +186,7 @@ pub fn tune(stream: &TcpStream, peer: SocketAddr) {
     }
 }
 
-async fn serve_one(calls: Calls, listener: Listener, settings: ConnectionSettings, shutdown: &ShutdownWatch) {
+async fn serve_one(calls: Router, listener: Listener, settings: ConnectionSettings, shutdown: &ShutdownWatch) {
     let answer = move |call| calls.clone().answer(call);
     match listener {
         Listener::Tcp(listener, None) => {

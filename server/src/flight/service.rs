@@ -25,10 +25,10 @@ use super::{
 use crate::{
     auth::{Caller, StreamPermit},
     catalog::{CatalogError, Dataset, Snapshot},
+    cpu_pool::CpuPool,
     metrics::StreamLabels,
     order::ORDER_VERSION,
     plan::{self, PlanError, RequestLimits},
-    runtime::CpuPool,
     shutdown::{Phase, ShutdownWatch},
     stream::{Prepared, StreamError, Streams},
 };

@@ -9,9 +9,9 @@ use tonic::{Code, Status, metadata::MetadataMap};
 use crate::{
     auth::Refused,
     catalog::{CatalogError, StoreError},
+    cpu_pool::CpuError,
     engine::EngineError,
     plan::PlanError,
-    runtime::CpuError,
     scan::ScanError,
     stream::StreamError,
 };

@@ -24,7 +24,7 @@ pub use statistics::statistics;
 use crate::{
     budget::BudgetError,
     catalog::{RowGroup, Snapshot, StoreError},
-    runtime::CpuError,
+    cpu_pool::CpuError,
 };
 use texts::Refusal;
 

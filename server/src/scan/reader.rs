@@ -27,7 +27,7 @@ use super::{
 use crate::{
     budget::{Budget, Reservation},
     catalog::{RowGroup, Snapshot},
-    runtime::{self, CpuPool},
+    cpu_pool::{self, CpuPool},
 };
 
 /// Parts that a row group's columns are decoded in at most. More would not pay: a part is then a few columns.
@@ -198,7 +198,7 @@ impl RowGroupReader {
 
     fn decode(&mut self) -> Result<Option<RecordBatch>, ScanError> {
         let chunks =
-            runtime::in_parallel(&mut self.columns, |columns| columns.reader.as_mut().and_then(Iterator::next));
+            cpu_pool::in_parallel(&mut self.columns, |columns| columns.reader.as_mut().and_then(Iterator::next));
         if let Some(refusal) = self.room.refused() {
             return Err(self.place.refused(refusal));
         }

@@ -3,8 +3,8 @@
 use forebay_proto::v1;
 
 use crate::{
-    budget::BudgetError, catalog::CatalogError, engine::EngineError, expr::ExprError, plan::PlanError,
-    runtime::CpuError, scan::ScanError, state::StateError,
+    budget::BudgetError, catalog::CatalogError, cpu_pool::CpuError, engine::EngineError, expr::ExprError,
+    plan::PlanError, scan::ScanError, state::StateError,
 };
 
 /// Anything between a checked request and its last batch.

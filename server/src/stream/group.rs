@@ -11,9 +11,9 @@ use super::{StreamError, rows::Rows};
 use crate::{
     budget::Budget,
     catalog::Snapshot,
+    cpu_pool::CpuPool,
     metrics::{Stage, StageTimes},
     order::Piece,
-    runtime::CpuPool,
     scan::{self, RowGroupReader, Sharing},
 };
 

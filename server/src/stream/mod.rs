@@ -44,7 +44,8 @@ pub use replay::Replayed;
 pub use task::{Ahead, BatchTask};
 
 use crate::{
-    budget::Budget, catalog::Catalog, engine::Engine, metrics::StageTimes, plan::Limits, runtime::CpuPool, state::State,
+    budget::Budget, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, metrics::StageTimes, plan::Limits,
+    state::State,
 };
 
 /// Row groups that are fetched ahead of the one being decoded.

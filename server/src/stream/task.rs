@@ -16,7 +16,7 @@ use tokio::{sync::mpsc, task::JoinHandle, time};
 use tracing::Instrument;
 
 use super::{BATCHES_AHEAD, Batch, FETCH_AHEAD, StreamError};
-use crate::runtime::CpuError;
+use crate::cpu_pool::CpuError;
 
 /// Results of a task that makes them ahead, as many as its queue holds. Dropping it ends the task at its next await.
 #[derive(Debug)]

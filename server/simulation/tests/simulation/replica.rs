@@ -17,10 +17,10 @@ use forebay_server::{
     auth::Peer,
     budget::Budget,
     catalog::{Catalog, Location, Stores},
+    cpu_pool::CpuPool,
     engine::Engine,
-    flight::{Calls, ConnectionSettings, Lingering, Service, serve_connections},
+    flight::{ConnectionSettings, Lingering, Router, Service, serve_connections},
     plan::Limits,
-    runtime::CpuPool,
     shutdown::{Phase, Shutdown},
     state::State,
     stream::{Device, Streams},
@@ -139,7 +139,7 @@ impl Replica {
 
         let service = Service::new(streams, cpu, watch.clone(), self.urls.clone());
         let health = HealthServer::new(HealthService::from_health_reporter(HealthReporter::new()));
-        let calls = Calls::new(service, health, None);
+        let calls = Router::new(service, health, None);
         let (name, count) = (self.name(), Arc::clone(&self.calls));
         let answer = move |mut call: Request<Incoming>| {
             // Names of calls and dates are the process's own: here they are the run's, to the byte.

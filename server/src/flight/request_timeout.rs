@@ -14,14 +14,14 @@ use tokio::time::{Sleep, sleep};
 use tonic::Status;
 
 /// The body of a request, up to a deadline.
-pub(super) struct Timely {
+pub(super) struct RequestTimeout {
     body: Incoming,
     time: Duration,
     /// None once the body has ended.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl Timely {
+impl RequestTimeout {
     /// The body must have ended within the time.
     pub(super) fn new(body: Incoming, time: Duration) -> Self {
         Self { body, time, deadline: Some(Box::pin(sleep(time))) }
@@ -34,7 +34,7 @@ fn broken_off(error: &hyper::Error) -> Status {
     Status::cancelled(format!("the client ended the call before all of its request had come: {error}"))
 }
 
-impl Body for Timely {
+impl Body for RequestTimeout {
     type Data = Bytes;
     type Error = Status;
 

@@ -25,8 +25,8 @@ use tokio::{
 };
 
 use crate::{
+    cpu_pool::{CpuPool, THREAD_NAME},
     metrics::{self, PoolFigures, Pools},
-    runtime::{CpuPool, THREAD_NAME},
     shutdown::{Phase, ShutdownWatch},
 };
 

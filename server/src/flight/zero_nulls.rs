@@ -1,4 +1,4 @@
-//! What lies under nulls is blanked before it travels: it is whatever a file's decoder or a client happened to leave
+//! What lies under nulls is zeroed before it travels: it is whatever a file's decoder or a client happened to leave
 //! there, and a batch is the same to the byte wherever its rows come from.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use arrow::{
 
 /// The batch with zeros under every null of a fixed width, those in lists and structs too. (Texts have no bytes there.)
 pub(super) fn under_nulls(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    if batch.columns().iter().all(|column| is_blank(&column.to_data())) {
+    if batch.columns().iter().all(|column| is_zeroed(&column.to_data())) {
         return Ok(batch.clone());
     }
     let columns = batch.columns().iter().map(column).collect::<Result<Vec<ArrayRef>, ArrowError>>()?;
@@ -21,10 +21,10 @@ pub(super) fn under_nulls(batch: &RecordBatch) -> Result<RecordBatch, ArrowError
 }
 
 /// Whether a column has no nulls, nor what it is made of: a matrix passes as it is.
-fn is_blank(data: &ArrayData) -> bool {
+fn is_zeroed(data: &ArrayData) -> bool {
     // The values of a dictionary are those of many batches.
     let is_dictionary = matches!(data.data_type(), DataType::Dictionary(..));
-    data.null_count() == 0 && (is_dictionary || data.child_data().iter().all(is_blank))
+    data.null_count() == 0 && (is_dictionary || data.child_data().iter().all(is_zeroed))
 }
 
 fn column(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
@@ -32,10 +32,10 @@ fn column(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         return Ok(Arc::new(BooleanArray::new(flags.values() & nulls.inner(), Some(nulls.clone()))));
     }
     let data = column.to_data();
-    if is_blank(&data) { Ok(Arc::clone(column)) } else { Ok(make_array(blanked(&data)?)) }
+    if is_zeroed(&data) { Ok(Arc::clone(column)) } else { Ok(make_array(zeroed(&data)?)) }
 }
 
-fn blanked(data: &ArrayData) -> Result<ArrayData, ArrowError> {
+fn zeroed(data: &ArrayData) -> Result<ArrayData, ArrowError> {
     let width = match data.data_type() {
         // The values of a dictionary are those of many batches.
         DataType::Dictionary(keys, _) => keys.primitive_width(),
@@ -90,13 +90,13 @@ mod tests {
             RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap();
         for (offset, expected) in [(0, vec![1.0, 0.0, 3.0]), (1, vec![0.0, 3.0])] {
             let sliced = batch.slice(offset, 3 - offset);
-            let blank = under_nulls(&sliced).unwrap();
-            assert_eq!(blank, sliced);
-            assert_eq!(blank["x"].as_primitive::<Float64Type>().values().to_vec(), expected);
-            assert_eq!(blank["whole"].to_data().buffers(), sliced["whole"].to_data().buffers());
-            assert!(!blank["flag"].as_boolean().values().value(1 - offset));
+            let zeroed = under_nulls(&sliced).unwrap();
+            assert_eq!(zeroed, sliced);
+            assert_eq!(zeroed["x"].as_primitive::<Float64Type>().values().to_vec(), expected);
+            assert_eq!(zeroed["whole"].to_data().buffers(), sliced["whole"].to_data().buffers());
+            assert!(!zeroed["flag"].as_boolean().values().value(1 - offset));
         }
-        let blank = under_nulls(&batch).unwrap();
-        assert_eq!(blank["lists"].as_list::<i32>().values().as_primitive::<Int32Type>().values().to_vec(), [4, 0, 6]);
+        let zeroed = under_nulls(&batch).unwrap();
+        assert_eq!(zeroed["lists"].as_list::<i32>().values().as_primitive::<Int32Type>().values().to_vec(), [4, 0, 6]);
     }
 }

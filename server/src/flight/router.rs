@@ -13,9 +13,8 @@ use super::{
     Service,
     call::{Call, code_name},
     reflection::Reflection,
-    status,
-    timely::Timely,
-    wire,
+    request_timeout::RequestTimeout,
+    status, wire,
 };
 use crate::{
     auth::{Caller, Peer},
@@ -31,14 +30,14 @@ const STREAMING: [&str; 3] = ["DoExchange", "DoPut", "Handshake"];
 
 /// Answers the calls of one connection. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Calls {
+pub struct Router {
     service: Service,
     flight: FlightServiceServer<Service>,
     health: HealthServer<HealthService>,
     reflection: Option<Reflection>,
 }
 
-impl Calls {
+impl Router {
     /// `health` answers gRPC's health checks, `reflection` what tools ask about the calls.
     pub fn new(service: Service, health: HealthServer<HealthService>, reflection: Option<Reflection>) -> Self {
         let flight = FlightServiceServer::new(service.clone())
@@ -92,7 +91,7 @@ impl Calls {
         let limits = *self.service.limits();
         let path = request.uri().path();
         if path == DO_GET {
-            let body = Timely::new(request.into_body(), limits.arrival);
+            let body = RequestTimeout::new(request.into_body(), limits.arrival);
             let answered = match read_ticket(body, limits.message_bytes_max).await {
                 Ok(ticket) => self.service.messages(&ticket, caller, call).await,
                 Err(status) => Err(status),
@@ -105,12 +104,12 @@ impl Calls {
         if STREAMING.contains(&call.method) {
             return self.flight.call(request).await;
         }
-        self.flight.call(request.map(|body| Timely::new(body, limits.arrival))).await
+        self.flight.call(request.map(|body| RequestTimeout::new(body, limits.arrival))).await
     }
 }
 
 /// The one message of the request.
-async fn read_ticket(body: Timely, bytes_max: usize) -> Result<Ticket, Status> {
+async fn read_ticket(body: RequestTimeout, bytes_max: usize) -> Result<Ticket, Status> {
     let decoder = ProstDecoder::<Ticket>::new(BufferSettings::default());
     let mut messages = Streaming::new_request(decoder, body, None, Some(bytes_max));
     let ticket = messages.message().await.map_err(|status| match status.code() {

@@ -8,7 +8,7 @@ use futures::stream;
 use http_body_util::{BodyExt, StreamBody};
 use object_store::client::{HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody};
 
-use super::told::{element, is_about_credentials};
+use super::redact::{element, is_about_credentials};
 use crate::metrics;
 
 /// A page of a listing: 5,000 names (Azure's most) of 1 KiB, escaped, with all that is told of each.

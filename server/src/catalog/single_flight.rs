@@ -1,4 +1,5 @@
-//! Work that all who ask for it at once share: it begins after each of them asked, so none gets what was true before.
+//! Single flight: concurrent callers share one execution, which begins after each of them called, so that no caller gets
+//! a result from before its call.
 
 use std::{
     future::Future,
@@ -7,15 +8,15 @@ use std::{
 
 use tokio::sync::{OnceCell, Semaphore};
 
-/// The turns of one piece of work; one runs at a time, and all who ask while it runs share the next.
+/// Executions of one piece of work: one runs at a time, and all callers that arrive while it runs share the next.
 #[derive(Debug)]
-pub(super) struct Turns<T> {
-    /// The turn that has not begun.
+pub(super) struct SingleFlight<T> {
+    /// The execution that has not begun.
     next: Mutex<Option<Arc<OnceCell<T>>>>,
     running: Semaphore,
 }
 
-impl<T: Clone> Turns<T> {
+impl<T: Clone> SingleFlight<T> {
     pub(super) fn new() -> Self {
         Self { next: Mutex::new(None), running: Semaphore::new(1) }
     }
@@ -56,17 +57,17 @@ mod tests {
 
     #[tokio::test]
     async fn who_asks_while_a_turn_runs_shares_the_next() {
-        let turns = Arc::new(Turns::new());
+        let flights = Arc::new(SingleFlight::new());
         let (count, gate) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
         let ask = || {
-            let (turns, count, gate) = (Arc::clone(&turns), Arc::clone(&count), Arc::clone(&gate));
+            let (flights, count, gate) = (Arc::clone(&flights), Arc::clone(&count), Arc::clone(&gate));
             tokio::spawn(async move {
                 let work = || async {
                     let turn = count.fetch_add(1, Ordering::SeqCst);
                     gate.notified().await;
                     turn
                 };
-                turns.share(work).await
+                flights.share(work).await
             })
         };
         let first = ask();
@@ -85,12 +86,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_whose_runner_is_dropped_is_run_by_another() {
-        let turns = Arc::new(Turns::new());
-        let mut dropped = Box::pin(turns.share(std::future::pending::<u64>));
+        let flights = Arc::new(SingleFlight::new());
+        let mut dropped = Box::pin(flights.share(std::future::pending::<u64>));
         assert!(futures::poll!(&mut dropped).is_pending());
         let other = tokio::spawn({
-            let turns = Arc::clone(&turns);
-            async move { turns.share(|| async { 7 }).await }
+            let flights = Arc::clone(&flights);
+            async move { flights.share(|| async { 7 }).await }
         });
         tokio::task::yield_now().await;
         drop(dropped);

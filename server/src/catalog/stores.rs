@@ -18,7 +18,7 @@ use object_store::{
 };
 
 use super::{
-    answers::{self, Asked},
+    response_check::{self, Asked},
     store::Store,
 };
 use crate::metrics;
@@ -162,7 +162,7 @@ impl HttpService for CheckedClient {
         let asked = Asked::of(&request);
         let answer = match self.client.execute(request).await {
             Ok(response) if matches!(self.of, Answerer::WebServer) && response.status().as_u16() == OK => Ok(response),
-            Ok(response) => answers::checked(asked, response).await,
+            Ok(response) => response_check::checked(asked, response).await,
             Err(error) => Err(error),
         };
         if is_tried_again(&answer) {
