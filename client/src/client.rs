@@ -18,7 +18,7 @@ use tonic::{Status, Streaming};
 
 use crate::credentials::Bearer;
 use crate::cursor::Places;
-use crate::outside::Way;
+use crate::transport::Link;
 use crate::{Batch, BatchStream, Credentials, Error, Result, address};
 
 /// The calls, each with the client's token.
@@ -74,15 +74,15 @@ impl Client {
 
     /// The same for a server that asks who calls.
     pub async fn connect_with(url: &str, credentials: &Credentials) -> Result<Self> {
-        Self::connect_by(&Way::of(credentials.clone()), url).await
+        Self::connect_by(&Link::of(credentials.clone()), url).await
     }
 
-    pub(crate) async fn connect_by(way: &Way, url: &str) -> Result<Self> {
-        let endpoint = address::endpoint(url, &way.credentials)?;
+    pub(crate) async fn connect_by(link: &Link, url: &str) -> Result<Self> {
+        let endpoint = address::endpoint(url, &link.credentials)?;
         let channel =
-            way.connect(&endpoint).await.map_err(|source| Error::Unreachable { url: url.to_owned(), source })?;
+            link.connect(&endpoint).await.map_err(|source| Error::Unreachable { url: url.to_owned(), source })?;
         // A batch is as large as the request made it; the server bounds it, not the transport.
-        let flight = FlightServiceClient::with_interceptor(channel, way.credentials.bearer())
+        let flight = FlightServiceClient::with_interceptor(channel, link.credentials.bearer())
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
         Ok(Self { url: url.into(), flight, checksums: true })

@@ -57,11 +57,11 @@ mod cursor;
 mod decode;
 mod error;
 mod exchange;
-mod outside;
 mod plan_text;
 mod rank_stream;
 mod replicas;
 mod retry;
+mod transport;
 
 pub use batches::{Batch, BatchStream};
 pub use client::{Client, Endpoint, Epoch, Table};
@@ -72,8 +72,8 @@ pub use forebay_proto::v1::{
     Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitResult, Plan, RankExplain,
     RankInfo, Remainder, Replay, ReplayRequest, ReplayRow, StageSeconds, StreamInfo, StreamRequest,
 };
-pub use outside::{Outside, Wire};
 pub use plan_text::{FIT_VERSION, plan_from_json};
 pub use rank_stream::RankStream;
 pub use replicas::Replicas;
 pub use retry::Retry;
+pub use transport::{Transport, Wire};

@@ -15,9 +15,9 @@ use futures::{Stream, StreamExt};
 use tokio::time::Instant;
 
 use crate::cursor::{Cursor, Places};
-use crate::outside::Way;
 use crate::replicas::{Opened, Replicas, add, open_on};
 use crate::retry::{Outage, Retry, Verdict, verdict};
+use crate::transport::Link;
 use crate::{Batch, BatchStream, Endpoint, Error, HeaderError, Result, address};
 
 /// The batches of one rank from a start position to the epoch's end. After an error the stream is over.
@@ -25,7 +25,7 @@ pub struct RankStream {
     request: StreamRequest,
     rank: u64,
     retry: Retry,
-    way: Way,
+    link: Link,
     /// The replicas, the one that is read from first.
     urls: Vec<Arc<str>>,
     info: StreamInfo,
@@ -52,14 +52,14 @@ enum State {
 impl RankStream {
     pub(crate) fn new(opened: Opened, request: StreamRequest, rank: u64, replicas: &Replicas) -> Self {
         let Opened { url, epoch, batches } = opened;
-        let Replicas { urls, retry, way } = replicas.clone();
+        let Replicas { urls, retry, link } = replicas.clone();
         let places = Places::new(&request, &epoch.info);
         let cursor = places.start().clone();
         let endpoint = usize::try_from(rank).ok().and_then(|rank| epoch.endpoints.get(rank));
         let mut stream = Self {
             rank,
             retry,
-            way,
+            link,
             urls,
             next: Cursor { snapshot: epoch.info.snapshot.clone(), ..cursor.clone() },
             cursor,
@@ -105,7 +105,7 @@ impl RankStream {
     fn reads_from(&mut self, url: &Arc<str>, endpoint: Option<&Endpoint>) {
         for location in endpoint.into_iter().flat_map(|endpoint| &endpoint.locations) {
             // One that this client cannot connect to (TLS, or "the same connection") is no replica for it.
-            if address::endpoint(location, &self.way.credentials).is_ok() {
+            if address::endpoint(location, &self.link.credentials).is_ok() {
                 add(&mut self.urls, location);
             }
         }
@@ -153,7 +153,7 @@ impl RankStream {
             return Some(error);
         };
         outage.failed(url, error);
-        let Some((url, pause)) = outage.next(Instant::now(), self.way.chance()) else {
+        let Some((url, pause)) = outage.next(Instant::now(), self.link.chance()) else {
             return Some(outage.give_up(self.next.position));
         };
         self.outage = Some(outage);
@@ -161,8 +161,8 @@ impl RankStream {
             Ok(request) => request,
             Err(error) => return Some(error.into()),
         };
-        let (asked, rank, next, way) = (url.clone(), self.rank, self.next.clone(), self.way.clone());
-        let opening = async move { open_on(asked, &request, rank, Some(&next), pause, &way).await };
+        let (asked, rank, next, link) = (url.clone(), self.rank, self.next.clone(), self.link.clone());
+        let opening = async move { open_on(asked, &request, rank, Some(&next), pause, &link).await };
         self.state = State::Opening(url, Box::pin(opening));
         None
     }

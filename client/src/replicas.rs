@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use tonic::Code;
 
 use crate::cursor::Cursor;
-use crate::outside::{Outside, Way};
 use crate::rank_stream::RankStream;
 use crate::retry::{Outage, Verdict, verdict};
+use crate::transport::{Link, Transport};
 use crate::{BatchStream, Client, Credentials, Epoch, Error, Result, Retry, address};
 
 /// The servers that a stream may be read from. Each stream has a connection of its own.
@@ -21,7 +21,7 @@ use crate::{BatchStream, Client, Credentials, Epoch, Error, Result, Retry, addre
 pub struct Replicas {
     pub(crate) urls: Vec<Arc<str>>,
     pub(crate) retry: Retry,
-    pub(crate) way: Way,
+    pub(crate) link: Link,
 }
 
 /// One rank's stream as a server opened it.
@@ -34,10 +34,10 @@ pub(crate) struct Opened {
 impl Replicas {
     /// Takes the URLs of one server or more, the preferred one first. Nothing is connected yet.
     pub fn new(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
-        let mut replicas = Self { urls: Vec::new(), retry: Retry::default(), way: Way::default() };
+        let mut replicas = Self { urls: Vec::new(), retry: Retry::default(), link: Link::default() };
         for url in urls {
             let url = url.as_ref();
-            address::endpoint(url, &replicas.way.credentials)?;
+            address::endpoint(url, &replicas.link.credentials)?;
             add(&mut replicas.urls, url);
         }
         if replicas.urls.is_empty() {
@@ -56,13 +56,13 @@ impl Replicas {
     /// The same servers, which ask who calls.
     #[must_use]
     pub fn with_credentials(self, credentials: Credentials) -> Self {
-        Self { way: Way { credentials, ..self.way }, ..self }
+        Self { link: Link { credentials, ..self.link }, ..self }
     }
 
     /// The same servers, with connections and chance from elsewhere.
     #[must_use]
-    pub fn with_outside(self, outside: Arc<dyn Outside>) -> Self {
-        Self { way: Way { outside: Some(outside), ..self.way }, ..self }
+    pub fn with_transport(self, transport: Arc<dyn Transport>) -> Self {
+        Self { link: Link { transport: Some(transport), ..self.link }, ..self }
     }
 
     /// Opens a rank's stream on the first server that can; from then on its snapshot, plan and order are pinned.
@@ -81,8 +81,8 @@ impl Replicas {
             return Err(Error::Rank { rank, world_size });
         }
         let mut outage = Outage::begin(self.retry, self.urls.clone(), Instant::now());
-        while let Some((url, pause)) = outage.next(Instant::now(), self.way.chance()) {
-            match open_on(url.clone(), request, rank, cursor, pause, &self.way).await {
+        while let Some((url, pause)) = outage.next(Instant::now(), self.link.chance()) {
+            match open_on(url.clone(), request, rank, cursor, pause, &self.link).await {
                 Ok(opened) => return Ok(RankStream::new(opened, request.clone(), rank, self)),
                 Err(error) if verdict(&error) == Verdict::Never => return Err(error),
                 Err(error) => outage.failed(url, error),
@@ -99,10 +99,10 @@ pub(crate) async fn open_on(
     rank: u64,
     cursor: Option<&Cursor>,
     pause: Duration,
-    way: &Way,
+    link: &Link,
 ) -> Result<Opened> {
     tokio::time::sleep(pause).await;
-    let client = Client::connect_by(way, &url).await?;
+    let client = Client::connect_by(link, &url).await?;
     let epoch = match client.stream_info(request).await {
         Err(error) => return Err(refused(&client, request, cursor, error).await),
         Ok(epoch) => epoch,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Code;
 
-use crate::outside::Way;
+use crate::transport::Link;
 use crate::{Error, HeaderError};
 
 /// The trailer by which a server says that a call may be tried again, and when (gRPC's proposal A6).
@@ -37,7 +37,7 @@ impl Default for Retry {
 impl Retry {
     /// The pause behind so many passes that failed and one more.
     pub fn pause(&self, passes: u32) -> Duration {
-        self.pause_jittered(passes, Way::default().chance())
+        self.pause_jittered(passes, Link::default().chance())
     }
 
     fn pause_jittered(&self, passes: u32, jitter: f64) -> Duration {

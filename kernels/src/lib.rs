@@ -2,7 +2,7 @@
 //!
 //! A plan's outputs arrive as [`OutputSpec`]s, checked and with everything learned filled in. [`Program::compile`] turns them
 //! into a program against the columns' types, once a stream; a [`BatchBuilder`] then runs rows of record batches through it
-//! into the row-major buffers of one output batch, in order or each at a place of its own; a [`Weave`] takes rows of several such
+//! into the row-major buffers of one output batch, in order or each at its own place; an [`Interleave`] takes rows of several such
 //! batches in turn. [`Prefix`] gives a fit the values that the front of a chain produces.
 //!
 //! This crate knows nothing of gRPC, protobuf, files, threads or DataFusion: what it builds goes to the server's `stream` room,
@@ -42,7 +42,7 @@ mod program;
 mod testing;
 
 pub use cpu::assemble::{BatchBuilder, Workspace};
-pub use cpu::weave::Weave;
+pub use cpu::interleave::Interleave;
 pub use error::{CompileError, KernelError, OpProblem};
 pub use ops::{Fill, LookupTable, Op, VocabValues};
 pub use prefix::Prefix;

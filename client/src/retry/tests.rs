@@ -44,7 +44,7 @@ fn every_replica_is_asked_before_there_is_a_pause() {
 fn pauses_are_jittered_down_to_a_half_and_double() {
     let (found, _) = tries(RETRY, &["a"], Code::Unavailable, 0, 0.0);
     assert_eq!(found, pairs(&[("a", 0), ("a", 50), ("a", 100), ("a", 200)]));
-    let drawn: Vec<f64> = (0..100).map(|_| Way::default().chance()).collect();
+    let drawn: Vec<f64> = (0..100).map(|_| Link::default().chance()).collect();
     assert!(drawn.iter().all(|jitter| (0.0..1.0).contains(jitter)), "{drawn:?}");
     assert!(drawn.iter().any(|&jitter| jitter > drawn[0]) || drawn.iter().any(|&jitter| jitter < drawn[0]));
 }

@@ -5,6 +5,7 @@ pub(crate) mod assemble;
 pub(crate) mod cast;
 pub(crate) mod collect;
 pub(crate) mod dictionary;
+pub(crate) mod interleave;
 #[cfg(test)]
 mod levels;
 pub(crate) mod lists;
@@ -17,4 +18,3 @@ pub(crate) mod source;
 pub(crate) mod text;
 pub(crate) mod tile;
 pub(crate) mod transpose;
-pub(crate) mod weave;

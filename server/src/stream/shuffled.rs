@@ -4,7 +4,7 @@
 use std::{mem, ops::Range, sync::Arc, time::Instant};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
-use forebay_kernels::{Weave, Workspace};
+use forebay_kernels::{Interleave, Workspace};
 use futures::StreamExt;
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::Instrument;
@@ -87,13 +87,13 @@ pub(super) async fn send(
     while next < share.end {
         let rows = prepared.request.batch_size.min(share.end - next);
         let own_rows = own_end.saturating_sub(next).min(rows);
-        let mut weave = Weave::new(Arc::clone(&prepared.compiled.program), rows as usize);
-        weave = turns.take(streams, weave, own_rows, outlet).await?;
+        let mut interleaved = Interleave::new(Arc::clone(&prepared.compiled.program), rows as usize);
+        interleaved = turns.take(streams, interleaved, own_rows, outlet).await?;
         if own_rows < rows {
             turns.windows = Arc::default();
-            weave = repeat(streams, prepared, shuffle, &sequence, share, weave, outlet).await?;
+            interleaved = repeat(streams, prepared, shuffle, &sequence, share, interleaved, outlet).await?;
         }
-        let batch = streams.cpu.run_short(move || weave.finish()).await??;
+        let batch = streams.cpu.run_short(move || interleaved.finish()).await??;
         outlet.send(batch).await?;
         next += rows;
     }
@@ -108,10 +108,10 @@ async fn repeat(
     shuffle: Shuffle,
     sequence: &Arc<Sequence>,
     share: &Share,
-    mut weave: Weave,
+    mut interleaved: Interleave,
     outlet: &mut Outlet,
-) -> Result<Weave, Ended> {
-    let missing = (weave.capacity() - weave.len()) as u64;
+) -> Result<Interleave, Ended> {
+    let missing = (interleaved.capacity() - interleaved.len()) as u64;
     let lanes = match share.length {
         0 => {
             let position = share.rank % prepared.epoch.row_count();
@@ -121,13 +121,13 @@ async fn repeat(
     };
     let count = missing.min(share.length.max(1));
     let mut turns = Turns::start(streams, prepared, sequence, &lanes, shuffle, 0, count);
-    let first = Weave::new(Arc::clone(&prepared.compiled.program), count as usize);
+    let first = Interleave::new(Arc::clone(&prepared.compiled.program), count as usize);
     let first = [turns.take(streams, first, count, outlet).await?.finish()?];
-    while !weave.is_full() {
-        let rows = (weave.capacity() - weave.len()).min(count as usize);
-        weave.append(&first, 0, rows)?;
+    while !interleaved.is_full() {
+        let rows = (interleaved.capacity() - interleaved.len()).min(count as usize);
+        interleaved.append(&first, 0, rows)?;
     }
-    Ok(weave)
+    Ok(interleaved)
 }
 
 /// The compressed row groups that the lanes have open, their chunks and their windows.
@@ -208,10 +208,10 @@ impl Turns {
     async fn take(
         &mut self,
         streams: &Streams,
-        mut weave: Weave,
+        mut interleaved: Interleave,
         rows: u64,
         outlet: &mut Outlet,
-    ) -> Result<Weave, Ended> {
+    ) -> Result<Interleave, Ended> {
         let end = self.next_row + rows;
         let lanes = self.feeds.len() as u64;
         while self.next_row < end {
@@ -224,15 +224,15 @@ impl Turns {
             let windows = Arc::clone(&self.windows);
             let woven = streams.cpu.run_short(move || {
                 let start = Instant::now();
-                let added = weave.append(&windows, first as usize, count as usize);
-                added.map(|()| (weave, start.elapsed()))
+                let added = interleaved.append(&windows, first as usize, count as usize);
+                added.map(|()| (interleaved, start.elapsed()))
             });
             let taken;
-            (weave, taken) = woven.await??;
+            (interleaved, taken) = woven.await??;
             outlet.times.add(Stage::Assemble, taken);
             self.next_row += count;
         }
-        Ok(weave)
+        Ok(interleaved)
     }
 
     /// Takes the next window of every lane that has one. Nothing if none has.

@@ -5,7 +5,7 @@ use std::{cell::RefCell, fmt, future, rc::Rc, sync::Arc, time::Duration};
 
 use arrow::{array::AsArray, datatypes::UInt64Type};
 use forebay_client::{
-    Batch, Cursor, Error, Outside, Plan, RankStream, Remainder, Replicas, Retry, StreamRequest, Wire, plan_from_json,
+    Batch, Cursor, Error, Plan, RankStream, Remainder, Replicas, Retry, StreamRequest, Transport, Wire, plan_from_json,
 };
 use futures::{TryStreamExt, future::BoxFuture};
 use tokio::time::sleep;
@@ -190,7 +190,7 @@ impl Job {
         let mut urls = self.urls.clone();
         // Each rank prefers another replica.
         urls.rotate_left(rank as usize % self.urls.len());
-        let replicas = Replicas::new(&urls)?.with_retry(self.habits.retry).with_outside(Arc::new(outside));
+        let replicas = Replicas::new(&urls)?.with_retry(self.habits.retry).with_transport(Arc::new(outside));
         if cursor.is_some() {
             self.journal.count("ranks that went on from a cursor");
         }
@@ -276,7 +276,7 @@ impl State {
     }
 }
 
-impl Outside for Machine {
+impl Transport for Machine {
     fn connect(&self, host: &str, port: u16) -> BoxFuture<'static, std::io::Result<Box<dyn Wire>>> {
         self.journal.count("connections");
         self.journal.note(format_args!("rank {} connects to {host}", self.rank));

@@ -17,7 +17,7 @@ use crate::program::{Output, Program};
 
 /// A batch being put together from rows of batches that a [`crate::BatchBuilder`] of the same program made.
 #[derive(Debug)]
-pub struct Weave {
+pub struct Interleave {
     program: Arc<Program>,
     columns: Vec<Column>,
     capacity: usize,
@@ -31,7 +31,7 @@ enum Column {
     Stored { pieces: Vec<ArrayRef> },
 }
 
-impl Weave {
+impl Interleave {
     /// An empty batch with room for `rows`. That allocates `rows` × [`Program::row_bytes`]; the caller has made sure that it may.
     pub fn new(program: Arc<Program>, rows: usize) -> Self {
         let column = |output: &Output| match output {

@@ -64,11 +64,11 @@ fn assert_rows_are_whole(batch: &RecordBatch) {
 fn rows_come_in_turn() {
     let program = program();
     let batches = [in_order(&program, 0, 3), in_order(&program, 100, 3), in_order(&program, 200, 2)];
-    let mut weave = Weave::new(Arc::clone(&program), 7);
-    weave.append(&batches, 1, 4).unwrap();
-    weave.append(&batches, 5, 3).unwrap();
-    assert!(weave.is_full());
-    let batch = weave.finish().unwrap();
+    let mut interleaved = Interleave::new(Arc::clone(&program), 7);
+    interleaved.append(&batches, 1, 4).unwrap();
+    interleaved.append(&batches, 5, 3).unwrap();
+    assert!(interleaved.is_full());
+    let batch = interleaved.finish().unwrap();
     assert_eq!(ones(&batch), [100, 200, 1, 101, 201, 2, 102]);
     assert_rows_are_whole(&batch);
     assert_eq!(batch["pair"].as_fixed_size_list().values().to_data().buffers()[0].as_ptr().align_offset(64), 0);
@@ -78,18 +78,18 @@ fn rows_come_in_turn() {
 fn rows_that_are_not_there_or_do_not_fit_are_refused() {
     let program = program();
     let batches = [in_order(&program, 0, 2), in_order(&program, 100, 1)];
-    let mut weave = Weave::new(Arc::clone(&program), 3);
-    assert!(matches!(weave.append(&batches, 0, 4), Err(KernelError::Full { .. })));
-    assert!(matches!(weave.append(&batches, 1, 3), Err(KernelError::OutOfRange { .. })));
-    assert!(weave.is_empty());
-    weave.append(&batches, 0, 0).unwrap();
-    weave.append(&batches, 0, 3).unwrap();
-    assert_eq!(ones(&weave.finish().unwrap()), [0, 100, 1]);
+    let mut interleaved = Interleave::new(Arc::clone(&program), 3);
+    assert!(matches!(interleaved.append(&batches, 0, 4), Err(KernelError::Full { .. })));
+    assert!(matches!(interleaved.append(&batches, 1, 3), Err(KernelError::OutOfRange { .. })));
+    assert!(interleaved.is_empty());
+    interleaved.append(&batches, 0, 0).unwrap();
+    interleaved.append(&batches, 0, 3).unwrap();
+    assert_eq!(ones(&interleaved.finish().unwrap()), [0, 100, 1]);
 }
 
 #[test]
-fn empty_weaves_have_the_schema() {
-    let batch = Weave::new(program(), 0).finish().unwrap();
+fn empty_interleaves_have_the_schema() {
+    let batch = Interleave::new(program(), 0).finish().unwrap();
     assert_eq!((batch.num_rows(), batch.schema()), (0, program().schema()));
 }
 
@@ -108,9 +108,9 @@ fn scattered_rows_that_cannot_be_placed_are_refused() {
 fn sliced_batches_are_woven_from_their_own_rows() {
     let program = program();
     let batches = [in_order(&program, 0, 5).slice(2, 2), in_order(&program, 100, 4).slice(1, 2)];
-    let mut weave = Weave::new(program, 4);
-    weave.append(&batches, 0, 4).unwrap();
-    let batch = weave.finish().unwrap();
+    let mut interleaved = Interleave::new(program, 4);
+    interleaved.append(&batches, 0, 4).unwrap();
+    let batch = interleaved.finish().unwrap();
     assert_eq!(ones(&batch), [2, 101, 3, 102]);
     assert_rows_are_whole(&batch);
 }
@@ -126,11 +126,11 @@ fn every_dtype_is_scattered_and_woven() {
         let places: Vec<u32> = (0..9).rev().collect();
         builder.scatter(&table, 0..9, &places).unwrap();
         let reversed = builder.finish().unwrap();
-        let mut weave = Weave::new(program, 9);
+        let mut interleaved = Interleave::new(program, 9);
         for row in (0..9).rev() {
-            weave.append(&[reversed.slice(row, 1)], 0, 1).unwrap();
+            interleaved.append(&[reversed.slice(row, 1)], 0, 1).unwrap();
         }
-        assert_eq!(weave.finish().unwrap(), plain.finish().unwrap());
+        assert_eq!(interleaved.finish().unwrap(), plain.finish().unwrap());
     }
 }
 

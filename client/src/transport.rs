@@ -1,4 +1,4 @@
-//! What a client takes from outside: connections, and chance. Unless something else is given, they are the system's own.
+//! Transport: where connections and random numbers come from. By default both are the operating system's.
 
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::Credentials;
 
 /// Where a client's connections and its chance come from, so that a simulation has both in its hand: two runs that are
 /// given the same then do the same.
-pub trait Outside: fmt::Debug + Send + Sync {
+pub trait Transport: fmt::Debug + Send + Sync {
     /// Connects to a port of a host.
     fn connect(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Wire>>>;
 
@@ -32,35 +32,35 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 /// How a client gets at servers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct Link {
     /// What it shows of itself there.
     pub credentials: Credentials,
     /// Where connections and chance come from, if not from the system.
-    pub outside: Option<Arc<dyn Outside>>,
+    pub transport: Option<Arc<dyn Transport>>,
 }
 
 /// Makes connections for tonic.
-struct Connector(Arc<dyn Outside>);
+struct Connector(Arc<dyn Transport>);
 
-impl Way {
+impl Link {
     /// Over the system's own connections.
     pub(crate) fn of(credentials: Credentials) -> Self {
-        Self { credentials, outside: None }
+        Self { credentials, transport: None }
     }
 
     /// Connects to a server, within the endpoint's time.
     pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<Channel, tonic::transport::Error> {
-        match &self.outside {
+        match &self.transport {
             None => endpoint.connect().await,
-            Some(outside) => endpoint.connect_with_connector(Connector(Arc::clone(outside))).await,
+            Some(transport) => endpoint.connect_with_connector(Connector(Arc::clone(transport))).await,
         }
     }
 
     /// A number in 0…1, another one each time. (The standard library seeds each hasher at random.)
     pub(crate) fn chance(&self) -> f64 {
-        match &self.outside {
+        match &self.transport {
             None => (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64,
-            Some(outside) => outside.chance(),
+            Some(transport) => transport.chance(),
         }
     }
 }
