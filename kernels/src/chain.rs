@@ -18,7 +18,7 @@ use crate::ops::box_cox::BoxCox;
 use crate::ops::bucketize::Bucketize;
 use crate::ops::clip::Clip;
 use crate::ops::cross::Cross;
-use crate::ops::decimal::{self, DecimalIndex};
+use crate::ops::decimal::{self, DecimalPlaces};
 use crate::ops::fill_null::FillNull;
 use crate::ops::hash_bucket::HashBucket;
 use crate::ops::list::{ListChange, ListSteps};
@@ -29,7 +29,7 @@ use crate::ops::pad::{self, Pad};
 use crate::ops::positive_mod::PositiveMod;
 use crate::ops::sigrid_hash::SigridHash;
 use crate::ops::vocab::Vocab;
-use crate::ops::{Encoder, Op, Step, first_n, max_abs, min_max, multi_hot, one_hot, robust, standardize};
+use crate::ops::{Encoder, Fill, Op, Step, first_n, max_abs, min_max, multi_hot, one_hot, robust, standardize};
 
 /// A compiled chain.
 #[derive(Clone, Debug)]
@@ -51,6 +51,8 @@ pub(crate) struct CompiledChain {
     pub(crate) shape: Shape,
     /// How many indices there are behind the last op, if it gives indices.
     cardinality: Option<u64>,
+    /// What the first `fill_null` made of the nulls, while the chain holds a column's decimals: steps have only the double of it.
+    pub(crate) filled: Option<Fill>,
 }
 
 /// How a column becomes tiles.
@@ -62,8 +64,8 @@ pub(crate) enum Head {
     Encoded(Encoder),
     /// A column of text or bytes stays that, so there are no tiles.
     Strings { fill: Option<String> },
-    /// A column of decimals is looked up among a table's keys.
-    Decimals(Arc<DecimalIndex>),
+    /// A column of decimals is looked up among a table's keys or a vocabulary.
+    Decimals(DecimalPlaces),
     /// Several columns are hashed together.
     Tuple(Cross),
     /// The column is looked up in a small table.
@@ -76,6 +78,8 @@ pub(crate) struct Joined {
     /// Gives the key's row in `rows`; 0, a null, where there is none.
     pub(crate) front: CompiledChain,
     pub(crate) rows: JoinedRows,
+    /// The same rows as the table has them, if they are decimals and the chain leaves them what they are.
+    pub(crate) decimals: Option<ArrayRef>,
 }
 
 /// What comes out of the chain for each row of a table, behind a null.
@@ -158,7 +162,7 @@ impl CompiledChain {
         let (shape, list) =
             if item.is_some() { (Shape::List, Some(ListSteps::default())) } else { (Shape::Single, None) };
         let (slot, steps) = (inputs.next_slot(), Vec::new());
-        Ok(Self { input, slot, head, steps, list, domain, meaning, shape, cardinality: None })
+        Ok(Self { input, slot, head, steps, list, domain, meaning, shape, cardinality: None, filled: None })
     }
 
     /// How many columns of an output the chain makes; none for lists.
@@ -215,6 +219,10 @@ impl CompiledChain {
         let (step, number, cardinality) = match op {
             Op::FillNull(fill) => {
                 let (step, number) = FillNull::compile(fill, number)?;
+                if self.is_decimals() {
+                    // There are no nulls left for a second fill.
+                    self.filled.get_or_insert_with(|| fill.clone());
+                }
                 // Filling with an index keeps them the indices they were.
                 let index = if let Step::FillNull(fill) = &step { fill.index() } else { None };
                 if let (Shape::List, Some(list)) = (self.shape, &mut self.list) {
@@ -261,6 +269,14 @@ impl CompiledChain {
                 (step, Number::Int, Some(cardinality))
             }
             Op::Vocab { values, oov_buckets } => {
+                if let Some(scale) = decimal::scale(&self.meaning).filter(|_| self.is_decimals()) {
+                    let places = Vocab::compile_decimals(values, *oov_buckets, scale, &mut inputs.indices)?;
+                    if let Some((places, cardinality)) = places {
+                        self.look_up_decimals(places);
+                        self.cardinality = Some(cardinality);
+                        return Ok(());
+                    }
+                }
                 let (vocab, cardinality) = Vocab::compile(values, *oov_buckets, self.domain, &mut inputs.indices)?;
                 (Step::Vocab(vocab), Number::Int, Some(cardinality))
             }
@@ -294,6 +310,21 @@ impl CompiledChain {
         self.domain = Domain::Number(number);
         self.cardinality = cardinality;
         Ok(())
+    }
+
+    /// Whether the chain holds the decimals of a column, their nulls filled or not, one by one or in the column's lists.
+    pub(crate) fn is_decimals(&self) -> bool {
+        let is_changed = self.list.as_ref().is_some_and(|list| !list.changes.is_empty());
+        matches!(self.head, Head::Numbers) && !is_changed && decimal::scale(&self.meaning).is_some()
+    }
+
+    /// Turns a column's decimals into their places, from 1, among a list's.
+    fn look_up_decimals(&mut self, places: DecimalPlaces) {
+        // Decimals keep their meaning through `fill_null` alone, so every step before is one.
+        let fill = self.filled.take().map_or(0, |fill| places.of_fill(&fill));
+        self.steps = vec![Step::FillNull(FillNull::Int(fill))];
+        self.head = Head::Decimals(places);
+        self.set_indices();
     }
 
     /// Whether values behind an op, which are of `number`, are values of the column still.
@@ -400,6 +431,7 @@ impl CompiledChain {
             meaning: self.meaning.clone(),
             shape: Shape::Single,
             cardinality: None,
+            filled: self.filled.take(),
         };
         let mut parts = vec![front];
         for column in columns {

@@ -44,6 +44,6 @@ mod testing;
 pub use cpu::assemble::{BatchBuilder, Workspace};
 pub use cpu::interleave::Interleave;
 pub use error::{CompileError, KernelError, OpProblem};
-pub use ops::{Fill, LookupTable, Op, VocabValues};
+pub use ops::{ExactDecimal, Fill, LookupTable, Op, VocabValues};
 pub use prefix::Prefix;
 pub use program::{Chain, DType, MAX_COLUMNS, OutputSpec, Program};

@@ -1,5 +1,7 @@
 //! What a fit learns from: the values that the front of a chain produces, as an Arrow array with nulls.
 
+mod decimals;
+
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringBuilder, UInt64Array};
@@ -7,7 +9,7 @@ use arrow::compute::take;
 use arrow::datatypes::{DataType, Schema};
 use arrow::error::ArrowError;
 
-use crate::chain::{CompiledChain, Head, JoinedRows};
+use crate::chain::{CompiledChain, Head, Joined, JoinedRows};
 use crate::cpu::collect::Collected;
 use crate::cpu::dictionary::Keys;
 use crate::cpu::lists::ListFeed;
@@ -58,6 +60,15 @@ impl Prefix {
         Ok(Self { columns, input_types, chain, data_type })
     }
 
+    /// The same, but decimals of more than 15 digits come out as Decimal128 or Decimal256, not as the doubles that merge some of them.
+    /// That is so while they are a column's own values, be it a column that `lookup` found, which only `fill_null` leaves them, and while some type of decimals holds both
+    /// them and what it fills with.
+    #[must_use]
+    pub fn with_exact_decimals(self) -> Self {
+        let data_type = decimals::exact_type(&self.chain).unwrap_or(self.data_type);
+        Self { data_type, ..self }
+    }
+
     /// The type of the arrays that come out.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
@@ -98,6 +109,9 @@ impl Prefix {
             let lists =
                 ListRows::new(column.as_ref(), rows.clone(), list.limit).map_err(|source| unreadable(Some(source)))?;
             let lists = lists.ok_or_else(|| unreadable(None))?;
+            if self.data_type.is_decimal() {
+                return self.decimals(&lists.elements);
+            }
             if let Head::Strings { fill } = &self.chain.head {
                 let text = text(&lists.elements, fill.as_deref()).map_err(|source| unreadable(Some(source)))?;
                 return text.ok_or_else(|| unreadable(None));
@@ -109,13 +123,29 @@ impl Prefix {
             Head::Strings { fill } => text(column, fill.as_deref())
                 .map_err(|source| unreadable(Some(source)))?
                 .ok_or_else(|| unreadable(None)),
-            Head::Joined(joined) if let JoinedRows::Strings(found) = &joined.rows => {
+            Head::Joined(joined) if let Some(found) = self.found(joined) => {
                 let rows_found = Feed::new(&joined.front, inputs, &rows, &mut mapped)?.collect(rows);
                 let places = places(&rows_found);
-                take(found.as_ref(), &places, None).map_err(|source| unreadable(Some(source)))
+                let found = take(found.as_ref(), &places, None).map_err(|source| unreadable(Some(source)))?;
+                if self.data_type.is_decimal() { self.decimals(&found) } else { Ok(found) }
             }
+            _ if self.data_type.is_decimal() => self.decimals(column),
             _ => Ok(Feed::new(&self.chain, inputs, &rows, &mut mapped)?.collect(rows).into_array()),
         }
+    }
+
+    /// The rows of a table, behind a null, whose values come out as they are.
+    fn found<'a>(&self, joined: &'a Joined) -> Option<&'a ArrayRef> {
+        match &joined.rows {
+            JoinedRows::Strings(found) => Some(found),
+            JoinedRows::Numbers(_) => joined.decimals.as_ref().filter(|_| self.data_type.is_decimal()),
+        }
+    }
+
+    fn decimals(&self, values: &ArrayRef) -> Result<ArrayRef, Unreadable> {
+        let unreadable = |source| Unreadable { input: self.chain.input, source };
+        let exact = decimals::exact(values, self.chain.filled.as_ref(), &self.data_type);
+        exact.map_err(|source| unreadable(Some(source)))?.ok_or_else(|| unreadable(None))
     }
 }
 

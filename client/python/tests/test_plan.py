@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +167,9 @@ def test_needs_fit_tells_what_is_left_to_learn(columns: fb.Columns, needs: bool)
         (lambda: fb.cols("a").vocab(min_count=-1), "min_count must be from 0"),
         (lambda: fb.cols("a").vocab(min_count=1.5), "whole number"),
         (lambda: fb.cols("a").vocab(values="abc"), "list of values"),
-        (lambda: fb.cols("a").vocab(values=["a", 1]), "all text, all integers or all floats"),
+        (lambda: fb.cols("a").vocab(values=["a", 1]), "all text, all integers, all floats or all Decimal"),
+        (lambda: fb.cols("a").vocab(values=[Decimal("1.5"), 1.5]), "all text, all integers, all floats or all Decimal"),
+        (lambda: fb.cols("a").vocab(values=[Decimal("NaN")]), "NaN is no value of a decimal column"),
         (lambda: fb.cols("a").hash_bucket(0), "from 1"),
         (lambda: fb.cols("a").one_hot(), "give size"),
         (lambda: fb.cols("a", "b").as_stored(), "one column"),
@@ -207,7 +210,13 @@ FITTED = {
                                 "min_count": "10",
                                 "max_size": 0,
                                 "oov_buckets": 0,
-                                "values": {"strings": [], "integers": ["7", 8], "unsigned": [], "floats": []},
+                                "values": {
+                                    "strings": [],
+                                    "integers": ["7", 8],
+                                    "unsigned": [],
+                                    "floats": [],
+                                    "decimals": [],
+                                },
                             }
                         },
                     ],

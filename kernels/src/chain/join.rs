@@ -13,7 +13,7 @@ use crate::cpu::source::Feed;
 use crate::domain::Domain;
 use crate::error::OpProblem;
 use crate::inputs::Inputs;
-use crate::ops::fill_null::FillNull;
+use crate::ops::decimal::DecimalPlaces;
 use crate::ops::lookup_keys::{self, KeyIndex, Keys, KeysProblem};
 use crate::ops::vocab::Vocab;
 use crate::ops::{Encoder, LookupTable, Op, Step};
@@ -44,6 +44,7 @@ impl CompiledChain {
             return Err(problem(OpProblem::Parameter("behind lookup there may be no lists and no cross".to_owned())));
         }
         let rows = rows_behind_a_null(&table.values, keys.rows.as_deref()).map_err(ChainProblem::Table)?;
+        let decimals = rest.is_decimals().then(|| Arc::clone(&rows));
         let rows = match rest.head {
             Head::Strings { .. } => JoinedRows::Strings(rows),
             _ => JoinedRows::Numbers(rest.evaluate(rows).map_err(ChainProblem::Table)?),
@@ -55,9 +56,10 @@ impl CompiledChain {
             meaning: rest.meaning,
             shape: rest.shape,
             cardinality: rest.cardinality,
-            head: Head::Joined(Arc::new(Joined { front: self, rows })),
+            head: Head::Joined(Arc::new(Joined { front: self, rows, decimals })),
             steps: Vec::new(),
             list: None,
+            filled: rest.filled,
         })
     }
 
@@ -81,14 +83,7 @@ impl CompiledChain {
     fn find(&mut self, index: &KeyIndex) -> Result<(), OpProblem> {
         match (index, self.domain) {
             (KeyIndex::Decimals(index), _) => {
-                // Decimals keep their meaning through `fill_null` alone, so every step before is one.
-                let fill = self.steps.iter().find_map(|step| match step {
-                    Step::FillNull(FillNull::Float(value)) => Some(index.place_of_double(*value)),
-                    _ => None,
-                });
-                self.steps = vec![Step::FillNull(FillNull::Int(fill.unwrap_or(0)))];
-                self.head = Head::Decimals(Arc::clone(index));
-                self.set_indices();
+                self.look_up_decimals(DecimalPlaces::of_index(Arc::clone(index)));
             }
             (KeyIndex::Values(index), Domain::Number(_)) => {
                 self.push_step(Step::Vocab(Vocab::of_index(Arc::clone(index))));

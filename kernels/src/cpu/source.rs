@@ -15,8 +15,8 @@ use super::text::Strings;
 use super::tile::{Scratch, TILE_ROWS, Tile};
 use crate::chain::{CompiledChain, Head, JoinedRows};
 use crate::domain::Number;
-use crate::ops::decimal::{DecimalIndex, Decimals};
-use crate::ops::{Encoder, fuse};
+use crate::ops::decimal::{DecimalPlaces, Decimals};
+use crate::ops::{Encoder, fuse, hash};
 
 /// A chain over the columns that it reads, ready to give tiles.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ enum Source<'a> {
     Keyed { strings: Strings<'a>, keys: Keys<'a>, encoder: &'a Encoder },
     /// A dictionary whose values went through the chain already.
     Mapped { values: Arc<Collected>, keys: Keys<'a> },
-    /// Decimals from row `start` on, looked up among keys.
-    Decimals { column: ArrayRef, start: usize, index: &'a DecimalIndex },
+    /// Decimals from row `start` on, looked up in a list.
+    Decimals { column: ArrayRef, start: usize, places: &'a DecimalPlaces },
     /// The components of a tuple.
     Tuple(Vec<Feed<'a>>),
     /// The row of a table.
@@ -168,10 +168,10 @@ impl<'a> Source<'a> {
                 let numbers = take(dictionary.as_ref(), array.keys().slice(rows.start, rows.len()).as_ref(), None)?;
                 Ok(NumberColumn::new(numbers.as_ref()).is_some().then_some(Self::Taken { numbers, start: rows.start }))
             }
-            Head::Decimals(index) => {
+            Head::Decimals(places) => {
                 let column = take(dictionary.as_ref(), array.keys().slice(rows.start, rows.len()).as_ref(), None)?;
                 let start = rows.start;
-                Ok(Decimals::new(column.as_ref()).is_some().then(|| Self::Decimals { column, start, index }))
+                Ok(Decimals::new(column.as_ref()).is_some().then(|| Self::Decimals { column, start, places }))
             }
             Head::Encoded(encoder) => {
                 Ok(Strings::new(dictionary.as_ref()).map(|strings| Self::Keyed { strings, keys, encoder }))
@@ -184,9 +184,9 @@ impl<'a> Source<'a> {
         match head {
             Head::Numbers => NumberColumn::new(column).map(Self::Numbers),
             Head::Encoded(encoder) => Strings::new(column).map(|strings| Self::Strings { strings, encoder }),
-            Head::Decimals(index) => {
+            Head::Decimals(places) => {
                 let column = column.slice(0, column.len());
-                Decimals::new(column.as_ref()).is_some().then(|| Self::Decimals { column, start: 0, index })
+                Decimals::new(column.as_ref()).is_some().then(|| Self::Decimals { column, start: 0, places })
             }
             _ => None,
         }
@@ -225,14 +225,22 @@ impl<'a> Source<'a> {
                 });
                 tile.clear_where(|row| bytes(start + row).is_none());
             }
-            Self::Decimals { column, start, index } => {
+            Self::Decimals { column, start, places } => {
                 let rows = rows.start - start..rows.end - start;
-                tile.start(Number::Int, rows.len());
-                tile.set_nulls(column.nulls(), rows.start);
                 let Some(decimals) = Decimals::new(column.as_ref()) else { return };
+                if let Some(numbers) = NumberColumn::new(column.as_ref()).filter(|_| places.oov_buckets > 0) {
+                    // An absent value's bucket is by its double, as `hash_bucket` has it.
+                    numbers.load(rows.clone(), tile);
+                    let hash = |value| hash::word(hash::float_bits(value), 0) as i64;
+                    tile.map_to_ints(|value| value, |value| value as i64, hash);
+                } else {
+                    tile.start(Number::Int, rows.len());
+                    tile.set_nulls(column.nulls(), rows.start);
+                }
                 tile.write_ints(|target| {
                     for (target, row) in target.iter_mut().zip(rows) {
-                        *target = index.place(decimals.get(row));
+                        let place = places.index.place(decimals.get(row));
+                        *target = place.unwrap_or_else(|| places.absent(*target as u64));
                     }
                 });
             }

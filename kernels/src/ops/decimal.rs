@@ -2,12 +2,15 @@
 //! their up to 76 digits apart.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes as t;
 use arrow::datatypes::{DataType, i256};
 
+use super::exact_decimal::ExactDecimal;
 use super::vocab_index::IndexProblem;
+use super::{Fill, hash};
 
 /// The unscaled values of a column of decimals, borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +21,27 @@ pub(crate) enum Decimals<'a> {
     Wide(&'a [i256]),
 }
 
-/// Decimals of one scale, each with its place.
+/// Decimals of one scale, each with its place from 1.
 #[derive(Debug)]
 pub(crate) struct DecimalIndex {
-    places: HashMap<i256, i64>,
     scale: i8,
+    places: HashMap<i256, i64>,
+    /// Values that the scale does not hold: no value of the column is one of them, but what fills its nulls may be.
+    others: HashMap<String, i64>,
+}
+
+/// Why a list of texts is no list of distinct decimals, and the entry.
+#[derive(Debug, PartialEq)]
+pub(crate) enum TextProblem {
+    NoDecimal(usize),
+    Duplicate(usize),
+}
+
+/// An index, and the buckets behind it for values that it lacks.
+#[derive(Clone, Debug)]
+pub(crate) struct DecimalPlaces {
+    pub(crate) index: Arc<DecimalIndex>,
+    pub(crate) oov_buckets: u64,
 }
 
 /// The scale of a type of decimals.
@@ -49,20 +68,6 @@ pub(crate) fn rescaled(value: i256, from: i8, to: i8) -> Option<i256> {
         return value.checked_mul(power);
     }
     (value.checked_rem(power)? == i256::ZERO).then(|| value.checked_div(power)).flatten()
-}
-
-/// The unscaled value of the shortest decimal that reads as this double; none where the scale has too few digits for it.
-pub(crate) fn of_double(value: f64, scale: i8) -> Option<i256> {
-    if !value.is_finite() {
-        return None;
-    }
-    let text = format!("{value:e}");
-    let (digits, exponent) = text.split_once('e')?;
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let unscaled: i128 = format!("{whole}{fraction}").parse().ok()?;
-    // unscaled × 10^(exponent − digits behind the point)
-    let own_scale = i32::try_from(fraction.len()).ok()? - exponent.parse::<i32>().ok()?;
-    rescaled(i256::from_i128(unscaled), i8::try_from(own_scale).ok()?, scale)
 }
 
 impl<'a> Decimals<'a> {
@@ -96,47 +101,62 @@ impl DecimalIndex {
                 return Err(IndexProblem::Duplicate(entry));
             }
         }
-        Ok(Self { places, scale })
+        Ok(Self { scale, places, others: HashMap::new() })
     }
 
-    /// The value's place from 1; 0 where it has none.
-    pub(crate) fn place(&self, value: i256) -> i64 {
-        self.places.get(&value).copied().unwrap_or(0)
+    /// Indexes decimals that are written as text, each once.
+    pub(crate) fn of_texts(texts: &[String], scale: i8) -> Result<Self, TextProblem> {
+        let mut index = Self { scale, places: HashMap::with_capacity(texts.len()), others: HashMap::new() };
+        for (entry, text) in texts.iter().enumerate() {
+            let text = ExactDecimal::canonical(text).ok_or(TextProblem::NoDecimal(entry))?;
+            let value = ExactDecimal::of_canonical(&text).and_then(|value| value.at_scale(scale));
+            let place = entry as i64 + 1;
+            let known = match value {
+                Some(value) => index.places.insert(value, place),
+                None => index.others.insert(text, place),
+            };
+            if known.is_some() {
+                return Err(TextProblem::Duplicate(entry));
+            }
+        }
+        Ok(index)
     }
 
-    /// The same of the decimal that a double was written as.
-    pub(crate) fn place_of_double(&self, value: f64) -> i64 {
-        of_double(value, self.scale).map_or(0, |value| self.place(value))
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() + self.others.len()
+    }
+
+    /// The place of a value of the column; none where it has none.
+    pub(crate) fn place(&self, value: i256) -> Option<i64> {
+        self.places.get(&value).copied()
+    }
+
+    fn place_of_fill(&self, fill: &Fill) -> Option<i64> {
+        let exact = ExactDecimal::of_fill(fill)?;
+        match exact.at_scale(self.scale) {
+            Some(value) => self.place(value),
+            None => self.others.get(&exact.text()).copied(),
+        }
+    }
+}
+
+impl DecimalPlaces {
+    /// An index without buckets behind it.
+    pub(crate) fn of_index(index: Arc<DecimalIndex>) -> Self {
+        Self { index, oov_buckets: 0 }
+    }
+
+    /// What an absent value gets: 0, or a bucket by the hash of its double.
+    pub(crate) fn absent(&self, hash: u64) -> i64 {
+        if self.oov_buckets == 0 { 0 } else { (self.index.len() as u64 + 1 + hash % self.oov_buckets) as i64 }
+    }
+
+    /// The place of what nulls are filled with.
+    pub(crate) fn of_fill(&self, fill: &Fill) -> i64 {
+        let place = self.index.place_of_fill(fill);
+        place.unwrap_or_else(|| self.absent(hash::word(hash::float_bits(fill.double()), 0)))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rescaling_is_exact_or_nothing() {
-        let whole = |value: i128| i256::from_i128(value);
-        assert_eq!(rescaled(whole(150), 2, 1), Some(whole(15)));
-        assert_eq!(rescaled(whole(155), 2, 1), None);
-        assert_eq!(rescaled(whole(15), 1, 2), Some(whole(150)));
-        assert_eq!(rescaled(whole(-3), -2, 2), Some(whole(-30_000)));
-        assert_eq!(rescaled(whole(1), -100, 100), None);
-        assert_eq!(rescaled(whole(0), -100, 100), Some(whole(0)));
-        assert_eq!(rescaled(i256::MAX, 0, 1), None);
-        assert_eq!(rescaled(i256::MIN, 1, 0), None);
-    }
-
-    #[test]
-    fn a_double_is_the_decimal_it_is_written_as() {
-        let whole = |value: i128| Some(i256::from_i128(value));
-        assert_eq!(of_double(0.1, 2), whole(10));
-        assert_eq!(of_double(-2.5, 1), whole(-25));
-        assert_eq!(of_double(-0.0, 3), whole(0));
-        assert_eq!(of_double(1e22, 0), whole(10_i128.pow(22)));
-        assert_eq!(of_double(1200.0, -2), whole(12));
-        assert_eq!(of_double(0.125, 2), None);
-        assert_eq!(of_double(f64::NAN, 2), None);
-        assert_eq!(of_double(5e-324, 2), None);
-    }
-}
+mod tests;

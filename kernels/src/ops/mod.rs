@@ -9,6 +9,7 @@ pub(crate) mod bucketize;
 pub(crate) mod clip;
 pub(crate) mod cross;
 pub(crate) mod decimal;
+pub(crate) mod exact_decimal;
 pub(crate) mod fill_null;
 pub(crate) mod first_n;
 pub(crate) mod fuse;
@@ -37,6 +38,7 @@ pub(crate) mod vocab_index;
 
 use std::sync::Arc;
 
+pub use exact_decimal::ExactDecimal;
 pub use lookup::LookupTable;
 
 use crate::cpu::tile::Tile;
@@ -216,8 +218,22 @@ pub enum VocabValues {
     Integers(Vec<i64>),
     /// For `UInt64`.
     Unsigned(Vec<u64>),
-    /// For floating-point numbers and decimals.
+    /// For floating-point numbers, and for decimals as the doubles that they are nearest to.
     Floats(Vec<f64>),
+    /// For decimals with all their digits, as texts ([`ExactDecimal`]).
+    Decimals(Vec<String>),
+}
+
+impl Fill {
+    /// The number as a double; NaN for text, which is none.
+    pub(crate) fn double(&self) -> f64 {
+        match self {
+            Self::Number(value) => *value,
+            Self::Integer(value) => *value as f64,
+            Self::Unsigned(value) => *value as f64,
+            Self::Text(_) => f64::NAN,
+        }
+    }
 }
 
 /// A compiled op over numbers.

@@ -4,12 +4,17 @@
 //! - With `oov_buckets` k > 0, null stays 0 and an unseen value gets V + 1 + (XXH3-64 with seed 0 of the bytes that `hash_bucket` takes) mod
 //!   k, for a list of V values. There are V + 1 + k indices. The result is never null.
 //! - The list's type is the column's: strings for text, integers, unsigned for `UInt64`, floats (an f32 is widened). −0.0 equals
-//!   0.0 and all NaNs are one value. Values of dates and times are the stored counts of the stored unit. Decimals are told apart as
-//!   their doubles are: all of up to 15 digits, longer ones where the doubles differ. An empty list of any type fits any column but one of bytes.
+//!   0.0 and all NaNs are one value. Values of dates and times are the stored counts of the stored unit. An empty list of any type fits
+//!   any column but one of bytes.
+//! - Decimals take floats or decimals. Floats compare the doubles nearest to both, which differ for decimals of up to 15 digits. Decimals,
+//!   which are texts, compare all digits, in columns of any scale; `fill_null` may come first and fills with the decimal that its value
+//!   is written as. A value that the column's scale does not hold has its index, which only a filled null can get. The same is true of the
+//!   elements of lists. Behind `pad`, `ngram` and every op that computes, the values are floats.
 //! - A value that is in the list twice is an error, and so is a list of more than 2^32 − 2 values.
 
 use std::sync::Arc;
 
+use super::decimal::{DecimalIndex, DecimalPlaces, TextProblem};
 use super::fill_null::FillNull;
 use super::hash::float_bits;
 use super::vocab_index::{IndexProblem, MAX_VALUES, VocabIndex};
@@ -27,27 +32,47 @@ pub(crate) struct Vocab {
 
 /// The indices built so far while a program is compiled: chains that share a list share its index.
 #[derive(Debug, Default)]
-pub(crate) struct Indices(Vec<(Arc<VocabValues>, Arc<VocabIndex>)>);
+pub(crate) struct Indices {
+    values: Vec<(Arc<VocabValues>, Arc<VocabIndex>)>,
+    /// Of lists of decimals, for columns of a scale.
+    decimals: Vec<(Arc<VocabValues>, i8, Arc<DecimalIndex>)>,
+}
 
 impl Indices {
     fn get(&mut self, values: &Arc<VocabValues>) -> Result<Arc<VocabIndex>, OpProblem> {
-        if let Some((_, index)) = self.0.iter().find(|(list, _)| Arc::ptr_eq(list, values)) {
+        if let Some((_, index)) = self.values.iter().find(|(list, _)| Arc::ptr_eq(list, values)) {
             return Ok(Arc::clone(index));
         }
         let index = match values.as_ref() {
-            VocabValues::Strings(strings) => VocabIndex::of_strings(strings),
+            VocabValues::Strings(strings) | VocabValues::Decimals(strings) => VocabIndex::of_strings(strings),
             VocabValues::Integers(integers) => VocabIndex::of_bits(integers.iter().map(|value| *value as u64)),
             VocabValues::Unsigned(unsigned) => VocabIndex::of_bits(unsigned.iter().copied()),
             VocabValues::Floats(floats) => VocabIndex::of_bits(floats.iter().map(|value| float_bits(*value))),
         };
         let index = Arc::new(index.map_err(|problem| match problem {
-            IndexProblem::Duplicate(entry) => {
-                OpProblem::Parameter(format!("value {} is in the vocabulary twice", show(values, entry)))
-            }
+            IndexProblem::Duplicate(entry) => twice(&show(values, entry)),
             IndexProblem::TooLong => OpProblem::Parameter(format!("a vocabulary has at most {MAX_VALUES} values")),
         })?);
-        self.0.push((Arc::clone(values), Arc::clone(&index)));
+        self.values.push((Arc::clone(values), Arc::clone(&index)));
         Ok(index)
+    }
+
+    /// The index of a list of decimals for columns of a scale; none for other lists.
+    fn decimals(&mut self, values: &Arc<VocabValues>, scale: i8) -> Result<Option<Arc<DecimalIndex>>, OpProblem> {
+        let VocabValues::Decimals(texts) = values.as_ref() else { return Ok(None) };
+        let is_known = |(list, of, _): &&(Arc<VocabValues>, i8, _)| Arc::ptr_eq(list, values) && *of == scale;
+        if let Some((.., index)) = self.decimals.iter().find(is_known) {
+            return Ok(Some(Arc::clone(index)));
+        }
+        let index = Arc::new(DecimalIndex::of_texts(texts, scale).map_err(|problem| match problem {
+            TextProblem::Duplicate(entry) => twice(&texts[entry]),
+            TextProblem::NoDecimal(entry) => OpProblem::Parameter(format!(
+                "value {:?} is no decimal: write its digits, with a point before a fraction, such as -123.45",
+                texts[entry]
+            )),
+        })?);
+        self.decimals.push((Arc::clone(values), scale, Arc::clone(&index)));
+        Ok(Some(index))
     }
 }
 
@@ -74,6 +99,8 @@ impl Vocab {
                 let fits = matches!(domain, Domain::Number(Number::F32 | Number::F64));
                 ("a list of floats", list.is_empty(), fits)
             }
+            // Columns of decimals are looked up as such.
+            VocabValues::Decimals(list) => ("a list of decimals", list.is_empty(), false),
         };
         if !fits && !is_empty {
             let column =
@@ -84,6 +111,18 @@ impl Vocab {
         let vocab = Self { index, oov_buckets: u64::from(oov_buckets) };
         let cardinality = vocab.index.len() as u64 + 1 + vocab.oov_buckets;
         Ok((vocab, cardinality))
+    }
+
+    /// Compiles for a column of decimals of a scale; none when the list compares them as another kind of value.
+    pub(crate) fn compile_decimals(
+        values: &Arc<VocabValues>,
+        oov_buckets: u32,
+        scale: i8,
+        indices: &mut Indices,
+    ) -> Result<Option<(DecimalPlaces, u64)>, OpProblem> {
+        let Some(index) = indices.decimals(values, scale)? else { return Ok(None) };
+        let cardinality = index.len() as u64 + 1 + u64::from(oov_buckets);
+        Ok(Some((DecimalPlaces { index, oov_buckets: oov_buckets.into() }, cardinality)))
     }
 
     /// A list that is indexed already, without buckets behind it.
@@ -132,8 +171,13 @@ impl Vocab {
 
 const NULL_IS_ZERO: FillNull = FillNull::Int(0);
 
+fn twice(value: &str) -> OpProblem {
+    OpProblem::Parameter(format!("value {value} is in the vocabulary twice"))
+}
+
 fn show(values: &VocabValues, entry: usize) -> String {
     match values {
+        VocabValues::Decimals(list) => list[entry].clone(),
         VocabValues::Strings(list) => format!("{:?}", list[entry]),
         VocabValues::Integers(list) => list[entry].to_string(),
         VocabValues::Unsigned(list) => list[entry].to_string(),

@@ -263,6 +263,10 @@ pub struct VocabValues {
     pub unsigned: ::prost::alloc::vec::Vec<u64>,
     #[prost(double, repeated, tag = "4")]
     pub floats: ::prost::alloc::vec::Vec<f64>,
+    /// Of decimals with more than 15 digits: "-123.45", without an exponent, a plus, leading zeros, or zeros at the end of a fraction. Other
+    /// spellings of digits are read as the same value. Shorter decimals are in floats.
+    #[prost(string, repeated, tag = "5")]
+    pub decimals: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for VocabValues {
 const NAME: &'static str = "VocabValues";

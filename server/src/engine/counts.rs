@@ -22,8 +22,8 @@ use futures::{FutureExt, TryStreamExt};
 use super::{Engine, EngineError, Job, Keep, ValueCounts, kept::Kept};
 
 impl Engine {
-    /// Counts of a column's values; nulls are not counted. Push batches of one column of the type: Utf8, Int64, `UInt64`
-    /// or Float64.
+    /// Counts of a column's values; nulls are not counted. Push batches of one column of the type: Utf8, Int64, `UInt64`,
+    /// Float64, Decimal128 or Decimal256.
     pub fn value_counts(&self, data_type: &DataType, keep: Keep) -> Result<Job<ValueCounts>, EngineError> {
         let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("value", data_type.clone(), true)]));
         let memory = MemoryConsumer::new("values that are kept").register(self.context.memory_pool());

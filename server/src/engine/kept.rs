@@ -3,8 +3,10 @@
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, StringArray, UInt64Array},
-    datatypes::{DataType, Float64Type, Int64Type, UInt64Type},
+    array::{
+        Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array, Float64Array, Int64Array, StringArray, UInt64Array,
+    },
+    datatypes::{DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type, UInt64Type, i256},
 };
 use datafusion_common::exec_datafusion_err;
 use datafusion_execution::memory_pool::MemoryReservation;
@@ -53,6 +55,8 @@ enum Value {
     /// The float's bits, turned so that they stand in the floats' order.
     Float(u64),
     Text(Box<str>),
+    /// The unscaled value, in a box so that other values take no more memory for it.
+    Decimal(Box<i256>),
 }
 
 impl Kept {
@@ -84,6 +88,14 @@ impl Kept {
             DataType::UInt64 => Arc::new(UInt64Array::from_iter_values(values.filter_map(Value::unsigned))),
             DataType::Float64 => Arc::new(Float64Array::from_iter_values(values.filter_map(Value::float))),
             DataType::Utf8 => Arc::new(StringArray::from_iter_values(values.filter_map(Value::text))),
+            DataType::Decimal128(..) => {
+                let unscaled = values.filter_map(Value::decimal).filter_map(i256::to_i128);
+                Arc::new(Decimal128Array::from_iter_values(unscaled).with_data_type(self.data_type))
+            }
+            DataType::Decimal256(..) => {
+                let unscaled = values.filter_map(Value::decimal);
+                Arc::new(Decimal256Array::from_iter_values(unscaled).with_data_type(self.data_type))
+            }
             other => return Err(unknown_type(other)),
         };
         Ok(ValueCounts { values, counts })
@@ -120,6 +132,8 @@ impl Value {
     fn text_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len() + 3,
+            // Digits; and a sign, a point, two quotes and a comma.
+            Self::Decimal(value) => value.wrapping_abs().checked_ilog10().unwrap_or(0) as usize + 6,
             _ => 8,
         }
     }
@@ -136,6 +150,10 @@ impl Value {
         if let Self::Float(bits) = self { Some(float_of_ordered(bits)) } else { None }
     }
 
+    fn decimal(self) -> Option<i256> {
+        if let Self::Decimal(value) = self { Some(*value) } else { None }
+    }
+
     fn text(self) -> Option<Box<str>> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
@@ -146,6 +164,11 @@ fn value(values: &ArrayRef, row: usize) -> Option<Value> {
         DataType::Int64 => Value::Integer(values.as_primitive_opt::<Int64Type>()?.value(row)),
         DataType::UInt64 => Value::Unsigned(values.as_primitive_opt::<UInt64Type>()?.value(row)),
         DataType::Float64 => Value::Float(ordered_bits(values.as_primitive_opt::<Float64Type>()?.value(row))),
+        DataType::Decimal128(..) => {
+            let unscaled = values.as_primitive_opt::<Decimal128Type>()?.value(row);
+            Value::Decimal(i256::from_i128(unscaled).into())
+        }
+        DataType::Decimal256(..) => Value::Decimal(values.as_primitive_opt::<Decimal256Type>()?.value(row).into()),
         DataType::Utf8 => Value::Text(values.as_string_opt::<i32>()?.value(row).into()),
         _ => return None,
     })

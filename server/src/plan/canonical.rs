@@ -1,5 +1,6 @@
 //! One form for plans that mean the same, and its digest.
 
+use forebay_kernels::ExactDecimal;
 use forebay_proto::v1::{self, op::Op as OpMessage};
 use prost::Message as _;
 
@@ -42,10 +43,22 @@ fn one_lookup(ops: &[v1::Op]) -> Vec<Vec<v1::Op>> {
                 chains = chains.iter().flat_map(longer).collect();
             }
             // An op may hold a vocabulary of megabytes: it is copied once a chain.
-            _ => chains.iter_mut().for_each(|chain| chain.push(op.clone())),
+            _ => chains.iter_mut().for_each(|chain| chain.push(one_spelling(op.clone()))),
         }
     }
     chains
+}
+
+/// The op with the decimals of its vocabulary in their canonical text. What is no decimal stays for the error that names it.
+fn one_spelling(mut op: v1::Op) -> v1::Op {
+    if let Some(OpMessage::Vocab(v1::Vocab { values: Some(values), .. })) = &mut op.op {
+        for text in &mut values.decimals {
+            if let Some(canonical) = ExactDecimal::canonical(text) {
+                *text = canonical;
+            }
+        }
+    }
+    op
 }
 
 /// How many parts of the canonical plan a part becomes.

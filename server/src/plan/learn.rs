@@ -65,6 +65,13 @@ pub enum Wanted {
     },
 }
 
+impl Wanted {
+    /// Whether the answer is in how often each value occurs.
+    pub fn is_counted(&self) -> bool {
+        matches!(self, Self::Mode | Self::Vocabulary { .. })
+    }
+}
+
 /// The answer to a question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {

@@ -192,11 +192,16 @@ pub(super) fn named_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<
 }
 
 fn vocab_values(values: &v1::VocabValues, path: &str, number: usize) -> Result<VocabValues, PlanError> {
-    let filled =
-        [values.strings.is_empty(), values.integers.is_empty(), values.unsigned.is_empty(), values.floats.is_empty()];
-    if filled.iter().filter(|empty| !**empty).count() > 1 {
+    let empty = [
+        values.strings.is_empty(),
+        values.integers.is_empty(),
+        values.unsigned.is_empty(),
+        values.floats.is_empty(),
+        values.decimals.is_empty(),
+    ];
+    if empty.iter().filter(|empty| !**empty).count() > 1 {
         let path = format!("{path}.ops[{number}].vocab.values");
-        return Err(PlanError::field(path, "only one of strings, integers, unsigned, floats may be filled"));
+        return Err(PlanError::field(path, "only one of strings, integers, unsigned, floats, decimals may be filled"));
     }
     Ok(if !values.integers.is_empty() {
         VocabValues::Integers(values.integers.clone())
@@ -204,6 +209,8 @@ fn vocab_values(values: &v1::VocabValues, path: &str, number: usize) -> Result<V
         VocabValues::Unsigned(values.unsigned.clone())
     } else if !values.floats.is_empty() {
         VocabValues::Floats(values.floats.clone())
+    } else if !values.decimals.is_empty() {
+        VocabValues::Decimals(values.decimals.clone())
     } else {
         VocabValues::Strings(values.strings.clone())
     })

@@ -1,9 +1,10 @@
 //! What the aggregates of a pass came to → answers to the questions.
 
 use arrow::{
-    array::{Array, AsArray},
-    datatypes::{Float64Type, Int64Type, UInt64Type},
+    array::{Array, ArrayRef, AsArray},
+    datatypes::{DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type, UInt64Type, i256},
 };
+use forebay_kernels::ExactDecimal;
 use forebay_proto::v1;
 
 use crate::{
@@ -121,7 +122,33 @@ fn mode(counts: &ValueCounts) -> Option<Answer> {
     if let Some(integers) = values.as_primitive_opt::<UInt64Type>() {
         return Some(whole(integers.value(0).into()));
     }
+    if let Some(decimal) = decimals(values).and_then(|mut decimals| decimals.next()) {
+        return decimal_mode(decimal);
+    }
     Some(Answer::Number(values.as_primitive_opt::<Float64Type>()?.value(0)))
+}
+
+/// A decimal that is no double is given as the integer that it is, and else as the nearest double.
+fn decimal_mode(decimal: ExactDecimal) -> Option<Answer> {
+    let number: f64 = decimal.text().parse().ok()?;
+    let is_exact = ExactDecimal::of_double(number).is_some_and(|read| read.text() == decimal.text());
+    let integer = decimal.at_scale(0).and_then(i256::to_i128).filter(|_| !is_exact);
+    Some(integer.map_or(Answer::Number(number), whole))
+}
+
+/// The values of a column of decimals; none of other columns.
+fn decimals(values: &ArrayRef) -> Option<Box<dyn Iterator<Item = ExactDecimal> + '_>> {
+    match values.data_type() {
+        DataType::Decimal128(_, scale) => {
+            let unscaled = values.as_primitive_opt::<Decimal128Type>()?.values().iter();
+            Some(Box::new(unscaled.map(|value| ExactDecimal::new(i256::from_i128(*value), *scale))))
+        }
+        DataType::Decimal256(_, scale) => {
+            let unscaled = values.as_primitive_opt::<Decimal256Type>()?.values().iter();
+            Some(Box::new(unscaled.map(|value| ExactDecimal::new(*value, *scale))))
+        }
+        _ => None,
+    }
 }
 
 fn vocabulary(counts: &ValueCounts) -> v1::VocabValues {
@@ -135,6 +162,8 @@ fn vocabulary(counts: &ValueCounts) -> v1::VocabValues {
         vocabulary.unsigned.extend(integers.values());
     } else if let Some(numbers) = values.as_primitive_opt::<Float64Type>() {
         vocabulary.floats.extend(numbers.values());
+    } else if let Some(decimals) = decimals(values) {
+        vocabulary.decimals.extend(decimals.map(ExactDecimal::text));
     }
     vocabulary
 }

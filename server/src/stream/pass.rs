@@ -84,12 +84,18 @@ fn needs_distribution(wanted: &Wanted) -> bool {
     matches!(wanted, Wanted::Median | Wanted::MedianAndQuartiles | Wanted::Quantiles(_))
 }
 
+/// Whether one prefix serves both: values that are counted may have more digits than those that are computed with.
+fn is_of_same_values(one: &Question, other: &Question) -> bool {
+    let is_counted = |question: &Question| question.wanted.is_counted();
+    one.column == other.column && one.prefix == other.prefix && is_counted(one) == is_counted(other)
+}
+
 // === impl Pass ===
 
 impl Pass {
     /// Starts the aggregates that answer the questions.
     pub(super) fn new(engine: &Engine, schema: &Schema, questions: &[Question]) -> Result<Self, StreamError> {
-        let mut keys: Vec<(String, Vec<Op>)> = Vec::new();
+        let mut keys: Vec<&Question> = Vec::new();
         let mut pass = Self {
             prefixes: Vec::new(),
             summaries: None,
@@ -99,11 +105,11 @@ impl Pass {
             sources: Vec::new(),
         };
         for question in questions {
-            let known = keys.iter().position(|(column, ops)| *column == question.column && *ops == question.prefix);
+            let known = keys.iter().position(|known| is_of_same_values(known, question));
             let prefix = if let Some(index) = known {
                 index
             } else {
-                keys.push((question.column.clone(), question.prefix.clone()));
+                keys.push(question);
                 pass.prefixes.push(checked_prefix(question, schema)?);
                 pass.prefixes.len() - 1
             };
@@ -232,10 +238,12 @@ impl Pass {
     }
 }
 
-/// The type that is learned from: text and whole numbers as they are, every other number as float64.
+/// The type that is learned from: text, whole numbers and decimals as they are, every other number as float64.
 fn learned_type(data_type: &DataType) -> DataType {
     match data_type {
-        DataType::Utf8 | DataType::Int64 | DataType::UInt64 => data_type.clone(),
+        DataType::Utf8 | DataType::Int64 | DataType::UInt64 | DataType::Decimal128(..) | DataType::Decimal256(..) => {
+            data_type.clone()
+        }
         _ => DataType::Float64,
     }
 }

@@ -50,9 +50,11 @@ pub(super) fn checked_prefix(question: &Question, schema: &Schema) -> Result<Pre
     }
     let prefix = Prefix::compile(&question.column, &question.prefix, schema)
         .map_err(|error| plan::PlanError::of_chain(question.chain_path(), error, schema))?;
-    let takes_text = matches!(question.wanted, Wanted::Mode | Wanted::Vocabulary { .. });
+    let is_counted = question.wanted.is_counted();
+    // Values that are counted are told apart by all their digits; arithmetic is done in float64.
+    let prefix = if is_counted { prefix.with_exact_decimals() } else { prefix };
     match prefix.data_type() {
-        DataType::Utf8 if takes_text => Ok(prefix),
+        DataType::Utf8 if is_counted => Ok(prefix),
         data_type if data_type.is_numeric() => Ok(prefix),
         other => {
             let reason = format!("column \"{}\" is {other} here, and this must learn from numbers", question.column);

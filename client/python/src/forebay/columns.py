@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import pairwise
 from typing import Literal, cast
 
@@ -165,7 +166,7 @@ class Columns:
         min_count: int = 0,
         max_size: int = 0,
         oov_buckets: int = 0,
-        values: Sequence[str] | Sequence[int] | Sequence[float] | None = None,
+        values: Sequence[str] | Sequence[int] | Sequence[float] | Sequence[Decimal] | None = None,
     ) -> Columns:
         """Turn a value into its index: 0 unseen or null, then 1 and up by count; learned unless `values` are given.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import ClassVar, cast
 
 import numpy as np
@@ -40,14 +41,14 @@ class Bucketize(Op):
 
 @dataclass(frozen=True)
 class Values:
-    """A vocabulary's values in index order, all of one kind: strings, integers, unsigned or floats."""
+    """A vocabulary's values in index order, all of one kind; decimals are the texts of their digits."""
 
-    KINDS: ClassVar[tuple[str, ...]] = ("strings", "integers", "unsigned", "floats")
+    KINDS: ClassVar[tuple[str, ...]] = ("strings", "integers", "unsigned", "floats", "decimals")
     kind: str
     items: tuple[str, ...] | tuple[int, ...] | tuple[float, ...]
 
     @classmethod
-    def of(cls, values: Sequence[str] | Sequence[int] | Sequence[float]) -> Values:
+    def of(cls, values: Sequence[str] | Sequence[int] | Sequence[float] | Sequence[Decimal]) -> Values:
         """Tell the kind from the values."""
         plain: list[object] = [v.item() if isinstance(v, np.generic) else v for v in values]
         if all(isinstance(v, str) for v in plain):
@@ -60,7 +61,13 @@ class Values:
             return cls("unsigned" if unsigned else "integers", tuple(whole))
         if all(isinstance(v, float) for v in plain):
             return cls("floats", tuple(cast(list[float], plain)))
-        raise TypeError("vocab(values=…): the values must be all text, all integers or all floats")
+        if all(isinstance(v, Decimal) for v in plain):
+            decimals = cast(list[Decimal], plain)
+            for value in decimals:
+                if not value.is_finite():
+                    raise ValueError(f"vocab(values=…): {value} is no value of a decimal column")
+            return cls("decimals", tuple(f"{value:f}" for value in decimals))
+        raise TypeError("vocab(values=…): the values must be all text, all integers, all floats or all Decimal")
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, object]) -> Values:
@@ -73,7 +80,7 @@ class Values:
             raise ValueError(f"vocab: values holds {' and '.join(filled)}; fill one of them")
         for kind, items in filled.items():
             listed = cast(Sequence[str], items)
-            if kind == "strings":
+            if kind in ("strings", "decimals"):
                 return cls(kind, tuple(listed))
             if kind == "floats":
                 return cls(kind, tuple(float(item) for item in listed))

@@ -87,6 +87,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "integers": (2, "*int64"),
         "unsigned": (3, "*uint64"),
         "floats": (4, "*double"),
+        "decimals": (5, "*string"),
     },
     "HashBucket": {"buckets": (1, "uint64"), "seed": (2, "uint64")},
     "OneHot": {"size": (1, "uint32")},

@@ -96,6 +96,11 @@ fn decimals_are_numbers_of_any_scale_to_the_last_digit() {
     let fill = |value| evaluate(&[Op::FillNull(Fill::Number(value)), lookup(Arc::clone(&keys))], gaps.clone());
     assert_ints(&fill(1.5), &[Some(0), None]);
     assert_ints(&fill(0.155), &[None, None]);
+    let tie = |value| {
+        evaluate(&[Op::FillNull(Fill::Integer(value)), lookup(decimal(vec![1 << 53, (1 << 53) + 1], 0))], gaps.clone())
+    };
+    assert_ints(&tie((1 << 53) + 1), &[Some(1), None]);
+    assert_ints(&tie(1 << 53), &[Some(0), None]);
     assert!(refusal(&[lookup(keys)], Float64Array::from(vec![1.5])).contains("Decimal128(38, 2)"));
 }
 

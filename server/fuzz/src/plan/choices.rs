@@ -144,7 +144,9 @@ fn vocab(bytes: Bytes<'_, '_>) -> Result<v1::Vocab> {
     let values = maybe(bytes, |bytes| {
         let strings = list(bytes, |bytes| Ok((*bytes.choose(&["käse 4", "a", "b", "w0", ""])?).to_owned()))?;
         let (integers, floats) = (list(bytes, integer)?, list(bytes, number)?);
-        Ok(v1::VocabValues { strings, integers, unsigned: Vec::new(), floats })
+        let decimals =
+            list(bytes, |bytes| Ok((*bytes.choose(&["1.50", "1.5", "-0", "9007199254740993", "1e5"])?).to_owned()))?;
+        Ok(v1::VocabValues { strings, integers, unsigned: Vec::new(), floats, decimals })
     })?;
     let (min_count, max_size) = (size(bytes)?.into(), size(bytes)?.into());
     Ok(v1::Vocab { min_count, max_size, oov_buckets: size(bytes)?, values })
