@@ -52,7 +52,7 @@ pub(crate) struct CompiledChain {
     /// How many indices there are behind the last op, if it gives indices.
     cardinality: Option<u64>,
     /// What the first `fill_null` made of the nulls, while the chain holds a column's decimals: steps have only the double of it.
-    pub(crate) filled: Option<Fill>,
+    pub(crate) filled: Option<Box<Fill>>,
 }
 
 /// How a column becomes tiles.
@@ -221,7 +221,7 @@ impl CompiledChain {
                 let (step, number) = FillNull::compile(fill, number)?;
                 if self.is_decimals() {
                     // There are no nulls left for a second fill.
-                    self.filled.get_or_insert_with(|| fill.clone());
+                    self.filled.get_or_insert_with(|| Box::new(fill.clone()));
                 }
                 // Filling with an index keeps them the indices they were.
                 let index = if let Step::FillNull(fill) = &step { fill.index() } else { None };

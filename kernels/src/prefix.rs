@@ -144,7 +144,7 @@ impl Prefix {
 
     fn decimals(&self, values: &ArrayRef) -> Result<ArrayRef, Unreadable> {
         let unreadable = |source| Unreadable { input: self.chain.input, source };
-        let exact = decimals::exact(values, self.chain.filled.as_ref(), &self.data_type);
+        let exact = decimals::exact(values, self.chain.filled.as_deref(), &self.data_type);
         exact.map_err(|source| unreadable(Some(source)))?.ok_or_else(|| unreadable(None))
     }
 }

@@ -169,6 +169,7 @@ def test_needs_fit_tells_what_is_left_to_learn(columns: fb.Columns, needs: bool)
         (lambda: fb.cols("a").vocab(values="abc"), "list of values"),
         (lambda: fb.cols("a").vocab(values=["a", 1]), "all text, all integers, all floats or all Decimal"),
         (lambda: fb.cols("a").vocab(values=[Decimal("1.5"), 1.5]), "all text, all integers, all floats or all Decimal"),
+        (lambda: fb.cols("a").fill_null(Decimal("Infinity")), "Infinity is no value of a decimal column"),
         (lambda: fb.cols("a").vocab(values=[Decimal("NaN")]), "NaN is no value of a decimal column"),
         (lambda: fb.cols("a").hash_bucket(0), "from 1"),
         (lambda: fb.cols("a").one_hot(), "give size"),

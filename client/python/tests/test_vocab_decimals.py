@@ -216,12 +216,11 @@ def test_a_filled_null_is_the_decimal_that_the_fill_is_written_as(
 
 
 @pytest.mark.parametrize("statistic", ["mean", "median", "mode"])
-@pytest.mark.parametrize("name", sorted(WIDE.keys() - {"w76_38"}))
+@pytest.mark.parametrize("name", WIDE)
 def test_a_learned_fill_has_an_index(client: fb.Client, name: str, statistic: Any):
     plan = fitted(client, fb.cols(name).fill_null(statistic).vocab())
-    outputs: Any = plan.plan.to_dict()["outputs"]
-    (fill,) = outputs[0]["parts"][0]["ops"][0]["fill_null"].values()
-    filled = [Decimal(repr(fill)) if value is None else value for value in DATA[name]]
+    (fill,) = first_fill(plan).values()
+    filled = [Decimal(str(fill)) if value is None else value for value in DATA[name]]
     assert streamed(client, plan) == indices(filled, vocabulary(filled))
 
 
@@ -234,12 +233,35 @@ def test_a_fill_that_no_decimal_type_holds_beside_the_column_makes_floats_of_bot
     assert {index for value, index in found if value is None} == {doubles.index(1e-60) + 1}
 
 
-@pytest.mark.parametrize("name", ["w16_0", "w20_0"])
-def test_the_mode_of_whole_decimals_is_exact(client: fb.Client, name: str):
-    chain = fb.cols(name).fill_null("mode")
-    outputs: Any = fitted(client, chain).plan.to_dict()["outputs"]
-    (fill,) = outputs[0]["parts"][0]["ops"][0]["fill_null"].values()
-    assert int(fill) == vocabulary(DATA[name])[0]
+def first_fill(plan: fb.FittedPlan) -> dict[str, Any]:
+    outputs: Any = plan.plan.to_dict()["outputs"]
+    return outputs[0]["parts"][0]["ops"][0]["fill_null"]
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_the_mode_has_all_its_digits(client: fb.Client, name: str):
+    ((kind, fill),) = first_fill(fitted(client, fb.cols(name).fill_null("mode"))).items()
+    mode = vocabulary(DATA[name])[0]
+    assert Decimal(str(fill)) == mode
+    assert kind in ({"value"} if Decimal(repr(float(mode))) == mode else {"integer", "unsigned", "decimal"})
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_decimal_that_fills_keeps_its_digits_and_is_one_plan_in_any_spelling(client: fb.Client, name: str):
+    fill = EXACT.multiply(vocabulary(DATA[name])[3], Decimal("1.000"))
+    plan = fitted(client, fb.cols(name).fill_null(fill).vocab())
+    assert first_fill(plan) == {"decimal": text(fill)}
+    filled = [fill if value is None else value for value in DATA[name]]
+    assert streamed(client, plan) == indices(filled, vocabulary(filled))
+    assert fb.FittedPlan.from_json(plan.to_json()).plan_id == plan.plan_id
+    assert fitted(client, fb.cols(name).fill_null(Decimal(text(fill))).vocab()).plan_id == plan.plan_id
+
+
+def test_a_fill_that_is_no_decimal_is_refused_by_field(client: fb.Client):
+    chain = {"columns": ["w38_10"], "ops": [{"fill_null": {"decimal": "1e5"}}]}
+    plan = fb.Plan.from_json(json.dumps({"outputs": [{"name": "o", "parts": [chain]}]}))
+    with pytest.raises(fb.InvalidRequest, match=r'ops\[0\].fill_null.decimal: "1e5" is no decimal of up to 76 digits'):
+        client.stream("plain", plan)
 
 
 def test_every_row_of_a_shuffled_stream_has_its_index(client: fb.Client):

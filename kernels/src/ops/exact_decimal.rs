@@ -9,7 +9,7 @@ use super::Fill;
 use super::decimal::rescaled;
 
 /// unscaled × 10^(−scale).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExactDecimal {
     unscaled: i256,
     scale: i8,
@@ -80,6 +80,16 @@ impl ExactDecimal {
         Some(Self { unscaled: i256::from_i128(unscaled), scale: i8::try_from(scale).ok()? })
     }
 
+    /// The double nearest to it.
+    pub fn double(self) -> f64 {
+        self.text().parse().unwrap_or(f64::NAN)
+    }
+
+    /// The integer that it is; none for a fraction, and for what an i128 does not hold.
+    pub fn integer(self) -> Option<i128> {
+        self.at_scale(0).and_then(i256::to_i128)
+    }
+
     /// The number that a fill is written as; none for text.
     pub(crate) fn of_fill(fill: &Fill) -> Option<Self> {
         let whole = |value: i128| Some(Self { unscaled: i256::from_i128(value), scale: 0 });
@@ -87,6 +97,7 @@ impl ExactDecimal {
             Fill::Number(value) => Self::of_double(*value),
             Fill::Integer(value) => whole((*value).into()),
             Fill::Unsigned(value) => whole((*value).into()),
+            Fill::Decimal(value) => Some(*value),
             Fill::Text(_) => None,
         }
     }

@@ -26,6 +26,11 @@ impl FillNull {
             Fill::Number(value) => (exact_i64(*value), exact_u64(*value), *value),
             Fill::Integer(value) => (Some(*value), u64::try_from(*value).ok(), *value as f64),
             Fill::Unsigned(value) => (i64::try_from(*value).ok(), Some(*value), *value as f64),
+            Fill::Decimal(value) => {
+                let integer = value.integer();
+                let int = integer.and_then(|integer| i64::try_from(integer).ok());
+                (int, integer.and_then(|integer| u64::try_from(integer).ok()), value.double())
+            }
             Fill::Text(_) => return Err(mismatch("text", Domain::Number(number))),
         };
         let fill = match (number, int, uint) {
@@ -42,7 +47,9 @@ impl FillNull {
         match (fill, domain) {
             (Fill::Text(text), Domain::Text) => Ok(text.clone()),
             (Fill::Text(_), _) => Err(mismatch("text", domain)),
-            (Fill::Number(_) | Fill::Integer(_) | Fill::Unsigned(_), _) => Err(mismatch("a number", domain)),
+            (Fill::Number(_) | Fill::Integer(_) | Fill::Unsigned(_) | Fill::Decimal(_), _) => {
+                Err(mismatch("a number", domain))
+            }
         }
     }
 
@@ -76,7 +83,7 @@ mod tests {
     use arrow::array::{BinaryArray, StringArray, UInt64Array};
 
     use crate::testing::{assert_doubles, assert_ints, assert_singles, doubles, evaluate, ints, refusal, singles};
-    use crate::{Fill, Op};
+    use crate::{ExactDecimal, Fill, Op};
 
     const BIG: i64 = (1 << 53) + 1;
 
@@ -98,6 +105,17 @@ mod tests {
             assert_eq!(filled.as_ref(), &expected as &dyn arrow::array::Array);
         }
         assert_ints(&evaluate(&[Op::FillNull(Fill::Unsigned(7))], ints(&[None])), &[Some(7)]);
+    }
+
+    #[test]
+    fn a_decimal_is_an_integer_where_it_has_no_fraction() {
+        let fill = |text: &str| [Op::FillNull(Fill::Decimal(ExactDecimal::parse(text).unwrap()))];
+        assert_ints(&evaluate(&fill("9007199254740993.0"), ints(&[None])), &[Some(BIG)]);
+        let unsigned = evaluate(&fill("18446744073709551615"), UInt64Array::from(vec![None, Some(1)]));
+        assert_eq!(unsigned.as_ref(), &UInt64Array::from(vec![u64::MAX, 1]) as &dyn arrow::array::Array);
+        assert_doubles(&evaluate(&fill("0.5"), ints(&[Some(3), None])), &[Some(3.0), Some(0.5)]);
+        assert_doubles(&evaluate(&fill("1.00000000000000000001"), doubles(&[None])), &[Some(1.0)]);
+        assert!(refusal(&fill("1"), StringArray::from(vec!["a"])).contains("its value is a number"));
     }
 
     #[test]

@@ -205,6 +205,8 @@ pub enum Fill {
     Integer(i64),
     /// One that an i64 may not hold either.
     Unsigned(u64),
+    /// A decimal that a double may not hold.
+    Decimal(ExactDecimal),
     /// Text, for columns of text.
     Text(String),
 }
@@ -231,6 +233,7 @@ impl Fill {
             Self::Number(value) => *value,
             Self::Integer(value) => *value as f64,
             Self::Unsigned(value) => *value as f64,
+            Self::Decimal(value) => value.double(),
             Self::Text(_) => f64::NAN,
         }
     }

@@ -137,7 +137,7 @@ fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Op".into() }fn ty
 /// Null becomes a value: given, or learned (stat).
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FillNull {
-    #[prost(oneof = "fill_null::Fill", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "fill_null::Fill", tags = "1, 2, 3, 4, 5, 6")]
     pub fill: ::core::option::Option<fill_null::Fill>,
 }
 /// Nested message and enum types in `FillNull`.
@@ -156,6 +156,9 @@ pub mod fill_null {
         /// One that an int64 may not hold either.
         #[prost(uint64, tag = "5")]
         Unsigned(u64),
+        /// A decimal that a double may not hold, with all its digits: "-123.45".
+        #[prost(string, tag = "6")]
+        Decimal(::prost::alloc::string::String),
     }
 }
 impl ::prost::Name for FillNull {

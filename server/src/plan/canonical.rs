@@ -1,7 +1,7 @@
 //! One form for plans that mean the same, and its digest.
 
 use forebay_kernels::ExactDecimal;
-use forebay_proto::v1::{self, op::Op as OpMessage};
+use forebay_proto::v1::{self, fill_null::Fill, op::Op as OpMessage};
 use prost::Message as _;
 
 use crate::state::short_digest;
@@ -49,13 +49,16 @@ fn one_lookup(ops: &[v1::Op]) -> Vec<Vec<v1::Op>> {
     chains
 }
 
-/// The op with the decimals of its vocabulary in their canonical text. What is no decimal stays for the error that names it.
+/// The op with its decimals in their canonical text. What is no decimal stays for the error that names it.
 fn one_spelling(mut op: v1::Op) -> v1::Op {
-    if let Some(OpMessage::Vocab(v1::Vocab { values: Some(values), .. })) = &mut op.op {
-        for text in &mut values.decimals {
-            if let Some(canonical) = ExactDecimal::canonical(text) {
-                *text = canonical;
-            }
+    let texts = match &mut op.op {
+        Some(OpMessage::Vocab(v1::Vocab { values: Some(values), .. })) => values.decimals.as_mut_slice(),
+        Some(OpMessage::FillNull(v1::FillNull { fill: Some(Fill::Decimal(text)) })) => std::slice::from_mut(text),
+        _ => &mut [],
+    };
+    for text in texts {
+        if let Some(canonical) = ExactDecimal::canonical(text) {
+            *text = canonical;
         }
     }
     op

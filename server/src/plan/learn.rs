@@ -81,6 +81,8 @@ pub enum Answer {
     Integer(i64),
     /// The same of unsigned ones.
     Unsigned(u64),
+    /// A mode of decimals that a double does not hold.
+    Decimal(String),
     /// A mode of text.
     Text(String),
     /// Mean and deviation, smallest and largest, or median and distance of the quartiles.
@@ -148,6 +150,7 @@ pub fn learn(plan: &mut v1::Plan, question: &Question, answer: Answer) {
         (OpMessage::FillNull(fill), Answer::Number(value)) => fill.fill = Some(FillMessage::Value(value)),
         (OpMessage::FillNull(fill), Answer::Integer(value)) => fill.fill = Some(FillMessage::Integer(value)),
         (OpMessage::FillNull(fill), Answer::Unsigned(value)) => fill.fill = Some(FillMessage::Unsigned(value)),
+        (OpMessage::FillNull(fill), Answer::Decimal(text)) => fill.fill = Some(FillMessage::Decimal(text)),
         (OpMessage::FillNull(fill), Answer::Text(text)) => fill.fill = Some(FillMessage::Text(text)),
         (OpMessage::Standardize(op), Answer::Pair(mean, std)) => (op.mean, op.std) = (Some(mean), Some(std)),
         (OpMessage::MinMax(op), Answer::Pair(min, max)) => (op.min, op.max) = (Some(min), Some(max)),

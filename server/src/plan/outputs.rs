@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, Schema};
-use forebay_kernels::{Chain, DType, Fill, Op, OutputSpec, Program, VocabValues};
+use forebay_kernels::{Chain, DType, ExactDecimal, Fill, Op, OutputSpec, Program, VocabValues};
 use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
 
 use super::{
@@ -128,10 +128,16 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
             Some(FillMessage::Value(value)) => Fill::Number(*value),
             Some(FillMessage::Integer(value)) => Fill::Integer(*value),
             Some(FillMessage::Unsigned(value)) => Fill::Unsigned(*value),
+            Some(FillMessage::Decimal(text)) => Fill::Decimal(ExactDecimal::parse(text).ok_or_else(|| {
+                let reason = format!(
+                    "{text:?} is no decimal of up to 76 digits: write its digits, with a point before a fraction, such as -123.45"
+                );
+                PlanError::field(format!("{path}.ops[{number}].fill_null.decimal"), reason)
+            })?),
             Some(FillMessage::Text(text)) => Fill::Text(text.clone()),
             Some(FillMessage::Stat(_)) => return Err(unlearned("fill_null")),
             None => {
-                let reason = "one of value, text, integer, unsigned, or stat (MEAN, MEDIAN, MODE)";
+                let reason = "one of value, text, integer, unsigned, decimal, or stat (MEAN, MEDIAN, MODE)";
                 return Err(PlanError::field(format!("{path}.ops[{number}].fill_null"), reason));
             }
         }),

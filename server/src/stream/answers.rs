@@ -44,9 +44,12 @@ fn finite(question: &Question, learned: Answer) -> Result<Answer, String> {
         Answer::Number(value) => value.is_finite(),
         Answer::Pair(first, second) => first.is_finite() && second.is_finite(),
         Answer::Boundaries(boundaries) => boundaries.iter().all(|boundary| boundary.is_finite()),
-        Answer::Integer(_) | Answer::Unsigned(_) | Answer::WholeBoundaries(_) | Answer::Text(_) | Answer::Values(_) => {
-            true
-        }
+        Answer::Integer(_)
+        | Answer::Unsigned(_)
+        | Answer::Decimal(_)
+        | Answer::WholeBoundaries(_)
+        | Answer::Text(_)
+        | Answer::Values(_) => true,
     };
     if is_finite {
         return Ok(learned);
@@ -123,17 +126,19 @@ fn mode(counts: &ValueCounts) -> Option<Answer> {
         return Some(whole(integers.value(0).into()));
     }
     if let Some(decimal) = decimals(values).and_then(|mut decimals| decimals.next()) {
-        return decimal_mode(decimal);
+        return Some(decimal_mode(decimal));
     }
     Some(Answer::Number(values.as_primitive_opt::<Float64Type>()?.value(0)))
 }
 
-/// A decimal that is no double is given as the integer that it is, and else as the nearest double.
-fn decimal_mode(decimal: ExactDecimal) -> Option<Answer> {
-    let number: f64 = decimal.text().parse().ok()?;
-    let is_exact = ExactDecimal::of_double(number).is_some_and(|read| read.text() == decimal.text());
-    let integer = decimal.at_scale(0).and_then(i256::to_i128).filter(|_| !is_exact);
-    Some(integer.map_or(Answer::Number(number), whole))
+/// A decimal as a double if that is written with the same digits, else as the integer that it is, else as text.
+fn decimal_mode(decimal: ExactDecimal) -> Answer {
+    let (number, text) = (decimal.double(), decimal.text());
+    if ExactDecimal::of_double(number).is_some_and(|read| read.text() == text) {
+        return Answer::Number(number);
+    }
+    let integer = decimal.integer().filter(|integer| (i64::MIN.into()..=u64::MAX.into()).contains(integer));
+    integer.map_or(Answer::Decimal(text), whole)
 }
 
 /// The values of a column of decimals; none of other columns.

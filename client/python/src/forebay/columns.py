@@ -48,7 +48,7 @@ class Columns:
 
     def fill_null(
         self,
-        value: float | str | None = None,
+        value: float | Decimal | str | None = None,
         /,
         *,
         text: str | None = None,
@@ -57,7 +57,8 @@ class Columns:
         """Turn null into a value.
 
         ``fill_null(0.0)`` fills a number; ``fill_null("mean")``, ``"median"`` and ``"mode"`` (or ``stat=``) the
-        statistic of the column, which a fit learns; ``fill_null(text="UA")`` a text.
+        statistic of the column, which a fit learns; ``fill_null(text="UA")`` a text. A ``Decimal`` and an integer
+        keep all their digits.
         """
         if sum(given is not None for given in (value, text, stat)) != 1:
             raise TypeError('fill_null takes one of a number, "mean", "median" or "mode", text="…"')
@@ -83,6 +84,10 @@ class Columns:
             if integer > INT64_MAX:
                 return self._then(_ops.FillNull(unsigned=integer))
             return self._then(_ops.FillNull(integer=integer))
+        if isinstance(value, Decimal):
+            if not value.is_finite():
+                raise ValueError(f"fill_null: {value} is no value of a decimal column")
+            return self._then(_ops.FillNull(decimal=f"{value:f}"))
         if isinstance(value, (int, float, np.integer, np.floating)):
             return self._then(_ops.FillNull(value=float(value)))
         raise TypeError(f'fill_null takes a number, "mean", "median" or "mode", text="…"; not {value!r}')

@@ -20,6 +20,7 @@ class FillNull(Op):
     text: str | None = None
     stat: str | None = None
     unsigned: int | None = None
+    decimal: str | None = None
 
     @property
     def keeps_indexes(self) -> bool:
@@ -29,7 +30,7 @@ class FillNull(Op):
     @property
     def wide(self) -> bool:
         """The number that fills may be a large one."""
-        return self._is_exact or (self.value is not None and abs(self.value) > INT32_MAX)
+        return self._is_exact or self.decimal is not None or (self.value is not None and abs(self.value) > INT32_MAX)
 
     @property
     def _is_exact(self) -> bool:
@@ -44,7 +45,13 @@ class FillNull(Op):
         """Return the one field that is set."""
         if self.value is not None:
             return {"value": spelled(self.value)}
-        fields: Json = {"integer": self.integer, "unsigned": self.unsigned, "text": self.text, "stat": self.stat}
+        fields: Json = {
+            "integer": self.integer,
+            "unsigned": self.unsigned,
+            "decimal": self.decimal,
+            "text": self.text,
+            "stat": self.stat,
+        }
         return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -58,6 +58,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "stat": (3, "?Stat"),
         "integer": (4, "?int64"),
         "unsigned": (5, "?uint64"),
+        "decimal": (6, "?string"),
     },
     "Clip": {
         "min": (1, "?double"),

@@ -59,9 +59,9 @@ def _op(where: str, item: object) -> Op:
 
 
 def _fill_null(where: str, body: object) -> Op:
-    fields = _set(where, body, "value", "text", "stat", "integer", "unsigned")
+    fields = _set(where, body, "value", "text", "stat", "integer", "unsigned", "decimal")
     if len(fields) != 1:
-        raise ValueError(f"{where} must set one of value, text, stat, integer, unsigned")
+        raise ValueError(f"{where} must set one of value, text, stat, integer, unsigned, decimal")
     ((name, value),) = fields.items()
     if name == "value":
         return ops.FillNull(value=_number(where, value))
@@ -71,6 +71,8 @@ def _fill_null(where: str, body: object) -> Op:
         return ops.FillNull(unsigned=_whole(where, value))
     if name == "text":
         return ops.FillNull(text=_text(where, value))
+    if name == "decimal":
+        return ops.FillNull(decimal=_text(where, value))
     stat = _text(where, value)
     if stat not in ops.STATS:
         raise ValueError(f"{where}.stat is {stat!r}; it is one of {', '.join(ops.STATS)}")

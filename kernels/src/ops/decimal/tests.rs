@@ -88,6 +88,8 @@ fn a_filled_null_is_the_decimal_that_the_fill_is_written_as() {
     assert_ints(&chain(Fill::Integer(TIE as i64 + 1), &ties), &[2, 1].map(Some));
     assert_ints(&chain(Fill::Unsigned(TIE as u64), &ties), &[1, 1].map(Some));
     assert_ints(&chain(Fill::Number(TIE as f64), &ties), &[1, 1].map(Some));
+    let decimal = ExactDecimal::parse("9007199254740993").unwrap();
+    assert_ints(&chain(Fill::Decimal(decimal), &ties), &[2, 1].map(Some));
     assert_ints(&chain(Fill::Number(0.5), &["1", "0.50"]), &[2, 0].map(Some));
     assert_ints(&chain(Fill::Number(f64::NAN), &ties), &[0, 1].map(Some));
     let twice = [Op::FillNull(Fill::Integer(5)), Op::FillNull(Fill::Integer(6)), vocab(&["6", "5"], 0)];

@@ -129,12 +129,13 @@ fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
 
 fn fill_null(bytes: Bytes<'_, '_>) -> Result<v1::FillNull> {
     use v1::fill_null::Fill;
-    let fill = match bytes.int_in_range(0..=5)? {
+    let fill = match bytes.int_in_range(0..=6)? {
         0 => Some(Fill::Value(number(bytes)?)),
         1 => Some(Fill::Stat(bytes.int_in_range(0..=2)?)),
         2 => Some(Fill::Integer(integer(bytes)?)),
         3 => Some(Fill::Text("käse 4".to_owned())),
         4 => Some(Fill::Unsigned(integer(bytes)?.cast_unsigned())),
+        5 => Some(Fill::Decimal((*bytes.choose(&["1.50", "-0", "9007199254740993", "1e5"])?).to_owned())),
         _ => None,
     };
     Ok(v1::FillNull { fill })
