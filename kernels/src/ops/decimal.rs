@@ -59,7 +59,7 @@ pub(crate) fn scale(data_type: &DataType) -> Option<i8> {
 /// The unscaled value at another scale; none where it is not a whole one, or too large for any decimal.
 pub(crate) fn rescaled(value: i256, from: i8, to: i8) -> Option<i256> {
     let digits = u32::from(from.abs_diff(to));
-    if value == i256::ZERO {
+    if value == i256::ZERO || digits == 0 {
         return Some(value);
     }
     // 10^77 is beyond an i256: no value but 0 has so many zeros behind it.

@@ -53,7 +53,8 @@ impl ExactDecimal {
 
     /// The canonical text.
     pub fn text(self) -> String {
-        let digits = self.unscaled.to_string();
+        // Most values fit an i128, which is written without arithmetic on long integers.
+        let digits = self.unscaled.to_i128().map_or_else(|| self.unscaled.to_string(), |short| short.to_string());
         let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |digits| ("-", digits));
         let places = usize::from(self.scale.unsigned_abs());
         let text = if self.scale <= 0 {
