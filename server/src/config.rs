@@ -1,7 +1,7 @@
 //! What the operator says: flags, environment, TOML file → a checked `Config`.
 //!
 //! The struct of flags is the one table: it gives flag, `FOREBAY_…` variable, TOML key, default and help, and the
-//! README's table is rendered from it (`tests/readme.rs`).
+//! book's table is rendered from it (`tests/readme.rs`).
 
 mod access;
 mod datasets;

@@ -1,6 +1,6 @@
-//! The README's tables of options and metrics are what the program has.
+//! The book's tables of options and metrics match the program.
 //!
-//! `FOREBAY_REGENERATE=1 cargo test -p forebay-server --test readme` writes them anew.
+//! `FOREBAY_REGENERATE=1 cargo test -p forebay-server --test readme` rewrites them.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -16,15 +16,21 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> (&'a str, &'a str, &'a 
 
 #[test]
 fn tables_are_what_the_program_has() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("README.md");
+    let book = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("docs/src");
     let options = forebay_settings::markdown_table(&forebay_settings::command::<Flags>());
     let metrics = metrics::NAMES.map(|(name, meaning)| format!("| `{name}` | {meaning} |\n")).concat();
     let metrics = format!("| metric | meaning |\n|---|---|\n{metrics}");
-    let marks = [
-        ("<!-- options: forebay-server -->\n", "<!-- /options -->", options.trim().to_owned() + "\n"),
-        ("<!-- metrics -->\n", "<!-- /metrics -->", metrics),
+    let tables = [
+        (
+            "configuration.md",
+            "<!-- options: forebay-server -->\n",
+            "<!-- /options -->",
+            options.trim().to_owned() + "\n",
+        ),
+        ("metrics.md", "<!-- metrics -->\n", "<!-- /metrics -->", metrics),
     ];
-    for (start, end, table) in marks {
+    for (chapter, start, end, table) in tables {
+        let path = book.join(chapter);
         let text = fs::read_to_string(&path).unwrap();
         let (before, inside, after) = between(&text, start, end);
         if std::env::var_os("FOREBAY_REGENERATE").is_some() {
@@ -32,7 +38,7 @@ fn tables_are_what_the_program_has() {
         } else {
             assert_eq!(
                 inside, table,
-                "README.md is stale: FOREBAY_REGENERATE=1 cargo test -p forebay-server --test readme"
+                "docs/src/{chapter} is stale: FOREBAY_REGENERATE=1 cargo test -p forebay-server --test readme"
             );
         }
     }

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from daemon import LOOPBACK, Daemon
+from documents import BOOK
 from monitoring import (
     DASHBOARDS,
     GRAFANA,
@@ -29,7 +30,6 @@ from monitoring import (
     write_datasets,
 )
 
-README = GRAFANA.parent / "README.md"
 RULES = GRAFANA / "prometheus/rules.yml"
 # What is asked for has to be there so many seconds after Prometheus has started.
 ANSWER_SECONDS = 35
@@ -146,8 +146,8 @@ def test_dashboards_and_rules_mean_the_same_failed_calls():
 
 
 def test_every_metric_is_watched_and_every_watched_metric_is_there(watched: Watched):
-    table = re.search(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", README.read_text(), re.DOTALL)
-    assert table, "the README has no table of metrics"
+    table = re.search(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", (BOOK / "metrics.md").read_text(), re.DOTALL)
+    assert table, "metrics.md has no table of metrics"
     documented = set(re.findall(r"^\| `(forebay_[a-z_]+)", table[1], re.MULTILINE))
     assert documented
     used = names(rule_text()).union(*(names(query.expr) for query in QUERIES)) - PROMETHEUS_NAMES

@@ -1,4 +1,4 @@
-"""The README's Python examples run as they stand there; only the places of data and server are put in."""
+"""The Python examples of the README and the book run as written; only the data's path and the server's URL differ."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
+from documents import BOOK, ROOT, example, examples
 from serving import Server
 
-README = Path(__file__).parents[3] / "README.md"
+EXECUTED = {"plain", "torch", "resume", "serving", "secure-plain", "secure-torch"}
 
 
-def example(name: str) -> str:
-    found = re.search(rf"<!-- example: {name} -->\n```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert found, f"the README has no example {name}"
-    return found[1]
+def test_every_example_is_executed() -> None:
+    # The secured ones are executed by test_security.py.
+    assert set(examples()) == EXECUTED
 
 
 def test_every_op_of_a_plan_is_in_the_table_once() -> None:
-    found = re.search(r"<!-- ops -->\n(.*?)<!-- /ops -->", README.read_text(), re.DOTALL)
-    assert found, "the README has no table of ops"
+    found = re.search(r"<!-- ops -->\n(.*?)<!-- /ops -->", (BOOK / "ops.md").read_text(), re.DOTALL)
+    assert found, "ops.md has no table of ops"
     first = [line.split("|")[1] for line in found[1].splitlines()[2:]]
     named = [name for cell in first for name in re.findall(r"`(\w+)`", cell)]
-    message = re.search(r"oneof op \{(.*?)\}", (README.parent / "proto/forebay/v1/plan.proto").read_text(), re.DOTALL)
+    message = re.search(r"oneof op \{(.*?)\}", (ROOT / "proto/forebay/v1/plan.proto").read_text(), re.DOTALL)
     assert message
     assert sorted(named) == sorted(re.findall(r"(\w+) = \d+;", message[1]))
 
@@ -34,7 +34,7 @@ def test_plain_pyarrow_example(server: Server) -> None:
     assert server.url in code
     assert len([line for line in code.splitlines() if line.strip()]) <= 25
     names: dict[str, Any] = {}
-    exec(compile(code, str(README), "exec"), names)
+    exec(compile(code, "example", "exec"), names)
     assert names["info"].total_records == 327_346
     assert names["header"]["last"] is True
     assert names["dense"].shape == (327_346 % 4096, 2)
@@ -45,7 +45,7 @@ def test_torch_example(flights_folder: Path) -> None:
     code = example("torch").replace("data/flights", str(flights_folder))
     assert str(flights_folder) in code
     names: dict[str, Any] = {}
-    exec(compile(code, str(README), "exec"), names)
+    exec(compile(code, "example", "exec"), names)
     assert len(names["data"]) == -(-327_346 // 1024)
     batch = names["batch"]
     assert {key: tuple(value.shape)[1:] for key, value in batch.items()} == {"dense": (2,), "cats": (3,), "label": ()}
@@ -56,7 +56,7 @@ def test_resume_example(flights_folder: Path, capsys: pytest.CaptureFixture[str]
     code = example("resume").replace("data/flights", str(flights_folder))
     assert str(flights_folder) in code
     names: dict[str, Any] = {}
-    exec(compile(code, str(README), "exec"), names)
+    exec(compile(code, "example", "exec"), names)
     assert names["state"]["position"] == 1024
     assert "row_group" in capsys.readouterr().out
 
@@ -65,7 +65,7 @@ def test_serving_example(server: Server) -> None:
     code = example("serving").replace("grpc://127.0.0.1:8815", server.url)
     assert server.url in code
     names: dict[str, Any] = {}
-    exec(compile(code, str(README), "exec"), names)
+    exec(compile(code, "example", "exec"), names)
     assert names["features"].shape == (2, 2)
     assert names["features"].dtype.name == "float32"
     # The longer the delay and the flight, the larger the number.

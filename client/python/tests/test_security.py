@@ -23,9 +23,9 @@ import forebay as fb
 from aftermath import as_stored
 from certificates import Authority, Pair, digest, principal
 from daemon import LOOPBACK, Daemon, run_to_end
+from documents import BOOK, example
 from proxy import Proxy
 from serving import Server
-from test_readme import example
 
 Serve = Callable[..., Server]
 TRAINER, OTHER, ADMIN = "token-of-trainer-0123456789", "token-of-other-0123456789", "token-of-admin-0123456789"
@@ -442,11 +442,10 @@ def test_a_public_address_with_tls_and_credentials_needs_no_insecure_flag(secure
     daemon.stop()
 
 
-def test_the_readmes_commands_and_examples(
+def test_the_books_commands_and_examples(
     serve: Serve, flights_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    readme = (Path(__file__).parents[3] / "README.md").read_text()
-    found = re.search(r"<!-- commands: secure -->\n```sh\n(.*?)```", readme, re.DOTALL)
+    found = re.search(r"<!-- commands: secure -->\n```sh\n(.*?)```", (BOOK / "security.md").read_text(), re.DOTALL)
     assert found
     commands, start = found[1].split("forebay-server ", 1)
     subprocess.run(["sh", "-euc", commands], cwd=tmp_path, check=True, capture_output=True, timeout=60)
@@ -462,5 +461,5 @@ def test_the_readmes_commands_and_examples(
         code = example(name).replace("grpc+tls://localhost:8815", f"grpc+tls://localhost:{port}")
         assert port in code
         names: dict[str, Any] = {}
-        exec(compile(code, "README.md", "exec"), names)
+        exec(compile(code, "example", "exec"), names)
         assert names["rows"] == 327_346

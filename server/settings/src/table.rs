@@ -1,4 +1,4 @@
-//! The options of a program as the table in the README.
+//! The options of a program as the table in the book.
 
 use std::fmt::Write;
 

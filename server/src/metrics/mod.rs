@@ -80,7 +80,7 @@ pub const CALLS: [&str; 11] = [
     "Check",
 ];
 
-/// Name and meaning of every metric, in the order of the README's table.
+/// Name and meaning of every metric, in the order of the book's table.
 pub const NAMES: [(&str, &str); 42] = [
     ("forebay_streams_active", "Streams that are open now."),
     ("forebay_streams_total", "Streams that have ended, by status (complete, cancelled, failed)."),
