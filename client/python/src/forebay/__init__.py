@@ -9,7 +9,6 @@
 Tensors come from `forebay.torch`, which alone imports torch.
 """
 
-from .arrays import Ragged
 from .client import Client, DatasetInfo, connect
 from .columns import Columns, cols
 from .credentials import Credentials
@@ -44,6 +43,7 @@ from .header import BatchHeader, StreamInfo
 from .plan import Output, Plan, output
 from .private_server import local
 from .progress import FitProgress
+from .ragged import Ragged
 from .replay import Replay
 from .stream import Batch, Stream
 

@@ -7,30 +7,23 @@ numbers) stays the Arrow array that it is. A column of lists of such numbers is 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .ragged import Ragged
+
+if TYPE_CHECKING:
+    ArrowArray = pa.Array[Any]
+else:
+    ArrowArray = pa.Array  # generic in its stubs alone
+
 Array = npt.NDArray[Any]
 
 DTYPE_KEY = b"forebay.dtype"
 BFLOAT16 = b"BFLOAT16"
-
-
-class Ragged(NamedTuple):
-    """A batch's lists as two flat arrays: row i is ``values[offsets[i]:offsets[i + 1]]``.
-
-    NumPy arrays in a `Batch`, torch tensors from `forebay.torch`, over the received memory. The offsets are int32, one
-    more than there are rows, as ``torch.nn.EmbeddingBag(..., include_last_offset=True)`` takes them. Being a named
-    tuple, it goes through a DataLoader's workers, pinning and a framework's moves to a device as a tensor does.
-    """
-
-    values: Any
-    """The elements of all lists, one list after another."""
-    offsets: Any
-    """Where each list begins in the values; last, where the last one ends."""
 
 
 def field_of(batch: pa.RecordBatch, name: str) -> pa.Field[Any]:

@@ -16,15 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from .arrays import Array, column_of, is_numbers, to_numpy
+from .arrays import Array, ArrowArray, column_of, is_numbers, to_numpy
 from .connection import Connection
 from .errors import BrokenStream, ForebayError
 from .failover import LEFT_BEHIND
 from .retry import Trouble, try_everywhere
 from .waking import Latch
 
-Rows = pa.RecordBatch | pa.Table | Mapping[str, "npt.ArrayLike | pa.Array[Any]"]
-Features = dict[str, "Array | pa.Array[Any]"]
+Rows = pa.RecordBatch | pa.Table | Mapping[str, "npt.ArrayLike | ArrowArray"]
+Features = dict[str, "Array | ArrowArray"]
 
 # What a batch is told by, when its answer comes: a number that counts up, as so many little-endian bytes.
 NUMBER_BYTES = 8

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .arrays import Ragged
+from .ragged import Ragged
 from .tensors import TensorBatch, to_tensors
 
 if TYPE_CHECKING:

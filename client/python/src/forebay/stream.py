@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from . import checksum
-from .arrays import Array, Ragged, column_of, field_of, seen
+from .arrays import Array, column_of, field_of, seen
 from .cursor import Cursor, Order, Places
 from .errors import BrokenStream, ForebayError, StreamError
 from .failover import LEFT_BEHIND, Failover
 from .header import BatchHeader, StreamInfo, read_header
+from .ragged import Ragged
 from .retry import Trouble
 from .source import Source
 from .waking import Latch

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from .arrays import Ragged, column_of, field_of, is_bfloat16, is_lists, is_numbers, lists, numbers
+from .arrays import column_of, field_of, is_bfloat16, is_lists, is_numbers, lists, numbers
+from .ragged import Ragged
 from .stream import Batch
 
 ROW_ID = "__row_id"
