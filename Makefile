@@ -13,6 +13,8 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/bin/cargo-deny
 CARGO_FUZZ_VERSION := 0.13.2
 CARGO_FUZZ := $(TOOLS)/bin/cargo-fuzz
+MDBOOK_VERSION := 0.5.4
+MDBOOK := $(TOOLS)/bin/mdbook
 
 # Seconds for each target of the fuzzer, and the toolchain that can build them; server/fuzz/README.md says more.
 FUZZ_SECONDS ?= 600
@@ -26,7 +28,7 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark lint dashboards fuzz fuzz-filters drive simulate soak bench bench-kernels bench-peers bench-service build clean
+.PHONY: help demo test test-spark lint docs dashboards fuzz fuzz-filters drive simulate soak bench bench-kernels bench-peers bench-service build clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -61,12 +63,21 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, licences and a
 	@if printf 'jinja2==2.4.1\n' | $(BIN)/pip-audit --requirement /dev/stdin --no-deps --disable-pip 2>/dev/null | grep -qE 'PYSEC|GHSA|CVE'; \
 	then set -x; $(BIN)/pip-audit --local --skip-editable --progress-spinner off; \
 	else echo "lint: advisories of Python packages NOT checked, their database could not be had" >&2; fi
-	$(BIN)/ruff check client/python grafana
-	$(BIN)/ruff format --check client/python grafana
+	$(BIN)/ruff check client/python docs grafana
+	$(BIN)/ruff format --check client/python docs grafana
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project client/python
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project client/python/examples
+	$(BIN)/basedpyright --pythonpath $(BIN)/python --project docs
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project grafana
 	server/deploy/lint.sh $(BIN)
+
+docs: $(VENV)/.docs $(MDBOOK) ## build the book and the references of both APIs, and check links
+	$(BIN)/pytest --noconftest client/python/tests/test_docs.py
+	PATH="$(abspath $(BIN)):$$PATH" $(MDBOOK) build docs
+	$(BIN)/python docs/check_pages.py docs/book
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace
+	$(BIN)/python -W error -m pdoc --output-directory $(TARGET)/doc/python forebay forebay.torch
+	@echo "docs/book/index.html, $(TARGET)/doc/forebay_client/index.html, $(TARGET)/doc/python/index.html"
 
 dashboards: $(VENV)/.made ## write Grafana's dashboards from their sources
 	$(BIN)/python grafana/dashboards.py
@@ -122,9 +133,9 @@ soak: $(VENV)/.test $(if $(FOREBAY_SERVER_BIN),,build) ## load two replicas with
 build: ## build forebay-server and forebay in the release profile
 	$(CARGO) build --locked --release --workspace --bins
 
-clean: ## remove everything that make has made: target/, .venv/, data/
+clean: ## remove everything that make has made: target/, .venv/, data/, docs/book/
 	$(CARGO) clean
-	rm -rf $(VENV) data
+	rm -rf $(VENV) data docs/book
 
 # === The virtual environment ===
 # Each stamp says that the requirements it names are installed; a changed file installs again. What has to be built
@@ -162,10 +173,18 @@ $(VENV)/.lint: $(REQUIREMENTS)/lint.txt $(VENV)/.test
 	$(PIP_INSTALL) -r $(REQUIREMENTS)/lint.txt
 	@touch $@
 
+$(VENV)/.docs: $(REQUIREMENTS)/docs.txt $(VENV)/.test
+	$(PIP_INSTALL) -r $(REQUIREMENTS)/docs.txt
+	@touch $@
+
 # === Tools ===
 
 $(CARGO_DENY):
 	$(CARGO) install cargo-deny --version $(CARGO_DENY_VERSION) --locked --root $(TOOLS)
+
+# Without the features that serve and watch a book, and search it.
+$(MDBOOK):
+	$(CARGO) install mdbook --version $(MDBOOK_VERSION) --locked --no-default-features --root $(TOOLS)
 
 $(CARGO_FUZZ):
 	$(CARGO) install cargo-fuzz --version $(CARGO_FUZZ_VERSION) --locked --root $(TOOLS)
