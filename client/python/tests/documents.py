@@ -26,9 +26,9 @@ def documents() -> list[Path]:
 
 
 def examples() -> dict[str, str]:
-    """Python examples by name. An example may be in the README and in the book, in the same words."""
+    """Python examples by name. Several documents may have an example, in the same words."""
     found: dict[str, str] = {}
-    for path in [README, *sorted(BOOK.rglob("*.md"))]:
+    for path in documents():
         for name, code in EXAMPLE.findall(path.read_text()):
             assert found.setdefault(name, code) == code, f"{path.relative_to(ROOT)}: example {name} differs elsewhere"
     return found
