@@ -72,6 +72,13 @@ def test_the_check_finds_what_is_wrong(tmp_path: Path, text: str, wrong: bool) -
     assert any(problem(page, target, known) for target in links(page.read_text())) == wrong
 
 
+def test_code_blocks_are_closed() -> None:
+    for document in documents():
+        fences = re.findall(r"^ *```.*$", document.read_text(), re.MULTILINE)
+        assert len(fences) % 2 == 0, document.relative_to(ROOT)
+        assert not [fence for fence in fences[1::2] if fence.strip() != "```"], document.relative_to(ROOT)
+
+
 def test_every_chapter_is_in_the_summary() -> None:
     summary = BOOK / "SUMMARY.md"
     listed = [(BOOK / target).resolve() for target in links(summary.read_text())]
