@@ -13,7 +13,7 @@
 //! 4. Global position p < N is lane p mod L, offset ⌊p/L⌋; rank r's q-th row is position r + W·q.
 //!
 //! So what has been read up to position p is the same set of rows at every world size, and a position turns into a row,
-//! or a row into its position, by arithmetic and one binary search. Permutations are those of [`permutation`]; their
+//! or a row into its position, by arithmetic and one binary search. Permutations are those of [`Permutation`]; their
 //! keys are XXH3-64 (seed 0) of `forebay order 1`, a letter (`g` for the row groups, `w` for a window), and seed, epoch,
 //! lane and window (both 0 for row groups) as 8 little-endian bytes each.
 //!
