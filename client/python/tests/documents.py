@@ -12,6 +12,7 @@ BOOK = ROOT / "docs/src"
 EXAMPLE = re.compile(r"<!-- example: ([\w-]+) -->\n```python\n(.*?)```", re.DOTALL)
 FENCE = re.compile(r"^( *)(```+).*?^\1\2`* *$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(<?([^()\s<>]+)>?(?: \"[^\"]*\")?\)")
+PATH = re.compile(r"(?<=`)(?:\.ci|\.github|proto|kernels|server|client|docs|grafana|benches)/[\w./-]*(?=`)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 
 
@@ -48,6 +49,11 @@ def prose(text: str) -> str:
 def links(text: str) -> list[str]:
     """The targets of links and images."""
     return LINK.findall(prose(text))
+
+
+def paths(text: str) -> list[str]:
+    """The paths from the repository's root that spans of code name; NAME and the like stand for a reader's choice."""
+    return [path for path in PATH.findall(FENCE.sub("", text)) if not re.search(r"\b[A-Z]+\b(?!\.md)", path)]
 
 
 def anchors(text: str) -> set[str]:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from documents import BOOK, README, ROOT, anchors, documents, links
+from documents import BOOK, README, ROOT, anchors, documents, links, paths
 
 README_LINES_MAX = 200
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:")
@@ -70,6 +70,13 @@ def test_the_check_finds_what_is_wrong(tmp_path: Path, text: str, wrong: bool) -
     page.write_text(f"# Here\n\n{text}\n")
     known = {page, tmp_path / "other.md"}
     assert any(problem(page, target, known) for target in links(page.read_text())) == wrong
+
+
+def test_named_files_and_folders_are_there() -> None:
+    named = [(document.relative_to(ROOT), path) for document in documents() for path in paths(document.read_text())]
+    assert len(named) > 30
+    wrong = [f"{document}: {path}" for document, path in named if not (ROOT / path).exists()]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_code_blocks_are_closed() -> None:
