@@ -2,7 +2,7 @@
 //!
 //! The natural way of the data: `flight` (bytes → request) → `catalog` (→ snapshot) → `plan` (→ program) → `order`
 //! (→ work list) → `stream` { `scan` → `forebay-kernels` → batch } → `flight` (batch → wire). One direction: no room
-//! calls back up, and `tests/house.rs` holds the imports to it.
+//! calls back up, and `tests/layering.rs` holds the imports to it.
 
 #![forbid(unsafe_code)]
 
