@@ -22,6 +22,7 @@ pub(super) fn has_one_type(call: &ScalarFunction) -> bool {
 /// float64.
 pub(super) fn align(exprs: &mut [&mut Expr], schema: &DFSchema) {
     align_times(exprs, schema);
+    align_bytes(exprs, schema);
     let columns = exprs.iter().filter(|expr| !matches!(***expr, Expr::Literal(..)));
     let types: Vec<DataType> = columns.map(|expr| type_of(expr, schema)).collect();
     let has_float = types.iter().any(DataType::is_floating);
@@ -38,6 +39,18 @@ pub(super) fn align(exprs: &mut [&mut Expr], schema: &DFSchema) {
             }
             None => numbers::as_float(value),
         };
+    }
+}
+
+/// Gives binary literals beside large binaries their type: DataFusion finds no common one.
+fn align_bytes(exprs: &mut [&mut Expr], schema: &DFSchema) {
+    if !exprs.iter().any(|expr| type_of(expr, schema) == DataType::LargeBinary) {
+        return;
+    }
+    for expr in exprs.iter_mut() {
+        if let Expr::Literal(ScalarValue::Binary(value), _) = &mut **expr {
+            **expr = Expr::Literal(ScalarValue::LargeBinary(value.take()), None);
+        }
     }
 }
 

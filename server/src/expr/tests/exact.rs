@@ -7,8 +7,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
     array::{
-        Array, ArrayRef, AsArray, BooleanArray, Decimal32Array, Decimal128Array, Float32Array, Float64Array, Int8Array,
-        Int16Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array,
+        Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Decimal32Array, Decimal128Array, Float32Array,
+        Float64Array, Int8Array, Int16Array, Int64Array, LargeBinaryArray, RecordBatch, StringArray,
+        TimestampMicrosecondArray, UInt64Array,
     },
     compute::{SortOptions, sort},
     datatypes::{DataType, Float64Type},
@@ -297,6 +298,16 @@ fn numbers_in_arithmetic_are_floats() {
     assert_eq!(mask("i * 0.1 = 0.1", &batch), [Some(true), Some(false)]);
     let decimal = evaluate("CAST(1.005 AS DECIMAL(10, 3))", &batch);
     assert_eq!(decimal.as_primitive::<arrow::datatypes::Decimal128Type>().value(0), 1005);
+}
+
+#[test]
+fn bytes_of_either_width_have_the_same_functions() {
+    let values = vec![Some(b"a".as_slice()), None];
+    for bytes in [Arc::new(BinaryArray::from(values.clone())) as ArrayRef, Arc::new(LargeBinaryArray::from(values))] {
+        let batch = batch_of("b", bytes);
+        assert_eq!(mask("coalesce(b, X'00', b) < X'61'", &batch), [Some(false), Some(true)]);
+        assert_eq!(mask("nullif(b, X'61') IS NULL", &batch), [Some(true), Some(true)]);
+    }
 }
 
 #[test]
