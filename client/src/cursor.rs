@@ -64,7 +64,7 @@ pub enum CursorError {
     /// The cursor is of another version.
     #[error(
         "the cursor is of version {found}, this client reads version {CURSOR_VERSION}: load it with the release that \
-         saved it, or begin the epoch anew"
+         saved it, or begin the epoch again"
     )]
     Version {
         /// Its version, as it stands there.
@@ -74,7 +74,7 @@ pub enum CursorError {
     /// The cursor was saved under another plan.
     #[error(
         "the cursor was saved under plan {saved}, this plan is {present}: go on with the plan that it was saved with, \
-         or begin the epoch anew"
+         or begin the epoch again"
     )]
     Plan {
         /// The plan's id by the cursor.
@@ -86,7 +86,7 @@ pub enum CursorError {
     /// The server lays the rows in another order.
     #[error(
         "the cursor was saved under version {saved} of the order, the server follows {present}: go on with a server \
-         that knows it, or begin the epoch anew"
+         that knows it, or begin the epoch again"
     )]
     Order {
         /// The order's version by the cursor.

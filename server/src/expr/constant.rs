@@ -26,7 +26,7 @@ const NANOSECONDS_PER_DAY: i128 = 86_400 * 1_000_000_000;
 pub(super) enum Position {
     /// It is this value.
     At(ScalarValue),
-    /// It lies between this value and the next one.
+    /// It is between this value and the next one.
     After(ScalarValue),
     /// It is less than every value.
     Below,

@@ -1,4 +1,4 @@
-//! What lies under nulls is zeroed before it travels: it is whatever a file's decoder or a client happened to leave
+//! Values under nulls are zeroed before they are sent: they are whatever a file's decoder or a client happened to leave
 //! there, and a batch is the same to the byte wherever its rows come from.
 
 use std::sync::Arc;

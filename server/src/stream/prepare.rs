@@ -164,7 +164,7 @@ fn check_order_version(request: &Request) -> Result<(), PlanError> {
         Some(version) if version != ORDER_VERSION => {
             let reason = format!(
                 "{version} is not the order of this server, which is version {ORDER_VERSION}: go on with a server of the \
-                 version that the position was saved with, or start an epoch anew"
+                 version that the position was saved with, or begin the epoch again"
             );
             Err(PlanError::field("order_version", reason))
         }

@@ -27,7 +27,7 @@ pub(super) fn write(plan: &mut v1::Plan, schema: &Schema) {
     plan.units = units.into_iter().map(|(column, unit)| v1::Unit { column, unit }).collect();
 }
 
-/// Refuses columns that count another unit than they did. A column that is not there is named by whoever reads it.
+/// Refuses columns that count another unit than they did. A missing column is reported where it is read.
 pub(super) fn check(plan: &v1::Plan, schema: &Schema) -> Result<(), StreamError> {
     for v1::Unit { column, unit: expected } in &plan.units {
         let Ok(field) = schema.field_with_name(column) else { continue };

@@ -136,7 +136,7 @@ class Cursor:
         if self.plan_id and plan_id and plan_id != self.plan_id:
             raise CursorRefused(
                 f"the state was saved under plan {self.plan_id}; this plan is {plan_id}: load it with the plan that it "
-                "was saved with, or begin the epoch anew"
+                "was saved with, or begin the epoch again"
             )
 
     def check_info(self, info: StreamInfo) -> None:
@@ -145,7 +145,7 @@ class Cursor:
         if self.order_version and info.order_version != self.order_version:
             raise CursorRefused(
                 f"the state was saved under version {self.order_version} of the order, and the server follows "
-                f"{info.order_version}: go on with a server that knows it, or begin the epoch anew"
+                f"{info.order_version}: go on with a server that knows it, or begin the epoch again"
             )
 
 
@@ -187,7 +187,7 @@ def _read(state: Mapping[str, Any]) -> Cursor:
     if state.get("version") != CURSOR_VERSION:
         raise CursorRefused(
             f"the state is of version {state.get('version')!r}; this package reads version {CURSOR_VERSION}: load it "
-            "with the release of forebay that saved it, or begin the epoch anew"
+            "with the release of forebay that saved it, or begin the epoch again"
         )
     names = ("epoch", "position", "world_size", "order_version", "lanes", "remainder", "seed", "shuffle", "window_rows")
     missing = [name for name in names if name not in state]
