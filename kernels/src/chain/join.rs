@@ -19,7 +19,7 @@ use crate::ops::vocab::Vocab;
 use crate::ops::{Encoder, LookupTable, Op, Step};
 
 impl CompiledChain {
-    /// The chain that looks its value up and goes on with what it finds. Errors count ops from the lookup on.
+    /// The chain that looks its value up and applies the remaining ops to what it finds. Errors count ops from the lookup.
     pub(super) fn join(
         mut self,
         table: &Arc<LookupTable>,

@@ -254,7 +254,7 @@ impl Snapshot {
         &self.files[row_group.file_index]
     }
 
-    /// To be called by readers that found another file: whoever asks for this snapshot again makes a new listing first.
+    /// Marks the snapshot as outdated; readers that find another file call it. Its next use lists the files again.
     pub fn set_outdated(&self) {
         self.is_outdated.store(true, Ordering::Relaxed);
     }
@@ -264,7 +264,7 @@ impl Snapshot {
         self.is_outdated.load(Ordering::Relaxed)
     }
 
-    /// To be called when a listing shows just these files.
+    /// Clears the mark, after a listing that shows just these files.
     pub(super) fn set_present(&self) {
         self.is_outdated.store(false, Ordering::Relaxed);
     }

@@ -129,7 +129,7 @@ impl Store {
     /// What an error means, in words that hold no secret.
     pub(super) fn error(&self, path: &Path, source: &object_store::Error) -> StoreError {
         use object_store::Error as E;
-        let told = redact::sentence(source);
+        let sentence = redact::sentence(source);
         // Listings say it in words only.
         let text = source.to_string();
         let has_status = |status: &str| text.contains(&format!("status code: {status}"));
@@ -148,9 +148,9 @@ impl Store {
             _ => StoreErrorKind::Failed,
         };
         // Where no credentials are set, they are looked for at the address where cloud machines find theirs.
-        let is_about_credentials = kind == StoreErrorKind::Refused || told.contains("169.254.169.254");
+        let is_about_credentials = kind == StoreErrorKind::Refused || sentence.contains("169.254.169.254");
         let hint = if is_about_credentials { self.credentials } else { "" };
-        StoreError { kind, reason: format!("{}: {told}{hint}", self.display(path)) }
+        StoreError { kind, reason: format!("{}: {sentence}{hint}", self.display(path)) }
     }
 }
 
