@@ -24,7 +24,7 @@ import forebay as fb
 from daemon import poll
 from epoch_order import Epoch, passing_rows
 from forebay.torch import FlightDataset, FlightLoader
-from interrupts import Interrupted, first_of, interrupted_at
+from interrupts import Interrupted, Interruption, first_of
 from restartable import Restartable
 
 GROUPS = (70, 1, 33, 96, 40, 57)
@@ -216,7 +216,7 @@ class Driver:
                 for _ in range(self.random.randint(1, 4)):
                     at = self.random.randint(1, 60)
                     try:
-                        batch = interrupted_at(at, stream)
+                        batch = Interruption(at).first_of(stream)
                     except Interrupted:
                         cursor = stream.cursor()
                         assert (cursor.epoch, cursor.position) == (epoch, position)
@@ -353,7 +353,7 @@ class Driver:
         rank = next(at for at, known in enumerate(self.loops or ()) if known is loop)
         before = self.ranks[rank].state_dict()
         try:
-            return interrupted_at(self.random.randint(1, 40), loop)
+            return Interruption(self.random.randint(1, 40)).first_of(loop)
         except Interrupted:
             assert self.ranks[rank].state_dict() == before
             return first_of(loop)

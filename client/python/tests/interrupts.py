@@ -31,21 +31,31 @@ def finalizes(frame: FrameType | None) -> bool:
     return False
 
 
-def interrupted_at(place: int, iterator: Iterator[Any]) -> Any:
-    """The next batch, with an exception raised at that place of its `__next__`; raises EOFError at the end."""
-    own, seen = sys._getframe(), 0
+class Interruption:
+    """An exception for one place of a `__next__`, counted in calls and returns from C."""
 
-    def look(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal seen
-        if frame is own or frame.f_code is first_of.__code__ or event not in ("call", "c_return") or finalizes(frame):
-            return
-        seen += 1
-        if seen == place:
+    def __init__(self, place: int) -> None:
+        self.place = place
+        self.is_raised = False
+        """Whether the place was reached. Python swallows what is raised in a callback of C code or a finalizer."""
+
+    def first_of(self, iterator: Iterator[Any]) -> Any:
+        """Return the next batch, with the exception raised at the place; raises EOFError at the end."""
+        own, seen = sys._getframe(), 0
+
+        def look(frame: FrameType, event: str, _: Any) -> None:
+            nonlocal seen
+            is_ours = frame is own or frame.f_code is first_of.__code__
+            if is_ours or event not in ("call", "c_return") or finalizes(frame):
+                return
+            seen += 1
+            if seen == self.place:
+                sys.setprofile(None)
+                self.is_raised = True
+                raise Interrupted(f"at {frame.f_code.co_qualname}:{frame.f_lineno}")
+
+        sys.setprofile(look)
+        try:
+            return first_of(iterator)
+        finally:
             sys.setprofile(None)
-            raise Interrupted(f"at {frame.f_code.co_qualname}:{frame.f_lineno}")
-
-    sys.setprofile(look)
-    try:
-        return first_of(iterator)
-    finally:
-        sys.setprofile(None)
