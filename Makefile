@@ -54,7 +54,7 @@ test-spark: $(VENV)/.spark ## hold the ops against their twins in Spark MLlib; n
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest client/python/tests_spark
 
-lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, licences and advisories
+lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, wording, licences and advisories
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO_DENY) --locked check licenses bans sources
@@ -70,6 +70,7 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, licences and a
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project docs
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project grafana
 	server/deploy/lint.sh $(BIN)
+	$(BIN)/python docs/check_words.py
 
 docs: $(VENV)/.docs $(MDBOOK) ## build the book and the references of both APIs, and check links
 	$(BIN)/pytest --noconftest client/python/tests/test_docs.py
