@@ -2,6 +2,7 @@
 
 use arrow::error::ArrowError;
 use arrow_flight::error::FlightError;
+use forebay_proto::v1::Reason;
 use tonic::{Code, Status};
 
 use crate::CursorError;
@@ -192,6 +193,14 @@ impl Error {
         match self {
             Self::Status(status) => Some(status.code()),
             _ => None,
+        }
+    }
+
+    /// The server's reason when it answered with an error; messages may be reworded between versions, reasons stay.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Status(status) => Reason::split(status.message()).0,
+            _ => Reason::Unspecified,
         }
     }
 

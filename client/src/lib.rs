@@ -70,7 +70,7 @@ pub use cursor::{BATCH_SIZE_DEFAULT, CURSOR_VERSION, Cursor, CursorError};
 pub use error::{Error, HeaderError, Result, code_name};
 pub use forebay_proto::v1::{
     Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitResult, Plan, RankExplain,
-    RankInfo, Remainder, Replay, ReplayRequest, ReplayRow, StageSeconds, StreamInfo, StreamRequest,
+    RankInfo, Reason, Remainder, Replay, ReplayRequest, ReplayRow, StageSeconds, StreamInfo, StreamRequest,
 };
 pub use plan_text::{FIT_VERSION, plan_from_json};
 pub use rank_stream::RankStream;

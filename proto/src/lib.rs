@@ -7,6 +7,7 @@
 
 mod encoding;
 mod exact;
+mod reason;
 
 pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, encode, to_json, to_pretty_json};
 

@@ -8,7 +8,10 @@ use std::{fs, path::Path};
 fn committed_code_is_what_the_proto_files_generate() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut compiler = protox::Compiler::new([root]).unwrap();
-    compiler.include_source_info(true).open_files(["forebay/v1/plan.proto", "forebay/v1/service.proto"]).unwrap();
+    compiler
+        .include_source_info(true)
+        .open_files(["forebay/v1/plan.proto", "forebay/v1/reason.proto", "forebay/v1/service.proto"])
+        .unwrap();
 
     let out = tempfile::tempdir().unwrap();
     prost_build::Config::new()

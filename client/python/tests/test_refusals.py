@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,38 +21,43 @@ from serving import Server
 Serve = Callable[..., Server]
 
 PREFIX = "gRPC returned precondition failed error, with message: "
-NOT_FITTED = (
-    'plan.outputs[0].parts[0].ops[1]: standardize must first learn from the data: run the action "fit" with this plan '
-    "(forebay fit, or .fit() in Python) and send the plan_id or the plan that it returns"
-)
+REASONS = Path(__file__).parents[3] / "proto/forebay/v1/reason.proto"
 
 
 @pytest.mark.parametrize(
-    ("sentence", "kind"),
+    ("reason", "kind"),
     [
-        (NOT_FITTED, fb.NotFitted),
-        ('dataset "a": the schema of "b" differs from that of "c": column "fit" is Int64, not Utf8', fb.SchemaDrift),
-        (
-            f'dataset "a": the schema of "b" differs from that of "c": column "{NOT_FITTED}" stands where',
-            fb.SchemaDrift,
-        ),
-        (
-            'schema drift: column "fit" is Utf8 here, and was Int64 in the data that the plan was fitted to; convert '
-            "it to that, or fit the plan to data like this",
-            fb.SchemaDrift,
-        ),
-        ('plan: dictionaries of column "a" do not fit one key type', fb.FailedPrecondition),
-        ('dataset "fit": no file fits "*.parquet"', fb.FailedPrecondition),
-        ('dataset "schema drift: column" has no rows: its 1 file(s) are empty tables', fb.FailedPrecondition),
-        (f'dataset "d": {NOT_FITTED}', fb.FailedPrecondition),
+        ("NOT_FITTED", fb.NotFitted),
+        ("SCHEMA_DRIFT", fb.SchemaDrift),
+        ("EMPTY_DATASET", fb.FailedPrecondition),
+        ("A_REASON_OF_A_LATER_VERSION", fb.FailedPrecondition),
     ],
 )
-def test_only_the_servers_own_sentence_names_the_refusal(sentence: str, kind: type[Exception]):
-    error = translate(pa.ArrowInvalid(PREFIX + sentence))
+@pytest.mark.parametrize("text", ['dataset "a: b"', "SCHEMA_DRIFT: NOT_FITTED: a column's name", "two\nlines"])
+def test_the_reason_decides_the_exception(reason: str, kind: type[fb.ForebayError], text: str):
+    error = translate(pa.ArrowInvalid(f"{PREFIX}{reason}: {text}"))
     assert type(error) is kind
-    assert str(error) == sentence
+    assert (error.reason, str(error)) == (reason, text)
     assert isinstance(error, fb.FailedPrecondition)
     assert error.code == "FAILED_PRECONDITION"
+
+
+@pytest.mark.parametrize(
+    "text", ["schema drift: column", "standardize must first learn: fit", "not_fitted: x", "NOT_FITTED"]
+)
+def test_words_decide_nothing(text: str):
+    error = translate(pa.ArrowInvalid(PREFIX + text))
+    assert type(error) is fb.FailedPrecondition
+    assert (error.reason, str(error)) == ("", text)
+
+
+def test_every_reason_of_an_exception_is_one_of_the_servers():
+    known = set(re.findall(r"^  ([A-Z_]+) = \d+;", REASONS.read_text(), re.MULTILINE))
+    kinds = [kind for kind in vars(fb).values() if isinstance(kind, type) and issubclass(kind, fb.ForebayError)]
+    assert {kind.reason for kind in kinds} - known == {""}
+    assert {"NOT_FITTED", "ORDER_CHANGED", "OVERLOADED", "SCHEMA_DRIFT", "SNAPSHOT_CHANGED"} <= {
+        k.reason for k in kinds
+    }
 
 
 def write(folder: Path, **files: dict[str, Any]) -> Path:
@@ -76,6 +84,61 @@ def test_a_server_names_each_refusal(serve: Serve, tmp_path: Path):
         with pytest.raises(fb.FailedPrecondition, match="no rows") as raised:
             client.stream("fit", ready)
         assert type(raised.value) is fb.FailedPrecondition
+        assert raised.value.reason == "EMPTY_DATASET"
         fitted = client.fit("good", plan, progress=False)
         with client.exchange(fitted.plan_id) as exchange, pytest.raises(fb.SchemaDrift, match="fitted to"):
             exchange({"fit": ["text"]})
+
+
+PLAIN = {"outputs": [{"name": "x", "parts": [{"columns": ["x"]}]}]}
+UNFITTED = {"outputs": [{"name": "x", "parts": [{"columns": ["x"], "ops": [{"standardize": {}}]}]}]}
+LONG = {"outputs": [{"name": "x", "parts": [{"columns": ["x"], "ops": [{"log1p": {}}] * 65}]}]}
+LEARNS_NULLS = {"outputs": [{"name": "y", "parts": [{"columns": ["none"], "ops": [{"fill_null": {"stat": "MEAN"}}]}]}]}
+
+
+def test_every_message_begins_with_its_reason(serve: Serve, tmp_path: Path):
+    """From bare pyarrow, over the calls that answer with a message, a stream and an action's results."""
+    good = write(tmp_path / "good", a={"x": [1.0, None], "none": pa.nulls(2, pa.float64())})
+    corrupt = write(tmp_path / "corrupt", a={"x": np.arange(9.0)})
+    (corrupt / "a.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    (tmp_path / "nothing").mkdir()
+    server = serve({"good": good, "corrupt": corrupt, "nothing": tmp_path / "nothing"}, "--batch-bytes-max", "100000")
+    client = fl.connect(server.url)
+
+    def info(**request: Any) -> fl.FlightInfo:
+        descriptor = fl.FlightDescriptor.for_command(json.dumps({"dataset": "good", "plan": PLAIN} | request).encode())
+        return client.get_flight_info(descriptor)
+
+    def action(name: str, body: bytes) -> Any:
+        return list(client.do_action(fl.Action(name, body)))
+
+    snapshot = {"dataset": "good", "plan": PLAIN, "snapshot": "0" * 32}
+    refused: dict[str, list[Callable[[], Any]]] = {
+        "INVALID_REQUEST": [
+            lambda: info(batch_size=0),
+            lambda: client.get_flight_info(fl.FlightDescriptor.for_command(b"{")),
+            lambda: client.do_get(fl.Ticket(b"junk")).read_all(),
+            lambda: action("fit", b"{}"),
+        ],
+        "INVALID_VALUE": [lambda: client.do_get(info().endpoints[0].ticket).read_all()],
+        "UNKNOWN_DATASET": [
+            lambda: info(dataset="god"),
+            lambda: client.get_schema(fl.FlightDescriptor.for_path("god")),
+        ],
+        "UNKNOWN_PLAN": [lambda: info(plan=None, plan_id="ab"), lambda: action("show", b'{"plan_id": "ab"}')],
+        "NOT_FITTED": [lambda: info(plan=UNFITTED)],
+        "NOT_FITTABLE": [lambda: action("fit", json.dumps({"dataset": "good", "plan": LEARNS_NULLS}).encode())],
+        "EMPTY_DATASET": [lambda: info(dataset="nothing")],
+        "ORDER_CHANGED": [lambda: info(order_version=99)],
+        "SNAPSHOT_CHANGED": [lambda: info(**snapshot)],
+        "CORRUPT_DATA": [lambda: info(dataset="corrupt")],
+        "LIMIT": [lambda: info(plan=LONG), lambda: info(batch_size=100_000, remainder="PAD")],
+        "UNIMPLEMENTED": [
+            lambda: action("no such action", b""),
+            lambda: client.do_put(fl.FlightDescriptor.for_path("good"), pa.schema([]))[0].close(),
+        ],
+    }
+    for reason, calls in refused.items():
+        for call in calls:
+            with pytest.raises((pa.ArrowException, fl.FlightError), match=f"with message: {reason}: "):
+                call()

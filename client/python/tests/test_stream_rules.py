@@ -155,15 +155,6 @@ def test_pyarrows_exceptions_become_ours_with_the_servers_sentence(raised: Excep
     assert str(error) == sentence
 
 
-def test_a_plan_that_must_be_fitted_has_an_exception_of_its_own():
-    text = (
-        "gRPC returned precondition failed error, with message: plan.outputs[0].parts[0].ops[0]: fill_null must first "
-        'learn from the data: run the action "fit" with this plan (forebay fit, or .fit() in Python) and send the '
-        "plan_id or the plan that it returns"
-    )
-    assert type(translate(pa.ArrowInvalid(text))) is fb.NotFitted
-
-
 def test_no_server_is_unavailable_and_names_every_url():
     with pytest.raises(fb.Unavailable, match="no server answers: grpc://127.0.0.1:1: .*; grpc://127.0.0.1:2: "):
         fb.connect(["grpc://127.0.0.1:1", "grpc://127.0.0.1:2"])

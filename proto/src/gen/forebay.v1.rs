@@ -551,6 +551,128 @@ impl Stat {
         }
     }
 }
+/// The message of every gRPC status from a server begins with the name of its reason and a colon: "NOT_FITTED: ...".
+/// Each reason has one gRPC code. A client treats a name that it does not know as it treats the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Reason {
+    /// No reason is given: the status is from a proxy, or from another server.
+    Unspecified = 0,
+    /// INVALID_ARGUMENT: a field of the request is wrong.
+    InvalidRequest = 1,
+    /// INVALID_ARGUMENT: an output cannot hold a value of the data, such as a null.
+    InvalidValue = 2,
+    /// INVALID_ARGUMENT: the request resumes an epoch under another version of the order.
+    OrderChanged = 3,
+    /// NOT_FOUND: no dataset of this name.
+    UnknownDataset = 10,
+    /// NOT_FOUND: no fitted plan of this id.
+    UnknownPlan = 11,
+    /// FAILED_PRECONDITION: the plan has ops that must be fitted first.
+    NotFitted = 20,
+    /// FAILED_PRECONDITION: the data does not give an op what it must learn.
+    NotFittable = 21,
+    /// FAILED_PRECONDITION: the dataset has no files or no rows.
+    EmptyDataset = 22,
+    /// FAILED_PRECONDITION: files differ in their schemas, or the data from that which the plan was fitted to.
+    SchemaDrift = 23,
+    /// FAILED_PRECONDITION: the data cannot be represented, such as a timestamp beyond its unit's range.
+    Unrepresentable = 24,
+    /// FAILED_PRECONDITION: the store rejects the server's credentials or request.
+    StoreRefused = 25,
+    /// ABORTED: a file changed after the snapshot was taken.
+    SnapshotChanged = 30,
+    /// DATA_LOSS: a file is corrupt.
+    CorruptData = 31,
+    /// RESOURCE_EXHAUSTED: the request exceeds a limit of the server; a retry exceeds it again.
+    Limit = 40,
+    /// RESOURCE_EXHAUSTED: a limit is reached for now; retry later.
+    Overloaded = 41,
+    /// UNAVAILABLE: the server is shutting down; resume on another, or when it is back.
+    ShuttingDown = 50,
+    /// UNAVAILABLE: the store does not respond.
+    StoreUnavailable = 51,
+    /// UNAVAILABLE: the server cannot continue this call, such as a stream that its client left idle; resume it.
+    Interrupted = 52,
+    /// DEADLINE_EXCEEDED: the request did not arrive in time.
+    Deadline = 53,
+    /// CANCELLED: the client cancelled the call.
+    Cancelled = 54,
+    /// UNAUTHENTICATED: the credentials are missing or unknown.
+    Unauthenticated = 60,
+    /// PERMISSION_DENIED: the caller may not do this.
+    PermissionDenied = 61,
+    /// UNIMPLEMENTED: the server does not offer this call.
+    Unimplemented = 62,
+    /// INTERNAL: a bug of the server.
+    Internal = 63,
+}
+impl Reason {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "UNSPECIFIED",
+            Self::InvalidRequest => "INVALID_REQUEST",
+            Self::InvalidValue => "INVALID_VALUE",
+            Self::OrderChanged => "ORDER_CHANGED",
+            Self::UnknownDataset => "UNKNOWN_DATASET",
+            Self::UnknownPlan => "UNKNOWN_PLAN",
+            Self::NotFitted => "NOT_FITTED",
+            Self::NotFittable => "NOT_FITTABLE",
+            Self::EmptyDataset => "EMPTY_DATASET",
+            Self::SchemaDrift => "SCHEMA_DRIFT",
+            Self::Unrepresentable => "UNREPRESENTABLE",
+            Self::StoreRefused => "STORE_REFUSED",
+            Self::SnapshotChanged => "SNAPSHOT_CHANGED",
+            Self::CorruptData => "CORRUPT_DATA",
+            Self::Limit => "LIMIT",
+            Self::Overloaded => "OVERLOADED",
+            Self::ShuttingDown => "SHUTTING_DOWN",
+            Self::StoreUnavailable => "STORE_UNAVAILABLE",
+            Self::Interrupted => "INTERRUPTED",
+            Self::Deadline => "DEADLINE",
+            Self::Cancelled => "CANCELLED",
+            Self::Unauthenticated => "UNAUTHENTICATED",
+            Self::PermissionDenied => "PERMISSION_DENIED",
+            Self::Unimplemented => "UNIMPLEMENTED",
+            Self::Internal => "INTERNAL",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "UNSPECIFIED" => Some(Self::Unspecified),
+            "INVALID_REQUEST" => Some(Self::InvalidRequest),
+            "INVALID_VALUE" => Some(Self::InvalidValue),
+            "ORDER_CHANGED" => Some(Self::OrderChanged),
+            "UNKNOWN_DATASET" => Some(Self::UnknownDataset),
+            "UNKNOWN_PLAN" => Some(Self::UnknownPlan),
+            "NOT_FITTED" => Some(Self::NotFitted),
+            "NOT_FITTABLE" => Some(Self::NotFittable),
+            "EMPTY_DATASET" => Some(Self::EmptyDataset),
+            "SCHEMA_DRIFT" => Some(Self::SchemaDrift),
+            "UNREPRESENTABLE" => Some(Self::Unrepresentable),
+            "STORE_REFUSED" => Some(Self::StoreRefused),
+            "SNAPSHOT_CHANGED" => Some(Self::SnapshotChanged),
+            "CORRUPT_DATA" => Some(Self::CorruptData),
+            "LIMIT" => Some(Self::Limit),
+            "OVERLOADED" => Some(Self::Overloaded),
+            "SHUTTING_DOWN" => Some(Self::ShuttingDown),
+            "STORE_UNAVAILABLE" => Some(Self::StoreUnavailable),
+            "INTERRUPTED" => Some(Self::Interrupted),
+            "DEADLINE" => Some(Self::Deadline),
+            "CANCELLED" => Some(Self::Cancelled),
+            "UNAUTHENTICATED" => Some(Self::Unauthenticated),
+            "PERMISSION_DENIED" => Some(Self::PermissionDenied),
+            "UNIMPLEMENTED" => Some(Self::Unimplemented),
+            "INTERNAL" => Some(Self::Internal),
+            _ => None,
+        }
+    }
+}
 /// FlightDescriptor.command of GetFlightInfo and GetSchema: one epoch of a dataset under a plan.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StreamRequest {

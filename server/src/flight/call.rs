@@ -12,6 +12,7 @@ use hyper::{HeaderMap, Request, Response, header::HeaderValue};
 use tonic::{Code, Status};
 use tracing::{Span, field::Empty};
 
+use super::status;
 use crate::{log, metrics::CALLS};
 
 /// The header that names a call: a client's own is kept, and the answer carries it.
@@ -65,13 +66,7 @@ impl Call {
 
     /// The error of a stream, which names the call: clients show the message and no header.
     pub(super) fn error(&self, status: &Status) -> Status {
-        let message = format!("{} [request {}]", status.message(), self.id);
-        Status::with_details_and_metadata(
-            status.code(),
-            message,
-            status.details().to_vec().into(),
-            status.metadata().clone(),
-        )
+        status::reworded(status, |text| format!("{text} [request {}]", self.id))
     }
 }
 
@@ -147,6 +142,6 @@ mod tests {
     #[test]
     fn an_error_keeps_its_code_and_names_the_call() {
         let error = call("/a/DoGet", Some(b"q1")).error(&Status::not_found("no such thing"));
-        assert_eq!((error.code(), error.message()), (Code::NotFound, "no such thing [request q1]"));
+        assert_eq!((error.code(), error.message()), (Code::NotFound, "UNKNOWN_DATASET: no such thing [request q1]"));
     }
 }

@@ -59,6 +59,11 @@ impl Router {
             response = call.error(&Status::invalid_argument("what came is no message of this call")).into_http();
         }
         let code = code_name(&response);
+        if code != "OK"
+            && let Some(status) = Status::from_header_map(response.headers())
+        {
+            response = status::reworded(&status, str::to_owned).into_http();
+        }
         metrics::request(call.method, code);
         if code != "OK" {
             log::failed(&call.span, code);

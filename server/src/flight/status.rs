@@ -1,13 +1,14 @@
-//! Error → gRPC code: one exhaustive table.
+//! Error → reason → gRPC code: two exhaustive tables.
 
 use std::borrow::Cow;
 
 use forebay_kernels::KernelError;
-use forebay_proto::DecodeError;
+use forebay_proto::{DecodeError, v1::Reason};
 use tonic::{Code, Status, metadata::MetadataMap};
 
 use crate::{
     auth::Refused,
+    budget::BudgetError,
     catalog::{CatalogError, StoreError},
     cpu_pool::CpuError,
     engine::EngineError,
@@ -22,53 +23,97 @@ const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";
 /// When memory may be free again.
 const MEMORY_RETRY_MS: u64 = 1000;
 
-/// The status of an error: the code that a client acts on, and the whole sentence.
+/// The status of an error: its reason, and the whole message.
 pub(super) fn of(error: &StreamError) -> Status {
-    let status = match error {
-        StreamError::Budget(source) | StreamError::Scan(ScanError::Memory { source, .. }) if source.may_pass() => {
-            let message = format!("{error}; it may fit once others have ended: try again in {MEMORY_RETRY_MS} ms");
-            exhausted(fitting(&message), MEMORY_RETRY_MS)
+    let reason = reason(error);
+    let status = match reason {
+        Reason::Overloaded => {
+            let message = format!("{error}; it may fit once other streams end: try again in {MEMORY_RETRY_MS} ms");
+            overloaded(&message, MEMORY_RETRY_MS)
         }
-        _ => Status::new(code(error), fitting(&error.to_string())),
+        _ => refusal(reason, &error.to_string()),
     };
-    match status.code() {
-        // A person should look: this is our bug.
-        Code::Internal => tracing::error!(%error, "internal error"),
-        code => tracing::debug!(?code, %error, "request failed"),
+    match reason {
+        // A bug of the server: a person should look.
+        Reason::Internal => tracing::error!(%error, "internal error"),
+        reason => tracing::debug!(%reason, %error, "request failed"),
     }
     status
 }
 
-/// A status whose sentence holds words of the client's.
+/// The status for a reason: its code, and a message that begins with its name.
+pub(super) fn refusal(reason: Reason, message: &str) -> Status {
+    Status::new(code(reason), reason.prefix(&fitting(message)))
+}
+
+/// The status of a limit that is reached for now; gRPC's own trailer says when to retry.
+pub(super) fn overloaded(message: &str, retry_ms: u64) -> Status {
+    let mut metadata = MetadataMap::new();
+    metadata.insert(RETRY_PUSHBACK, retry_ms.into());
+    Status::with_metadata(code(Reason::Overloaded), Reason::Overloaded.prefix(&fitting(message)), metadata)
+}
+
+/// A status that gets its code's reason.
 pub(super) fn of_words(code: Code, message: &str) -> Status {
-    Status::new(code, fitting(message))
+    reworded(&Status::new(code, fitting(message)), str::to_owned)
 }
 
-/// The status of bytes that are no message.
+/// The same for a limit that is reached for now.
+pub(super) fn exhausted(message: String, retry_ms: u64) -> Status {
+    overloaded(&message, retry_ms)
+}
+
+/// The status of bytes that are not a message.
 pub(super) fn of_bytes(error: &DecodeError) -> Status {
-    let code = match error {
-        DecodeError::TooLarge { .. } => Code::ResourceExhausted,
-        DecodeError::Json { .. } | DecodeError::Protobuf { .. } => Code::InvalidArgument,
+    let reason = match error {
+        DecodeError::TooLarge { .. } => Reason::Limit,
+        DecodeError::Json { .. } | DecodeError::Protobuf { .. } => Reason::InvalidRequest,
     };
-    Status::new(code, fitting(&error.to_string()))
+    refusal(reason, &error.to_string())
 }
 
-/// The status of a call that is not answered.
+/// The status of a call that is refused to its caller.
 pub(super) fn of_refusal(refused: &Refused) -> Status {
-    let message = fitting(&refused.to_string());
+    let message = refused.to_string();
     match refused {
         Refused::Anonymous { .. } | Refused::Scheme | Refused::UnknownToken | Refused::UnknownCertificate => {
-            Status::unauthenticated(message)
+            refusal(Reason::Unauthenticated, &message)
         }
-        Refused::Rate { retry_ms, .. } | Refused::Streams { retry_ms, .. } => exhausted(message, *retry_ms),
+        Refused::Rate { retry_ms, .. } | Refused::Streams { retry_ms, .. } => overloaded(&message, *retry_ms),
     }
 }
 
-/// A limit is reached for now: gRPC's own trailer says when to ask again.
-pub(super) fn exhausted(message: String, retry_ms: u64) -> Status {
-    let mut metadata = MetadataMap::new();
-    metadata.insert(RETRY_PUSHBACK, retry_ms.into());
-    Status::with_metadata(Code::ResourceExhausted, message, metadata)
+/// The same status with another text, which is made from its own; the reason stays.
+pub(super) fn reworded(status: &Status, text: impl FnOnce(&str) -> String) -> Status {
+    let (reason, found) = reason_of(status);
+    let details = status.details().to_vec().into();
+    let message = reason.prefix(&text(found));
+    Status::with_details_and_metadata(status.code(), message, details, status.metadata().clone())
+}
+
+/// The reason of a status and its text. One that the gRPC library made has its code's reason.
+fn reason_of(status: &Status) -> (Reason, &str) {
+    let (reason, text) = Reason::split(status.message());
+    if reason != Reason::Unspecified {
+        return (reason, text);
+    }
+    let reason = match status.code() {
+        Code::InvalidArgument | Code::OutOfRange | Code::AlreadyExists | Code::FailedPrecondition => {
+            Reason::InvalidRequest
+        }
+        Code::NotFound => Reason::UnknownDataset,
+        Code::Aborted => Reason::SnapshotChanged,
+        Code::DataLoss => Reason::CorruptData,
+        Code::ResourceExhausted => Reason::Limit,
+        Code::Unavailable => Reason::Interrupted,
+        Code::DeadlineExceeded => Reason::Deadline,
+        Code::Cancelled => Reason::Cancelled,
+        Code::Unauthenticated => Reason::Unauthenticated,
+        Code::PermissionDenied => Reason::PermissionDenied,
+        Code::Unimplemented => Reason::Unimplemented,
+        Code::Ok | Code::Unknown | Code::Internal => Reason::Internal,
+    };
+    (reason, text)
 }
 
 /// A message that fits into a trailer: gRPC clients take some 8 KiB of metadata, in which every byte outside of ASCII
@@ -93,75 +138,121 @@ fn fitting(message: &str) -> String {
     message.to_owned()
 }
 
-fn code(error: &StreamError) -> Code {
-    match error {
-        StreamError::Plan(plan) => match plan {
-            PlanError::NotFitted { .. } => Code::FailedPrecondition,
-            PlanError::Field { .. }
-            | PlanError::UnknownColumn { .. }
-            | PlanError::Outputs(_)
-            | PlanError::Chain { .. } => Code::InvalidArgument,
-        },
-        StreamError::Kernel(kernel) => match kernel {
-            // Dictionaries of several row groups that do not fit one key type, say.
-            KernelError::Arrow { .. } => Code::FailedPrecondition,
-            // Another replica, or this one without the device, has the same batch.
-            KernelError::Device { .. } => Code::Unavailable,
-            _ => Code::InvalidArgument,
-        },
-        StreamError::Expression { .. } | StreamError::Rank { .. } | StreamError::ColumnsMissing { .. } => {
-            Code::InvalidArgument
-        }
-        StreamError::Catalog(catalog) => match catalog {
-            CatalogError::Unknown { .. } => Code::NotFound,
-            CatalogError::Empty { .. } | CatalogError::SchemaDrift { .. } => Code::FailedPrecondition,
-            CatalogError::Corrupt { .. } => Code::DataLoss,
-            CatalogError::LinkOut { .. } => Code::PermissionDenied,
-            CatalogError::Changed { .. } => Code::Aborted,
-            CatalogError::Storage { source, .. } => store_code(source),
-            CatalogError::Cpu(cpu) => cpu_code(cpu),
-        },
-        StreamError::Scan(scan) => match scan {
-            ScanError::Corrupt { .. } => Code::DataLoss,
-            ScanError::OutOfRange { .. } => Code::FailedPrecondition,
-            ScanError::Changed { .. } => Code::Aborted,
-            ScanError::Storage { source, .. } => store_code(source),
-            ScanError::Memory { .. } => Code::ResourceExhausted,
-            ScanError::Cpu(cpu) => cpu_code(cpu),
-        },
-        StreamError::Unlearnable { .. } | StreamError::NoRows { .. } | StreamError::InputDrift { .. } => {
-            Code::FailedPrecondition
-        }
-        StreamError::Engine(engine) => match engine {
-            EngineError::Memory(_) => Code::ResourceExhausted,
-            EngineError::TooManyValues { .. } => Code::FailedPrecondition,
-            EngineError::Stopped | EngineError::Spill { .. } => Code::Unavailable,
-            EngineError::Aggregate(_) => Code::Internal,
-        },
-        StreamError::UnknownPlan { .. } => Code::NotFound,
-        StreamError::BatchBytes { .. } | StreamError::Budget(_) => Code::ResourceExhausted,
-        // The client goes on where it was as soon as it reads again.
-        StreamError::State(_) | StreamError::Idle { .. } => Code::Unavailable,
-        StreamError::Cpu(cpu) => cpu_code(cpu),
-        StreamError::Arrow(_) | StreamError::Miscounted { .. } => Code::Internal,
+/// The gRPC code of each reason.
+fn code(reason: Reason) -> Code {
+    match reason {
+        Reason::InvalidRequest | Reason::InvalidValue | Reason::OrderChanged => Code::InvalidArgument,
+        Reason::UnknownDataset | Reason::UnknownPlan => Code::NotFound,
+        Reason::NotFitted
+        | Reason::NotFittable
+        | Reason::EmptyDataset
+        | Reason::SchemaDrift
+        | Reason::Unrepresentable
+        | Reason::StoreRefused => Code::FailedPrecondition,
+        Reason::SnapshotChanged => Code::Aborted,
+        Reason::CorruptData => Code::DataLoss,
+        Reason::Limit | Reason::Overloaded => Code::ResourceExhausted,
+        Reason::ShuttingDown | Reason::StoreUnavailable | Reason::Interrupted => Code::Unavailable,
+        Reason::Deadline => Code::DeadlineExceeded,
+        Reason::Cancelled => Code::Cancelled,
+        Reason::Unauthenticated => Code::Unauthenticated,
+        Reason::PermissionDenied => Code::PermissionDenied,
+        Reason::Unimplemented => Code::Unimplemented,
+        Reason::Unspecified | Reason::Internal => Code::Internal,
     }
 }
 
-fn store_code(error: &StoreError) -> Code {
-    // Who comes back with the same credentials meets the same.
-    if error.is_refusal() { Code::FailedPrecondition } else { Code::Unavailable }
+fn reason(error: &StreamError) -> Reason {
+    match error {
+        StreamError::Plan(plan) => match plan {
+            PlanError::NotFitted { .. } => Reason::NotFitted,
+            PlanError::OrderChanged { .. } => Reason::OrderChanged,
+            PlanError::Field { .. }
+            | PlanError::UnknownColumn { .. }
+            | PlanError::Outputs(_)
+            | PlanError::Chain { .. } => Reason::InvalidRequest,
+        },
+        StreamError::Kernel(kernel) => match kernel {
+            // Dictionaries of several row groups that do not fit one key type, say.
+            KernelError::Arrow { .. } => Reason::Unrepresentable,
+            // Another replica, or this one without the device, has the same batch.
+            KernelError::Device { .. } => Reason::Interrupted,
+            _ => Reason::InvalidValue,
+        },
+        StreamError::Expression { .. } | StreamError::Rank { .. } | StreamError::ColumnsMissing { .. } => {
+            Reason::InvalidRequest
+        }
+        StreamError::Catalog(catalog) => match catalog {
+            CatalogError::Unknown { .. } => Reason::UnknownDataset,
+            CatalogError::Empty { .. } => Reason::EmptyDataset,
+            CatalogError::SchemaDrift { .. } => Reason::SchemaDrift,
+            CatalogError::Corrupt { .. } => Reason::CorruptData,
+            CatalogError::LinkOut { .. } => Reason::PermissionDenied,
+            CatalogError::Changed { .. } => Reason::SnapshotChanged,
+            CatalogError::Storage { source, .. } => store_reason(source),
+            CatalogError::Cpu(cpu) => cpu_reason(cpu),
+        },
+        StreamError::Scan(scan) => match scan {
+            ScanError::Corrupt { .. } => Reason::CorruptData,
+            ScanError::OutOfRange { .. } => Reason::Unrepresentable,
+            ScanError::Changed { .. } => Reason::SnapshotChanged,
+            ScanError::Storage { source, .. } => store_reason(source),
+            ScanError::Memory { source, .. } => memory_reason(source),
+            ScanError::Cpu(cpu) => cpu_reason(cpu),
+        },
+        StreamError::InputDrift { .. } => Reason::SchemaDrift,
+        StreamError::NoRows { .. } => Reason::EmptyDataset,
+        StreamError::Unlearnable { .. } => Reason::NotFittable,
+        StreamError::Engine(engine) => match engine {
+            EngineError::Memory(_) => Reason::Limit,
+            EngineError::TooManyValues { .. } => Reason::NotFittable,
+            EngineError::Stopped => Reason::ShuttingDown,
+            EngineError::Spill { .. } => Reason::Interrupted,
+            EngineError::Aggregate(_) => Reason::Internal,
+        },
+        StreamError::UnknownPlan { .. } => Reason::UnknownPlan,
+        StreamError::BatchBytes { .. } => Reason::Limit,
+        StreamError::Budget(source) => memory_reason(source),
+        // The client resumes where it was as soon as it reads again.
+        StreamError::State(_) | StreamError::Idle { .. } => Reason::Interrupted,
+        StreamError::Cpu(cpu) => cpu_reason(cpu),
+        StreamError::Arrow(_) | StreamError::Miscounted { .. } => Reason::Internal,
+    }
 }
 
-fn cpu_code(error: &CpuError) -> Code {
+fn memory_reason(error: &BudgetError) -> Reason {
+    if error.may_pass() { Reason::Overloaded } else { Reason::Limit }
+}
+
+fn store_reason(error: &StoreError) -> Reason {
+    // A retry with the same credentials is refused again.
+    if error.is_refusal() { Reason::StoreRefused } else { Reason::StoreUnavailable }
+}
+
+fn cpu_reason(error: &CpuError) -> Reason {
     match error {
-        CpuError::Panicked(_) => Code::Internal,
-        CpuError::Gone => Code::Unavailable,
+        CpuError::Panicked(_) => Reason::Internal,
+        CpuError::Gone => Reason::Interrupted,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::fitting;
+    use super::*;
+
+    #[test]
+    fn a_reworded_status_keeps_its_reason() {
+        let status = refusal(Reason::SchemaDrift, "schema drift: column \"fit\"");
+        let reworded = reworded(&status, |text| format!("batch 3: {text}"));
+        assert_eq!(reworded.code(), Code::FailedPrecondition);
+        assert_eq!(reworded.message(), "SCHEMA_DRIFT: batch 3: schema drift: column \"fit\"");
+    }
+
+    #[test]
+    fn a_status_of_the_grpc_library_gets_its_codes_reason() {
+        let reworded = reworded(&Status::unimplemented("DoPut"), str::to_owned);
+        assert_eq!((reworded.code(), reworded.message()), (Code::Unimplemented, "UNIMPLEMENTED: DoPut"));
+    }
 
     #[test]
     fn long_messages_are_cut_where_a_letter_ends() {

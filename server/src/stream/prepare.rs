@@ -161,12 +161,8 @@ pub(super) fn epoch_of(request: &Request, passing: Arc<Vec<u64>>) -> Epoch {
 
 fn check_order_version(request: &Request) -> Result<(), PlanError> {
     match request.order_version {
-        Some(version) if version != ORDER_VERSION => {
-            let reason = format!(
-                "{version} is not the order of this server, which is version {ORDER_VERSION}: go on with a server of the \
-                 version that the position was saved with, or begin the epoch again"
-            );
-            Err(PlanError::field("order_version", reason))
+        Some(requested) if requested != ORDER_VERSION => {
+            Err(PlanError::OrderChanged { requested, served: ORDER_VERSION })
         }
         _ => Ok(()),
     }

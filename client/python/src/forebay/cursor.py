@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
 
-from .errors import CursorRefused
+from .errors import CursorRefused, OrderChanged
 from .header import BatchHeader, StreamInfo
 
 Remainder = Literal["keep", "drop", "pad"]
@@ -143,7 +143,7 @@ class Cursor:
         """Raise `CursorRefused` unless this is the plan, and the order of rows, that the cursor was made under."""
         self.check_plan(info.plan_id)
         if self.order_version and info.order_version != self.order_version:
-            raise CursorRefused(
+            raise OrderChanged(
                 f"the state was saved under version {self.order_version} of the order, and the server follows "
                 f"{info.order_version}: go on with a server that knows it, or begin the epoch again"
             )

@@ -27,6 +27,7 @@ __all__ = [
     "InvalidRequest",
     "NotFitted",
     "NotFound",
+    "OrderChanged",
     "Overloaded",
     "PermissionDenied",
     "ResourceExhausted",
@@ -45,7 +46,10 @@ class ForebayError(Exception):
     """Any failure of a Forebay server, of a stream from one, or on the way to one."""
 
     code: ClassVar[str] = "UNKNOWN"
-    """The gRPC status code that the server answered with."""
+    """The gRPC status code of the response."""
+    reason: str = ""
+    """The name of the server's reason, as `reason.proto` lists them; "" where the server gave none. Messages may be
+    reworded between versions, reasons stay."""
 
 
 class InvalidRequest(ForebayError, ValueError):
@@ -56,6 +60,12 @@ class InvalidRequest(ForebayError, ValueError):
 
 class CursorRefused(InvalidRequest):
     """A saved place in the data does not belong to this stream; the text says what differs and the way out."""
+
+
+class OrderChanged(CursorRefused):
+    """A saved place in the data was counted under another version of the order than the server follows."""
+
+    reason = "ORDER_CHANGED"
 
 
 class NotFound(ForebayError, LookupError):
@@ -71,11 +81,15 @@ class FailedPrecondition(ForebayError):
 
 
 class NotFitted(FailedPrecondition):
-    """The plan must learn something first: call ``fit``."""
+    """The plan must be fitted first: call ``fit``."""
+
+    reason = "NOT_FITTED"
 
 
 class SchemaDrift(FailedPrecondition):
     """A dataset's files differ in their schemas, or an exchange's rows from those that the plan was fitted to."""
+
+    reason = "SCHEMA_DRIFT"
 
 
 class DataLoss(ForebayError):
@@ -88,6 +102,7 @@ class SnapshotChanged(ForebayError):
     """A file changed under a running epoch."""
 
     code = "ABORTED"
+    reason = "SNAPSHOT_CHANGED"
 
 
 class ResourceExhausted(ForebayError):
@@ -98,6 +113,8 @@ class ResourceExhausted(ForebayError):
 
 class Overloaded(ResourceExhausted):
     """A limit of the server is reached for now; the text says when to try again."""
+
+    reason = "OVERLOADED"
 
 
 class Unavailable(ForebayError, ConnectionError):
@@ -184,15 +201,12 @@ _TYPES: dict[type[BaseException], type[ForebayError]] = {
     flight.FlightUnauthorizedError: PermissionDenied,
 }
 _STATUS = re.compile(r"(?:Unknown: )?(?P<phrase>[^,]*?),? with message: (?P<sentence>.*)", re.DOTALL)
-# FAILED_PRECONDITION stands for several refusals, and only the whole sentence tells them apart: the words of any of
-# them may also occur in the name of a column or a file (server/src/plan/mod.rs, catalog/mod.rs and stream/error.rs).
-_NOT_FITTED = re.compile(
-    r"(?:[\w.\[\]]+: )+\w+ must first learn from the data: run the action \"fit\" with this plan "
-    r"\(forebay fit, or \.fit\(\) in Python\) and send the plan_id or the plan that it returns"
-)
-_SCHEMA_DRIFT = re.compile(
-    r'dataset "[^"]*": the schema of ".*" differs from that of ".*": |schema drift: column ".*" is ', re.DOTALL
-)
+# Reasons whose exceptions are narrower than their codes'.
+_REASONS: dict[str, type[ForebayError]] = {
+    kind.reason: kind for kind in (NotFitted, OrderChanged, Overloaded, SchemaDrift, SnapshotChanged)
+}
+# The server's messages begin with the name of their reason (proto/forebay/v1/reason.proto).
+_REASON = re.compile(r"(?P<reason>[A-Z][A-Z_]*): (?P<text>.*)", re.DOTALL)
 _BOOKKEEPING = re.compile(r"\. (?:gRPC client debug context|Client context): .*", re.DOTALL)
 
 
@@ -202,19 +216,13 @@ def translate(error: BaseException) -> ForebayError:
     match = _STATUS.match(text)
     if match is None:
         return _TYPES.get(type(error), ForebayError)(text)
-    sentence = match["sentence"].strip()
     kind = _PHRASES.get(match["phrase"], ForebayError)
-    if kind is ResourceExhausted and re.search(r"\btry again in [\d.]+ m?s\b", sentence):
-        kind = Overloaded
-    if kind is FailedPrecondition:
-        kind = _precondition(sentence)
-    return kind(sentence)
-
-
-def _precondition(sentence: str) -> type[FailedPrecondition]:
-    if _NOT_FITTED.fullmatch(sentence):
-        return NotFitted
-    return SchemaDrift if _SCHEMA_DRIFT.match(sentence) else FailedPrecondition
+    reasoned = _REASON.fullmatch(match["sentence"].strip())
+    if reasoned is None:
+        return kind(match["sentence"].strip())
+    error = _REASONS.get(reasoned["reason"], kind)(reasoned["text"])
+    error.reason = reasoned["reason"]
+    return error
 
 
 class translated(contextlib.AbstractContextManager[None]):  # noqa: N801 (reads as a word: `with translated():`)
