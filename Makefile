@@ -48,11 +48,11 @@ test: $(VENV)/.test ## run every test: Rust, its documentation, Python
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	FOREBAY_NVRTC="$(NVRTC)" $(CARGO) test --locked --workspace --no-fail-fast
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
-	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --durations 10 client/python/tests
+	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --durations 10 server/tests client/python/tests
 
 test-spark: $(VENV)/.spark ## hold the ops against their twins in Spark MLlib; needs Java 17
 	$(CARGO) build --locked --workspace --lib --bins --tests
-	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest client/python/tests_spark
+	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest server/tests/spark
 
 lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, wording, licences and advisories
 	$(CARGO) fmt --all --check
@@ -63,8 +63,8 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, wording, licen
 	@if printf 'jinja2==2.4.1\n' | $(BIN)/pip-audit --requirement /dev/stdin --no-deps --disable-pip 2>/dev/null | grep -qE 'PYSEC|GHSA|CVE'; \
 	then set -x; $(BIN)/pip-audit --local --skip-editable --progress-spinner off; \
 	else echo "lint: advisories of Python packages NOT checked, their database could not be had" >&2; fi
-	$(BIN)/ruff check client/python docs grafana
-	$(BIN)/ruff format --check client/python docs grafana
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project client/python
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project client/python/examples
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project docs
@@ -73,7 +73,7 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, wording, licen
 	$(BIN)/python docs/check_words.py
 
 docs: $(VENV)/.docs $(MDBOOK) ## build the book and the references of both APIs, and check links
-	$(BIN)/pytest --noconftest client/python/tests/test_docs.py
+	$(BIN)/pytest --noconftest server/tests/docs/test_links.py
 	PATH="$(abspath $(BIN)):$$PATH" $(MDBOOK) build docs
 	$(BIN)/python docs/check_pages.py docs/book
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace
@@ -100,7 +100,7 @@ FILTER_FUZZ_FIRST ?= 0
 fuzz-filters: $(VENV)/.test ## compare random filters with columns and DuckDB (FILTER_FUZZ_SEEDS, FILTER_FUZZ_FIRST)
 	$(CARGO) build --locked --package forebay-server --bin forebay-server
 	FILTER_FUZZ_SEEDS=$(FILTER_FUZZ_SEEDS) FILTER_FUZZ_FIRST=$(FILTER_FUZZ_FIRST) FILTER_FUZZ_EXPRESSIONS=60 \
-	  FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest client/python/tests/test_filter_search.py
+	  FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest server/tests/filters/test_search.py
 
 DRIVE_SEEDS ?= 500
 
@@ -157,17 +157,19 @@ $(VENV)/.demo: $(REQUIREMENTS)/build.txt $(REQUIREMENTS)/demo.txt client/python/
 	$(PIP_INSTALL) --no-build-isolation --no-deps --editable client/python
 	@touch $@
 
-$(VENV)/.test: $(REQUIREMENTS)/test.txt $(VENV)/.demo
+$(VENV)/.test: $(REQUIREMENTS)/test.txt server/tests/harness/pyproject.toml $(VENV)/.demo
 	$(PIP_INSTALL) -r $(REQUIREMENTS)/test.txt
+	$(PIP_INSTALL) --no-build-isolation --no-deps --editable server/tests/harness
 	@touch $@
 
 $(VENV)/.spark: $(REQUIREMENTS)/spark.txt $(VENV)/.test
 	$(PIP_INSTALL) --no-build-isolation --use-pep517 -r $(REQUIREMENTS)/spark.txt
 	@touch $@
 
-$(VENV)/.kernels: benches/kernels/requirements.txt $(VENV)/.made
+$(VENV)/.kernels: benches/kernels/requirements.txt $(REQUIREMENTS)/build.txt server/tests/harness/pyproject.toml $(VENV)/.made
 	$(PYTHON) -m venv $(VENV)/kernels
-	$(VENV)/kernels/bin/python -m pip install --quiet -r benches/kernels/requirements.txt
+	$(VENV)/kernels/bin/python -m pip install --quiet -r benches/kernels/requirements.txt -r $(REQUIREMENTS)/build.txt
+	$(VENV)/kernels/bin/python -m pip install --quiet --no-build-isolation --no-deps --editable server/tests/harness
 	@touch $@
 
 $(VENV)/.lint: $(REQUIREMENTS)/lint.txt $(VENV)/.test

@@ -18,16 +18,15 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-import criteo
-import machine
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 import xxhash
-from bench_server import DATASET, Server, server_program
-from epoch import Readers
 
+from epoch import Readers
 from forebay.checksum import body_of
+from harness.benches import criteo, machine
+from harness.benches.bench_server import DATASET, Server, server_program
 
 # The cost up to which it stays on by default.
 GOAL = 0.03

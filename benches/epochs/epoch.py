@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bench_server import Server
+from harness.benches.bench_server import Server
 
 READER = Path(__file__).with_name("reader.py")
 

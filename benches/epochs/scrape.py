@@ -15,12 +15,13 @@ import time
 import urllib.request
 from pathlib import Path
 
-import machine
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 import pyarrow.parquet as pq
-from bench_server import DATASET, Server, server_program
+
+from harness.benches import machine
+from harness.benches.bench_server import DATASET, Server, server_program
 
 # The most that the page may take with a thousand open streams.
 GOAL_MS = 20.0
@@ -75,7 +76,11 @@ def main() -> None:
         "while_they_wait": during,
         "server_peak_rss_bytes": resident,
     }
-    print(json.dumps({name: run[name] for name in ("without_streams", "while_they_make_batches", "while_they_wait")}, indent=1))
+    print(
+        json.dumps(
+            {name: run[name] for name in ("without_streams", "while_they_make_batches", "while_they_wait")}, indent=1
+        )
+    )
     print(f"the goal: {GOAL_MS} ms")
     machine.keep(options.out, run)
 

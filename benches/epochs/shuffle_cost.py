@@ -12,10 +12,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import criteo
-import machine
-from bench_server import DATASET, Server, server_program
 from epoch import Readers
+from harness.benches import criteo, machine
+from harness.benches.bench_server import DATASET, Server, server_program
 
 GOAL = 0.9
 MIB = 2**20

@@ -1,8 +1,8 @@
 """What it costs that a server tells of itself: metrics, the series of each stream and the log, on against off.
 
 Two servers of one program live side by side: one as it is by default, whose page is asked for every second, and one
-with `--log off --metrics-listen off`. Epochs alternate between them. CPU seconds of the server are the steadier figure on a
-machine that others use too; both are kept.
+with `--log off --metrics-listen off`. Epochs alternate between them. CPU seconds of the server are the steadier figure
+on a machine that others use too; both are kept.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import criteo
-import machine
-from bench_server import DATASET, Server, server_program
 from epoch import Readers
+from harness.benches import criteo, machine
+from harness.benches.bench_server import DATASET, Server, server_program
 
 # The part of the rows a second that all of it together may cost.
 GOAL = 0.01
@@ -55,7 +54,8 @@ def main() -> None:
     for cost in costs:
         cpu, rate = ([cost[f"{name}_ratio_{end}"] for end in ("median", "low", "high")] for name in ("cpu", "rate"))
         print(
-            f"batches of {cost['batch_size']}, on / off: {cpu[0]:.4f} CPU seconds a row ({cpu[1]:.4f} to {cpu[2]:.4f}), "
+            f"batches of {cost['batch_size']}, on / off: "
+            f"{cpu[0]:.4f} CPU seconds a row ({cpu[1]:.4f} to {cpu[2]:.4f}), "
             f"{rate[0]:.4f} rows a second ({rate[1]:.4f} to {rate[2]:.4f}); the goal is {1 - GOAL:.2f} or more of these"
         )
     run = {

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -24,9 +23,8 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 
 # The server and the machine are those of the benches of whole epochs.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "epochs"))
-import machine
-from bench_server import DATASET, Server, server_program
+from harness.benches import machine
+from harness.benches.bench_server import DATASET, Server, server_program
 
 ROWS_PER_FILE = 1_000_000
 DIGITS = 16

@@ -21,8 +21,7 @@ from typing import Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "epochs"))
-from machine import ROOT, facts, keep, run_folder
+from harness.benches.machine import ROOT, facts, keep, run_folder
 
 PROGRAM = ROOT / "target" / "release" / "gpu-kernel"
 # What the kernel is to reach: 0.85 of the copy's rate, and 4 times eager.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ import polars
 import curve
 import report
 from contest import Work, measure
+from harness.benches import machine
 from runner import Runner
 from works.assemble import assemble
 from works.dense import dense
@@ -30,9 +30,6 @@ from works.hashes import hash_int64, hash_strings
 from works.index import bucketize, one_hot
 from works.standardize import standardize
 from works.vocab import vocab_dictionary, vocab_plain
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "epochs"))
-import machine
 
 WORKS: dict[str, Callable[[Runner, int], Work]] = {
     "standardize": standardize,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import criteo
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import xxhash
 
+from harness.benches import criteo
 from lineup import Entry, Strings
 
 CLIP = 3.0

@@ -10,19 +10,14 @@ import argparse
 import dataclasses
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "epochs"))
-import bench_server
-import criteo
-import machine
-
 import reference
 import report
 from environments import NotInstalled, python_of
+from harness.benches import bench_server, criteo, machine
 from lineup import LINEUP, Entry
 from reference import Disagreement, Expected
 from report import Outcome

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from environments import ENVIRONMENTS, python_of
+from harness.repository import ROOT
 from lineup import Entry
 from process_tree import MARK, ProcessTree, machine_cpu_seconds
 
 CONTENDERS = Path(__file__).resolve().parent / "contenders"
-ROOT = CONTENDERS.parents[2]
 # Contenders share its data and its server.
-EPOCHS = ROOT / "benches" / "epochs"
+HARNESS = ROOT / "server/tests/harness/src"
 READY_SECONDS = 300.0
 RESULT_SECONDS = 600.0
 END_SECONDS = 30.0
@@ -41,7 +41,7 @@ def visit(entry: Entry, job: dict[str, Any]) -> dict[str, Any]:
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env={**os.environ, MARK: mark, "PYTHONPATH": str(EPOCHS), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, MARK: mark, "PYTHONPATH": str(HARNESS), "PYTHONDONTWRITEBYTECODE": "1"},
             cwd=job["scratch"],
         )
     lines = _lines(process)

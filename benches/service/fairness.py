@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import criteo
 import pyarrow.flight as fl
 
+from harness.benches import criteo
+from harness.benches.reporting import say, table
 from service_server import Server
-from setting import Found, Goal, Measurement, Setting, say, table
+from setting import Found, Goal, Measurement, Setting
 
 GOAL_RATIO = 1.3
 GOAL_ABOVE_BUDGET_MB = 150.0

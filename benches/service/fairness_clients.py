@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from service_server import OWN_CONNECTION
+from harness.benches.bench_server import OWN_CONNECTION
 
 
 def main() -> None:

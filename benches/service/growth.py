@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow.flight as fl
 
 from growth_data import LAYOUTS, SMALL_LAYOUTS, Layout, generate
+from harness.benches.reporting import say, table
 from service_server import Server
-from setting import Found, Goal, Measurement, Setting, say, table
+from setting import Found, Goal, Measurement, Setting
 
 GOAL_RATIO = 1.1
 # Of 13 columns: 425,984 bytes.

@@ -10,11 +10,11 @@ import statistics
 import time
 from typing import Any
 
-import criteo
 from forebay.torch import FlightDataset
-
+from harness.benches import criteo
+from harness.benches.reporting import say, table
 from service_server import Server
-from setting import Found, Goal, Measurement, Setting, say, table
+from setting import Found, Goal, Measurement, Setting
 
 GOAL_RATIO = 1.1
 DATASET = "criteo"

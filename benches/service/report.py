@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from setting import Found, Goal, Measurement, table
+from harness.benches.reporting import table
+from setting import Found, Goal, Measurement
 
 
 def goals(found: list[Goal]) -> str:

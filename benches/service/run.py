@@ -9,14 +9,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import shutil
-import sys
 import tempfile
 from pathlib import Path
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "epochs"))
-import bench_server
-import criteo
-import machine
 
 import fairness
 import growth
@@ -24,7 +18,10 @@ import overlap
 import report
 import soak
 import start
-from setting import Found, Measurement, Noise, Setting, say
+from harness.benches import bench_server, criteo, machine
+from harness.benches.noise import Noise
+from harness.benches.reporting import say
+from setting import Found, Measurement, Setting
 
 MEASUREMENTS = (start.MEASUREMENT, overlap.MEASUREMENT, growth.MEASUREMENT, fairness.MEASUREMENT, soak.MEASUREMENT)
 DATA = machine.ROOT / "data" / "service"

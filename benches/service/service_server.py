@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from pathlib import Path
 from typing import Any
 
 import pyarrow.flight as fl
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "epochs"))
-
-from bench_server import RunningServer
-
-# Channels of one process to one address share a connection, unless they are told not to.
-OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
+from harness.benches.bench_server import OWN_CONNECTION, RunningServer
 
 
 class Server(RunningServer):

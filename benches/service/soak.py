@@ -14,13 +14,14 @@ import time
 from collections import Counter
 from typing import Any
 
-import criteo
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from harness.benches import criteo
+from harness.benches.reporting import say, table
 from service_server import Server
-from setting import Found, Measurement, Setting, say, table
+from setting import Found, Measurement, Setting
 
 DATASET = "criteo"
 CLIENTS = 4

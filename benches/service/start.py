@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import criteo
-
+from harness.benches import criteo
+from harness.benches.reporting import say, table
 from service_server import Server
-from setting import Found, Goal, Measurement, Setting, say, table
+from setting import Found, Goal, Measurement, Setting
 from start_visit import DATASET
 
 GOAL_MS = 150.0

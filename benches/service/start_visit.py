@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import forebay as fb
-
 from service_server import Server
 
 DATASET = "criteo"

@@ -6,13 +6,13 @@ import contextlib
 import json
 from collections.abc import Callable
 
-import forebay as fb
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
 import courses
-from borrowed import ForebayError, translate
+import forebay as fb
+from forebay.errors import ForebayError, translate
 from readers import header_of
 from tables import DAMAGED_FILE, TORN_FILE
 from truth import digest, ticket

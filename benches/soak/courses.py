@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import forebay as fb
-
 from tables import FLOATS
 
 Json = dict[str, Any]

@@ -17,7 +17,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from borrowed import Kind, http2
+from harness import http2_peer as http2
+from harness.http2_peer import Kind
 
 CONNECTIONS = 8
 # What a connection may send before the server opens the window further (RFC 9113, 6.9.2).

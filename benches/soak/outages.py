@@ -13,7 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from borrowed import Fault, FaultProxy, Proxy, cut, error, say, stall
+from harness.benches.reporting import say
+from harness.fault_proxy import Fault, FaultProxy, cut, error, stall
+from harness.proxy import Proxy
 from replica import Replica
 from tally import Tally
 

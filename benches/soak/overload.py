@@ -22,11 +22,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from borrowed import Noise, Peer, http2, machine, say  # isort: skip
-import bench_server
-import criteo
-
 import overload_page
+from harness import http2_peer as http2
+from harness.benches import bench_server, criteo, machine
+from harness.benches.noise import Noise
+from harness.benches.reporting import say
+from harness.http2_peer import Peer
 from refusal import Refusal, look_at_refusal
 from replica import Replica, cpu_seconds
 from truth import ticket

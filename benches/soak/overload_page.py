@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from borrowed import table
+from harness.benches.reporting import table
 
 if TYPE_CHECKING:
     from overload import Case, Phase

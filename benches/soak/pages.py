@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from borrowed import table
+from harness.benches.reporting import table
 from verdicts import Verdict
 from watch import MIB
 

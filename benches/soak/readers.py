@@ -7,15 +7,15 @@ import json
 import threading
 from typing import Any
 
-import forebay as fb
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
-from forebay.header import BatchHeader
 
 import courses
-from borrowed import translate
+import forebay as fb
 from courses import Course
+from forebay.errors import translate
+from forebay.header import BatchHeader
 from truth import ticket
 from visit import BROKEN, Follower, Load, Scene, check_epoch, connect
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from borrowed import http2
+from harness import http2_peer as http2
 
 METHOD = f"{http2.SERVICE}DoGet"
 DETAILS = "grpc-status-details-bin"

@@ -18,13 +18,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from borrowed import FaultProxy, Files, Noise, Proxy, WebServer, machine, say  # isort: skip
-import bench_server
-
 import courses
 import pages
 import tables
 import verdicts
+from harness.benches import bench_server, machine
+from harness.benches.noise import Noise
+from harness.benches.reporting import say
+from harness.fault_proxy import FaultProxy
+from harness.proxy import Proxy
+from harness.web_server import Files, WebServer
 from outages import DRAIN_SECONDS, WEB_FILE, Crowd, Outages
 from pace import Governor
 from readers import read_through

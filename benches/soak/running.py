@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from borrowed import OWN_CONNECTION
+from harness.benches.bench_server import OWN_CONNECTION
 
 
 @dataclass

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import forebay as fb
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
-from forebay.header import BatchHeader
 from xxhash import xxh3_64
 
 import courses
+import forebay as fb
 from courses import COURSES, Course, Json
+from forebay.header import BatchHeader
 from tables import FLOATS, SMALL_ROWS, TABLE_ROWS, TEXT_REPEATS, TEXT_ROWS, WEB_ROWS, columns, web_columns
 
 ROW_ID = "__row_id"

@@ -9,7 +9,8 @@ import struct
 import time
 from collections.abc import Callable
 
-from borrowed import Kind, Peer, http2
+from harness import http2_peer as http2
+from harness.http2_peer import Kind, Peer
 from visit import Load, Scene
 
 # The longest that a silent or half-open peer is held; a server gives it up after --keepalive-seconds and 20 more.

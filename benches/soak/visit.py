@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
-from forebay.header import BatchHeader
 
-from borrowed import OWN_CONNECTION, ForebayError, translate
 from courses import Course
+from forebay.errors import ForebayError, translate
+from forebay.header import BatchHeader
+from harness.benches.bench_server import OWN_CONNECTION
 from tally import Tally
 from truth import Truth, digest, row_ids
 

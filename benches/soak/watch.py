@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import fields
 
-from borrowed import say
+from harness.benches.reporting import say
 from pace import Governor
 from replica import Look, Replica
 

@@ -17,10 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benches" / "epochs"))
-
-import machine  # noqa: E402
+from harness.benches import machine
+from harness.repository import ROOT
 
 HERE = Path(__file__).parent
 # The server's own: see SENDING_BYTES in server/src/stream/mod.rs.

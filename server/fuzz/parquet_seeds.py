@@ -1,4 +1,4 @@
-"""Writes the Parquet files of the corpus that another writer made: `python server/fuzz/parquet_seeds.py`, with pyarrow."""
+"""Write the seeds of the corpus that pyarrow makes: `python server/fuzz/parquet_seeds.py`."""
 
 from datetime import date, datetime
 from decimal import Decimal
@@ -38,7 +38,7 @@ def others() -> dict[str, pa.Array]:
 
 
 def write(name: str, table: dict[str, pa.Array], **options: object) -> None:
-    """Writes one file."""
+    """Write one file."""
     pq.write_table(pa.table(table), CORPUS / f"pyarrow_{name}.parquet", **options)
 
 
@@ -50,6 +50,11 @@ write("v2_pages", columns(), compression="none", data_page_version="2.0", write_
 write("groups", {"n": columns()["n"], "text": columns()["text"]}, row_group_size=7, data_page_size=16)
 write("int96", {"at": others()["at"]}, use_deprecated_int96_timestamps=True)
 write("types", others(), compression="zstd", store_schema=False)
-write("delta", {"n": columns()["n"], "text": columns()["text"]}, use_dictionary=False, compression="none",
-      column_encoding={"n": "DELTA_BINARY_PACKED", "text": "DELTA_BYTE_ARRAY"})
+write(
+    "delta",
+    {"n": columns()["n"], "text": columns()["text"]},
+    use_dictionary=False,
+    compression="none",
+    column_encoding={"n": "DELTA_BINARY_PACKED", "text": "DELTA_BYTE_ARRAY"},
+)
 write("split", {"x": columns()["x"]}, use_dictionary=False, column_encoding={"x": "BYTE_STREAM_SPLIT"})

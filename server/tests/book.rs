@@ -1,6 +1,6 @@
 //! The book's tables of options and metrics match the program.
 //!
-//! `FOREBAY_REGENERATE=1 cargo test -p forebay-server --test readme` rewrites them.
+//! `FOREBAY_REGENERATE=1 cargo test -p forebay-server --test book` rewrites them.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -38,7 +38,7 @@ fn tables_are_what_the_program_has() {
         } else {
             assert_eq!(
                 inside, table,
-                "docs/src/{chapter} is stale: FOREBAY_REGENERATE=1 cargo test -p forebay-server --test readme"
+                "docs/src/{chapter} is stale: FOREBAY_REGENERATE=1 cargo test -p forebay-server --test book"
             );
         }
     }

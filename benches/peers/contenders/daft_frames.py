@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-import criteo
 import numpy as np
 from features import CLIP, Scale, flat
 from protocol import Batch, Data, Job, serve, split
+
+from harness.benches import criteo
 
 
 class DaftFrames:

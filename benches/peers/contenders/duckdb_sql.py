@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import criteo
 import duckdb
 import numpy as np
 from features import CLIP, Scale, flat
 from protocol import Batch, Data, Job, serve, split
+
+from harness.benches import criteo
 
 CHUNK_ROWS = 131_072
 

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import criteo
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from harness.benches import criteo
 
 CLIP = 3.0
 Matrix = np.ndarray[Any, Any]

@@ -9,11 +9,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import criteo
-from bench_server import DATASET, Server
+from protocol import Batch, Data, Job, serve
+
 from forebay import FittedPlan, Plan, connect
 from forebay.torch import FlightDataset
-from protocol import Batch, Data, Job, serve
+from harness.benches import criteo
+from harness.benches.bench_server import DATASET, Server
 
 SMALL = "small"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import criteo
 import grain
 import grain.experimental
 import numpy as np
@@ -17,6 +16,8 @@ import pyarrow as pa
 import torch
 from features import Scale
 from protocol import Batch, Data, Job, serve
+
+from harness.benches import criteo
 
 
 class GrainParquet:

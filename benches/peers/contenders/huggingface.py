@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import criteo
 from features import Scale, codes
 from protocol import Batch, Data, Job, serve, split
+
+from harness.benches import criteo
 
 CHUNK_ROWS = 131_072
 

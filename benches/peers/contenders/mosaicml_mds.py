@@ -10,12 +10,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import criteo
 import pyarrow.dataset as ds
 from features import Scale, codes
 from protocol import Batch, Data, Job, serve
 from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
 from streaming.base.util import clean_stale_shared_memory
+
+from harness.benches import criteo
 
 WRITTEN_ROWS_MAX = 1_000_000
 COLUMNS = {"dense": f"ndarray:float32:{len(criteo.DENSE)}", "cats": f"ndarray:int32:{len(criteo.CATEGORIES)}"}

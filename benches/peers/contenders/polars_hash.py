@@ -11,9 +11,10 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import criteo
 from features import CLIP, Scale
 from protocol import Batch, Data, Job, serve, split
+
+from harness.benches import criteo
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,9 +16,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
-import criteo
 import numpy as np
 import torch
+
+from harness.benches import criteo
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 """float32 [n, 13] and int32 [n, 26], each contiguous."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import criteo
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 from features import Scale, codes
 from protocol import Batch, Data, Job, serve, split
+
+from harness.benches import criteo
 
 CHUNK_ROWS = 131_072
 

@@ -6,13 +6,14 @@ its dictionary.
 
 from __future__ import annotations
 
-import criteo
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from features import integers, vocabulary
 from protocol import Job, serve
 from pyarrow_codes import PyarrowCodes
+
+from harness.benches import criteo
 
 
 class PyarrowVocabulary(PyarrowCodes):

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import criteo
 import ray
 from features import Scale, codes
 from protocol import Batch, Data, Job, serve
+
+from harness.benches import criteo
 
 # Of 8192, 32,768, 131,072 and whole blocks the quickest.
 CHUNK_ROWS = 32_768

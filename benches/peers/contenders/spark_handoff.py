@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import criteo
 import numpy as np
 import pandas as pd
 import pyarrow.dataset as ds
 from features import CLIP, Scale, flat
 from protocol import Batch, Data, Job, serve, split
 from pyspark.sql import Column, SparkSession, functions
+
+from harness.benches import criteo
 
 CHUNK_ROWS = 131_072
 DRIVER_MEMORY = "4g"

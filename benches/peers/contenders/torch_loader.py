@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import criteo
 import pyarrow.parquet as pq
 import torch
 import torch.utils.data
 from features import Scale, codes
 from protocol import Batch, Data, Job, serve
+
+from harness.benches import criteo
 
 WORKERS = 2
 

@@ -15,8 +15,8 @@ import pytest
 import forebay as fb
 from forebay.stages import StageSeconds, bound_by
 from forebay.torch import FlightDataset
-from proxy import Proxy
-from web_server import Files, WebServer
+from harness.proxy import Proxy
+from harness.web_server import Files, WebServer
 
 ROWS, COLUMNS = 120_000, 8
 Serve = Callable[..., Any]

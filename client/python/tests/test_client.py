@@ -6,8 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from conftest import Serve
-from serving import Server
+from harness.serving import Serve, Server
 
 ROWS = 100
 ALL = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64"), "x": fb.cols("x")})

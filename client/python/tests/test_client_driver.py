@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from client_driver import Driver, write_rows
-from restartable import Restartable
+from harness.restartable import Restartable
+from harness.trainers.client_driver import Driver, write_rows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),

@@ -25,9 +25,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crash_trainer import CHECKPOINT, Job
-from daemon import LOOPBACK, Daemon
-from epoch_order import Epoch, passing_rows
+from harness.daemon import LOOPBACK, Daemon
+from harness.epoch_order import Epoch, passing_rows
+from harness.repository import package_environment
+from harness.trainers.crash_trainer import CHECKPOINT, Job
 
 SEEDS_DEFAULT = 3
 # The longest silence of a trainer, in which it may wait for a replica to come back.
@@ -168,16 +169,16 @@ class Trainer:
         self.job = job
         self.pids: dict[int, int] = {}
         self.commits: list[int] = []
-        script = Path(__file__).with_name("crash_trainer.py")
         self._errors = Path(job.folder) / f"from-{job.start_position}.err"
         with self._errors.open("ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, str(script), job.to_json()],
+                [sys.executable, "-m", "harness.trainers.crash_trainer", job.to_json()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
                 start_new_session=True,
+                env=package_environment(),
             )
         self._let_go_on(STEPS_AHEAD)
         self._lines: queue.Queue[str | None] = queue.Queue()

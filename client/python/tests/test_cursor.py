@@ -13,10 +13,9 @@ import pytest
 import torch
 
 import forebay as fb
-from conftest import Serve
 from forebay.cursor import Order
 from forebay.torch import FlightDataset
-from serving import Server
+from harness.serving import Serve, Server
 
 IDS = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64")})
 ROWS = 100

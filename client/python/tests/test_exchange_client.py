@@ -13,10 +13,9 @@ import pyarrow as pa
 import pytest
 
 import forebay as fb
-from conftest import Serve
-from daemon import poll
-from proxy import Proxy
-from serving import Server
+from harness.daemon import poll
+from harness.proxy import Proxy
+from harness.serving import Serve, Server
 
 PLAN = fb.Plan(
     filter="x > 0",

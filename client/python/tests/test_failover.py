@@ -20,13 +20,12 @@ import pytest
 import torch
 
 import forebay as fb
-from conftest import Serve
-from daemon import LOOPBACK, Daemon
 from forebay import checksum
 from forebay.retry import PASSES_MAX, try_everywhere
 from forebay.torch import FlightDataset
-from proxy import Proxy
-from serving import Server
+from harness.daemon import LOOPBACK, Daemon
+from harness.proxy import Proxy
+from harness.serving import Serve, Server
 
 ROWS = 20_000
 BATCH = 500

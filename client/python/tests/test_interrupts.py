@@ -18,11 +18,11 @@ import pytest
 from torch.utils.data import DataLoader
 
 import forebay as fb
-from daemon import poll
 from forebay.prefetch import Prefetch
 from forebay.torch import FlightBatches, FlightDataset
-from interrupts import Interrupted, Interruption, finalizes, first_of
-from serving import Server
+from harness.daemon import poll
+from harness.serving import Server
+from harness.trainers.interrupts import Interrupted, Interruption, finalizes, first_of
 
 ROWS = 100
 IDS = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64")})

@@ -13,24 +13,8 @@ import torch
 
 import forebay as fb
 from forebay.arrays import is_lists
-from forebay.header import BatchHeader
 from forebay.tensors import to_tensors
-
-HEADER = BatchHeader(0, 0, 0, 0, 0, False, 0)
-ROWS: list[list[int]] = [[3, 1, 2], [], [7], [5, 5]]
-
-
-def field(item: pa.DataType, **metadata: str) -> pa.Field[Any]:
-    return pa.field("x", pa.list_(pa.field("item", item, nullable=False)), nullable=False, metadata=metadata or None)
-
-
-def batch(array: pa.Array[Any], column: pa.Field[Any]) -> fb.Batch:
-    """As it comes over the wire: through IPC."""
-    data = pa.record_batch([array], schema=pa.schema([column]))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, data.schema) as writer:
-        writer.write_batch(data)
-    return fb.Batch(pa.ipc.open_stream(sink.getvalue()).read_next_batch(), HEADER)
+from harness.ragged import HEADER, ROWS, Held, batch, field
 
 
 def address(array: pa.Array[Any]) -> int:
@@ -112,15 +96,6 @@ def test_an_embedding_bag_takes_them_as_they_are(item: pa.DataType):
     pooled = bag(ragged.values, ragged.offsets)
     want = torch.stack([bag.weight[torch.tensor(row, dtype=torch.int64)].sum(0) for row in ROWS])
     torch.testing.assert_close(pooled, want)
-
-
-class Held(torch.utils.data.Dataset[dict[str, Any]]):
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        column = field(pa.int32())
-        return to_tensors(batch(pa.array(ROWS[index:], column.type), column))
-
-    def __len__(self) -> int:
-        return 2
 
 
 @pytest.mark.parametrize("workers", [0, 1])

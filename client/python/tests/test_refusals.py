@@ -16,7 +16,7 @@ import pytest
 
 import forebay as fb
 from forebay.errors import translate
-from serving import Server
+from harness.serving import Server
 
 Serve = Callable[..., Server]
 

@@ -13,7 +13,7 @@ import pytest
 import forebay as fb
 from forebay.explain import read_explain
 from forebay.torch import FlightDataset
-from serving import Server
+from harness.serving import Server
 
 PLAN = fb.Plan(
     filter="small <> 0", outputs={"id": fb.output(fb.cols("id"), dtype="int64"), "x": fb.cols("x").min_max()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import subprocess
 import sys
@@ -16,22 +15,14 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import forebay as fb
-from daemon import poll
 from forebay.torch import FlightDataset, FlightLoader
-from restartable import Restartable
-from serving import Server, server_binary
+from harness.daemon import poll
+from harness.repository import package_environment
+from harness.restartable import Restartable
+from harness.serving import Server, server_binary
+from harness.trainers.resumption import IDS, PLACE, REST, WHOLE, ids
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
-
-ROWS = 100
-IDS = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64")})
-PLACE = fb.Cursor(2, 40, 1).to_dict()
-REST = list(range(40, ROWS))
-WHOLE = list(range(ROWS))
-
-
-def ids(batches: Any) -> list[int]:
-    return [int(i) for batch in batches for i in batch["id"]]
 
 
 def rows_of(loop: Any) -> list[int]:
@@ -150,8 +141,8 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 import forebay as fb
 from forebay.torch import FlightDataset, FlightLoader
-from restartable import Restartable
-from test_resume_failures import IDS, PLACE, ids
+from harness.restartable import Restartable
+from harness.trainers.resumption import IDS, PLACE, ids
 warnings.simplefilter("ignore")
 
 def as_list(batch):
@@ -210,17 +201,12 @@ if __name__ == "__main__":
 
 
 def test_workers_do_not_use_up_a_state_that_the_loop_has_not(tiny_folder: Path, tmp_path: Path):
-    tests = Path(__file__).parent
     done = subprocess.run(
         [sys.executable, "-c", WORKERS, str(tiny_folder), str(tmp_path / "state")],
         capture_output=True,
         text=True,
         timeout=300,
-        env={
-            **os.environ,
-            "PYTHONPATH": f"{Path(fb.__file__).parents[1]}{os.pathsep}{tests}",
-            "FOREBAY_SERVER_BIN": server_binary(),
-        },
+        env={**package_environment(), "FOREBAY_SERVER_BIN": server_binary()},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     for name, steps in json.loads(done.stdout.splitlines()[-1]).items():

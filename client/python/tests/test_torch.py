@@ -19,7 +19,7 @@ import forebay as fb
 from forebay.arrays import numbers
 from forebay.tensors import to_tensors
 from forebay.torch import FlightDataset
-from serving import Server
+from harness.serving import Server
 
 ROWS = 100
 PLAN = fb.Plan(

@@ -20,7 +20,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import forebay as fb
 from forebay.torch import FlightDataset, FlightLoader
-from serving import Server
+from harness.serving import Server
 
 # torchdata 0.11 calls what torch has since deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")

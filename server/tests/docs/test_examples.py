@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from documents import BOOK, ROOT, example, examples
-from serving import Server
+from harness.documents import BOOK, ROOT, example, examples
+from harness.serving import Server
 
 EXECUTED = {"plain", "torch", "resume", "serving", "secure-plain", "secure-torch"}
 

@@ -6,9 +6,10 @@ import ast
 import re
 from pathlib import Path
 
-TESTS = Path(__file__).parent
-ROOT = TESTS.parents[2]
-LIST = ROOT / "server/tests/FAULTS.md"
+from harness.repository import ROOT
+
+TESTS = ROOT / "server/tests"
+LIST = TESTS / "FAULTS.md"
 ROWS_LEAST = 70
 
 
@@ -32,14 +33,15 @@ def test_every_row_names_a_test_that_is_there():
         *_, tests, _ = re.split(r"(?<!\\) \| |\|$", row)
         if "not written" in tests:
             continue
-        named = re.findall(r"`(?:T/)?(test_\w+\.py)?(?:::(\w+))?(?:\[[^`]*\])?`", tests)
+        named = re.findall(r"`(?:([\w/]+/test_\w+\.py))?(?:::(\w+))?(?:\[[^`]*\])?`", tests)
         in_rust = re.findall(r"`([\w/-]+\.rs)::(\w+)`", tests)
         assert named or in_rust, row
         for file, name in in_rust:
             assert name in rust_functions(ROOT / file), f"{file}::{name}"
         file = ""
         for here, name in named:
-            # Further tests of the file before are given without it.
+            # Further tests of the same file are given without it. `T/` is the folder of this list.
             file = here or file
-            assert (TESTS / file).is_file(), row
-            assert not name or name in functions(TESTS / file), f"{file}::{name}"
+            path = TESTS / file[2:] if file.startswith("T/") else ROOT / file
+            assert path.is_file(), row
+            assert not name or name in functions(path), f"{file}::{name}"

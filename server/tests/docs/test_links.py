@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from documents import BOOK, README, ROOT, anchors, documents, links, paths
+from harness.documents import BOOK, README, ROOT, anchors, documents, links, paths
 
 README_LINES_MAX = 200
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:")

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from daemon import LOOPBACK, Daemon, poll
-from test_exchange import exchange, refused
-from test_operations import scrape
+from harness.daemon import LOOPBACK, Daemon, poll
+from harness.exchange import exchange, refused
+from harness.metrics import scrape
 
 WIDE = {"outputs": [{"name": "hot", "parts": [{"columns": ["i"], "ops": [{"one_hot": {"size": 1000}}]}]}]}
 TEXT = {"outputs": [{"name": "text", "dtype": "AS_STORED", "parts": [{"columns": ["text"]}]}]}

@@ -14,8 +14,7 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
-from serving import info
+from harness.serving import Serve, info
 
 ROWS = 2000
 GROUP = 100

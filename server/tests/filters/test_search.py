@@ -11,15 +11,15 @@ from pathlib import Path
 import pyarrow.flight as fl
 import pytest
 
-import filter_regressions
-from filter_columns import TYPES
-from filter_grammar import Expr
-from filter_layouts import PLAIN, Layout
-from filter_search import Disagreement, Stored, Tally, search
-from filter_seeds import run, run_cases
-from filter_tables import Drawn
-from parquet_surgery import Chunk, dissect
-from serving import Server
+from harness.filters import regressions
+from harness.filters.columns import TYPES
+from harness.filters.grammar import Expr
+from harness.filters.layouts import PLAIN, Layout
+from harness.filters.search import Disagreement, Stored, Tally, search
+from harness.filters.seeds import run, run_cases
+from harness.filters.tables import Drawn
+from harness.parquet.surgery import Chunk, dissect
+from harness.serving import Server
 
 SEEDS = int(os.environ.get("FILTER_FUZZ_SEEDS") or 12)
 FIRST = int(os.environ.get("FILTER_FUZZ_FIRST") or 0)
@@ -42,8 +42,8 @@ def test_a_filter_passes_the_rows_for_which_it_is_true(tmp_path: Path, first: in
 
 def test_expressions_that_were_wrong_once(tmp_path: Path):
     tally = Tally()
-    exprs = filter_regressions.exprs(filter_regressions.ANSWERED)
-    found = run_cases(tmp_path, [(filter_regressions.table(), exprs)], tally)
+    exprs = regressions.exprs(regressions.ANSWERED)
+    found = run_cases(tmp_path, [(regressions.table(), exprs)], tally)
     show(found)
     assert tally.answered == len(exprs), tally.refused + tally.failed
     assert tally.opinions == sum(expr.duck is not None for expr in exprs), tally.unanswered
@@ -51,8 +51,8 @@ def test_expressions_that_were_wrong_once(tmp_path: Path):
 
 def test_expressions_without_a_right_answer_are_refused(tmp_path: Path):
     tally = Tally()
-    exprs = filter_regressions.exprs(filter_regressions.REFUSED)
-    show(run_cases(tmp_path, [(filter_regressions.table(), exprs)], tally))
+    exprs = regressions.exprs(regressions.REFUSED)
+    show(run_cases(tmp_path, [(regressions.table(), exprs)], tally))
     assert sum((tally.refused + tally.failed).values()) == len(exprs), tally.refused + tally.failed
 
 

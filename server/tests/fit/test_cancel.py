@@ -15,7 +15,7 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from daemon import LOOPBACK, Daemon, poll
+from harness.daemon import LOOPBACK, Daemon, poll
 
 ROWS = 800_000
 # So little that the distinct values of the table are spilled, and merged from disk when the last row has been read.

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from conftest import Serve
+from harness.serving import Serve
 
 # Rows of a row group; every table is fitted under each of them.
 ROW_GROUPS = (1_000_000, 7)

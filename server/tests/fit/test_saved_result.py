@@ -13,9 +13,10 @@ import pytest
 
 import forebay as fb
 from forebay.plan_digest import ENUMS, MESSAGES, plan_digest
-from serving import Server, fit
+from harness.repository import ROOT
+from harness.serving import Server, fit
 
-PROTO = Path(__file__).parents[3] / "proto/forebay/v1/plan.proto"
+PROTO = ROOT / "proto/forebay/v1/plan.proto"
 
 PLAN: dict[str, Any] = {
     "filter": "id >= 3",

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from conftest import Serve
+from harness.serving import Serve
 
 MOMENTS = [0, 1_600_000_000_000_000, 1_600_000_001_000_000, 1_600_000_000_000_000, None]
 TIMES = {

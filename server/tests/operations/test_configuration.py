@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon import LOOPBACK, Daemon, run_to_end
+from harness.daemon import LOOPBACK, Daemon, run_to_end
 
 Start = Callable[..., Daemon]
 OPTIONS = [

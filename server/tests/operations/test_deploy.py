@@ -17,10 +17,10 @@ import pytest
 import yaml
 
 import forebay as fb
-from daemon import Daemon, run_to_end
-from serving import info
+from harness.daemon import Daemon, run_to_end
+from harness.repository import ROOT
+from harness.serving import info
 
-ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "server/deploy"
 UNIT = (DEPLOY / "forebay-server.service").read_text()
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()

@@ -15,20 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from daemon import LOOPBACK, Daemon
-from documents import BOOK
-from monitoring import (
-    DASHBOARDS,
+from harness.daemon import LOOPBACK, Daemon
+from harness.documents import BOOK
+from harness.monitoring import (
     GRAFANA,
     Load,
-    Prometheus,
     PrometheusProcess,
-    Query,
-    chosen,
-    panels,
-    queries,
     write_datasets,
 )
+from queries import DASHBOARDS, Prometheus, Query, chosen, panels, queries
 
 RULES = GRAFANA / "prometheus/rules.yml"
 # What is asked for has to be there so many seconds after Prometheus has started.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from daemon import LOOPBACK, Daemon, poll
-from serving import info, raw_table
+from harness.daemon import LOOPBACK, Daemon, poll
+from harness.metrics import Scrape, scrape
+from harness.serving import info, raw_table
 
 TYPES = {
     "forebay_streams_active": "gauge",
@@ -33,50 +33,6 @@ TYPES = {
 }
 STREAM = {"dataset": "wide", "plan": {"outputs": [{"name": "text", "dtype": "AS_STORED", "parts": []}]}}
 STREAM["plan"]["outputs"][0]["parts"] = [{"columns": ["text"]}]
-
-Labels = frozenset[tuple[str, str]]
-
-
-@dataclass
-class Scrape:
-    """The text format, read strictly: help and type come before the samples, and no series comes twice."""
-
-    types: dict[str, str] = field(default_factory=dict)
-    samples: dict[tuple[str, Labels], float] = field(default_factory=dict)
-
-    def value(self, name: str, **labels: str) -> float:
-        return self.samples[name, frozenset(labels.items())]
-
-    def labels(self, name: str) -> list[dict[str, str]]:
-        return [dict(labels) for known, labels in self.samples if known == name]
-
-
-def parse(text: str) -> Scrape:
-    assert text.endswith("\n")
-    scrape, helped = Scrape(), set[str]()
-    for line in filter(None, text.split("\n")):
-        if help_line := re.fullmatch(r"# HELP (\S+) \S.*", line):
-            helped.add(help_line[1])
-        elif type_line := re.fullmatch(r"# TYPE (\S+) (counter|gauge|histogram|summary)", line):
-            assert type_line[1] not in scrape.types, line
-            scrape.types[type_line[1]] = type_line[2]
-        else:
-            sample = re.fullmatch(r'([a-z_]+)(?:\{((?:[a-z_]+="[^"\\]*",?)*)\})? (\S+)', line)
-            assert sample, line
-            family = re.sub("_(bucket|sum|count)$", "", sample[1]) if sample[1] not in scrape.types else sample[1]
-            assert family in scrape.types, line
-            assert family in helped, line
-            key = (sample[1], frozenset(re.findall(r'([a-z_]+)="([^"]*)"', sample[2] or "")))
-            assert key not in scrape.samples, line
-            scrape.samples[key] = float(sample[3])
-    return scrape
-
-
-def scrape(daemon: Daemon) -> Scrape:
-    status, kind, text = daemon.get("/metrics")
-    assert status == 200
-    assert kind.startswith("text/plain; version=0.0.4")
-    return parse(text)
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from daemon import LOOPBACK, Daemon, poll
-from serving import info, server_binary
+from harness.daemon import LOOPBACK, Daemon, poll
+from harness.serving import info, server_binary
 
 ROWS = 60_000
 PLAN = {"outputs": [{"name": "x", "parts": [{"columns": ["x"]}]}]}

@@ -16,7 +16,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from daemon import LOOPBACK, Daemon
+from harness.daemon import LOOPBACK, Daemon
 
 SERVICE = "arrow.flight.protocol.FlightService"
 

@@ -16,8 +16,8 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from daemon import LOOPBACK, Daemon, poll
-from serving import info
+from harness.daemon import LOOPBACK, Daemon, poll
+from harness.serving import info
 
 ROWS = 200_000
 BATCH = 1000

@@ -14,9 +14,9 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from daemon import LOOPBACK, Daemon
 from forebay.errors import translate
-from serving import fit, info
+from harness.daemon import LOOPBACK, Daemon
+from harness.serving import fit, info
 
 PLAN: dict[str, Any] = {
     "filter": "id > 33",

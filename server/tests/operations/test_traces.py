@@ -22,8 +22,8 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as col
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 import forebay as fb
-from daemon import LOOPBACK, Daemon, poll
-from serving import info
+from harness.daemon import LOOPBACK, Daemon, poll
+from harness.serving import info
 
 ROWS = 20_000
 PLAN = {"outputs": [{"name": "x", "parts": [{"columns": ["x"]}]}]}

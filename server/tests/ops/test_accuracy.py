@@ -12,8 +12,8 @@ import scipy.special
 import torch
 
 import forebay as fb
-from conftest import Serve
-from op_tables import doubles, features, floats, same_bits, write
+from harness.ops.tables import doubles, features, floats, same_bits, write
+from harness.serving import Serve
 
 ROWS = 2003
 LAMBDAS = (0.0, 1.0, 0.5, 2.5, -0.5, -2.0, 1e-9, -1e-9, 1e-300, 37.0)

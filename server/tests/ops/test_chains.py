@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import forebay as fb
-from conftest import Serve
-from op_oracles import bounded, digitized, divided, filled, real
-from op_tables import domain, features, nulls, numbers, same_bits, write
+from harness.ops.oracles import bounded, digitized, divided, filled, real
+from harness.ops.tables import domain, features, nulls, numbers, same_bits, write
+from harness.serving import Serve
 
 CHAINS = 60
 LONGEST = 8

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import forebay as fb
-from daemon import LOOPBACK, Daemon
+from harness.daemon import LOOPBACK, Daemon
 
 PLAN = fb.Plan(
     filter="x IS NOT NULL",

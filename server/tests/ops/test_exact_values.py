@@ -17,10 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from conftest import Serve
-from op_hashes import bucket
-from op_tables import INT64_MAX, INT64_MIN, UINT64_MAX, features
-from serving import info
+from harness.ops.hashes import bucket
+from harness.ops.tables import INT64_MAX, INT64_MIN, UINT64_MAX, features
+from harness.serving import Serve, info
 
 ROWS = 601
 # Each is rounded to another by float64, but for the small ones.

@@ -11,7 +11,7 @@ import pytest
 import xxhash
 
 import forebay as fb
-from serving import Server
+from harness.serving import Server
 
 PASSING = 327_346
 PLAN = fb.Plan(

@@ -14,9 +14,9 @@ import pytest
 from sklearn.preprocessing import OneHotEncoder
 
 import forebay as fb
-from conftest import Serve
-from op_hashes import bucket, bytes_of, components, sigrid_hash, tuple_bucket
-from op_tables import INT64_MAX, PRIME, UINT64_MAX, domain, features, nulls, numbers, same_bits, write
+from harness.ops.hashes import bucket, bytes_of, components, sigrid_hash, tuple_bucket
+from harness.ops.tables import INT64_MAX, PRIME, UINT64_MAX, domain, features, nulls, numbers, same_bits, write
+from harness.serving import Serve
 
 NULL = -1
 

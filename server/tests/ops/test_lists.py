@@ -12,11 +12,10 @@ import pytest
 import torch
 
 import forebay as fb
-from conftest import Serve
 from forebay.torch import FlightDataset
-from op_hashes import bucket, bytes_of, components, tuple_bucket
-from op_tables import INT64_MAX, PRIME, domain, features, floats, nulls, same_bits, whole_numbers, write
-from serving import Server
+from harness.ops.hashes import bucket, bytes_of, components, tuple_bucket
+from harness.ops.tables import INT64_MAX, PRIME, domain, features, floats, nulls, same_bits, whole_numbers, write
+from harness.serving import Serve, Server
 
 Op = Callable[[fb.Columns], fb.Columns]
 

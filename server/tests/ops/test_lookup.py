@@ -15,10 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from conftest import Serve
-from op_hashes import bucket
-from op_tables import PRIME, features, same_bits, write
-from serving import Server
+from harness.ops.hashes import bucket
+from harness.ops.tables import PRIME, features, same_bits, write
+from harness.serving import Serve, Server
 
 KEYS = 401
 

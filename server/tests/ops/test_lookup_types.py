@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from conftest import Serve
+from harness.serving import Serve
 
 ROWS = 211
 TICKS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

@@ -11,9 +11,9 @@ import pytest
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 import forebay as fb
-from conftest import Serve
-from op_oracles import bounded, clipped, digitized, divided, real
-from op_tables import PRIME, domain, features, nulls, numbers, same_bits, write
+from harness.ops.oracles import bounded, clipped, digitized, divided, real
+from harness.ops.tables import PRIME, domain, features, nulls, numbers, same_bits, write
+from harness.serving import Serve
 
 FILL = 7.0
 SHAPES = {"one": 1, "prime": PRIME, "many": 10_007}

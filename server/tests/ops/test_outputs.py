@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import forebay as fb
-from conftest import Serve
-from op_tables import domain, features, nulls, numbers, same_bits, write
+from harness.ops.tables import domain, features, nulls, numbers, same_bits, write
+from harness.serving import Serve
 
 TABLE = numbers(2003)
 ARRAYS: dict[str, pa.Array[Any]] = {name: TABLE[name].combine_chunks() for name in TABLE.column_names}

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from conftest import Serve, tiny_table
 from forebay.errors import translate
-from op_tables import write
-from serving import Server, info
+from harness.ops.tables import write
+from harness.serving import Serve, Server, info
+from harness.tables import tiny_table
 
 HUGE = 10**9
 DEEP = 10**6

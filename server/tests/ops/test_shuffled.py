@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import forebay as fb
-from conftest import Serve
-from op_tables import features, numbers, write
+from harness.ops.tables import features, numbers, write
+from harness.serving import Serve
 
 ROWS = 3001
 

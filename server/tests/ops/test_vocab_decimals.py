@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from conftest import Serve
-from op_tables import features
+from harness.ops.tables import features
+from harness.serving import Serve
 
 ROWS = 997
 EXACT = decimal.Context(prec=100)

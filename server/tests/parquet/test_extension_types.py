@@ -12,11 +12,9 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
-from parquet_surgery import SchemaElement, dissect
-from serving import raw_table
-from test_int96 import plan_of, read, stored
-from thrift_compact import I32
+from harness.parquet.surgery import SchemaElement, dissect
+from harness.parquet.thrift_compact import I32
+from harness.serving import Serve, plan_of, raw_table, read, stored
 
 ROWS = 50
 

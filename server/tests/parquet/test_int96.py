@@ -14,11 +14,10 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
-from faults import outcome
-from parquet_surgery import Chunk, dissect
-from serving import Server, info, raw_table
-from thrift_compact import BINARY, STRUCT, Struct
+from harness.faults import outcome
+from harness.parquet.surgery import Chunk, dissect
+from harness.parquet.thrift_compact import BINARY, STRUCT, Struct
+from harness.serving import Serve, Server, plan_of, raw_table, read, stored
 
 US = pa.timestamp("us")
 DATES = [
@@ -94,19 +93,6 @@ def server(root: Path, serve: Serve) -> Server:
 def client(server: Server) -> Iterator[fl.FlightClient]:
     with fl.connect(server.url) as connected:
         yield connected
-
-
-def plan_of(outputs: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    return {"outputs": outputs, **more}
-
-
-def stored(*columns: str) -> list[dict[str, Any]]:
-    return [{"name": name, "dtype": "AS_STORED", "parts": [{"columns": [name]}]} for name in columns]
-
-
-def read(client: fl.FlightClient, dataset: str, plan: dict[str, Any]) -> pa.Table:
-    found = info(client, {"dataset": dataset, "plan": plan, "batch_size": 50})
-    return client.do_get(found.endpoints[0].ticket).read_all()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

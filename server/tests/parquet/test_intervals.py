@@ -12,12 +12,10 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
-from faults import outcome
-from parquet_surgery import SchemaElement, dissect
-from serving import info, raw_table
-from test_int96 import plan_of, read, stored
-from thrift_compact import I32
+from harness.faults import outcome
+from harness.parquet.surgery import SchemaElement, dissect
+from harness.parquet.thrift_compact import I32
+from harness.serving import Serve, info, plan_of, raw_table, read, stored
 
 INTERVALS = [
     "1 month",

@@ -14,8 +14,7 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
-from serving import Server, fit, info, raw_table
+from harness.serving import Serve, Server, fit, info, raw_table
 
 PRIME = 1_000_003
 TINY_GROUPS = 2000

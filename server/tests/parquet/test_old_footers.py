@@ -12,12 +12,10 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
-from faults import outcome
-from parquet_surgery import Chunk, FileMeta, Parquet, RowGroup, dissect
-from serving import raw_table
-from test_int96 import plan_of, read, stored
-from thrift_compact import BYTE, I16, I32, I64, LIST, Items, Struct
+from harness.faults import outcome
+from harness.parquet.surgery import Chunk, FileMeta, Parquet, RowGroup, dissect
+from harness.parquet.thrift_compact import BYTE, I16, I32, I64, LIST, Items, Struct
+from harness.serving import Serve, plan_of, raw_table, read, stored
 
 ROWS = 100
 ENCODINGS, KEY_VALUES, SIZES, SORTING = 2, 8, 16, 4

@@ -17,8 +17,7 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
-from serving import Server, info, raw_table
+from harness.serving import Serve, Server, info, raw_table
 
 ROWS = 2500
 

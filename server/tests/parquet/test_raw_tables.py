@@ -15,8 +15,7 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
-from serving import Server, raw_table
+from harness.serving import Serve, Server, raw_table
 
 ROWS = 300
 PYARROW_MAJOR = int(pa.__version__.split(".")[0])

@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from aftermath import as_stored
-from certificates import Authority, Pair, digest, principal
-from daemon import LOOPBACK, Daemon, run_to_end
-from documents import BOOK, example
-from proxy import Proxy
-from serving import Server
+from harness.certificates import Authority, Pair, digest, principal
+from harness.daemon import LOOPBACK, Daemon, run_to_end
+from harness.damaged_files import as_stored
+from harness.documents import BOOK, example
+from harness.proxy import Proxy
+from harness.serving import Server
 
 Serve = Callable[..., Server]
 TRAINER, OTHER, ADMIN = "token-of-trainer-0123456789", "token-of-other-0123456789", "token-of-admin-0123456789"

@@ -11,9 +11,8 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
 from forebay.errors import translate
-from serving import Server, info, raw_table
+from harness.serving import Serve, Server, info, raw_table
 
 FILES = [
     "a.parquet",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import socket
 import time
@@ -13,20 +12,17 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 
-import boto3
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
-from moto.server import ThreadedMotoServer
 
-from conftest import Serve
 from forebay.errors import translate
-from serving import Server, fit, info, raw_table
-from web_server import Files, WebServer
+from harness.object_store import KEY_ID, SECRET, Store, s3_server
+from harness.serving import Serve, Server, fit, info, raw_table
+from harness.web_server import Files, WebServer
 
-KEY_ID, SECRET = "AKIAFOREBAYTEST", "not-to-be-seen-anywhere"
 ROWS = 600
 # 120 MB on the wire: twice what a server reads ahead of its client.
 LONG_ROWS = 60_000
@@ -49,44 +45,10 @@ def parquet(version: int, rows: int = ROWS, group: int = 5_000) -> bytes:
     return sink.getvalue()
 
 
-class Store:
-    """A bucket on a real S3 server of this machine."""
-
-    def __init__(self, endpoint: str, bucket: str) -> None:
-        self.client = boto3.client(
-            "s3",
-            endpoint_url=endpoint,
-            region_name="us-east-1",
-            aws_access_key_id=KEY_ID,
-            aws_secret_access_key=SECRET,
-        )
-        self.bucket = bucket
-        self.client.create_bucket(Bucket=bucket)
-
-    def url(self, key: str = "") -> str:
-        return f"s3://{self.bucket}/{key}"
-
-    def put(self, key: str, body: bytes) -> None:
-        self.client.put_object(Bucket=self.bucket, Key=key, Body=body)
-
-    def delete(self, key: str) -> None:
-        self.client.delete_object(Bucket=self.bucket, Key=key)
-
-
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """What the server under test knows of the store, it knows from its environment."""
-    moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    moto.start()
-    host, port = moto.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("AWS_")]:
-            patch.delenv(name)
-        patch.setenv("AWS_ACCESS_KEY_ID", KEY_ID)
-        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        yield f"http://{host}:{port}"
-    moto.stop()
+    with s3_server() as url:
+        yield url
 
 
 BUCKETS = iter(f"bucket-{n}" for n in range(1_000_000))

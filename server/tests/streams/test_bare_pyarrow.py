@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from conftest import Serve
-from serving import Server
+from harness.serving import Serve, Server
 
 PLAN = {
     "filter": "gappy IS NOT NULL",

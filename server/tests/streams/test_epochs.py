@@ -18,12 +18,11 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
-from daemon import LOOPBACK, Daemon
-from epoch_order import Array, Epoch, passing_rows, permutation, permuted
-from epoch_order import key as order_key
 from forebay.errors import ForebayError, translate
-from serving import Server, info
+from harness.daemon import LOOPBACK, Daemon
+from harness.epoch_order import Array, Epoch, passing_rows, permutation, permuted
+from harness.epoch_order import key as order_key
+from harness.serving import Serve, Server, info
 
 SEED_MAX = 2**64 - 1
 REMAINDERS = ("KEEP", "DROP", "PAD")

@@ -15,9 +15,8 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
 from forebay.errors import translate
-from serving import info
+from harness.serving import Serve, info
 
 ROWS = 120
 PLAN: dict[str, Any] = {

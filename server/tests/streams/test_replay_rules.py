@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from serving import Server, info
+from harness.serving import Server, info
 
 PLAN = {"outputs": [{"name": "id", "dtype": "INT64", "parts": [{"columns": ["id"]}]}]}
 

@@ -14,8 +14,7 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
-from serving import Server, info, raw_table
+from harness.serving import Serve, Server, info, raw_table
 
 ROWS = 3_000
 # 120 MB on the wire: more than a server reads ahead of its client.

@@ -7,10 +7,16 @@ import struct
 import pyarrow as pa
 import pytest
 
-from aftermath import PAGES, TWO_WAYS, Patient, sample_table
-from decompression_bombs import BOMB_BYTES, bomb, framed, framed_as_before_lz4_had_a_standard, streamed_bomb
-from parquet_surgery import Chunk, DataHeaderV2, Header, Parquet, dissect
-from thrift_compact import varint
+from harness.damaged_files import PAGES, TWO_WAYS, Patient, sample_table
+from harness.parquet.decompression_bombs import (
+    BOMB_BYTES,
+    bomb,
+    framed,
+    framed_as_before_lz4_had_a_standard,
+    streamed_bomb,
+)
+from harness.parquet.surgery import Chunk, DataHeaderV2, Header, Parquet, dissect
+from harness.parquet.thrift_compact import varint
 
 HUGE = 2**31 - 1
 LZ4_OF_OLD = 5

@@ -14,9 +14,8 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
 from forebay.errors import translate
-from serving import Server, info, raw_table
+from harness.serving import Serve, Server, info, raw_table
 
 # ABORTED is none of them: no file changes after it was asked for, and "ask again" would be asked for ever.
 ALLOWED = ("DATA_LOSS", "FAILED_PRECONDITION", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED")

@@ -8,7 +8,7 @@ import struct
 import pyarrow as pa
 import pytest
 
-from aftermath import (
+from harness.damaged_files import (
     PAGES,
     Patient,
     as_stored,
@@ -18,13 +18,13 @@ from aftermath import (
     stream,
     through,
 )
-from parquet_surgery import (
+from harness.parquet.surgery import (
     DataHeaderV2,
     Page,
     Parquet,
     dissect,
 )
-from thrift_compact import varint
+from harness.parquet.thrift_compact import varint
 
 HUGE = 2**31 - 1
 TABLE = sample_table()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from aftermath import (
+from harness.damaged_files import (
     PAGES,
     Patient,
     as_stored,
@@ -18,7 +18,7 @@ from aftermath import (
     sample_table,
     stream,
 )
-from parquet_surgery import (
+from harness.parquet.surgery import (
     Chunk,
     FileMeta,
     Parquet,
@@ -29,7 +29,7 @@ from parquet_surgery import (
     with_footer,
     written,
 )
-from thrift_compact import BINARY, Items, Struct
+from harness.parquet.thrift_compact import BINARY, Items, Struct
 
 HUGE = 2**31 - 1
 TABLE = sample_table()

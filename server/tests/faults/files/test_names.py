@@ -12,7 +12,7 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from aftermath import (
+from harness.damaged_files import (
     Patient,
     as_stored,
     assert_readable,
@@ -22,8 +22,8 @@ from aftermath import (
     stream,
     through,
 )
-from conftest import Serve
-from parquet_surgery import written
+from harness.parquet.surgery import written
+from harness.serving import Serve
 
 SECRET = pa.table({"word": ["secret"]})
 OPEN = pa.table({"word": ["open"]})

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from aftermath import (
+from harness.damaged_files import (
     PAGES,
     Patient,
     as_stored,
@@ -18,7 +18,7 @@ from aftermath import (
     sample_table,
     stream,
 )
-from parquet_surgery import (
+from harness.parquet.surgery import (
     DELTA_BINARY_PACKED,
     PLAIN,
     RLE_DICTIONARY,
@@ -30,7 +30,7 @@ from parquet_surgery import (
     dissect,
     written,
 )
-from thrift_compact import I32, STRUCT, Struct
+from harness.parquet.thrift_compact import I32, STRUCT, Struct
 
 HUGE = 2**31 - 1
 TABLE = sample_table()

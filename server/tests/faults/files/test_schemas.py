@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
-from aftermath import (
+from harness.damaged_files import (
     PAGES,
     Patient,
     as_stored,
@@ -22,7 +22,7 @@ from aftermath import (
     sample_table,
     stream,
 )
-from parquet_surgery import (
+from harness.parquet.surgery import (
     Chunk,
     FileMeta,
     Parquet,
@@ -34,7 +34,7 @@ from parquet_surgery import (
     with_footer,
     written,
 )
-from thrift_compact import BINARY, I32, Items, Struct, encode
+from harness.parquet.thrift_compact import BINARY, I32, Items, Struct, encode
 
 HUGE = 2**31 - 1
 TABLE = sample_table()

@@ -14,7 +14,7 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from aftermath import MEMORY_LIMIT_BYTES, Patient, as_stored, ended, options, through
+from harness.damaged_files import MEMORY_LIMIT_BYTES, Patient, as_stored, ended, options, through
 
 ROWS = 10_000_000
 GROUPS = 100_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from aftermath import MEMORY_LIMIT_BYTES, Patient, as_stored, raw, stream, through
-from parquet_surgery import Parquet, dissect
+from harness.damaged_files import MEMORY_LIMIT_BYTES, Patient, as_stored, raw, stream, through
+from harness.parquet.surgery import Parquet, dissect
 
 ROWS = 20_000
 LONG = "x" * 1_000_000

@@ -21,11 +21,22 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-import http2_peer as http2
-from daemon import LOOPBACK, Daemon, poll
-from faults import BATCH, LONG, NUMBERS, ROWS, Bystander, Rest, are_rows_of_long, resident_bytes, ticket, write_data
-from http2_peer import Kind, Peer
-from test_operations import scrape
+from harness import http2_peer as http2
+from harness.daemon import LOOPBACK, Daemon, poll
+from harness.faults import (
+    BATCH,
+    LONG,
+    NUMBERS,
+    ROWS,
+    Bystander,
+    Rest,
+    are_rows_of_long,
+    resident_bytes,
+    ticket,
+    write_data,
+)
+from harness.http2_peer import Kind, Peer
+from harness.metrics import scrape
 
 MIB = 1 << 20
 Start = Callable[..., Daemon]

@@ -20,8 +20,8 @@ import pyarrow.flight as fl
 import pytest
 
 import forebay as fb
-from daemon import LOOPBACK, Daemon, poll
-from faults import (
+from harness.daemon import LOOPBACK, Daemon, poll
+from harness.faults import (
     LONG,
     NUMBERS,
     ROWS,
@@ -34,8 +34,8 @@ from faults import (
     ticket,
     write_data,
 )
-from serving import fit, server_binary
-from test_operations import scrape
+from harness.metrics import scrape
+from harness.serving import fit, server_binary
 
 MIB = 1 << 20
 Start = Callable[..., Daemon]

@@ -12,9 +12,8 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
 from forebay.errors import translate
-from serving import Server, info
+from harness.serving import Serve, Server, info
 
 GOOD_PLAN: dict[str, Any] = {"outputs": [{"name": "x", "parts": [{"columns": ["x"]}]}]}
 GOOD = {"dataset": "tiny", "plan": GOOD_PLAN}

@@ -12,9 +12,8 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import Serve
 from forebay.errors import translate
-from serving import Server, fit, info, raw_table
+from harness.serving import Serve, Server, fit, info, raw_table
 
 ROWS = 20_000
 

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from aftermath import as_stored
-from certificates import principal
-from daemon import LOOPBACK, Daemon, poll
-from serving import server_binary
-from web_server import Files, WebServer
+from harness.certificates import principal
+from harness.daemon import LOOPBACK, Daemon, poll
+from harness.damaged_files import as_stored
+from harness.serving import server_binary
+from harness.web_server import Files, WebServer
 
 ROWS = 400_000
 PLAN = {"outputs": [{"name": "x", "parts": [{"columns": ["x"]}]}]}

@@ -20,8 +20,9 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from daemon import LOOPBACK, Daemon, poll
-from fault_proxy import (
+from forebay.errors import translate
+from harness.daemon import LOOPBACK, Daemon, poll
+from harness.fault_proxy import (
     Answer,
     Fault,
     FaultProxy,
@@ -34,12 +35,9 @@ from fault_proxy import (
     stall,
     whole_body,
 )
-from forebay.errors import translate
-from serving import fit, info
-from test_object_stores import KEY_ID, SECRET, Store, endpoint
-from test_operations import scrape
-
-__all__ = ["endpoint"]
+from harness.metrics import scrape
+from harness.object_store import KEY_ID, SECRET, Store, s3_server
+from harness.serving import fit, info
 
 FILES, GROUPS, GROUP_ROWS = 3, 4, 2000
 ROWS = FILES * GROUPS * GROUP_ROWS
@@ -110,6 +108,12 @@ def are_equal(some: Batches, others: Batches) -> bool:
     return len(some) == len(others) and all(
         a[0] == b[0] and a[1].equals(b[1]) for a, b in zip(some, others, strict=True)
     )
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with s3_server() as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

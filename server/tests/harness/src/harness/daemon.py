@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from serving import server_binary
+from harness.serving import server_binary
 
 START_SECONDS = 60
 LOOPBACK = ("--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0")

@@ -19,7 +19,7 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 
 from forebay.errors import translate
-from serving import Server
+from harness.serving import Server
 
 MEMORY_LIMIT_BYTES = 256 << 20
 # What a process is beside its budget: code, threads, footers, the allocator's reserve.

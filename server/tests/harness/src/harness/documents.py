@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+from harness.repository import ROOT
+
 README = ROOT / "README.md"
 BOOK = ROOT / "docs/src"
 

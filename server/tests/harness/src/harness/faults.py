@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pyarrow.parquet as pq
 
-from daemon import Daemon, poll
 from forebay.errors import translate
-from serving import info
-from test_operations import Scrape, scrape
+from harness.daemon import Daemon, poll
+from harness.metrics import Scrape, scrape
+from harness.serving import info
 
 ROWS = 100_000
 BATCH = 500

@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 
-from proxy import RESET
+from harness.proxy import RESET
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SERVICE = "/arrow.flight.protocol.FlightService/"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -19,26 +18,11 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pyarrow.parquet as pq
 
-from daemon import poll
-from serving import fit, info
+from harness.daemon import poll
+from harness.repository import ROOT
+from harness.serving import fit, info
 
-GRAFANA = Path(__file__).parents[3] / "grafana"
-sys.path.append(str(GRAFANA))
-from queries import DASHBOARDS, Prometheus, Query, chosen, panels, queries  # noqa: E402  # it lies in that folder
-
-__all__ = [
-    "DASHBOARDS",
-    "GRAFANA",
-    "Load",
-    "Prometheus",
-    "PrometheusProcess",
-    "Query",
-    "chosen",
-    "panels",
-    "queries",
-    "write_datasets",
-]
-
+GRAFANA = ROOT / "grafana"
 START_SECONDS = 20
 
 SHORT_PLAN = {

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from daemon import Daemon
+from harness.daemon import Daemon
 
 
 class Restartable:

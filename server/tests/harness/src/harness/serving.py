@@ -9,19 +9,21 @@ import subprocess
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from harness.repository import ROOT
+
 START_SECONDS = 60
 
 
 def server_binary() -> str:
     """The server under test; that it is missing is an error, never a skipped test."""
-    path = Path(os.environ.get("FOREBAY_SERVER_BIN") or Path(__file__).parents[3] / "target/debug/forebay-server")
+    path = Path(os.environ.get("FOREBAY_SERVER_BIN") or ROOT / "target/debug/forebay-server")
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing: build it with `cargo build`, or set FOREBAY_SERVER_BIN")
     return str(path)
@@ -72,6 +74,10 @@ class Server:
         self._folder.cleanup()
 
 
+Serve = Callable[..., Server]
+"""The type of the fixture `serve`."""
+
+
 def info(client: fl.FlightClient, request: Mapping[str, Any]) -> fl.FlightInfo:
     return client.get_flight_info(fl.FlightDescriptor.for_command(json.dumps(request).encode()))
 
@@ -84,3 +90,16 @@ def raw_table(client: fl.FlightClient, dataset: str) -> pa.Table:
 def fit(client: fl.FlightClient, dataset: str, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     body = json.dumps({"dataset": dataset, "plan": plan}).encode()
     return [json.loads(r.body.to_pybytes()) for r in client.do_action(fl.Action("fit", body))]
+
+
+def plan_of(outputs: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return {"outputs": outputs, **more}
+
+
+def stored(*columns: str) -> list[dict[str, Any]]:
+    return [{"name": name, "dtype": "AS_STORED", "parts": [{"columns": [name]}]} for name in columns]
+
+
+def read(client: fl.FlightClient, dataset: str, plan: dict[str, Any]) -> pa.Table:
+    found = info(client, {"dataset": dataset, "plan": plan, "batch_size": 50})
+    return client.do_get(found.endpoints[0].ticket).read_all()

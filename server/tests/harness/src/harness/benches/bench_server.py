@@ -19,11 +19,14 @@ from typing import Any, TypeVar
 
 import pyarrow.flight as fl
 
+from harness.repository import ROOT
+
 T = TypeVar("T")
-ROOT = Path(__file__).resolve().parents[2]
 DATASET = "criteo"
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
+# Channels of one process to one address share a connection, unless they are told not to.
+OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 # The beginning of the names of the CPU pool's threads.
 POOL_THREAD = "cpu-"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-ROOT = Path(__file__).resolve().parents[2]
+from harness.repository import ROOT
+
 DATA = ROOT / "data" / "criteo"
 # Where a file's footer says what it was made from.
 PARAMETERS_KEY = b"criteo"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-ROOT = Path(__file__).resolve().parents[2]
+from harness.repository import ROOT
 
 
 def facts(program: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from filter_columns import DAY_SECONDS, UNIT_NS
+from harness.filters.columns import DAY_SECONDS, UNIT_NS
 
 # Derived columns of a request. One that fails fails its whole request.
 AT_ONCE = 16

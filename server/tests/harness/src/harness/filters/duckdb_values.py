@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from filter_grammar import Expr
+from harness.filters.grammar import Expr
 
 # How the texts of the grammar turn dates and timestamps into nanoseconds and back. Division is rounded down.
 MACROS = """

@@ -16,9 +16,9 @@ from random import Random
 
 import pyarrow as pa
 
-import filter_literals as literals
-from filter_columns import DAY_SECONDS, UNIT_NS, Column
-from filter_tables import Drawn
+from harness.filters import literals
+from harness.filters.columns import DAY_SECONDS, UNIT_NS, Column
+from harness.filters.tables import Drawn
 
 DEPTH_MAX = 3
 MILLISECONDS_PER_DAY = DAY_SECONDS * 1000

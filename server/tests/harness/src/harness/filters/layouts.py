@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from filter_statistics import Weaker, weaken
-from filter_tables import Drawn
+from harness.filters.statistics import Weaker, weaken
+from harness.filters.tables import Drawn
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from filter_columns import DAY_SECONDS, FIRST_DAY, LAST_DAY, NEGATIVE_NAN
+from harness.filters.columns import DAY_SECONDS, FIRST_DAY, LAST_DAY, NEGATIVE_NAN
 
 DAY_NS = DAY_SECONDS * 10**9
 

@@ -10,9 +10,9 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from filter_columns import NEGATIVE_NAN, TYPES
-from filter_grammar import Expr
-from filter_tables import Drawn, spread
+from harness.filters.columns import NEGATIVE_NAN, TYPES
+from harness.filters.grammar import Expr
+from harness.filters.tables import Drawn, spread
 
 ROWS = 60
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from filter_grammar import FAMILIES, FLOATS, INTEGERS, Expr, Grammar, register_each
-from filter_rules_bool import comparison
+from harness.filters.grammar import FAMILIES, FLOATS, INTEGERS, Expr, Grammar, register_each
+from harness.filters.rules_bool import comparison
 
 ALL = tuple(FAMILIES)
 

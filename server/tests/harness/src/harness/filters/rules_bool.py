@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from filter_grammar import FAMILIES, FLOATS, INTEGERS, Expr, Grammar, register
+from harness.filters.grammar import FAMILIES, FLOATS, INTEGERS, Expr, Grammar, register
 
 COMPARISONS = ["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"]
 

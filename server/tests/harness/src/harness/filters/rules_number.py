@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from filter_grammar import FAMILIES, FLOATS, INTEGERS, Expr, Grammar, register, register_each
+from harness.filters.grammar import FAMILIES, FLOATS, INTEGERS, Expr, Grammar, register, register_each
 
 # What a rule makes of integers is int64; the kind of narrow columns stands for it too, as what both are compared with.
 SMALL = [0, 1, 2, 3, -1, -2, 7, 10, 100]

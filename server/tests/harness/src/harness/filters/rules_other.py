@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from filter_grammar import INTEGERS, UNIT_NS, Expr, Grammar, register, register_each
+from harness.filters.grammar import INTEGERS, UNIT_NS, Expr, Grammar, register, register_each
 
 UNITS = ["year", "quarter", "month", "week", "day", "hour", "minute", "second"]
 

@@ -21,11 +21,11 @@ from typing import Any
 
 import pyarrow.flight as fl
 
-from filter_answers import AT_ONCE, Answer, derived, passed
-from filter_grammar import Expr
-from filter_layouts import Layout
-from filter_opinion import Opinion
-from filter_tables import Drawn
+from harness.filters.answers import AT_ONCE, Answer, derived, passed
+from harness.filters.duckdb_values import Opinion
+from harness.filters.grammar import Expr
+from harness.filters.layouts import Layout
+from harness.filters.tables import Drawn
 
 # How pyarrow shows the only status in which an expression may be refused.
 INVALID_ARGUMENT = "Flight returned invalid argument error"

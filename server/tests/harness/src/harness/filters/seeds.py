@@ -8,13 +8,13 @@ from random import Random
 
 import pyarrow.flight as fl
 
-import filter_rules  # noqa: F401
-from filter_grammar import Expr, Grammar
-from filter_layouts import PLAIN, draw_layouts
-from filter_search import Disagreement, Stored, Tally, search
-from filter_shrink import SCRATCH, Shrinker
-from filter_tables import Drawn, draw_table
-from serving import Server
+from harness.filters import rules  # noqa: F401
+from harness.filters.grammar import Expr, Grammar
+from harness.filters.layouts import PLAIN, draw_layouts
+from harness.filters.search import Disagreement, Stored, Tally, search
+from harness.filters.shrink import SCRATCH, Shrinker
+from harness.filters.tables import Drawn, draw_table
+from harness.serving import Server
 
 LAYOUTS = 3
 # Of the expressions, those that are filters; the others are values of these kinds, compared between layouts.

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyarrow.flight as fl
 
-from filter_grammar import FAMILIES, Expr
-from filter_layouts import PLAIN
-from filter_search import Disagreement, Stored, Tally, search
+from harness.filters.grammar import FAMILIES, Expr
+from harness.filters.layouts import PLAIN
+from harness.filters.search import Disagreement, Stored, Tally, search
 
 TRIES_MAX = 150
 

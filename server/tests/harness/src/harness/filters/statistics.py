@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from filter_columns import TYPES
-from parquet_surgery import Chunk, FileMeta, RowGroup, name_of, with_footer
-from thrift_compact import FALSE, Reader, Struct, encode
+from harness.filters.columns import TYPES
+from harness.parquet.surgery import Chunk, FileMeta, RowGroup, name_of, with_footer
+from harness.parquet.thrift_compact import FALSE, Reader, Struct, encode
 
 # Fields of Statistics; the first two are what old readers read.
 OLD_LARGEST, OLD_SMALLEST, NULLS, LARGEST, SMALLEST, LARGEST_IS_EXACT, SMALLEST_IS_EXACT = 1, 2, 3, 5, 6, 7, 8

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from filter_columns import TYPES, Column
+from harness.filters.columns import TYPES, Column
 
 ROWS_MIN, ROWS_MAX = 24, 64
 COLUMNS_PER_TABLE = 11

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from thrift_compact import BINARY, I32, Items, Reader, Struct, encode
+from harness.parquet.thrift_compact import BINARY, I32, Items, Reader, Struct, encode
 
 MAGIC = b"PAR1"
 

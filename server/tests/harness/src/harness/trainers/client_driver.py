@@ -21,11 +21,11 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import forebay as fb
-from daemon import poll
-from epoch_order import Epoch, passing_rows
 from forebay.torch import FlightDataset, FlightLoader
-from interrupts import Interrupted, Interruption, first_of
-from restartable import Restartable
+from harness.daemon import poll
+from harness.epoch_order import Epoch, passing_rows
+from harness.restartable import Restartable
+from harness.trainers.interrupts import Interrupted, Interruption, first_of
 
 GROUPS = (70, 1, 33, 96, 40, 57)
 ROWS = sum(GROUPS)

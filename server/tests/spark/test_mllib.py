@@ -20,9 +20,9 @@ from pyspark.ml.feature import (
     VectorAssembler,
 )
 from pyspark.sql import DataFrame
-from spark_tables import ROWS, collected, features, numbers
 
 import forebay as fb
+from harness.ops.spark_tables import ROWS, collected, features, numbers
 
 # Float32 has 24 binary digits; Spark computes in float64 in an order of its own.
 NEAR = {"rtol": 2e-7, "atol": 1e-7}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from spark_tables import tables, write
 
 import forebay as fb
-from serving import Server
+from harness.ops.spark_tables import tables, write
+from harness.serving import Server
 
 
 def pytest_configure(config: pytest.Config) -> None:

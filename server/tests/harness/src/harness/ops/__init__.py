@@ -1,0 +1,1 @@
+"""Tables for the tests of ops, and independent implementations of ops."""

@@ -1,0 +1,1 @@
+"""Parquet files that no ordinary writer produces."""

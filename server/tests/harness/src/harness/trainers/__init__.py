@@ -1,0 +1,1 @@
+"""Training loops that are killed, interrupted and resumed."""
