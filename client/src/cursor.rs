@@ -4,21 +4,13 @@
 //! The text is that of the Python package's `state_dict`: what one saves, the other reads. Nothing here talks to a
 //! server.
 
+use forebay_proto::defaults;
 use forebay_proto::v1::{BatchHeader, Remainder, StreamInfo, StreamRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The version of the text.
 pub const CURSOR_VERSION: u32 = 2;
-
-/// CONTRACT: rows a batch where the request does not say.
-pub const BATCH_SIZE_DEFAULT: u64 = 1024;
-
-/// CONTRACT: lanes where the request does not say: the smallest multiple of the world size that is at least this.
-const LANES_LEAST: u64 = 16;
-
-/// CONTRACT: rows of a window where the request does not say.
-const WINDOW_ROWS_DEFAULT: u64 = 16_384;
 
 /// The place behind the last batch that was taken: the same on every rank, and at most 300 bytes of JSON.
 ///
@@ -160,8 +152,8 @@ impl Cursor {
             (0, asked) => asked,
             (named, _) => named,
         };
-        let lanes = || settled(info.lanes, request.lanes, LANES_LEAST.next_multiple_of(world_size));
-        let window_rows = || settled(info.window_rows, request.window_rows.unwrap_or(0), WINDOW_ROWS_DEFAULT);
+        let lanes = || settled(info.lanes, request.lanes, defaults::lanes(world_size));
+        let window_rows = || settled(info.window_rows, request.window_rows.unwrap_or(0), defaults::WINDOW_ROWS);
         Self {
             version: CURSOR_VERSION,
             order_version: info.order_version,
@@ -201,7 +193,7 @@ impl Cursor {
         }
         self.check_plan(&request.plan_id)?;
         let began = request.start_position;
-        self.check_position(world_size(request), request.batch_size.unwrap_or(BATCH_SIZE_DEFAULT), began)?;
+        self.check_position(world_size(request), request.batch_size.unwrap_or(defaults::BATCH_SIZE), began)?;
         Ok(StreamRequest {
             epoch: self.epoch,
             start_position: self.position,
@@ -243,7 +235,7 @@ impl Cursor {
             return Ok(());
         }
         let (saved, position) = (self.world_size, self.position);
-        let lanes = self.shuffle.then(|| self.lanes.unwrap_or_else(|| LANES_LEAST.next_multiple_of(saved.max(1))));
+        let lanes = self.shuffle.then(|| self.lanes.unwrap_or_else(|| defaults::lanes(saved)));
         match lanes {
             None if saved != world_size => return Err(CursorError::WorldSize { saved, present: world_size }),
             Some(lanes) if !lanes.is_multiple_of(world_size) => {
@@ -267,7 +259,7 @@ impl Cursor {
 
 impl Places {
     pub(crate) fn new(request: &StreamRequest, info: &StreamInfo) -> Self {
-        let step_rows = world_size(request).saturating_mul(request.batch_size.unwrap_or(BATCH_SIZE_DEFAULT));
+        let step_rows = world_size(request).saturating_mul(request.batch_size.unwrap_or(defaults::BATCH_SIZE));
         Self { start: Cursor::start(request, info), info: info.clone(), step_rows }
     }
 
@@ -304,7 +296,7 @@ impl Places {
 }
 
 fn world_size(request: &StreamRequest) -> u64 {
-    request.world_size.unwrap_or(1).max(1)
+    request.world_size.unwrap_or(defaults::WORLD_SIZE).max(1)
 }
 
 /// `"keep"`, `"drop"`, `"pad"`: the words of the Python package.

@@ -66,8 +66,9 @@ mod transport;
 pub use batches::{Batch, BatchStream};
 pub use client::{Client, Endpoint, Epoch, Table};
 pub use credentials::Credentials;
-pub use cursor::{BATCH_SIZE_DEFAULT, CURSOR_VERSION, Cursor, CursorError};
+pub use cursor::{CURSOR_VERSION, Cursor, CursorError};
 pub use error::{Error, HeaderError, Result, code_name};
+pub use forebay_proto::defaults::BATCH_SIZE as BATCH_SIZE_DEFAULT;
 pub use forebay_proto::v1::{
     Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitResult, Plan, RankExplain,
     RankInfo, Reason, Remainder, Replay, ReplayRequest, ReplayRow, StageSeconds, StreamInfo, StreamRequest,

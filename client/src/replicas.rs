@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_proto::defaults;
 use forebay_proto::v1::StreamRequest;
 use tokio::time::Instant;
 use tonic::Code;
@@ -76,7 +77,7 @@ impl Replicas {
     }
 
     async fn open_pinned(&self, request: &StreamRequest, rank: u64, cursor: Option<&Cursor>) -> Result<RankStream> {
-        let world_size = request.world_size.unwrap_or(1);
+        let world_size = request.world_size.unwrap_or(defaults::WORLD_SIZE);
         if rank >= world_size {
             return Err(Error::Rank { rank, world_size });
         }

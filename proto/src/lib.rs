@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod defaults;
 mod encoding;
 mod exact;
 mod reason;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use forebay_proto::v1;
+use forebay_proto::{defaults, v1};
 
 use super::{OPS_MAX, PLAN_COLUMNS_MAX, PlanError, ROW_ID, check_shape};
 
@@ -12,20 +12,11 @@ pub const BATCH_SIZE_MAX: u64 = 1 << 24;
 /// The most ranks of an epoch.
 pub(super) const WORLD_SIZE_MAX: u64 = 1 << 14;
 
-/// Rows a batch where the request does not say.
-pub(super) const BATCH_SIZE_DEFAULT: u64 = 1024;
-
 /// The most lanes of a shuffled epoch.
 const LANES_MAX: u64 = 1 << 16;
 
-/// Lanes where the request does not say: the least multiple of the world size from here on.
-const LANES_LEAST: u64 = 16;
-
 /// The most rows of a window.
 const WINDOW_ROWS_MAX: u64 = 1 << 26;
-
-/// Rows of a window where the request does not say.
-const WINDOW_ROWS_DEFAULT: u64 = 16_384;
 
 /// A checked request: one epoch of a dataset under a plan.
 #[derive(Clone, Debug)]
@@ -130,8 +121,8 @@ impl Request {
             (None, _) => return Err(PlanError::field("plan", "missing: a plan, or the plan_id of a fitted one")),
             (Some(_), _) => return Err(PlanError::field("plan_id", "send either plan or plan_id, not both")),
         };
-        let batch_size = within("batch_size", message.batch_size.unwrap_or(BATCH_SIZE_DEFAULT), BATCH_SIZE_MAX)?;
-        let world_size = within("world_size", message.world_size.unwrap_or(1), WORLD_SIZE_MAX)?;
+        let batch_size = within("batch_size", message.batch_size.unwrap_or(defaults::BATCH_SIZE), BATCH_SIZE_MAX)?;
+        let world_size = within("world_size", message.world_size.unwrap_or(defaults::WORLD_SIZE), WORLD_SIZE_MAX)?;
         let shuffle = shuffling(message, world_size)?;
         check_start(message, batch_size * world_size, shuffle.as_ref())?;
         if message.assume.is_some() {
@@ -173,9 +164,9 @@ impl Request {
 }
 
 fn shuffling(message: &v1::StreamRequest, world_size: u64) -> Result<Option<Shuffling>, PlanError> {
-    let window_rows = within("window_rows", message.window_rows.unwrap_or(WINDOW_ROWS_DEFAULT), WINDOW_ROWS_MAX)?;
+    let window_rows = within("window_rows", message.window_rows.unwrap_or(defaults::WINDOW_ROWS), WINDOW_ROWS_MAX)?;
     let lanes = match message.lanes {
-        0 => LANES_LEAST.div_ceil(world_size) * world_size,
+        0 => defaults::lanes(world_size),
         lanes => within("lanes", lanes, LANES_MAX)?,
     };
     if !message.shuffle {
