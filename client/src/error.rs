@@ -6,7 +6,6 @@ use forebay_proto::v1::Reason;
 use tonic::{Code, Status};
 
 use crate::CursorError;
-use crate::retry::{Verdict, verdict};
 
 /// The outcome of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -202,11 +201,6 @@ impl Error {
             Self::Status(status) => Reason::split(status.message()).0,
             _ => Reason::Unspecified,
         }
-    }
-
-    /// Whether another try may bring what was asked for: the server drains, is gone or was cut off.
-    pub fn is_passing(&self) -> bool {
-        verdict(self) == Verdict::Again
     }
 
     /// A failed call: the server's own status is kept, one that the transport made up says that the connection broke.

@@ -57,6 +57,7 @@ mod cursor;
 mod decode;
 mod error;
 mod exchange;
+mod opening;
 mod plan_text;
 mod rank_stream;
 mod replicas;

@@ -15,7 +15,7 @@ use futures::{Stream, StreamExt};
 use tokio::time::Instant;
 
 use crate::cursor::{Cursor, Places};
-use crate::replicas::{Opened, Replicas, add, open_on};
+use crate::opening::{Opened, Servers, add_url, open_on};
 use crate::retry::{Outage, Retry, Verdict, verdict};
 use crate::transport::Link;
 use crate::{Batch, BatchStream, Endpoint, Error, HeaderError, Result, address};
@@ -50,9 +50,9 @@ enum State {
 }
 
 impl RankStream {
-    pub(crate) fn new(opened: Opened, request: StreamRequest, rank: u64, replicas: &Replicas) -> Self {
+    pub(crate) fn new(opened: Opened, request: StreamRequest, rank: u64, servers: Servers) -> Self {
         let Opened { url, epoch, batches } = opened;
-        let Replicas { urls, retry, link } = replicas.clone();
+        let Servers { urls, retry, link } = servers;
         let places = Places::new(&request, &epoch.info);
         let cursor = places.start().clone();
         let endpoint = usize::try_from(rank).ok().and_then(|rank| epoch.endpoints.get(rank));
@@ -106,7 +106,7 @@ impl RankStream {
         for location in endpoint.into_iter().flat_map(|endpoint| &endpoint.locations) {
             // One that this client cannot connect to (TLS, or "the same connection") is no replica for it.
             if address::endpoint(location, &self.link.credentials).is_ok() {
-                add(&mut self.urls, location);
+                add_url(&mut self.urls, location);
             }
         }
         let at = self.urls.iter().position(|known| known == url).unwrap_or(0);

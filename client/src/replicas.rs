@@ -4,66 +4,58 @@
 //! pauses between them are `retry`'s, the batches `rank_stream`'s.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use forebay_proto::defaults;
 use forebay_proto::v1::StreamRequest;
 use tokio::time::Instant;
-use tonic::Code;
 
 use crate::cursor::Cursor;
+use crate::opening::{Servers, add_url, open_on};
 use crate::rank_stream::RankStream;
 use crate::retry::{Outage, Verdict, verdict};
 use crate::transport::{Link, Transport};
-use crate::{BatchStream, Client, Credentials, Epoch, Error, Result, Retry, address};
+use crate::{Credentials, Error, Result, Retry, address};
 
 /// The servers that a stream may be read from. Each stream has a connection of its own.
 #[derive(Clone, Debug)]
 pub struct Replicas {
-    pub(crate) urls: Vec<Arc<str>>,
-    pub(crate) retry: Retry,
-    pub(crate) link: Link,
-}
-
-/// One rank's stream as a server opened it.
-pub(crate) struct Opened {
-    pub(crate) url: Arc<str>,
-    pub(crate) epoch: Epoch,
-    pub(crate) batches: BatchStream,
+    servers: Servers,
 }
 
 impl Replicas {
     /// Takes the URLs of one server or more, the preferred one first. Nothing is connected yet.
     pub fn new(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
-        let mut replicas = Self { urls: Vec::new(), retry: Retry::default(), link: Link::default() };
+        let mut servers = Servers { urls: Vec::new(), retry: Retry::default(), link: Link::default() };
         for url in urls {
             let url = url.as_ref();
-            address::endpoint(url, &replicas.link.credentials)?;
-            add(&mut replicas.urls, url);
+            address::endpoint(url, &servers.link.credentials)?;
+            add_url(&mut servers.urls, url);
         }
-        if replicas.urls.is_empty() {
+        if servers.urls.is_empty() {
             let reason = "no server is named; give at least one URL, such as grpc://127.0.0.1:8815".to_owned();
             return Err(Error::Url { url: String::new(), reason });
         }
-        Ok(replicas)
+        Ok(Self { servers })
     }
 
     /// The same servers, asked for as long as `retry` says.
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
-        Self { retry, ..self }
+        Self { servers: Servers { retry, ..self.servers } }
     }
 
     /// The same servers, which ask who calls.
     #[must_use]
     pub fn with_credentials(self, credentials: Credentials) -> Self {
-        Self { link: Link { credentials, ..self.link }, ..self }
+        let link = Link { credentials, ..self.servers.link };
+        Self { servers: Servers { link, ..self.servers } }
     }
 
     /// The same servers, with connections and chance from elsewhere.
     #[must_use]
     pub fn with_transport(self, transport: Arc<dyn Transport>) -> Self {
-        Self { link: Link { transport: Some(transport), ..self.link }, ..self }
+        let link = Link { transport: Some(transport), ..self.servers.link };
+        Self { servers: Servers { link, ..self.servers } }
     }
 
     /// Opens a rank's stream on the first server that can; from then on its snapshot, plan and order are pinned.
@@ -81,60 +73,16 @@ impl Replicas {
         if rank >= world_size {
             return Err(Error::Rank { rank, world_size });
         }
-        let mut outage = Outage::begin(self.retry, self.urls.clone(), Instant::now());
-        while let Some((url, pause)) = outage.next(Instant::now(), self.link.chance()) {
-            match open_on(url.clone(), request, rank, cursor, pause, &self.link).await {
-                Ok(opened) => return Ok(RankStream::new(opened, request.clone(), rank, self)),
+        let Servers { urls, retry, link } = &self.servers;
+        let mut outage = Outage::begin(*retry, urls.clone(), Instant::now());
+        while let Some((url, pause)) = outage.next(Instant::now(), link.chance()) {
+            match open_on(url.clone(), request, rank, cursor, pause, link).await {
+                Ok(opened) => return Ok(RankStream::new(opened, request.clone(), rank, self.servers.clone())),
                 Err(error) if verdict(&error) == Verdict::Never => return Err(error),
                 Err(error) => outage.failed(url, error),
             }
         }
         Err(outage.give_up(request.start_position))
-    }
-}
-
-/// Opens a rank's stream on one server after a pause, and checks it against the cursor that it goes on from.
-pub(crate) async fn open_on(
-    url: Arc<str>,
-    request: &StreamRequest,
-    rank: u64,
-    cursor: Option<&Cursor>,
-    pause: Duration,
-    link: &Link,
-) -> Result<Opened> {
-    tokio::time::sleep(pause).await;
-    let client = Client::connect_by(link, &url).await?;
-    let epoch = match client.stream_info(request).await {
-        Err(error) => return Err(refused(&client, request, cursor, error).await),
-        Ok(epoch) => epoch,
-    };
-    if let Some(cursor) = cursor {
-        cursor.check_info(&epoch.info)?;
-    }
-    let endpoint = usize::try_from(rank).ok().and_then(|rank| epoch.endpoints.get(rank));
-    let endpoint = endpoint.ok_or(Error::Incomplete { call: "GetFlightInfo", missing: "endpoint for the rank" })?;
-    let batches = client.read_from(endpoint, request).await?;
-    Ok(Opened { url, epoch, batches })
-}
-
-/// Why a request was refused: for the cursor's plan, where that is another one, and not for the position in it. (A filter
-/// decides how many rows an epoch has, so that another plan's position may lie behind the end of this one's.)
-async fn refused(client: &Client, request: &StreamRequest, cursor: Option<&Cursor>, error: Error) -> Error {
-    let Some(cursor) = cursor.filter(|_| error.code() == Some(Code::InvalidArgument) && request.start_position > 0)
-    else {
-        return error;
-    };
-    let beginning = StreamRequest { start_position: 0, resumed_from: 0, ..request.clone() };
-    match client.stream_info(&beginning).await.map(|epoch| cursor.check_plan(&epoch.info.plan_id)) {
-        Ok(Err(other_plan)) => other_plan.into(),
-        _ => error,
-    }
-}
-
-/// Adds a URL that is not there yet.
-pub(crate) fn add(urls: &mut Vec<Arc<str>>, url: &str) {
-    if urls.iter().all(|known| **known != *url) {
-        urls.push(url.into());
     }
 }
 
@@ -149,6 +97,6 @@ mod tests {
             assert!(message.contains(expected), "{urls:?}: {message}");
         }
         let replicas = Replicas::new(["grpc://a:1", "grpc://b:2", "grpc://a:1"]).unwrap();
-        assert_eq!(replicas.urls, ["grpc://a:1".into(), "grpc://b:2".into()] as [Arc<str>; 2]);
+        assert_eq!(replicas.servers.urls, ["grpc://a:1".into(), "grpc://b:2".into()] as [Arc<str>; 2]);
     }
 }

@@ -91,6 +91,13 @@ pub(crate) fn verdict(error: &Error) -> Verdict {
     }
 }
 
+impl Error {
+    /// Whether a retry can succeed: the server is draining, is unreachable, or its connection broke.
+    pub fn is_passing(&self) -> bool {
+        verdict(self) == Verdict::Again
+    }
+}
+
 // === impl Outage ===
 
 impl Outage {

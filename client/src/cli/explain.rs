@@ -3,9 +3,10 @@
 use clap::Args;
 use forebay_client::{Assumptions, Explain as Costs, RankExplain};
 
+use super::failure::Failure;
 use super::output::{self, Align};
+use super::session::Session;
 use super::stream_options::StreamOptions;
-use super::{Failure, Session};
 
 /// Ranks that the text shows; --json has them all.
 const RANKS_SHOWN: usize = 16;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use arrow::error::ArrowError;
 use forebay_client::Error as ClientError;
 
-use crate::load::Trouble;
+use crate::load::StreamFailure;
 
 /// Why a verb could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +63,7 @@ pub(crate) enum Failure {
         failed: usize,
         streams: usize,
         /// The one that is to be looked at first.
-        source: Box<Trouble>,
+        source: Box<StreamFailure>,
     },
 
     #[error("nothing was measured: no batch came behind the warm-up; shorten it, or read longer")]

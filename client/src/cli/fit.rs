@@ -6,8 +6,10 @@ use clap::Args;
 use forebay_client::FitProgress;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::failure::Failure;
+use super::session::Session;
 use super::show::artifact;
-use super::{Failure, Session, learned_text, output, plan_file};
+use super::{learned_text, output, plan_file};
 
 /// Fits a plan to a dataset; `--json > plan.json` makes a file of the fitted plan, to be checked in
 #[derive(Debug, Args)]

@@ -11,7 +11,9 @@ use clap::builder::RangedU64ValueParser;
 use forebay_client::{Endpoint, StreamRequest};
 use futures::TryStreamExt;
 
-use super::{Failure, Session, output, plan_file};
+use super::failure::Failure;
+use super::session::Session;
+use super::{output, plan_file};
 
 /// Shows the first rows of a dataset as stored, or the first batch of a plan; with --json one object a line
 #[derive(Debug, Args)]

@@ -8,9 +8,11 @@ use clap::{ArgAction, Args};
 use forebay_client::StreamRequest;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::failure::Failure;
+use super::session::Session;
 use super::stream_options::StreamOptions;
-use super::{Failure, Session, load_text, output};
-use crate::load::{self, End, Pace, Progress, Report, Settings};
+use super::{load_text, output};
+use crate::load::{self, Pace, Progress, Report, RunEnd, Settings};
 
 /// The most streams of a run, over all clients: each holds a task, and each client a connection.
 const STREAMS_MAX: usize = 10_000;
@@ -130,7 +132,7 @@ impl Load {
             clients: self.clients,
             streams: self.streams,
             request,
-            end: self.duration.map_or(End::Epochs(self.epochs.unwrap_or(1)), End::Duration),
+            end: self.duration.map_or(RunEnd::Epochs(self.epochs.unwrap_or(1)), RunEnd::Duration),
             warm_up: self.warm_up,
             pace: self.rate.map_or(Pace::Closed, |interval| Pace::Open { interval }),
             verify: self.verify,

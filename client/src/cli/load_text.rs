@@ -1,7 +1,7 @@
 //! What a load found, as text for people.
 
 use super::output::{self, Align, count, decimal_bytes, duration, latency};
-use crate::load::{End, Report, Settings, Times};
+use crate::load::{Report, RunEnd, Settings, Times};
 
 /// The figures in three columns: what, how much, and how it comes about.
 pub(crate) fn table(settings: &Settings, report: &Report) -> String {
@@ -76,8 +76,8 @@ fn line(name: &str, figure: String, remark: String) -> Vec<String> {
 
 fn span(settings: &Settings, report: &Report) -> String {
     let what = match settings.end {
-        End::Epochs(_) => format!("{} read to their end by a stream", plural(report.epochs, "epoch")),
-        End::Duration(asked) => format!("of {}", duration(asked.as_secs_f64())),
+        RunEnd::Epochs(_) => format!("{} read to their end by a stream", plural(report.epochs, "epoch")),
+        RunEnd::Duration(asked) => format!("of {}", duration(asked.as_secs_f64())),
     };
     let warm_up = format!("behind {} of warm-up", duration(report.warm_up_seconds));
     let parts = [

@@ -2,8 +2,9 @@
 
 use forebay_client::{DatasetInfo, Table};
 
+use super::failure::Failure;
 use super::output::{self, Align};
-use super::{Failure, Session};
+use super::session::Session;
 
 /// Lists every dataset; one that cannot be read is listed with the reason.
 pub(crate) async fn run(session: &Session) -> Result<(), Failure> {

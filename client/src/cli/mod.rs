@@ -14,6 +14,7 @@ mod output;
 mod plan_file;
 mod replay;
 mod schema;
+mod session;
 mod show;
 mod stream_options;
 mod top;
@@ -21,11 +22,12 @@ mod top;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use forebay_client::{Client, Credentials};
+use forebay_client::Client;
 use tokio::runtime;
 
 use credential_options::CredentialOptions;
 use failure::Failure;
+use session::Session;
 
 /// Looks at the datasets of a Forebay server, previews a plan's batches, fits plans, says what an epoch costs, puts load on it, and watches servers at work
 #[derive(Debug, Parser)]
@@ -71,15 +73,6 @@ enum FlightVerb {
     Replay(replay::Replay),
     Show(show::Show),
     Load(Box<load::Load>),
-}
-
-/// What a verb works with that asks a server over Flight.
-struct Session {
-    /// URL of the server, for further connections.
-    server: String,
-    credentials: Credentials,
-    client: Client,
-    json: bool,
 }
 
 /// Runs the verb that the arguments of this process name.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::Failure;
+use super::failure::Failure;
 
 /// Writes a whole text to stdout and sees it off.
 pub(crate) fn write(text: &str) -> Result<(), Failure> {

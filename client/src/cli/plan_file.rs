@@ -6,7 +6,7 @@ use std::path::Path;
 
 use forebay_client::{Plan, plan_from_json};
 
-use super::Failure;
+use super::failure::Failure;
 
 /// Reads a plan or the result of a fit; `-` is stdin.
 pub(crate) fn read(path: &Path) -> Result<Plan, Failure> {

@@ -9,9 +9,10 @@ use arrow::ipc::writer::FileWriter;
 use clap::Args;
 use forebay_client::{Batch, Replay as Found, ReplayRequest, ReplayRow};
 
+use super::failure::Failure;
 use super::output::{self, Align};
+use super::session::Session;
 use super::stream_options::StreamOptions;
-use super::{Failure, Session};
 
 /// Shows where each row of one batch lies: file, row group, row, row id; --output writes the batch itself
 #[derive(Debug, Args)]

@@ -4,8 +4,9 @@ use arrow::datatypes::{Field, Schema as ArrowSchema};
 use clap::Args;
 use serde_json::json;
 
+use super::failure::Failure;
 use super::output::{self, Align};
-use super::{Failure, Session};
+use super::session::Session;
 
 /// Shows the columns of a dataset: name, type, and whether they may hold nulls
 #[derive(Debug, Args)]

@@ -2,7 +2,9 @@
 
 use clap::Args;
 
-use super::{Failure, Session, learned_text, output};
+use super::failure::Failure;
+use super::session::Session;
+use super::{learned_text, output};
 
 /// Shows a fitted plan op by op; `--json > plan.json` makes a file of it, the one that `fit --json` makes
 #[derive(Debug, Args)]

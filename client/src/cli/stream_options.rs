@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use forebay_client::{Remainder as RemainderRule, StreamRequest};
 
-use super::{Failure, plan_file};
+use super::failure::Failure;
+use super::plan_file;
 
 /// One epoch under a plan, all but the dataset's name.
 #[derive(Debug, Args)]
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Options {
+    struct TestCommand {
         #[command(flatten)]
         stream: StreamOptions,
     }
@@ -117,7 +118,7 @@ mod tests {
     fn every_option_reaches_its_field_and_what_is_left_out_is_the_servers_to_choose() {
         let arguments = "test --plan-id 7a --batch-size 8 --world-size 4 --epoch 3 --seed 7 --shuffle --window-rows 64 \
                          --lanes 32 --remainder PAD --start-position 96 --snapshot 5f";
-        let options = Options::parse_from(arguments.split(' ').filter(|word| !word.is_empty()));
+        let options = TestCommand::parse_from(arguments.split(' ').filter(|word| !word.is_empty()));
         let expected = StreamRequest {
             dataset: "flights".into(),
             plan_id: "7a".into(),
@@ -134,7 +135,7 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(options.stream.request("flights").unwrap(), expected);
-        let options = Options::parse_from(["test"]);
+        let options = TestCommand::parse_from(["test"]);
         assert_eq!(options.stream.request("a").unwrap(), StreamRequest { dataset: "a".into(), ..Default::default() });
     }
 }

@@ -11,44 +11,14 @@ mod pace;
 mod plot;
 mod report;
 mod runner;
+mod settings;
 mod stream;
 mod timeline;
-
-use std::time::Duration;
-
-use forebay_client::StreamRequest;
 
 pub(crate) use bound::Bound;
 pub(crate) use pace::Pace;
 pub(crate) use plot::svg;
 pub(crate) use report::{Report, Times};
 pub(crate) use runner::{Progress, run};
-pub(crate) use stream::Trouble;
-
-/// What is asked of a server, by how many, and for how long.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// Connections.
-    pub(crate) clients: usize,
-    /// Streams of each connection, all read at once.
-    pub(crate) streams: usize,
-    /// The first epoch; the next ones are those behind it.
-    pub(crate) request: StreamRequest,
-    /// When the streams are done.
-    pub(crate) end: End,
-    /// Time from the start that is not counted.
-    pub(crate) warm_up: Duration,
-    /// When a stream asks for its next batch.
-    pub(crate) pace: Pace,
-    /// Whether the bodies are held against their checksums; headers always are.
-    pub(crate) verify: bool,
-}
-
-/// When a stream is done.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum End {
-    /// Behind so many epochs.
-    Epochs(u64),
-    /// So long after the warm-up, in the middle of whatever epoch.
-    Duration(Duration),
-}
+pub(crate) use settings::{RunEnd, Settings};
+pub(crate) use stream::StreamFailure;

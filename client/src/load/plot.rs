@@ -12,8 +12,7 @@ use plotters::series::LineSeries;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{BLACK, Color, IntoFont, RGBColor, ShapeStyle, WHITE};
 
-use super::Report;
-use super::report::Bin;
+use super::report::{Bin, Report};
 use super::timeline::Rate;
 
 /// Pixels.

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::bound::Bound;
+use super::pace::Pace;
 use super::runner::{Outcome, StreamOutcome};
+use super::settings::{RunEnd, Settings};
 use super::timeline::Rate;
-use super::{Bound, End, Pace, Settings};
 
 /// Bars of a decade of the latency distribution.
 const BINS_PER_DECADE: i32 = 20;
@@ -230,10 +232,10 @@ impl Part {
     }
 
     /// A rank without rows says nothing of fairness; a stream that was starved for the whole run does.
-    fn had_nothing(&self, end: End) -> bool {
+    fn had_nothing(&self, end: RunEnd) -> bool {
         let is_done = match end {
-            End::Epochs(epochs) => self.epochs == epochs,
-            End::Duration(_) => self.epochs > 0,
+            RunEnd::Epochs(epochs) => self.epochs == epochs,
+            RunEnd::Duration(_) => self.epochs > 0,
         };
         is_done && self.rows == 0
     }

@@ -14,9 +14,9 @@ use tokio::time::{self, MissedTickBehavior};
 use super::epochs::Epochs;
 use super::measures::{Counted, Measures};
 use super::pace::Schedule;
-use super::stream::{Ended, Reader, Run, Tally, Trouble};
+use super::settings::{RunEnd, Settings};
+use super::stream::{Ended, Reader, Run, StreamFailure, Tally};
 use super::timeline::{Rate, Timeline};
-use super::{End, Settings};
 
 /// Connections that are made at a time: a server's backlog takes them without a retry.
 const CONNECTING_MAX: usize = 64;
@@ -50,7 +50,7 @@ pub(crate) struct Outcome {
     /// In their order.
     pub(super) streams: Vec<StreamOutcome>,
     /// Of streams that could not go on, in the order in which they ended.
-    pub(crate) troubles: Vec<Trouble>,
+    pub(crate) troubles: Vec<StreamFailure>,
 }
 
 /// What one stream has done while it counted.
@@ -98,8 +98,8 @@ pub(crate) async fn run(
         run: &run,
         begin,
         deadline: match settings.end {
-            End::Epochs(_) => None,
-            End::Duration(duration) => Some(begin + duration),
+            RunEnd::Epochs(_) => None,
+            RunEnd::Duration(duration) => Some(begin + duration),
         },
         rows_to_come,
         timeline: Timeline::new(TICK.as_secs_f64()),
@@ -138,7 +138,7 @@ fn readers(
 
 /// Rows of all streams over all epochs, where they end by themselves.
 fn rows_to_come(settings: &Settings, streams: &[Reader], shares: &[u64]) -> Option<u64> {
-    let End::Epochs(epochs) = settings.end else { return None };
+    let RunEnd::Epochs(epochs) = settings.end else { return None };
     let rows: u64 = streams.iter().filter_map(|reader| shares.get(reader.rank)).sum();
     Some(rows.saturating_mul(epochs).saturating_sub(settings.request.start_position))
 }
@@ -194,7 +194,7 @@ impl Watcher<'_> {
                 joined = tasks.join_next() => match joined.map(finished) {
                     None => return (ended, was_interrupted),
                     Some(stream) => {
-                        if stream.trouble.as_ref().is_some_and(Trouble::is_damage) {
+                        if stream.trouble.as_ref().is_some_and(StreamFailure::is_damage) {
                             stop.send_replace(true);
                         }
                         ended.push(stream);

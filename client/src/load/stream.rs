@@ -10,17 +10,17 @@ use forebay_client::{Batch, Client, Cursor, Epoch, Error, HeaderError, Retry, St
 use futures::TryStreamExt;
 use tokio::sync::watch;
 
-use super::End;
 use super::epochs::Epochs;
 use super::measures::Measures;
 use super::pace::Schedule;
+use super::settings::RunEnd;
 
 /// What the streams of a run have in common.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) epochs: Epochs,
     pub(super) first_epoch: u64,
-    pub(super) end: End,
+    pub(super) end: RunEnd,
     pub(super) measures: Measures,
 }
 
@@ -56,13 +56,13 @@ pub(super) struct Ended {
     pub(super) tally: Tally,
     pub(super) at: Instant,
     pub(super) overdue: u64,
-    pub(super) trouble: Option<Trouble>,
+    pub(super) trouble: Option<StreamFailure>,
 }
 
 /// Why a stream could not go on.
 #[derive(Debug, thiserror::Error)]
 #[error("stream {stream} (rank {rank}), epoch {epoch}, step {step}")]
-pub(crate) struct Trouble {
+pub(crate) struct StreamFailure {
     stream: usize,
     rank: usize,
     epoch: u64,
@@ -102,7 +102,7 @@ struct Place {
     asked: Option<Instant>,
 }
 
-impl Trouble {
+impl StreamFailure {
     /// Whether what came was wrong, rather than nothing.
     pub(crate) fn is_damage(&self) -> bool {
         match &self.reason {
@@ -135,14 +135,14 @@ impl Reader {
         Ended { number: self.number, rank: self.rank, tally: self.tally, at, overdue, trouble }
     }
 
-    async fn read(&mut self) -> Result<(), Trouble> {
+    async fn read(&mut self) -> Result<(), StreamFailure> {
         for epoch in self.run.first_epoch..=u64::MAX {
             let batches = self.read_epoch(epoch).await?;
             self.tally.epochs += 1;
             let is_last = match self.run.end {
-                End::Epochs(count) => epoch - self.run.first_epoch + 1 == count,
+                RunEnd::Epochs(count) => epoch - self.run.first_epoch + 1 == count,
                 // A rank without rows has none in the next epoch either; behind a start position it may.
-                End::Duration(_) => batches == 0 && self.run.epochs.request(epoch).start_position == 0,
+                RunEnd::Duration(_) => batches == 0 && self.run.epochs.request(epoch).start_position == 0,
             };
             if is_last {
                 break;
@@ -152,7 +152,7 @@ impl Reader {
     }
 
     /// Reads one epoch to its end, with as many tries as the client library's own streams take; returns its batches.
-    async fn read_epoch(&mut self, epoch: u64) -> Result<u64, Trouble> {
+    async fn read_epoch(&mut self, epoch: u64) -> Result<u64, StreamFailure> {
         let position = self.run.epochs.request(epoch).start_position;
         let mut place = Place {
             epoch,
@@ -275,8 +275,8 @@ impl Reader {
         Ok(())
     }
 
-    fn trouble(&self, place: &Place, reason: Reason) -> Trouble {
-        Trouble { stream: self.number, rank: self.rank, epoch: place.epoch, step: place.step, reason }
+    fn trouble(&self, place: &Place, reason: Reason) -> StreamFailure {
+        StreamFailure { stream: self.number, rank: self.rank, epoch: place.epoch, step: place.step, reason }
     }
 }
 

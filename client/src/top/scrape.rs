@@ -15,8 +15,8 @@ use tokio::net::TcpStream;
 use tokio::task::{self, JoinError};
 use tokio::time;
 
-use super::Target;
 use super::reading::{PageError, Reading};
+use super::target::Target;
 
 /// A server that has not sent its whole page by then is given up until it is asked again.
 pub(super) const ANSWER_TIME: Duration = Duration::from_secs(3);

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from .board import Taking
 from .cursor import Cursor, Places
-from .landing import Landed, Landing
+from .device_copy import CopiedBatch, DeviceCopy
 from .prefetch import Prefetch
 from .stages import StageSeconds
 from .stream import Stream
 from .tensors import TensorBatch
+from .worker_state import ResumeAck
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class _Reading:
     """A stream that is read ahead."""
 
     places: Places
-    batches: Prefetch[Landed]
+    batches: Prefetch[CopiedBatch]
 
 
 class FlightBatches(Iterator[TensorBatch]):
@@ -109,14 +109,14 @@ class FlightBatches(Iterator[TensorBatch]):
         open_stream: Callable[[], Stream],
         track: Track,
         depth: int,
-        landing: Landing,
-        taking: Taking | None,
+        device_copy: DeviceCopy,
+        resume_ack: ResumeAck | None,
     ) -> None:
         self._open_stream = open_stream
         self._track = track
         self._depth = depth
-        self._landing = landing
-        self._taking = taking
+        self._device_copy = device_copy
+        self._resume_ack = resume_ack
         self._reading: _Reading | None = None
         self._is_closed = False
 
@@ -137,11 +137,11 @@ class FlightBatches(Iterator[TensorBatch]):
             if ahead is None:
                 self._end(reading, taken)
                 continue
-            landed = ahead.value
-            if landed is None:
+            copied = ahead.value
+            if copied is None:
                 continue
-            batch = self._on_its_way(landed.take(), taken)
-            behind = self._behind(reading, taken, landed)
+            batch = self._on_its_way(copied.take(), taken)
+            behind = self._behind(reading, taken, copied)
             # Unless another thread, or a signal handler, took it meanwhile. No call follows, so that no handler can run
             # between this store and the return.
             if self._track.taken is taken:
@@ -161,22 +161,22 @@ class FlightBatches(Iterator[TensorBatch]):
         if reading is None:
             stream = self._open_stream()
             places = stream.places()
-            reading = self._reading = _Reading(places, Prefetch(stream, self._landing.land, depth=self._depth))
+            reading = self._reading = _Reading(places, Prefetch(stream, self._device_copy.copy, depth=self._depth))
         return reading
 
     def _on_its_way(self, batch: TensorBatch, taken: Taken) -> TensorBatch:
         """Return the batch in the form in which it goes to the loop."""
-        if self._taking is None:
+        if self._resume_ack is None:
             return batch
         if taken.number == 0:
-            return self._taking.first(batch)
-        self._taking.look()
+            return self._resume_ack.first(batch)
+        self._resume_ack.look()
         return batch
 
-    def _behind(self, reading: _Reading, taken: Taken, landed: Landed) -> Taken:
+    def _behind(self, reading: _Reading, taken: Taken, copied: CopiedBatch) -> Taken:
         """Return what has been taken once this batch is."""
-        header = landed.batch.header
-        one = Totals(batches=1, rows=header.rows, bytes=landed.batch.data.nbytes, stages=header.stage_seconds)
+        header = copied.batch.header
+        one = Totals(batches=1, rows=header.rows, bytes=copied.batch.data.nbytes, stages=header.stage_seconds)
         return self._timed(reading, taken, reading.places(header), one)
 
     def _end(self, reading: _Reading, taken: Taken) -> None:
@@ -184,8 +184,8 @@ class FlightBatches(Iterator[TensorBatch]):
         if reading.batches.is_closed:
             self._is_closed = True
             return
-        if self._taking is not None and taken.number == 0:
-            self._taking.end()
+        if self._resume_ack is not None and taken.number == 0:
+            self._resume_ack.end()
         over = replace(self._timed(reading, taken, reading.places(None), Totals()), is_over=True)
         if self._track.taken is taken:
             self._track.taken = over

@@ -27,9 +27,9 @@ from .plan import Plan
 from .progress import FitProgress, Progress, ProgressLine, line_wanted
 from .replay import Replay, read_replay
 from .retry import RETRY_SECONDS, try_everywhere
+from .signal_safe import Latch
 from .source import Source
 from .stream import Stream
-from .waking import Latch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

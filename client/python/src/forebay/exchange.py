@@ -21,7 +21,7 @@ from .connection import Connection
 from .errors import BrokenStream, ForebayError
 from .failover import LEFT_BEHIND
 from .retry import Trouble, try_everywhere
-from .waking import Latch
+from .signal_safe import Latch
 
 Rows = pa.RecordBatch | pa.Table | Mapping[str, "npt.ArrayLike | ArrowArray"]
 Features = dict[str, "Array | ArrowArray"]

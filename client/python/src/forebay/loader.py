@@ -16,7 +16,7 @@ import torch.utils.data
 from .tensors import TensorBatch
 
 if TYPE_CHECKING:
-    from .torch import FlightDataset
+    from .dataset import FlightDataset
 
 ACCELERATE = "accelerate.data_loader"
 SHARDING = ("DataLoaderDispatcher", "IterableDatasetShard")

@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from .signal_safe import Wakeup
 from .stream import Batch, Stream
-from .waking import Bell
 
 JOIN_SECONDS = 10.0
 
@@ -77,7 +77,7 @@ class Prefetch(Generic[T]):
 
 
 class _Shelf(Generic[T]):
-    """Up to `depth` batches beside the one that the loop has asked for. No lock: see `waking`."""
+    """Up to `depth` batches beside the one that the loop has asked for. No lock: see `signal_safe`."""
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
@@ -86,8 +86,8 @@ class _Shelf(Generic[T]):
         self._is_over = False
         self.failure: BaseException | None = None
         self.is_closed = False
-        self._came = Bell()
-        self._room = Bell()
+        self._came = Wakeup()
+        self._room = Wakeup()
 
     def put(self, ahead: Ahead[T]) -> bool:
         """Add one once there is room; False if the shelf is closed."""

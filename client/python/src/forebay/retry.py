@@ -36,7 +36,7 @@ class Trouble:
 
 
 class Stopped(Protocol):
-    """A flag that ends the tries: a `waking.Latch`, or a `threading.Event`."""
+    """A flag that ends the tries: a `signal_safe.Latch`, or a `threading.Event`."""
 
     def is_set(self) -> bool:
         """Whether the flag is set."""

@@ -25,8 +25,8 @@ from .failover import LEFT_BEHIND, Failover
 from .header import BatchHeader, StreamInfo, read_header
 from .ragged import Ragged
 from .retry import Trouble
+from .signal_safe import Latch
 from .source import Source
-from .waking import Latch
 
 
 class Batch(Mapping[str, Any]):

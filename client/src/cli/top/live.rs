@@ -9,7 +9,7 @@ use ratatui::DefaultTerminal;
 
 use super::screen::{Screen, Step};
 use super::view;
-use crate::cli::Failure;
+use crate::cli::failure::Failure;
 use crate::top::Watch;
 
 /// The terminal while it is the view's: raw, its other screen shown. Dropping it gives it back; a panic does so before its

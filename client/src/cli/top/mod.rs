@@ -15,7 +15,8 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{Failure, output};
+use super::failure::Failure;
+use super::output;
 use crate::top::{Snapshot, Target, Watch};
 
 /// The most servers of one view: each may be sending a page at once.
@@ -59,7 +60,7 @@ impl Top {
                     .to_owned(),
             ));
         }
-        let mut end = End::new().map_err(Failure::Signals)?;
+        let mut end = EndSignals::new().map_err(Failure::Signals)?;
         let watch = Watch::new(self.servers.clone(), self.interval);
         let work = async {
             match (self.once, is_json) {
@@ -116,11 +117,11 @@ fn json(snapshot: &Snapshot, is_pretty: bool) -> Result<String, Failure> {
 }
 
 /// What ends this program from outside.
-struct End {
+struct EndSignals {
     signals: [Signal; 3],
 }
 
-impl End {
+impl EndSignals {
     fn new() -> io::Result<Self> {
         let [interrupt, terminate, hang_up] =
             [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);

@@ -6,7 +6,7 @@ use super::super::measures::Measures;
 use super::super::stream::Tally;
 use super::*;
 
-fn settings(end: End) -> Settings {
+fn settings(end: RunEnd) -> Settings {
     Settings {
         clients: 2,
         streams: 2,
@@ -48,7 +48,7 @@ fn outcome(streams: &[(u64, u64, u64)], latencies_ms: impl IntoIterator<Item = u
 
 #[test]
 fn percentiles_are_those_of_the_sorted_latencies() {
-    let report = Report::new(&settings(End::Epochs(1)), &outcome(&[], 1..=1000));
+    let report = Report::new(&settings(RunEnd::Epochs(1)), &outcome(&[], 1..=1000));
     let times = report.batch_latency;
     let near = |found: Option<f64>, expected: f64| (found.unwrap() / expected - 1.0).abs() < 0.001;
     assert!(near(times.p50_seconds, 0.5) && near(times.p90_seconds, 0.9) && near(times.p99_seconds, 0.99), "{times:?}");
@@ -61,7 +61,7 @@ fn percentiles_are_those_of_the_sorted_latencies() {
 
 #[test]
 fn the_distribution_holds_every_batch_in_bars_that_join() {
-    let report = Report::new(&settings(End::Epochs(1)), &outcome(&[], (1..=1000).chain([7, 7])));
+    let report = Report::new(&settings(RunEnd::Epochs(1)), &outcome(&[], (1..=1000).chain([7, 7])));
     let bins = &report.batch_latency_distribution;
     assert_eq!(bins.iter().map(|bin| bin.batches).sum::<u64>(), 1002);
     assert!(bins.windows(2).all(|pair| pair[0].to_seconds.to_bits() == pair[1].from_seconds.to_bits()));
@@ -74,14 +74,14 @@ fn fairness_is_the_slowest_by_the_fastest() {
     let check = |end, streams: &[_], expected| {
         assert_eq!(Report::new(&settings(end), &outcome(streams, [])).fairness_ratio, expected, "{streams:?}");
     };
-    let duration = End::Duration(Duration::from_secs(2));
+    let duration = RunEnd::Duration(Duration::from_secs(2));
     check(duration, &[(100, 0, 2), (50, 0, 2), (80, 0, 2)], Some(0.5));
     // A stream that is done sooner is faster.
-    check(End::Epochs(1), &[(100, 1, 2), (100, 1, 4)], Some(0.5));
+    check(RunEnd::Epochs(1), &[(100, 1, 2), (100, 1, 4)], Some(0.5));
     // Starved is unfair; a rank without rows is nothing.
     check(duration, &[(100, 0, 2), (0, 0, 2)], Some(0.0));
-    check(End::Epochs(1), &[(100, 1, 2), (0, 1, 1)], Some(1.0));
-    check(End::Epochs(2), &[(100, 2, 2), (0, 1, 1)], Some(0.0));
+    check(RunEnd::Epochs(1), &[(100, 1, 2), (0, 1, 1)], Some(1.0));
+    check(RunEnd::Epochs(2), &[(100, 2, 2), (0, 1, 1)], Some(0.0));
     check(duration, &[(0, 0, 2)], None);
     check(duration, &[], None);
 }
@@ -89,7 +89,7 @@ fn fairness_is_the_slowest_by_the_fastest() {
 #[test]
 fn a_run_without_batches_has_no_figures_rather_than_wrong_ones() {
     let nothing = Outcome { wall: Duration::ZERO, ..outcome(&[(0, 0, 0)], []) };
-    let report = Report::new(&settings(End::Epochs(1)), &nothing);
+    let report = Report::new(&settings(RunEnd::Epochs(1)), &nothing);
     assert_eq!((report.rows_per_second, report.fairness_ratio, report.cpu_seconds_per_gigabyte), (None, None, None));
     assert_eq!((report.batch_latency.p50_seconds, report.batch_latency.max_seconds), (None, None));
     assert_eq!((report.batch_latency_distribution.len(), report.overdue_batches), (0, 1));

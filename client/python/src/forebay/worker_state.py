@@ -5,7 +5,7 @@ epoch. The process writes before it starts an iteration and the worker reads whe
 meet.
 
 A loaded state is used up when the loop has its first batch, which only the loop's process can see: a worker reads ahead
-as soon as it is started. The first batch behind a loaded place therefore travels as an `Arriving`, which marks the
+as soon as it is started. The first batch behind a loaded place therefore travels as an `AckedBatch`, which marks the
 state as used up where it is unpickled.
 """
 
@@ -28,7 +28,7 @@ NOTE_BYTES_MAX = 1024
 IN_WORKER, GENERATION, RESUMED, LENGTH = range(4)
 
 
-class Board:
+class WorkerState:
     """One note, numbered by generation: what is said with a higher number is newer."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Board:
             self._note.share_memory_()  # pyright: ignore[reportUnknownMemberType]
 
     def is_ours(self, *, in_worker: bool) -> bool:
-        """Whether this process made the board, or is a worker of the one that did; ranks are to share none."""
+        """Whether this process made the worker_state, or is a worker of the one that did; ranks are to share none."""
         parent = multiprocessing.parent_process()
         return self._process == (parent.pid if in_worker and parent is not None else os.getpid())
 
@@ -90,11 +90,11 @@ class Board:
         self._numbers[RESUMED] = generation
 
 
-class Taking:
+class ResumeAck:
     """Marks a loaded state as used up once the loop has its first batch; here where the loop is in this process."""
 
-    def __init__(self, board: Board, generation: int) -> None:
-        self._board = board
+    def __init__(self, worker_state: WorkerState, generation: int) -> None:
+        self._worker_state = worker_state
         self._generation = generation
         self._is_noted = False
 
@@ -109,23 +109,23 @@ class Taking:
     def end(self) -> None:
         """Note that there was no batch, or that it was taken."""
         if not self._is_noted:
-            self._board.resumed = max(self._board.resumed, self._generation)
+            self._worker_state.resumed = max(self._worker_state.resumed, self._generation)
             self._is_noted = True
 
 
-class Sending(Taking):
+class WorkerResumeAck(ResumeAck):
     """The same in a worker, which hands its batches to a DataLoader: the loop's process marks it."""
 
-    def __init__(self, board: Board, generation: int) -> None:
-        super().__init__(board, generation)
+    def __init__(self, worker_state: WorkerState, generation: int) -> None:
+        super().__init__(worker_state, generation)
         self.was_sent = False
-        self._mark: weakref.ref[_Mark] | None = None
+        self._mark: weakref.ref[_AckToken] | None = None
 
     def first(self, batch: Json) -> Json:
         """Return the first batch in the form that marks the state where it arrives."""
-        mark = _Mark(self)
+        mark = _AckToken(self)
         self._mark = weakref.ref(mark)
-        return Arriving(batch, mark)
+        return AckedBatch(batch, mark)
 
     def look(self) -> None:
         """See whether that form was lost: a collate_fn may make anything of a batch."""
@@ -135,37 +135,37 @@ class Sending(Taking):
     def form(self, batch: Json) -> tuple[Any, ...]:
         """Return what pickle writes of the batch."""
         self.was_sent = True
-        return _arrived, (self._board, self._generation, batch)
+        return _unpickle_acked, (self._worker_state, self._generation, batch)
 
 
-class _Mark:
-    """Is alive as long as an `Arriving` is."""
+class _AckToken:
+    """Is alive as long as an `AckedBatch` is."""
 
-    def __init__(self, sending: Sending) -> None:
-        self.sending = sending
+    def __init__(self, ack: WorkerResumeAck) -> None:
+        self.ack = ack
 
 
-class Arriving(dict[str, Any]):
+class AckedBatch(dict[str, Any]):
     """A batch that becomes a plain dict where it is unpickled, and says there that it has come."""
 
-    def __init__(self, batch: Json, mark: _Mark) -> None:
+    def __init__(self, batch: Json, mark: _AckToken) -> None:
         super().__init__(batch)
         self._mark = mark
 
-    def __copy__(self) -> Arriving:
-        return Arriving(self, self._mark)
+    def __copy__(self) -> AckedBatch:
+        return AckedBatch(self, self._mark)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._mark.sending.form(dict(self))
+        return self._mark.ack.form(dict(self))
 
 
-def _arrived(board: Board, generation: int, batch: Json) -> Json:
-    if not _is_thrown_away():
-        board.resumed = max(board.resumed, generation)
+def _unpickle_acked(worker_state: WorkerState, generation: int, batch: Json) -> Json:
+    if not _is_discarded():
+        worker_state.resumed = max(worker_state.resumed, generation)
     return batch
 
 
-def _is_thrown_away() -> bool:
+def _is_discarded() -> bool:
     """Whether a DataLoader whose workers live on empties its queue of what an earlier loop did not take."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:

@@ -1,6 +1,6 @@
 """Batches as torch tensors: `FlightDataset`, and `FlightLoader` for frameworks that take a DataLoader apart.
 
-This module and those that it alone uses (`batches`, `tensors`, `landing`, `board`, `loader`) are the only ones that
+This module and those that it alone uses (`batches`, `tensors`, `device_copy`, `worker_state`, `loader`) are the only ones that
 import torch.
 """
 
@@ -18,14 +18,13 @@ import torch.distributed
 import torch.utils.data
 
 from .batches import FlightBatches, Resume, Totals, Track
-from .board import Board, Sending, Taking
 from .client import Client, connect
 from .credentials import Credentials
 from .cursor import Cursor, Order, Remainder
+from .device_copy import DeviceCopy, resolve_device
 from .explain import Explain
 from .fitted import FittedPlan
 from .header import StreamInfo
-from .landing import Landing, device_of
 from .loader import FlightLoader, refuse_second_sharding
 from .plan import Plan
 from .replay import Replay
@@ -33,6 +32,7 @@ from .retry import RETRY_SECONDS
 from .stages import bound_by
 from .stream import Stream
 from .tensors import TensorBatch
+from .worker_state import ResumeAck, WorkerResumeAck, WorkerState
 
 if TYPE_CHECKING:
     from .client import StreamOptions
@@ -101,7 +101,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._order = Order(lanes, remainder, seed, shuffle, window_rows)
         self._with_row_ids = with_row_ids
         self._prefetch = prefetch
-        self._device = device_of(device)
+        self._device = resolve_device(device)
         self._retry_seconds = retry_seconds
         self._credentials = credentials
         self._given_rank = None if rank is None or world_size is None else (rank, world_size)
@@ -112,7 +112,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._tracks: list[tuple[weakref.ref[FlightBatches], Track]] = []
         self._totals = Totals()
         self._lanes = 1
-        self._board = Board()
+        self._worker_state = WorkerState()
         self._heard = 0
         self._client: Client | None = None
         self._lengths: dict[int, StreamInfo] = {}
@@ -146,14 +146,16 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._hear()
         if worker is not None and worker.id != 0:
             return iter(())
-        self._board.in_worker = worker is not None
+        self._worker_state.in_worker = worker is not None
         self._settle()
         resume = self._resume
         track = Track(self._begin() if resume is None else resume.place, resume)
-        taking = None
+        resume_ack = None
         if resume is not None and resume.generation:
-            taking = (Taking if worker is None else Sending)(self._board, resume.generation)
-        batches = FlightBatches(partial(self._open, track.start), track, self._prefetch, Landing(self._device), taking)
+            resume_ack = (ResumeAck if worker is None else WorkerResumeAck)(self._worker_state, resume.generation)
+        batches = FlightBatches(
+            partial(self._open, track.start), track, self._prefetch, DeviceCopy(self._device), resume_ack
+        )
         if worker is None:
             # A worker opens with its first batch: torch does not pass on what is raised here in one that lives on.
             batches.open()
@@ -167,7 +169,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         It is a `forebay.Cursor` as a dict, which `Client.stream` takes too. At an epoch's end the place is the start
         of the next one. An exception in `next`, and `close`, leave the place where it is.
         """
-        if self._board.in_worker and torch.utils.data.get_worker_info() is None:
+        if self._worker_state.in_worker and torch.utils.data.get_worker_info() is None:
             raise RuntimeError(
                 "state_dict counts the batches that this process took, and a DataLoader's worker took them; "
                 "use num_workers=0 (batches are read ahead in a thread as it is), or torchdata's StatefulDataLoader, "
@@ -186,7 +188,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         """
         place = Cursor.of(state)
         place.check(world_size=self._rank()[1], batch_size=self._batch_size)
-        self._own_board()
+        self._own_worker_state()
         self._load(place, self._tell(place))
 
     def replay(self, *, step: int, rank: int | None = None, epoch: int | None = None) -> Replay:
@@ -245,7 +247,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         """Leave the connection behind: a worker opens its own. Keep torch.distributed's rank, which it cannot ask."""
         refuse_second_sharding(self._rank()[1])
         rank = self._rank() if torch.distributed.is_available() and torch.distributed.is_initialized() else None
-        self._own_board()
+        self._own_worker_state()
         self._settle()
         return {**self.__dict__, "_client": None, "_tracks": [], "_given_rank": rank or self._given_rank}
 
@@ -277,15 +279,15 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     def _settle(self) -> None:
         """Forget a loaded state that is used up, and the iterators that are gone."""
         resume = self._resume
-        if resume is not None and resume.generation and resume.generation <= self._board.resumed:
+        if resume is not None and resume.generation and resume.generation <= self._worker_state.resumed:
             self._resume = None
         elif (
             resume is not None
-            # What a worker hands over is not yet the loop's: there the board alone says it.
+            # What a worker hands over is not yet the loop's: there the worker_state alone says it.
             and torch.utils.data.get_worker_info() is None
             and any(track.resume is resume and track.has_begun for _, track in self._tracks)
         ):
-            self._board.resumed = resume.generation
+            self._worker_state.resumed = resume.generation
             self._resume = None
         gone = [track for batches, track in self._tracks if batches() is None]
         if gone:
@@ -293,10 +295,10 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
             live = [(batches, track) for batches, track in self._tracks if track not in gone]
             self._totals, self._tracks = totals, live
 
-    def _own_board(self) -> None:
-        """Take a new board where the present one is another process's, whose ranks would all write on it."""
-        if not self._board.is_ours(in_worker=torch.utils.data.get_worker_info() is not None):
-            self._board, self._heard = Board(), 0
+    def _own_worker_state(self) -> None:
+        """Take a new worker_state where the present one is another process's, whose ranks would all write on it."""
+        if not self._worker_state.is_ours(in_worker=torch.utils.data.get_worker_info() is not None):
+            self._worker_state, self._heard = WorkerState(), 0
             if self._resume is not None:
                 self._resume = Resume(self._resume.place, 0)
 
@@ -310,16 +312,16 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         if worker is not None and (worker.id != 0 or place is None):
             return 0
         note = {"epoch": self._epoch} if place is None else {"place": place.to_dict()}
-        self._heard = self._board.write(note)
+        self._heard = self._worker_state.write(note)
         return self._heard
 
     def _hear(self) -> None:
         """Follow what was noted, by this process or a worker, since this dataset last looked."""
-        self._own_board()
-        generation = self._board.generation
+        self._own_worker_state()
+        generation = self._worker_state.generation
         if generation == self._heard:
             return
-        note = self._board.read()
+        note = self._worker_state.read()
         if "place" in note:
             self._load(Cursor.of(note["place"]), generation)
         elif int(note["epoch"]) != self._epoch:

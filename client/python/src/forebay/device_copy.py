@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .stream import Batch
 
 
-def device_of(device: str | torch.device | None) -> torch.device | None:
+def resolve_device(device: str | torch.device | None) -> torch.device | None:
     """Return the GPU that is meant; None stands for this process's memory. Raise ValueError where there is none."""
     if device is None:
         return None
@@ -36,7 +36,7 @@ def device_of(device: str | torch.device | None) -> torch.device | None:
     return torch.device("cuda", index)
 
 
-class Landed:
+class CopiedBatch:
     """A batch whose tensors are on their way, or there."""
 
     def __init__(self, batch: Batch, tensors: TensorBatch, arrival: torch.cuda.Event | None) -> None:
@@ -59,23 +59,23 @@ class Landed:
         return tensor
 
 
-class Landing:
-    """Lands the batches of one stream; `land` is called from its background thread."""
+class DeviceCopy:
+    """Lands the batches of one stream; `copy` is called from its background thread."""
 
     def __init__(self, device: torch.device | None) -> None:
         self._device = device
         self._copies = None if device is None else torch.cuda.Stream(device)
 
-    def land(self, batch: Batch) -> Landed:
+    def copy(self, batch: Batch) -> CopiedBatch:
         """Return the batch's tensors, or start their way to the GPU."""
         tensors = to_tensors(batch)
         if self._copies is None:
-            return Landed(batch, tensors, None)
+            return CopiedBatch(batch, tensors, None)
         with torch.cuda.stream(self._copies):
             moved = _each(tensors, self._send)
             arrival = torch.cuda.Event()
             arrival.record(self._copies)
-        return Landed(batch, moved, arrival)
+        return CopiedBatch(batch, moved, arrival)
 
     def _send(self, tensor: torch.Tensor) -> torch.Tensor:
         # torch keeps pinned memory until the copy from it is done.

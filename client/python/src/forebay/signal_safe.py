@@ -40,7 +40,7 @@ class Latch:
             self._gate.release()
 
 
-class Bell:
+class Wakeup:
     """Wakes one waiter, or keeps the next one from waiting."""
 
     def __init__(self) -> None:
