@@ -117,13 +117,20 @@ def test_a_prefetched_batch_is_not_a_taken_one(server: Server):
 def test_a_place_is_gone_on_from_only_where_its_rows_allow(
     place: fb.Cursor, world_size: int, batch_size: int, words: str | None
 ):
-    data = FlightDataset("grpc://127.0.0.1:1", "tiny", IDS, batch_size=batch_size, rank=0, world_size=world_size)
     if words is None:
         place.check(world_size=world_size, batch_size=batch_size)
+    else:
+        with pytest.raises(fb.CursorRefused, match=words):
+            place.check(world_size=world_size, batch_size=batch_size)
+    if batch_size == 0:
+        # A dataset is refused for it before there is a place to check.
+        with pytest.raises(fb.InvalidRequest, match="batch_size must be at least 1"):
+            FlightDataset("grpc://127.0.0.1:1", "tiny", IDS, batch_size=batch_size)
+        return
+    data = FlightDataset("grpc://127.0.0.1:1", "tiny", IDS, batch_size=batch_size, rank=0, world_size=world_size)
+    if words is None:
         data.load_state_dict(place.to_dict())
         return
-    with pytest.raises(fb.CursorRefused, match=words):
-        place.check(world_size=world_size, batch_size=batch_size)
     with pytest.raises(ValueError, match=words):
         data.load_state_dict(place.to_dict())
 

@@ -9,7 +9,7 @@
 Tensors come from `forebay.torch`, which alone imports torch.
 """
 
-from .client import Client, DatasetInfo, connect
+from .client import Client, connect
 from .columns import Columns, cols
 from .credentials import Credentials
 from .cursor import Cursor
@@ -40,8 +40,10 @@ from .errors import (
 from .exchange import Exchange
 from .explain import Explain, RankExplain
 from .fitted import FittedPlan
-from .header import BatchHeader, StreamInfo
-from .plan import Output, Plan, output
+from .header import BatchHeader, DatasetInfo, StreamInfo
+from .options import StreamOptions
+from .outputs import Output, output
+from .plan import Plan
 from .private_server import local
 from .progress import FitProgress
 from .ragged import Ragged
@@ -88,6 +90,7 @@ __all__ = [
     "Stream",
     "StreamError",
     "StreamInfo",
+    "StreamOptions",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from .cursor import Cursor, Places
+from .cursor import Cursor, EpochCursors
 from .device_copy import CopiedBatch, DeviceCopy
 from .prefetch import Prefetch
 from .stages import StageSeconds
@@ -91,7 +91,7 @@ class Track:
 class _Reading:
     """A stream that is read ahead."""
 
-    places: Places
+    places: EpochCursors
     batches: Prefetch[CopiedBatch]
 
 

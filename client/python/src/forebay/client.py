@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
-import pyarrow.flight as flight
 
-from .connection import Connection, Json, read_json, to_bytes, with_plan
+from .connection import Connection, Json, to_bytes, with_plan
 from .credentials import Credentials
-from .cursor import Cursor, Order, Remainder
-from .errors import DeadlineExceeded, ForebayError, InvalidRequest, SnapshotChanged, StreamError, Unavailable
+from .cursor import Cursor, resolved
+from .errors import DeadlineExceeded, StreamError, Unavailable
 from .exchange import Call, Exchange
 from .explain import Explain, read_explain
 from .failover import Failover
 from .fitted import FittedPlan
-from .header import StreamInfo
+from .flight_info import info_at, locations, other_stream, share
+from .header import DatasetInfo, StreamInfo
+from .options import StreamOptions
 from .plan import Plan
 from .progress import FitProgress, Progress, ProgressLine, line_wanted
 from .replay import Replay, read_replay
@@ -34,40 +34,12 @@ from .stream import Stream
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .options import StreamKeywords
+
 T = TypeVar("T")
 
-# A replica that a broken stream turns to must say hello within this before it is asked for more.
+# Seconds for a replica to answer its first call when a stream fails over to it.
 FAILOVER_HELLO_SECONDS = 5.0
-
-
-class StreamOptions(TypedDict, total=False):
-    """What a request for a stream may say beside dataset and plan; see `Client.stream`."""
-
-    batch_size: int
-    world_size: int
-    epoch: int
-    seed: int
-    shuffle: bool
-    window_rows: int | None
-    lanes: int | None
-    remainder: Remainder
-    with_row_ids: bool
-    snapshot: str | None
-
-
-@dataclass(frozen=True)
-class DatasetInfo:
-    """A dataset as the server lists it."""
-
-    name: str
-    rows: int
-    bytes: int
-    files: int
-    row_groups: int
-    snapshot: str
-    """Digest of the files as they are now."""
-    error: str
-    """Why the dataset cannot be read; empty when it can."""
 
 
 def connect(
@@ -125,19 +97,8 @@ class Client:
 
     def datasets(self) -> dict[str, DatasetInfo]:
         """Return the server's datasets by name."""
-        infos = self._on_any(lambda connection: connection.datasets())
-        return {
-            str(info["name"]): DatasetInfo(
-                name=str(info["name"]),
-                rows=int(info.get("rows") or 0),
-                bytes=int(info.get("bytes") or 0),
-                files=int(info.get("files") or 0),
-                row_groups=int(info.get("row_groups") or 0),
-                snapshot=str(info.get("snapshot") or ""),
-                error=str(info.get("error") or ""),
-            )
-            for info in infos
-        }
+        infos = [DatasetInfo.of(fields) for fields in self._on_any(lambda connection: connection.datasets())]
+        return {info.name: info for info in infos}
 
     def schema(self, dataset: str) -> pa.Schema:
         """Return the dataset's columns as stored."""
@@ -190,19 +151,10 @@ class Client:
         dataset: str,
         plan: Plan | FittedPlan | str,
         *,
-        batch_size: int = 1024,
-        world_size: int = 1,
         rank: int = 0,
-        epoch: int = 0,
-        seed: int = 0,
-        shuffle: bool = False,
-        window_rows: int | None = None,
-        lanes: int | None = None,
-        remainder: Remainder = "keep",
         start_position: int = 0,
-        with_row_ids: bool = False,
-        snapshot: str | None = None,
         cursor: Cursor | Mapping[str, Any] | str | None = None,
+        **options: Unpack[StreamKeywords],
     ) -> Stream:
         """Open the stream of one rank's batches of one epoch.
 
@@ -215,62 +167,56 @@ class Client:
         and what is given for them is not looked at. Raises `CursorRefused` where it does not belong to this stream,
         and `SnapshotChanged` where the files are no more those that it was taken in.
         """
-        if not 0 <= rank < world_size:
-            raise ValueError(f"rank {rank} is not one of the {world_size} ranks, 0 to {world_size - 1}")
+        chosen = StreamOptions(**options)
+        world_size = chosen.world_size
+        _check_rank(rank, world_size)
         if cursor is None:
-            order = Order(lanes, cast(Remainder, str(remainder).lower()), int(seed), bool(shuffle), window_rows)
-            start = Cursor(int(epoch), int(start_position), world_size, order, snapshot or "")
+            start = Cursor(chosen.epoch, int(start_position), world_size, chosen.order, chosen.snapshot or "")
         else:
             start = Cursor.of(cursor)
-            start.check(world_size=world_size, batch_size=batch_size)
-            order = start.order
+            start.check(world_size=world_size, batch_size=chosen.batch_size)
+            chosen = start.options(chosen)
         known = self.fitted(dataset, plan)
         start.check_plan(_plan_id(known))
-        request = _request(
-            dataset,
-            batch_size=batch_size,
-            world_size=world_size,
-            epoch=start.epoch,
-            seed=order.seed,
-            shuffle=order.shuffle,
-            window_rows=order.window_rows,
-            lanes=order.lanes,
-            remainder=order.remainder,
-            with_row_ids=with_row_ids,
-            snapshot=start.snapshot or None,
-        )
+        request = chosen.to_request(dataset)
         request["start_position"] = start.position
         request["with_stage_seconds"] = True
         if start.order_version:
             request["order_version"] = start.order_version
-        info = self._on_any(lambda connection: _info_at(connection, request, known, start), persist=True)
-        about, ticket = _share(info, rank)
+        info = self._on_any(lambda connection: info_at(connection, request, known, start), persist=True)
+        about, ticket = share(info, rank)
         start.check_info(about)
         begun = Cursor(
-            start.epoch, start.position, world_size, order.settled(world_size, about), *_pinned(start, about)
+            start.epoch, start.position, world_size, resolved(chosen.order, world_size, about), *_pinned(start, about)
         )
         url = self.url
         return Stream(
             lambda: Source(Connection(url, self._credentials), ticket),
-            self._failover(request, known, about, info.schema, rank, [url, *_locations(info.endpoints[rank])]),
+            self._failover(request, known, about, info.schema, rank, [url, *locations(info.endpoints[rank])]),
             info.schema,
             about,
             begun,
-            batch_size=int(batch_size),
-            order=order,
+            batch_size=chosen.batch_size,
+            order=chosen.order,
         )
 
     def replay(
-        self, dataset: str, plan: Plan | FittedPlan | str, *, step: int, rank: int = 0, **options: Unpack[StreamOptions]
+        self,
+        dataset: str,
+        plan: Plan | FittedPlan | str,
+        *,
+        step: int,
+        rank: int = 0,
+        **options: Unpack[StreamKeywords],
     ) -> Replay:
         """Tell of one batch where its rows lie: `step` of `rank`, counted from the epoch's start.
 
         `options` are those of `stream` that the batch was, or would be, made with. Give the snapshot and the plan
         that a run had, and the answer is of that run: the batch is a function of them.
         """
-        request = _request(dataset, **options)
-        if not 0 <= rank < request["world_size"]:
-            raise ValueError(f"rank {rank} is not one of the {request['world_size']} ranks")
+        chosen = StreamOptions(**options)
+        _check_rank(rank, chosen.world_size)
+        request = chosen.to_request(dataset)
 
         def ask(whole: Json) -> Replay:
             def act(connection: Connection) -> Replay:
@@ -290,14 +236,14 @@ class Client:
         row_bytes: int = 0,
         storage_bytes_per_second: float = 0.0,
         wire_bytes_per_second: float = 0.0,
-        **options: Unpack[StreamOptions],
+        **options: Unpack[StreamKeywords],
     ) -> Explain:
         """Tell what an epoch costs, by arithmetic and footers alone; `options` are those of `stream`.
 
         `rows` and `row_bytes` stand in for those that are there. `storage_bytes_per_second` is what storage gives to
         all ranks together, `wire_bytes_per_second` what the wire gives to each rank; 0 leaves any of them out.
         """
-        request = _request(dataset, **options)
+        request = StreamOptions(**options).to_request(dataset)
         assume: Json = {
             "rows": int(rows),
             "row_bytes": int(row_bytes),
@@ -389,9 +335,9 @@ class Client:
             try:
                 connection.hello(seconds=FAILOVER_HELLO_SECONDS)
                 info = connection.info({**pinned, "start_position": position}, plan)
-                there, ticket = _share(info, rank)
+                there, ticket = share(info, rank)
                 if there != about or info.schema != schema:
-                    raise _other_stream(url, about, there)
+                    raise other_stream(url, about, there)
             except BaseException:
                 connection.close()
                 raise
@@ -400,34 +346,9 @@ class Client:
         return Failover(open_at, [*first, *self._urls], seconds=self._retry_seconds)
 
 
-def _request(
-    dataset: str,
-    *,
-    batch_size: int = 1024,
-    world_size: int = 1,
-    epoch: int = 0,
-    seed: int = 0,
-    shuffle: bool = False,
-    window_rows: int | None = None,
-    lanes: int | None = None,
-    remainder: Remainder = "keep",
-    with_row_ids: bool = False,
-    snapshot: str | None = None,
-) -> Json:
-    """Return a StreamRequest without its plan."""
-    request: Json = {
-        "dataset": dataset,
-        "batch_size": int(batch_size),
-        "world_size": int(world_size),
-        "epoch": int(epoch),
-        "seed": int(seed),
-        "shuffle": bool(shuffle),
-        "remainder": str(remainder).upper(),
-        "with_row_ids": bool(with_row_ids),
-    }
-    optional = {"window_rows": window_rows, "lanes": lanes, "snapshot": snapshot}
-    request.update({name: value for name, value in optional.items() if value is not None})
-    return request
+def _check_rank(rank: int, world_size: int) -> None:
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank {rank} is not one of the {world_size} ranks, 0 to {world_size - 1}")
 
 
 def _plan_id(plan: Plan | FittedPlan | str) -> str:
@@ -435,44 +356,10 @@ def _plan_id(plan: Plan | FittedPlan | str) -> str:
     return plan if isinstance(plan, str) else getattr(plan, "plan_id", "")
 
 
-def _info_at(connection: Connection, request: Json, plan: Plan | FittedPlan | str, start: Cursor) -> flight.FlightInfo:
-    """Return what the server says of the request; where it refuses a place of another plan, say that instead.
-
-    A filter decides how many rows an epoch has, so that another plan's position may lie behind the end of this one's.
-    """
-    try:
-        return connection.info(request, plan)
-    except InvalidRequest:
-        if start.position and start.plan_id:
-            beginning = connection.info({**request, "start_position": 0}, plan)
-            start.check_plan(str(read_json(beginning.app_metadata).get("plan_id") or ""))
-        raise
-
-
-def _share(info: flight.FlightInfo, rank: int) -> tuple[StreamInfo, flight.Ticket]:
-    """Return what is said of a rank's stream, and its ticket."""
-    if rank >= len(info.endpoints):
-        raise StreamError(f"the server names {len(info.endpoints)} ranks; rank {rank} was asked for")
-    endpoint = info.endpoints[rank]
-    return StreamInfo.of(read_json(info.app_metadata), read_json(endpoint.app_metadata), rank), endpoint.ticket
-
-
 def _pinned(start: Cursor, about: StreamInfo) -> tuple[str, str, int]:
     """Return snapshot, plan and order as a cursor at this place holds them."""
     snapshot = about.snapshot if start.position else start.snapshot
     return snapshot, about.plan_id, about.order_version
-
-
-def _locations(endpoint: flight.FlightEndpoint) -> list[str]:
-    """Return the replicas that an endpoint names; others of Flight's kinds (HTTP, "this connection") are left out."""
-    uris = [bytes(location.uri).decode() for location in cast(Any, endpoint).locations]
-    return [uri for uri in uris if uri.startswith(("grpc://", "grpc+tcp://", "grpc+tls://", "grpc+unix://"))]
-
-
-def _other_stream(url: str, wanted: StreamInfo, found: StreamInfo) -> ForebayError:
-    if found.snapshot != wanted.snapshot:
-        return SnapshotChanged(f"{url} reads snapshot {found.snapshot}, and the stream began in {wanted.snapshot}")
-    return StreamError(f"{url} serves another stream than the one that broke: {found}, not {wanted}")
 
 
 def _progress(fields: Json) -> FitProgress:

@@ -8,40 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, cast
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, cast
 
 from .errors import CursorRefused, OrderChanged
 from .header import BatchHeader, StreamInfo
+from .options import REMAINDERS, WINDOW_ROWS, Order, Remainder, StreamOptions, default_lanes
 
-Remainder = Literal["keep", "drop", "pad"]
+__all__ = ["CURSOR_VERSION", "Cursor", "EpochCursors", "Order", "Remainder", "resolved"]
 
 CURSOR_VERSION = 2
-# CONTRACT: lanes left out are the smallest multiple of world_size that is at least this.
-LANES_LEAST = 16
-DEFAULT_WINDOW_ROWS = 16384
-
-
-@dataclass(frozen=True)
-class Order:
-    """All that decides, beside the epoch, which rows lie where."""
-
-    lanes: int | None = None
-    remainder: Remainder = "keep"
-    seed: int = 0
-    shuffle: bool = False
-    window_rows: int | None = None
-
-    def settled(self, world_size: int, info: StreamInfo | None = None) -> Order:
-        """Return the order with defaults written out, so that the same rows come though the world size is another.
-
-        They are the server's where it named them, else the contract's.
-        """
-        if not self.shuffle:
-            return self
-        lanes = (info.lanes if info else 0) or self.lanes or default_lanes(world_size)
-        window_rows = (info.window_rows if info else 0) or self.window_rows or DEFAULT_WINDOW_ROWS
-        return Order(lanes, self.remainder, self.seed, shuffle=True, window_rows=window_rows)
 
 
 @dataclass(frozen=True)
@@ -55,7 +31,7 @@ class Cursor:
     epoch: int
     position: int
     world_size: int
-    order: Order = Order()
+    order: Order = field(default_factory=Order)
     snapshot: str = ""
     """Digest of the files that the epoch reads."""
     plan_id: str = ""
@@ -74,6 +50,10 @@ class Cursor:
             "plan_id": self.plan_id,
             **asdict(self.order),
         }
+
+    def options(self, given: StreamOptions) -> StreamOptions:
+        """Return the options with the cursor's epoch, order and snapshot instead of those given."""
+        return replace(given, **asdict(self.order), epoch=self.epoch, snapshot=self.snapshot or None)
 
     def to_json(self) -> str:
         """Return the cursor as one line of JSON."""
@@ -150,7 +130,7 @@ class Cursor:
 
 
 @dataclass(frozen=True)
-class Places:
+class EpochCursors:
     """The places of one stream."""
 
     start: Cursor
@@ -162,7 +142,7 @@ class Places:
     def __call__(self, header: BatchHeader | None) -> Cursor:
         """Return the place behind a batch; the next epoch's start behind None, and where no rank has a batch left."""
         start, info = self.start, self.info
-        order = self.order.settled(start.world_size, info)
+        order = resolved(self.order, start.world_size, info)
         if header is None or self._ends(header):
             epoch = start.epoch + 1
             return Cursor(epoch, 0, start.world_size, order, "", info.plan_id, info.order_version)
@@ -178,9 +158,16 @@ class Places:
         return (header.position + self.step_rows) // self.start.world_size >= longest
 
 
-def default_lanes(world_size: int) -> int:
-    """Return the lanes that a server takes when none are named: the least multiple of world_size from 16 on."""
-    return -(-LANES_LEAST // world_size) * world_size
+def resolved(order: Order, world_size: int, info: StreamInfo | None = None) -> Order:
+    """Return the order with its defaults filled in, so that another world size reads the same rows.
+
+    The server's values win over the package's defaults.
+    """
+    if not order.shuffle:
+        return order
+    lanes = (info.lanes if info else 0) or order.lanes or default_lanes(world_size)
+    window_rows = (info.window_rows if info else 0) or order.window_rows or WINDOW_ROWS
+    return replace(order, lanes=lanes, window_rows=window_rows)
 
 
 def _read(state: Mapping[str, Any]) -> Cursor:
@@ -193,7 +180,7 @@ def _read(state: Mapping[str, Any]) -> Cursor:
     missing = [name for name in names if name not in state]
     if missing:
         raise CursorRefused(f"the state lacks {', '.join(missing)}; was it made by state_dict or a cursor?")
-    if state["remainder"] not in ("keep", "drop", "pad"):
+    if state["remainder"] not in REMAINDERS:
         raise CursorRefused(f"the state's remainder is {state['remainder']!r}, not keep, drop or pad")
     try:
         order = Order(

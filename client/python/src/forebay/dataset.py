@@ -1,15 +1,11 @@
-"""Batches as torch tensors: `FlightDataset`, and `FlightLoader` for frameworks that take a DataLoader apart.
-
-This module and those that it alone uses (`batches`, `tensors`, `device_copy`, `worker_state`, `loader`) are the only ones that
-import torch.
-"""
+"""`FlightDataset`: one rank's batches as a torch IterableDataset."""
 
 from __future__ import annotations
 
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,24 +16,25 @@ import torch.utils.data
 from .batches import FlightBatches, Resume, Totals, Track
 from .client import Client, connect
 from .credentials import Credentials
-from .cursor import Cursor, Order, Remainder
+from .cursor import Cursor, resolved
 from .device_copy import DeviceCopy, resolve_device
 from .explain import Explain
 from .fitted import FittedPlan
 from .header import StreamInfo
-from .loader import FlightLoader, refuse_second_sharding
+from .options import StreamOptions
 from .plan import Plan
 from .replay import Replay
 from .retry import RETRY_SECONDS
+from .sharding import refuse_second_sharding
 from .stages import bound_by
 from .stream import Stream
 from .tensors import TensorBatch
 from .worker_state import ResumeAck, WorkerResumeAck, WorkerState
 
 if TYPE_CHECKING:
-    from .client import StreamOptions
+    from typing_extensions import Unpack
 
-__all__ = ["FlightBatches", "FlightDataset", "FlightLoader", "TensorBatch"]
+    from .options import DatasetKeywords
 
 
 class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
@@ -74,22 +71,17 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         dataset: str,
         plan: Plan | FittedPlan | str,
         *,
-        batch_size: int = 1024,
-        shuffle: bool = False,
-        seed: int = 0,
-        epoch: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
-        remainder: Remainder = "keep",
-        with_row_ids: bool = False,
-        window_rows: int | None = None,
-        lanes: int | None = None,
         prefetch: int = 2,
         device: str | torch.device | None = None,
         retry_seconds: float = RETRY_SECONDS,
         credentials: Credentials | None = None,
+        **options: Unpack[DatasetKeywords],
     ) -> None:
         super().__init__()
+        if "snapshot" in options:
+            raise TypeError("a FlightDataset takes no snapshot; load a state, or use Client.stream")
         if (rank is None) != (world_size is None):
             raise ValueError("give both rank and world_size, or neither")
         if prefetch < 1:
@@ -97,15 +89,13 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._url = url
         self._dataset = dataset
         self._plan = plan
-        self._batch_size = batch_size
-        self._order = Order(lanes, remainder, seed, shuffle, window_rows)
-        self._with_row_ids = with_row_ids
+        # The world size may not be known yet: `_options` fills it in.
+        self._given = StreamOptions(**options)
         self._prefetch = prefetch
         self._device = resolve_device(device)
         self._retry_seconds = retry_seconds
         self._credentials = credentials
         self._given_rank = None if rank is None or world_size is None else (rank, world_size)
-        self._epoch = epoch
         self._resume: Resume | None = None
         # The iteration whose place is this dataset's: the latest, unless another place was chosen since.
         self._track: Track | None = None
@@ -120,20 +110,20 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     @property
     def epoch(self) -> int:
         """The epoch that the next iteration reads."""
-        return self._epoch
+        return self._given.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch; one other than the present begins at its first batch."""
         self._hear()
-        if epoch != self._epoch:
+        if epoch != self.epoch:
             self._choose(epoch)
             self._tell(None)
 
     def __len__(self) -> int:
         """Return the exact number of steps of this rank in the whole epoch."""
-        if self._epoch not in self._lengths:
+        if self.epoch not in self._lengths:
             self._open(self._begin()).close()
-        return self._lengths[self._epoch].rank_steps
+        return self._lengths[self.epoch].rank_steps
 
     def __iter__(self) -> Iterator[TensorBatch]:
         """Start the epoch, or continue where a loaded state left it.
@@ -187,15 +177,16 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         says where it does not. That the files or the plan are others is seen when the iteration begins.
         """
         place = Cursor.of(state)
-        place.check(world_size=self._rank()[1], batch_size=self._batch_size)
+        place.check(world_size=self._rank()[1], batch_size=self._given.batch_size)
         self._own_worker_state()
         self._load(place, self._tell(place))
 
     def replay(self, *, step: int, rank: int | None = None, epoch: int | None = None) -> Replay:
         """Tell of one batch, of this rank and epoch unless others are given, where its rows lie."""
-        return self._connected().replay(
-            self._dataset, self._plan, step=step, rank=self._rank()[0] if rank is None else rank, **self._options(epoch)
-        )
+        client = self._connected()
+        rank = self._rank()[0] if rank is None else rank
+        options = self._options() if epoch is None else replace(self._options(), epoch=epoch)
+        return client.replay(self._dataset, self._plan, step=step, rank=rank, **options.keywords())
 
     def explain(
         self,
@@ -213,7 +204,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
             row_bytes=row_bytes,
             storage_bytes_per_second=storage_bytes_per_second,
             wire_bytes_per_second=wire_bytes_per_second,
-            **self._options(None),
+            **self._options().keywords(),
         )
 
     def stats(self) -> dict[str, float | str]:
@@ -266,14 +257,16 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     def _begin(self) -> Cursor:
         """Return the start of the present epoch."""
         world_size = self._rank()[1]
-        return Cursor(self._epoch, 0, world_size, self._order.settled(world_size))
+        return Cursor(self.epoch, 0, world_size, resolved(self._given.order, world_size))
 
     def _choose(self, epoch: int) -> None:
-        self._resume, self._track, self._epoch = None, None, epoch
+        self._resume, self._track = None, None
+        self._given = replace(self._given, epoch=epoch)
 
     def _load(self, place: Cursor, generation: int) -> None:
         self._lengths = {}
-        self._order, self._epoch = place.order, place.epoch
+        # The snapshot stays with the place: the next epoch reads the files of its own time.
+        self._given = replace(self._given, **asdict(place.order), epoch=place.epoch)
         self._resume, self._track = Resume(place, generation), None
 
     def _settle(self) -> None:
@@ -311,7 +304,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         worker = torch.utils.data.get_worker_info()
         if worker is not None and (worker.id != 0 or place is None):
             return 0
-        note = {"epoch": self._epoch} if place is None else {"place": place.to_dict()}
+        note = {"epoch": self.epoch} if place is None else {"place": place.to_dict()}
         self._heard = self._worker_state.write(note)
         return self._heard
 
@@ -324,7 +317,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         note = self._worker_state.read()
         if "place" in note:
             self._load(Cursor.of(note["place"]), generation)
-        elif int(note["epoch"]) != self._epoch:
+        elif int(note["epoch"]) != self.epoch:
             self._choose(int(note["epoch"]))
         self._heard = generation
 
@@ -335,18 +328,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._plan = self._client.fitted(self._dataset, self._plan)
         return self._client
 
-    def _options(self, epoch: int | None) -> StreamOptions:
-        return {
-            "batch_size": self._batch_size,
-            "world_size": self._rank()[1],
-            "epoch": self._epoch if epoch is None else epoch,
-            "with_row_ids": self._with_row_ids,
-            "seed": self._order.seed,
-            "shuffle": self._order.shuffle,
-            "window_rows": self._order.window_rows,
-            "lanes": self._order.lanes,
-            "remainder": self._order.remainder,
-        }
+    def _options(self) -> StreamOptions:
+        return replace(self._given, world_size=self._rank()[1])
 
     def _open(self, place: Cursor) -> Stream:
         """Open this rank's stream from a place on."""
@@ -355,11 +338,9 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         stream = client.stream(
             self._dataset,
             self._plan,
-            batch_size=self._batch_size,
             rank=rank,
-            world_size=world_size,
-            with_row_ids=self._with_row_ids,
             cursor=place,
+            **self._options().keywords(),
         )
         self._lengths = {place.epoch: stream.info}
         self._lanes = max(1, stream.info.lanes // max(1, world_size))

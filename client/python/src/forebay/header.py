@@ -49,6 +49,34 @@ class BatchHeader:
 
 
 @dataclass(frozen=True)
+class DatasetInfo:
+    """A dataset as the server lists it."""
+
+    name: str
+    rows: int
+    bytes: int
+    files: int
+    row_groups: int
+    snapshot: str
+    """Digest of the current files."""
+    error: str
+    """Why the dataset cannot be read; empty when it can."""
+
+    @classmethod
+    def of(cls, fields: Json) -> DatasetInfo:
+        """Read the message's JSON."""
+        return cls(
+            name=str(fields["name"]),
+            rows=int(fields.get("rows") or 0),
+            bytes=int(fields.get("bytes") or 0),
+            files=int(fields.get("files") or 0),
+            row_groups=int(fields.get("row_groups") or 0),
+            snapshot=str(fields.get("snapshot") or ""),
+            error=str(fields.get("error") or ""),
+        )
+
+
+@dataclass(frozen=True)
 class StreamInfo:
     """What the server says of an epoch, and of one rank's share of it."""
 

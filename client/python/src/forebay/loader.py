@@ -7,19 +7,13 @@ IterableDataset, but tells a new epoch to a loader's sampler only, and saves the
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.utils.data
 
+from .dataset import FlightDataset
 from .tensors import TensorBatch
-
-if TYPE_CHECKING:
-    from .dataset import FlightDataset
-
-ACCELERATE = "accelerate.data_loader"
-SHARDING = ("DataLoaderDispatcher", "IterableDatasetShard")
 
 
 class FlightLoader(torch.utils.data.DataLoader[TensorBatch]):
@@ -68,18 +62,3 @@ class EpochSampler(torch.utils.data.Sampler[None]):
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch."""
         self._data.set_epoch(epoch)
-
-
-def refuse_second_sharding(world_size: int) -> None:
-    """Raise RuntimeError where Accelerate is about to shard, or deal out, the stream of one of several ranks."""
-    if world_size == 1 or ACCELERATE not in sys.modules:
-        return
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None:
-        if frame.f_globals.get("__name__") == ACCELERATE and type(frame.f_locals.get("self")).__name__ in SHARDING:
-            raise RuntimeError(
-                "a FlightDataset gives each rank its own rows, and Accelerate is sharding it once more: rows would be "
-                "lost. Hand accelerator.prepare a forebay.torch.FlightLoader(data) in the place of "
-                "DataLoader(data, batch_size=None)"
-            )
-        frame = frame.f_back

@@ -10,57 +10,15 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import cast
 
 from .columns import Columns, cols
 from .fit_result import checked_plan, read_object, unwrapped
-from .op import Json, ending_in_indexes
-
-DType = Literal["FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED"]
-DTYPES: tuple[str, ...] = ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED")
-
+from .op import Json
+from .outputs import DTYPES, DType, Output, output
+from .plan_json import read_plan
 
 __all__ = ["DTYPES", "Columns", "DType", "Output", "Plan", "cols", "output"]
-
-
-@dataclass(frozen=True)
-class Output:
-    """One column of a batch: its parts side by side, in one dtype; made by `output`."""
-
-    parts: tuple[Columns, ...]
-    dtype: DType
-
-
-def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> Output:
-    """Lay parts side by side as one output, in a dtype of your choice.
-
-    Left out, the dtype is INT32 (INT64 if it must be) where every part ends in indices (bucketize, vocab, hash_bucket,
-    cross, ngram, sigrid_hash, map_id, positive_mod; fill_null, first_n and pad behind them with whole numbers),
-    AS_STORED for `Columns.as_stored`, and FLOAT32 otherwise.
-
-    One part of one column whose chain ends in a list is an output of lists: see `Ragged`.
-    """
-    listed = (parts,) if isinstance(parts, Columns) else tuple(parts)
-    if not listed:
-        raise ValueError("an output needs at least one part")
-    for part in listed:
-        if not isinstance(cast(object, part), Columns):
-            raise TypeError(f'an output is made of cols("…") chains, not {part!r}')
-    stored = any(part.stored for part in listed)
-    if stored and len(listed) > 1:
-        raise ValueError("as_stored must be its output's only part")
-    if dtype is None:
-        return Output(listed, "AS_STORED" if stored else _default_dtype(listed))
-    if not isinstance(cast(object, dtype), str) or dtype.upper() not in DTYPES:
-        raise ValueError(f"dtype {dtype!r} is none of {', '.join(DTYPES)}")
-    chosen = cast(DType, dtype.upper())
-    if stored and chosen != "AS_STORED":
-        raise ValueError(f"as_stored keeps the column's own type; it cannot become {chosen}")
-    if chosen == "AS_STORED":
-        if len(listed) != 1:
-            raise ValueError("dtype AS_STORED takes one part of one column")
-        listed = (listed[0].as_stored(),)
-    return Output(listed, chosen)
 
 
 @dataclass(frozen=True, init=False)
@@ -132,9 +90,7 @@ class Plan:
     @classmethod
     def from_dict(cls, plan: Mapping[str, object]) -> Plan:
         """Read what `to_dict` writes, or the server's JSON of a plan; an unknown field is an error."""
-        from .plan_json import read_plan
-
-        return read_plan(plan)
+        return cls(**read_plan(plan))
 
     @classmethod
     def from_json(cls, source: str | bytes | os.PathLike[str]) -> Plan:
@@ -145,10 +101,3 @@ class Plan:
         """
         found = unwrapped(read_object(source))
         return cls.from_dict(checked_plan(found) if isinstance(found.get("plan"), dict) else found)
-
-
-def _default_dtype(parts: Sequence[Columns]) -> DType:
-    ends = [ending_in_indexes(part.ops) for part in parts]
-    if not all(ends):
-        return "FLOAT32"
-    return "INT64" if any(op.wide for end in ends for op in end) else "INT32"

@@ -9,18 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import TypedDict, cast
 
 from . import ops
 from .columns import Columns, cols
 from .op import Op
-from .plan import Output, Plan, output
+from .outputs import Output, output
 
 Fields = Mapping[str, object]
 
 
-def read_plan(plan: Fields) -> Plan:
-    """Return the plan that the JSON describes."""
+class PlanFields(TypedDict):
+    """The arguments of a `Plan`."""
+
+    filter: str | None
+    derive: dict[str, str]
+    outputs: dict[str, Output]
+    units: dict[str, str]
+
+
+def read_plan(plan: Fields) -> PlanFields:
+    """Return the arguments of the plan that the JSON describes."""
     fields = _fields("plan", plan, "filter", "derive", "outputs", "units")
     derive: dict[str, str] = {}
     for i, item in enumerate(_list("plan.derive", fields.get("derive"))):
@@ -40,7 +49,7 @@ def read_plan(plan: Fields) -> Plan:
         units[_text(f"units[{i}].column", entry.get("column"))] = _text(f"units[{i}].unit", entry.get("unit"))
     text = fields.get("filter")
     written = None if text is None else _text("plan.filter", text)
-    return Plan(filter=written, derive=derive, outputs=outputs, units=units)
+    return PlanFields(filter=written, derive=derive, outputs=outputs, units=units)
 
 
 def _part(where: str, item: object) -> Columns:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from . import checksum
 from .arrays import Array, column_of, field_of, seen
-from .cursor import Cursor, Order, Places
+from .cursor import Cursor, EpochCursors, Order
 from .errors import BrokenStream, ForebayError, StreamError
 from .failover import LEFT_BEHIND, Failover
 from .header import BatchHeader, StreamInfo, read_header
@@ -100,7 +100,7 @@ class Stream(Iterator[Batch]):
         self._batch_size = batch_size
         self._order = order
         self._start = start
-        self._places = Places(start, info, order, self.step_rows)
+        self._places = EpochCursors(start, info, order, self.step_rows)
         self._open_first = open_first
         self._failover = failover
         self._at = _At()
@@ -139,7 +139,7 @@ class Stream(Iterator[Batch]):
         previous = self._at.previous
         return self._start if previous is None else self._places(previous)
 
-    def places(self) -> Places:
+    def places(self) -> EpochCursors:
         """Return what tells the place behind a batch's header, without holding this stream."""
         return self._places
 

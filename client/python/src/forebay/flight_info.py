@@ -1,0 +1,49 @@
+"""Reading a FlightInfo: a rank's share of the epoch, its ticket and the replicas that serve it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pyarrow.flight as flight
+
+from .connection import Connection, Json, read_json
+from .cursor import Cursor
+from .errors import ForebayError, InvalidRequest, SnapshotChanged, StreamError
+from .fitted import FittedPlan
+from .header import StreamInfo
+from .plan import Plan
+
+
+def info_at(connection: Connection, request: Json, plan: Plan | FittedPlan | str, start: Cursor) -> flight.FlightInfo:
+    """Return what the server says of the request; where it refuses a place of another plan, say that instead.
+
+    A filter decides how many rows an epoch has, so that another plan's position may lie behind the end of this one's.
+    """
+    try:
+        return connection.info(request, plan)
+    except InvalidRequest:
+        if start.position and start.plan_id:
+            beginning = connection.info({**request, "start_position": 0}, plan)
+            start.check_plan(str(read_json(beginning.app_metadata).get("plan_id") or ""))
+        raise
+
+
+def share(info: flight.FlightInfo, rank: int) -> tuple[StreamInfo, flight.Ticket]:
+    """Return what is said of a rank's stream, and its ticket."""
+    if rank >= len(info.endpoints):
+        raise StreamError(f"the server names {len(info.endpoints)} ranks; rank {rank} was asked for")
+    endpoint = info.endpoints[rank]
+    return StreamInfo.of(read_json(info.app_metadata), read_json(endpoint.app_metadata), rank), endpoint.ticket
+
+
+def locations(endpoint: flight.FlightEndpoint) -> list[str]:
+    """Return the replicas that an endpoint names; others of Flight's kinds (HTTP, "this connection") are left out."""
+    uris = [bytes(location.uri).decode() for location in cast(Any, endpoint).locations]
+    return [uri for uri in uris if uri.startswith(("grpc://", "grpc+tcp://", "grpc+tls://", "grpc+unix://"))]
+
+
+def other_stream(url: str, wanted: StreamInfo, found: StreamInfo) -> ForebayError:
+    """Return the error for a replica that serves another stream than the one that broke."""
+    if found.snapshot != wanted.snapshot:
+        return SnapshotChanged(f"{url} reads snapshot {found.snapshot}, and the stream began in {wanted.snapshot}")
+    return StreamError(f"{url} serves another stream than the one that broke: {found}, not {wanted}")

@@ -1,0 +1,27 @@
+"""Guard against sharding a dataset twice: each `FlightDataset` already reads its own rank's rows.
+
+Accelerate shards an IterableDataset again. By default it reads on rank 0 only and distributes that rank's rows, so the
+rows of the other ranks would be lost.
+"""
+
+from __future__ import annotations
+
+import sys
+
+ACCELERATE = "accelerate.data_loader"
+SHARDING = ("DataLoaderDispatcher", "IterableDatasetShard")
+
+
+def refuse_second_sharding(world_size: int) -> None:
+    """Raise RuntimeError where Accelerate is about to shard, or deal out, the stream of one of several ranks."""
+    if world_size == 1 or ACCELERATE not in sys.modules:
+        return
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_globals.get("__name__") == ACCELERATE and type(frame.f_locals.get("self")).__name__ in SHARDING:
+            raise RuntimeError(
+                "a FlightDataset gives each rank its own rows, and Accelerate is sharding it once more: rows would be "
+                "lost. Hand accelerator.prepare a forebay.torch.FlightLoader(data) in the place of "
+                "DataLoader(data, batch_size=None)"
+            )
+        frame = frame.f_back

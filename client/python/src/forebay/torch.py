@@ -1,0 +1,12 @@
+"""PyTorch datasets: `FlightDataset`, and `FlightLoader` for frameworks that replace a DataLoader.
+
+Only this module and the modules that it imports first (`dataset`, `loader`, `batches`, `tensors`, `device_copy`,
+`worker_state`, `sharding`) import torch.
+"""
+
+from .batches import FlightBatches
+from .dataset import FlightDataset
+from .loader import FlightLoader
+from .tensors import TensorBatch
+
+__all__ = ["FlightBatches", "FlightDataset", "FlightLoader", "TensorBatch"]

@@ -1,0 +1,98 @@
+"""The package's own structure: imports without a circle, one class of each name, options and defaults named once."""
+
+import ast
+import re
+from dataclasses import fields
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import forebay as fb
+from forebay import options
+
+PACKAGE = Path(fb.__file__).parent
+DEFAULTS = Path(__file__).parents[3] / "proto/src/defaults.rs"
+MODULES = {path.stem: ast.parse(path.read_text()) for path in sorted(PACKAGE.glob("*.py"))}
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Modules of the package that a module imports anywhere: in functions and for type checking too."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+            found |= set(names)
+    return found
+
+
+def test_modules_import_each_other_without_a_circle():
+    graph = {name: imported(tree) for name, tree in MODULES.items()}
+    assert set().union(*graph.values()) <= set(MODULES)
+    # Raises CycleError, which names the circle.
+    assert len(list(TopologicalSorter(graph).static_order())) == len(MODULES)
+
+
+def test_only_the_torch_modules_import_torch():
+    importers = {
+        name
+        for name, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "torch" for alias in node.names)
+    }
+    reached, pending = set[str](), {"torch"}
+    while pending:
+        name = pending.pop()
+        reached.add(name)
+        pending |= imported(MODULES[name]) - reached
+    reachable_without_torch, pending = set[str](), {"__init__"}
+    while pending:
+        name = pending.pop()
+        reachable_without_torch.add(name)
+        pending |= imported(MODULES[name]) - reachable_without_torch
+    assert importers <= reached - reachable_without_torch
+
+
+def test_every_class_has_a_name_of_its_own():
+    names = [node.name for tree in MODULES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def test_the_keywords_of_a_stream_are_the_fields_of_its_options():
+    named = {field.name for field in fields(fb.StreamOptions)}
+    assert set(options.StreamKeywords.__annotations__) == named
+    assert set(options.DatasetKeywords.__annotations__) == named - {"world_size", "snapshot"}
+
+
+def test_defaults_are_those_of_the_rust_crates():
+    source = DEFAULTS.read_text()
+    found = {
+        name: int(value.replace("_", "")) for name, value in re.findall(r"pub const (\w+): u64 = ([\d_]+);", source)
+    }
+    assert found == {name: getattr(options, name) for name in ("BATCH_SIZE", "WORLD_SIZE", "WINDOW_ROWS", "LANES_MIN")}
+    given = fb.StreamOptions()
+    assert (given.batch_size, given.world_size, given.remainder) == (found["BATCH_SIZE"], found["WORLD_SIZE"], "keep")
+    assert [options.default_lanes(size) for size in (1, 5, 16, 17)] == [16, 20, 16, 17]
+
+
+def test_the_server_applies_the_same_defaults(client: fb.Client):
+    plan = fb.Plan(outputs={"id": fb.cols("id")})
+    for world_size in (1, 5, 17):
+        with client.stream("tiny", plan, shuffle=True, world_size=world_size) as stream:
+            assert stream.info.lanes == options.default_lanes(world_size)
+            assert stream.info.window_rows == options.WINDOW_ROWS
+            assert stream.step_rows == options.BATCH_SIZE * world_size
+    kept = client.explain("tiny", plan, remainder="keep", batch_size=16)
+    assert client.explain("tiny", plan, batch_size=16) == kept
+    assert kept.rows == 100
+
+
+def test_options_are_checked_before_any_request():
+    assert fb.StreamOptions(batch_size=8.0, remainder="PAD").batch_size == 8  # type: ignore[arg-type]
+    for wrong in ({"batch_size": 0}, {"world_size": 0}, {"epoch": -1}, {"window_rows": 0}, {"remainder": "most"}):
+        with pytest.raises(fb.InvalidRequest, match=next(iter(wrong))):
+            fb.StreamOptions(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="batch_size must be a whole number"):
+        fb.StreamOptions(batch_size=1.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="shufle"):
+        fb.StreamOptions(shufle=True)  # type: ignore[call-arg]
