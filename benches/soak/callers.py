@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
-import courses
 import forebay as fb
+import specs
 from forebay.errors import ForebayError, translate
 from readers import header_of
 from tables import DAMAGED_FILE, TORN_FILE
@@ -62,11 +62,11 @@ class Explains(Load):
 
     def visit(self) -> None:
         """Ask for one."""
-        course = self.random.choice([courses.SHUFFLED, courses.ORDERED, courses.LONG])
+        spec = self.random.choice([specs.SHUFFLED, specs.ORDERED, specs.LONG])
         with fb.connect(self.any_order()) as client:
-            found = client.explain(course.dataset, self.scene.truth.plan(course), **course.options)
-        if found != self.scene.truth.explains[course.name]:
-            self.wrong(f"{course.name} is explained otherwise than before")
+            found = client.explain(spec.dataset, self.scene.truth.plan(spec), **spec.options)
+        if found != self.scene.truth.explains[spec.name]:
+            self.wrong(f"{spec.name} is explained otherwise than before")
 
 
 class Replays(Load):
@@ -79,20 +79,20 @@ class Replays(Load):
 
     def visit(self) -> None:
         """Look one up."""
-        course = self.random.choice([courses.SHUFFLED, courses.ORDERED])
-        epoch, rank = self.random.choice(course.epochs), self.random.randrange(course.world_size)
-        share = self.scene.truth.shares[course.name, epoch, rank]
+        spec = self.random.choice([specs.SHUFFLED, specs.ORDERED])
+        epoch, rank = self.random.choice(spec.epochs), self.random.randrange(spec.world_size)
+        share = self.scene.truth.shares[spec.name, epoch, rank]
         step = self.random.randrange(len(share.steps))
-        plan = self.scene.truth.plan(course)
+        plan = self.scene.truth.plan(spec)
         with fb.connect(self.any_order()) as client:
-            replay = client.replay(course.dataset, plan, step=step, rank=rank, epoch=epoch, **course.options)
+            replay = client.replay(spec.dataset, plan, step=step, rank=rank, epoch=epoch, **spec.options)
             batch = replay.batch
         begin = sum(one.header.rows for one in share.steps[:step])
         want = share.row_ids[begin : begin + share.steps[step].header.rows]
         if not np.array_equal(replay.rows["row_id"].to_numpy(), want):
-            self.wrong(f"{course.name}, epoch {epoch}, rank {rank}, step {step}: other rows than the stream's")
+            self.wrong(f"{spec.name}, epoch {epoch}, rank {rank}, step {step}: other rows than the stream's")
         if digest(batch.data) != share.steps[step].digest:
-            self.wrong(f"{course.name}, epoch {epoch}, rank {rank}, step {step}: other bytes than the stream's")
+            self.wrong(f"{spec.name}, epoch {epoch}, rank {rank}, step {step}: other bytes than the stream's")
         self.add("batches")
 
 
@@ -104,7 +104,7 @@ class Exchanges(Load):
 
     def visit(self) -> None:
         """Send some batches."""
-        plan = self.scene.truth.plan(courses.SHUFFLED)
+        plan = self.scene.truth.plan(specs.SHUFFLED)
         with fb.connect(self.any_order()) as client, client.exchange(plan) as exchange:
             for _ in range(EXCHANGES_A_VISIT):
                 rows, want = self.random.choice(self.scene.truth.exchanges)
@@ -167,9 +167,9 @@ class Damaged(Load):
             client.get_flight_info(fl.FlightDescriptor.for_path("torn"))
 
     def _read_damaged(self, url: str) -> None:
-        follower = Follower(self, courses.DAMAGED, 0, 0)
+        follower = Follower(self, specs.DAMAGED, 0, 0)
         with connect(url) as client:
-            request = courses.DAMAGED.request(self.scene.truth.plan(courses.DAMAGED), 0)
+            request = specs.DAMAGED.request(self.scene.truth.plan(specs.DAMAGED), 0)
             for chunk in client.do_get(ticket(client, request)):
                 follower.take(header_of(chunk), chunk.data)
 
@@ -199,7 +199,7 @@ class BadRequests(Load):
         return None
 
     def _requests(self, client: fl.FlightClient) -> dict[str, Callable[[], object]]:
-        plan = courses.PLAIN
+        plan = specs.PLAIN
         column = {"outputs": [{"name": "m", "parts": [{"columns": ["nowhere"]}]}]}
         bad_sql = {**plan, "filter": "n ==== 3"}
 
@@ -221,7 +221,7 @@ class BadRequests(Load):
             "an unknown field": lambda: ask({"dataset": "table", "plan": plan, "batchsize": 5}),
             "an unknown column": lambda: ask({"dataset": "table", "plan": column}),
             "a filter that is no SQL": lambda: ask({"dataset": "table", "plan": bad_sql}),
-            "an unfitted plan": lambda: ask({"dataset": "table", "plan": courses.FEATURES}),
+            "an unfitted plan": lambda: ask({"dataset": "table", "plan": specs.FEATURES}),
             "an unknown plan": lambda: ask({"dataset": "table", "plan_id": "0" * 32}),
             "a position off the grid": lambda: ask({"dataset": "table", "plan": plan, "start_position": 7}),
             "no JSON": lambda: client.get_flight_info(fl.FlightDescriptor.for_command(b"{" + noise)),

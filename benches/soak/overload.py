@@ -193,7 +193,7 @@ def measure(
         resting = stack.enter_context(Peer(other.url, window=0))
         resting.send(b"".join(http2.do_get(2 * n + 1, tickets[other.name]) for n in range(STREAMS)))
         _wait_until_full(other)
-        crowd = Process("gatecrashers.py")
+        crowd = Process("refused_clients.py")
         stack.callback(crowd.end)
         calm = {str(case): _alone(crowd, _order(other, tickets[other.name], case, seconds)) for case in cases}
         readers = Process("running.py")

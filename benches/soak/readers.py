@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
-import courses
 import forebay as fb
-from courses import Course
+import specs
 from forebay.errors import translate
 from forebay.header import BatchHeader
+from specs import StreamSpec
 from truth import ticket
 from visit import BROKEN, Follower, Load, Scene, check_epoch, connect
 
@@ -37,7 +37,7 @@ class Job:
     name = "ranks of a shuffled epoch, our client"
 
     def __init__(self, scene: Scene) -> None:
-        world_size = courses.SHUFFLED.world_size
+        world_size = specs.SHUFFLED.world_size
         self._ids: list[list[np.ndarray[Any, Any]]] = [[] for _ in range(world_size)]
         self._all = threading.Barrier(world_size, action=self._check)
         self._ranks = [Rank(scene, rank, self) for rank in range(world_size)]
@@ -55,7 +55,7 @@ class Job:
 
     def _check(self) -> None:
         if all(self._ids):
-            check_epoch(self._ranks[0], courses.SHUFFLED, [ids for each in self._ids for ids in each])
+            check_epoch(self._ranks[0], specs.SHUFFLED, [ids for each in self._ids for ids in each])
 
 
 class Rank(Load):
@@ -77,12 +77,12 @@ class Rank(Load):
 
     def visit(self) -> None:
         """Read an epoch."""
-        epoch = courses.SHUFFLED.epochs[self._epoch % len(courses.SHUFFLED.epochs)]
+        epoch = specs.SHUFFLED.epochs[self._epoch % len(specs.SHUFFLED.epochs)]
         self._epoch += 1
-        follower = Follower(self, courses.SHUFFLED, epoch, self.number)
+        follower = Follower(self, specs.SHUFFLED, epoch, self.number)
         ids: list[np.ndarray[Any, Any]] = []
         try:
-            if read_through(self, courses.SHUFFLED, follower, self.any_order(), epoch=epoch, rank=self.number):
+            if read_through(self, specs.SHUFFLED, follower, self.any_order(), epoch=epoch, rank=self.number):
                 ids = follower.ids
         finally:
             self._job.meet(self.number, ids)
@@ -96,17 +96,17 @@ class Ordered(Load):
     def visit(self) -> None:
         """Read both ranks, one after the other."""
         ids: list[np.ndarray[Any, Any]] = []
-        for rank in range(courses.ORDERED.world_size):
-            follower = Follower(self, courses.ORDERED, 0, rank)
+        for rank in range(specs.ORDERED.world_size):
+            follower = Follower(self, specs.ORDERED, 0, rank)
             # Every other job knows one way alone. It may be cut again before a batch has come, so often that the client
             # gives up; then it goes on from its cursor.
             one_way = self.number % 2 == 1
             urls = [self.scene.proxied] if one_way else [self.scene.proxied, *self.scene.replicas[1:]]
             stop = self.random.randrange(1, 60) if self.random.random() < STOP_CHANCE else None
-            if not read_through(self, courses.ORDERED, follower, urls, rank=rank, stop=stop, again=one_way):
+            if not read_through(self, specs.ORDERED, follower, urls, rank=rank, stop=stop, again=one_way):
                 return
             ids += follower.ids
-        check_epoch(self, courses.ORDERED, ids)
+        check_epoch(self, specs.ORDERED, ids)
 
 
 class OverTheWeb(Load):
@@ -116,16 +116,16 @@ class OverTheWeb(Load):
 
     def visit(self) -> None:
         """Read an epoch, in either order."""
-        course = self.random.choice([courses.WEB, courses.WEB_SHUFFLED])
-        epoch = self.random.choice(course.epochs)
-        follower = Follower(self, course, epoch, 0)
-        if read_through(self, course, follower, self.any_order(), epoch=epoch, again=True):
-            check_epoch(self, course, follower.ids)
+        spec = self.random.choice([specs.WEB, specs.WEB_SHUFFLED])
+        epoch = self.random.choice(spec.epochs)
+        follower = Follower(self, spec, epoch, 0)
+        if read_through(self, spec, follower, self.any_order(), epoch=epoch, again=True):
+            check_epoch(self, spec, follower.ids)
 
 
 def read_through(
     load: Load,
-    course: Course,
+    spec: StreamSpec,
     follower: Follower,
     urls: list[str],
     *,
@@ -140,14 +140,14 @@ def read_through(
     which it is not when the run is over.
     """
     cursor: str | None = None
-    plan = load.scene.truth.plan(course)
+    plan = load.scene.truth.plan(spec)
     tries = 0
     while True:
         stream = None
         try:
             with connected(load, urls) as client:
                 stream = client.stream(
-                    course.dataset, plan, rank=rank, epoch=epoch, cursor=cursor, **_options(course, cursor)
+                    spec.dataset, plan, rank=rank, epoch=epoch, cursor=cursor, **_options(spec, cursor)
                 )
                 with stream:
                     source = None
@@ -188,12 +188,12 @@ def connected(load: Load, urls: list[str]) -> fb.Client:
     raise fb.Unavailable(f"no replica answers {AGAIN_MAX} times")
 
 
-def _options(course: Course, cursor: str | None) -> dict[str, Any]:
+def _options(spec: StreamSpec, cursor: str | None) -> dict[str, Any]:
     """Return the request's options; a cursor brings those of the order with it."""
     if cursor is None:
-        return course.options
+        return spec.options
     own = ("batch_size", "world_size", "with_row_ids")
-    return {name: value for name, value in course.options.items() if name in own}
+    return {name: value for name, value in spec.options.items() if name in own}
 
 
 class Plain(Load):
@@ -203,12 +203,12 @@ class Plain(Load):
 
     def visit(self) -> None:
         """Read one rank to its end."""
-        course = self.random.choice([courses.SHUFFLED, courses.ORDERED])
-        epoch, rank = self.random.choice(course.epochs), self.random.randrange(course.world_size)
-        follower = Follower(self, course, epoch, rank)
-        rows = int(course.options["batch_size"]) * course.world_size
+        spec = self.random.choice([specs.SHUFFLED, specs.ORDERED])
+        epoch, rank = self.random.choice(spec.epochs), self.random.randrange(spec.world_size)
+        follower = Follower(self, spec, epoch, rank)
+        rows = int(spec.options["batch_size"]) * spec.world_size
         for _ in range(AGAIN_MAX):
-            request = course.request(self.scene.truth.plan(course), epoch, follower.steps * rows)
+            request = spec.request(self.scene.truth.plan(spec), epoch, follower.steps * rows)
             try:
                 if not self._read(request, rank, follower):
                     return
@@ -224,7 +224,7 @@ class Plain(Load):
                 return
         self.unexpected(f"gave up after {AGAIN_MAX} tries")
 
-    def _read(self, request: courses.Json, rank: int, follower: Follower) -> bool:
+    def _read(self, request: specs.Json, rank: int, follower: Follower) -> bool:
         with connect(self.any_replica()) as client:
             for chunk in client.do_get(ticket(client, request, rank)):
                 follower.take(header_of(chunk), chunk.data)
@@ -241,10 +241,10 @@ class Slow(Load):
 
     def visit(self) -> None:
         """Read some batches."""
-        follower = Follower(self, courses.LONG, 0, 0)
+        follower = Follower(self, specs.LONG, 0, 0)
         with connect(self.any_replica()) as client:
-            plan = self.scene.truth.plan(courses.LONG)
-            reader = client.do_get(ticket(client, courses.LONG.request(plan, 0)))
+            plan = self.scene.truth.plan(specs.LONG)
+            reader = client.do_get(ticket(client, specs.LONG.request(plan, 0)))
             for _ in range(self.random.randrange(SLOW_BATCHES)):
                 chunk = reader.read_chunk()
                 follower.take(header_of(chunk), chunk.data)

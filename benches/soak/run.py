@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import courses
 import pages
+import specs
 import tables
 import verdicts
 from harness.benches import bench_server, machine
@@ -28,13 +28,13 @@ from harness.benches.reporting import say
 from harness.fault_proxy import FaultProxy
 from harness.proxy import Proxy
 from harness.web_server import Files, WebServer
+from hostile_clients import hostile_clients
 from outages import DRAIN_SECONDS, WEB_FILE, Crowd, Outages
 from pace import Governor
 from readers import read_through
 from replica import Look, Replica
 from tally import Tally, total
 from truth import Truth, learn, ticket
-from vandals import vandals
 from verdicts import Verdict
 from visit import Follower, Load, Scene, connect
 from watch import COLUMNS, Watch, settle
@@ -125,7 +125,7 @@ def set_up(program: Path, scratch: Path, idle_seconds: float) -> Iterator[Stage]
 
 def warm_up(replica: Replica, truth: Truth) -> None:
     """Read whole epochs, so that what a server makes once and keeps is there."""
-    problems = check_whole(replica, truth, courses.ORDERED, courses.SHUFFLED, courses.LONG)
+    problems = check_whole(replica, truth, specs.ORDERED, specs.SHUFFLED, specs.LONG)
     if problems:
         raise SystemExit(f"without any fault: {problems}")
     settle(replica, lambda look: look.is_idle, 30)
@@ -151,13 +151,13 @@ def look_at_rest(replicas: list[Replica], seconds: float) -> dict[str, Look]:
     return {name: least(seen) for name, seen in looks.items()}
 
 
-def check_whole(replica: Replica, truth: Truth, *chosen: courses.Course) -> dict[str, Any]:
+def check_whole(replica: Replica, truth: Truth, *chosen: specs.StreamSpec) -> dict[str, Any]:
     """Read from one replica, without fail-over and without faults; return what was wrong."""
     scene = Scene([replica.url], replica.url, truth, Tally(), pace=0.0)
     load = Once(scene, 0)
-    for course in chosen:
-        for rank in range(course.world_size):
-            read_through(load, course, Follower(load, course, 0, rank), [replica.url], rank=rank)
+    for spec in chosen:
+        for rank in range(spec.world_size):
+            read_through(load, spec, Follower(load, spec, 0, rank), [replica.url], rank=rank)
     found = scene.tally.as_json()
     return {"wrong": found["wrong"]} if found["wrong"] else {}
 
@@ -239,9 +239,9 @@ def gather(stage: Stage, scene: Scene) -> list[Load]:
     """Return the loads of this process: those that use bare sockets."""
     tickets: dict[str, bytes] = {}
     with connect(stage.replicas[0].url) as client:
-        for course in (courses.LONG, courses.ORDERED):
-            tickets[course.dataset] = ticket(client, course.request(stage.truth.plan(course), 0)).ticket
-    return vandals(scene, tickets, [replica.metrics_url for replica in stage.replicas])
+        for spec in (specs.LONG, specs.ORDERED):
+            tickets[spec.dataset] = ticket(client, spec.request(stage.truth.plan(spec), 0)).ticket
+    return hostile_clients(scene, tickets, [replica.metrics_url for replica in stage.replicas])
 
 
 def crowd(stage: Stage, role: str, number: int = 0) -> Crowd:
@@ -263,7 +263,7 @@ def judge(
     memory, quarters = verdicts.of_memory(name, watch.samples[replica.name], seconds)
     if is_steady:
         found += memory
-    problems = check_whole(replica, stage.truth, courses.ORDERED, courses.SHUFFLED, courses.WEB)
+    problems = check_whole(replica, stage.truth, specs.ORDERED, specs.SHUFFLED, specs.WEB)
     found.append(Verdict(f"{name} serves whole epochs afterwards", not problems, str(problems or "it does")))
     replica.look()
     found += verdicts.of_answers(name, replica.answered(), replica.alarms, dict(replica.levels))

@@ -1,4 +1,4 @@
-"""The one true stream of every course, read once from a server that nothing happens to, and reckoned where it can be.
+"""The one true stream of every spec, read once from a server that nothing happens to, and reckoned where it can be.
 
 Kept as digests of the batches, so that every process of the soak can hold what arrives against it.
 """
@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.flight as fl
 from xxhash import xxh3_64
 
-import courses
 import forebay as fb
-from courses import COURSES, Course, Json
+import specs
 from forebay.header import BatchHeader
+from specs import SPECS, Json, StreamSpec
 from tables import FLOATS, SMALL_ROWS, TABLE_ROWS, TEXT_REPEATS, TEXT_ROWS, WEB_ROWS, columns, web_columns
 
 ROW_ID = "__row_id"
@@ -53,9 +53,9 @@ class Truth:
     """Everything that answers are held against."""
 
     shares: dict[tuple[str, int, int], Share]
-    """By course, epoch and rank."""
+    """By spec, epoch and rank."""
     plans: dict[str, Json]
-    """Of each course: its plan with all that it learned, and the id."""
+    """Of each spec: its plan with all that it learned, and the id."""
     fits: list[tuple[Json, str]]
     """Plans that must learn, and the ids of what is learned."""
     explains: dict[str, fb.Explain]
@@ -64,15 +64,15 @@ class Truth:
     exchanges: list[tuple[pa.RecordBatch, int]]
     """Rows, and the digest of their features."""
 
-    def plan(self, course: Course) -> fb.Plan | fb.FittedPlan:
+    def plan(self, spec: StreamSpec) -> fb.Plan | fb.FittedPlan:
         """Return the plan as a client has it: fitted, where it had to learn."""
-        kept = self.plans[course.name]
+        kept = self.plans[spec.name]
         plan = fb.Plan.from_dict(kept["plan"])
         return fb.FittedPlan(kept["plan_id"], plan) if kept["plan_id"] else plan
 
-    def row_ids(self, course: Course) -> np.ndarray[Any, Any]:
-        """Return the rows that an epoch of the course has, ascending."""
-        ranks = [self.shares[course.name, course.epochs[0], rank].row_ids for rank in range(course.world_size)]
+    def row_ids(self, spec: StreamSpec) -> np.ndarray[Any, Any]:
+        """Return the rows that an epoch of the spec has, ascending."""
+        ranks = [self.shares[spec.name, spec.epochs[0], rank].row_ids for rank in range(spec.world_size)]
         return np.sort(np.concatenate(ranks))
 
     def save(self, path: Path) -> None:
@@ -102,76 +102,76 @@ def row_ids(batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
 
 
 def learn(url: str) -> Truth:
-    """Read all courses from one server, check what can be reckoned, and ask everything else once."""
+    """Read all specs from one server, check what can be reckoned, and ask everything else once."""
     shares: dict[tuple[str, int, int], Share] = {}
     plans: dict[str, Json] = {}
     explains: dict[str, fb.Explain] = {}
     with fb.connect(url) as client:
-        for course in COURSES:
-            plan: fb.Plan | fb.FittedPlan = fb.Plan.from_dict(course.plan)
-            if course.with_fit:
-                plan = client.fit(course.dataset, plan, progress=False)
+        for spec in SPECS:
+            plan: fb.Plan | fb.FittedPlan = fb.Plan.from_dict(spec.plan)
+            if spec.with_fit:
+                plan = client.fit(spec.dataset, plan, progress=False)
             fitted = isinstance(plan, fb.FittedPlan)
-            plans[course.name] = {
+            plans[spec.name] = {
                 "plan_id": plan.plan_id if fitted else "",
                 "plan": (plan.plan if fitted else plan).to_dict(),
             }
-            for epoch in course.epochs:
-                ranks = [_read(client, course, plan, epoch, rank) for rank in range(course.world_size)]
-                _check_rows(course, ranks)
-                shares |= {(course.name, epoch, rank): share for rank, share in enumerate(ranks)}
-            if course.dataset in ("table", "texts"):
-                explains[course.name] = client.explain(course.dataset, plan, **course.options)
+            for epoch in spec.epochs:
+                ranks = [_read(client, spec, plan, epoch, rank) for rank in range(spec.world_size)]
+                _check_rows(spec, ranks)
+                shares |= {(spec.name, epoch, rank): share for rank, share in enumerate(ranks)}
+            if spec.dataset in ("table", "texts"):
+                explains[spec.name] = client.explain(spec.dataset, plan, **spec.options)
         fits = [(each, client.fit("table", fb.Plan.from_dict(each), progress=False).plan_id) for each in _fits()]
         small = client.table("small")
-        known = plans[courses.SHUFFLED.name]
+        known = plans[specs.SHUFFLED.name]
         exchanges = _exchanges(client, fb.FittedPlan(known["plan_id"], fb.Plan.from_dict(known["plan"])))
     if not small.equals(columns(0, SMALL_ROWS)):
         raise Untrue("the raw table is not what was written")
     return Truth(shares, plans, fits, explains, small, exchanges)
 
 
-def _read(client: fb.Client, course: Course, plan: fb.Plan | fb.FittedPlan, epoch: int, rank: int) -> Share:
+def _read(client: fb.Client, spec: StreamSpec, plan: fb.Plan | fb.FittedPlan, epoch: int, rank: int) -> Share:
     steps, ids = list[Step](), list[np.ndarray[Any, Any]]()
-    with client.stream(course.dataset, plan, rank=rank, epoch=epoch, **course.options) as stream:
+    with client.stream(spec.dataset, plan, rank=rank, epoch=epoch, **spec.options) as stream:
         for batch in stream:
             steps.append(Step(batch.header, digest(batch.data)))
             ids.append(row_ids(batch.data))
-            _check_values(course, batch.data, ids[-1])
+            _check_values(spec, batch.data, ids[-1])
     return Share(steps, np.concatenate(ids))
 
 
-def _check_rows(course: Course, ranks: list[Share]) -> None:
+def _check_rows(spec: StreamSpec, ranks: list[Share]) -> None:
     """Hold the epoch's rows against those that should pass."""
-    every = {"table": TABLE_ROWS, "texts": TEXT_ROWS, "web": WEB_ROWS, "damaged": 15_000}[course.dataset]
+    every = {"table": TABLE_ROWS, "texts": TEXT_ROWS, "web": WEB_ROWS, "damaged": 15_000}[spec.dataset]
     want = np.arange(every)
-    if course.plan is courses.FILTERED:
+    if spec.plan is specs.FILTERED:
         want = want[(want * 31) % 1009 % 3 != 1]
     if not np.array_equal(np.sort(np.concatenate([share.row_ids for share in ranks])), want):
-        raise Untrue(f"{course.name}: the epoch's rows are not those that pass, each once")
+        raise Untrue(f"{spec.name}: the epoch's rows are not those that pass, each once")
 
 
-def _check_values(course: Course, batch: pa.RecordBatch, ids: np.ndarray[Any, Any]) -> None:
+def _check_values(spec: StreamSpec, batch: pa.RecordBatch, ids: np.ndarray[Any, Any]) -> None:
     """Reckon the outputs that need no fit from the rows' indices."""
     if not np.array_equal(batch["id"].to_numpy(), ids.astype(np.int64)):
-        raise Untrue(f"{course.name}: ids are not those of the rows")
-    if course.plan is courses.NUMBERS:
+        raise Untrue(f"{spec.name}: ids are not those of the rows")
+    if spec.plan is specs.NUMBERS:
         rows = web_columns().take(pa.array(ids))
         want = np.stack([rows[name].to_numpy() for name in "abcd"], axis=1).astype(np.float32)
         if not np.array_equal(batch["m"].to_numpy_ndarray(), want):
-            raise Untrue(f"{course.name}: numbers are not those of the rows")
-    if course.plan is courses.PLAIN:
+            raise Untrue(f"{spec.name}: numbers are not those of the rows")
+    if spec.plan is specs.PLAIN:
         rows = columns(0, 15_000).take(pa.array(ids))
         want = np.stack([rows[name].to_numpy() for name in FLOATS], axis=1)
         if not np.array_equal(batch["m"].to_numpy_ndarray(), want):
-            raise Untrue(f"{course.name}: numbers are not those of the rows")
-    if course.plan is courses.TEXTS and batch["text"].to_pylist() != [f"{row % 4} " * TEXT_REPEATS for row in ids]:
-        raise Untrue(f"{course.name}: texts are not those of the rows")
+            raise Untrue(f"{spec.name}: numbers are not those of the rows")
+    if spec.plan is specs.TEXTS and batch["text"].to_pylist() != [f"{row % 4} " * TEXT_REPEATS for row in ids]:
+        raise Untrue(f"{spec.name}: texts are not those of the rows")
 
 
 def _fits() -> list[Json]:
     """Return plans that each learn from other rows."""
-    return [{**courses.FEATURES, "filter": f"n % {FIT_VARIANTS} <> {number}"} for number in range(FIT_VARIANTS)]
+    return [{**specs.FEATURES, "filter": f"n % {FIT_VARIANTS} <> {number}"} for number in range(FIT_VARIANTS)]
 
 
 def _exchanges(client: fb.Client, plan: fb.FittedPlan) -> list[tuple[pa.RecordBatch, int]]:

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from courses import Course
 from forebay.errors import ForebayError, translate
 from forebay.header import BatchHeader
 from harness.benches.bench_server import OWN_CONNECTION
+from specs import StreamSpec
 from tally import Tally
 from truth import Truth, digest, row_ids
 
@@ -106,10 +106,10 @@ class Load(ABC):
 class Follower:
     """Holds a rank's batches, as they arrive, against the true stream."""
 
-    def __init__(self, load: Load, course: Course, epoch: int, rank: int) -> None:
+    def __init__(self, load: Load, spec: StreamSpec, epoch: int, rank: int) -> None:
         self._load = load
-        self._share = load.scene.truth.shares[course.name, epoch, rank]
-        self._where = f"{course.name}, epoch {epoch}, rank {rank}"
+        self._share = load.scene.truth.shares[spec.name, epoch, rank]
+        self._where = f"{spec.name}, epoch {epoch}, rank {rank}"
         self.ids: list[np.ndarray[Any, Any]] = []
         self.steps = 0
 
@@ -141,16 +141,16 @@ class Follower:
         self._load.add("streams")
 
 
-def check_epoch(load: Load, course: Course, ids: list[np.ndarray[Any, Any]]) -> None:
+def check_epoch(load: Load, spec: StreamSpec, ids: list[np.ndarray[Any, Any]]) -> None:
     """Check that the rows of all ranks together are those of the epoch, each once."""
-    want = load.scene.truth.row_ids(course)
+    want = load.scene.truth.row_ids(spec)
     found, counts = np.unique(np.concatenate(ids), return_counts=True)
     if repeated := int((counts - 1).sum()):
-        load.wrong(f"{course.name}: {repeated} rows twice in an epoch")
+        load.wrong(f"{spec.name}: {repeated} rows twice in an epoch")
     if lost := len(np.setdiff1d(want, found, assume_unique=True)):
-        load.wrong(f"{course.name}: {lost} rows of an epoch are missing")
+        load.wrong(f"{spec.name}: {lost} rows of an epoch are missing")
     if foreign := len(np.setdiff1d(found, want, assume_unique=True)):
-        load.wrong(f"{course.name}: {foreign} rows that are not the epoch's")
+        load.wrong(f"{spec.name}: {foreign} rows that are not the epoch's")
     load.add("epochs checked row by row")
 
 

@@ -1,4 +1,4 @@
-"""The streams that the soak reads: their plans and orders. A course, an epoch and a rank name one true stream."""
+"""The streams that the soak reads: their plans and orders. A spec, an epoch and a rank name one stream."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PLAIN: Json = {"outputs": [ID, {"name": "m", "parts": [{"columns": FLOATS}]}]}
 
 
 @dataclass(frozen=True)
-class Course:
+class StreamSpec:
     """One request, at some epochs."""
 
     name: str
@@ -63,7 +63,7 @@ class Course:
         return {"dataset": self.dataset, **named, **self.options, "epoch": epoch, "start_position": start_position}
 
 
-SHUFFLED = Course(
+SHUFFLED = StreamSpec(
     "shuffled",
     "table",
     FEATURES,
@@ -79,15 +79,15 @@ SHUFFLED = Course(
     epochs=(0, 1, 2),
     with_fit=True,
 )
-ORDERED = Course("ordered", "table", FILTERED, {"batch_size": 1000, "world_size": 2, "with_row_ids": True})
-LONG = Course("long", "texts", TEXTS, {"batch_size": 250, "with_row_ids": True})
-WEB = Course("web", "web", NUMBERS, {"batch_size": 1000, "with_row_ids": True})
-WEB_SHUFFLED = Course(
+ORDERED = StreamSpec("ordered", "table", FILTERED, {"batch_size": 1000, "world_size": 2, "with_row_ids": True})
+LONG = StreamSpec("long", "texts", TEXTS, {"batch_size": 250, "with_row_ids": True})
+WEB = StreamSpec("web", "web", NUMBERS, {"batch_size": 1000, "with_row_ids": True})
+WEB_SHUFFLED = StreamSpec(
     "web shuffled",
     "web",
     NUMBERS,
     {"batch_size": 1000, "shuffle": True, "seed": 3, "window_rows": 1000, "lanes": 4, "with_row_ids": True},
     epochs=(0, 1),
 )
-DAMAGED = Course("damaged", "damaged", PLAIN, {"batch_size": 500, "with_row_ids": True})
-COURSES = (SHUFFLED, ORDERED, LONG, WEB, WEB_SHUFFLED, DAMAGED)
+DAMAGED = StreamSpec("damaged", "damaged", PLAIN, {"batch_size": 500, "with_row_ids": True})
+SPECS = (SHUFFLED, ORDERED, LONG, WEB, WEB_SHUFFLED, DAMAGED)

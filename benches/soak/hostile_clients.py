@@ -20,7 +20,7 @@ RESETS = 200
 HELLO = http2.PREFACE + http2.settings(65_535)
 
 
-class Vandal(Load):
+class HostileClient(Load):
     """A load whose server may do with it what it likes, as long as it goes on."""
 
     def __init__(self, scene: Scene, number: int, tickets: dict[str, bytes]) -> None:
@@ -42,7 +42,7 @@ class Vandal(Load):
         return Peer(self.any_replica(), **options)  # type: ignore[arg-type]
 
 
-class Held(Vandal):
+class Held(HostileClient):
     """Connections that stay: nothing is read of them and nothing is answered."""
 
     def __init__(self, scene: Scene, number: int, tickets: dict[str, bytes]) -> None:
@@ -96,7 +96,7 @@ class Silent(Held):
         return self.peer(hello=self.random.choice([b"", http2.PREFACE[:11], http2.PREFACE, HELLO[:30], HELLO]))
 
 
-class Resting(Vandal):
+class Resting(HostileClient):
     """Peers that are there, answer when they are asked, and take nothing."""
 
     name = "windows that stay closed"
@@ -109,7 +109,7 @@ class Resting(Vandal):
             peer.answer_pings(self.random.uniform(1, 8))
 
 
-class Resets(Vandal):
+class Resets(HostileClient):
     """Streams that are asked for and taken back at once."""
 
     name = "rapid resets"
@@ -127,7 +127,7 @@ class Resets(Vandal):
                 self.add("streams", 50 * peer.flood(b"".join(asked), 1))
 
 
-class Leavers(Vandal):
+class Leavers(HostileClient):
     """Connections that end at any byte of a question or of an answer."""
 
     name = "connections that end at any byte"
@@ -169,7 +169,7 @@ GARBAGE: dict[str, bytes] = {
 }
 
 
-class Garbage(Vandal):
+class Garbage(HostileClient):
     """Bytes that are no HTTP/2, or break its rules."""
 
     name = "garbage in the place of HTTP/2"
@@ -185,7 +185,7 @@ class Garbage(Vandal):
                 self.add("cut off at once")
 
 
-class HalfScrapes(Vandal):
+class HalfScrapes(HostileClient):
     """Questions to the metrics' port that never end, beside whole ones."""
 
     name = "scrapes"
@@ -215,7 +215,7 @@ class HalfScrapes(Vandal):
             self.add("pages")
 
 
-def vandals(scene: Scene, tickets: dict[str, bytes], metrics_urls: list[str]) -> list[Load]:
+def hostile_clients(scene: Scene, tickets: dict[str, bytes], metrics_urls: list[str]) -> list[Load]:
     """Return one of each."""
     kinds: list[Callable[[Scene, int, dict[str, bytes]], Load]] = [HalfOpen, Silent, Resting, Resets, Leavers, Garbage]
     return [*(kind(scene, 0, tickets) for kind in kinds), HalfScrapes(scene, 0, tickets, metrics_urls)]
