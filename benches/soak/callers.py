@@ -23,13 +23,13 @@ EXCHANGE_REST_SECONDS = 0.2
 
 
 class Fits(Load):
-    """The same plans fitted again: the ids are digests of all that was learned."""
+    """Repeated fits of the same plans: plan ids are digests of the learned values and must match."""
 
     name = "fits"
     rest_seconds = 6.0
 
     def visit(self) -> None:
-        """Fit one."""
+        """Fit a plan."""
         plan, plan_id = self.random.choice(self.scene.truth.fits)
         with fb.connect(self.any_order()) as client:
             found = client.fit("table", fb.Plan.from_dict(plan), progress=False).plan_id
@@ -38,14 +38,14 @@ class Fits(Load):
 
 
 class LeftFits(Load):
-    """Fits whose client goes away."""
+    """Fits whose client disconnects."""
 
-    name = "fits that are left"
+    name = "abandoned fits"
     rest_seconds = 8.0
     allowed = BROKEN
 
     def visit(self) -> None:
-        """Ask for one, and leave at its first word or before."""
+        """Start a fit and disconnect before or after its first result."""
         plan, _ = self.random.choice(self.scene.truth.fits)
         body = json.dumps({"dataset": "table", "plan": plan}).encode()
         with connect(self.any_replica()) as client:
@@ -55,30 +55,30 @@ class LeftFits(Load):
 
 
 class Explains(Load):
-    """What epochs cost."""
+    """Calls of `explain`."""
 
     name = "explains"
     rest_seconds = 1.0
 
     def visit(self) -> None:
-        """Ask for one."""
+        """Send one call."""
         spec = self.random.choice([specs.SHUFFLED, specs.ORDERED, specs.LONG])
         with fb.connect(self.any_order()) as client:
             found = client.explain(spec.dataset, self.scene.truth.plan(spec), **spec.options)
         if found != self.scene.truth.explains[spec.name]:
-            self.wrong(f"{spec.name} is explained otherwise than before")
+            self.wrong(f"{spec.name} is explained differently than before")
 
 
 class Replays(Load):
-    """A batch looked up again: its rows, and its bytes."""
+    """Replays of a batch: its rows and its bytes."""
 
     name = "replays"
     rest_seconds = 2.0
-    # The batch is fetched from the replica that was asked, without fail-over.
+    # The batch is fetched from the replica that was called, without fail-over.
     allowed = BROKEN
 
     def visit(self) -> None:
-        """Look one up."""
+        """Replay a batch."""
         spec = self.random.choice([specs.SHUFFLED, specs.ORDERED])
         epoch, rank = self.random.choice(spec.epochs), self.random.randrange(spec.world_size)
         share = self.scene.truth.shares[spec.name, epoch, rank]
@@ -90,46 +90,46 @@ class Replays(Load):
         begin = sum(one.header.rows for one in share.steps[:step])
         want = share.row_ids[begin : begin + share.steps[step].header.rows]
         if not np.array_equal(replay.rows["row_id"].to_numpy(), want):
-            self.wrong(f"{spec.name}, epoch {epoch}, rank {rank}, step {step}: other rows than the stream's")
+            self.wrong(f"{spec.name}, epoch {epoch}, rank {rank}, step {step}: rows differ from the stream's")
         if digest(batch.data) != share.steps[step].digest:
-            self.wrong(f"{spec.name}, epoch {epoch}, rank {rank}, step {step}: other bytes than the stream's")
+            self.wrong(f"{spec.name}, epoch {epoch}, rank {rank}, step {step}: bytes differ from the stream's")
         self.add("batches")
 
 
 class Exchanges(Load):
-    """Rows in, features out, over calls that stay open for a while."""
+    """Exchanges that stay open for several batches."""
 
     name = "exchanges"
     rest_seconds = 1.0
 
     def visit(self) -> None:
-        """Send some batches."""
+        """Send batches and check the answers."""
         plan = self.scene.truth.plan(specs.SHUFFLED)
         with fb.connect(self.any_order()) as client, client.exchange(plan) as exchange:
             for _ in range(EXCHANGES_A_VISIT):
                 rows, want = self.random.choice(self.scene.truth.exchanges)
                 if digest(exchange.batch(rows)) != want:
-                    self.wrong("other features than before")
+                    self.wrong("features differ from the first answer")
                 self.add("batches")
                 if not self.scene.rest(EXCHANGE_REST_SECONDS):
                     return
 
 
 class RawTables(Load):
-    """Datasets as they are stored, the list of them, and their schemas."""
+    """Raw tables, the list of datasets, and their schemas."""
 
     name = "raw tables, lists and schemas"
     rest_seconds = 2.0
-    # A raw table has no place to go on from.
+    # A raw table cannot be resumed.
     allowed = BROKEN
 
     def visit(self) -> None:
-        """Read one."""
+        """Read a table."""
         with fb.connect(self.any_order()) as client:
             if not client.table("small").equals(self.scene.truth.small):
-                self.wrong("another table than the one that is stored")
+                self.wrong("the table differs from the stored one")
             if not client.schema("small").equals(self.scene.truth.small.schema):
-                self.wrong("another schema than the one that is stored")
+                self.wrong("the schema differs from the stored one")
             listed = client.datasets()
         if listed["small"].rows != self.scene.truth.small.num_rows or not listed["torn"].error:
             self.wrong(f"listed as {listed['small']}, {listed['torn']}")
@@ -137,14 +137,14 @@ class RawTables(Load):
 
 
 class Damaged(Load):
-    """Corrupt files beside good ones: right rows up to the damage, and an end that names the file."""
+    """Corrupt files among valid ones: correct rows up to the damage, then an error that names the file."""
 
     name = "corrupt files"
     rest_seconds = 1.5
     allowed = BROKEN | {"DATA_LOSS"}
 
     def visit(self) -> None:
-        """Read one to its damage."""
+        """Read a dataset up to the damage."""
         url = self.any_replica()
         if self.random.random() < 0.3:
             self._expect(lambda: self._read_torn(url), TORN_FILE)
@@ -157,7 +157,7 @@ class Damaged(Load):
         except (pa.ArrowException, fl.FlightError, OSError) as raised:
             error = translate(raised)
             if error.code == "DATA_LOSS" and file not in str(error):
-                self.unexpected(f"the file is not named: {error}")
+                self.unexpected(f"the error does not name the file: {error}")
             raise
         if not self.scene.over.is_set():
             self.wrong(f"{file} was read to its end")
@@ -175,19 +175,19 @@ class Damaged(Load):
 
 
 class BadRequests(Load):
-    """Requests that are wrong: each is refused with a code of the client's side."""
+    """Invalid requests: each must be refused with a client-side code."""
 
-    name = "requests that are wrong"
+    name = "invalid requests"
     rest_seconds = 0.3
     allowed = BROKEN
     refusals = frozenset({"INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION", "UNIMPLEMENTED"})
 
     def visit(self) -> str | None:
-        """Ask for one."""
+        """Send one call."""
         with connect(self.any_replica()) as client:
-            what, ask = self.random.choice(list(self._requests(client).items()))
+            what, send = self.random.choice(list(self._requests(client).items()))
             try:
-                ask()
+                send()
             except (pa.ArrowException, fl.FlightError, OSError) as raised:
                 error: ForebayError = translate(raised)
                 if error.code in self.refusals:
@@ -203,7 +203,7 @@ class BadRequests(Load):
         column = {"outputs": [{"name": "m", "parts": [{"columns": ["nowhere"]}]}]}
         bad_sql = {**plan, "filter": "n ==== 3"}
 
-        def ask(request: object) -> object:
+        def flight(request: object) -> object:
             return ticket(client, request)  # type: ignore[arg-type]
 
         def put() -> None:
@@ -214,20 +214,20 @@ class BadRequests(Load):
         noise = self.random.randbytes(200)
         act: Callable[[str, bytes], object] = lambda kind, body: list(client.do_action(fl.Action(kind, body)))  # noqa: E731
         return {
-            "an unknown dataset": lambda: ask({"dataset": "tabel", "plan": plan}),
+            "an unknown dataset": lambda: flight({"dataset": "tabel", "plan": plan}),
             "an unknown path": lambda: client.get_flight_info(fl.FlightDescriptor.for_path("../etc")),
-            "batches of no row": lambda: ask({"dataset": "table", "plan": plan, "batch_size": 0}),
-            "batches beyond all limits": lambda: ask({"dataset": "table", "plan": plan, "batch_size": 2**62}),
-            "an unknown field": lambda: ask({"dataset": "table", "plan": plan, "batchsize": 5}),
-            "an unknown column": lambda: ask({"dataset": "table", "plan": column}),
-            "a filter that is no SQL": lambda: ask({"dataset": "table", "plan": bad_sql}),
-            "an unfitted plan": lambda: ask({"dataset": "table", "plan": specs.FEATURES}),
-            "an unknown plan": lambda: ask({"dataset": "table", "plan_id": "0" * 32}),
-            "a position off the grid": lambda: ask({"dataset": "table", "plan": plan, "start_position": 7}),
-            "no JSON": lambda: client.get_flight_info(fl.FlightDescriptor.for_command(b"{" + noise)),
-            "noise for a ticket": lambda: client.do_get(fl.Ticket(noise)).read_all(),
+            "batches without rows": lambda: flight({"dataset": "table", "plan": plan, "batch_size": 0}),
+            "batches beyond all limits": lambda: flight({"dataset": "table", "plan": plan, "batch_size": 2**62}),
+            "an unknown field": lambda: flight({"dataset": "table", "plan": plan, "batchsize": 5}),
+            "an unknown column": lambda: flight({"dataset": "table", "plan": column}),
+            "a filter that is not SQL": lambda: flight({"dataset": "table", "plan": bad_sql}),
+            "an unfitted plan": lambda: flight({"dataset": "table", "plan": specs.FEATURES}),
+            "an unknown plan": lambda: flight({"dataset": "table", "plan_id": "0" * 32}),
+            "a position off the grid": lambda: flight({"dataset": "table", "plan": plan, "start_position": 7}),
+            "invalid JSON": lambda: client.get_flight_info(fl.FlightDescriptor.for_command(b"{" + noise)),
+            "a random ticket": lambda: client.do_get(fl.Ticket(noise)).read_all(),
             "an unknown action": lambda: act("dance", b"{}"),
-            "noise for a fit": lambda: act("fit", b"{" + noise),
+            "a random fit request": lambda: act("fit", b"{" + noise),
             "a replay beyond the end": lambda: act(
                 "replay",
                 json.dumps({"stream": {"dataset": "table", "plan": plan}, "rank": 0, "step": 10**9}).encode(),

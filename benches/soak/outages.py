@@ -1,4 +1,4 @@
-"""What goes wrong meanwhile: a replica is killed or drained, trainers are killed, connections cut, a store fails."""
+"""Injected faults: a replica is killed or drained, trainers are killed, connections are cut, a store fails."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from replica import Replica
 from tally import Tally
 
 HERE = Path(__file__).resolve().parent
-# Seconds, each by a half more or less: between two ends of the second replica, while it is down, between cuts of all
-# connections through the proxy, between a store's faults, and until a trainer is killed.
+# Seconds, each varied by ±50 %: between outages of the second replica, its downtime, between cuts of all connections
+# through the proxy, between faults of the store, and until a trainer is killed.
 OUTAGE_SECONDS_MAX, OUTAGES_MIN = 100.0, 6
 DOWN_SECONDS = 3.0
 SEVER_SECONDS = 7.0
 STORE_SECONDS = 4.0
 VICTIM_SECONDS = 10.0
 VICTIM_START_SECONDS = 60.0
-# Of a store's faults one in so many lasts for some seconds and meets every request.
+# One store fault in STORE_AWAY_ONE_IN lasts for several seconds and affects every request.
 STORE_AWAY_ONE_IN, STORE_AWAY_SECONDS = 20, 8.0
 DRAIN_SECONDS = 6
 DRAIN_SLACK_SECONDS = 15.0
@@ -47,7 +47,7 @@ STORE_FAULTS: dict[str, Fault] = {
 
 
 class Outages:
-    """All of them, each kind in a thread of its own."""
+    """All faults; each kind runs in its own thread."""
 
     def __init__(
         self,
@@ -64,18 +64,18 @@ class Outages:
         self._outage_seconds = min(OUTAGE_SECONDS_MAX, 60 * minutes / (OUTAGES_MIN + 1))
         self._start_victim = start_victim
         self.victims: list[Crowd] = []
-        """Those that were killed, for their tallies, and the one that runs."""
+        """Killed processes, kept for their tallies, and the running one."""
         self.restart_seconds: list[float] = []
         kinds = (self._end_replica, self._kill_trainers, self._sever, self._spoil_store)
         self._threads = [threading.Thread(target=self._guard, args=(kind,), daemon=True) for kind in kinds]
 
     def start(self) -> None:
-        """Begin."""
+        """Start all threads."""
         for thread in self._threads:
             thread.start()
 
     def join(self) -> None:
-        """Wait for their ends, when the run is over; every replica is up then, and the store well."""
+        """Wait for the threads once the run is over; then every replica is up and the store works."""
         for thread in self._threads:
             thread.join()
         self._store.clear()
@@ -104,7 +104,7 @@ class Outages:
             say(f"{name}: exit code {code}")
             if code != want:
                 self._tally.unexpected("outages", f"{name}: exit code {code}")
-            # Started again also where the run is over meanwhile: its end is looked at.
+            # Restarted even if the run is over: the final checks need it.
             self._wait(DOWN_SECONDS, dice)
             self.restart_seconds.append(self._replica.start())
 
@@ -124,7 +124,7 @@ class Outages:
     def _sever(self) -> None:
         dice = random.Random("cuts")
         while self._wait(SEVER_SECONDS, dice):
-            # Connections to come, at a byte of theirs; those that run, now.
+            # New connections are cut after a number of bytes, open ones now.
             self._proxy.cut(*(dice.choice([None, 300, 5_000, 60_000]) for _ in range(3)))
             self._proxy.sever()
             self._tally.add("faults", "all connections of a proxy cut")
@@ -142,19 +142,19 @@ class Outages:
                 self._store.on(error(503, "SlowDown"), WEB_FILE, ranged=False)
                 self._over.wait(STORE_AWAY_SECONDS)
                 self._store.clear()
-                self._tally.add("faults", f"store away for {STORE_AWAY_SECONDS:.0f} s")
-            # It meets the next requests, whenever they come until the next fault.
+                self._tally.add("faults", f"store unavailable for {STORE_AWAY_SECONDS:.0f} s")
+            # Applies to the next requests until the next fault.
             rule = self._store.on(fault, WEB_FILE, times=dice.randrange(1, 4))
 
 
 class Crowd:
-    """A process of crowd.py, and the last tally that it told."""
+    """A process of crowd.py and its last tally."""
 
     def __init__(self, role: str, arguments: list[str]) -> None:
         self.role = role
-        self.told: dict[str, Any] | None = None
-        self.said: deque[str] = deque(maxlen=10)
-        """Its last words on stderr."""
+        self.tally: dict[str, Any] | None = None
+        self.stderr_lines: deque[str] = deque(maxlen=10)
+        """Last lines of its stderr."""
         pipe = subprocess.PIPE
         command = [sys.executable, str(HERE / "crowd.py"), role, *arguments]
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1)
@@ -164,18 +164,18 @@ class Crowd:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """Process id."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def wait_for_batches(self, seconds: float, over: threading.Event) -> bool:
-        """Wait until it has read something."""
+        """Wait until the process has read a batch."""
         for _ in range(int(seconds * 5)):
-            if any(counts.get("batches") for counts in (self.told or {}).get("counts", {}).values()):
+            if any(counts.get("batches") for counts in (self.tally or {}).get("counts", {}).values()):
                 return True
             if over.wait(0.2) or not self.is_alive:
                 break
@@ -183,19 +183,19 @@ class Crowd:
         return False
 
     def pace(self, pace: float) -> None:
-        """Tell it the pace."""
+        """Set the pace."""
         assert self._process.stdin is not None
-        # It may just have been killed.
+        # The process may just have been killed.
         with contextlib.suppress(BrokenPipeError, ValueError):
             self._process.stdin.write(json.dumps({"pace": pace}) + "\n")
 
     def kill(self) -> None:
-        """End it without a word."""
+        """Kill the process."""
         self._process.kill()
         self._end()
 
     def finish(self, seconds: float) -> bool:
-        """Tell it that the run is over, and wait; returns whether it ended by itself and in good order."""
+        """Close stdin and wait; return whether the process exited by itself with code 0."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -215,9 +215,9 @@ class Crowd:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.endswith("\n"):
-                self.told = json.loads(line)
+                self.tally = json.loads(line)
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            self.said.append(line.rstrip()[:300])
+            self.stderr_lines.append(line.rstrip()[:300])

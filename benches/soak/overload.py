@@ -1,7 +1,7 @@
-"""A crowd of new streams beyond a server's limit, beside streams that run: what the refusals cost those that run.
+"""Cost that refusing streams beyond a server's limit has for the streams that run.
 
 A run is kept under benches/runs/<date>-<arch>-<cores>-cores/ as overload.md and overload.json, or where --out says. The
-exit code is 1 where something was not refused, or where running streams fell below the goal.
+exit code is 1 if a stream beyond the limit was not refused, or if running streams fell below the goal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from harness.benches import bench_server, criteo, machine
 from harness.benches.noise import Noise
 from harness.benches.reporting import say
 from harness.http2_peer import Peer
-from refusal import Refusal, look_at_refusal
+from refusal import Refusal, read_refusal
 from replica import Replica, cpu_seconds
 from truth import ticket
 from visit import connect
@@ -39,19 +39,19 @@ MEMORY_LIMIT = "--memory-limit-bytes"
 STREAMS = 4
 BATCH_SIZE = 8192
 SHAPE = criteo.Shape(files=1, rows_per_file=500_000)
-# So many names of one file: streams that outlast the run, from data that stays in the file cache.
+# Hard links to one file: streams that outlast the run, from data that stays in the file cache.
 LINKS = 800
-# The crowd has come, and not yet gone, where the running streams are looked at.
+# Margins after the crowd starts and before it ends, within which the running streams are measured.
 LEAD_SECONDS, TAIL_SECONDS = 0.7, 0.3
 QUIET, HERE_TOO, ELSEWHERE = "quiet", "crowd here", "crowd elsewhere"
-# Every other round begins with the other crowd, so that neither always comes first.
+# The command of the crowds alternates from round to round.
 ROUNDS = ((QUIET, HERE_TOO, QUIET, ELSEWHERE), (QUIET, ELSEWHERE, QUIET, HERE_TOO))
 GOAL = 0.9
 
 
 @dataclass(frozen=True)
 class Case:
-    """A crowd: how many a second, and whether each has a connection of its own."""
+    """A crowd: requests per second, and whether each uses a new connection."""
 
     rate: float
     how: str
@@ -62,7 +62,7 @@ class Case:
 
 @dataclass
 class Phase:
-    """Some seconds of it."""
+    """Measurements of one phase."""
 
     case: str
     round: int
@@ -71,17 +71,17 @@ class Phase:
     rows_per_second: float
     stream_rows_per_second: list[float]
     cpu: dict[str, float]
-    """Cores that each process took: server, other (the idle server), readers, crowd."""
+    """Cores used by each process: server, other (the idle server), readers, crowd."""
     crowd: dict[str, Any] = field(default_factory=dict)
 
 
 def main() -> None:
-    """Measure, print, keep."""
+    """Measure, print and write the run."""
     options = parse()
     program = (options.bin or bench_server.server_program()).absolute()
-    told = subprocess.run([str(program), "--help"], check=True, capture_output=True, text=True).stdout
-    if options.limit not in told:
-        raise SystemExit(f"{program.name} has no {options.limit}: name a newer program, or --limit {MEMORY_LIMIT}")
+    help_text = subprocess.run([str(program), "--help"], check=True, capture_output=True, text=True).stdout
+    if options.limit not in help_text:
+        raise SystemExit(f"{program.name} has no {options.limit}: use a newer program or --limit {MEMORY_LIMIT}")
     made_on = machine.facts(program)
     noise = Noise()
     cases = [Case(rate, "streams") for rate in options.rates]
@@ -118,14 +118,14 @@ def main() -> None:
 
 @contextmanager
 def servers(program: Path, scratch: Path, limit: str) -> Iterator[tuple[Replica, Replica, str, list[str]]]:
-    """Start the server of the running streams, and another that is as full, of streams that rest."""
+    """Start the server of the running streams, and another at the same limit with idle streams."""
     say("data")
     (file,) = criteo.generate(scratch / "one", SHAPE)
     (scratch / "many").mkdir()
     for number in range(LINKS):
         os.link(file, scratch / "many" / f"{number:04}.parquet")
     datasets = {"one": str(scratch / "one"), "many": str(scratch / "many")}
-    # Nobody asks the streams that rest whether they are there.
+    # Without keepalive pings, so that the idle streams stay open.
     always = ("--keepalive-seconds", "0", "--drain-seconds", "0")
     with ExitStack() as stack:
         first = Replica("first", program, datasets, scratch / "state", *always)
@@ -142,7 +142,7 @@ def servers(program: Path, scratch: Path, limit: str) -> Iterator[tuple[Replica,
 
 
 def _fit(replica: Replica) -> tuple[str, int]:
-    """Learn from the one file; return the plan's id, and what a stream of it reserves."""
+    """Fit the plan to one file; return its id and the memory that a stream of it reserves."""
     import forebay as fb
 
     with fb.connect(replica.url) as client:
@@ -151,7 +151,7 @@ def _fit(replica: Replica) -> tuple[str, int]:
 
 
 class Process:
-    """A process that answers every line of JSON with one."""
+    """A process that answers each line of JSON with one line."""
 
     def __init__(self, name: str) -> None:
         pipe = subprocess.PIPE
@@ -160,21 +160,21 @@ class Process:
         )
         self.pid = self._process.pid
 
-    def say(self, order: object) -> None:
-        """Give an order."""
+    def send(self, command: object) -> None:
+        """Send a command."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.write(json.dumps(command) + "\n")
 
-    def hear(self) -> str:
+    def receive(self) -> str:
         """Wait for the answer."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit("a process of the bench has ended")
+            raise SystemExit("a process of the bench exited")
         return line
 
     def end(self) -> None:
-        """End it."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
 
@@ -182,7 +182,7 @@ class Process:
 def measure(
     server: Replica, other: Replica, plan_id: str, cases: list[Case], rounds: int, seconds: float
 ) -> tuple[list[Phase], dict[str, dict[str, Any]], dict[str, Refusal], list[str]]:
-    """Run phase after phase; return them, the crowds that came while no stream ran, and what went wrong."""
+    """Run all phases; return them, the crowds without running streams, the refusals, and streams that ended."""
     request = {"dataset": "many", "plan_id": plan_id, "batch_size": BATCH_SIZE}
     tickets: dict[str, bytes] = {}
     for replica in (server, other):
@@ -190,46 +190,46 @@ def measure(
             tickets[replica.name] = ticket(client, request).ticket
     phases: list[Phase] = []
     with ExitStack() as stack:
-        resting = stack.enter_context(Peer(other.url, window=0))
-        resting.send(b"".join(http2.do_get(2 * n + 1, tickets[other.name]) for n in range(STREAMS)))
+        idle = stack.enter_context(Peer(other.url, window=0))
+        idle.send(b"".join(http2.do_get(2 * n + 1, tickets[other.name]) for n in range(STREAMS)))
         _wait_until_full(other)
         crowd = Process("refused_clients.py")
         stack.callback(crowd.end)
-        calm = {str(case): _alone(crowd, _order(other, tickets[other.name], case, seconds)) for case in cases}
+        calm = {str(case): _alone(crowd, _command(other, tickets[other.name], case, seconds)) for case in cases}
         readers = Process("running.py")
         stack.callback(readers.end)
-        readers.say({"url": server.url, "requests": [request] * STREAMS})
-        readers.hear()
+        readers.send({"url": server.url, "requests": [request] * STREAMS})
+        readers.receive()
         say("running")
-        refusals = {each.name: look_at_refusal(each.url, tickets[each.name]) for each in (server, other)}
-        # Readers and file caches come to their pace.
+        refusals = {each.name: read_refusal(each.url, tickets[each.name]) for each in (server, other)}
+        # Let readers and file caches reach a steady state.
         time.sleep(3)
         pids = {"server": server.pid or 0, "other": other.pid or 0, "readers": readers.pid, "crowd": crowd.pid}
         for number in range(rounds):
             for case in cases:
                 for kind in ROUNDS[number % 2]:
                     at = server if kind == HERE_TOO else other
-                    order = None if kind == QUIET else _order(at, tickets[at.name], case, seconds)
-                    phases.append(_phase(str(case), number, kind, seconds, readers, crowd, order, pids))
-                say(f"round {number + 1}, {case}: " + _told(phases[-len(ROUNDS[0]) :]))
-        readers.say({})
-        ended = json.loads(readers.hear())["ended"]
+                    command = None if kind == QUIET else _command(at, tickets[at.name], case, seconds)
+                    phases.append(_phase(str(case), number, kind, seconds, readers, crowd, command, pids))
+                say(f"round {number + 1}, {case}: " + _rates(phases[-len(ROUNDS[0]) :]))
+        readers.send({})
+        ended = json.loads(readers.receive())["ended"]
     return phases, calm, refusals, ended
 
 
-def _order(at: Replica, told: bytes, case: Case, seconds: float) -> dict[str, Any]:
-    return {"url": at.url, "ticket": base64.b64encode(told).decode(), **asdict(case), "seconds": seconds}
+def _command(at: Replica, ticket: bytes, case: Case, seconds: float) -> dict[str, Any]:
+    return {"url": at.url, "ticket": base64.b64encode(ticket).decode(), **asdict(case), "seconds": seconds}
 
 
-def _alone(crowd: Process, order: dict[str, Any]) -> dict[str, Any]:
-    """Let the crowd come while no stream runs."""
-    crowd.say(order)
-    return _came(crowd)
+def _alone(crowd: Process, command: dict[str, Any]) -> dict[str, Any]:
+    """Run the crowd while no stream runs."""
+    crowd.send(command)
+    return _result(crowd)
 
 
-def _came(crowd: Process) -> dict[str, Any]:
-    """Wait until it has gone; return what became of it."""
-    found = json.loads(crowd.hear())
+def _result(crowd: Process) -> dict[str, Any]:
+    """Wait for the crowd's result and summarize it."""
+    found = json.loads(crowd.receive())
     found["latency_ms"] = _percentiles(found["latency_ms"])
     found["cores"] = round(found.pop("cpu_seconds") / found["seconds"], 4)
     found["seconds"] = round(found["seconds"], 3)
@@ -243,30 +243,30 @@ def _phase(
     seconds: float,
     readers: Process,
     crowd: Process,
-    order: dict[str, Any] | None,
+    command: dict[str, Any] | None,
     pids: dict[str, int],
 ) -> Phase:
-    if order is not None:
-        crowd.say(order)
+    if command is not None:
+        crowd.send(command)
     time.sleep(LEAD_SECONDS)
-    before, cpu_before = _ask(readers), {name: cpu_seconds(pid) for name, pid in pids.items()}
+    before, cpu_before = _progress(readers), {name: cpu_seconds(pid) for name, pid in pids.items()}
     time.sleep(seconds - LEAD_SECONDS - TAIL_SECONDS)
-    after, cpu_after = _ask(readers), {name: cpu_seconds(pid) for name, pid in pids.items()}
+    after, cpu_after = _progress(readers), {name: cpu_seconds(pid) for name, pid in pids.items()}
     passed = after["time"] - before["time"]
     each = [(late - early) / passed for early, late in zip(before["rows"], after["rows"], strict=True)]
     cpu = {name: round((cpu_after[name] - cpu_before[name]) / passed, 4) for name in pids}
     found: dict[str, Any] = {}
-    if order is not None:
-        found = _came(crowd)
+    if command is not None:
+        found = _result(crowd)
     else:
         time.sleep(TAIL_SECONDS)
     rounded = [round(rate) for rate in each]
     return Phase(case, number, kind, round(passed, 3), round(sum(each)), rounded, cpu, found)
 
 
-def _ask(readers: Process) -> dict[str, Any]:
-    readers.say({})
-    return json.loads(readers.hear())
+def _progress(readers: Process) -> dict[str, Any]:
+    readers.send({})
+    return json.loads(readers.receive())
 
 
 def _percentiles(milliseconds: list[float]) -> dict[str, float]:
@@ -278,7 +278,7 @@ def _percentiles(milliseconds: list[float]) -> dict[str, float]:
 
 
 def _wait_until_full(replica: Replica) -> None:
-    """Wait until the streams that rest are open and have made what they make ahead."""
+    """Wait until the idle streams are open and have computed their batches ahead."""
     before, pid = -1.0, replica.pid or 0
     for _ in range(120):
         look = replica.look()
@@ -287,10 +287,10 @@ def _wait_until_full(replica: Replica) -> None:
             return
         before = now
         time.sleep(1)
-    raise SystemExit("the streams that rest do not open")
+    raise SystemExit("the idle streams do not open")
 
 
-def _told(phases: list[Phase]) -> str:
+def _rates(phases: list[Phase]) -> str:
     def rate(kind: str) -> float:
         return statistics.mean(phase.rows_per_second for phase in phases if phase.kind == kind)
 
@@ -311,24 +311,28 @@ def parse() -> argparse.Namespace:
         type=float,
         nargs="*",
         default=[200, 1000],
-        help="refusals a second, over 8 connections (%(default)s)",
+        help="requests per second over 8 connections (%(default)s)",
     )
     parser.add_argument(
-        "--client-rates", type=float, nargs="*", default=[200], help="and over a connection each (%(default)s)"
+        "--client-rates",
+        type=float,
+        nargs="*",
+        default=[200],
+        help="the same over new connections (%(default)s)",
     )
-    parser.add_argument("--rounds", type=int, default=6, help="(%(default)s)")
-    parser.add_argument("--seconds", type=float, default=5, help="of a phase (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=6, help="rounds (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=5, help="seconds per phase (%(default)s)")
     parser.add_argument(
         "--limit",
         metavar="FLAG",
         default=STREAMS_MAX,
         choices=(STREAMS_MAX, MEMORY_LIMIT),
-        help="what refuses (%(default)s)",
+        help="limit to exceed (%(default)s)",
     )
     parser.add_argument(
-        "--bin", type=Path, help="the server's program; else FOREBAY_SERVER_BIN, or this checkout's release build"
+        "--bin", type=Path, help="server program [default: FOREBAY_SERVER_BIN, else this checkout's release build]"
     )
-    parser.add_argument("--out", type=Path, help="folder to keep the run in")
+    parser.add_argument("--out", type=Path, help="folder for the results")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""The page of an overload, in Markdown, and what the phases of each crowd come to."""
+"""Markdown report of an overload run, and the summary of each crowd's phases."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from harness.benches.reporting import table
 if TYPE_CHECKING:
     from overload import Case, Phase
 
-COUNTS = ("asked", "refused", "let_in", "broken", "late")
+COUNTS = ("sent", "refused", "admitted", "broken", "late")
 
 
 def summarize(cases: Sequence[Case], phases: list[Phase]) -> list[dict[str, Any]]:
-    """Return rates, ratios and costs of each crowd."""
+    """Return the rates, ratios and costs of each crowd."""
     return [_of_case(str(case), [phase for phase in phases if phase.case == str(case)]) for case in cases]
 
 
@@ -80,24 +80,24 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 
 def holds(run: dict[str, Any]) -> bool:
-    """Whether everything was refused at once, and those that ran kept their rate."""
+    """Return whether every request was refused as promised and the running streams kept their rate."""
     kept = all(case["here_by_quiet"]["median"] >= run["goal"] for case in run["cases"])
     clean = all(
-        counts["let_in"] == counts["broken"] == 0 for case in run["cases"] for counts in case["counts"].values()
+        counts["admitted"] == counts["broken"] == 0 for case in run["cases"] for counts in case["counts"].values()
     )
-    told = all(refusal["as_promised"] for refusal in run["refusals"].values())
-    return kept and clean and told and not run["running_streams_that_ended"]
+    promised = all(refusal["as_promised"] for refusal in run["refusals"].values())
+    return kept and clean and promised and not run["running_streams_that_ended"]
 
 
 def page(run: dict[str, Any]) -> str:
-    """Return the whole page."""
+    """Return the whole report."""
     facts = "\n".join(f"- {key}: {value}" for key, value in run["machine"].items())
     introduction = (
-        f"{run['streams']} streams at full speed, and a crowd that asks for more: `{' '.join(run['limit'])}`. Server, "
-        "readers and crowd share the cores. What is measured and how: [benches/soak](../../soak/README.md); every "
-        "phase: [overload.json](overload.json)."
+        f"{run['streams']} streams at full speed, and a crowd that requests more: `{' '.join(run['limit'])}`. Server, "
+        "readers and crowd share the cores. Method: [benches/soak](../../soak/README.md); every phase: "
+        "[overload.json](overload.json)."
     )
-    return "\n\n".join(["# A crowd beyond the limit", introduction, body(run), "## Made on", facts]) + "\n"
+    return "\n\n".join(["# A crowd beyond the limit", introduction, body(run), "## Machine", facts]) + "\n"
 
 
 def body(run: dict[str, Any]) -> str:
@@ -105,15 +105,15 @@ def body(run: dict[str, Any]) -> str:
     refusal = run["refusals"]["server"]
     hints = [f"`{name}: {value}`" for name, value in refusal["hints"].items()]
     hints += ["a `google.rpc.RetryInfo`"] * refusal["has_retry_info"]
-    sentence = f'A refusal: {refusal["code"]}, with {" and ".join(hints) or "no hint"}: "{refusal["sentence"]}"'
+    example = f'A refusal: {refusal["code"]}, with {" and ".join(hints) or "no hint"}: "{refusal["message"]}"'
     ended = run["running_streams_that_ended"]
     return "\n\n".join(
         [
             _rates(run),
             _crowds(run),
-            sentence,
-            f"Running streams that ended: {ended or 'none'}. Other processes took "
-            f"{run['noise']['others_share']:.0%} of the CPU seconds that the machine gave meanwhile.",
+            example,
+            f"Running streams that ended: {ended or 'none'}. Other processes used "
+            f"{run['noise']['others_share']:.0%} of the machine's CPU seconds during the run.",
         ]
     )
 
@@ -121,7 +121,7 @@ def body(run: dict[str, Any]) -> str:
 def _rates(run: dict[str, Any]) -> str:
     titles = [
         "crowd", "quiet, k rows/s", "here by quiet", f"at least {run['goal']}", "elsewhere by quiet",
-        "here by elsewhere", "slowest stream, here by quiet", "rows a CPU second of the server, here by quiet",
+        "here by elsewhere", "slowest stream, here by quiet", "rows per CPU second of the server, here by quiet",
         "the crowd's cores",
     ]  # fmt: skip
     rows = [
@@ -138,17 +138,16 @@ def _rates(run: dict[str, Any]) -> str:
         ]
         for case in run["cases"]
     ]
-    told = "Medians over the rounds, and the least and the most of them."
-    return f"{table(titles, rows)}\n\n{told}"
+    return f"{table(titles, rows)}\n\nMedians over the rounds, with minimum and maximum."
 
 
 def _crowds(run: dict[str, Any]) -> str:
     titles = [
         "crowd",
         "where",
-        "asked",
+        "sent",
         "refused",
-        "let in",
+        "admitted",
         "broken",
         "p50, ms",
         "p99, ms",
@@ -168,8 +167,8 @@ def _crowds(run: dict[str, Any]) -> str:
 
 
 def _crowd(case: str, where: str, counts: dict[str, Any], latency: dict[str, float], cost: str) -> list[str]:
-    came = (f"{counts[name]:,}" for name in ("asked", "refused", "let_in", "broken"))
-    return [case, where, *came, *(f"{latency[name]:,.2f}" if latency else "" for name in ("p50", "p99", "max")), cost]
+    cells = (f"{counts[name]:,}" for name in ("sent", "refused", "admitted", "broken"))
+    return [case, where, *cells, *(f"{latency[name]:,.2f}" if latency else "" for name in ("p50", "p99", "max")), cost]
 
 
 def _show(spread: dict[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""The page of a soak, in Markdown."""
+"""Markdown report of a soak."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ SHOWN = (
 
 
 def verdicts(found: list[Verdict]) -> str:
-    """Return what must be true, and whether it was."""
+    """Return the table of verdicts."""
     return table(["", "holds", "found"], [[one.what, ANSWERS[one.holds], one.found] for one in found])
 
 
 def page(run: dict[str, Any], found: list[Verdict]) -> str:
-    """Return the whole page."""
+    """Return the whole report."""
     facts = "\n".join(f"- {key}: {value}" for key, value in run["machine"].items())
     introduction = (
         f"{run['minutes']:g} minutes, two replicas over the same data and state, clients and faults on the same cores. "
-        "What is done and how: [benches/soak](../../soak/README.md); every sample: [soak.json](soak.json)."
+        "Method: [benches/soak](../../soak/README.md); every sample: [soak.json](soak.json)."
     )
-    return "\n\n".join(["# A soak with faults", introduction, body(run, found), "## Made on", facts]) + "\n"
+    return "\n\n".join(["# A soak with faults", introduction, body(run, found), "## Machine", facts]) + "\n"
 
 
 def body(run: dict[str, Any], found: list[Verdict]) -> str:
-    """Return the verdicts, and all tables."""
+    """Return the verdicts and all tables."""
     parts = [verdicts(found)]
     if words := run["tally"]["wrong"] + run["tally"]["unexpected"]:
-        parts += ["What was not as it should be:", "\n".join(f"- `{line}`" for line in words)]
-    parts += ["## What was held", _held(run), "## Load", _load(run["tally"]), "## Faults", _faults(run), _cores(run)]
+        parts += ["Failures:", "\n".join(f"- `{line}`" for line in words)]
+    parts += ["## Resources held", _held(run), "## Load", _load(run["tally"]), "## Faults", _faults(run), _cores(run)]
     return "\n\n".join(parts)
 
 
@@ -58,9 +58,9 @@ def _load(tally: dict[str, Any]) -> str:
         if load in ("faults", "outages"):
             continue
         counts, ends = tally["counts"].get(load, {}), tally["ends"].get(load, {})
-        came = ", ".join(f"{count:,} {what}" for what, count in counts.items() if what != "bytes")
-        rows.append([load, ", ".join(f"{count:,} {code}" for code, count in ends.items()), came])
-    return table(["load", "visits by their end", "in them"], rows)
+        received = ", ".join(f"{count:,} {what}" for what, count in counts.items() if what != "bytes")
+        rows.append([load, ", ".join(f"{count:,} {code}" for code, count in ends.items()), received])
+    return table(["load", "visits by result", "received"], rows)
 
 
 def _faults(run: dict[str, Any]) -> str:
@@ -75,6 +75,6 @@ def _faults(run: dict[str, Any]) -> str:
 
 def _cores(run: dict[str, Any]) -> str:
     return (
-        f"The soak itself, servers and clients and faults, took {run['cores_mean']:.2f} cores on average; other "
-        f"processes took {run['noise']['others_share']:.0%} of the CPU seconds that the machine gave meanwhile."
+        f"The soak itself (servers, clients and faults) used {run['cores_mean']:.2f} cores on average; other "
+        f"processes used {run['noise']['others_share']:.0%} of the machine's CPU seconds during the run."
     )

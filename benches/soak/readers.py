@@ -1,4 +1,4 @@
-"""Training jobs: streams that are read to their end, by our client and by pyarrow alone, every batch checked."""
+"""Training jobs: streams read to their end with the Python package and with bare pyarrow; every batch is checked."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from specs import StreamSpec
 from truth import ticket
 from visit import BROKEN, Follower, Load, Scene, check_epoch, connect
 
-# Rests at a pace of 1.
+# Pauses at a pace of 1.
 BATCH_SECONDS = 0.1
 SLOW_BATCH_SECONDS = 1.5
 SLOW_BATCHES = 40
-# How often a job stops in mid-epoch and goes on from its cursor in a client of its own.
+# Probability that a job stops in mid-epoch and resumes from its cursor in a new client.
 STOP_CHANCE = 0.3
-# A job without fail-over asks again after so long, and so often, before it gives up: replicas come back in seconds.
-AGAIN_SECONDS, AGAIN_MAX = 0.5, 120
-# What a broken connection is asked for again with; the same codes that our client goes on after.
-AGAIN = BROKEN
+# Delay and limit of retries in a job without fail-over; replicas restart within seconds.
+RETRY_SECONDS, RETRIES_MAX = 0.5, 120
+# Codes that are retried, the same as in the Python package.
+RETRIED_CODES = BROKEN
 
 
 class Job:
-    """A training job with a thread for each rank, as DDP has a process: shuffled epochs, our client, fail-over."""
+    """A training job with one thread per rank: shuffled epochs, the Python package, fail-over."""
 
-    name = "ranks of a shuffled epoch, our client"
+    name = "ranks of a shuffled epoch, Python package"
 
     def __init__(self, scene: Scene) -> None:
         world_size = specs.SHUFFLED.world_size
@@ -44,13 +44,13 @@ class Job:
         self.loads: list[Load] = list(self._ranks)
 
     def meet(self, rank: int, ids: list[np.ndarray[Any, Any]]) -> None:
-        """Wait for the other ranks at the epoch's end, where the whole of it is checked."""
+        """Wait for the other ranks at the end of the epoch, which is then checked as a whole."""
         self._ids[rank] = ids
         with contextlib.suppress(threading.BrokenBarrierError):
             self._all.wait()
 
     def leave(self) -> None:
-        """Let nobody wait for a rank that does not come."""
+        """Release ranks that wait for one that has ended."""
         self._all.abort()
 
     def _check(self) -> None:
@@ -59,7 +59,7 @@ class Job:
 
 
 class Rank(Load):
-    """One rank of it."""
+    """One rank of a job."""
 
     name = Job.name
 
@@ -89,37 +89,37 @@ class Rank(Load):
 
 
 class Ordered(Load):
-    """File order, over connections that are cut, and now and then stopped and gone on with from a cursor."""
+    """Epochs in file order over connections that are cut; some stop and resume from a cursor."""
 
-    name = "file order over cut connections, our client"
+    name = "file order over cut connections, Python package"
 
     def visit(self) -> None:
         """Read both ranks, one after the other."""
         ids: list[np.ndarray[Any, Any]] = []
         for rank in range(specs.ORDERED.world_size):
             follower = Follower(self, specs.ORDERED, 0, rank)
-            # Every other job knows one way alone. It may be cut again before a batch has come, so often that the client
-            # gives up; then it goes on from its cursor.
-            one_way = self.number % 2 == 1
-            urls = [self.scene.proxied] if one_way else [self.scene.proxied, *self.scene.replicas[1:]]
+            # Every other job has one URL only. Its connection may be cut so often without a batch in between that the
+            # client gives up; the job then resumes from its cursor.
+            one_url = self.number % 2 == 1
+            urls = [self.scene.proxied] if one_url else [self.scene.proxied, *self.scene.replicas[1:]]
             stop = self.random.randrange(1, 60) if self.random.random() < STOP_CHANCE else None
-            if not read_through(self, specs.ORDERED, follower, urls, rank=rank, stop=stop, again=one_way):
+            if not read_through(self, specs.ORDERED, follower, urls, rank=rank, stop=stop, retry=one_url):
                 return
             ids += follower.ids
         check_epoch(self, specs.ORDERED, ids)
 
 
 class OverTheWeb(Load):
-    """A dataset whose store fails. What it is away for too long for is gone on with from the cursor."""
+    """A dataset whose store fails. If an outage outlasts the retries, the job resumes from its cursor."""
 
-    name = "a dataset whose store fails, our client"
+    name = "a dataset whose store fails, Python package"
 
     def visit(self) -> None:
-        """Read an epoch, in either order."""
+        """Read an epoch, shuffled or in file order."""
         spec = self.random.choice([specs.WEB, specs.WEB_SHUFFLED])
         epoch = self.random.choice(spec.epochs)
         follower = Follower(self, spec, epoch, 0)
-        if read_through(self, spec, follower, self.any_order(), epoch=epoch, again=True):
+        if read_through(self, spec, follower, self.any_order(), epoch=epoch, retry=True):
             check_epoch(self, spec, follower.ids)
 
 
@@ -132,12 +132,12 @@ def read_through(
     epoch: int = 0,
     rank: int = 0,
     stop: int | None = None,
-    again: bool = False,
+    retry: bool = False,
 ) -> bool:
-    """Read a stream with our client; `stop` after so many batches, and go on in another client from the cursor.
+    """Read a stream with the Python package; after `stop` batches, resume from the cursor in a new client.
 
-    With `again` what the client gives up on is asked for once more. Returns whether the stream was read to its end,
-    which it is not when the run is over.
+    With `retry`, a stream that the client gives up on is resumed. Returns whether the stream was read to its end, False
+    if the run is over.
     """
     cursor: str | None = None
     plan = load.scene.truth.plan(spec)
@@ -153,9 +153,9 @@ def read_through(
                     source = None
                     for batch in stream:
                         follower.take(batch.header, batch.data)
-                        # Nothing else tells that the loop's stream was opened anew: it is not to notice.
+                        # Nothing in the public API shows that the client reopened the stream.
                         if source is not None and source is not stream._source:
-                            load.add("went on by fail-over")
+                            load.add("resumed by fail-over")
                         source = stream._source
                         if not load.scene.rest(BATCH_SECONDS):
                             return False
@@ -165,31 +165,31 @@ def read_through(
                         follower.finish()
                         return True
                     cursor, stop = stream.cursor().to_json(), None
-                    load.add("went on from a cursor")
+                    load.add("resumed from a cursor")
         except (fb.Unavailable, fb.BrokenStream, fb.DeadlineExceeded, fb.Cancelled) as error:
             tries += 1
-            if not again or tries >= AGAIN_MAX:
+            if not retry or tries >= RETRIES_MAX:
                 raise
-            load.scene.tally.end(load.name, f"{error.code}, gone on")
+            load.scene.tally.end(load.name, f"{error.code}, resumed")
             cursor = cursor if stream is None else stream.cursor().to_json()
-            if not load.scene.rest(AGAIN_SECONDS):
+            if not load.scene.rest(RETRY_SECONDS):
                 return False
 
 
 def connected(load: Load, urls: list[str]) -> fb.Client:
-    """Connect; where no replica answers (one is down and the other's connections are cut) ask again a little later."""
-    for _ in range(AGAIN_MAX):
+    """Connect; retry if no replica answers (one is down and the other's connections are cut)."""
+    for _ in range(RETRIES_MAX):
         try:
             return fb.connect(urls)
         except fb.Unavailable:
-            load.add("connects that no replica answered")
-            if not load.scene.rest(AGAIN_SECONDS):
+            load.add("connects without an answer")
+            if not load.scene.rest(RETRY_SECONDS):
                 raise
-    raise fb.Unavailable(f"no replica answers {AGAIN_MAX} times")
+    raise fb.Unavailable(f"no replica answered {RETRIES_MAX} attempts")
 
 
 def _options(spec: StreamSpec, cursor: str | None) -> dict[str, Any]:
-    """Return the request's options; a cursor brings those of the order with it."""
+    """Return the request's options; a cursor includes those of the order."""
     if cursor is None:
         return spec.options
     own = ("batch_size", "world_size", "with_row_ids")
@@ -197,9 +197,9 @@ def _options(spec: StreamSpec, cursor: str | None) -> dict[str, Any]:
 
 
 class Plain(Load):
-    """pyarrow alone: each rank's ticket from one replica, and where it breaks the next position from any."""
+    """Bare pyarrow: a ticket from one replica; after a failure, a request from the next position to any replica."""
 
-    name = "shuffled and file order, pyarrow alone"
+    name = "shuffled and file order, bare pyarrow"
 
     def visit(self) -> None:
         """Read one rank to its end."""
@@ -207,22 +207,22 @@ class Plain(Load):
         epoch, rank = self.random.choice(spec.epochs), self.random.randrange(spec.world_size)
         follower = Follower(self, spec, epoch, rank)
         rows = int(spec.options["batch_size"]) * spec.world_size
-        for _ in range(AGAIN_MAX):
+        for _ in range(RETRIES_MAX):
             request = spec.request(self.scene.truth.plan(spec), epoch, follower.steps * rows)
             try:
                 if not self._read(request, rank, follower):
                     return
             except (pa.ArrowException, fl.FlightError, OSError) as raised:
                 error = translate(raised)
-                if error.code not in AGAIN:
+                if error.code not in RETRIED_CODES:
                     raise
-                self.scene.tally.end(self.name, f"{error.code}, gone on")
-                if not self.scene.rest(AGAIN_SECONDS):
+                self.scene.tally.end(self.name, f"{error.code}, resumed")
+                if not self.scene.rest(RETRY_SECONDS):
                     return
             else:
                 follower.finish()
                 return
-        self.unexpected(f"gave up after {AGAIN_MAX} tries")
+        self.unexpected(f"gave up after {RETRIES_MAX} tries")
 
     def _read(self, request: specs.Json, rank: int, follower: Follower) -> bool:
         with connect(self.any_replica()) as client:
@@ -234,9 +234,9 @@ class Plain(Load):
 
 
 class Slow(Load):
-    """Long rows that are taken at leisure, and left in the midst."""
+    """Slow readers of long rows that leave in mid-stream."""
 
-    name = "slow readers, pyarrow alone"
+    name = "slow readers, bare pyarrow"
     allowed = BROKEN
 
     def visit(self) -> None:
@@ -248,7 +248,7 @@ class Slow(Load):
             for _ in range(self.random.randrange(SLOW_BATCHES)):
                 chunk = reader.read_chunk()
                 follower.take(header_of(chunk), chunk.data)
-                # Slow is slow, whatever the pace.
+                # Independent of the pace.
                 if self.scene.over.wait(SLOW_BATCH_SECONDS * self.random.uniform(0.1, 2)):
                     break
             if self.random.random() < 0.5:
@@ -256,5 +256,5 @@ class Slow(Load):
 
 
 def header_of(chunk: fl.FlightStreamChunk) -> BatchHeader:
-    """Read a batch's header as pyarrow hands it over."""
+    """Parse the header of a batch that pyarrow received."""
     return BatchHeader.of(json.loads(chunk.app_metadata.to_pybytes()))

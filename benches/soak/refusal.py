@@ -1,4 +1,4 @@
-"""One refusal in full: code, sentence, trailers and details, as a client of gRPC sees them."""
+"""Code, message, trailers and details of one refusal, read with gRPC's own client."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ CALL_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Refusal:
-    """What the server answered."""
+    """Response to a refused request."""
 
     code: str
-    sentence: str
+    message: str
     hints: dict[str, str]
-    """Trailers that say when to try again, such as grpc-retry-pushback-ms."""
+    """Trailers that say when to retry, such as grpc-retry-pushback-ms."""
     has_retry_info: bool
     """Whether the details hold a google.rpc.RetryInfo."""
     milliseconds: float
 
     @property
     def is_as_promised(self) -> bool:
-        """Whether a client can tell which limit it is, and when to try again."""
+        """Whether the response names the limit and says when to retry."""
         has_hint = self.has_retry_info or bool(self.hints)
-        return self.code == "RESOURCE_EXHAUSTED" and "--" in self.sentence and has_hint
+        return self.code == "RESOURCE_EXHAUSTED" and "--" in self.message and has_hint
 
 
-def look_at_refusal(url: str, ticket: bytes) -> Refusal:
-    """Ask for one stream more than there may be."""
+def read_refusal(url: str, ticket: bytes) -> Refusal:
+    """Request one stream more than the limit allows."""
     with grpc.insecure_channel(url.removeprefix("grpc://")) as channel:
         grpc.channel_ready_future(channel).result(CALL_SECONDS)
         get = channel.unary_stream(METHOD, request_serializer=bytes, response_deserializer=bytes)

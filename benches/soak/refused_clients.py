@@ -1,9 +1,9 @@
-"""A crowd that asks for streams at a fixed rate and is refused: bare HTTP/2, so that it costs next to nothing.
+"""Clients that request streams at a fixed rate and are refused: bare HTTP/2, to keep their own cost low.
 
-Reads orders from stdin, `{"url", "ticket" (base64), "rate", "seconds", "how"}`, and answers each with a line of JSON.
-With `how` "streams" the questions go over some connections that stay, with "clients" each over one of its own; they go
-out when they are due, whether answers have come or not. An answer counts as a refusal where its first headers end the
-stream, as those of a gRPC error do; what it says is looked at elsewhere (`refusal.py`), not for each.
+Reads commands from stdin, `{"url", "ticket" (base64), "rate", "seconds", "how"}`, and answers each with a line of JSON.
+With `how` "streams" the requests share a few long-lived connections; with "clients" each opens a new one. They are sent
+on schedule, whether or not earlier ones have been answered. A response is a refusal if its first headers end the
+stream, as those of a gRPC error do; `refusal.py` checks the contents of one refusal.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from harness import http2_peer as http2
 from harness.http2_peer import Kind
 
 CONNECTIONS = 8
-# What a connection may send before the server opens the window further (RFC 9113, 6.9.2).
+# Initial flow-control window of a connection (RFC 9113, 6.9.2).
 WINDOW_BYTES = 65_535
-# Answers are awaited for so long after the last request.
+# Time to wait for responses after the last request.
 GRACE_SECONDS = 5.0
 STREAM_MAX = 2**31 - 1000
 
 
 def main() -> None:
-    """Obey until stdin ends."""
-    crowd: Crowd | None = None
+    """Execute commands until stdin ends."""
+    clients: Clients | None = None
     for line in sys.stdin:
-        order = json.loads(line)
-        if crowd is None or crowd.url != order["url"]:
-            if crowd is not None:
-                crowd.leave()
-            crowd = Crowd(order["url"])
-        print(json.dumps(crowd.come(order)), flush=True)
+        command = json.loads(line)
+        if clients is None or clients.url != command["url"]:
+            if clients is not None:
+                clients.close()
+            clients = Clients(command["url"])
+        print(json.dumps(clients.run(command)), flush=True)
 
 
 @dataclass
-class Door:
-    """A connection, and the questions on it that have no answer."""
+class Connection:
+    """A connection and its unanswered requests."""
 
     socket: socket.socket
-    asked: dict[int, float] = field(default_factory=dict)
-    """When each stream was due."""
+    sent: dict[int, float] = field(default_factory=dict)
+    """Scheduled time by stream id."""
     stream: int = 1
     window: int = WINDOW_BYTES
     data: bytearray = field(default_factory=bytearray)
@@ -54,55 +54,57 @@ class Door:
 
 @dataclass
 class Result:
-    """What became of an order's requests."""
+    """Outcome of the requests of one command."""
 
-    asked: int = 0
+    sent: int = 0
     refused: int = 0
-    let_in: int = 0
-    """Those that got a stream: it is cancelled at once."""
+    admitted: int = 0
+    """Requests that got a stream, which is cancelled immediately."""
     broken: int = 0
-    """Those whose connection ended without an answer, or could not be had."""
+    """Requests whose connection failed or closed without a response."""
     late: int = 0
-    """Those that could not be sent when they were due, for want of a window."""
+    """Requests that could not be sent on time because the window was exhausted."""
     seconds: list[float] = field(default_factory=list)
-    """From when a request was due to its refusal."""
+    """Seconds from the scheduled time of each request to its refusal."""
 
 
-class Crowd:
+class Clients:
     """The connections to one server."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._doors: dict[int, Door] = {}
+        self._connections: dict[int, Connection] = {}
         self._poll = select.poll()
         self._result = Result()
 
-    def come(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Ask at the rate for so long, and wait for the answers."""
-        ticket = base64.b64decode(order["ticket"])
+    def run(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Send requests at the rate for the given seconds, and wait for the responses."""
+        ticket = base64.b64decode(command["ticket"])
         self._result = result = Result()
         cpu_before, began = time.process_time(), time.monotonic()
-        due, step = began, 1 / order["rate"]
-        end = began + order["seconds"]
-        alone = order["how"] == "clients"
-        if alone:
-            self.leave()
+        due, step = began, 1 / command["rate"]
+        end = began + command["seconds"]
+        separate = command["how"] == "clients"
+        if separate:
+            self.close()
         while (now := time.monotonic()) < end:
             if now >= due:
-                self._ask(ticket, due, alone)
+                self._send(ticket, due, separate)
                 due += step
             else:
-                self._listen(due - now, alone)
+                self._receive(due - now, separate)
         sent_seconds = time.monotonic() - began
-        while any(door.asked for door in self._doors.values()) and time.monotonic() < end + GRACE_SECONDS:
-            self._listen(0.05, alone)
-        result.broken += sum(len(door.asked) for door in self._doors.values())
-        for door in self._doors.values():
-            door.asked.clear()
+        while (
+            any(connection.sent for connection in self._connections.values()) and time.monotonic() < end + GRACE_SECONDS
+        ):
+            self._receive(0.05, separate)
+        result.broken += sum(len(connection.sent) for connection in self._connections.values())
+        for connection in self._connections.values():
+            connection.sent.clear()
         return {
-            "asked": result.asked,
+            "sent": result.sent,
             "refused": result.refused,
-            "let_in": result.let_in,
+            "admitted": result.admitted,
             "broken": result.broken,
             "late": result.late,
             "seconds": sent_seconds,
@@ -110,75 +112,75 @@ class Crowd:
             "latency_ms": [round(each * 1e3, 3) for each in sorted(result.seconds)],
         }
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Close all connections."""
-        for door in list(self._doors.values()):
-            self._drop(door)
+        for connection in list(self._connections.values()):
+            self._drop(connection)
 
-    def _ask(self, ticket: bytes, due: float, alone: bool) -> None:
-        self._result.asked += 1
+    def _send(self, ticket: bytes, due: float, separate: bool) -> None:
+        self._result.sent += 1
         try:
-            door = self._door(alone)
+            connection = self._connection(separate)
         except OSError:
             self._result.broken += 1
             return
-        question = http2.do_get(door.stream, ticket)
-        if door.window < len(question):
+        request = http2.do_get(connection.stream, ticket)
+        if connection.window < len(request):
             self._result.late += 1
             self._result.broken += 1
             return
-        door.asked[door.stream] = due
-        door.window -= len(question)
-        door.stream += 2
+        connection.sent[connection.stream] = due
+        connection.window -= len(request)
+        connection.stream += 2
         try:
-            door.socket.sendall(question)
+            connection.socket.sendall(request)
         except OSError:
-            self._drop(door)
+            self._drop(connection)
 
-    def _door(self, alone: bool) -> Door:
-        if not alone and len(self._doors) >= CONNECTIONS:
-            # The one that was used least lately; dictionaries keep the order.
-            number = next(iter(self._doors))
-            door = self._doors.pop(number)
-            self._doors[number] = door
-            if door.stream < STREAM_MAX:
-                return door
-            self._drop(door)
-        door = Door(http2.connect(self.url))
-        door.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        door.socket.sendall(http2.PREFACE + http2.settings(WINDOW_BYTES))
-        door.socket.setblocking(True)
-        self._doors[door.socket.fileno()] = door
-        self._poll.register(door.socket, select.POLLIN)
-        return door
+    def _connection(self, separate: bool) -> Connection:
+        if not separate and len(self._connections) >= CONNECTIONS:
+            # The least recently used one; dictionaries keep insertion order.
+            number = next(iter(self._connections))
+            connection = self._connections.pop(number)
+            self._connections[number] = connection
+            if connection.stream < STREAM_MAX:
+                return connection
+            self._drop(connection)
+        connection = Connection(http2.connect(self.url))
+        connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.socket.sendall(http2.PREFACE + http2.settings(WINDOW_BYTES))
+        connection.socket.setblocking(True)
+        self._connections[connection.socket.fileno()] = connection
+        self._poll.register(connection.socket, select.POLLIN)
+        return connection
 
-    def _drop(self, door: Door) -> None:
-        self._result.broken += len(door.asked)
-        door.asked.clear()
-        self._doors.pop(door.socket.fileno(), None)
-        self._poll.unregister(door.socket)
-        door.socket.close()
+    def _drop(self, connection: Connection) -> None:
+        self._result.broken += len(connection.sent)
+        connection.sent.clear()
+        self._connections.pop(connection.socket.fileno(), None)
+        self._poll.unregister(connection.socket)
+        connection.socket.close()
 
-    def _listen(self, seconds: float, alone: bool) -> None:
+    def _receive(self, seconds: float, separate: bool) -> None:
         for number, _ in self._poll.poll(seconds * 1e3):
-            door = self._doors.get(number)
-            if door is None:
+            connection = self._connections.get(number)
+            if connection is None:
                 continue
             try:
-                piece = door.socket.recv(1 << 16)
+                chunk = connection.socket.recv(1 << 16)
             except OSError:
-                piece = b""
-            if not piece:
-                self._drop(door)
+                chunk = b""
+            if not chunk:
+                self._drop(connection)
                 continue
-            door.data += piece
-            self._read(door)
-            if alone and not door.asked and door.socket.fileno() in self._doors:
-                self._drop(door)
+            connection.data += chunk
+            self._read(connection)
+            if separate and not connection.sent and connection.socket.fileno() in self._connections:
+                self._drop(connection)
 
-    def _read(self, door: Door) -> None:
-        """Look at every whole frame."""
-        data, at = door.data, 0
+    def _read(self, connection: Connection) -> None:
+        """Process every complete frame."""
+        data, at = connection.data, 0
         while len(data) - at >= http2.HEAD_BYTES:
             end = at + http2.HEAD_BYTES + int.from_bytes(data[at : at + 3], "big")
             if len(data) < end:
@@ -187,18 +189,18 @@ class Crowd:
             stream = int.from_bytes(data[at + 5 : at + 9], "big") & 0x7FFF_FFFF
             payload = bytes(data[at + http2.HEAD_BYTES : end])
             at = end
-            if kind == Kind.HEADERS and (due := door.asked.pop(stream, None)) is not None:
+            if kind == Kind.HEADERS and (due := connection.sent.pop(stream, None)) is not None:
                 if flags & http2.END_STREAM:
                     self._result.refused += 1
                     self._result.seconds.append(time.monotonic() - due)
                 else:
-                    self._result.let_in += 1
+                    self._result.admitted += 1
                     cancel = http2.CANCEL.to_bytes(4, "big")
-                    door.socket.sendall(http2.frame(Kind.RST_STREAM, stream, cancel))
+                    connection.socket.sendall(http2.frame(Kind.RST_STREAM, stream, cancel))
             elif kind == Kind.WINDOW_UPDATE and stream == 0:
-                door.window += int.from_bytes(payload, "big")
+                connection.window += int.from_bytes(payload, "big")
             elif kind in (Kind.PING, Kind.SETTINGS) and not flags & http2.ACK:
-                door.socket.sendall(http2.frame(kind, 0, payload if kind == Kind.PING else b"", http2.ACK))
+                connection.socket.sendall(http2.frame(kind, 0, payload if kind == Kind.PING else b"", http2.ACK))
         del data[:at]
 
 

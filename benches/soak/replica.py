@@ -1,4 +1,4 @@
-"""A server of the soak: started, killed, drained and started again on the same port, and looked at (Linux)."""
+"""A server that can be killed, drained, restarted on the same port, and sampled (Linux)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 START_SECONDS = 60.0
 LOOK_SECONDS = 5.0
-# Below the ports that clients' connections get, so that nobody takes one while its server is down.
+# Below the ephemeral ports, so that no client connection takes the port while its server is down.
 PORTS = range(20_000, 30_000)
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 KEPT_LINES_MAX = 20
@@ -28,7 +28,7 @@ GAUGES = ("streams_active", "exchanges_active", "fits_active", "connections_acti
 
 @dataclass(frozen=True)
 class Look:
-    """What a server holds at a moment."""
+    """Resources that a server holds at one moment."""
 
     rss_bytes: int
     descriptors: int
@@ -42,12 +42,12 @@ class Look:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody asks anything of it."""
+        """Whether no stream, exchange, fit or connection is open and no memory is reserved."""
         return not any(getattr(self, name) for name in GAUGES)
 
 
 class Replica:
-    """A server at a fixed address; ends with this process."""
+    """A server at a fixed address that ends with this process."""
 
     def __init__(self, name: str, program: Path, datasets: Mapping[str, str], state: Path, *flags: str) -> None:
         self.name = name
@@ -60,24 +60,24 @@ class Replica:
             self._command += ["--dataset", f"{dataset}={url}"]
         self.starts = 0
         self.levels: Counter[str] = Counter()
-        """Lines of the log by level."""
+        """Number of log lines by level."""
         self.alarms: list[str] = []
-        """Lines that say panic, and those of level ERROR."""
+        """Log lines that contain "panic" or have the level ERROR."""
         self.codes: dict[str, float] = {}
-        """Calls by their name and the code of their answer, of the lives that have ended."""
+        """Calls by name and code, of processes that have ended."""
         self._codes_now: dict[str, float] = {}
-        self._said: deque[str] = deque(maxlen=KEPT_LINES_MAX)
+        self._log_tail: deque[str] = deque(maxlen=KEPT_LINES_MAX)
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
 
     @property
     def pid(self) -> int | None:
-        """The process, where there is one."""
+        """Process id, or None while the server is down."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
     def start(self) -> float:
-        """Start it; returns the seconds until it said that it listens."""
+        """Start the server; return the seconds until it listens."""
         began = time.monotonic()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
         pipe = subprocess.PIPE
@@ -88,26 +88,26 @@ class Replica:
         threading.Thread(target=self._read_log, args=(process, ready), name=f"log-{self.name}", daemon=True).start()
         if not ready.wait(START_SECONDS) or process.poll() is not None:
             process.kill()
-            raise SystemExit("\n  ".join([f"replica {self.name} does not start; its last lines:", *self._said]))
+            raise SystemExit("\n  ".join([f"replica {self.name} does not start; last log lines:", *self._log_tail]))
         self._process = process
         self.starts += 1
         return time.monotonic() - began
 
     def kill(self) -> int:
-        """End it without a word; returns the exit code."""
+        """Send SIGKILL; return the exit code."""
         return self._end(signal.SIGKILL, 10)
 
     def drain(self, seconds: float) -> int:
-        """Let it finish what it can in its time; returns the exit code."""
+        """Send SIGTERM and wait; return the exit code."""
         return self._end(signal.SIGTERM, seconds)
 
     def stop(self) -> None:
-        """End it for good, if it runs."""
+        """Kill the server if it is running."""
         if self.pid is not None:
             self.kill()
 
     def look(self) -> Look | None:
-        """Return what it holds; None while it is down."""
+        """Return the resources held, or None while the server is down."""
         pid = self.pid
         if pid is None:
             return None
@@ -131,7 +131,7 @@ class Replica:
             self._codes_now = dict(codes)
         return Look(
             rss_bytes=_number(status, "VmRSS") * 1024,
-            # The page that was just asked for is a connection of its own, which may linger: it is no client's.
+            # Includes the connection of this scrape, which may linger.
             descriptors=descriptors,
             threads=_number(status, "Threads"),
             tasks=int(plain["runtime_tasks"]),
@@ -139,7 +139,7 @@ class Replica:
         )
 
     def answered(self) -> dict[str, int]:
-        """Return calls by name and code, of all lives as far as they were looked at."""
+        """Return calls by name and code, of all processes of this replica, as of the last sample."""
         with self._lock:
             both = Counter(self.codes)
             both.update(self._codes_now)
@@ -163,14 +163,14 @@ class Replica:
             return process.returncode
 
     def _read_log(self, process: subprocess.Popen[str], ready: threading.Event) -> None:
-        """Read to the end, so that the server never waits for us."""
+        """Read the log to its end, so that the server never blocks on the pipe."""
         assert process.stderr is not None
         for line in process.stderr:
             if "listening on grpc" in line:
                 ready.set()
             level = _level(line)
             self.levels[level] += 1
-            self._said.append(line.strip()[:500])
+            self._log_tail.append(line.strip()[:500])
             if (level == "ERROR" or "panic" in line) and len(self.alarms) < KEPT_LINES_MAX:
                 self.alarms.append(line.strip()[:500])
         process.stderr.close()
@@ -178,22 +178,22 @@ class Replica:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU seconds of a process that runs; 0 where it has gone."""
+    """Return the CPU seconds of a process, or 0 if it has ended."""
     try:
-        # The fields after the name, which ends with the last parenthesis, begin with the third: see proc(5).
+        # After the name, which ends with the last parenthesis, the third field follows; see proc(5).
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
     return (int(fields[14 - 3]) + int(fields[15 - 3])) / TICKS_PER_SECOND
 
 
-_given: set[int] = set()
+_used: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, and that was not returned before."""
+    """Return a port that is not in use and was not returned before."""
     for port in PORTS:
-        if port in _given:
+        if port in _used:
             continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -201,9 +201,9 @@ def free_port() -> int:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        _given.add(port)
+        _used.add(port)
         return port
-    raise SystemExit("there is no free port")
+    raise SystemExit("no free port")
 
 
 def _number(status: str, key: str) -> int:

@@ -1,7 +1,7 @@
-"""Minutes of load with faults against two replicas: every byte checked, and what the servers hold looked at.
+"""Load two replicas and inject faults; check every byte received and the resources that the servers hold.
 
 A run of ten minutes or more is kept under benches/runs/<date>-<arch>-<cores>-cores/ as soak.md and soak.json; a shorter
-one, which says nothing about memory, only if --out says where. The exit code is 1 where a verdict does not hold.
+one does not judge memory and is kept only with --out. The exit code is 1 if a criterion fails.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from watch import COLUMNS, Watch, settle
 
 CORES = 1.0
 FLAGS = ("--memory-limit-bytes", str(1 << 30), "--keepalive-seconds", "5", "--drain-seconds", str(DRAIN_SECONDS))
-LIVES, DIES = "a (lives throughout)", "b (killed and drained)"
-# Idle connections to a store are kept for 90 s, and looked through as often; a silent client is given up after 25 s.
+STEADY, RESTARTED = "a (runs throughout)", "b (killed and drained)"
+# Idle connections to a store are kept for 90 s and purged at that interval; a silent client is dropped after 25 s.
 SETTLE_SECONDS = 200.0
-# So long servers are looked at before the first client: in a short run a connection to the store may be among it.
+# Time to sample idle servers before the first client. In a short run a connection to the store may still be open.
 IDLE_SECONDS, STORE_IDLE_SECONDS = 4.0, 100.0
 LONG_SECONDS = 600.0
 FINISH_SECONDS = 60.0
@@ -52,7 +52,7 @@ FINISH_SECONDS = 60.0
 
 @dataclass
 class Stage:
-    """Everything that a run is made of, but for the load."""
+    """Everything that a run needs except the load."""
 
     replicas: list[Replica]
     truth: Truth
@@ -63,14 +63,14 @@ class Stage:
 
 
 def main() -> None:
-    """Soak, print, keep."""
+    """Soak, print the report and write it."""
     options = parse()
     program = (options.bin or bench_server.server_program()).absolute()
     made_on = machine.facts(program)
     noise = Noise()
     is_long = 60 * options.minutes >= LONG_SECONDS
     with tempfile.TemporaryDirectory(prefix="forebay-soak-") as scratch, ExitStack() as stack:
-        # A copy, so that what is built meanwhile does not change what is measured.
+        # A copy, so that a build during the run does not change the measured program.
         copy = Path(shutil.copy2(program, scratch))
         stage = stack.enter_context(set_up(copy, Path(scratch), STORE_IDLE_SECONDS if is_long else IDLE_SECONDS))
         found = soak(stage, options.minutes, options.cores)
@@ -96,13 +96,13 @@ def main() -> None:
 
 @contextmanager
 def set_up(program: Path, scratch: Path, idle_seconds: float) -> Iterator[Stage]:
-    """Make data and truth, start the replicas, and look at them for so long while nobody asks anything of them."""
+    """Create data and expected results, start the replicas, and sample them while idle."""
     say("data")
     data = tables.make(scratch / "data")
     state, truth_path = scratch / "state", scratch / "truth"
     handler = type("WebFiles", (Files,), {"files": {f"/{WEB_FILE}": data.web}})
     with WebServer(handler) as web, FaultProxy(web) as store, ExitStack() as stack:
-        say("truth")
+        say("expected results")
         healthy = {**{name: str(path) for name, path in data.healthy.items()}, "web": f"{web}/{WEB_FILE}"}
         source = Replica("truth", program, healthy, state, *FLAGS)
         stack.callback(source.stop)
@@ -111,40 +111,40 @@ def set_up(program: Path, scratch: Path, idle_seconds: float) -> Iterator[Stage]
         source.stop()
         truth.save(truth_path)
         served = {**{name: str(path) for name, path in data.local.items()}, "web": f"{store.url}/{WEB_FILE}"}
-        replicas = [Replica(name, program, served, state, *FLAGS) for name in (LIVES, DIES)]
+        replicas = [Replica(name, program, served, state, *FLAGS) for name in (STEADY, RESTARTED)]
         for replica in replicas:
             stack.callback(replica.stop)
             replica.start()
         proxy = stack.enter_context(Proxy(replicas[0].url))
         for replica in replicas:
             warm_up(replica, truth)
-        say("rest")
-        idle = look_at_rest(replicas, idle_seconds)
+        say("idle samples")
+        idle = sample_idle(replicas, idle_seconds)
         yield Stage(replicas, truth, truth_path, store, proxy, idle)
 
 
 def warm_up(replica: Replica, truth: Truth) -> None:
-    """Read whole epochs, so that what a server makes once and keeps is there."""
+    """Read whole epochs, so that the server's caches and threads exist."""
     problems = check_whole(replica, truth, specs.ORDERED, specs.SHUFFLED, specs.LONG)
     if problems:
-        raise SystemExit(f"without any fault: {problems}")
+        raise SystemExit(f"failed without faults: {problems}")
     settle(replica, lambda look: look.is_idle, 30)
 
 
-def look_at_rest(replicas: list[Replica], seconds: float) -> dict[str, Look]:
-    """Return the least that each server holds while nobody asks anything of it."""
+def sample_idle(replicas: list[Replica], seconds: float) -> dict[str, Look]:
+    """Return the least that each idle server holds."""
     looks: dict[str, list[Look]] = {replica.name: [] for replica in replicas}
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         for replica in replicas:
             look = replica.look()
             if look is None or not look.is_idle:
-                raise SystemExit(f"replica {replica.name} does not come to rest: {look}")
+                raise SystemExit(f"replica {replica.name} does not become idle: {look}")
             looks[replica.name].append(look)
         time.sleep(0.5)
 
     def least(seen: list[Look]) -> Look:
-        # A look is a connection itself, which may still be seen by the next.
+        # A sample opens a connection itself, which the next sample may still see.
         counts = {name: min(getattr(look, name) for look in seen) for name in ("descriptors", "tasks", "threads")}
         return replace(seen[-1], **counts)
 
@@ -152,7 +152,7 @@ def look_at_rest(replicas: list[Replica], seconds: float) -> dict[str, Look]:
 
 
 def check_whole(replica: Replica, truth: Truth, *chosen: specs.StreamSpec) -> dict[str, Any]:
-    """Read from one replica, without fail-over and without faults; return what was wrong."""
+    """Read from one replica without fail-over and faults; return the failures."""
     scene = Scene([replica.url], replica.url, truth, Tally(), pace=0.0)
     load = Once(scene, 0)
     for spec in chosen:
@@ -163,23 +163,23 @@ def check_whole(replica: Replica, truth: Truth, *chosen: specs.StreamSpec) -> di
 
 
 class Once(Load):
-    """A reader of its own, outside of the run."""
+    """A reader outside the run."""
 
     name = "whole epochs without faults"
 
     def visit(self) -> None:
-        """Come when called."""
+        """Do nothing; the reader is driven by `check_whole`."""
 
 
 def soak(stage: Stage, minutes: float, cores: float) -> tuple[dict[str, Any], list[Verdict]]:
-    """Let everybody loose, and judge."""
+    """Run loads and faults, and judge the result."""
     over, tally = threading.Event(), Tally()
-    lives, dies = stage.replicas
+    steady, restarted = stage.replicas
     crowds = [crowd(stage, role) for role in ("readers", "callers")]
     outages = Outages(
-        dies, stage.proxy, stage.store, tally, over, minutes, lambda number: crowd(stage, "victim", number)
+        restarted, stage.proxy, stage.store, tally, over, minutes, lambda number: crowd(stage, "victim", number)
     )
-    scene = Scene([lives.url, dies.url], stage.proxy.url, stage.truth, tally, over)
+    scene = Scene([steady.url, restarted.url], stage.proxy.url, stage.truth, tally, over)
     loads = gather(stage, scene)
     threads = [threading.Thread(target=load.run, name=load.name, daemon=True) for load in loads]
 
@@ -195,7 +195,7 @@ def soak(stage: Stage, minutes: float, cores: float) -> tuple[dict[str, Any], li
 
     governor = Governor(cores, pids)
     watch = Watch(stage.replicas, governor, minutes, set_pace)
-    began, cpu_before, pid = time.monotonic(), governor.cpu_seconds(), lives.pid
+    began, cpu_before, pid = time.monotonic(), governor.cpu_seconds(), steady.pid
     for thread in threads:
         thread.start()
     outages.start()
@@ -205,20 +205,20 @@ def soak(stage: Stage, minutes: float, cores: float) -> tuple[dict[str, Any], li
         over.set()
     seconds = time.monotonic() - began
     cores_mean = (governor.cpu_seconds() - cpu_before) / seconds
-    say("the end of all load")
+    say("all load has ended")
     outages.join()
     for one in crowds:
         if not one.finish(FINISH_SECONDS):
-            tally.unexpected("the soak", f"the {one.role} did not end in good order: {list(one.said)}")
+            tally.unexpected("the soak", f"the {one.role} process failed: {list(one.stderr_lines)}")
     for thread in threads:
         thread.join(FINISH_SECONDS)
-    told = total([tally.as_json(), *(one.told for one in [*crowds, *outages.victims] if one.told)])
-    is_same = lives.pid == pid and pid is not None
-    lived = Verdict("the first replica lives through the whole run", is_same, f"{lives.starts} start")
-    judged = [*verdicts.of_data(told), lived]
+    tallies = total([tally.as_json(), *(one.tally for one in [*crowds, *outages.victims] if one.tally)])
+    is_same = steady.pid == pid and pid is not None
+    lived = Verdict("the first replica runs through the whole soak", is_same, f"{steady.starts} start")
+    judged = [*verdicts.of_data(tallies), lived]
     replicas: dict[str, Any] = {}
     for replica in stage.replicas:
-        held, found = judge(stage, watch, replica, seconds, is_steady=replica is lives)
+        held, found = judge(stage, watch, replica, seconds, is_steady=replica is steady)
         judged += found
         replicas[replica.name] = held
     run = {
@@ -226,7 +226,7 @@ def soak(stage: Stage, minutes: float, cores: float) -> tuple[dict[str, Any], li
         "cores_mean": round(cores_mean, 3),
         "replicas": replicas,
         "restart_seconds": [round(each, 2) for each in outages.restart_seconds],
-        "tally": told,
+        "tally": tallies,
         "columns": COLUMNS,
         "samples": watch.samples,
         "cores_columns": ["seconds", "cores", "pace"],
@@ -236,7 +236,7 @@ def soak(stage: Stage, minutes: float, cores: float) -> tuple[dict[str, Any], li
 
 
 def gather(stage: Stage, scene: Scene) -> list[Load]:
-    """Return the loads of this process: those that use bare sockets."""
+    """Return the loads of this process: those on bare sockets."""
     tickets: dict[str, bytes] = {}
     with connect(stage.replicas[0].url) as client:
         for spec in (specs.LONG, specs.ORDERED):
@@ -254,7 +254,7 @@ def crowd(stage: Stage, role: str, number: int = 0) -> Crowd:
 def judge(
     stage: Stage, watch: Watch, replica: Replica, seconds: float, *, is_steady: bool
 ) -> tuple[dict[str, Any], list[Verdict]]:
-    """Wait until a replica is at rest, and judge what it holds, what it held and what it said."""
+    """Wait until a replica is idle; judge its resources during and after the run, its responses and its log."""
     idle = stage.idle[replica.name]
     is_back = lambda look: look.is_idle and look.descriptors <= idle.descriptors and look.tasks <= idle.tasks  # noqa: E731
     left, waited = settle(replica, is_back, SETTLE_SECONDS)
@@ -264,7 +264,7 @@ def judge(
     if is_steady:
         found += memory
     problems = check_whole(replica, stage.truth, specs.ORDERED, specs.SHUFFLED, specs.WEB)
-    found.append(Verdict(f"{name} serves whole epochs afterwards", not problems, str(problems or "it does")))
+    found.append(Verdict(f"{name} serves whole epochs afterwards", not problems, str(problems or "yes")))
     replica.look()
     found += verdicts.of_answers(name, replica.answered(), replica.alarms, dict(replica.levels))
     held = {
@@ -283,12 +283,12 @@ def judge(
 def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=30, help="of load (%(default)s)")
-    parser.add_argument("--cores", type=float, default=CORES, help="that all of it may take on average (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=30, help="minutes of load (%(default)s)")
+    parser.add_argument("--cores", type=float, default=CORES, help="cores to use on average (%(default)s)")
     parser.add_argument(
-        "--bin", type=Path, help="the server's program; else FOREBAY_SERVER_BIN, or this checkout's release build"
+        "--bin", type=Path, help="server program [default: FOREBAY_SERVER_BIN, else this checkout's release build]"
     )
-    parser.add_argument("--out", type=Path, help="folder to keep the run in")
+    parser.add_argument("--out", type=Path, help="folder for the results")
     return parser.parse_args()
 
 

@@ -1,7 +1,7 @@
-"""Streams that run at full speed, each over a connection of its own: bare pyarrow.
+"""Streams at full speed with bare pyarrow, each over its own connection.
 
-Reads one order from stdin, `{"url", "requests": [a StreamRequest each]}`, opens all and says so with a line. Then
-answers every line with the rows and batches that each stream has had so far, the time, and this process's CPU seconds.
+Reads one JSON line from stdin, `{"url", "requests": [StreamRequest, …]}`, opens all streams and prints a line. Then
+answers every line with each stream's rows and batches so far, the time, and this process's CPU seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.benches.bench_server import OWN_CONNECTION
 
 @dataclass
 class Reader:
-    """One stream, and how far it is."""
+    """Progress of one stream."""
 
     rows: int = 0
     batches: int = 0
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def read(url: str, request: dict[str, object], reader: Reader, begun: threading.Barrier) -> None:
-    """Take batch after batch; a stream that ends is not opened again, and counts as what went wrong."""
+    """Read batches. A stream that ends is not reopened and is reported as a failure."""
     try:
         with fl.FlightClient(url, generic_options=OWN_CONNECTION) as client:
             info = client.get_flight_info(fl.FlightDescriptor.for_command(json.dumps(request).encode()))

@@ -41,24 +41,24 @@ PLAIN: Json = {"outputs": [ID, {"name": "m", "parts": [{"columns": FLOATS}]}]}
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """One request, at some epochs."""
+    """A stream request and the epochs that are read with it."""
 
     name: str
     dataset: str
     plan: Json
     options: Json
-    """What `forebay.Client.stream` takes; the contract's names, but for `remainder`."""
+    """Keyword arguments of `forebay.Client.stream`; the names are those of a StreamRequest, except `remainder`."""
     epochs: tuple[int, ...] = (0,)
     with_fit: bool = field(default=False)
-    """Whether the plan learns something first."""
+    """Whether the plan must be fitted first."""
 
     @property
     def world_size(self) -> int:
-        """Ranks."""
+        """Number of ranks."""
         return int(self.options.get("world_size", 1))
 
     def request(self, plan: fb.Plan | fb.FittedPlan, epoch: int, start_position: int = 0) -> Json:
-        """Return the StreamRequest, for clients that know nothing of our package."""
+        """Return the StreamRequest as JSON, for clients without the Python package."""
         named = {"plan_id": plan.plan_id} if isinstance(plan, fb.FittedPlan) else {"plan": plan.to_dict()}
         return {"dataset": self.dataset, **named, **self.options, "epoch": epoch, "start_position": start_position}
 

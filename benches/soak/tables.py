@@ -1,4 +1,4 @@
-"""The datasets of the soak: every value follows from its row's index, so that truth can be reckoned."""
+"""The datasets of the soak. Every value is computed from its row's index, so expected results can be computed."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ TEXT_REPEATS = 512
 WEB_ROWS, WEB_GROUP_ROWS = 40_000, 2_000
 SMALL_ROWS = 20_000
 DAMAGED_FILE_ROWS = 5_000
-# The second of three, so that right rows come before the damage.
+# The second of three, so that valid rows precede the damage.
 DAMAGED_FILE = "b.parquet"
 TORN_FILE = "torn.parquet"
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Where they lie: folders by dataset name, and the bytes of what a web server is to offer."""
+    """Locations of the data: folders by dataset name, and the bytes of the file that the web server serves."""
 
     local: dict[str, Path]
-    """What the replicas serve from the disk."""
+    """Folders that the replicas serve."""
     healthy: dict[str, Path]
-    """The same, but for the undamaged twin of what is damaged: what truth is read from."""
+    """The same with undamaged files, from which the expected streams are read."""
     web: bytes
 
 
@@ -45,17 +45,17 @@ def columns(first: int, count: int) -> pa.Table:
 
 
 def web_columns() -> pa.Table:
-    """Return the rows behind the web server."""
+    """Return the rows of the web server's file."""
     ids = np.arange(WEB_ROWS)
     return pa.table({"id": ids, **{name: np.sqrt(ids * (at + 2)) for at, name in enumerate("abcd")}})
 
 
 def make(folder: Path) -> Tables:
-    """Write all of them."""
-    table, texts, small, sick, well, torn = (
+    """Write all datasets."""
+    table, texts, small, damaged, undamaged, torn = (
         folder / name for name in ("table", "texts", "small", "damaged", "undamaged", "torn")
     )
-    for each in (table, texts, small, sick, well, torn):
+    for each in (table, texts, small, damaged, undamaged, torn):
         each.mkdir(parents=True)
     for number in range(TABLE_FILES):
         rows = columns(number * TABLE_FILE_ROWS, TABLE_FILE_ROWS)
@@ -63,23 +63,23 @@ def make(folder: Path) -> Tables:
     ids = np.arange(TEXT_ROWS)
     words = [f"{number} " * TEXT_REPEATS for number in range(4)]
     text = pa.DictionaryArray.from_arrays((ids % 4).astype(np.int32), words)
-    # Without Arrow's schema the column is text, and not a dictionary.
+    # Without Arrow's schema the column is read as text, not as a dictionary.
     long = pa.table({"id": ids, "text": text})
     pq.write_table(long, texts / "a.parquet", store_schema=False, row_group_size=TEXT_GROUP_ROWS)
     pq.write_table(columns(0, SMALL_ROWS), small / "a.parquet", row_group_size=TABLE_GROUP_ROWS)
     for number, name in enumerate(("a.parquet", DAMAGED_FILE, "c.parquet")):
         rows = columns(number * DAMAGED_FILE_ROWS, DAMAGED_FILE_ROWS)
-        pq.write_table(rows, well / name, row_group_size=DAMAGED_FILE_ROWS // 2, compression="zstd")
-        shutil.copy(well / name, sick / name)
-    _damage(sick / DAMAGED_FILE)
-    shutil.copy(well / "a.parquet", torn / "a.parquet")
-    (torn / TORN_FILE).write_bytes((well / "c.parquet").read_bytes()[:-100])
+        pq.write_table(rows, undamaged / name, row_group_size=DAMAGED_FILE_ROWS // 2, compression="zstd")
+        shutil.copy(undamaged / name, damaged / name)
+    _damage(damaged / DAMAGED_FILE)
+    shutil.copy(undamaged / "a.parquet", torn / "a.parquet")
+    (torn / TORN_FILE).write_bytes((undamaged / "c.parquet").read_bytes()[:-100])
     same = {"table": table, "texts": texts, "small": small}
-    return Tables({**same, "damaged": sick, "torn": torn}, {**same, "damaged": well}, _web_file())
+    return Tables({**same, "damaged": damaged, "torn": torn}, {**same, "damaged": undamaged}, _web_file())
 
 
 def _damage(path: Path) -> None:
-    """Spoil the first page of `id`'s second row group."""
+    """Overwrite part of the first page of `id` in the second row group."""
     chunk = pq.ParquetFile(path).metadata.row_group(1).column(0)
     start = chunk.dictionary_page_offset or chunk.data_page_offset
     data = bytearray(path.read_bytes())
@@ -88,7 +88,7 @@ def _damage(path: Path) -> None:
 
 
 def _web_file() -> bytes:
-    """Plain numbers, neither packed nor compressed: a byte from another place is a wrong number and no error."""
+    """Return a file of plain, uncompressed numbers: a misplaced byte gives a wrong number, not an error."""
     sink = pa.BufferOutputStream()
     pq.write_table(web_columns(), sink, row_group_size=WEB_GROUP_ROWS, compression="none", use_dictionary=False)
     return sink.getvalue().to_pybytes()

@@ -1,4 +1,4 @@
-"""What came, how calls ended, and what was wrong: counted in every process, added up in one."""
+"""Counts of data received, results of calls, and failures: kept per process, summed in one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 Json = dict[str, Any]
 
-# Of each kind of finding so many are kept in words; all are counted.
+# Messages kept of each kind of failure; all are counted.
 KEPT_MAX = 20
-WORDS_MAX = 400
+MESSAGE_CHARS_MAX = 400
 
 
 class Tally:
-    """Counts by load; may be used by several threads."""
+    """Counts by load; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -24,31 +24,31 @@ class Tally:
         self._unexpected: list[str] = []
 
     def add(self, load: str, what: str, count: int = 1) -> None:
-        """Count something that came, or was done."""
+        """Count data or events."""
         with self._lock:
             self._counts[load][what] += count
 
     def end(self, load: str, code: str) -> None:
-        """Count a visit by how it ended."""
+        """Count a visit by its result."""
         with self._lock:
             self._ends[load][code] += 1
 
-    def wrong(self, load: str, words: str) -> None:
-        """Note bytes or rows that are not those of the true stream: the one thing that must never be."""
+    def wrong(self, load: str, message: str) -> None:
+        """Record bytes or rows that differ from the expected stream."""
         with self._lock:
             self._counts[load]["wrong"] += 1
             if len(self._wrong) < KEPT_MAX:
-                self._wrong.append(f"{load}: {words[:WORDS_MAX]}")
+                self._wrong.append(f"{load}: {message[:MESSAGE_CHARS_MAX]}")
 
-    def unexpected(self, load: str, words: str) -> None:
-        """Note an end that the load should not have come to."""
+    def unexpected(self, load: str, message: str) -> None:
+        """Record a result that the load does not allow."""
         with self._lock:
             self._counts[load]["unexpected"] += 1
             if len(self._unexpected) < KEPT_MAX:
-                self._unexpected.append(f"{load}: {words[:WORDS_MAX]}")
+                self._unexpected.append(f"{load}: {message[:MESSAGE_CHARS_MAX]}")
 
     def as_json(self) -> Json:
-        """Return everything so far."""
+        """Return all counts so far."""
         with self._lock:
             return {
                 "counts": {load: dict(counts) for load, counts in self._counts.items()},

@@ -1,6 +1,6 @@
-"""The one true stream of every spec, read once from a server that nothing happens to, and reckoned where it can be.
+"""The expected stream of every spec: read once from a server without faults, and computed independently where possible.
 
-Kept as digests of the batches, so that every process of the soak can hold what arrives against it.
+Stored as digests of the batches, with which every process of the soak compares what it receives.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REPLAYS = 6
 
 
 class Untrue(Exception):
-    """The fault-free read itself is wrong."""
+    """The fault-free read is wrong."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +50,22 @@ class Share:
 
 @dataclass(frozen=True)
 class Truth:
-    """Everything that answers are held against."""
+    """Expected results of all calls."""
 
     shares: dict[tuple[str, int, int], Share]
     """By spec, epoch and rank."""
     plans: dict[str, Json]
-    """Of each spec: its plan with all that it learned, and the id."""
+    """By spec: its plan, fitted if needed, and the plan id."""
     fits: list[tuple[Json, str]]
-    """Plans that must learn, and the ids of what is learned."""
+    """Unfitted plans and the ids of the fitted ones."""
     explains: dict[str, fb.Explain]
     small: pa.Table
     """The raw table of that name."""
     exchanges: list[tuple[pa.RecordBatch, int]]
-    """Rows, and the digest of their features."""
+    """Rows and the digest of their features."""
 
     def plan(self, spec: StreamSpec) -> fb.Plan | fb.FittedPlan:
-        """Return the plan as a client has it: fitted, where it had to learn."""
+        """Return the plan that a client streams, fitted if needed."""
         kept = self.plans[spec.name]
         plan = fb.Plan.from_dict(kept["plan"])
         return fb.FittedPlan(kept["plan_id"], plan) if kept["plan_id"] else plan
@@ -76,22 +76,22 @@ class Truth:
         return np.sort(np.concatenate(ranks))
 
     def save(self, path: Path) -> None:
-        """Write it for the other processes."""
+        """Write this to a file for the other processes."""
         path.write_bytes(pickle.dumps(self))
 
     @staticmethod
     def load(path: Path) -> Truth:
-        """Read what `save` wrote, in a process of the same soak."""
+        """Read a file written by `save` in the same run."""
         return pickle.loads(path.read_bytes())
 
 
 def digest(batch: pa.RecordBatch) -> int:
-    """Hash every buffer of the batch, dictionaries and nulls among them."""
+    """Return a hash of every buffer of the batch, including dictionaries and validity."""
     seen = xxh3_64()
     for column in batch.columns:
         storage = column.storage if isinstance(column, pa.ExtensionArray) else column
         for buffer in storage.buffers():
-            # A buffer that is not there differs from an empty one.
+            # A missing buffer differs from an empty one.
             seen.update(b"\1" if buffer is None else memoryview(buffer))
     return seen.intdigest()
 
@@ -102,7 +102,7 @@ def row_ids(batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
 
 
 def learn(url: str) -> Truth:
-    """Read all specs from one server, check what can be reckoned, and ask everything else once."""
+    """Read all specs from one server, check what can be computed, and record everything else."""
     shares: dict[tuple[str, int, int], Share] = {}
     plans: dict[str, Json] = {}
     explains: dict[str, fb.Explain] = {}
@@ -127,7 +127,7 @@ def learn(url: str) -> Truth:
         known = plans[specs.SHUFFLED.name]
         exchanges = _exchanges(client, fb.FittedPlan(known["plan_id"], fb.Plan.from_dict(known["plan"])))
     if not small.equals(columns(0, SMALL_ROWS)):
-        raise Untrue("the raw table is not what was written")
+        raise Untrue("the raw table differs from what was written")
     return Truth(shares, plans, fits, explains, small, exchanges)
 
 
@@ -142,35 +142,35 @@ def _read(client: fb.Client, spec: StreamSpec, plan: fb.Plan | fb.FittedPlan, ep
 
 
 def _check_rows(spec: StreamSpec, ranks: list[Share]) -> None:
-    """Hold the epoch's rows against those that should pass."""
+    """Check the epoch's rows against those that pass the filter."""
     every = {"table": TABLE_ROWS, "texts": TEXT_ROWS, "web": WEB_ROWS, "damaged": 15_000}[spec.dataset]
     want = np.arange(every)
     if spec.plan is specs.FILTERED:
         want = want[(want * 31) % 1009 % 3 != 1]
     if not np.array_equal(np.sort(np.concatenate([share.row_ids for share in ranks])), want):
-        raise Untrue(f"{spec.name}: the epoch's rows are not those that pass, each once")
+        raise Untrue(f"{spec.name}: the epoch does not have each row that passes exactly once")
 
 
 def _check_values(spec: StreamSpec, batch: pa.RecordBatch, ids: np.ndarray[Any, Any]) -> None:
-    """Reckon the outputs that need no fit from the rows' indices."""
+    """Check the outputs that need no fit against values computed from the row indices."""
     if not np.array_equal(batch["id"].to_numpy(), ids.astype(np.int64)):
-        raise Untrue(f"{spec.name}: ids are not those of the rows")
+        raise Untrue(f"{spec.name}: ids do not match the rows")
     if spec.plan is specs.NUMBERS:
         rows = web_columns().take(pa.array(ids))
         want = np.stack([rows[name].to_numpy() for name in "abcd"], axis=1).astype(np.float32)
         if not np.array_equal(batch["m"].to_numpy_ndarray(), want):
-            raise Untrue(f"{spec.name}: numbers are not those of the rows")
+            raise Untrue(f"{spec.name}: numbers do not match the rows")
     if spec.plan is specs.PLAIN:
         rows = columns(0, 15_000).take(pa.array(ids))
         want = np.stack([rows[name].to_numpy() for name in FLOATS], axis=1)
         if not np.array_equal(batch["m"].to_numpy_ndarray(), want):
-            raise Untrue(f"{spec.name}: numbers are not those of the rows")
+            raise Untrue(f"{spec.name}: numbers do not match the rows")
     if spec.plan is specs.TEXTS and batch["text"].to_pylist() != [f"{row % 4} " * TEXT_REPEATS for row in ids]:
-        raise Untrue(f"{spec.name}: texts are not those of the rows")
+        raise Untrue(f"{spec.name}: texts do not match the rows")
 
 
 def _fits() -> list[Json]:
-    """Return plans that each learn from other rows."""
+    """Return plans that learn from different rows."""
     return [{**specs.FEATURES, "filter": f"n % {FIT_VARIANTS} <> {number}"} for number in range(FIT_VARIANTS)]
 
 
@@ -180,17 +180,17 @@ def _exchanges(client: fb.Client, plan: fb.FittedPlan) -> list[tuple[pa.RecordBa
     with client.exchange(plan) as exchange:
         for number in range(EXCHANGES):
             part = rows.slice(number * EXCHANGE_ROWS, EXCHANGE_ROWS)
-            # A copy of its own, so that it is written as it is and not as a piece of a larger one.
+            # Copied, so that the part is not written as a slice of a larger batch.
             copies = [pa.concat_arrays([column]) for column in part.columns]
             part = pa.RecordBatch.from_arrays(copies, schema=part.schema)
             answer = exchange.batch(part)
             if not np.array_equal(answer["id"].to_numpy(), part["id"].to_numpy()):
-                raise Untrue("an exchange's ids are not those that were sent")
+                raise Untrue("the ids of an exchange differ from those sent")
             found.append((part, digest(answer)))
     return found
 
 
 def ticket(client: fl.FlightClient, request: Json, rank: int = 0) -> fl.Ticket:
-    """Ask for a flight, and return the rank's ticket."""
+    """Request a flight and return the rank's ticket."""
     command = json.dumps(request).encode()
     return client.get_flight_info(fl.FlightDescriptor.for_command(command)).endpoints[rank].ticket

@@ -1,4 +1,4 @@
-"""What must be true of a soak, and whether it was."""
+"""Pass criteria of a soak."""
 
 from __future__ import annotations
 
@@ -9,50 +9,52 @@ from typing import Any
 from replica import Look
 from watch import COLUMNS, MIB
 
-# Resident memory of the last quarter may lie so far above that of the second: allocators breathe.
-# A shorter run says nothing about that.
+# Resident memory of the last quarter may exceed that of the second by this much, because allocators fluctuate.
+# Shorter runs are not judged.
 RSS_MINUTES_MIN = 10.0
 RSS_TOLERANCE_SHARE, RSS_TOLERANCE_BYTES = 0.10, 32 * MIB
-# Answers that no client and no fault of a store's or a file's may bring about.
+# Codes that no client and no fault of a store or a file may cause.
 NEVER = ("INTERNAL", "UNKNOWN")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of them."""
+    """One criterion and its result."""
 
     what: str
     holds: bool | None
-    """None: not judged."""
+    """None if not judged."""
     found: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything."""
+        """Return all fields."""
         return asdict(self)
 
 
 def of_data(tally: dict[str, Any]) -> list[Verdict]:
-    """Judge what arrived."""
+    """Judge the data received."""
     counts: dict[str, dict[str, int]] = tally["counts"]
 
     def total(what: str) -> int:
         return sum(found.get(what, 0) for found in counts.values())
 
-    came = (
+    received = (
         f"{total('batches'):,} batches, {total('rows'):,} rows, {total('bytes') / 1e9:,.1f} GB; "
         f"{total('epochs checked row by row'):,} epochs row by row"
     )
     wrong, odd = total("wrong"), total("unexpected")
     return [
         Verdict(
-            "every byte is that of the true stream, no row lost or repeated", wrong == 0, f"{wrong} wrong of {came}"
+            "every byte matches the expected stream, no row is lost or repeated",
+            wrong == 0,
+            f"{wrong} wrong of {received}",
         ),
-        Verdict("every call ends as it may", odd == 0, f"{odd} did not"),
+        Verdict("every call has an allowed result", odd == 0, f"{odd} did not"),
     ]
 
 
 def of_answers(name: str, answered: dict[str, int], alarms: list[str], levels: dict[str, int]) -> list[Verdict]:
-    """Judge what a server said."""
+    """Judge a server's responses and log."""
     never = {call: count for call, count in answered.items() if call.endswith(NEVER)}
     found = f"{never or 'none'} of {sum(answered.values()):,}"
     panics, errors = sum("panic" in line for line in alarms), levels.get("ERROR", 0)
@@ -63,9 +65,9 @@ def of_answers(name: str, answered: dict[str, int], alarms: list[str], levels: d
 
 
 def of_rest(name: str, idle: Look, left: Look | None, seconds: float) -> list[Verdict]:
-    """Judge what a server still holds when all load has stopped."""
+    """Judge what a server holds after all load has stopped."""
     if left is None:
-        return [Verdict(f"{name} answers at the end", False, "it does not")]
+        return [Verdict(f"{name} responds at the end", False, "no response")]
     return [
         Verdict(
             f"{name} holds no stream, exchange, fit, connection or memory at the end",
@@ -83,15 +85,15 @@ def of_rest(name: str, idle: Look, left: Look | None, seconds: float) -> list[Ve
 
 
 def of_memory(name: str, samples: list[list[float]], seconds: float) -> tuple[list[Verdict], dict[str, Any]]:
-    """Compare the second quarter of the run with the last."""
+    """Compare resident memory in the second and the last quarter of the run."""
     second = _medians(samples, seconds / 4, seconds / 2)
     last = _medians(samples, 3 * seconds / 4, seconds)
     quarters = {"second_quarter": second, "last_quarter": last}
     if seconds < 60 * RSS_MINUTES_MIN:
-        found = f"not judged: {seconds / 60:.1f} minutes are too short for it"
+        found = f"not judged: {seconds / 60:.1f} minutes is too short"
         return [Verdict(f"{name}'s resident memory is flat", None, found)], quarters
     if second is None or last is None:
-        return [Verdict(f"{name}'s memory is flat", False, "there are too few samples")], quarters
+        return [Verdict(f"{name}'s memory is flat", False, "too few samples")], quarters
     limit = second["rss_bytes"] * (1 + RSS_TOLERANCE_SHARE) + RSS_TOLERANCE_BYTES
     found = (
         f"median {second['rss_bytes'] / MIB:,.0f} MiB in the second quarter, {last['rss_bytes'] / MIB:,.0f} MiB in the "

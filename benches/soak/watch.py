@@ -1,4 +1,4 @@
-"""Looks at the servers every few seconds, and sets the pace."""
+"""Samples the servers every few seconds and sets the pace."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from harness.benches.reporting import say
 from pace import Governor
 from replica import Look, Replica
 
-# As many looks at most as a file of some 200 KB has room for.
+# Keeps the JSON file at about 200 KB.
 SAMPLES_MAX = 600
 SAMPLE_SECONDS_MIN = 2.0
-# The pace is set in the first part of the run, and stands from there on.
+# The pace is adjusted in this first part of the run, then kept.
 STEERED_PART = 0.2
 COLUMNS = ["seconds", "starts", *(field.name for field in fields(Look))]
 MIB = 1 << 20
 
 
 class Watch:
-    """Samples of each server, and of what the whole soak takes."""
+    """Samples of each server and of the CPU use of the whole soak."""
 
     def __init__(
         self, replicas: list[Replica], governor: Governor, minutes: float, set_pace: Callable[[float], None]
     ) -> None:
         self.replicas = replicas
         self.samples: dict[str, list[list[float]]] = {replica.name: [] for replica in replicas}
-        """By replica, rows of COLUMNS; a replica that is down has none."""
+        """By replica: rows of COLUMNS, none while it is down."""
         self.cores: list[list[float]] = []
-        """Seconds, cores that were busy with the soak, pace."""
+        """Seconds, cores used by the soak, pace."""
         self._governor = governor
         self._seconds = 60 * minutes
         self.every = max(SAMPLE_SECONDS_MIN, self._seconds / SAMPLES_MAX)
         self._set_pace = set_pace
 
     def run(self, over: threading.Event) -> None:
-        """Look until the minutes have passed or the run is broken off."""
+        """Sample until the minutes have passed or the run is interrupted."""
         began = last = time.monotonic()
         while not over.wait(self.every) and (now := time.monotonic()) < began + self._seconds:
             passed = now - began
@@ -63,7 +63,7 @@ class Watch:
 
 
 def settle(replica: Replica, enough: Callable[[Look], bool], seconds: float) -> tuple[Look | None, float]:
-    """Look until it is enough or the time is over; returns the last look, and how long it took."""
+    """Sample until `enough` is true or the time is over; return the last sample and the seconds it took."""
     began = time.monotonic()
     while True:
         look = replica.look()
