@@ -1,9 +1,9 @@
-"""Whether 64 clients at once get the same, and what memory clients cost the server.
+"""Fairness between 64 concurrent clients, and the server's memory per client.
 
-Clients are threads of a few processes, each with a connection of its own. Ranks: all are ranks of one epoch and read it
-once. Others: each reads whole epochs of a small dataset, shuffled by a seed of its own, for a fixed time. Rates are
-those of a window in which every client runs. The memory budget is what the server itself says (action `explain`) that
-the streams need, times their number: the least that lets all of them in, for a stream that does not fit is refused.
+Clients are threads of a few processes, each with its own connection. Ranks all belong to one epoch and read it once.
+Other clients read whole epochs of a small dataset for a fixed time, each shuffled with its own seed. Rates cover a
+window in which every client runs. The memory budget is the `memory_bytes` of the action `explain` times the number of
+streams: the smallest budget that admits all of them, because a stream that does not fit is refused.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ GOAL_ABOVE_BUDGET_MB = 150.0
 MANY = 64
 PROCESSES = 4
 BATCH_SIZE = 1024
-# Epochs of it are read whole, by each client: 200,000 rows, which all 64 together read in some seconds.
+# 200,000 rows; each client reads whole epochs, and 64 clients together take a few seconds.
 SMALL = criteo.Shape(files=2, rows_per_file=100_000, row_group_rows=25_000)
 SECONDS = 15.0
-# What a window of the fixed time leaves out at its begin, where streams still fill what they hold ahead.
+# Excluded at the start of a fixed window, while streams still read ahead.
 SETTLE_SECONDS = 3.0
 PROGRAM = Path(__file__).with_name("fairness_clients.py")
 MB = 1e6
@@ -41,22 +41,22 @@ MB = 1e6
 
 @dataclass(frozen=True)
 class Crowd:
-    """Clients that read at once."""
+    """Clients that read concurrently."""
 
     name: str
     clients: int
     ranks: bool
-    """Whether they are ranks of one epoch, or each reads its own."""
+    """Whether they are ranks of one epoch; otherwise each reads its own epochs."""
     order: dict[str, Any] = field(default_factory=dict)
 
     @property
     def dataset(self) -> str:
-        """What they read."""
+        """Name of the dataset."""
         return "whole" if self.ranks else "small"
 
     @property
     def world_size(self) -> int:
-        """Ranks of an epoch."""
+        """Ranks per epoch."""
         return self.clients if self.ranks else 1
 
 
@@ -71,7 +71,7 @@ CROWDS = (
 
 
 def measure(setting: Setting) -> Found:
-    """Serve each crowd from a fresh server, in turn."""
+    """Serve each crowd in turn from a new server."""
     small = setting.data / "criteo-small"
     criteo.generate(small, SMALL)
     folders, state = {"whole": setting.criteo_data, "small": small}, setting.scratch / "fairness-state"
@@ -91,27 +91,27 @@ def measure(setting: Setting) -> Found:
 
 
 def request_of(crowd: Crowd, plans: dict[str, str]) -> dict[str, Any]:
-    """Return what every client asks for, but for its seed."""
-    asked = {"dataset": crowd.dataset, "plan_id": plans[crowd.dataset], "batch_size": BATCH_SIZE}
-    return {**asked, "world_size": crowd.world_size, **crowd.order}
+    """Return the request of every client, without its seed."""
+    request = {"dataset": crowd.dataset, "plan_id": plans[crowd.dataset], "batch_size": BATCH_SIZE}
+    return {**request, "world_size": crowd.world_size, **crowd.order}
 
 
 def budget_bytes(client: fl.FlightClient, crowd: Crowd, request: dict[str, Any]) -> int:
-    """Return the least budget that lets all of them in."""
+    """Return the smallest budget that admits the whole crowd."""
     *_, last = client.do_action(fl.Action("explain", json.dumps(request).encode()))
     return json.loads(last.body.to_pybytes())["memory_bytes"] * crowd.clients
 
 
 def serve(server: Server, crowd: Crowd, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Let them read from a fresh server; return their rates and its memory."""
+    """Run the crowd against a new server; return its rates and the server's memory."""
     idle_bytes = server.rss_bytes()
-    asked: list[dict[str, Any]] = [
+    clients: list[dict[str, Any]] = [
         {"request": {**request, "seed": 7}, "rank": number, "epochs": 1}
         if crowd.ranks
         else {"request": {**request, "seed": number}, "rank": 0, "epochs": 0}
         for number in range(crowd.clients)
     ]
-    answers = read_all(server.url, asked, seconds)
+    answers = read_all(server.url, clients, seconds)
     return {
         "clients": crowd.clients,
         "idle_rss_bytes": idle_bytes,
@@ -122,9 +122,9 @@ def serve(server: Server, crowd: Crowd, request: dict[str, Any], seconds: float)
     }
 
 
-def read_all(url: str, asked: list[dict[str, Any]], seconds: float) -> list[dict[str, Any]]:
-    """Run the clients, dealt to a few processes, all at once."""
-    shares = [share for share in (asked[start::PROCESSES] for start in range(PROCESSES)) if share]
+def read_all(url: str, clients: list[dict[str, Any]], seconds: float) -> list[dict[str, Any]]:
+    """Run the clients concurrently, distributed over a few processes."""
+    shares = [share for share in (clients[start::PROCESSES] for start in range(PROCESSES)) if share]
     processes = [
         subprocess.Popen([sys.executable, PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in shares
@@ -136,7 +136,7 @@ def read_all(url: str, asked: list[dict[str, Any]], seconds: float) -> list[dict
     for process in processes:
         assert process.stdout is not None
         if process.stdout.readline().strip() != "connected":
-            raise SystemExit("a process of clients ended; see above")
+            raise SystemExit("a client process exited; see above")
     for process in processes:
         assert process.stdin is not None
         process.stdin.write("\n")
@@ -145,10 +145,10 @@ def read_all(url: str, asked: list[dict[str, Any]], seconds: float) -> list[dict
 
 
 def rates(answers: list[dict[str, Any]], fixed: tuple[float, float] | None) -> dict[str, Any]:
-    """Return the rates of a window: the fixed one since all began, or that in which all are between first and last."""
+    """Return the rates in the fixed window, or in the one in which all clients are between first and last batch."""
     whole = [answer for answer in answers if len(answer["times"]) > 1]
     if not whole:
-        raise SystemExit(f"no client got two batches: {answers[0]['error'] or 'there are too few rows'}")
+        raise SystemExit(f"no client got two batches: {answers[0]['error'] or 'too few rows'}")
     if fixed is None:
         begin, end = max(each["times"][0] for each in whole), min(each["times"][-1] for each in whole)
     else:
@@ -171,16 +171,16 @@ def rates(answers: list[dict[str, Any]], fixed: tuple[float, float] | None) -> d
 
 
 def report(runs: list[dict[str, Any]], seconds: float) -> Found:
-    """Return the ratios' medians and the memory's most."""
+    """Return the median ratios and the peak memory."""
     goals, rows = [], []
     for crowd in CROWDS:
         these = [run for run in runs if run["crowd"] == crowd.name]
-        # A client that got nothing has no ratio: that is as unfair as can be.
+        # If a client received nothing, the ratio is infinite.
         unfair = statistics.median(run["max_over_min"] or math.inf for run in these)
         peak, budget = max(run["peak_rss_bytes"] for run in these) / MB, these[0]["budget_bytes"] / MB
         if crowd.clients == MANY:
             goals.append(Goal(f"fastest / slowest: {crowd.name}", GOAL_RATIO, unfair, "", 2))
-        goals.append(Goal(f"peak RSS less the budget: {crowd.name}", GOAL_ABOVE_BUDGET_MB, peak - budget, "MB"))
+        goals.append(Goal(f"peak RSS minus budget: {crowd.name}", GOAL_ABOVE_BUDGET_MB, peak - budget, "MB"))
         first, last = (
             statistics.median(run[f"seconds_until_the_{which}_ended"] for run in these) for which in ("first", "last")
         )
@@ -198,8 +198,8 @@ def report(runs: list[dict[str, Any]], seconds: float) -> Found:
     rounds = max(run["round"] for run in runs) + 1
     idle = statistics.median(run["idle_rss_bytes"] for run in runs) / MB
     text = (
-        f"A fresh server for each crowd, {idle:,.0f} MB resident before its first client; its budget is what it says "
-        f"that the streams need. Batches of {BATCH_SIZE:,} rows; rounds: {rounds}. Rates, ratios and waits are "
+        f"A new server for each crowd, {idle:,.0f} MB resident before its first client; its budget is the streams' "
+        f"`memory_bytes` from `explain`. Batches of {BATCH_SIZE:,} rows; rounds: {rounds}. Rates, ratios and waits are "
         "medians, peaks the highest."
     )
     titles = [

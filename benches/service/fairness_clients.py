@@ -1,8 +1,8 @@
-"""Some clients as threads of a process, each with a connection of its own: bare pyarrow.
+"""Clients as threads of one process, each with its own connection, with bare pyarrow.
 
-Reads one JSON object from stdin, `{"url", "clients": [{"request", "rank", "epochs"}], "seconds"}`; connects all and
-says so with a line; reads a line, and then every client reads: one epoch where `epochs` is 1, else one after another
-until `seconds` have passed. Says when each batch came, in seconds of the monotonic clock, which processes share.
+Reads one JSON object from stdin, `{"url", "clients": [{"request", "rank", "epochs"}], "seconds"}`; connects all,
+prints a line and waits for one. Then every client reads: one epoch if `epochs` is 1, else epochs until `seconds` have
+passed. Prints the arrival time of each batch, by the monotonic clock, which processes share.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from harness.benches.bench_server import OWN_CONNECTION
 
 
 def main() -> None:
-    """Obey once."""
-    order = json.loads(sys.stdin.readline())
+    """Run one command."""
+    command = json.loads(sys.stdin.readline())
     go = threading.Event()
-    connected = threading.Barrier(len(order["clients"]) + 1)
-    with ThreadPoolExecutor(len(order["clients"])) as pool:
+    connected = threading.Barrier(len(command["clients"]) + 1)
+    with ThreadPoolExecutor(len(command["clients"])) as pool:
         clients = [
-            pool.submit(client, order["url"], each, order["seconds"], connected, go) for each in order["clients"]
+            pool.submit(client, command["url"], each, command["seconds"], connected, go) for each in command["clients"]
         ]
         connected.wait()
         print("connected", flush=True)
@@ -38,23 +38,23 @@ def main() -> None:
 
 
 def client(
-    url: str, asked: dict[str, Any], seconds: float, connected: threading.Barrier, go: threading.Event
+    url: str, options: dict[str, Any], seconds: float, connected: threading.Barrier, go: threading.Event
 ) -> dict[str, Any]:
-    """Read what one client is to read; return when its batches came, and what went wrong."""
+    """Run one client; return the arrival times of its batches and its error."""
     times: list[float] = []
     rows: list[int] = []
     error = ""
     with fl.FlightClient(url, generic_options=OWN_CONNECTION) as flight:
-        # Any call makes the connection.
+        # Any call opens the connection.
         list(flight.list_actions())
         connected.wait()
         go.wait()
         began = time.monotonic()
         deadline = began + seconds
-        epochs = range(1) if asked["epochs"] == 1 else itertools.count()
+        epochs = range(1) if options["epochs"] == 1 else itertools.count()
         try:
             for epoch in epochs:
-                read(flight, asked, epoch, times, rows, deadline if asked["epochs"] != 1 else None)
+                read(flight, options, epoch, times, rows, deadline if options["epochs"] != 1 else None)
                 if time.monotonic() >= deadline:
                     break
         except pa.ArrowException as failure:
@@ -64,16 +64,16 @@ def client(
 
 def read(
     flight: fl.FlightClient,
-    asked: dict[str, Any],
+    options: dict[str, Any],
     epoch: int,
     times: list[float],
     rows: list[int],
     deadline: float | None,
 ) -> None:
-    """Read an epoch, to its end or the deadline, and note its batches."""
-    command = json.dumps({**asked["request"], "epoch": epoch}).encode()
-    info = flight.get_flight_info(fl.FlightDescriptor.for_command(command))
-    stream = flight.do_get(info.endpoints[asked["rank"]].ticket)
+    """Read an epoch to its end or the deadline, and record its batches."""
+    request = json.dumps({**options["request"], "epoch": epoch}).encode()
+    info = flight.get_flight_info(fl.FlightDescriptor.for_command(request))
+    stream = flight.do_get(info.endpoints[options["rank"]].ticket)
     for chunk in stream:
         now = time.monotonic()
         times.append(now)

@@ -1,4 +1,4 @@
-"""What ten times as many files, row groups or columns cost, for the same bytes.
+"""Cost of ten times as many files, row groups or columns for the same bytes.
 
 One server has all layouts as datasets; a round visits each layout and order in turn. The clock runs from the request
 for flight info to the last batch of the visit's epochs, in a bare pyarrow client.
@@ -24,14 +24,14 @@ GOAL_RATIO = 1.1
 BATCH_SIZE = 8192
 BATCH_FLOATS = BATCH_SIZE * LAYOUTS["base"].columns
 EPOCHS_A_VISIT = 3
-# Visits are short, and the ratios small: so many times the rounds of the others.
+# Visits are short and ratios close to 1, so there are more rounds than in other measurements.
 ROUNDS_FACTOR = 2
 ORDERS = {"file order": False, "shuffled": True}
-SAID = {"files": "files x 10", "groups": "row groups x 10", "columns": "columns x 10"}
+LABELS = {"files": "files x 10", "groups": "row groups x 10", "columns": "columns x 10"}
 
 
 def measure(setting: Setting) -> Found:
-    """Read each layout again and again, in turn."""
+    """Read the layouts in turn for several rounds."""
     layouts = SMALL_LAYOUTS if setting.quick else LAYOUTS
     folders = {name: setting.data / f"growth-{'small-' if setting.quick else ''}{name}" for name in layouts}
     for name, layout in layouts.items():
@@ -52,7 +52,7 @@ def measure(setting: Setting) -> Found:
 def visit(
     server: Server, client: fl.FlightClient, name: str, layout: Layout, shuffle: bool, number: int
 ) -> dict[str, float]:
-    """Read a few epochs; return their bytes and seconds."""
+    """Read a few epochs; return bytes and seconds."""
     batch_size = BATCH_FLOATS // layout.columns
     request = {"dataset": name, "plan": layout.plan(), "batch_size": batch_size, "shuffle": shuffle, "seed": 7}
     *_, explained = client.do_action(fl.Action("explain", json.dumps(request).encode()))
@@ -78,7 +78,7 @@ def visit(
 
 
 def report(visits: list[dict[str, Any]], layouts: dict[str, Layout]) -> Found:
-    """Return ratios to the base of the same round."""
+    """Return ratios to the base in the same round."""
     counted = [each for each in visits if each["round"] >= 0]
     goals, rows = [], []
     for order in ORDERS:
@@ -94,7 +94,7 @@ def report(visits: list[dict[str, Any]], layouts: dict[str, Layout]) -> Found:
                 for key in ("seconds", "server_cpu_seconds")
             )
             if name != "base":
-                goals.append(Goal(f"time per byte / base's: {SAID[name]}, {order}", GOAL_RATIO, time_ratio, "", 2))
+                goals.append(Goal(f"time per byte / base's: {LABELS[name]}, {order}", GOAL_RATIO, time_ratio, "", 2))
             cells = [
                 f"{statistics.median(v['rows'] / v['seconds'] for v in each):,.0f}",
                 f"{statistics.median(v['bytes'] / v['seconds'] for v in each) / 1e6:,.0f}",
@@ -102,14 +102,14 @@ def report(visits: list[dict[str, Any]], layouts: dict[str, Layout]) -> Found:
                 f"{cpu_ratio:.2f}",
                 f"{each[0]['read_amplification']:.2f}",
             ]
-            rows.append([f"{SAID.get(name, name)}, {order}", *cells])
+            rows.append([f"{LABELS.get(name, name)}, {order}", *cells])
     titles = ["layout", "rows/s", "MB/s", "time per byte / base's", "CPU per byte / base's", "read, times"]
     base = layouts["base"]
     text = (
         f"The base: {base.files} files of {base.groups} row groups of {base.group_rows:,} rows of {base.columns} "
-        f"float32 columns, {base.rows * base.columns * 4 / 1e6:,.1f} MB. Batches have the same bytes in all: "
-        f"{BATCH_SIZE:,} rows, a tenth of it with ten times the columns. Medians, ratios taken round by round. The "
-        "last column: how often the stored bytes are read in an epoch, as the server says."
+        f"float32 columns, {base.rows * base.columns * 4 / 1e6:,.1f} MB. All batches have the same bytes: "
+        f"{BATCH_SIZE:,} rows, a tenth of that with ten times the columns. Medians; ratios within a round. The last "
+        "column is the server's read amplification: how often an epoch reads the stored bytes."
     )
     raw = {"layouts": {name: asdict(layout) for name, layout in layouts.items()}, "visits": visits}
     return Found(raw, goals, f"{text}\n\n{table(titles, rows)}")

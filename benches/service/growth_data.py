@@ -1,7 +1,7 @@
-"""The same floats as few and many files, row groups and columns, from a seed.
+"""The same generated floats as few and many files, row groups and columns.
 
-Values are exp(1.5 N(0, 1)) in float32 with 5 % nulls, made in blocks of 12,000 rows; so the rows of `base`, `files` and
-`groups` are the same ones. Files that were made with other parameters are written anew.
+Values are exp(1.5 N(0, 1)) in float32 with 5 % nulls, generated in blocks of 12,000 rows, so `base`, `files` and
+`groups` have the same rows. Files generated with other parameters are rewritten.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SEED = 11
 
 @dataclass(frozen=True)
 class Layout:
-    """How the floats lie."""
+    """Files, row groups and columns of a dataset."""
 
     files: int
     groups: int
-    """Row groups of a file."""
+    """Row groups per file."""
     group_rows: int
     columns: int
 
@@ -38,7 +38,7 @@ class Layout:
         return self.files * self.groups * self.group_rows
 
     def plan(self) -> dict[str, Any]:
-        """Return a plan with nothing to learn: float32 [n, columns]."""
+        """Return a plan that needs no fit: float32 [n, columns]."""
         ops: list[dict[str, Any]] = [{"fill_null": {"value": 0}}, {"log1p": {}}, {"clip": {"min": -3, "max": 3}}]
         names = [f"x{number}" for number in range(self.columns)]
         return {"outputs": [{"name": "x", "dtype": "FLOAT32", "parts": [{"columns": names, "ops": ops}]}]}
@@ -52,7 +52,7 @@ LAYOUTS = {
     "groups": Layout(2, 100, 12_000, 13),
     "columns": Layout(2, 10, 12_000, 130),
 }
-# A tenth of it, for rehearsals.
+# A tenth of that, for `--quick`.
 SMALL_LAYOUTS = {
     "base": Layout(1, 10, 24_000, 13),
     "files": Layout(10, 1, 24_000, 13),
@@ -62,19 +62,19 @@ SMALL_LAYOUTS = {
 
 
 def generate(folder: Path, layout: Layout) -> None:
-    """Write the files that are not there yet."""
+    """Write missing and outdated files."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in range(layout.files):
         path = folder / f"part-{file:03}.parquet"
-        made_from = json.dumps({**asdict(layout), "seed": SEED, "file": file}, sort_keys=True).encode()
-        if not (path.exists() and (pq.read_metadata(path).metadata or {}).get(PARAMETERS_KEY) == made_from):
-            _write(path, layout, file, made_from)
+        parameters = json.dumps({**asdict(layout), "seed": SEED, "file": file}, sort_keys=True).encode()
+        if not (path.exists() and (pq.read_metadata(path).metadata or {}).get(PARAMETERS_KEY) == parameters):
+            _write(path, layout, file, parameters)
 
 
-def _write(path: Path, layout: Layout, file: int, made_from: bytes) -> None:
-    """Write under another name first, so that a file of the right name is whole."""
+def _write(path: Path, layout: Layout, file: int, parameters: bytes) -> None:
+    """Write to a temporary name first, so that a file with the final name is complete."""
     names = [f"x{number}" for number in range(layout.columns)]
-    schema = pa.schema([(name, pa.float32()) for name in names], {PARAMETERS_KEY: made_from})
+    schema = pa.schema([(name, pa.float32()) for name in names], {PARAMETERS_KEY: parameters})
     unfinished = path.with_suffix(".unfinished")
     blocks = layout.group_rows // BLOCK_ROWS
     with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:

@@ -1,7 +1,7 @@
-"""Whether preparing batches hides behind a step that takes just as long.
+"""Overlap of batch preparation with a training step of the same length.
 
-A round reads an epoch at full speed, which gives the preparation of a batch; then it does as many steps of that length
-with no data; then both together. A step is a sleep: it stands for a GPU's, which leaves the cores to the server.
+A round reads an epoch at full speed, which gives the preparation time per batch, then runs as many steps of that length
+without data, then both together. A step is a sleep: like a step on a GPU, it leaves the cores to the server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ORDERS = {"file order": False, "shuffled": True}
 
 
 def measure(setting: Setting) -> Found:
-    """Read epochs alone, do steps alone, and both, in turn."""
+    """Measure epochs, steps, and both together, in turn."""
     rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in ORDERS}
     with Server(setting.program, {DATASET: setting.criteo_data}, setting.scratch / "overlap-state") as server:
         plan_id = server.fit(DATASET, criteo.plan())["plan_id"]
@@ -39,7 +39,7 @@ def measure(setting: Setting) -> Found:
 
 
 def one_round(data: FlightDataset, epoch: int) -> dict[str, Any]:
-    """Return the seconds of each of the three."""
+    """Return the seconds of reading, of the steps, and of both together."""
     data.set_epoch(epoch)
     batches, alone = run_epoch(data, 0.0)
     step = alone / batches
@@ -61,7 +61,7 @@ def one_round(data: FlightDataset, epoch: int) -> dict[str, Any]:
 
 
 def run_epoch(data: FlightDataset, step_seconds: float) -> tuple[int, float]:
-    """Return the batches of an epoch and its seconds, from the request to the end of the last step."""
+    """Return an epoch's batches and its seconds from the request to the end of the last step."""
     batches, began = 0, time.perf_counter()
     for _ in data:
         batches += 1
@@ -81,7 +81,7 @@ def report(rounds: dict[str, list[dict[str, Any]]]) -> Found:
         step = 1e3 * statistics.median(each["step_seconds"] for each in figures)
         spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
         rows.append([name, f"{step:.1f} ms", *seconds, f"{statistics.median(ratios):.2f}", spread])
-    titles = ["order", "step", "preparation, s", "steps, s", "together, s", "ratio", "least and most"]
+    titles = ["order", "step", "preparation, s", "steps, s", "together, s", "ratio", "minimum to maximum"]
     text = (
         f"An epoch through FlightDataset, batches of {BATCH_SIZE:,} rows, medians of {len(figures)} rounds. A step is "
         "a sleep as long as a batch's preparation in the same round."
@@ -89,4 +89,4 @@ def report(rounds: dict[str, list[dict[str, Any]]]) -> Found:
     return Found({"batch_size": BATCH_SIZE, "rounds": rounds}, goals, f"{text}\n\n{table(titles, rows)}")
 
 
-MEASUREMENT = Measurement("overlap", "Preparation behind the step", measure)
+MEASUREMENT = Measurement("overlap", "Preparation overlapped with steps", measure)

@@ -1,4 +1,4 @@
-"""The page of a run, in Markdown: goals, then each measurement."""
+"""Markdown report of a run: goals, then each measurement."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from setting import Found, Goal, Measurement
 
 
 def goals(found: list[Goal]) -> str:
-    """Return what was to be reached, and what was."""
+    """Return the table of goals and results."""
     rows = [
         [goal.what, f"at most {goal.spell(goal.limit)}", goal.spell(goal.found), "yes" if goal.reached else "no"]
         for goal in found
     ]
-    return table(["goal", "reach", "found", "reached"], rows)
+    return table(["goal", "target", "result", "reached"], rows)
 
 
 def body(results: list[tuple[Measurement, Found, dict[str, float]]]) -> str:
@@ -28,17 +28,17 @@ def body(results: list[tuple[Measurement, Found, dict[str, float]]]) -> str:
 
 
 def page(results: list[tuple[Measurement, Found, dict[str, float]]], made_on: dict[str, Any]) -> str:
-    """Return the whole page."""
+    """Return the whole report."""
     facts = "\n".join(f"- {key}: {value}" for key, value in made_on.items())
     introduction = (
-        "Server and clients on the same cores. What is measured and how: [benches/service](../../service/README.md); "
-        "every number: [service.json](service.json)."
+        "Server and clients share the cores. Method: [benches/service](../../service/README.md); all numbers: "
+        "[service.json](service.json)."
     )
-    return "\n\n".join(["# Forebay as a service", introduction, body(results), "## Made on", facts]) + "\n"
+    return "\n\n".join(["# Forebay as a service", introduction, body(results), "## Machine", facts]) + "\n"
 
 
 def _noise(noise: dict[str, float]) -> str:
     return (
-        f"Meanwhile other processes took {noise['others_share']:.0%} of the CPU seconds that the machine gave; load "
+        f"Other processes used {noise['others_share']:.0%} of the machine's CPU seconds during the measurement; load "
         f"average {noise['load_average_before']:.1f} before, {noise['load_average_after']:.1f} after."
     )

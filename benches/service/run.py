@@ -1,7 +1,7 @@
-"""Forebay as a service: start, overlap, growth, fairness, soak. Prints the tables.
+"""Measure Forebay as a service: start, overlap, growth, fairness, soak.
 
-A run of all of them is kept under benches/runs/<date>-<arch>-<cores>-cores/ as service.md and service.json; a run of
-some (--only), and a rehearsal (--quick), is kept only if --out says where.
+Prints tables. A complete run is kept under benches/runs/<date>-<arch>-<cores>-cores/ as service.md and service.json; a
+partial run (--only) or a trial run (--quick) is kept only with --out.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from setting import Found, Measurement, Setting
 
 MEASUREMENTS = (start.MEASUREMENT, overlap.MEASUREMENT, growth.MEASUREMENT, fairness.MEASUREMENT, soak.MEASUREMENT)
 DATA = machine.ROOT / "data" / "service"
-# The criteo-shaped data of a rehearsal.
+# Criteo-shaped data of a trial run.
 SMALL = criteo.Shape(files=2, rows_per_file=100_000, row_group_rows=25_000)
 
 
 def main() -> None:
-    """Measure, print, keep."""
+    """Measure, print and write the run."""
     options = parse()
     program = bench_server.server_program()
     made_on = machine.facts(program)
@@ -41,14 +41,14 @@ def main() -> None:
     criteo.generate(criteo_data, shape)
     results: list[tuple[Measurement, Found, dict[str, float]]] = []
     with tempfile.TemporaryDirectory(prefix="forebay-service-") as scratch:
-        # A copy, so that what is built meanwhile does not change what is measured.
+        # A copy, so that a build during the run does not change the measured program.
         copy = Path(shutil.copy2(program, scratch))
         rounds = min(options.rounds, 2) if options.quick else options.rounds
         setting = Setting(
             copy, Path(scratch), DATA, criteo_data.resolve(), shape, rounds, options.minutes, options.quick
         )
         for measurement in chosen:
-            say(f"{measurement.name}: begins")
+            say(f"{measurement.name}: start")
             noise = Noise()
             found = measurement.measure(setting)
             results.append((measurement, found, noise.look()))
@@ -82,10 +82,10 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [each.name for each in MEASUREMENTS]
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"some of: {', '.join(names)}")
-    parser.add_argument("--rounds", type=int, default=3, help="of overlap and fairness; twice in growth (%(default)s)")
-    parser.add_argument("--minutes", type=float, default=10, help="of the soak (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="a rehearsal over little data, whose numbers say nothing")
-    parser.add_argument("--out", type=Path, help="folder to keep the run in")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds; twice as many for growth (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=10, help="minutes of soak (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="trial run on little data; numbers are meaningless")
+    parser.add_argument("--out", type=Path, help="folder for the results")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""What a measurement is given (program, data, how long), and what it hands back: raw numbers, tables and goals."""
+"""Inputs of a measurement (program, data, duration) and its results: raw numbers, tables and goals."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from harness.benches import criteo
 
 @dataclass(frozen=True)
 class Setting:
-    """The program, the data and how long to look."""
+    """Program, data and duration."""
 
     program: Path
     scratch: Path
-    """A folder for states and plans, gone after the run."""
+    """Temporary folder for state directories and plans."""
     data: Path
-    """A folder for the data that only these measurements have."""
+    """Folder for data that only these measurements use."""
     criteo_data: Path
     criteo_shape: criteo.Shape
     rounds: int
     minutes: float
     quick: bool
-    """Whether this is a rehearsal, whose numbers say nothing."""
+    """Whether this is a trial run with meaningless numbers."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A number that should be at most so much."""
+    """An upper limit and the measured value."""
 
     what: str
     limit: float
@@ -40,32 +40,32 @@ class Goal:
 
     @property
     def reached(self) -> bool:
-        """Whether it is."""
+        """Whether the value is within the limit."""
         return self.found <= self.limit
 
     def spell(self, value: float) -> str:
-        """Return one of its numbers with the unit."""
+        """Format a value with the unit."""
         return f"{value:,.{self.digits}f}{self.unit and f' {self.unit}'}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything."""
+        """Return all fields."""
         # JSON has no infinity.
         return {**asdict(self), "found": self.found if math.isfinite(self.found) else None, "reached": self.reached}
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a measurement says."""
+    """Result of a measurement."""
 
     raw: dict[str, Any]
     goals: list[Goal]
     text: str
-    """Markdown: what was measured, and tables."""
+    """Markdown: description and tables."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One of them, by name."""
+    """A named measurement."""
 
     name: str
     title: str

@@ -1,8 +1,7 @@
-"""Whether a server that clients come to and leave for minutes keeps its memory, descriptors and threads.
+"""A server's memory, descriptors and threads while clients connect and disconnect for minutes.
 
-Four clients, each a thread here, visit without end: a new connection, one of four ranks of a shuffled epoch, read
-whole, or broken off somewhere: cancelled, or the connection closed under it. The server's memory is looked at every
-second.
+Each of four client threads repeatedly opens a connection and reads one of four ranks of a shuffled epoch, either to its
+end, or to a random step at which it cancels or closes the connection. The server's memory is sampled every second.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ DATASET = "criteo"
 CLIENTS = 4
 BATCH_SIZE = 4096
 SAMPLE_SECONDS = 1.0
-# The shares of visits that end so; the rest are read whole.
+# Shares of visits that end this way; the others read to the end.
 CANCELLED, CLOSED = 0.25, 0.25
-# Time for the server to see that the last connections are gone, and for threads that wait for work in vain to end.
+# Time for the server to notice that the last connections are closed, and for idle threads to end.
 SETTLE_SECONDS = 15.0
 MB = 1e6
 
 
 class Crowd:
-    """The clients' threads."""
+    """Client threads."""
 
     def __init__(self, server: Server, plan_id: str, steps: int) -> None:
         self._server, self._plan_id, self._steps = server, plan_id, steps
@@ -84,7 +83,7 @@ class Crowd:
 
 
 def measure(setting: Setting) -> Found:
-    """Let the clients come and go, and look."""
+    """Run the clients and sample the server."""
     minutes = 0.2 if setting.quick else setting.minutes
     state = setting.scratch / "soak-state"
     with Server(setting.program, {DATASET: setting.criteo_data}, state) as server:
@@ -108,12 +107,12 @@ def measure(setting: Setting) -> Found:
 
 
 def look(server: Server) -> dict[str, int]:
-    """Return what should be the same before and after."""
+    """Return figures that should be the same before and after."""
     return {"rss_bytes": server.rss_bytes(), "descriptors": server.descriptors(), "threads": server.threads()}
 
 
 def report(samples: list[tuple[float, int]], begin: dict[str, int], end: dict[str, int], ends: Counter[str]) -> Found:
-    """Return the slope over the second half."""
+    """Return the slope of memory over the second half."""
     seconds, rss_bytes = np.array(samples).T
     second = seconds >= seconds[-1] / 2
     slope = float(np.polyfit(seconds[second] / 3600, rss_bytes[second] / MB, 1)[0])
@@ -129,15 +128,15 @@ def report(samples: list[tuple[float, int]], begin: dict[str, int], end: dict[st
     visits = ", ".join(f"{count:,} {how}" for how, count in sorted(ends.items()))
     text = (
         f"{seconds[-1] / 60:,.1f} minutes, {CLIENTS} clients, shuffled epochs; visits: {visits}. Slope of resident "
-        f"memory over the second half, least squares: {slope:+,.0f} MB an hour. Most: {rss_bytes.max() / MB:,.0f} MB; "
-        f"mean of the first half {rss_bytes[~second].mean() / MB:,.0f} MB, of the second "
+        f"memory over the second half, least squares: {slope:+,.0f} MB per hour. Maximum: {rss_bytes.max() / MB:,.0f} "
+        f"MB; mean of the first half {rss_bytes[~second].mean() / MB:,.0f} MB, of the second "
         f"{rss_bytes[second].mean() / MB:,.0f} MB."
     )
     rows = [
         [name, f"{each['rss_bytes'] / MB:,.0f}", str(each["descriptors"]), str(each["threads"])]
-        for name, each in (("before the first client", begin), ("after the last", end))
+        for name, each in (("before the first client", begin), ("after the last client", end))
     ]
     return Found(raw, [], f"{text}\n\n{table(['', 'RSS, MB', 'descriptors', 'threads'], rows)}")
 
 
-MEASUREMENT = Measurement("soak", "Minutes of clients that come and go", measure)
+MEASUREMENT = Measurement("soak", "Clients connecting and disconnecting for minutes", measure)

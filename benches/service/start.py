@@ -1,7 +1,7 @@
-"""How long from starting a server to the first batch in a Python process that is there already.
+"""Time from starting a server to the first batch in a running Python process.
 
-The plans are fitted before, by another server over the same state. A case and round is a fresh process each
-(`start_visit.py`), so that none finds a connection, or gRPC's threads, of the one before; cases alternate.
+The plans are fitted beforehand by another server with the same state. Each case of each round runs in a new process
+(`start_visit.py`), so that no connection or gRPC thread is reused; cases alternate.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PARTS = ("listening", "connection", "flight_info", "first_batch")
 
 @dataclass(frozen=True)
 class Case:
-    """A way to start, and what is asked."""
+    """How the server is started, and what is requested."""
 
     name: str
     way: str
@@ -47,7 +47,7 @@ CASES = (
 
 
 def measure(setting: Setting) -> Found:
-    """Start again and again."""
+    """Measure several starts of each case."""
     state = setting.scratch / "start-state"
     fit_plans(setting, state)
     rounds = 2 if setting.quick else ROUNDS
@@ -55,7 +55,7 @@ def measure(setting: Setting) -> Found:
     for number in range(-1, rounds):
         for case in CASES:
             for path in sorted(setting.criteo_data.glob("*.parquet")):
-                # Local data in the file cache: what is measured is the start, not a disk.
+                # Put the data into the file cache, to exclude the disk.
                 path.read_bytes()
             parts = visit(setting, state, case)
             if number >= 0:
@@ -65,7 +65,7 @@ def measure(setting: Setting) -> Found:
 
 
 def fit_plans(setting: Setting, state: Path) -> None:
-    """Leave both plans fitted in the state, and beside it as files for those who bring theirs along."""
+    """Fit both plans: into the state, and as files for clients that send their plan."""
     whole = criteo.plan()
     plans = {"dense": {"outputs": whole["outputs"][:1]}, "whole": whole}
     with Server(setting.program, {DATASET: setting.criteo_data}, state) as server:
@@ -74,8 +74,8 @@ def fit_plans(setting: Setting, state: Path) -> None:
 
 
 def visit(setting: Setting, state: Path, case: Case) -> dict[str, float]:
-    """Start once, in a process of its own."""
-    order = {
+    """Measure one start in a new process."""
+    options = {
         "way": case.way,
         "program": str(setting.program),
         "data": str(setting.criteo_data),
@@ -84,12 +84,12 @@ def visit(setting: Setting, state: Path, case: Case) -> dict[str, float]:
         "shuffle": case.shuffle,
         "batch_size": BATCH_SIZE,
     }
-    command = [sys.executable, str(VISIT), json.dumps(order)]
+    command = [sys.executable, str(VISIT), json.dumps(options)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def report(visits: dict[str, list[dict[str, float]]]) -> Found:
-    """Return medians, whole and by part."""
+    """Return medians of the total and of each part."""
     goals, rows, cases = [], [], []
     for name, rounds in visits.items():
         totals = [1e3 * sum(parts.values()) for parts in rounds]
@@ -100,11 +100,11 @@ def report(visits: dict[str, list[dict[str, float]]]) -> Found:
         raw: dict[str, Any] = {"case": name, "median_ms": statistics.median(totals), "median_ms_of_parts": medians}
         cases.append({**raw, "rounds_seconds": rounds})
     text = (
-        f"Median of {len(next(iter(visits.values())))} starts, ms. Parts: the process until it says that it listens, "
-        "the client's first hello, flight info (a private server is handed the plan here), the first batch."
+        f"Median of {len(next(iter(visits.values())))} starts, ms. Parts: server start until it listens, the client's "
+        "first connection, flight info (which sends the plan to a private server), the first batch."
     )
-    titles = ["case", "whole", "least and most", *(part.replace("_", " ") for part in PARTS)]
+    titles = ["case", "total", "minimum to maximum", *(part.replace("_", " ") for part in PARTS)]
     return Found({"batch_size": BATCH_SIZE, "cases": cases}, goals, f"{text}\n\n{table(titles, rows)}")
 
 
-MEASUREMENT = Measurement("start", "From nothing to the first batch", measure)
+MEASUREMENT = Measurement("start", "Start to first batch", measure)

@@ -1,4 +1,4 @@
-"""One start, seen by a fresh Python process that has imported forebay and read its plan before the clock runs.
+"""One start, measured by a new Python process that imports forebay and reads its plan before the clock starts.
 
 Takes one JSON object as its argument and prints one: seconds of each part.
 """
@@ -19,37 +19,40 @@ DATASET = "criteo"
 
 
 def main() -> None:
-    """Start, read a batch, say how long each took."""
-    order = json.loads(sys.argv[1])
-    fitted = fb.FittedPlan.from_json(Path(order["fitted"]))
-    print(json.dumps(local(order, fitted) if order["way"] == "local" else server(order, fitted.plan_id)))
+    """Start a server, read a batch, and print the seconds of each part."""
+    options = json.loads(sys.argv[1])
+    fitted = fb.FittedPlan.from_json(Path(options["fitted"]))
+    print(json.dumps(local(options, fitted) if options["way"] == "local" else server(options, fitted.plan_id)))
 
 
-def server(order: dict[str, Any], plan_id: str) -> dict[str, float]:
-    """Start a server whose state holds the plan; ask it by the plan's id over loopback."""
-    with Server(Path(order["program"]), {DATASET: Path(order["data"])}, Path(order["state"])) as started:
-        return {"listening": started.listened - started.begun, **ask(started.url, plan_id, order, started.listened)}
+def server(options: dict[str, Any], plan_id: str) -> dict[str, float]:
+    """Start a server whose state has the plan; request a stream by plan id over loopback."""
+    with Server(Path(options["program"]), {DATASET: Path(options["data"])}, Path(options["state"])) as started:
+        return {
+            "listening": started.listened - started.begun,
+            **first_batch(started.url, plan_id, options, started.listened),
+        }
 
 
-def local(order: dict[str, Any], fitted: fb.FittedPlan) -> dict[str, float]:
-    """Start a private server, whose state is new, over a Unix socket; the plan travels from this process."""
-    os.environ["FOREBAY_SERVER_BIN"] = order["program"]
+def local(options: dict[str, Any], fitted: fb.FittedPlan) -> dict[str, float]:
+    """Start a private server with empty state on a Unix socket; the request includes the plan."""
+    os.environ["FOREBAY_SERVER_BIN"] = options["program"]
     begun = time.monotonic()
-    url = fb.local({DATASET: order["data"]})
+    url = fb.local({DATASET: options["data"]})
     listened = time.monotonic()
-    return {"listening": listened - begun, **ask(url, fitted, order, listened)}
+    return {"listening": listened - begun, **first_batch(url, fitted, options, listened)}
 
 
-def ask(url: str, plan: fb.FittedPlan | str, order: dict[str, Any], listened: float) -> dict[str, float]:
+def first_batch(url: str, plan: fb.FittedPlan | str, options: dict[str, Any], listened: float) -> dict[str, float]:
     """Read the first batch of an epoch."""
     with fb.connect(url) as client:
         connected = time.monotonic()
-        asked = {"batch_size": order["batch_size"], "shuffle": order["shuffle"], "seed": 7}
-        with client.stream(DATASET, plan, **asked) as stream:
+        stream_options = {"batch_size": options["batch_size"], "shuffle": options["shuffle"], "seed": 7}
+        with client.stream(DATASET, plan, **stream_options) as stream:
             informed = time.monotonic()
             next(stream)
-            came = time.monotonic()
-    return {"connection": connected - listened, "flight_info": informed - connected, "first_batch": came - informed}
+            arrived = time.monotonic()
+    return {"connection": connected - listened, "flight_info": informed - connected, "first_batch": arrived - informed}
 
 
 if __name__ == "__main__":
