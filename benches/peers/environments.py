@@ -1,7 +1,7 @@
-"""An environment a peer under .venv/peers, made from its pinned requirements when they change.
+"""One environment per peer under .venv/peers, rebuilt when its pinned requirements change.
 
-PyTorch and its libraries are some gigabytes, so an environment does not hold its own: a .pth file names the project's
-environment behind its own packages, and what a peer pins otherwise (another numpy, another pyarrow) comes first.
+PyTorch and its libraries take gigabytes, so all environments share the project's: a .pth file puts the project's
+packages after the environment's own, so versions that a peer pins (of NumPy or pyarrow, for example) take precedence.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ STAMP = "made-from"
 
 
 class NotInstalled(Exception):
-    """A peer's packages cannot be had here."""
+    """A peer's packages cannot be installed."""
 
 
 def python_of(environment: str) -> Path:
-    """Return the interpreter of a peer's environment, made or renewed where it has to be."""
+    """Return the interpreter of a peer's environment; create or rebuild it if needed."""
     if not environment:
         return Path(sys.executable)
     folder, requirements = ENVIRONMENTS / environment, REQUIREMENTS / f"{environment}.txt"
-    # The shared packages are part of what an environment is.
+    # The shared packages are part of the environment's identity.
     shared = sysconfig.get_paths()["purelib"]
-    made_from = hashlib.sha256(shared.encode() + requirements.read_bytes()).hexdigest()
+    digest = hashlib.sha256(shared.encode() + requirements.read_bytes()).hexdigest()
     stamp, python = folder / STAMP, folder / "bin" / "python"
-    if stamp.exists() and stamp.read_text() == made_from:
+    if stamp.exists() and stamp.read_text() == digest:
         return python
     print(f"installing {environment}", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
@@ -43,7 +43,7 @@ def python_of(environment: str) -> Path:
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "-r", str(requirements)]
     done = subprocess.run([*command, "--disable-pip-version-check"], capture_output=True, text=True)
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["pip said nothing"]
+        lines = done.stderr.strip().splitlines() or ["no output from pip"]
         raise NotInstalled(f"not installed: {lines[-1]}")
-    stamp.write_text(made_from)
+    stamp.write_text(digest)
     return python

@@ -1,4 +1,4 @@
-"""Who takes part: each contender's script, its environment, and in what it differs from the task."""
+"""The contenders: script, environment and deviations from the task of each."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import Enum
 
 
 class Strings(Enum):
-    """What becomes of a string."""
+    """Treatment of strings."""
 
     VOCABULARY = "its index in the vocabulary of all rows"
     HASH = "a hash of it instead of a vocabulary"
-    CODES = "its code in a dictionary of the piece at hand, no vocabulary"
+    CODES = "its code in the dictionary of its chunk, no vocabulary"
 
 
 @dataclass(frozen=True)
@@ -19,32 +19,32 @@ class Entry:
     """One contender."""
 
     name: str
-    """What --only takes; with underscores, its script under contenders/."""
+    """Name for --only; with underscores, the script under contenders/."""
     title: str
     strings: Strings
     environment: str = ""
-    """Of which file under requirements/ its environment is made; empty: the project's own."""
+    """File under requirements/; if empty, the project's environment is used."""
     in_order: bool = True
-    """Whether its rows come in file order."""
+    """Whether rows arrive in file order."""
     bounded: bool = False
-    """Whether its epoch is broken off after --seconds-max."""
+    """Whether the epoch is stopped after --seconds-max."""
     slow: bool = False
-    """Whether --skip-slow leaves it out."""
+    """Whether --skip-slow excludes it."""
     remarks: str = ""
 
     @property
     def script(self) -> str:
-        """The name of its file."""
+        """File name of the script."""
         return self.name.replace("-", "_") + ".py"
 
     @property
     def is_forebay(self) -> bool:
-        """Whether it is ours."""
+        """Whether this contender is Forebay."""
         return self.name.startswith("forebay")
 
     @property
     def differs(self) -> str:
-        """In what its work is another than Forebay's, for the table."""
+        """Deviations from Forebay's work, for the table."""
         parts = [] if self.strings is Strings.VOCABULARY else [f"a string is {self.strings.value}"]
         if self.remarks:
             parts.append(self.remarks)
@@ -98,7 +98,7 @@ LINEUP = (
         "spark",
         in_order=False,
         slow=True,
-        remarks="the first batch comes when all is written",
+        remarks="first batch after everything is written",
     ),
     Entry(
         "mosaicml-mds",
@@ -125,7 +125,7 @@ LINEUP = (
 
 @dataclass(frozen=True)
 class Goal:
-    """How many times a peer's rate Forebay's is to be."""
+    """Target ratio of Forebay's rate to a peer's."""
 
     peer: str
     ratio: float

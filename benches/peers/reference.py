@@ -1,4 +1,4 @@
-"""What is right: statistics, vocabularies and column sums in float64, by NumPy and pyarrow, and the checks."""
+"""Reference results (statistics, vocabularies, column sums in float64) from NumPy and pyarrow, and the checks."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from lineup import Entry, Strings
 
 CLIP = 3.0
 FIRST_ROWS = 4 * 8192
-# float32 work on values up to 3, a few roundings, of which the mean's comes before a division by 0.5 or so.
+# A few float32 roundings of values up to 3; the mean's rounding error is divided by a deviation of about 0.5.
 VALUE_BOUND = 4e-6
-# Roundings go both ways: the means of a column and of its squares are nearer.
+# Rounding errors partly cancel in the means of a column and of its squares.
 MEAN_BOUND = 1e-6
 Matrix = np.ndarray[Any, Any]
 
 
 class Disagreement(Exception):
-    """What a contender made is not what it should be."""
+    """A contender's output differs from the reference."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of log1p of the filled columns, in float64; the deviation is the population's."""
+    """Mean and population deviation of log1p of the filled columns, in float64."""
 
     mean: Matrix
     std: Matrix
@@ -40,22 +40,22 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Expected:
-    """The sums of a folder's rows, and its first rows."""
+    """Column sums of a folder, and its first rows."""
 
     rows: int
     dense_sum: Matrix
     dense_square_sum: Matrix
     strings_sum: Matrix
     remainders_sum: Matrix
-    """Of the integers mod the buckets."""
+    """Sums of the integers modulo the number of buckets."""
     hashes_sum: Matrix
-    """Of Forebay's hash_bucket of the integers."""
+    """Sums of Forebay's hash_bucket of the integers."""
     first_dense: Matrix
     first_strings: Matrix
 
 
 def fit(folder: Path, fitted: Path) -> Statistics:
-    """Learn from all rows, and write what contenders are given: statistics.json, and a Parquet file a vocabulary."""
+    """Fit all rows; write statistics.json and one Parquet file per vocabulary for the contenders."""
     count, total, squares = 0, np.zeros(len(criteo.DENSE)), np.zeros(len(criteo.DENSE))
     counts: dict[str, list[pa.StructArray]] = {name: [] for name in criteo.STRINGS}
     for batch in _batches(folder):
@@ -77,7 +77,7 @@ def fit(folder: Path, fitted: Path) -> Statistics:
 
 
 def expect(folder: Path, fitted: Path, statistics: Statistics) -> Expected:
-    """Go through a folder's rows once."""
+    """Compute the reference sums of a folder."""
     words = {name: pq.read_table(fitted / f"{name}.parquet").column(name).combine_chunks() for name in criteo.STRINGS}
     hashes = {}
     rows = 0
@@ -104,7 +104,7 @@ def expect(folder: Path, fitted: Path, statistics: Statistics) -> Expected:
 
 
 def check(entry: Entry, found: dict[str, Any], first: Path, expected: Expected) -> list[str]:
-    """Hold a contender's sums and first batches against what is right; return what was seen, for the page."""
+    """Compare a contender's sums and first batches with the reference; return the findings for the report."""
     if found["rows"] != expected.rows:
         raise Disagreement(f"{found['rows']:,} rows, not {expected.rows:,}")
     distances = [
@@ -118,12 +118,12 @@ def check(entry: Entry, found: dict[str, Any], first: Path, expected: Expected) 
     cats = np.array(found["cats_sum"])
     integers = expected.hashes_sum if entry.is_forebay else expected.remainders_sum
     if (cats[width:] != integers).any():
-        raise Disagreement("the integers' sums are others")
-    seen.append("integers' sums equal")
+        raise Disagreement("the sums of the integers differ")
+    seen.append("sums of integers equal")
     if entry.strings is Strings.VOCABULARY:
         if (cats[:width] != expected.strings_sum).any():
-            raise Disagreement("the vocabulary indices' sums are others")
-        seen.append("vocabulary indices' sums equal")
+            raise Disagreement("the sums of the vocabulary indices differ")
+        seen.append("sums of vocabulary indices equal")
     if min(found["cats_least"]) < 0 or (
         entry.strings is Strings.HASH and max(found["cats_most"]) >= criteo.HASH_BUCKETS
     ):
@@ -134,26 +134,26 @@ def check(entry: Entry, found: dict[str, Any], first: Path, expected: Expected) 
 
 
 def _check_first(entry: Entry, first: Path, expected: Expected) -> str:
-    """Compare the first rows one by one."""
+    """Compare the first rows individually."""
     with np.load(first) as kept:
         dense, strings = kept["dense"], kept["cats"][:, : len(criteo.STRINGS)]
     rows = min(len(dense), FIRST_ROWS, len(expected.first_dense))
     distance = np.abs(dense[:rows] - expected.first_dense[:rows]).max()
     if distance > VALUE_BOUND:
         raise Disagreement(f"a dense value of the first rows is {distance:.2g} off, over {VALUE_BOUND:g}")
-    said = f"first {rows:,} rows: dense within {distance:.1g}"
+    summary = f"first {rows:,} rows: dense within {distance:.1g}"
     words = expected.first_strings[:rows]
     if entry.strings is Strings.VOCABULARY:
         if (strings[:rows] != words).any():
-            raise Disagreement("a vocabulary index of the first rows is another")
-        return f"{said}, vocabulary indices equal"
+            raise Disagreement("a vocabulary index of the first rows differs")
+        return f"{summary}, vocabulary indices equal"
     if entry.strings is Strings.HASH:
         for index in range(words.shape[1]):
             pairs = np.stack([words[:, index], strings[:rows, index]], 1)
             if len(np.unique(pairs, axis=0)) != len(np.unique(words[:, index])):
                 raise Disagreement("one string has two hashes")
-        return f"{said}, a string always has the same hash"
-    return said
+        return f"{summary}, a string always has the same hash"
+    return summary
 
 
 def _batches(folder: Path) -> Any:

@@ -1,4 +1,4 @@
-"""The page of a run, in Markdown: the table, the goals, the checks, and who did not run."""
+"""Markdown report of a run: table, goals, checks, and contenders that did not run."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ MB = 1e6
 
 @dataclass
 class Outcome:
-    """A contender's visits."""
+    """Results of a contender."""
 
     entry: Entry
     rounds: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """By number, those that it ran through."""
+    """Completed rounds by number."""
     checks: list[str] = field(default_factory=list)
     checked_on: str = ""
     failure: str = ""
-    """Why it did not run, or ran no further."""
+    """Why the contender did not run or complete."""
 
     @property
     def rates(self) -> dict[int, float]:
-        """Rows per second, by round."""
+        """Rows per second by round."""
         return {number: rate(result) for number, result in self.rounds.items()}
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything."""
+        """Return all results."""
         return {
             "name": self.entry.name,
             "title": self.entry.title,
@@ -45,7 +45,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Of two contenders' rates, round by round."""
+    """Ratio of two contenders' rates within a round."""
 
     median: float
     low: float
@@ -59,21 +59,21 @@ def rate(result: dict[str, Any]) -> float:
 
 
 def cpu_seconds_per_row(result: dict[str, Any]) -> float:
-    """Return the CPU seconds of all processes for a row."""
+    """Return the CPU seconds of all processes per row."""
     rows, _, cpu_seconds = _counted(result)
     return cpu_seconds / rows
 
 
 def others_share(result: dict[str, Any]) -> float:
-    """Return the share of all CPU seconds of the epoch's time that other processes of the machine used."""
+    """Return the share of the CPU seconds during the epoch that other processes used."""
     return result["others_cpu_seconds"] / (result["others_cpu_seconds"] + result["cpu_seconds"])
 
 
 def _counted(result: dict[str, Any]) -> tuple[int, float, float]:
-    """Return rows, seconds and CPU seconds; of an epoch that was broken off, those behind the first batch.
+    """Return rows, seconds and CPU seconds; for a stopped epoch, those after the first batch.
 
-    What comes before that batch (workers that start, a buffer that fills) is paid once an epoch, and would count too
-    much in a part of one.
+    The cost before that batch (starting workers, filling a buffer) is paid once per epoch and would weigh too much in a
+    part of one.
     """
     if result["stopped"]:
         names = ("rows", "seconds", "cpu_seconds")
@@ -83,13 +83,13 @@ def _counted(result: dict[str, Any]) -> tuple[int, float, float]:
 
 
 def ratio(one: Outcome, other: Outcome) -> Ratio | None:
-    """Return how many times the other's rate the one's is, over the rounds of both."""
+    """Return the ratio of the first one's rate to the other's over the rounds that both completed."""
     found = [one.rates[number] / other.rates[number] for number in one.rates if number in other.rates]
     return Ratio(statistics.median(found), min(found), max(found)) if found else None
 
 
 def table(outcomes: list[Outcome], whole_rows: int) -> str:
-    """Return what was measured, the quickest first."""
+    """Return the table of results, fastest first."""
     lines = [
         "| contender | rows/s, median (low-high) | best | x of Polars | CPU s per M rows | peak MB | others' CPU "
         "| differs |",
@@ -117,8 +117,11 @@ def table(outcomes: list[Outcome], whole_rows: int) -> str:
 
 
 def goals(outcomes: list[Outcome]) -> str:
-    """Return what was to be reached, and what was."""
-    lines = ["| Forebay | against | reach | median | lowest and highest | reached |", "|---|---|---:|---:|---:|---|"]
+    """Return the table of goals and results."""
+    lines = [
+        "| Forebay | peer | target | median | lowest and highest | reached |",
+        "|---|---|---:|---:|---:|---|",
+    ]
     by_name = {each.entry.name: each for each in outcomes}
     for name in (FILE_ORDER, SHUFFLED):
         for goal in GOALS:
@@ -135,19 +138,19 @@ def goals(outcomes: list[Outcome]) -> str:
 
 
 def checks(outcomes: list[Outcome]) -> str:
-    """Return what was seen to agree."""
+    """Return the checks that passed."""
     return "\n".join(
         f"- {each.entry.title} ({each.checked_on}): {'; '.join(each.checks)}" for each in outcomes if each.checks
     )
 
 
 def missing(outcomes: list[Outcome]) -> str:
-    """Return who did not run, or not to the end, and why."""
+    """Return the contenders that did not run or complete, and why."""
     return "\n".join(f"- {each.entry.title}: {each.failure}" for each in outcomes if each.failure)
 
 
 def page(outcomes: list[Outcome], made_on: dict[str, Any], settings: dict[str, Any], whole_rows: int) -> str:
-    """Return the whole page."""
+    """Return the whole report."""
     facts = {key: value for key, value in made_on.items() if key != "load_average"} | settings
     versions = {
         package: number
@@ -157,15 +160,15 @@ def page(outcomes: list[Outcome], made_on: dict[str, Any], settings: dict[str, A
         if package not in ("pyarrow", "numpy", "pandas", "forebay")
     }
     parts = [
-        "# Forebay beside its peers",
-        "From compressed Parquet to the tensors of a training loop, in one run on the same cores. A round visits each "
-        "contender once: a fresh process, an epoch over few rows that does not count, then one over all rows. Peers "
-        "hand tensors to a loop in the process that made them; Forebay's cross a socket to another, and its server is "
-        "counted in. CPU seconds and memory are of all processes of a contender; memory is the highest sum of their "
-        "proportional set sizes. Where a number of rows is named the epoch was broken off, and rate and CPU are those "
-        "behind the first batch. Others' CPU is the share of the CPU seconds used meanwhile that went to the rest of "
-        "the machine: what is more than a few per cent was disturbed. Ratios are taken round by round. How: "
-        "[benches/peers](../../peers/README.md); every round: [peers.json](peers.json).",
+        "# Forebay compared with its peers",
+        "From compressed Parquet to the tensors of a training loop, in one run on the same cores. Each round runs "
+        "every contender once in a new process: a warm-up epoch over few rows, then an epoch over all rows. Peers "
+        "compute tensors in the process of the loop; Forebay's cross a socket, and its server's CPU time and memory "
+        "are included. CPU seconds and memory cover all processes of a contender; memory is the highest sum of their "
+        "proportional set sizes. If a number of rows is given, the epoch was stopped, and rate and CPU are those after "
+        "the first batch. Others' CPU is the share of CPU seconds used by the rest of the machine; more than a few per "
+        "cent disturbs the result. Ratios are computed within a round. Method: "
+        "[benches/peers](../../peers/README.md); all rounds: [peers.json](peers.json).",
         table(outcomes, whole_rows),
         "## Goals",
         goals(outcomes),
@@ -173,7 +176,7 @@ def page(outcomes: list[Outcome], made_on: dict[str, Any], settings: dict[str, A
     if failures := missing(outcomes):
         parts += ["## Not run", failures]
     parts += ["## Checks", checks(outcomes)]
-    parts += ["## Made on", "\n".join(f"- {key}: {value}" for key, value in (facts | versions).items())]
+    parts += ["## Machine", "\n".join(f"- {key}: {value}" for key, value in (facts | versions).items())]
     return "\n\n".join(parts) + "\n"
 
 

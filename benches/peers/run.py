@@ -1,7 +1,7 @@
-"""Forebay beside its peers, from compressed Parquet to training tensors: rows/s, CPU seconds, memory, agreement.
+"""Compare Forebay with its peers, from compressed Parquet to training tensors: rows/s, CPU seconds, memory, agreement.
 
 Prints the table. A run of all contenders is kept under benches/runs/<date>-<arch>-<cores>-cores/ as peers.md and
-peers.json; a run of some (--only, --skip-slow) is kept only if --out says where.
+peers.json; a partial run (--only, --skip-slow) is kept only with --out.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from reference import Disagreement, Expected
 from report import Outcome
 from visit import Failed, visit
 
-# What warms a contender up, and what those whose epoch is broken off are checked on.
+# Data of the warm-up epoch, and of the check of contenders whose epoch is stopped.
 SMALL = criteo.Shape(files=2, rows_per_file=40_000, row_group_rows=16_384)
 
 
 class Run:
-    """The data, what is right, and the contenders' visits."""
+    """Data, reference results, and visits to the contenders."""
 
     def __init__(self, options: argparse.Namespace, scratch: Path) -> None:
         self._options, self._scratch = options, scratch
-        # A copy, so that what is built meanwhile does not change what is measured.
+        # A copy, so that a build during the run does not change the measured program.
         self._server = shutil.copy2(options.server, scratch)
         self.shape = criteo.shape_of(options)
         small = dataclasses.replace(SMALL, seed=self.shape.seed)
@@ -40,7 +40,7 @@ class Run:
         self._rows = {"whole": self.shape.rows, "small": small.rows}
         self._fitted = scratch / "fitted"
         self._fitted.mkdir()
-        print(f"criteo-shaped data, {self.shape.rows:,} rows, and what is right of it", flush=True)
+        print(f"criteo-shaped data, {self.shape.rows:,} rows, and reference results", flush=True)
         criteo.generate(self._folders["whole"], self.shape)
         criteo.generate(self._folders["small"], small)
         statistics = reference.fit(self._folders["whole"], self._fitted)
@@ -49,7 +49,7 @@ class Run:
         }
 
     def check(self, outcome: Outcome) -> None:
-        """Hold what a contender makes against what is right; a failure keeps it from being measured."""
+        """Compare a contender's output with the reference; if they differ, it is not measured."""
         entry = outcome.entry
         which = "small" if entry.bounded else "whole"
         try:
@@ -59,18 +59,17 @@ class Run:
             outcome.checked_on = f"{self._rows[which]:,} rows"
         except (Failed, NotInstalled, Disagreement) as error:
             outcome.failure = str(error)
-        said = outcome.failure or "; ".join(outcome.checks)
-        print(f"{entry.name}: {said}", flush=True)
+        print(f"{entry.name}: {outcome.failure or '; '.join(outcome.checks)}", flush=True)
 
     def measure(self, outcome: Outcome, number: int) -> None:
-        """Visit a contender once."""
+        """Run a contender once."""
         for path in sorted(self._folders["whole"].glob("*.parquet")):
-            # So that no contender reads from the disk what the one before had pushed out of the file cache.
+            # Put the data into the file cache, from which the previous contender may have evicted it.
             path.read_bytes()
         try:
             result = visit(outcome.entry, self._job(outcome.entry, "time"))
             if not result["stopped"] and not outcome.entry.bounded and result["rows"] != self.shape.rows:
-                raise Failed(f"{result['rows']:,} rows came, not {self.shape.rows:,}")
+                raise Failed(f"{result['rows']:,} rows received, not {self.shape.rows:,}")
         except Failed as error:
             outcome.failure = f"round {number}: {error}"
             print(f"{outcome.entry.name}: {outcome.failure}", flush=True)
@@ -99,10 +98,10 @@ class Run:
 
 
 def main() -> None:
-    """Check, measure, print, keep."""
+    """Check, measure, print and write the run."""
     options = parse()
     made_on = machine.facts(options.server)
-    chosen = [entry for entry in LINEUP if wanted(entry, options)]
+    chosen = [entry for entry in LINEUP if is_chosen(entry, options)]
     outcomes = [Outcome(entry) for entry in chosen]
     for outcome in outcomes:
         try:
@@ -135,8 +134,8 @@ def main() -> None:
     machine.keep(folder / "peers.json", kept)
 
 
-def wanted(entry: Entry, options: argparse.Namespace) -> bool:
-    """Whether the command line asks for it."""
+def is_chosen(entry: Entry, options: argparse.Namespace) -> bool:
+    """Return whether the command line includes the contender."""
     if options.only:
         return entry.name in options.only
     return not (options.skip_slow and entry.slow)
@@ -147,14 +146,14 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [entry.name for entry in LINEUP]
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"some of: {', '.join(names)}")
-    parser.add_argument("--skip-slow", action="store_true", help="leave out those that take the longest")
-    parser.add_argument("--rounds", type=int, default=5, help="visits a contender that count (%(default)s)")
-    seconds = "of those that take minutes: when an epoch is broken off, after its first batch (%(default)s)"
+    parser.add_argument("--skip-slow", action="store_true", help="exclude the slowest contenders")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds (%(default)s)")
+    seconds = "seconds after the first batch at which epochs of slow contenders are stopped (%(default)s)"
     parser.add_argument("--seconds-max", type=float, default=20, help=seconds)
     criteo.add_options(parser)
-    parser.add_argument("--batch-size", type=int, default=8192, help="(%(default)s)")
-    parser.add_argument("--seed", type=int, default=7, help="of the shuffles (%(default)s)")
-    parser.add_argument("--out", type=Path, help="folder to keep the run in")
+    parser.add_argument("--batch-size", type=int, default=8192, help="rows per batch (%(default)s)")
+    parser.add_argument("--seed", type=int, default=7, help="seed of shuffles (%(default)s)")
+    parser.add_argument("--out", type=Path, help="folder for the results")
     options = parser.parse_args()
     options.server = bench_server.server_program()
     os.environ.pop("FOREBAY_SERVER_BIN", None)

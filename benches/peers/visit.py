@@ -1,4 +1,4 @@
-"""One visit to a contender: its process from start to end, and what its epoch took."""
+"""One run of a contender's process, with the time, CPU seconds and memory of its epoch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lineup import Entry
 from process_tree import MARK, ProcessTree, machine_cpu_seconds
 
 CONTENDERS = Path(__file__).resolve().parent / "contenders"
-# Contenders share its data and its server.
+# Contenders use its data and server modules.
 HARNESS = ROOT / "server/tests/harness/src"
 READY_SECONDS = 300.0
 RESULT_SECONDS = 600.0
@@ -26,11 +26,11 @@ LOG_LINES = 8
 
 
 class Failed(Exception):
-    """A contender ended, or was silent, where it should have answered."""
+    """A contender exited or timed out instead of answering."""
 
 
 def visit(entry: Entry, job: dict[str, Any]) -> dict[str, Any]:
-    """Run the job, and return the contender's answer with CPU seconds and peak memory of all its processes."""
+    """Run the job; return the contender's answer with CPU seconds and peak memory of all its processes."""
     mark = uuid.uuid4().hex
     tree = ProcessTree(mark)
     log = Path(job["scratch"]) / "log.txt"
@@ -47,18 +47,18 @@ def visit(entry: Entry, job: dict[str, Any]) -> dict[str, Any]:
     lines = _lines(process)
     try:
         cpu_first = 0.0
-        versions = _hear(process, lines, READY_SECONDS, log)["ready"]
+        versions = _receive(process, lines, READY_SECONDS, log)["ready"]
         cpu_before, machine_before = tree.cpu_seconds(), machine_cpu_seconds()
         tree.watch()
-        _tell(process)
-        answer = _hear(process, lines, RESULT_SECONDS, log)
+        _continue(process)
+        answer = _receive(process, lines, RESULT_SECONDS, log)
         if "first" in answer:
             cpu_first = tree.cpu_seconds() - cpu_before
-            answer = _hear(process, lines, RESULT_SECONDS, log)
-        # While it waits, so that what its children used is still told apart.
+            answer = _receive(process, lines, RESULT_SECONDS, log)
+        # Read while it waits, so that its children still exist.
         cpu_seconds, machine_seconds = tree.cpu_seconds() - cpu_before, machine_cpu_seconds() - machine_before
         peak_bytes = tree.peak_bytes()
-        _tell(process)
+        _continue(process)
         try:
             process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -69,7 +69,7 @@ def visit(entry: Entry, job: dict[str, Any]) -> dict[str, Any]:
     measured = {
         "cpu_seconds": cpu_seconds,
         "first_cpu_seconds": cpu_first,
-        # The harness too, which looks at memory meanwhile.
+        # Includes the harness, which samples memory.
         "others_cpu_seconds": max(0.0, machine_seconds - cpu_seconds),
         "peak_bytes": peak_bytes,
     }
@@ -77,7 +77,7 @@ def visit(entry: Entry, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lines(process: subprocess.Popen[str]) -> queue.Queue[str]:
-    """Return a queue of its lines, which can be waited for with a limit; an empty one is the end."""
+    """Return a queue of its lines, which supports timeouts; an empty line is the end."""
     found: queue.Queue[str] = queue.Queue()
 
     def read() -> None:
@@ -90,27 +90,27 @@ def _lines(process: subprocess.Popen[str]) -> queue.Queue[str]:
     return found
 
 
-def _hear(process: subprocess.Popen[str], lines: queue.Queue[str], seconds: float, log: Path) -> dict[str, Any]:
+def _receive(process: subprocess.Popen[str], lines: queue.Queue[str], seconds: float, log: Path) -> dict[str, Any]:
     try:
         line = lines.get(timeout=seconds)
     except queue.Empty:
         raise Failed(f"no answer within {seconds:g} s") from None
     if not line:
         code = process.wait()
-        raise Failed(f"ended with {code}: {_last_words(log)}")
+        raise Failed(f"exited with {code}: {_last_line(log)}")
     return json.loads(line)
 
 
-def _tell(process: subprocess.Popen[str]) -> None:
+def _continue(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
 
 
-def _last_words(log: Path) -> str:
-    """Return the last line of its log, with no path of this machine in it."""
+def _last_line(log: Path) -> str:
+    """Return the last line of its log, with local paths shortened."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    said = lines[-1] if lines else "it said nothing"
+    line = lines[-1] if lines else "no output"
     for folder in (log.parent, ENVIRONMENTS.resolve(), ENVIRONMENTS, ROOT):
-        said = said.replace(str(folder), folder.name)
-    return said
+        line = line.replace(str(folder), folder.name)
+    return line

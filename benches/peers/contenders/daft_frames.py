@@ -16,7 +16,7 @@ class DaftFrames:
     """Daft's local runner."""
 
     def __init__(self, job: Job) -> None:
-        # Nothing is to be sent anywhere.
+        # Disable telemetry.
         os.environ["DAFT_ANALYTICS_ENABLED"] = "0"
         os.environ["DO_NOT_TRACK"] = "true"
         import daft
@@ -38,7 +38,7 @@ class DaftFrames:
         self._columns = [column.alias(name) for column, name in columns]
 
     def epoch(self, data: Data, number: int) -> Iterator[Batch]:
-        """Yield pieces of the result's batches."""
+        """Yield slices of the result's batches."""
         for batch in self._daft.read_parquet(data.files).select(*self._columns).to_arrow_iter():
             dense = np.empty((batch.num_rows, len(criteo.DENSE)), np.float32)
             cats = np.empty((batch.num_rows, len(criteo.CATEGORIES)), np.int32)
@@ -49,7 +49,7 @@ class DaftFrames:
             yield from split(dense, cats, self._job.batch_size)
 
     def close(self) -> None:
-        """Do nothing: nothing runs beside."""
+        """Do nothing: there is no other process."""
 
 
 if __name__ == "__main__":

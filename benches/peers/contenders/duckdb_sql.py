@@ -30,7 +30,7 @@ class DuckdbSql:
         self._select = "SELECT " + ", ".join([*dense, *strings, *integers])
 
     def epoch(self, data: Data, number: int) -> Iterator[Batch]:
-        """Yield pieces of the result's batches."""
+        """Yield slices of the result's batches."""
         query = f"{self._select} FROM read_parquet({data.files!r})"
         for batch in self._connection.sql(query).to_arrow_reader(CHUNK_ROWS):
             dense = np.empty((batch.num_rows, len(criteo.DENSE)), np.float32)
@@ -42,7 +42,7 @@ class DuckdbSql:
             yield from split(dense, cats, self._job.batch_size)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._connection.close()
 
 

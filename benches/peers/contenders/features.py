@@ -1,4 +1,4 @@
-"""The features in NumPy and Arrow, for the contenders that bring no expressions of their own."""
+"""The features in NumPy and Arrow, for contenders without expressions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Scale:
         return self.apply(dense)
 
     def apply(self, dense: Matrix) -> Matrix:
-        """Change filled values to features."""
+        """Transform filled values to features in place."""
         np.log1p(dense, out=dense)
         dense -= self.mean
         dense *= self.by_std
@@ -41,9 +41,9 @@ class Scale:
 
 
 def codes(batch: pa.RecordBatch | pa.Table) -> Matrix:
-    """Return int32 [n, 26]: each string's place in the dictionary of its own piece, integers mod the buckets.
+    """Return int32 [n, 26]: each string's index in the dictionary of its chunk, and integers modulo the buckets.
 
-    The same string has another code in another piece: cheaper than a vocabulary, and not fit for training.
+    The same string has different codes in different chunks: cheaper than a vocabulary, but useless for training.
     """
     cats = np.empty((batch.num_rows, len(criteo.CATEGORIES)), np.int32)
     for index, name in enumerate(criteo.STRINGS):
@@ -60,18 +60,18 @@ def codes(batch: pa.RecordBatch | pa.Table) -> Matrix:
 
 
 def integers(batch: pa.RecordBatch | pa.Table, cats: Matrix) -> None:
-    """Write the integers' part of the categories."""
+    """Write the integer columns of the categories."""
     for index, name in enumerate(criteo.INTEGERS, start=len(criteo.STRINGS)):
         cats[:, index] = flat(batch.column(name)) % criteo.HASH_BUCKETS
 
 
 def vocabulary(fitted: str, name: str) -> pa.Array:
-    """Return a column's values, the most frequent first; index 0 is for nulls and for what is not in it."""
+    """Return a column's values, most frequent first; index 0 is reserved for nulls and unknown values."""
     return pq.read_table(Path(fitted) / f"{name}.parquet").column(name).combine_chunks()
 
 
 def flat(column: pa.Array | pa.ChunkedArray) -> Matrix:
-    """Return a column without nulls as an array over the same memory where it is in one piece."""
+    """Return a column without nulls as an array, without a copy if it is one chunk."""
     if isinstance(column, pa.ChunkedArray):
         return column.chunk(0).to_numpy() if column.num_chunks == 1 else column.to_numpy()
     return column.to_numpy(zero_copy_only=True)

@@ -1,4 +1,4 @@
-"""Forebay over bare pyarrow.flight: no package of Forebay's between wire and tensors, no thread that reads ahead."""
+"""Forebay with bare pyarrow.flight: without Forebay's Python package and without reading ahead."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ForebayBare:
             stream = client.do_get(info.endpoints[0].ticket)
             for chunk in stream:
                 arrays = (chunk.data.column(name).to_numpy_ndarray() for name in ("dense", "cats"))
-                # Not from_numpy, which warns of memory that is read-only.
+                # Not from_numpy, which warns about read-only memory.
                 dense, cats = (torch.from_dlpack(pa.array(each.ravel())).view(each.shape) for each in arrays)
                 yield dense, cats
 

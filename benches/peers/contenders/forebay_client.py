@@ -1,6 +1,6 @@
-"""Forebay through its client: FlightDataset's dicts of tensors, of a server on the same cores.
+"""Forebay with its Python package: FlightDataset's dicts of tensors from a server on the same cores.
 
-The plan is fitted before, by a server of its own; the measured one is given the fitted plan.
+The plan is fitted beforehand by another server; the measured one receives the fitted plan.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ForebayClient:
         self._server = start(job)
 
     def epoch(self, data: Data, number: int) -> Iterator[Batch]:
-        """Yield the tensors as they come."""
+        """Yield the tensors unchanged."""
         dataset = FlightDataset(
             self._server.url,
             DATASET if data == self._job.whole else SMALL,
@@ -49,13 +49,13 @@ class ForebayClient:
 
 
 def start(job: Job) -> Server:
-    """Start a server of both data, on as many threads as there are cores."""
+    """Start a server of both datasets with one thread per core."""
     flags = ["--dataset", f"{SMALL}={job.small.folder}", "--cpu-threads", str(job.cores)]
     return Server(Path(job.server), Path(job.whole.folder), *flags)
 
 
 def fitted_plan(job: Job) -> FittedPlan:
-    """Return the plan with what it learns from all rows; fit it in the first visit only."""
+    """Return the plan fitted to all rows; it is fitted in the first visit only."""
     kept = Path(job.scratch).parent / "forebay-plan.json"
     if not kept.exists():
         server = start(job)

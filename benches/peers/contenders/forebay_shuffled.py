@@ -1,4 +1,4 @@
-"""Forebay through its client, shuffled: another order each epoch, over the server's own window and lanes."""
+"""Forebay with its Python package, shuffled in a new order each epoch, with the default window and lanes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Grain over Parquet: its iterator of rows, batched, with NumPy's features of a batch at once.
+"""Grain over Parquet: its iterator of rows, batched; NumPy computes the features of a whole batch.
 
-Grain hands out rows as dicts of NumPy cells, in which a null is NaN; its workers interleave the files. Strings
-become codes of each batch.
+Grain yields rows as dicts of NumPy scalars with NaN for null; its workers interleave the files. Strings become codes
+per batch.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from harness.benches import criteo
 
 
 class GrainParquet:
-    """ParquetIterDataset, batch, features, a worker a core."""
+    """ParquetIterDataset, batch, features, one worker per core."""
 
     def __init__(self, job: Job) -> None:
         self._job, self._scale = job, Scale(job.fitted)
 
     def epoch(self, data: Data, number: int) -> Iterator[Batch]:
-        """Yield the batches that Grain makes."""
+        """Yield Grain's batches."""
         rows = grain.experimental.ParquetIterDataset(data.files)
         workers = grain.MultiprocessingOptions(num_workers=self._job.cores)
         batches = rows.batch(self._job.batch_size, batch_fn=self._features).mp_prefetch(workers)

@@ -1,7 +1,7 @@
 """MosaicML streaming: shuffled, resumable, from its own format, into which the features were written beforehand.
 
-A sample is a row's two finished vectors, so that the loader only shuffles, reads and stacks. Writing is not measured,
-and goes no further than what an epoch that is broken off can reach.
+A sample is the two feature vectors of a row, so the loader only shuffles, reads and stacks. Writing is not measured,
+and is limited to the rows that a stopped epoch can reach.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COLUMNS = {"dense": f"ndarray:float32:{len(criteo.DENSE)}", "cats": f"ndarray:in
 
 
 class MosaicMds:
-    """StreamingDataset behind StreamingDataLoader, a worker a core."""
+    """StreamingDataset in a StreamingDataLoader, one worker per core."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -42,11 +42,11 @@ class MosaicMds:
             yield batch["dense"], batch["cats"]
 
     def close(self) -> None:
-        """Do nothing: the workers have ended with their epoch."""
+        """Do nothing: the workers end with their epoch."""
 
 
 def write(job: Job, data: Data) -> Path:
-    """Write the features once; later visits find them."""
+    """Write the features in the first visit; later visits reuse them."""
     folder = Path(job.scratch) / f"mds-{data.rows}"
     if folder.exists():
         return folder

@@ -1,7 +1,7 @@
 """Polars in process: a lazy scan, expressions, the streaming engine's batches, NumPy, torch.
 
-Strings are hashed, which is cheaper than a vocabulary. Of its forms (everything at once, file by file, batches of
-other sizes) this was the quickest.
+Strings are hashed, which is cheaper than a vocabulary. This was the fastest variant: whole frames, file by file and
+other batch sizes were slower.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHUNK_ROWS = 131_072
 
 
 class PolarsScan:
-    """Expressions over a scan; how a string becomes a number is the caller's."""
+    """Expressions over a scan; subclasses define how strings become numbers."""
 
     def __init__(self, job: Job) -> None:
         import polars as pl
@@ -38,12 +38,12 @@ class PolarsScan:
         self._expressions = [*dense, *(self.string(name) for name in criteo.STRINGS), *integers]
 
     def string(self, name: str) -> pl.Expr:
-        """Return what makes int32 of a column of strings."""
+        """Return the expression that converts a string column to int32."""
         column = self._polars.col(name)
         return (column.hash() % criteo.HASH_BUCKETS).cast(self._polars.Int32)
 
     def epoch(self, data: Data, number: int) -> Iterator[Batch]:
-        """Yield pieces of the engine's batches."""
+        """Yield slices of the engine's batches."""
         frames = self._polars.scan_parquet(data.files).select(self._expressions)
         cats = [*criteo.STRINGS, *criteo.INTEGERS]
         for frame in frames.collect_batches(chunk_size=CHUNK_ROWS, maintain_order=True, engine="streaming"):
@@ -51,13 +51,13 @@ class PolarsScan:
             yield from split(*matrices, self._job.batch_size)
 
     def close(self) -> None:
-        """Do nothing: nothing runs beside."""
+        """Do nothing: there is no other process."""
 
 
 def limited(job: Job) -> Job:
-    """Keep Polars to the cores; it looks at this once, when it is imported."""
+    """Limit Polars to the job's cores; the variable is read once, at import."""
     if "polars" in sys.modules:
-        raise SystemExit("polars was imported before its threads were counted")
+        raise SystemExit("polars was imported before POLARS_MAX_THREADS was set")
     os.environ["POLARS_MAX_THREADS"] = str(job.cores)
     return job
 

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class PolarsVocabulary(PolarsScan):
-    """The same scan; what a vocabulary lacks is null by a cast that is not strict, and so 0."""
+    """The same scan; a non-strict cast makes unknown values null, which become 0."""
 
     def __init__(self, job: Job) -> None:
         self._fitted = job.fitted
         super().__init__(job)
 
     def string(self, name: str) -> pl.Expr:
-        """Return what makes the index of a column of strings."""
+        """Return the expression that converts a string column to vocabulary indices."""
         polars = self._polars
         words = polars.Enum(polars.Series(vocabulary(self._fitted, name).to_pylist()))
         index = polars.col(name).cast(words, strict=False).to_physical().cast(polars.Int32)

@@ -1,7 +1,7 @@
-"""What every contender speaks: one job on the command line, a line of JSON each way, tensors in between.
+"""The protocol of all contenders: a job on the command line, then lines of JSON on stdin and stdout.
 
-A contender makes ready, says so, waits for a line, runs one epoch, says what came, waits for a line and ends. Its own
-standard output is kept for these lines; what its libraries print goes to standard error.
+A contender prepares, prints a line, waits for one, runs one epoch, prints the result, waits for a line and exits. Its
+standard output is reserved for these lines; output of libraries is redirected to standard error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 """float32 [n, 13] and int32 [n, 26], each contiguous."""
 
 SHAPES = ((torch.float32, len(criteo.DENSE)), (torch.int32, len(criteo.CATEGORIES)))
-# Batches of a check that are kept whole, for those whose rows come in file order.
+# Batches that a check keeps for comparison, if rows arrive in file order.
 KEPT_BATCHES = 4
 
 
@@ -38,22 +38,22 @@ class Data:
 
     @property
     def files(self) -> list[str]:
-        """Its files, in order."""
+        """The files in order."""
         return [str(path) for path in sorted(Path(self.folder).glob("*.parquet"))]
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a contender is to do."""
+    """Parameters of a visit."""
 
     whole: Data
-    """All rows: what is measured."""
+    """All rows, which are measured."""
     small: Data
-    """Few rows of the same kind: what warms up, and what those that are bounded in time are checked on."""
+    """Few rows of the same kind, for the warm-up and for checks of contenders whose epoch is stopped."""
     fitted: str
     """Folder of the statistics and vocabularies; see reference.py."""
     scratch: str
-    """Folder of this contender's own, which stays from one visit to the next."""
+    """The contender's folder, kept between visits."""
     server: str
     """The forebay-server to measure."""
     mode: str
@@ -62,24 +62,24 @@ class Job:
     cores: int
     seed: int
     seconds_max: float
-    """How long after its first batch the epoch is broken off; 0: not at all."""
+    """Seconds after the first batch at which the epoch is stopped; 0: never."""
 
 
 class Contender(Protocol):
-    """What makes batches."""
+    """A source of batches."""
 
     def epoch(self, data: Data, number: int) -> Iterator[Batch]:
-        """Return the batches of an epoch; the clock runs from this call on."""
+        """Return the batches of an epoch; the clock starts with this call."""
         ...
 
     def close(self) -> None:
-        """End what runs beside."""
+        """Stop other processes."""
         ...
 
 
 def serve(make: Callable[[Job], Contender], *packages: str) -> None:
-    """Do the job of the command line; `packages` are those whose versions count."""
-    # What a child or a library prints must not come between the lines.
+    """Run the job of the command line; `packages` are the ones whose versions are reported."""
+    # Output of children and libraries must not mix with the protocol's lines.
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     fields = json.loads(sys.argv[1])
@@ -89,25 +89,25 @@ def serve(make: Callable[[Job], Contender], *packages: str) -> None:
         if job.mode == "time":
             for _ in contender.epoch(job.small, 0):
                 pass
-        _say(lines, {"ready": {package: version(package) for package in ("torch", *packages)}})
+        _write(lines, {"ready": {package: version(package) for package in ("torch", *packages)}})
         sys.stdin.readline()
         if job.mode == "time":
-            _say(lines, {"result": _timed(contender, job, lines)})
+            _write(lines, {"result": _timed(contender, job, lines)})
         else:
             data = job.whole if job.mode == "check" else job.small
-            _say(lines, {"result": _summed(contender, data, Path(job.scratch))})
+            _write(lines, {"result": _summed(contender, data, Path(job.scratch))})
         sys.stdin.readline()
     finally:
         contender.close()
 
 
 def split(dense: np.ndarray[Any, Any], cats: np.ndarray[Any, Any], size: int) -> Iterator[Batch]:
-    """Yield batches over the memory of larger matrices; the last one may be short."""
+    """Yield batches that are views of larger matrices; the last one may be shorter."""
     return zip(torch.from_numpy(dense).split(size), torch.from_numpy(cats).split(size), strict=True)
 
 
 def _timed(contender: Contender, job: Job, lines: Any) -> dict[str, Any]:
-    """Read an epoch, or what of it comes in time; then the first batch is told of too, for CPU seconds behind it."""
+    """Read an epoch; if its time is limited, report the first batch, so that CPU seconds after it can be measured."""
     rows = batches = first_rows = 0
     first_seconds, stopped = 0.0, False
     begin = time.perf_counter()
@@ -117,7 +117,7 @@ def _timed(contender: Contender, job: Job, lines: Any) -> dict[str, Any]:
         if batches == 1:
             first_rows, first_seconds = rows, time.perf_counter() - begin
             if job.seconds_max:
-                _say(lines, {"first": first_rows})
+                _write(lines, {"first": first_rows})
         if job.seconds_max and time.perf_counter() - begin - first_seconds > job.seconds_max:
             stopped = True
             break
@@ -134,7 +134,7 @@ def _timed(contender: Contender, job: Job, lines: Any) -> dict[str, Any]:
 
 
 def _summed(contender: Contender, data: Data, scratch: Path) -> dict[str, Any]:
-    """Read an epoch whole and sum its columns in float64 and int64; keep the first batches in first.npz."""
+    """Read a whole epoch, sum its columns in float64 and int64, and write the first batches to first.npz."""
     rows = 0
     sums = np.zeros((2, len(criteo.DENSE)))
     cats_sum = np.zeros(len(criteo.CATEGORIES), np.int64)
@@ -143,10 +143,12 @@ def _summed(contender: Contender, data: Data, scratch: Path) -> dict[str, Any]:
     for batch in contender.epoch(data, 1):
         for tensor, (dtype, width) in zip(batch, SHAPES, strict=True):
             if tensor.dtype != dtype or tensor.shape[1:] != (width,) or not tensor.is_contiguous():
-                raise SystemExit(f"a tensor is {tensor.dtype} {list(tensor.shape)}, not {dtype} [n, {width}] by rows")
+                raise SystemExit(
+                    f"a tensor is {tensor.dtype} {list(tensor.shape)}, not {dtype} [n, {width}], contiguous"
+                )
         dense, cats = (tensor.numpy() for tensor in batch)
         if len(dense) != len(cats):
-            raise SystemExit(f"{len(dense)} dense rows with {len(cats)} of categories")
+            raise SystemExit(f"{len(dense)} dense rows but {len(cats)} rows of categories")
         exact = dense.astype(np.float64)
         sums += (exact.sum(0), np.square(exact).sum(0))
         cats_sum += cats.sum(0, dtype=np.int64)
@@ -166,5 +168,5 @@ def _summed(contender: Contender, data: Data, scratch: Path) -> dict[str, Any]:
     }
 
 
-def _say(lines: Any, answer: dict[str, Any]) -> None:
+def _write(lines: Any, answer: dict[str, Any]) -> None:
     print(json.dumps(answer), file=lines, flush=True)

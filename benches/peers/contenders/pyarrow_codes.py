@@ -1,4 +1,4 @@
-"""pyarrow in process, dictionary codes only: the dictionaries of the file's own pieces, never made one vocabulary."""
+"""pyarrow in process, dictionary codes only: the dictionaries of each chunk, never unified to a vocabulary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHUNK_ROWS = 131_072
 
 
 class PyarrowCodes:
-    """A dataset's scanner, strings read as dictionaries."""
+    """A dataset's scanner that reads strings as dictionaries."""
 
     def __init__(self, job: Job) -> None:
         self._job, self._scale = job, Scale(job.fitted)
@@ -24,7 +24,7 @@ class PyarrowCodes:
         self._format = ds.ParquetFileFormat(dictionary_columns=criteo.STRINGS)
 
     def epoch(self, data: Data, number: int) -> Iterator[Batch]:
-        """Yield pieces of the scanner's batches."""
+        """Yield slices of the scanner's batches."""
         columns = [*criteo.DENSE, *criteo.CATEGORIES]
         scanner = ds.dataset(data.files, format=self._format).scanner(columns=columns, batch_size=CHUNK_ROWS)
         for batch in scanner.to_batches():
@@ -36,7 +36,7 @@ class PyarrowCodes:
         return codes(batch)
 
     def close(self) -> None:
-        """Do nothing: nothing runs beside."""
+        """Do nothing: there is no other process."""
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""pyarrow.dataset in process with real vocabularies: `index_in` of each piece's dictionaries, and NumPy's take.
+"""pyarrow.dataset in process with real vocabularies: `index_in` of each chunk's dictionaries, and NumPy's take.
 
-Looking up every string, as an expression of the scan too, takes longer: a piece of a row group has each string once in
-its dictionary.
+Looking up every string takes longer, also as an expression of the scan: a chunk has each string once in its dictionary.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from harness.benches import criteo
 
 
 class PyarrowVocabulary(PyarrowCodes):
-    """The same scan, whose codes become indices."""
+    """The same scan with codes mapped to vocabulary indices."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self._words = {name: vocabulary(job.fitted, name) for name in criteo.STRINGS}
 
     def categories(self, batch: pa.RecordBatch) -> np.ndarray:
-        """Return int32 [n, 26]; what is not in the vocabulary is null, and so 0."""
+        """Return int32 [n, 26]; values that are not in the vocabulary become 0."""
         cats = np.empty((batch.num_rows, len(criteo.CATEGORIES)), np.int32)
         for index, name in enumerate(criteo.STRINGS):
             column = batch.column(name)

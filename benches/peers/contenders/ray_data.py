@@ -1,6 +1,6 @@
-"""Ray Data: read_parquet, map_batches over Arrow, iter_torch_batches. Strings become codes of each piece.
+"""Ray Data: read_parquet, map_batches over Arrow, iter_torch_batches. Strings become codes per chunk.
 
-Its blocks may come in any order, which is its default and its quickest form.
+Blocks may arrive in any order, which is the default and the fastest setting.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from protocol import Batch, Data, Job, serve
 
 from harness.benches import criteo
 
-# Of 8192, 32,768, 131,072 and whole blocks the quickest.
+# The fastest of 8192, 32,768, 131,072 and whole blocks.
 CHUNK_ROWS = 32_768
 OBJECT_STORE_BYTES = 2 * 2**30
 
 
 class RayData:
-    """A Ray of its own on this machine, with as many CPUs as there are cores."""
+    """A local Ray instance with one CPU per core."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -43,25 +43,25 @@ class RayData:
         self._fitted = job.fitted
 
     def epoch(self, data: Data, number: int) -> Iterator[Batch]:
-        """Yield the tensors that Ray makes of its blocks."""
+        """Yield Ray's tensors."""
         rows = ray.data.read_parquet(data.files, columns=[*criteo.DENSE, *criteo.CATEGORIES])
-        made = rows.map_batches(
+        features = rows.map_batches(
             featurize,
             fn_kwargs={"fitted": self._fitted},
             batch_format="pyarrow",
             batch_size=CHUNK_ROWS,
             zero_copy_batch=True,
         )
-        for batch in made.iter_torch_batches(batch_size=self._job.batch_size):
+        for batch in features.iter_torch_batches(batch_size=self._job.batch_size):
             yield batch["dense"], batch["cats"]
 
     def close(self) -> None:
-        """End it."""
+        """Shut Ray down."""
         ray.shutdown()
 
 
 def featurize(table: Any, fitted: str) -> dict[str, Any]:
-    """Return the matrices of a table, in a worker."""
+    """Return the matrices of a table; runs in a worker."""
     return {"dense": Scale(fitted).matrix(table), "cats": codes(table)}
 
 

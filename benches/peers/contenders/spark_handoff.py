@@ -1,7 +1,7 @@
-"""The handoff: Spark featurizes with pandas UDFs and writes Parquet, pyarrow reads that, torch gets it.
+"""Handoff: Spark computes features with pandas UDFs and writes Parquet, which pyarrow reads for torch.
 
-The epoch is both, and the first batch comes when all is written. Strings are hashed by Spark itself, integers are its
-own remainder; only the dense columns go through Python.
+The epoch includes both, and the first batch arrives after everything is written. Spark itself hashes strings and
+computes the remainders of integers; only the dense columns pass through Python.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from harness.benches import criteo
 
 CHUNK_ROWS = 131_072
 DRIVER_MEMORY = "4g"
-# A task for a quarter of a file.
+# One task per quarter of a file.
 SPLIT_BYTES = 24 * 2**20
 
 
 class SparkHandoff:
-    """A local session with as many threads as there are cores."""
+    """A local session with one thread per core."""
 
     def __init__(self, job: Job) -> None:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -61,7 +61,7 @@ class SparkHandoff:
         self._columns = [*dense, *strings, *integers]
 
     def epoch(self, data: Data, number: int) -> Iterator[Batch]:
-        """Featurize and write, then read."""
+        """Compute and write the features, then read them."""
         shutil.rmtree(self._written, ignore_errors=True)
         self._spark.read.parquet(*data.files).select(self._columns).write.parquet(str(self._written))
         scanner = ds.dataset(self._written, format="parquet").scanner(batch_size=CHUNK_ROWS)

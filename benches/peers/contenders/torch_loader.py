@@ -1,6 +1,6 @@
 """torch's DataLoader: two workers read row groups in turn with pyarrow and send them through shared memory.
 
-A worker sends a whole row group, which the loop splits into batches: sending each batch by itself is slower.
+A worker sends a whole row group, which the loop splits into batches: sending each batch separately is slower.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class RowGroups(torch.utils.data.IterableDataset[Batch]):
 
 
 class TorchLoader:
-    """A DataLoader an epoch; its workers start within the time measured, as they do in a training run."""
+    """One DataLoader per epoch; starting its workers is measured, as in a training run."""
 
     def __init__(self, job: Job) -> None:
         self._job, self._scale = job, Scale(job.fitted)
 
     def epoch(self, data: Data, number: int) -> Iterator[Batch]:
-        """Yield pieces of what the workers send."""
+        """Yield slices of the workers' row groups."""
         groups = RowGroups(data, self._scale)
         for dense, cats in torch.utils.data.DataLoader(groups, batch_size=None, num_workers=WORKERS):
             yield from zip(dense.split(self._job.batch_size), cats.split(self._job.batch_size), strict=True)
 
     def close(self) -> None:
-        """Do nothing: the workers have ended with their epoch."""
+        """Do nothing: the workers end with their epoch."""
 
 
 if __name__ == "__main__":
