@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib import pyplot
 
 from runner import Runner
-from works.dense import COLUMNS, ROWS, Dense
+from workloads.dense import COLUMNS, ROWS, Dense
 
 BATCH_ROWS = (1, 10, 100, 1_000, 10_000, 100_000)
 # A pass takes as many rows as this many batches have, within these bounds.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from contest import Ratio, Times, Work, ratio, waiting
+from rounds import Ratio, Times, Workload, ratio, waiting
 
 
 @dataclasses.dataclass
 class Outcome:
     """A work that has been measured."""
 
-    work: Work
+    work: Workload
     times: list[Times]
 
     @property

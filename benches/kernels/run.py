@@ -21,17 +21,17 @@ import polars
 
 import curve
 import report
-from contest import Work, measure
 from harness.benches import machine
+from rounds import Workload, measure
 from runner import Runner
-from works.assemble import assemble
-from works.dense import dense
-from works.hashes import hash_int64, hash_strings
-from works.index import bucketize, one_hot
-from works.standardize import standardize
-from works.vocab import vocab_dictionary, vocab_plain
+from workloads.assemble import assemble
+from workloads.dense import dense
+from workloads.hashes import hash_int64, hash_strings
+from workloads.index import bucketize, one_hot
+from workloads.standardize import standardize
+from workloads.vocab import vocab_dictionary, vocab_plain
 
-WORKS: dict[str, Callable[[Runner, int], Work]] = {
+WORKLOADS: dict[str, Callable[[Runner, int], Workload]] = {
     "standardize": standardize,
     "dense": dense,
     "vocab-dictionary": vocab_dictionary,
@@ -53,14 +53,14 @@ def main() -> None:
     settings = {"core": one_core.pin(options.core), "rounds": options.rounds, "seed": options.seed}
     outcomes: list[report.Outcome] = []
     points: list[curve.Point] | None = None
-    for key in options.only or [*WORKS, CURVE]:
+    for key in options.only or [*WORKLOADS, CURVE]:
         # A process and a folder of its own for each: no work finds the memory of the one before.
         with scratch(options.keep, key) as data, Runner(options.program, Path(data)) as runner:
             if key == CURVE:
                 points = curve.trace(runner, options.seed, options.rounds)
                 print(curve.table(points), end="\n\n", flush=True)
                 continue
-            work = WORKS[key](runner, options.seed)
+            work = WORKLOADS[key](runner, options.seed)
             outcomes.append(report.Outcome(work, measure(work, options.rounds)))
             print(report.table(outcomes[-1]), end="\n\n", flush=True)
     if outcomes:
@@ -115,7 +115,7 @@ def facts(program: Path) -> dict[str, Any]:
 def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [*WORKS, CURVE]
+    names = [*WORKLOADS, CURVE]
     parser.add_argument("--only", nargs="+", choices=names, metavar="WORK", help=f"some of: {', '.join(names)}")
     parser.add_argument("--rounds", type=int, default=9, help="rounds a work (%(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="of the data (%(default)s)")

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from contest import Visit
+from rounds import Visit
 
 Output = Mapping[str, Any]
 

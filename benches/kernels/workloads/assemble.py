@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from columns import Array, aligned, arrow
-from contest import Goal, Peer, Work
+from rounds import Goal, Peer, Workload
 from runner import Runner, RunnerCopy, chain, output
-from works import check
+from workloads import check
 
 ROWS = 262_144
 COLUMNS = 100
 BATCH_ROWS = 8_192
 
 
-def assemble(runner: Runner, seed: int) -> Work:
+def assemble(runner: Runner, seed: int) -> Workload:
     """Prepare the work."""
     generator = np.random.default_rng(seed)
     columns = [aligned(generator.random(ROWS, np.float32)) for _ in range(COLUMNS)]
@@ -51,4 +51,4 @@ def assemble(runner: Runner, seed: int) -> Work:
         Peer(f"memcpy of each {BATCH_ROWS:,} rows to one place", copy_pieces),
     ]
     title = f"assemble {COLUMNS} float32 columns of {ROWS:,} rows into [n, {COLUMNS}]"
-    return Work("assemble", title, ROWS, [*forebay, *others, *peers], [Goal(memcpy.name, 0.6)], checks)
+    return Workload("assemble", title, ROWS, [*forebay, *others, *peers], [Goal(memcpy.name, 0.6)], checks)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from columns import Array, aligned, arrow
-from contest import Goal, Peer, Work
+from rounds import Goal, Peer, Workload
 from runner import Output, Runner, chain, output
-from works import check
+from workloads import check
 
 ROWS = 1_000_000
 COLUMNS = 13
@@ -91,7 +91,7 @@ class Dense:
         return np.clip(np.column_stack(scaled), -BOUND, BOUND)
 
 
-def dense(runner: Runner, seed: int) -> Work:
+def dense(runner: Runner, seed: int) -> Workload:
     """Prepare the work."""
     data = Dense(runner, seed)
     forebay = [
@@ -107,4 +107,4 @@ def dense(runner: Runner, seed: int) -> Work:
     checks = [check.close(each.name, each.result(), exact, 1e-6) for each in forebay]
     checks += [check.close(each.name, each.do(), exact, 1e-6) for each in peers]
     title = f"fill 0 + log1p + standardize + clip of {COLUMNS} float32 columns of {ROWS:,} rows, 0-15 % null"
-    return Work("dense", title, ROWS, [*forebay, *peers], [Goal(peers[0].name, 8)], checks)
+    return Workload("dense", title, ROWS, [*forebay, *peers], [Goal(peers[0].name, 8)], checks)

@@ -68,7 +68,7 @@ class Goal:
 
 
 @dataclasses.dataclass
-class Work:
+class Workload:
     """A row of the table. The goals are for the first contender, which is Forebay as a stream runs it."""
 
     key: str
@@ -111,7 +111,7 @@ class Ratio:
     high: float
 
 
-def measure(work: Work, rounds: int) -> list[Times]:
+def measure(work: Workload, rounds: int) -> list[Times]:
     """Run the rounds."""
     all_times = [Times(contender.name, []) for contender in work.contenders]
     for number in range(rounds):

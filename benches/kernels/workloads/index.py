@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from columns import aligned, arrow
-from contest import Peer, Work
+from rounds import Peer, Workload
 from runner import Runner, chain, output
-from works import check
+from workloads import check
 
 ONE_HOT_ROWS = 65_536
 ONE_HOT_SIZE = 1_000
@@ -15,7 +15,7 @@ BUCKETIZE_ROWS = 4_000_000
 BOUNDARIES = 100
 
 
-def one_hot(runner: Runner, seed: int) -> Work:
+def one_hot(runner: Runner, seed: int) -> Workload:
     """Prepare the work."""
     indices = aligned(np.random.default_rng(seed).integers(0, ONE_HOT_SIZE, ONE_HOT_ROWS))
     runner.load("one-hot", {"index": arrow(indices)})
@@ -28,10 +28,10 @@ def one_hot(runner: Runner, seed: int) -> Work:
     peer = Peer("NumPy, rows of eye", lambda: eye.take(indices, axis=0))
     checks = [check.equal(each.name, each.result(), peer.do()) for each in forebay]
     title = f"one_hot of {ONE_HOT_SIZE:,} on {ONE_HOT_ROWS:,} int64 into float32"
-    return Work("one-hot", title, ONE_HOT_ROWS, [*forebay, peer], [], checks)
+    return Workload("one-hot", title, ONE_HOT_ROWS, [*forebay, peer], [], checks)
 
 
-def bucketize(runner: Runner, seed: int) -> Work:
+def bucketize(runner: Runner, seed: int) -> Workload:
     """Prepare the work."""
     generator = np.random.default_rng(seed)
     values = aligned(generator.normal(size=BUCKETIZE_ROWS))
@@ -45,4 +45,4 @@ def bucketize(runner: Runner, seed: int) -> Work:
     peer = Peer("NumPy digitize", lambda: np.digitize(values, boundaries))
     checks = [check.equal(each.name, each.result(), peer.do()) for each in forebay]
     title = f"bucketize by {BOUNDARIES} boundaries of {BUCKETIZE_ROWS:,} float64 into int64"
-    return Work("bucketize", title, BUCKETIZE_ROWS, [*forebay, peer], [], checks)
+    return Workload("bucketize", title, BUCKETIZE_ROWS, [*forebay, peer], [], checks)

@@ -10,9 +10,9 @@ import pyarrow as pa
 import xxhash
 
 from columns import aligned, arrow, words
-from contest import Goal, Peer, Work
+from rounds import Goal, Peer, Workload
 from runner import Runner, chain, output
-from works import check
+from workloads import check
 
 ROWS = 4_000_000
 BUCKETS = 1_000_003
@@ -20,19 +20,19 @@ BATCH_ROWS = 65_536
 CHECKED_ROWS = 100_000
 
 
-def hash_int64(runner: Runner, seed: int) -> Work:
+def hash_int64(runner: Runner, seed: int) -> Workload:
     """Prepare the work on int64."""
     values = aligned(np.random.default_rng(seed).integers(-(2**62), 2**62, ROWS))
     return _work(runner, "hash-int64", f"hash_bucket of {ROWS:,} int64 into {BUCKETS:,}", arrow(values))
 
 
-def hash_strings(runner: Runner, seed: int) -> Work:
+def hash_strings(runner: Runner, seed: int) -> Workload:
     """Prepare the work on strings of 7 to 12 characters."""
     column = words(np.random.default_rng(seed), ROWS, 7, 12)
     return _work(runner, "hash-strings", f"hash_bucket of {ROWS:,} strings of 7-12 characters into {BUCKETS:,}", column)
 
 
-def _work(runner: Runner, key: str, title: str, column: pa.Array) -> Work:
+def _work(runner: Runner, key: str, title: str, column: pa.Array) -> Workload:
     runner.load(key, {"id": column})
     plan = output("INT64", [chain("id", {"hash_bucket": {"buckets": BUCKETS, "seed": 0}})])
     forebay = [
@@ -46,4 +46,4 @@ def _work(runner: Runner, key: str, title: str, column: pa.Array) -> Work:
     pieces = [text.encode() if isinstance(text, str) else struct.pack("<q", text) for text in texts]
     expected = np.array([xxhash.xxh3_64_intdigest(piece) % BUCKETS for piece in pieces], np.int64)
     checks = [check.equal(each.name, each.result()[:CHECKED_ROWS], expected) for each in forebay]
-    return Work(key, title, ROWS, [*forebay, peer], [Goal(peer.name, 2)], checks)
+    return Workload(key, title, ROWS, [*forebay, peer], [Goal(peer.name, 2)], checks)

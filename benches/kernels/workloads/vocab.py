@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from columns import Array, aligned, arrow, words
-from contest import Goal, Peer, Work
+from rounds import Goal, Peer, Workload
 from runner import Runner, chain, output
-from works import check
+from workloads import check
 
 DICTIONARY_ROWS = 4_000_000
 PLAIN_ROWS = 1_000_000
@@ -20,7 +20,7 @@ BATCH_ROWS = 65_536
 ONE_OF_NULLS = 50
 
 
-def vocab_dictionary(runner: Runner, seed: int) -> Work:
+def vocab_dictionary(runner: Runner, seed: int) -> Workload:
     """Prepare the work on a dictionary-encoded column with 2 % nulls."""
     distinct, vocabulary = _words(seed)
     column = _column(distinct, DICTIONARY_ROWS, seed)
@@ -36,7 +36,7 @@ def vocab_dictionary(runner: Runner, seed: int) -> Work:
     return _work(runner, "vocab-dictionary", title, column, vocabulary, peers, [Goal(peers[0].name, 10)])
 
 
-def vocab_plain(runner: Runner, seed: int) -> Work:
+def vocab_plain(runner: Runner, seed: int) -> Workload:
     """Prepare the work on plain strings with 2 % nulls."""
     distinct, vocabulary = _words(seed)
     column = _column(distinct, PLAIN_ROWS, seed).dictionary_decode()
@@ -67,7 +67,7 @@ def _work(
     vocabulary: pa.StringArray,
     peers: list[Peer],
     goals: list[Goal],
-) -> Work:
+) -> Workload:
     rows = len(column)
     runner.load(key, {"word": column})
     plan = output("INT32", [chain("word", {"vocab": {"values": vocabulary.to_pylist()}})])
@@ -80,7 +80,7 @@ def _work(
     expected = _indices(peers[0].do())
     checks = [check.equal(each.name, each.result(), expected) for each in forebay]
     checks += [check.equal(each.name, _indices(each.do()), expected) for each in peers[1:]]
-    return Work(key, title, rows, [*forebay, *peers], goals, checks)
+    return Workload(key, title, rows, [*forebay, *peers], goals, checks)
 
 
 def _indices(found: pa.Array) -> Array:

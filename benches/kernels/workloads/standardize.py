@@ -9,16 +9,16 @@ import polars as pl
 import pyarrow as pa
 
 from columns import Array, aligned, arrow
-from contest import Goal, Peer, Work
+from rounds import Goal, Peer, Workload
 from runner import Runner, RunnerCopy, chain, output
-from works import check
+from workloads import check
 
 ROWS = 4_000_000
 BATCH_ROWS = 65_536
 BOUND = 3.0
 
 
-def standardize(runner: Runner, seed: int) -> Work:
+def standardize(runner: Runner, seed: int) -> Workload:
     """Prepare the work."""
     x = aligned(np.random.default_rng(seed).normal(5.0, 2.0, ROWS))
     mean, std = float(x.mean()), float(x.std())
@@ -55,7 +55,7 @@ def standardize(runner: Runner, seed: int) -> Work:
     ]
     goals = [Goal(memcpy.name, 1 / 1.25), Goal(peers[0].name, 5), Goal(peers[-2].name, 300)]
     title = f"standardize + clip(-3, 3) of {ROWS:,} float64 into float32"
-    return Work("standardize", title, ROWS, [*forebay, *others, *peers], goals, checks)
+    return Workload("standardize", title, ROWS, [*forebay, *others, *peers], goals, checks)
 
 
 def _numpy(x: Array, mean: float, std: float) -> list[Peer]:
