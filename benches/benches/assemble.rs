@@ -1,6 +1,6 @@
-//! Chains into row-major matrices, beside a copy of the same output bytes: the ratio is what counts.
+//! Chains assembled into row-major matrices, compared with a copy of the same output bytes.
 
-#![expect(clippy::expect_used, reason = "a bench stops at the first surprise")]
+#![expect(clippy::expect_used, reason = "a bench stops at the first error")]
 
 use std::{hint::black_box, sync::Arc};
 
@@ -26,7 +26,7 @@ fn assemble(criterion: &mut Criterion) {
     for (name, columns, null_every, ops) in
         [("no ops", 100, 0, &[][..]), ("fill log1p standardize clip", 13, 7, &chain)]
     {
-        let batch = skewed_columns(columns, ROWS, null_every).expect("columns of one length");
+        let batch = skewed_columns(columns, ROWS, null_every).expect("the columns have equal lengths");
         let program = program(columns, ops, &batch.schema());
         let bytes = ROWS * columns * size_of::<f32>();
         let mut group = criterion.benchmark_group(format!("assemble/{name}"));
@@ -34,8 +34,8 @@ fn assemble(criterion: &mut Criterion) {
         group.bench_function(BenchmarkId::new("forebay", columns), |bencher| {
             bencher.iter(|| {
                 let mut builder = BatchBuilder::new(Arc::clone(&program), ROWS);
-                builder.append(&batch, 0..ROWS).expect("no nulls are left");
-                black_box(builder.finish().expect("a whole batch"))
+                builder.append(&batch, 0..ROWS).expect("nulls are filled");
+                black_box(builder.finish().expect("the batch is complete"))
             });
         });
         let source = vec![1_u8; bytes];

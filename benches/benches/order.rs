@@ -1,13 +1,13 @@
-//! Positions of a shuffled epoch → rows, one by one and a window at a time, and back.
+//! Mapping of positions of a shuffled epoch to rows, individually and per window, and back.
 
-#![expect(clippy::expect_used, reason = "a bench stops at the first surprise")]
+#![expect(clippy::expect_used, reason = "a bench stops at the first error")]
 
 use std::{hint::black_box, sync::Arc};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use forebay_server::order::{Epoch, Permutation, Remainder, Shuffle};
 
-/// A thousand million rows in 10,000 row groups.
+/// A billion rows in 10,000 row groups.
 const ROW_GROUPS: u64 = 10_000;
 const POSITIONS: u64 = 1 << 16;
 

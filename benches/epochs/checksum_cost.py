@@ -1,9 +1,9 @@
-"""What the checksum of every batch costs: XXH3-64 over the body, against the server's CPU seconds of an epoch.
+"""Cost of batch checksums: XXH3-64 over the body, relative to the server's CPU seconds per epoch.
 
-The hash is timed alone, through python-xxhash, over bodies received from the server, whose headers must agree. Hot is
-one body over and over; cold goes through more bodies than a cache holds. The server hashes a body that it has just
-written, which is between the two; but python-xxhash may use wider vectors than the server is compiled for, and so be
-faster, hot above all. A copy of the same bodies is timed beside it.
+python-xxhash hashes bodies received from the server, whose headers must match. "Hot" repeats one body; "cold" cycles
+through more bodies than the caches hold. The server hashes a body that it has just written, which is in between.
+However, python-xxhash may use wider vectors than the server is compiled for, and be faster, especially when hot. A copy
+of the same bodies is timed for comparison.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from forebay.checksum import body_of
 from harness.benches import criteo, machine
 from harness.benches.bench_server import DATASET, Server, server_program
 
-# The cost up to which it stays on by default.
+# Largest share at which checksums stay on by default.
 GOAL = 0.03
 COLD_BYTES = 256 * 2**20
 TRIALS = 15
@@ -36,7 +36,7 @@ TRIAL_BYTES = 512 * 2**20
 
 
 def main() -> None:
-    """Measure, print, keep."""
+    """Measure, print and write the run."""
     options = parse()
     shape, program = criteo.shape_of(options), server_program()
     made_on = machine.facts(program) | {"xxhash": f"{xxhash.VERSION} (XXH {xxhash.XXHASH_VERSION})"}
@@ -50,7 +50,7 @@ def main() -> None:
                 figures = readers.measure(server, {**request, "shuffle": shuffle, "seed": 7}, shape.rows)
                 if number >= 0:
                     epochs.append({"shuffled": shuffle, **figures})
-    # The server has ended, so the hash has the machine to itself.
+    # The server has stopped, so it does not disturb the timing of the hash.
     hashed = {
         "hot": time_each(xxhash.xxh3_64_intdigest, bodies[:1]),
         "cold": time_each(xxhash.xxh3_64_intdigest, bodies),
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def receive(server: Server, request: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
-    """Read whole bodies, checking the headers' sums; repeat them as copies until they are more than a cache holds."""
+    """Read whole bodies and check their checksums; repeat them as copies until they exceed the caches."""
     kept: list[pa.Buffer] = []
     with fl.connect(server.url) as client:
         info = client.get_flight_info(fl.FlightDescriptor.for_command(json.dumps(request)))
@@ -86,10 +86,10 @@ def receive(server: Server, request: dict[str, Any]) -> list[np.ndarray[Any, Any
         for chunk in iter_chunks(stream):
             body = body_of(chunk.data)
             if body is None:
-                raise SystemExit("the received buffers do not show the body they came in")
+                raise SystemExit("the received buffers are not slices of one body")
             if xxhash.xxh3_64_intdigest(memoryview(body)) != json.loads(chunk.app_metadata.to_pybytes())["checksum"]:
                 raise SystemExit("a header's checksum is not XXH3-64 of the body")
-            # The last batch may be short, and is kept only if it is alone.
+            # A short last batch is kept only if it is the only one.
             if not kept or body.size == kept[0].size:
                 kept.append(body)
             if sum(body.size for body in kept) >= COLD_BYTES:
@@ -99,7 +99,7 @@ def receive(server: Server, request: dict[str, Any]) -> list[np.ndarray[Any, Any
 
 
 def iter_chunks(stream: fl.FlightStreamReader) -> Any:
-    """Yield the chunks of a stream, and cancel what is left of it when that is enough."""
+    """Yield the chunks of a stream; cancel the stream when the caller stops."""
     try:
         yield from stream
     finally:
@@ -107,7 +107,7 @@ def iter_chunks(stream: fl.FlightStreamReader) -> Any:
 
 
 def time_each(work: Callable[[np.ndarray[Any, Any]], object], bodies: list[np.ndarray[Any, Any]]) -> dict[str, Any]:
-    """Return the CPU seconds that the work takes on a body: the median of trials over about TRIAL_BYTES, and each."""
+    """Return CPU seconds of the work per body: all trials, each over about TRIAL_BYTES, and their median."""
     count = max(1, TRIAL_BYTES // bodies[0].nbytes)
     trials: list[float] = []
     for _ in range(TRIALS):
@@ -120,12 +120,12 @@ def time_each(work: Callable[[np.ndarray[Any, Any]], object], bodies: list[np.nd
 
 
 def share_of(epochs: list[dict[str, Any]], shuffled: bool, hashed: dict[str, Any], body_bytes: int) -> dict[str, Any]:
-    """Return the hash's share of the server's CPU seconds of an epoch, and its ratio to those of fetching and sending.
+    """Return the hash's share of the server's CPU seconds per epoch, and its ratio to fetching and sending.
 
-    The CPU pool decodes, transforms, assembles, encodes and hashes; what is spent beside it fetches and sends.
+    The CPU pool decodes, transforms, assembles, encodes and hashes; all other CPU time is fetching and sending.
     """
     of_order = [epoch for epoch in epochs if epoch["shuffled"] is shuffled]
-    # In units of a whole body: the last of a stream is short.
+    # In units of a whole body, because the last of a stream is short.
     batches = of_order[0]["bytes"] / body_bytes
     cpu_seconds = statistics.median(epoch["server_cpu_seconds"] for epoch in of_order)
     sending_seconds = statistics.median(
@@ -144,7 +144,7 @@ def share_of(epochs: list[dict[str, Any]], shuffled: bool, hashed: dict[str, Any
 
 
 def _share(seconds: float, whole: float) -> float | None:
-    """Return nothing where the clock's ticks are too coarse for so short an epoch."""
+    """Return the share, or None if the epoch is shorter than a clock tick."""
     return seconds / whole if whole > 0 else None
 
 
@@ -157,18 +157,18 @@ def print_table(
 ) -> None:
     """Print the rates, then the shares."""
     print(f"bodies of {body_bytes / 1e6:.2f} MB; {made_on['cores']} cores of {made_on['cpu']}")
-    for said, timed in (("xxh3_64", hashed), ("copy", copied)):
+    for name, timed in (("xxh3_64", hashed), ("copy", copied)):
         rates = [
             f"{heat} {each['median'] * 1e6:.0f} us, {body_bytes / each['median'] / 1e9:.1f} GB/s"
             for heat, each in timed.items()
         ]
-        print(f"  {said}: {'; '.join(rates)}")
-    print(f"an epoch's hashing, hot to cold, against the server's CPU seconds; the goal is {GOAL:.0%} of all or less")
+        print(f"  {name}: {'; '.join(rates)}")
+    print(f"hashing per epoch, hot to cold, relative to the server's CPU seconds; goal: at most {GOAL:.0%} of all")
     for share in shares:
         print(f"  {'shuffled' if share['shuffled'] else 'file order'}: {_range(share['hash_seconds'], '.3f')} s")
-        print(f"    of all, {share['server_cpu_seconds']:.2f} s: {_range(share['share_of_server'], '.2%')}")
+        print(f"    of the total, {share['server_cpu_seconds']:.2f} s: {_range(share['share_of_server'], '.2%')}")
         sending = f"{share['fetch_and_send_cpu_seconds']:.2f} s"
-        print(f"    beside fetching and sending, {sending}: {_range(share['ratio_to_fetch_and_send'], '.1%')}")
+        print(f"    relative to fetching and sending, {sending}: {_range(share['ratio_to_fetch_and_send'], '.1%')}")
 
 
 def _range(values: dict[str, float | None], form: str) -> str:
@@ -179,9 +179,9 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     criteo.add_options(parser)
-    parser.add_argument("--rounds", type=int, default=5, help="measured epochs an order (%(default)s)")
-    parser.add_argument("--warmup", type=int, default=1, help="epochs before them (%(default)s)")
-    parser.add_argument("--batch-size", type=int, default=8192, help="(%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="measured epochs per order (%(default)s)")
+    parser.add_argument("--warmup", type=int, default=1, help="warm-up epochs (%(default)s)")
+    parser.add_argument("--batch-size", type=int, default=8192, help="rows per batch (%(default)s)")
     out = machine.run_folder() / "checksum.json"
     parser.add_argument("--out", type=Path, default=out, help="raw numbers (%(default)s)")
     return parser.parse_args()

@@ -1,4 +1,4 @@
-"""One whole epoch of all its ranks, read at once by as many processes, and what it took."""
+"""One epoch, read concurrently by one process per rank, with its time, CPU seconds and memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READER = Path(__file__).with_name("reader.py")
 
 
 class Readers:
-    """A reader process a rank; they live through all rounds, so that none pays for a start."""
+    """One reader process per rank, reused in all rounds to exclude their start."""
 
     def __init__(self, world_size: int) -> None:
         self._processes = [
@@ -32,20 +32,20 @@ class Readers:
             process.communicate()
 
     def measure(self, server: Server, request: dict[str, Any], rows: int) -> dict[str, Any]:
-        """Read the epoch and return its figures; `rows` is what all ranks together must get.
+        """Read the epoch and return its figures; all ranks together must receive `rows` rows.
 
-        The clock runs from the first rank's DoGet to the last one's end; tickets are had before.
+        The clock runs from the first rank's DoGet to the last rank's end; tickets are requested before.
         """
         request = {**request, "world_size": len(self._processes)}
         for rank, process in enumerate(self._processes):
-            _tell(process, {"url": server.url, "request": request, "rank": rank})
-        info_seconds = [_hear(process)["info_seconds"] for process in self._processes]
+            _send(process, {"url": server.url, "request": request, "rank": rank})
+        info_seconds = [_receive(process)["info_seconds"] for process in self._processes]
 
         peak_is_of_round = server.reset_peak_rss()
         stages_before, pool_before, cpu_before = server.stage_seconds(), server.pool_cpu_seconds(), server.cpu_seconds()
         for process in self._processes:
-            _tell(process, {})
-        ranks = [_hear(process) for process in self._processes]
+            _send(process, {})
+        ranks = [_receive(process) for process in self._processes]
         cpu_seconds, pool_seconds = server.cpu_seconds() - cpu_before, server.pool_cpu_seconds() - pool_before
         stages = server.stage_seconds()
 
@@ -72,15 +72,15 @@ class Readers:
         }
 
 
-def _tell(process: subprocess.Popen[str], order: dict[str, Any]) -> None:
+def _send(process: subprocess.Popen[str], command: dict[str, Any]) -> None:
     assert process.stdin is not None
-    process.stdin.write(json.dumps(order) + "\n")
+    process.stdin.write(json.dumps(command) + "\n")
     process.stdin.flush()
 
 
-def _hear(process: subprocess.Popen[str]) -> dict[str, Any]:
+def _receive(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise SystemExit(f"a reader ended with {process.wait()}; see above")
+        raise SystemExit(f"a reader exited with {process.wait()}; see above")
     return json.loads(line)

@@ -1,9 +1,9 @@
-"""What GetFlightInfo costs over a snapshot of very many row groups or files.
+"""Cost of GetFlightInfo over a snapshot of many row groups or files.
 
     FOREBAY_SERVER_BIN=target/release/forebay-server python benches/epochs/flight_info.py [--files 100] [--groups 10000]
 
-Writes the files (one row a row group) into a temporary folder, starts a server on a loopback port and prints one JSON
-object: per kind of request the median, least and greatest milliseconds of 20 warm calls and the largest ticket.
+Writes files with one row per row group to a temporary folder, starts a server on a loopback port and prints one JSON
+object: per kind of request the median, minimum and maximum milliseconds of 20 warm calls and the largest ticket.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PLAN = {"outputs": [{"name": "x", "parts": [{"columns": ["x"]}]}]}
 
 
 def write(folder: Path, files: int, groups: int) -> None:
-    """One file of so many row groups, copied under many names: a snapshot knows its files by their paths."""
+    """Write one file of `groups` row groups and copy it; a snapshot identifies files by path."""
     table = pa.table({"x": pa.array(range(groups), pa.int32())})
     first = folder / "00000.parquet"
     pq.write_table(table, first, row_group_size=1, write_statistics=False, use_dictionary=False, compression="none")
@@ -38,7 +38,7 @@ def write(folder: Path, files: int, groups: int) -> None:
 
 
 def start(folder: Path, state: Path) -> tuple[subprocess.Popen[str], str, float]:
-    """Start a server; return it, its URL and how long it took to be ready."""
+    """Start a server; return its process, its URL and the seconds until it was ready."""
     begun = time.monotonic()
     listen = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--exit-with-stdin"]
     command = [os.environ["FOREBAY_SERVER_BIN"], "--dataset", f"data={folder}", "--state", str(state), *listen]
@@ -51,7 +51,7 @@ def start(folder: Path, state: Path) -> tuple[subprocess.Popen[str], str, float]
 
 
 def measure(client: fl.FlightClient, descriptor: fl.FlightDescriptor) -> dict[str, float]:
-    """Time one call that may open footers, and then warm ones."""
+    """Time a first call, which may read footers, and then warm calls."""
     first = time.perf_counter()
     info = client.get_flight_info(descriptor)
     times = [time.perf_counter() - first]
@@ -83,10 +83,10 @@ def memory_bytes(pid: int) -> int:
 
 
 def main() -> None:
-    """Measure, and print what was found as JSON."""
+    """Measure and print JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=100)
-    parser.add_argument("--groups", type=int, default=10_000, help="row groups a file")
+    parser.add_argument("--groups", type=int, default=10_000, help="row groups per file")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="forebay-bench-") as temporary:
         folder, state = Path(temporary) / "data", Path(temporary) / "state"

@@ -1,8 +1,8 @@
-"""One rank's reader in a process of its own: bare pyarrow, no package of Forebay's.
+"""A rank's reader process with bare pyarrow, without Forebay's Python package.
 
-It obeys lines of JSON on stdin and answers each with one on stdout. `{"url", "request", "rank"}` opens a fresh client
-and asks for the flight; `{}` reads the rank's stream to its end and says what came and when. Times are of the
-monotonic clock, which the processes of a machine share.
+Each line of JSON on stdin is answered with one on stdout. `{"url", "request", "rank"}` opens a new client and requests
+the flight; `{}` reads the rank's stream to its end and returns counts and times. Times are of the monotonic clock,
+which the processes of a machine share.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import pyarrow.flight as fl
 def main() -> None:
     """Serve epochs until stdin closes."""
     while line := sys.stdin.readline():
-        order = json.loads(line)
+        command = json.loads(line)
         before = time.monotonic()
-        with fl.connect(order["url"]) as client:
-            info = client.get_flight_info(fl.FlightDescriptor.for_command(json.dumps(order["request"])))
-            ticket = info.endpoints[order["rank"]].ticket
-            say({"info_seconds": time.monotonic() - before})
+        with fl.connect(command["url"]) as client:
+            info = client.get_flight_info(fl.FlightDescriptor.for_command(json.dumps(command["request"])))
+            ticket = info.endpoints[command["rank"]].ticket
+            write({"info_seconds": time.monotonic() - before})
             if not sys.stdin.readline():
                 return
-            say({"rank": order["rank"], **read(client, ticket)})
+            write({"rank": command["rank"], **read(client, ticket)})
 
 
 def read(client: fl.FlightClient, ticket: fl.Ticket) -> dict[str, Any]:
-    """Read the stream to its end, which the last header must announce."""
+    """Read the stream to its end; the last header must be marked as such."""
     rows = batches = body_bytes = 0
     header: dict[str, Any] = {}
     cpu_before, begin = time.process_time(), time.monotonic()
@@ -45,7 +45,7 @@ def read(client: fl.FlightClient, ticket: fl.Ticket) -> dict[str, Any]:
             first = time.monotonic()
         header = json.loads(chunk.app_metadata.to_pybytes())
         if header["rows"] != chunk.data.num_rows:
-            raise SystemExit(f"step {header['step']}: {chunk.data.num_rows} rows, of {header['rows']} announced")
+            raise SystemExit(f"step {header['step']}: {chunk.data.num_rows} rows, but the header says {header['rows']}")
         rows, batches, body_bytes = rows + header["rows"], batches + 1, body_bytes + chunk.data.nbytes
     end = time.monotonic()
     if not header.get("last"):
@@ -61,8 +61,8 @@ def read(client: fl.FlightClient, ticket: fl.Ticket) -> dict[str, Any]:
     }
 
 
-def say(answer: dict[str, Any]) -> None:
-    """Write one line."""
+def write(answer: dict[str, Any]) -> None:
+    """Write a line of JSON."""
     print(json.dumps(answer), flush=True)
 
 

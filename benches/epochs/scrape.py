@@ -1,7 +1,7 @@
-"""How long /metrics takes while many streams are open, each told of by series of its own.
+"""Time of a scrape of /metrics while many streams are open, each with its own series.
 
-Streams are opened by a client that speaks just enough HTTP/2 to ask and never lets the server send: they stay open, and
-only the server holds memory for them.
+A client with just enough HTTP/2 to send requests opens streams with closed windows, so they stay open, and only the
+server holds memory for them.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ import pyarrow.parquet as pq
 from harness.benches import machine
 from harness.benches.bench_server import DATASET, Server, server_program
 
-# The most that the page may take with a thousand open streams.
+# Largest time of a scrape with a thousand open streams.
 GOAL_MS = 20.0
-# Some 16 MB a stream, which is more than sockets and buffers hold.
+# About 16 MB per stream, which is more than sockets and buffers hold.
 COLUMNS, ROWS, BATCH_SIZE = 20, 200_000, 1000
-STREAMS_A_CONNECTION = 100
+STREAMS_PER_CONNECTION = 100
 OPEN_SECONDS = 120.0
-# CPU seconds in a second of a server that has nothing to do.
+# A server is idle below this many CPU seconds per second.
 IDLE_SECONDS = 0.05
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, SETTINGS = 0, 1, 4
 END_STREAM, END_HEADERS = 1, 4
-# Streams of this client begin with a window of no byte.
+# Setting for the initial window of this client's streams, which is 0 bytes.
 INITIAL_WINDOW_SIZE = 4
 
 
 def main() -> None:
-    """Open streams, scrape, keep."""
+    """Open streams, scrape, and write the run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--streams", type=int, default=1000, help="streams that are open (%(default)s)")
-    parser.add_argument("--scrapes", type=int, default=200, help="pages that are asked for (%(default)s)")
+    parser.add_argument("--streams", type=int, default=1000, help="open streams (%(default)s)")
+    parser.add_argument("--scrapes", type=int, default=200, help="scrapes (%(default)s)")
     out = machine.run_folder() / "scrape.json"
     parser.add_argument("--out", type=Path, default=out, help="raw numbers (%(default)s)")
     options = parser.parse_args()
@@ -61,7 +61,7 @@ def main() -> None:
             waiting_since = time.monotonic()
             while scrape(server.metrics_url, 1)["streams"] < options.streams:
                 if time.monotonic() > waiting_since + OPEN_SECONDS:
-                    raise SystemExit("the streams did not open")
+                    raise SystemExit("the streams did not open in time")
                 time.sleep(0.5)
             opening = scrape(server.metrics_url, options.scrapes)
             wait_until_idle(server)
@@ -76,17 +76,14 @@ def main() -> None:
         "while_they_wait": during,
         "server_peak_rss_bytes": resident,
     }
-    print(
-        json.dumps(
-            {name: run[name] for name in ("without_streams", "while_they_make_batches", "while_they_wait")}, indent=1
-        )
-    )
-    print(f"the goal: {GOAL_MS} ms")
+    phases = ("without_streams", "while_they_make_batches", "while_they_wait")
+    print(json.dumps({name: run[name] for name in phases}, indent=1))
+    print(f"goal: {GOAL_MS} ms")
     machine.keep(options.out, run)
 
 
 def wait_until_idle(server: Server) -> None:
-    """Wait until the streams have made what they may make ahead."""
+    """Wait until the streams have computed their batches ahead."""
     before = server.cpu_seconds()
     while True:
         time.sleep(1)
@@ -97,7 +94,7 @@ def wait_until_idle(server: Server) -> None:
 
 
 def open_streams(url: str, ticket: bytes, count: int) -> list[socket.socket]:
-    """Ask for that many streams of a ticket, whose first byte may never be sent."""
+    """Open `count` streams of a ticket with windows of 0 bytes."""
     host, _, port = url.removeprefix("grpc://").rpartition(":")
     message = b"\x0a" + varint(len(ticket)) + ticket
     body = b"\x00" + len(message).to_bytes(4, "big") + message
@@ -107,28 +104,28 @@ def open_streams(url: str, ticket: bytes, count: int) -> list[socket.socket]:
     head = b"".join(b"\x00" + text(name) + text(value) for name, value in fields.items())
     connections: list[socket.socket] = []
     for number in range(count):
-        if number % STREAMS_A_CONNECTION == 0:
+        if number % STREAMS_PER_CONNECTION == 0:
             connections.append(socket.create_connection((host, int(port))))
             settings = INITIAL_WINDOW_SIZE.to_bytes(2, "big") + (0).to_bytes(4, "big")
             connections[-1].sendall(PREFACE + frame(SETTINGS, 0, 0, settings))
-        stream = 2 * (number % STREAMS_A_CONNECTION) + 1
+        stream = 2 * (number % STREAMS_PER_CONNECTION) + 1
         connections[-1].sendall(frame(HEADERS, END_HEADERS, stream, head) + frame(DATA, END_STREAM, stream, body))
     return connections
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """Make one frame of HTTP/2."""
+    """Return an HTTP/2 frame."""
     return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
 def text(value: str) -> bytes:
-    """Write a string as HPACK has it, plain."""
+    """Return a string in HPACK without Huffman coding."""
     assert len(value) < 127
     return bytes([len(value)]) + value.encode()
 
 
 def varint(number: int) -> bytes:
-    """Write a number as protobuf has it."""
+    """Return a number as a protobuf varint."""
     digits = []
     while number > 127:
         digits.append(number & 127 | 128)
@@ -137,7 +134,7 @@ def varint(number: int) -> bytes:
 
 
 def scrape(url: str, count: int) -> dict[str, float]:
-    """Ask for the page and return its size, its number of streams and how long it took."""
+    """Scrape `count` times; return the page's size and number of streams, and the times."""
     seconds: list[float] = []
     page = ""
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""What shuffling costs: whole epochs in file order and shuffled, in alternation, of one server.
+"""Cost of shuffling: whole epochs of one server, alternately in file order and shuffled.
 
 The figure is the median over adjacent pairs of shuffled / unshuffled, for rows/s and for the server's CPU seconds per
 row; the goal for rows/s is 0.9. Lanes and window are the server's defaults unless given.
@@ -21,7 +21,7 @@ MIB = 2**20
 
 
 def main() -> None:
-    """Measure, print, keep."""
+    """Measure, print and write the run."""
     options = parse()
     shape, program = criteo.shape_of(options), server_program()
     made_on = machine.facts(program)
@@ -57,20 +57,20 @@ def alternate(
     rows: int,
     options: argparse.Namespace,
 ) -> list[dict[str, Any]]:
-    """Read epochs ABAB..., A in file order and B shuffled; the first pairs warm up and are left out."""
+    """Read epochs ABAB..., A in file order and B shuffled; warm-up pairs are dropped."""
     rounds: list[dict[str, Any]] = []
     for pair in range(-options.warmup, options.rounds):
         for shuffled in (False, True):
-            # Each pair is another epoch, and so another permutation.
-            asked = {**request, "epoch": pair + options.warmup, **(order if shuffled else {})}
-            figures = readers.measure(server, asked, rows)
+            # Each pair has a new epoch number, and so a new permutation.
+            epoch_request = {**request, "epoch": pair + options.warmup, **(order if shuffled else {})}
+            figures = readers.measure(server, epoch_request, rows)
             if pair >= 0:
-                rounds.append({"pair": pair, "shuffled": shuffled, "epoch": asked["epoch"], **figures})
+                rounds.append({"pair": pair, "shuffled": shuffled, "epoch": epoch_request["epoch"], **figures})
     return rounds
 
 
 def ratios(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return shuffled / unshuffled of each adjacent pair, with median and range; null where a denominator is 0."""
+    """Return shuffled / unshuffled of each adjacent pair, with median and range; None if all denominators are 0."""
     result: dict[str, Any] = {}
     for name in ("rows_per_second", "server_cpu_seconds_per_row"):
         pairs = zip(rounds[::2], rounds[1::2], strict=True)
@@ -98,16 +98,18 @@ def print_table(worlds: list[dict[str, Any]]) -> None:
                 f"{max(f['server_peak_rss_bytes'] for f in rounds) / MIB:,.0f}",
             )
             print("  ".join(cell.rjust(len(title)) for cell, title in zip(row, titles, strict=True)))
-    print(f"shuffled / unshuffled, median of adjacent pairs [least to most]; the goal for rows/s is {GOAL} or more")
+    print(
+        f"shuffled / unshuffled, median of adjacent pairs [minimum to maximum]; the goal for rows/s is at least {GOAL}"
+    )
     for world in worlds:
-        said = {"rows_per_second": "rows/s", "server_cpu_seconds_per_row": "server CPU s/row"}
-        figures = [f"{said[name]} {_spell(ratio)}" for name, ratio in world["ratios"].items()]
+        labels = {"rows_per_second": "rows/s", "server_cpu_seconds_per_row": "server CPU s/row"}
+        figures = [f"{labels[name]} {_spell(ratio)}" for name, ratio in world["ratios"].items()]
         print(f"  world_size {world['world_size']}: {', '.join(figures)}")
 
 
 def _spell(ratio: dict[str, Any] | None) -> str:
     if ratio is None:
-        return "too short to tell"
+        return "too short to measure"
     return f"{ratio['median']:.3f} [{ratio['min']:.3f} to {ratio['max']:.3f}, {len(ratio['pairs'])} pairs]"
 
 
@@ -115,13 +117,13 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     criteo.add_options(parser)
-    parser.add_argument("--rounds", type=int, default=5, help="measured pairs a world size (%(default)s)")
-    parser.add_argument("--warmup", type=int, default=1, help="pairs before them (%(default)s)")
-    parser.add_argument("--world-sizes", type=int, nargs="+", default=[1, 2], help="(%(default)s)")
-    parser.add_argument("--batch-size", type=int, default=8192, help="(%(default)s)")
-    parser.add_argument("--seed", type=int, default=7, help="of the shuffle (%(default)s)")
-    parser.add_argument("--lanes", type=int, help="(the server's default)")
-    parser.add_argument("--window-rows", type=int, help="(the server's default)")
+    parser.add_argument("--rounds", type=int, default=5, help="measured pairs per world size (%(default)s)")
+    parser.add_argument("--warmup", type=int, default=1, help="warm-up pairs (%(default)s)")
+    parser.add_argument("--world-sizes", type=int, nargs="+", default=[1, 2], help="world sizes (%(default)s)")
+    parser.add_argument("--batch-size", type=int, default=8192, help="rows per batch (%(default)s)")
+    parser.add_argument("--seed", type=int, default=7, help="seed of the shuffle (%(default)s)")
+    parser.add_argument("--lanes", type=int, help="lanes (the server's default)")
+    parser.add_argument("--window-rows", type=int, help="rows per window (the server's default)")
     out = machine.run_folder() / "shuffle.json"
     parser.add_argument("--out", type=Path, default=out, help="raw numbers (%(default)s)")
     return parser.parse_args()

@@ -1,9 +1,9 @@
 """Fits of vocabularies of tens of millions of distinct strings under a memory limit, through a real server (Linux).
 
-The data is made on the fly in a temporary folder: `distinct` strings of 16 hexadecimal digits in no order, `hot` of
-which occur 10 times more. Two fits of the column: `min_count` 10 keeps exactly the hot ones, which are compared one by
-one with what was written, and `max_size` 1000 keeps the first thousand of them. Measured are seconds, the server's
-resident memory before and at its peak, and the bytes of the spill folder at their most.
+The data is generated in a temporary folder: `distinct` strings of 16 hexadecimal digits in pseudorandom order, `hot` of
+which occur 10 more times. The column is fitted twice: `min_count` 10 keeps exactly the hot strings, which are compared
+with the written ones, and `max_size` 1000 keeps the first thousand of them. The bench measures seconds, the server's
+resident memory before and at its peak, and the peak size of the spill folder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LETTERS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def numbers(start: int, stop: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Return distinct 64-bit numbers in no order: the finalizer of SplitMix64, which is a bijection."""
+    """Return distinct 64-bit numbers in pseudorandom order: the finalizer of SplitMix64, which is a bijection."""
     z = np.arange(start, stop, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -43,7 +43,7 @@ def numbers(start: int, stop: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
 
 
 def strings(start: int, stop: int) -> pa.Array:
-    """Return the values of these indices: 16 hexadecimal digits each."""
+    """Return the values of a range of indices, 16 hexadecimal digits each."""
     octets = numbers(start, stop).astype(">u8").view(np.uint8)
     letters = np.empty(octets.size * 2, np.uint8)
     letters[0::2], letters[1::2] = LETTERS[octets >> 4], LETTERS[octets & 15]
@@ -52,7 +52,7 @@ def strings(start: int, stop: int) -> pa.Array:
 
 
 def generate(folder: Path, distinct: int, hot: int) -> int:
-    """Write the files, the repeats of the hot values spread over all of them; return their rows."""
+    """Write the files, with the repeated hot values distributed over all of them; return the number of rows."""
     starts = range(0, distinct, ROWS_PER_FILE)
     repeats = np.tile(np.arange(hot), HOT_REPEATS)
     shares = np.array_split(repeats, len(starts))
@@ -67,7 +67,7 @@ def generate(folder: Path, distinct: int, hot: int) -> int:
 
 
 class Watch:
-    """The most bytes that a folder held, looked at several times a second."""
+    """Peak size of a folder, sampled several times a second."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self.peak_bytes = folder, 0
@@ -88,7 +88,7 @@ class Watch:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the bytes of the files that are under a folder at this moment."""
+    """Return the total size of the files below a folder."""
     total = 0
     for root, _, names in os.walk(folder):
         for name in names:
@@ -100,7 +100,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def fit(server: Server, vocab: dict[str, int]) -> tuple[dict[str, Any], list[str]]:
-    """Fit one vocabulary; return what was measured, and its values."""
+    """Fit one vocabulary; return the measurements and the vocabulary's values."""
     part = {"columns": ["value"], "ops": [{"vocab": vocab}]}
     plan = {"outputs": [{"name": "id", "dtype": "INT32", "parts": [part]}]}
     action = fl.Action("fit", json.dumps({"dataset": DATASET, "plan": plan}).encode())
@@ -134,7 +134,7 @@ def fit(server: Server, vocab: dict[str, int]) -> tuple[dict[str, Any], list[str
 
 
 def main() -> None:
-    """Measure, check what was learned, and keep the raw numbers."""
+    """Measure, check the vocabularies, and write the raw numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--distinct", type=int, default=50_000_000)
     parser.add_argument("--hot", type=int, default=100_000)
@@ -159,8 +159,8 @@ def main() -> None:
         for vocab, kept in [({"min_count": HOT_REPEATS}, expected), ({"max_size": MAX_SIZE}, expected[:MAX_SIZE])]:
             with Server(program, folder, "--fit-memory-bytes", str(options.fit_memory_bytes)) as server:
                 measured, values = fit(server, vocab)
-            # All hot ones occur equally often, so they stand by value.
-            assert values == kept, f"{vocab}: the vocabulary is not what was written"
+            # All hot values have the same count, so they are ordered by value.
+            assert values == kept, f"{vocab}: the vocabulary differs from the data"
             print(json.dumps(measured, indent=1))
             run["fits"].append(measured)
     machine.keep(options.out, run)

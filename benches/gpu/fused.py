@@ -1,10 +1,10 @@
-"""The fused GPU kernel against a copy on the device of the same bytes, and against torch in eager mode, in one run.
+"""Compare the fused GPU kernel with a device copy of the same bytes and with torch in eager mode, in one run.
 
     cargo build --release -p forebay-benches --bin gpu-kernel
     .venv/bin/python benches/gpu/fused.py [--rows 4000000] [--columns 100] [--repetitions 50]
 
-Rows are on the GPU already: what is timed is the chain (fill, log1p, standardize, clip of float32 columns with nulls)
-and their assembly into one row-major matrix. It needs an NVIDIA GPU, and FOREBAY_NVRTC where NVRTC is not among the
+The rows are already on the GPU. The chain (fill, log1p, standardize, clip of float32 columns with nulls) and the
+assembly into one row-major matrix are timed. Requires an NVIDIA GPU, and FOREBAY_NVRTC if NVRTC is not among the
 system's libraries. Raw numbers are kept under benches/runs/.
 """
 
@@ -24,7 +24,7 @@ import torch
 from harness.benches.machine import ROOT, facts, keep, run_folder
 
 PROGRAM = ROOT / "target" / "release" / "gpu-kernel"
-# What the kernel is to reach: 0.85 of the copy's rate, and 4 times eager.
+# Goals: 0.85 of the copy's rate, and 4 times eager.
 COPY_MIN = 0.85
 EAGER_MIN = 4.0
 
@@ -44,7 +44,7 @@ def forebay(rows: int, columns: int, repetitions: int) -> dict[str, Any]:
 
 
 def eager(rows: int, columns: int, repetitions: int) -> list[float]:
-    """Time the same chain column by column in torch, and their stack."""
+    """Time the same chain in torch, column by column, including the stack."""
     generator = torch.Generator(device="cuda").manual_seed(7)
     shape = (columns, rows)
     values = torch.exp(torch.rand(shape, generator=generator, device="cuda") * 6 - 3)
@@ -73,21 +73,21 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--columns", type=int, default=100)
     parser.add_argument("--repetitions", type=int, default=50)
-    given = parser.parse_args()
+    options = parser.parse_args()
     if not PROGRAM.exists():
-        sys.exit(f"{PROGRAM} is not there: cargo build --release -p forebay-benches --bin gpu-kernel")
+        sys.exit(f"{PROGRAM} does not exist: cargo build --release -p forebay-benches --bin gpu-kernel")
     if not torch.cuda.is_available():
-        sys.exit("there is no GPU that torch can use: nothing was measured")
-    ours = forebay(given.rows, given.columns, given.repetitions)
-    theirs = eager(given.rows, given.columns, given.repetitions)
+        sys.exit("torch finds no GPU; nothing was measured")
+    ours = forebay(options.rows, options.columns, options.repetitions)
+    theirs = eager(options.rows, options.columns, options.repetitions)
     kernel = statistics.median(ours["kernel_seconds"])
     copy = statistics.median(ours["copy_seconds"])
     of_copy, of_eager = copy / kernel, statistics.median(theirs) / kernel
     moved = ours["read_bytes"] + ours["written_bytes"]
-    print(f"{ours['gpu']}: {given.rows:,} rows x {given.columns} columns, {moved / 1e9:.2f} GB read and written")
+    print(f"{ours['gpu']}: {options.rows:,} rows x {options.columns} columns, {moved / 1e9:.2f} GB read and written")
     print(f"kernel {kernel * 1e3:.3f} ms ({moved / kernel / 1e9:.0f} GB/s), copy {copy * 1e3:.3f} ms")
-    print(f"{of_copy:.2f} of the copy's rate (to reach: {COPY_MIN})")
-    print(f"{of_eager:.1f} x torch eager (to reach: {EAGER_MIN})")
+    print(f"{of_copy:.2f} of the copy's rate (goal: {COPY_MIN})")
+    print(f"{of_eager:.1f} x torch eager (goal: {EAGER_MIN})")
     arguments = ("server", "server_program", "server_built")
     machine = {name: fact for name, fact in _machine().items() if name not in arguments}
     raw = {"machine": machine, "torch": torch.__version__, "forebay": ours, "eager_seconds": theirs}
@@ -95,7 +95,7 @@ def main() -> None:
 
 
 def _machine() -> dict[str, Any]:
-    # facts() asks the program for its version, which gpu-kernel does not tell: any program that does will do.
+    # facts() runs the program with --version, which gpu-kernel lacks, so Python is named instead.
     return facts(Path(sys.executable))
 
 

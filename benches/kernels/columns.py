@@ -1,4 +1,4 @@
-"""Columns from a seed, in memory that NumPy and Arrow share and that starts at a multiple of 64 bytes."""
+"""Generated columns in 64-byte aligned memory that NumPy and Arrow share."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ Array = np.ndarray[Any, Any]
 
 
 def aligned(values: Array) -> Array:
-    """Return a copy at a multiple of 64 bytes."""
+    """Return a 64-byte aligned copy."""
     copy = np.frombuffer(pa.allocate_buffer(values.nbytes), values.dtype).reshape(values.shape)
     np.copyto(copy, values)
     return copy
 
 
 def arrow(values: Array, valid: Array | None = None) -> pa.Array:
-    """Return the same memory as an Arrow array; where it is not valid, the array is null."""
+    """Return an Arrow array over the same memory, null where `valid` is false."""
     validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, pa.py_buffer(values)])
 
 
 def words(generator: np.random.Generator, count: int, shortest: int, longest: int) -> pa.StringArray:
-    """Return lower-case text of lengths between the two, uniformly."""
+    """Return random lower-case strings with lengths uniform between `shortest` and `longest`."""
     lengths = generator.integers(shortest, longest, count, endpoint=True)
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])

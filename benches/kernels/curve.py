@@ -1,4 +1,4 @@
-"""Time per row against the rows of a batch, for one plan: where what a batch costs stops mattering."""
+"""Time per row by batch size, for one plan: shows the fixed cost of a batch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from runner import Runner
 from workloads.dense import COLUMNS, ROWS, Dense
 
 BATCH_ROWS = (1, 10, 100, 1_000, 10_000, 100_000)
-# A pass takes as many rows as this many batches have, within these bounds.
+# A pass has the rows of this many batches, within these bounds.
 BATCHES = 10_000
 ROWS_MIN = 100_000
 
 
 @dataclasses.dataclass
 class Point:
-    """A batch size, and the nanoseconds of CPU time a row of each pass."""
+    """A batch size, and CPU nanoseconds per row of each pass."""
 
     batch_rows: int
     rows: int
@@ -28,12 +28,12 @@ class Point:
 
     @property
     def ns_per_row(self) -> float:
-        """The median over the rounds of their quickest passes."""
+        """Median over the rounds of the fastest pass."""
         return statistics.median(min(times) for times in self.passes)
 
     @property
     def ns_per_row_best(self) -> float:
-        """The fewest."""
+        """The fastest pass."""
         return min(min(times) for times in self.passes)
 
     def as_json(self) -> dict[str, Any]:
@@ -42,18 +42,18 @@ class Point:
 
 
 def trace(runner: Runner, seed: int, rounds: int) -> list[Point]:
-    """Measure the plan of 13 columns, the batch sizes in turn."""
+    """Measure the plan of 13 columns with each batch size in turn."""
     plan = Dense(runner, seed).plan()
-    works = [runner.prepare("", "dense", plan, batch_rows=rows) for rows in BATCH_ROWS]
+    workloads = [runner.prepare("", "dense", plan, batch_rows=rows) for rows in BATCH_ROWS]
     points = [Point(rows, min(ROWS, max(ROWS_MIN if rows > 1 else 0, BATCHES * rows)), []) for rows in BATCH_ROWS]
     for _ in range(rounds):
-        for work, point in zip(works, points, strict=True):
-            point.passes.append([time / point.rows for time in work.visit(point.rows).cpu_ns])
+        for workload, point in zip(workloads, points, strict=True):
+            point.passes.append([time / point.rows for time in workload.visit(point.rows).cpu_ns])
     return points
 
 
 def draw(points: list[Point], path: Path) -> None:
-    """Write the picture."""
+    """Write the plot."""
     pyplot.rcParams["svg.hashsalt"] = "forebay"
     pyplot.rcParams["svg.fonttype"] = "none"
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
@@ -61,7 +61,7 @@ def draw(points: list[Point], path: Path) -> None:
     for point in points:
         label = f"{point.ns_per_row:,.0f}" if point.ns_per_row >= 100 else f"{point.ns_per_row:.1f}"
         axes.annotate(label, (point.batch_rows, point.ns_per_row), (5, 6), textcoords="offset points")
-    axes.set_xlabel("rows of a batch")
+    axes.set_xlabel("rows per batch")
     axes.set_ylabel("ns per row")
     axes.set_title(f"fill + log1p + standardize + clip of {COLUMNS} columns, one core")
     axes.grid(alpha=0.3)
@@ -72,7 +72,7 @@ def draw(points: list[Point], path: Path) -> None:
 
 def table(points: list[Point]) -> str:
     """Return the curve as Markdown."""
-    lines = ["| rows of a batch | ns per row | best | us per batch |", "|---:|---:|---:|---:|"]
+    lines = ["| rows per batch | ns per row | best | us per batch |", "|---:|---:|---:|---:|"]
     for point in points:
         per_batch = point.ns_per_row * point.batch_rows / 1e3
         lines.append(

@@ -1,4 +1,4 @@
-"""One thread and one core for all: to be imported before the peers, whose pools are made when they are imported."""
+"""Restricts everything to one thread and one core. Import it before the peers, which create their pools at import."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ pa.set_io_thread_count(1)
 
 
 def pin(core: int | None) -> int:
-    """Keep this process, and those that it starts, on a core (by default the last that it may use); say which."""
+    """Pin this process and its children to a core (default: the last available one); return the core."""
     chosen = max(os.sched_getaffinity(0)) if core is None else core
     os.sched_setaffinity(0, {chosen})
     if polars.thread_pool_size() != 1:
-        raise SystemExit("Polars has more than one thread: one_core must be imported before it")
+        raise SystemExit("Polars has more than one thread: import one_core before polars")
     return chosen

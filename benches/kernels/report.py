@@ -1,23 +1,23 @@
-"""The tables of a run, in Markdown, and its raw numbers."""
+"""Markdown report and raw numbers of a run."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from rounds import Ratio, Times, Workload, ratio, waiting
+from rounds import Ratio, Times, Workload, ratio, wall_by_cpu
 
 
 @dataclasses.dataclass
 class Outcome:
-    """A work that has been measured."""
+    """Results of a workload."""
 
-    work: Workload
+    workload: Workload
     times: list[Times]
 
     @property
     def forebay(self) -> Times:
-        """The times of Forebay as a stream runs it."""
+        """Times of Forebay with the batch size of a stream."""
         return self.times[0]
 
     def as_json(self) -> dict[str, Any]:
@@ -33,36 +33,36 @@ class Outcome:
             for times in self.times
         ]
         return {
-            "work": self.work.key,
-            "title": self.work.title,
-            "rows": self.work.rows,
-            "goals": [dataclasses.asdict(goal) for goal in self.work.goals],
-            "wall_by_cpu": waiting(self.times),
+            "workload": self.workload.key,
+            "title": self.workload.title,
+            "rows": self.workload.rows,
+            "goals": [dataclasses.asdict(goal) for goal in self.workload.goals],
+            "wall_by_cpu": wall_by_cpu(self.times),
             "contenders": contenders,
-            "checks": list(self.work.checks),
+            "checks": list(self.workload.checks),
         }
 
 
 def goals(outcomes: list[Outcome]) -> str:
-    """Return what was to be reached, and what was."""
-    lines = ["| work | against | reach | median | lowest and highest | reached |", "|---|---|---:|---:|---:|---|"]
+    """Return the table of goals and results."""
+    lines = ["| workload | peer | target | median | lowest and highest | reached |", "|---|---|---:|---:|---:|---|"]
     for outcome in outcomes:
         by_name = {times.name: times for times in outcome.times}
-        for goal in outcome.work.goals:
+        for goal in outcome.workload.goals:
             found = ratio(by_name[goal.peer], outcome.forebay)
-            said = "yes" if found.median >= goal.ratio else "no"
-            reach = f"{goal.ratio:g} x"
-            cells = [outcome.work.key, goal.peer, reach, f"{_number(found.median)} x", _range(found), said]
+            reached = "yes" if found.median >= goal.ratio else "no"
+            target = f"{goal.ratio:g} x"
+            cells = [outcome.workload.key, goal.peer, target, f"{_number(found.median)} x", _range(found), reached]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def table(outcome: Outcome) -> str:
-    """Return a work's times."""
+    """Return the times of a workload."""
     lines = [
-        f"### {outcome.work.key}: {outcome.work.title}",
+        f"### {outcome.workload.key}: {outcome.workload.title}",
         "",
-        "| who | best ms | median ms | ns per row | time by the first's | lowest and highest |",
+        "| contender | best ms | median ms | ns per row | time / first's | lowest and highest |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for times in outcome.times:
@@ -71,34 +71,34 @@ def table(outcome: Outcome) -> str:
             times.name,
             f"{times.best / 1e6:,.2f}",
             f"{times.median / 1e6:,.2f}",
-            f"{times.median / outcome.work.rows:,.2f}",
+            f"{times.median / outcome.workload.rows:,.2f}",
             f"{_number(found.median)} x",
             _range(found),
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    waited = f"- wall time by CPU time over all passes: {waiting(outcome.times):.2f}"
-    return "\n".join([*lines, "", waited, *(f"- {check}" for check in outcome.work.checks)])
+    waited = f"- wall time by CPU time over all passes: {wall_by_cpu(outcome.times):.2f}"
+    return "\n".join([*lines, "", waited, *(f"- {check}" for check in outcome.workload.checks)])
 
 
 def page(outcomes: list[Outcome], made_on: dict[str, Any], settings: dict[str, Any], curve: str | None) -> str:
-    """Return the whole page."""
+    """Return the whole report."""
     facts = {key: value for key, value in made_on.items() if key != "load_average"} | settings
     parts = [
-        "# Forebay's kernels beside other programs, one core",
-        "Each figure is of one run on one core. A round goes through a work's contenders in turn; a contender runs "
-        "once unmeasured, then several times, of which the quickest is the round's figure. Times are CPU times of one "
-        "thread, kernel included: the wall's where nothing else wants the core. A ratio is taken round by round: the "
-        "contender's time by that of Forebay as a stream runs it (the first line), its median, its lowest and its "
-        "highest. More than 1 is slower than Forebay. How: [benches/kernels](../../kernels/README.md); every time, the "
-        "wall's too: [kernels.json](kernels.json).",
+        "# Forebay's kernels compared with other programs, one core",
+        "All figures are from one run on one core. A round runs the contenders of a workload in turn: one warm-up "
+        "pass, then several passes, of which the fastest is the round's figure. Times are CPU times of one thread, "
+        "including the operating system; they equal wall times if nothing else uses the core. Ratios are computed "
+        "within a round: the contender's time divided by that of Forebay with the batch size of a stream (the first "
+        "line); median, lowest and highest. More than 1 is slower than Forebay. Method: "
+        "[benches/kernels](../../kernels/README.md); all times, including wall times: [kernels.json](kernels.json).",
         "## Goals",
         goals(outcomes),
         "## Times",
         *(table(outcome) for outcome in outcomes),
     ]
     if curve is not None:
-        parts += ["## Rows of a batch", curve, "![curve](kernels-curve.svg)"]
-    parts += ["## Made on", "\n".join(f"- {key}: {value}" for key, value in facts.items())]
+        parts += ["## Rows per batch", curve, "![curve](kernels-curve.svg)"]
+    parts += ["## Machine", "\n".join(f"- {key}: {value}" for key, value in facts.items())]
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,7 +1,7 @@
-"""Forebay's kernels beside other programs, in one run on one core: times, ratios, and whether the results agree.
+"""Compare Forebay's kernels with other programs in one run on one core: times, ratios, and equality of results.
 
-Prints the tables. A run of all works is kept under benches/runs/<date>-<arch>-<cores>-cores/ as kernels.json,
-kernels.md and kernels-curve.svg; a run of some (--only) is kept only if --out says where.
+Prints the tables. A complete run is kept under benches/runs/<date>-<arch>-<cores>-cores/ as kernels.json,
+kernels.md and kernels-curve.svg; a partial run (--only) is kept only with --out.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ CURVE = "curve"
 
 
 def main() -> None:
-    """Measure, print, keep."""
+    """Measure, print and write the run."""
     options = parse()
-    # Before the core is chosen: how many cores the machine has is in the folder's name.
+    # Before pinning, because the folder's name includes the number of cores.
     made_on, folder = facts(options.program), options.out or machine.run_folder()
     settings = {"core": one_core.pin(options.core), "rounds": options.rounds, "seed": options.seed}
     outcomes: list[report.Outcome] = []
     points: list[curve.Point] | None = None
     for key in options.only or [*WORKLOADS, CURVE]:
-        # A process and a folder of its own for each: no work finds the memory of the one before.
+        # A new process and folder for each workload, so that none reuses memory of the previous one.
         with scratch(options.keep, key) as data, Runner(options.program, Path(data)) as runner:
             if key == CURVE:
                 points = curve.trace(runner, options.seed, options.rounds)
                 print(curve.table(points), end="\n\n", flush=True)
                 continue
-            work = WORKLOADS[key](runner, options.seed)
-            outcomes.append(report.Outcome(work, measure(work, options.rounds)))
+            workload = WORKLOADS[key](runner, options.seed)
+            outcomes.append(report.Outcome(workload, measure(workload, options.rounds)))
             print(report.table(outcomes[-1]), end="\n\n", flush=True)
     if outcomes:
         print(report.goals(outcomes))
@@ -76,15 +76,15 @@ def main() -> None:
         "bench": "kernels",
         "machine": made_on,
         **settings,
-        "works": [outcome.as_json() for outcome in outcomes],
+        "workloads": [outcome.as_json() for outcome in outcomes],
         "curve": [point.as_json() for point in points or []],
     }
     (folder / "kernels.json").write_text(json.dumps(run, indent=1) + "\n")
-    print(f"\nkept: {folder.relative_to(machine.ROOT) if folder.is_relative_to(machine.ROOT) else folder}")
+    print(f"\nresults: {folder.relative_to(machine.ROOT) if folder.is_relative_to(machine.ROOT) else folder}")
 
 
 def scratch(keep: Path | None, key: str) -> Any:
-    """Return a context that gives a folder: one that goes, or one to keep."""
+    """Return a context manager of a folder, temporary unless `keep` is given."""
     if keep is None:
         return tempfile.TemporaryDirectory(prefix="forebay-kernels-")
     (keep / key).mkdir(parents=True, exist_ok=True)
@@ -99,11 +99,11 @@ class _Kept:
         return self._folder
 
     def __exit__(self, *_: object) -> None:
-        """Leave everything."""
+        """Keep the folder."""
 
 
 def facts(program: Path) -> dict[str, Any]:
-    """Return what this runs on, and the peers' versions."""
+    """Return facts about the machine, and the peers' versions."""
     found = machine.facts(program)
     for key in [key for key in found if key.startswith("server")]:
         found[key.replace("server", "kernels")] = found.pop(key)
@@ -116,20 +116,20 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [*WORKLOADS, CURVE]
-    parser.add_argument("--only", nargs="+", choices=names, metavar="WORK", help=f"some of: {', '.join(names)}")
-    parser.add_argument("--rounds", type=int, default=9, help="rounds a work (%(default)s)")
-    parser.add_argument("--seed", type=int, default=7, help="of the data (%(default)s)")
-    parser.add_argument("--core", type=int, help="the core to run on (default: the last one there is)")
-    parser.add_argument("--out", type=Path, help="folder to keep the run in")
-    parser.add_argument("--keep", type=Path, help="folder to leave the columns and the kernels' requests in")
+    parser.add_argument("--only", nargs="+", choices=names, metavar="WORKLOAD", help=f"some of: {', '.join(names)}")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds per workload (%(default)s)")
+    parser.add_argument("--seed", type=int, default=7, help="seed of the data (%(default)s)")
+    parser.add_argument("--core", type=int, help="core to run on (default: the last one)")
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    parser.add_argument("--keep", type=Path, help="folder for the columns and the kernels' requests")
     target = Path(os.environ.get("CARGO_TARGET_DIR", machine.ROOT / "target"))
     program = target / "release" / "kernel_runner"
-    parser.add_argument("--program", type=Path, default=program, help="the kernels' process (%(default)s)")
+    parser.add_argument("--program", type=Path, default=program, help="program that runs the kernels (%(default)s)")
     options = parser.parse_args()
     options.program = options.program.resolve()
     if not options.program.exists():
         build = "cargo build --release -p forebay-benches --bin kernel_runner"
-        parser.error(f"there is no {options.program}; build it: {build}")
+        parser.error(f"{options.program} does not exist; build it: {build}")
     return options
 
 

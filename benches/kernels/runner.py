@@ -1,4 +1,4 @@
-"""The process that runs Forebay's kernels (benches/src/bin/kernel_runner), and its works as contenders."""
+"""The process that runs Forebay's kernels (benches/src/bin/kernel_runner), and its workloads as contenders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Output = Mapping[str, Any]
 
 
 class Runner:
-    """Asks with a line of JSON and reads one. Every request is kept in a file, to be fed to the program again."""
+    """Sends requests and reads replies, one line of JSON each. Requests are also written to a file, to be replayed."""
 
     def __init__(self, program: Path, folder: Path) -> None:
         self.folder = folder
@@ -38,7 +38,7 @@ class Runner:
         self._process.wait()
         self._log.close()
 
-    def ask(self, verb: str, **arguments: Any) -> dict[str, Any]:
+    def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send a request and return the reply; an error ends the bench."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -46,31 +46,31 @@ class Runner:
         for stream in (self._log, self._process.stdin):
             stream.write(line + "\n")
             stream.flush()
-        reply = json.loads(self._process.stdout.readline() or '{"error": "the kernels\' process has ended"}')
+        reply = json.loads(self._process.stdout.readline() or '{"error": "the kernel runner exited"}')
         if "error" in reply:
             raise SystemExit(f"{verb}: {reply['error']}")
         return reply
 
     def load(self, table: str, columns: Mapping[str, pa.Array]) -> None:
-        """Hand columns over, through an Arrow file of one record batch."""
+        """Load columns through an Arrow file of one record batch."""
         path = self.folder / f"{table}.arrow"
         batch = pa.record_batch(dict(columns))
         with pa.ipc.new_file(path, batch.schema) as file:
             file.write_batch(batch)
-        self.ask("load", table=table, path=str(path))
+        self.call("load", table=table, path=str(path))
 
     def prepare(self, name: str, table: str, output: Output, *, batch_rows: int) -> Forebay:
         """Compile an output over a table's columns."""
         self._works += 1
         work = f"{table} {self._works}"
-        self.ask("prepare", work=work, table=table, batch_rows=batch_rows, output=output)
+        self.call("prepare", work=work, table=table, batch_rows=batch_rows, output=output)
         return Forebay(self, name, work)
 
 
 class Forebay:
-    """A contender: Forebay in batches of some size, each in memory of its own that is freed before the next."""
+    """A contender: Forebay with one batch size; each batch is freed before the next."""
 
-    # A visit's first pass finds the caches of the contender before.
+    # The first pass of a visit runs with the previous contender's caches.
     passes = 3
     rounds_max = None
 
@@ -79,13 +79,13 @@ class Forebay:
         self._runner, self._work = runner, work
 
     def visit(self, rows: int | None = None) -> Visit:
-        """Time each pass over the first rows (all of them without), after one that does not count."""
-        return Visit(**self._runner.ask("run", work=self._work, passes=self.passes + 1, rows=rows)).but_the_first()
+        """Time each pass over the first `rows` rows (default: all), after a warm-up pass."""
+        return Visit(**self._runner.call("run", work=self._work, passes=self.passes + 1, rows=rows)).without_first()
 
     def result(self) -> np.ndarray[Any, Any]:
-        """Run once and return the output as NumPy sees it: [rows] or [rows, columns]."""
+        """Run once and return the output as a NumPy array: [rows] or [rows, columns]."""
         path = self._runner.folder / "output.arrow"
-        self._runner.ask("write", work=self._work, path=str(path))
+        self._runner.call("write", work=self._work, path=str(path))
         table = pa.ipc.open_file(path).read_all()
         path.unlink()
         arrays: list[np.ndarray[Any, Any]] = []
@@ -98,7 +98,7 @@ class Forebay:
 
 
 class RunnerCopy:
-    """A contender: memcpy of a table's columns inside of the kernels' process, in its memory."""
+    """A contender: memcpy of a table's columns within the kernels' process."""
 
     passes = 3
     rounds_max = None
@@ -108,15 +108,15 @@ class RunnerCopy:
         self._runner, self._table = runner, table
 
     def visit(self) -> Visit:
-        """Time each pass, after one that does not count."""
-        return Visit(**self._runner.ask("copy", table=self._table, passes=self.passes + 1)).but_the_first()
+        """Time each pass, after a warm-up pass."""
+        return Visit(**self._runner.call("copy", table=self._table, passes=self.passes + 1)).without_first()
 
 
 def chain(column: str, *ops: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a chain as requests have it."""
+    """Return a chain in the form of a request."""
     return {"column": column, "ops": list(ops)}
 
 
 def output(dtype: str, chains: Sequence[Mapping[str, Any]]) -> Output:
-    """Return an output as requests have it."""
+    """Return an output in the form of a request."""
     return {"dtype": dtype, "chains": list(chains)}

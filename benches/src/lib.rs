@@ -1,4 +1,4 @@
-//! Data for the benchmarks, made from a seed: the same on every machine.
+//! Generated data for the benchmarks, the same on every machine.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ pub fn skewed_columns(columns: usize, rows: usize, null_every: usize) -> Result<
     RecordBatch::try_from_iter_with_nullable(named)
 }
 
-/// Numbers of all 64 bits, without end, from one seed.
+/// Endless pseudorandom 64-bit numbers from a fixed seed.
 pub fn whole_numbers() -> impl Iterator<Item = u64> {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut state = STEP;
-    // SplitMix64 without its last shift.
+    // SplitMix64 without the final shift.
     std::iter::repeat_with(move || {
         state = state.wrapping_add(STEP);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -43,7 +43,7 @@ mod tests {
     use super::skewed_columns;
 
     #[test]
-    fn the_data_is_the_same_every_time() {
+    fn data_is_deterministic() {
         let (a, b) = (skewed_columns(3, 1000, 7).unwrap(), skewed_columns(3, 1000, 7).unwrap());
         assert_eq!(a, b);
         assert_eq!((a.num_columns(), a.column(0).null_count()), (3, 143));

@@ -1,4 +1,4 @@
-"""Bare pyarrow reading a stream to its end. Arguments: address, number of batches. Prints a line of JSON."""
+"""Reads a stream to its end with bare pyarrow. Arguments: address, number of batches. Prints a line of JSON."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pyarrow.flight as fl
 
 
 def main() -> None:
-    """Read, and say how long it took from the call to the end."""
+    """Read the stream and print the seconds from the call to its end."""
     address, count = sys.argv[1:]
     with fl.connect(f"grpc://{address}") as client:
-        # The connection and the windows of its flow control are there before the clock runs.
+        # Open the connection and its flow-control windows before the clock starts.
         client.do_get(fl.Ticket(b"8")).read_all()
         begin = time.monotonic()
         reader = client.do_get(fl.Ticket(count.encode()))
@@ -24,7 +24,7 @@ def main() -> None:
             offsets.add(chunk.data.column(0).buffers()[-1].address % 64)
         seconds = time.monotonic() - begin
     if batches != int(count):
-        raise SystemExit(f"{batches} batches came, not {count}")
+        raise SystemExit(f"{batches} batches received, not {count}")
     print(json.dumps({"rows": rows, "seconds": seconds, "address_mod_64": sorted(offsets)}))
 
 

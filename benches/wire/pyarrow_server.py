@@ -1,4 +1,4 @@
-"""pyarrow's own Flight server (C++) over prepared batches. Arguments: columns, rows. Ends with its stdin."""
+"""pyarrow's Flight server (C++) with prepared batches. Arguments: columns, rows. Exits when stdin closes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
-# As many as the Rust server of this bench sends in turn.
+# The same number as in `server.rs`.
 BATCHES = 16
 
 
 class Prepared(fl.FlightServerBase):
-    """Answers a ticket, a number of batches, by sending so many. All of it happens in C++."""
+    """Sends the number of batches that the ticket contains, entirely in C++."""
 
     def __init__(self, columns: int, rows: int) -> None:
         super().__init__("grpc://127.0.0.1:0")

@@ -1,8 +1,8 @@
-"""What sending costs: prepared batches to one client, by Forebay's body, by arrow-flight's and by pyarrow's server.
+"""Cost of sending prepared batches to one client: Forebay's response body, arrow-flight's encoder, pyarrow's server.
 
 Every server sends the same bytes, [rows, columns] float32 in one column, over loopback. A round goes through all pairs
-of server and client; a figure is the median of the rounds, and a ratio is taken round by round. CPU seconds are the
-server process's own, kernel included.
+of server and client; figures are medians over the rounds, and ratios are computed within a round. CPU seconds are
+those of the server process, including the operating system's part.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.benches import machine
 from harness.repository import ROOT
 
 HERE = Path(__file__).parent
-# The server's own: see SENDING_BYTES in server/src/stream/mod.rs.
+# The server's default: see SENDING_BYTES in server/src/stream/mod.rs.
 SENDING_BYTES = 4 << 20
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAIRS = (
@@ -42,7 +42,7 @@ GOALS = (
 
 
 class Server:
-    """A server of the bench, which ends when its stdin closes."""
+    """A server of the bench, which exits when its stdin closes."""
 
     def __init__(self, kind: str, options: argparse.Namespace) -> None:
         shape = [str(options.columns), str(options.rows)]
@@ -63,13 +63,13 @@ class Server:
         self._process.communicate()
 
     def cpu_seconds(self) -> float:
-        """Seconds of CPU used so far, user and system."""
+        """Return CPU seconds used so far, user and system."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[14 - 3]) + int(fields[15 - 3])) / TICKS_PER_SECOND
 
 
 def measure(server: Server, kind: str, client: str, options: argparse.Namespace) -> dict[str, float]:
-    """Read so many batches and return the figures."""
+    """Read the configured number of batches and return the figures."""
     if client == "pyarrow":
         command = [sys.executable, str(HERE / "pyarrow_client.py"), server.address]
     else:
@@ -88,7 +88,7 @@ def measure(server: Server, kind: str, client: str, options: argparse.Namespace)
 
 
 def main() -> None:
-    """Measure, print, keep."""
+    """Measure, print and write the run."""
     options = parse()
     made_on = machine.facts(Path(options.server))
     rounds: list[dict[str, dict[str, float]]] = []
@@ -126,7 +126,7 @@ def goal(
     reach: float,
     way: str,
 ) -> dict[str, Any]:
-    """Return a goal and what was reached."""
+    """Return a goal and its result."""
     pair = [" to ".join(one) for one in (ours, other)]
     ratios = [one[pair[0]][figure] / one[pair[1]][figure] for one in rounds]
     median = statistics.median(ratios)
@@ -146,9 +146,9 @@ def goal(
 def table(rounds: list[dict[str, dict[str, float]]], goals: list[dict[str, Any]]) -> str:
     """Return both tables as Markdown."""
     lines = [
-        "# What sending costs",
+        "# Cost of sending",
         "",
-        f"Medians of {len(rounds)} rounds; how: [benches/wire](../../wire/README.md); raw: [wire.json](wire.json).",
+        f"Medians of {len(rounds)} rounds; method: [benches/wire](../../wire/README.md); raw: [wire.json](wire.json).",
         "",
         "| server to client | GB/s | lowest-highest | server CPU s/GB | lowest-highest |",
         "|---|---:|---:|---:|---:|",
@@ -160,7 +160,11 @@ def table(rounds: list[dict[str, dict[str, float]]], goals: list[dict[str, Any]]
             f"| {name} | {statistics.median(rates):.2f} | {min(rates):.2f}-{max(rates):.2f} "
             f"| {statistics.median(costs):.3f} | {min(costs):.3f}-{max(costs):.3f} |"
         )
-    lines += ["", "| goal | against | reach | median | lowest-highest | reached |", "|---|---|---:|---:|---:|---|"]
+    lines += [
+        "",
+        "| goal | base | target | median | lowest-highest | reached |",
+        "|---|---|---:|---:|---:|---|",
+    ]
     for one in goals:
         lines.append(
             f"| {one['what']} | {one['against']} | at {one['way']} {one['reach']} x | {one['median']:.2f} x "
@@ -170,19 +174,19 @@ def table(rounds: list[dict[str, dict[str, float]]], goals: list[dict[str, Any]]
 
 
 def parse() -> argparse.Namespace:
-    """Read the options."""
+    """Read the command line."""
     examples = ROOT / "target" / "release" / "examples"
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=8192, help="rows of a batch (%(default)s)")
-    parser.add_argument("--columns", type=int, default=39, help="float32 numbers of a row (%(default)s)")
-    parser.add_argument("--batches", type=int, default=4000, help="batches of a measurement (%(default)s)")
+    parser.add_argument("--rows", type=int, default=8192, help="rows per batch (%(default)s)")
+    parser.add_argument("--columns", type=int, default=39, help="float32 values per row (%(default)s)")
+    parser.add_argument("--batches", type=int, default=4000, help="batches per measurement (%(default)s)")
     parser.add_argument(
-        "--sending-bytes", type=int, default=SENDING_BYTES, help="what waits for a socket, direct (%(default)s)"
+        "--sending-bytes", type=int, default=SENDING_BYTES, help="send buffer of `direct` (%(default)s)"
     )
-    parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
-    parser.add_argument("--server", default=str(examples / "wire_server"), help="(the release build's)")
-    parser.add_argument("--sink", default=str(examples / "wire_sink"), help="(the release build's)")
-    parser.add_argument("--out", type=Path, default=machine.run_folder() / "wire.json", help="(%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds (%(default)s)")
+    parser.add_argument("--server", default=str(examples / "wire_server"), help="program (default: the release build)")
+    parser.add_argument("--sink", default=str(examples / "wire_sink"), help="program (default: the release build)")
+    parser.add_argument("--out", type=Path, default=machine.run_folder() / "wire.json", help="results (%(default)s)")
     return parser.parse_args()
 
 

@@ -1,8 +1,8 @@
-//! Serves prepared batches: over Flight by Forebay's own response body (`direct`) or by arrow-flight's stock encoder
-//! through tonic (`stock`), or as bare bytes on a socket (`raw`). Prints its address and serves until stdin closes.
+//! Serves prepared batches: over Flight with Forebay's response body (`direct`) or with arrow-flight's stock encoder
+//! and tonic (`stock`), or as plain bytes on a socket (`raw`). Prints its address and serves until stdin closes.
 //!
-//! Arguments: the kind, columns, rows, and the bytes that may wait for a socket (`direct` alone). A ticket is the number of batches to send, in decimal; so are the first eight
-//! bytes that a bare connection sends, as a little-endian integer.
+//! Arguments: the kind, columns, rows, and the bytes that may wait for a socket (`direct` only). A ticket is the number of
+//! batches to send, in decimal; on a raw socket it is a little-endian integer of eight bytes.
 
 use std::{convert::Infallible, env, error::Error, io, sync::Arc};
 
@@ -36,7 +36,7 @@ use tonic::{Status, Streaming, transport::server::TcpIncoming};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// So many batches are sent in turn: more than a core's caches hold.
+/// Number of distinct batches, sent in turn: more than a core's caches hold.
 const BATCHES: usize = 16;
 
 /// Bytes before the message in a gRPC request.
@@ -112,9 +112,9 @@ async fn encoded(call: Request<Incoming>, batches: Batches) -> Result<Response<t
     let first = futures::stream::iter([Ok(Encoder::schema(&schema))]);
     let rest = futures::stream::iter(0..count).flat_map(move |number| {
         let header = v1::BatchHeader { step: number as u64, ..v1::BatchHeader::default() };
-        let made = encoder.batch(&batches[number % batches.len()], header);
-        let made = made.map_err(|error| Status::internal(error.to_string()));
-        futures::stream::iter(made.map_or_else(|error| vec![Err(error)], |made| made.into_iter().map(Ok).collect()))
+        let encoded = encoder.batch(&batches[number % batches.len()], header);
+        let encoded = encoded.map_err(|error| Status::internal(error.to_string()));
+        futures::stream::iter(encoded.map_or_else(|error| vec![Err(error)], |sent| sent.into_iter().map(Ok).collect()))
     });
     Ok(response(first.chain(rest)))
 }
@@ -148,7 +148,7 @@ impl FlightService for Stock {
         let batches = (0..count).map(move |number| Ok::<_, FlightError>(batches[number % batches.len()].clone()));
         let messages = FlightDataEncoderBuilder::new()
             .with_schema(schema)
-            // A batch is a message, as Forebay's are.
+            // One message per batch, as in Forebay.
             .with_max_flight_data_size(usize::MAX)
             .build(futures::stream::iter(batches));
         Ok(tonic::Response::new(messages.map(|message| message.map_err(Status::from)).boxed()))
@@ -207,10 +207,10 @@ impl FlightService for Stock {
 }
 
 fn only_do_get() -> Status {
-    Status::unimplemented("this server of a benchmark answers DoGet")
+    Status::unimplemented("this benchmark server only implements DoGet")
 }
 
-// === A bare socket ===
+// === A raw socket ===
 
 async fn raw(listener: TcpListener, batch_bytes: usize) -> io::Result<()> {
     loop {

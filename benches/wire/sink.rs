@@ -1,4 +1,4 @@
-//! A client that reads and forgets: how fast the bytes of a DoGet, or of a bare socket, can come at most.
+//! A client that discards what it reads: an upper bound for the rate of a DoGet or of a raw socket.
 //!
 //! Arguments: `grpc` or `raw`, the address, the number of batches. Prints one line of JSON: bytes and seconds.
 
@@ -15,13 +15,13 @@ use tokio::{
     net::TcpStream,
 };
 
-/// What the sender may have on its way: more than a batch.
+/// Flow-control window: more than a batch.
 const WINDOW_BYTES: u32 = 16 << 20;
 
-/// Bytes of a frame.
+/// Largest HTTP/2 frame.
 const FRAME_BYTES: u32 = 1 << 20;
 
-/// Read at a time from a bare socket.
+/// Bytes per read from a raw socket.
 const READ_BYTES: usize = 1 << 20;
 
 #[tokio::main(flavor = "current_thread")]
@@ -73,7 +73,7 @@ async fn grpc(stream: TcpStream, count: &str) -> Result<u64, Box<dyn Error>> {
         }
     }
     if !body.is_end_stream() || bytes == 0 {
-        return Err("the stream broke off".into());
+        return Err("the stream ended early".into());
     }
     connection.abort();
     Ok(bytes)

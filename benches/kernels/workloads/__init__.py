@@ -1,1 +1,1 @@
-"""The works: a file each, which makes its columns, names its contenders, and holds their results against each other."""
+"""The workloads, one file each: columns, contenders, checks and goals."""

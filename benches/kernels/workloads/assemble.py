@@ -1,4 +1,4 @@
-"""Put 100 float32 columns side by side, row-major, as they are."""
+"""Assembly of 100 float32 columns into a row-major matrix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BATCH_ROWS = 8_192
 
 
 def assemble(runner: Runner, seed: int) -> Workload:
-    """Prepare the work."""
+    """Prepare the workload."""
     generator = np.random.default_rng(seed)
     columns = [aligned(generator.random(ROWS, np.float32)) for _ in range(COLUMNS)]
     runner.load("assemble", {f"c{number}": arrow(values) for number, values in enumerate(columns)})
@@ -27,11 +27,11 @@ def assemble(runner: Runner, seed: int) -> Workload:
     ]
     given, copied = np.ones((ROWS, COLUMNS), np.float32), np.ones((ROWS, COLUMNS), np.float32)
     memcpy = Peer("memcpy of the same bytes", lambda: np.copyto(copied, given))
-    piece = np.ones((BATCH_ROWS, COLUMNS), np.float32)
+    chunk = np.ones((BATCH_ROWS, COLUMNS), np.float32)
 
-    def copy_pieces() -> None:
+    def copy_chunks() -> None:
         for start in range(0, ROWS, BATCH_ROWS):
-            np.copyto(piece, given[start : start + BATCH_ROWS])
+            np.copyto(chunk, given[start : start + BATCH_ROWS])
 
     out = np.ones((ROWS, COLUMNS), np.float32)
 
@@ -40,7 +40,7 @@ def assemble(runner: Runner, seed: int) -> Workload:
 
     peers = [
         Peer("NumPy column_stack", lambda: np.column_stack(columns)),
-        Peer("NumPy stack, in memory that is there", stack),
+        Peer("NumPy stack into existing memory", stack),
     ]
     expected = np.column_stack(columns)
     checks = [check.equal(each.name, each.result(), expected) for each in forebay]
@@ -48,7 +48,7 @@ def assemble(runner: Runner, seed: int) -> Workload:
     others = [
         memcpy,
         RunnerCopy(runner, "memcpy of the same bytes, in Forebay's process", "assemble"),
-        Peer(f"memcpy of each {BATCH_ROWS:,} rows to one place", copy_pieces),
+        Peer(f"memcpy of each {BATCH_ROWS:,} rows to one place", copy_chunks),
     ]
     title = f"assemble {COLUMNS} float32 columns of {ROWS:,} rows into [n, {COLUMNS}]"
     return Workload("assemble", title, ROWS, [*forebay, *others, *peers], [Goal(memcpy.name, 0.6)], checks)

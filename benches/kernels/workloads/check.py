@@ -1,4 +1,4 @@
-"""What a work's results are held against; a difference ends the bench."""
+"""Comparisons of results; a difference ends the bench."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Array = np.ndarray[Any, Any]
 
 
 def equal(name: str, result: Array, expected: Array) -> str:
-    """Say that a result equals another to the bit."""
+    """Check that a result equals another to the bit; return a summary."""
     if result.shape != expected.shape or result.dtype != expected.dtype:
         raise SystemExit(f"{name}: {result.dtype}{result.shape}, not {expected.dtype}{expected.shape}")
     size = result.dtype.itemsize
@@ -21,7 +21,7 @@ def equal(name: str, result: Array, expected: Array) -> str:
 
 
 def close(name: str, result: Array, expected: Array, at_most: float) -> str:
-    """Say how far a result is from the exact one, given in float64."""
+    """Check the distance of a result from the exact one in float64; return a summary."""
     if result.shape != expected.shape:
         raise SystemExit(f"{name}: {result.shape}, not {expected.shape}")
     difference = float(np.max(np.abs(result.astype(np.float64) - expected)))

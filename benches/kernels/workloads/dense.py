@@ -1,4 +1,4 @@
-"""The dense half of a click log: fill, log1p, standardize and clip 13 float32 columns with nulls into one matrix."""
+"""Dense part of a click log: fill, log1p, standardize and clip of 13 float32 columns with nulls into one matrix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK_ROWS = 8_192
 
 
 class Dense:
-    """The columns, what is under their nulls included, and their statistics."""
+    """The columns, including values under nulls, and their statistics."""
 
     def __init__(self, runner: Runner, seed: int) -> None:
         generator = np.random.default_rng(seed)
@@ -41,7 +41,7 @@ class Dense:
         runner.load("dense", columns)
 
     def plan(self) -> Output:
-        """Return the output."""
+        """Return the output as a request."""
         return output(
             "FLOAT32",
             [
@@ -57,7 +57,7 @@ class Dense:
         )
 
     def column_by_column(self) -> Array:
-        """Run NumPy over whole columns, in place where it can be."""
+        """Run NumPy over whole columns, in place if possible."""
         out, work = np.empty((ROWS, COLUMNS), np.float32), np.empty(ROWS, np.float32)
         for number in range(COLUMNS):
             self._column(number, slice(None), work, out)
@@ -73,7 +73,7 @@ class Dense:
         return out
 
     def _column(self, number: int, rows: slice, work: Array, out: Array) -> None:
-        # Multiplying by the mask would keep NaN and be no quicker.
+        # Multiplying by the mask would keep NaN and is not faster.
         if number:
             work.fill(0)
             np.copyto(work, self.values[number][rows], where=self.valid[number][rows])
@@ -92,7 +92,7 @@ class Dense:
 
 
 def dense(runner: Runner, seed: int) -> Workload:
-    """Prepare the work."""
+    """Prepare the workload."""
     data = Dense(runner, seed)
     forebay = [
         runner.prepare(f"Forebay, batches of {BATCH_ROWS:,} rows", "dense", data.plan(), batch_rows=BATCH_ROWS),
@@ -101,7 +101,7 @@ def dense(runner: Runner, seed: int) -> Workload:
     ]
     peers = [
         Peer("NumPy, column by column", data.column_by_column),
-        Peer(f"NumPy, by hand in blocks of {BLOCK_ROWS:,} rows", data.block_by_block),
+        Peer(f"NumPy, in blocks of {BLOCK_ROWS:,} rows", data.block_by_block),
     ]
     exact = data.exact()
     checks = [check.close(each.name, each.result(), exact, 1e-6) for each in forebay]

@@ -1,4 +1,4 @@
-"""Hash integers and strings into buckets. The hashes differ, so Forebay's are held against the xxhash package's."""
+"""Hashing of integers and strings into buckets. Polars uses another hash, so Forebay is checked with xxhash."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CHECKED_ROWS = 100_000
 
 
 def hash_int64(runner: Runner, seed: int) -> Workload:
-    """Prepare the work on int64."""
+    """Prepare the workload on int64."""
     values = aligned(np.random.default_rng(seed).integers(-(2**62), 2**62, ROWS))
     return _work(runner, "hash-int64", f"hash_bucket of {ROWS:,} int64 into {BUCKETS:,}", arrow(values))
 
 
 def hash_strings(runner: Runner, seed: int) -> Workload:
-    """Prepare the work on strings of 7 to 12 characters."""
+    """Prepare the workload on strings of 7 to 12 characters."""
     column = words(np.random.default_rng(seed), ROWS, 7, 12)
     return _work(runner, "hash-strings", f"hash_bucket of {ROWS:,} strings of 7-12 characters into {BUCKETS:,}", column)
 
@@ -43,7 +43,7 @@ def _work(runner: Runner, key: str, title: str, column: pa.Array) -> Workload:
     query = frame.select(pl.col("id").hash(seed=0) % BUCKETS)
     peer = Peer("Polars hash() % n", lambda: query.collect()["id"])
     texts = column[:CHECKED_ROWS].to_pylist()
-    pieces = [text.encode() if isinstance(text, str) else struct.pack("<q", text) for text in texts]
-    expected = np.array([xxhash.xxh3_64_intdigest(piece) % BUCKETS for piece in pieces], np.int64)
+    encoded = [text.encode() if isinstance(text, str) else struct.pack("<q", text) for text in texts]
+    expected = np.array([xxhash.xxh3_64_intdigest(value) % BUCKETS for value in encoded], np.int64)
     checks = [check.equal(each.name, each.result()[:CHECKED_ROWS], expected) for each in forebay]
     return Workload(key, title, ROWS, [*forebay, peer], [Goal(peer.name, 2)], checks)

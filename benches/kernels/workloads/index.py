@@ -1,4 +1,4 @@
-"""Index ops beside NumPy's, for information: one_hot and bucketize have no goals."""
+"""Index ops compared with NumPy, for information: one_hot and bucketize have no goals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOUNDARIES = 100
 
 
 def one_hot(runner: Runner, seed: int) -> Workload:
-    """Prepare the work."""
+    """Prepare the workload."""
     indices = aligned(np.random.default_rng(seed).integers(0, ONE_HOT_SIZE, ONE_HOT_ROWS))
     runner.load("one-hot", {"index": arrow(indices)})
     plan = output("FLOAT32", [chain("index", {"one_hot": {"size": ONE_HOT_SIZE}})])
@@ -32,7 +32,7 @@ def one_hot(runner: Runner, seed: int) -> Workload:
 
 
 def bucketize(runner: Runner, seed: int) -> Workload:
-    """Prepare the work."""
+    """Prepare the workload."""
     generator = np.random.default_rng(seed)
     values = aligned(generator.normal(size=BUCKETIZE_ROWS))
     boundaries = np.sort(generator.normal(size=BOUNDARIES))

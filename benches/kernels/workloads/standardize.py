@@ -1,4 +1,4 @@
-"""Standardize and clip a float64 column into float32: the classic example of a pandas UDF."""
+"""Standardize and clip of a float64 column into float32: the classic example of a pandas UDF."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOUND = 3.0
 
 
 def standardize(runner: Runner, seed: int) -> Workload:
-    """Prepare the work."""
+    """Prepare the workload."""
     x = aligned(np.random.default_rng(seed).normal(5.0, 2.0, ROWS))
     mean, std = float(x.mean()), float(x.std())
     runner.load("standardize", {"x": arrow(x)})
@@ -31,12 +31,12 @@ def standardize(runner: Runner, seed: int) -> Workload:
     ]
     copied = np.ones_like(x)
     memcpy = Peer("memcpy of the column", lambda: np.copyto(copied, x))
-    piece = np.ones(BATCH_ROWS)
+    chunk = np.ones(BATCH_ROWS)
 
-    def copy_pieces() -> None:
+    def copy_chunks() -> None:
         for start in range(0, ROWS, BATCH_ROWS):
             rows = x[start : start + BATCH_ROWS]
-            np.copyto(piece[: len(rows)], rows)
+            np.copyto(chunk[: len(rows)], rows)
 
     peers = [
         *_numpy(x, mean, std),
@@ -51,7 +51,7 @@ def standardize(runner: Runner, seed: int) -> Workload:
     others = [
         memcpy,
         RunnerCopy(runner, "memcpy of the column, in Forebay's process", "standardize"),
-        Peer(f"memcpy of each {BATCH_ROWS:,} rows to one place", copy_pieces),
+        Peer(f"memcpy of each {BATCH_ROWS:,} rows to one place", copy_chunks),
     ]
     goals = [Goal(memcpy.name, 1 / 1.25), Goal(peers[0].name, 5), Goal(peers[-2].name, 300)]
     title = f"standardize + clip(-3, 3) of {ROWS:,} float64 into float32"
@@ -70,13 +70,13 @@ def _numpy(x: Array, mean: float, std: float) -> list[Peer]:
         np.clip(doubles, -BOUND, BOUND, out=singles, casting="same_kind")
         return singles
 
-    return [Peer("NumPy", plain), Peer("NumPy, in memory that is there", in_place)]
+    return [Peer("NumPy", plain), Peer("NumPy into existing memory", in_place)]
 
 
 def _numexpr(x: Array, mean: float, std: float) -> Peer:
     singles = np.ones(len(x), np.float32)
     names = {"x": x, "mean": mean, "std": std, "low": mean - BOUND * std, "high": mean + BOUND * std, "b": BOUND}
-    # Compared before it is divided: the quickest of the forms tried.
+    # Comparing before dividing was the fastest variant.
     text = "where(x < low, -b, where(x > high, b, (x - mean) / std))"
     return Peer("numexpr", lambda: numexpr.evaluate(text, names, out=singles, casting="same_kind"))
 
@@ -89,7 +89,7 @@ def _polars(x: Array, mean: float, std: float) -> Peer:
 
 def _duckdb(x: Array, mean: float, std: float) -> Peer:
     connection = duckdb.connect(config={"threads": 1})
-    # DuckDB finds it by its name.
+    # DuckDB looks the variable up by name.
     given = pa.table({"x": x})  # noqa: F841
     connection.execute("CREATE TABLE numbers AS SELECT x FROM given")
     clipped = f"least(greatest((x - ({mean!r})) / {std!r}, -{BOUND}), {BOUND})"
@@ -105,7 +105,7 @@ def _python(x: Array, mean: float, std: float) -> list[Peer]:
     def column_to_column() -> Array:
         return np.fromiter(map(standardized, x.tolist()), np.float32, len(x))
 
-    # Python's floats already, that stay so: the least that a row at a time can cost.
+    # Python floats in and out: the lowest possible cost of row-at-a-time code.
     values = x.tolist()
 
     def floats_to_floats() -> list[float]:

@@ -1,4 +1,4 @@
-"""Look words up in a vocabulary: dictionary-encoded, and plain."""
+"""Vocabulary lookup of dictionary-encoded and plain strings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONE_OF_NULLS = 50
 
 
 def vocab_dictionary(runner: Runner, seed: int) -> Workload:
-    """Prepare the work on a dictionary-encoded column with 2 % nulls."""
+    """Prepare the workload on a dictionary-encoded column with 2 % nulls."""
     distinct, vocabulary = _words(seed)
     column = _column(distinct, DICTIONARY_ROWS, seed)
     peers = [
@@ -32,12 +32,12 @@ def vocab_dictionary(runner: Runner, seed: int) -> Workload:
         ),
     ]
     title = f"vocab of {KNOWN} words on a dictionary-encoded column of {DICTIONARY_ROWS:,} rows, {DISTINCT:,} distinct"
-    # The second is what index_in would do if it knew dictionaries; the goal is for index_in itself.
+    # The second peer is how index_in could handle dictionaries; the goal is for index_in itself.
     return _work(runner, "vocab-dictionary", title, column, vocabulary, peers, [Goal(peers[0].name, 10)])
 
 
 def vocab_plain(runner: Runner, seed: int) -> Workload:
-    """Prepare the work on plain strings with 2 % nulls."""
+    """Prepare the workload on plain strings with 2 % nulls."""
     distinct, vocabulary = _words(seed)
     column = _column(distinct, PLAIN_ROWS, seed).dictionary_decode()
     peers = [Peer("pyarrow index_in", lambda: pc.index_in(column, value_set=vocabulary))]
@@ -76,7 +76,7 @@ def _work(
         runner.prepare("Forebay, batches of 8,192 rows", key, plan, batch_rows=8_192),
         runner.prepare("Forebay, one batch", key, plan, batch_rows=rows),
     ]
-    # index_in counts from 0 and leaves nulls; bringing it to Forebay's form (0 for null and unseen) is not timed.
+    # index_in counts from 0 and keeps nulls; converting to Forebay's form (0 for null and unseen) is not timed.
     expected = _indices(peers[0].do())
     checks = [check.equal(each.name, each.result(), expected) for each in forebay]
     checks += [check.equal(each.name, _indices(each.do()), expected) for each in peers[1:]]

@@ -1,4 +1,4 @@
-//! What a pass takes: by the wall, and of this process's CPU time. The second leaves out what else had the core meanwhile.
+//! Wall time and CPU time of a pass. CPU time excludes other processes on the same core.
 
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,19 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Does a pass and notes what it took.
-    pub(crate) fn note<T>(&mut self, pass: impl FnOnce() -> T) -> T {
+    /// Runs a pass and records its times.
+    pub(crate) fn record<T>(&mut self, pass: impl FnOnce() -> T) -> T {
         let (wall, cpu) = (Instant::now(), cpu_time());
-        let made = pass();
+        let result = pass();
         let (cpu, wall) = (cpu_time().saturating_sub(cpu), wall.elapsed());
         self.wall_ns.push(wall.as_nanos() as u64);
         self.cpu_ns.push(cpu.as_nanos() as u64);
-        made
+        result
     }
 }
 
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
-    // A clock of CPU time starts at zero and its nanoseconds are below a second.
+    // CPU time starts at zero, and its nanoseconds are below a second.
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -1,9 +1,8 @@
-//! Runs Forebay's kernels for the bench that holds them against other programs (`benches/kernels`).
+//! Runs Forebay's kernels for the bench that compares them with other programs (`benches/kernels`).
 //!
-//! Requests come on standard input, a line of JSON each; each is answered by a line of JSON on standard output. Columns are
-//! read once, from an Arrow file; a work is then an output over a table's columns, run as a stream runs it: a `BatchBuilder` for
-//! each batch, whose memory is freed before the next. Nothing is read or written while a
-//! clock runs. The allocator is the server's.
+//! Each line of JSON on standard input is a request, answered by a line of JSON on standard output. Columns are read once,
+//! from an Arrow file. A work is an output of a table's columns and runs as in a stream: one `BatchBuilder` per batch, whose
+//! memory is freed before the next. There is no I/O while a clock runs. The allocator is the server's.
 
 mod clock;
 mod request;
@@ -22,7 +21,7 @@ use work::Work;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// What has been asked for so far.
+/// Loaded tables and prepared works.
 #[derive(Default)]
 struct Runner {
     tables: HashMap<String, Table>,

@@ -1,4 +1,4 @@
-//! The requests and replies, and how an output is written in them: ops by the names that plans give them.
+//! Requests and replies. Ops have the names that plans use.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Times;
 
-/// A request: one key, which says what to do.
+/// A request: an object with one key, the variant's name.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
@@ -16,11 +16,11 @@ pub(crate) enum Request {
     Load { table: String, path: PathBuf },
     /// Compiles an output over a table's columns as `work`.
     Prepare { work: String, table: String, batch_rows: usize, output: Output },
-    /// Runs a work over the first `rows` of its table, all without, `passes` times, each timed by itself.
+    /// Runs a work over the first `rows` of its table (default: all) and times each of `passes` passes.
     Run { work: String, passes: usize, rows: Option<usize> },
     /// Runs a work once and writes its batches to an Arrow file.
     Write { work: String, path: PathBuf },
-    /// Copies the values of a table's columns into memory that is there already, `passes` times, each timed by itself.
+    /// Copies the values of a table's columns into existing memory and times each of `passes` passes.
     Copy { table: String, passes: usize },
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Reply {
     Error { error: String },
 }
 
-/// An output as a request writes it.
+/// An output in a request.
 #[derive(Deserialize)]
 pub(crate) struct Output {
     dtype: OutputType,

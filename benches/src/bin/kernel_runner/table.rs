@@ -1,4 +1,4 @@
-//! A table's columns in memory, each in buffers of its own.
+//! A table's columns in memory, each in separate buffers.
 
 use std::error::Error;
 use std::fs::File;
@@ -15,8 +15,8 @@ use crate::clock::Times;
 pub(crate) struct Table(RecordBatch);
 
 impl Table {
-    /// Reads an Arrow file of one record batch. The columns are copied out of the file's buffer, so that each starts at a
-    /// multiple of 64 bytes, as a decoder's do.
+    /// Reads an Arrow file of one record batch. The columns are copied out of the file's buffer, so that each is 64-byte
+    /// aligned, as a decoder's output is.
     pub(crate) fn read(path: &Path) -> Result<Self, Box<dyn Error>> {
         let batches = FileReader::try_new(File::open(path)?, None)?.collect::<Result<Vec<_>, _>>()?;
         let [batch] = batches.as_slice() else {
@@ -34,19 +34,19 @@ impl Table {
         self.0.num_rows()
     }
 
-    /// Copies the first buffer of each column (for numbers: the values) to memory that has been written before.
+    /// Copies the first buffer of each column (for numbers, the values) to memory that is already mapped.
     pub(crate) fn copy(&self, passes: usize) -> Times {
         let columns: Vec<_> = self.0.columns().iter().map(Array::to_data).collect();
         let sources: Vec<&[u8]> = columns.iter().map(|column| column.buffers()[0].as_slice()).collect();
         let mut target = vec![1_u8; sources.iter().map(|source| source.len()).sum()];
         let mut times = Times::default();
         for _ in 0..passes {
-            times.note(|| {
+            times.record(|| {
                 let mut rest = black_box(&mut target).as_mut_slice();
                 for source in &sources {
-                    let (here, behind) = rest.split_at_mut(source.len());
-                    here.copy_from_slice(source);
-                    rest = behind;
+                    let (head, tail) = rest.split_at_mut(source.len());
+                    head.copy_from_slice(source);
+                    rest = tail;
                 }
             });
             black_box(&mut target);

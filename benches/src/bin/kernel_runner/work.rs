@@ -1,4 +1,4 @@
-//! A compiled output and the columns it runs over.
+//! A compiled output and its input columns.
 
 use std::error::Error;
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::clock::Times;
 use crate::request::Output;
 use crate::table::Table;
 
-/// A program, its input, and the rows of the batches that come out (the last may have fewer).
+/// A program, its input, and the rows of each output batch (the last may have fewer).
 pub(crate) struct Work {
     program: Arc<Program>,
     input: RecordBatch,
@@ -31,14 +31,14 @@ impl Work {
         Ok(Self { program: Arc::new(program), input: table.batch().clone(), batch_rows })
     }
 
-    /// Runs over the first `rows` rows.
+    /// Runs over the first `rows` rows (default: all).
     pub(crate) fn run(&self, passes: usize, rows: Option<usize>) -> Result<Times, KernelError> {
         let rows = rows.unwrap_or(usize::MAX).min(self.input.num_rows());
         let mut times = Times::default();
         for _ in 0..passes {
-            times.note(|| {
+            times.record(|| {
                 self.batches(rows).try_for_each(|batch| {
-                    // Dropped at once, as a batch that has been sent is.
+                    // Dropped immediately, like a batch that has been sent.
                     black_box(self.batch(batch)?);
                     Ok::<_, KernelError>(())
                 })

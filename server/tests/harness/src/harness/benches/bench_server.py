@@ -1,4 +1,4 @@
-"""A forebay-server of the bench's own on loopback, and what /proc and its metrics say of it (Linux)."""
+"""A forebay-server on loopback for a bench, with figures from /proc and its metrics (Linux)."""
 
 from __future__ import annotations
 
@@ -25,15 +25,13 @@ T = TypeVar("T")
 DATASET = "criteo"
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
-# Channels of one process to one address share a connection, unless they are told not to.
-OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
-# The beginning of the names of the CPU pool's threads.
+# Prefix of the names of the CPU pool's threads.
 POOL_THREAD = "cpu-"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 LISTENING = re.compile(r"listening on (grpc://\S+)")
 METRICS = re.compile(r"metrics on (http://\S+)")
 STAGE = re.compile(r'^forebay_stage_seconds_total\{stage="(\w+)"\} (\S+)$', re.MULTILINE)
-# Written to /proc/PID/clear_refs it sets the peak of resident memory (VmHWM) to what is resident now; see proc(5).
+# Written to /proc/PID/clear_refs, resets the peak of resident memory (VmHWM) to the current value; see proc(5).
 RESET_PEAK = "5"
 
 
@@ -41,14 +39,14 @@ def server_program() -> Path:
     """Return the program to measure: FOREBAY_SERVER_BIN, or the release build of this checkout."""
     program = Path(os.environ.get("FOREBAY_SERVER_BIN") or ROOT / "target" / "release" / "forebay-server").absolute()
     if not os.access(program, os.X_OK):
-        raise SystemExit(f"{program} is not there: set FOREBAY_SERVER_BIN, or build it with make build")
+        raise SystemExit(f"{program} does not exist: set FOREBAY_SERVER_BIN or run make build")
     if "debug" in program.parts:
-        print(f"{program}: looks like a debug build, whose numbers say nothing", file=sys.stderr)
+        print(f"{program}: looks like a debug build, whose numbers are meaningless", file=sys.stderr)
     return program
 
 
 class RunningServer:
-    """A server that ends with this process; `begun` and `listened` are of the monotonic clock."""
+    """A server that ends with this process; `begun` and `listened` are times of the monotonic clock."""
 
     def __init__(self, program: Path, datasets: Mapping[str, Path], state: Path, *flags: str) -> None:
         self._log: deque[str] = deque(maxlen=20)
@@ -76,7 +74,7 @@ class RunningServer:
         self._log_reader.start()
         if not self._ready.wait(START_SECONDS) or not self.url:
             self.stop()
-            raise SystemExit("\n  ".join(["the server does not start; its last lines:", *self._log]))
+            raise SystemExit("\n  ".join(["the server does not start; last log lines:", *self._log]))
 
     def __enter__(self: T) -> T:
         return self
@@ -85,7 +83,7 @@ class RunningServer:
         self.stop()
 
     def stop(self) -> None:
-        """End the server."""
+        """Stop the server."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -96,11 +94,11 @@ class RunningServer:
         self._log_reader.join()
 
     def cpu_seconds(self) -> float:
-        """Seconds of CPU used so far, user and system, of all threads."""
+        """Return CPU seconds used so far, user and system, by all threads."""
         return _cpu_seconds(self._proc("stat"))
 
     def peak_rss_bytes(self) -> int:
-        """Most bytes that were resident since the start, or since the peak was reset."""
+        """Return peak resident bytes since the start, or since the peak was reset."""
         return self._status("VmHWM") * 1024
 
     def _status(self, key: str) -> int:
@@ -112,7 +110,7 @@ class RunningServer:
         return Path(f"/proc/{self._process.pid}/{name}").read_text()
 
     def _read_log(self) -> None:
-        """Read stderr to its end, so that the server never waits for us."""
+        """Read stderr to its end, so that the server never blocks on the pipe."""
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._log.append(line.rstrip())
@@ -127,14 +125,14 @@ class RunningServer:
 
 
 class Server(RunningServer):
-    """One of the criteo-shaped data, with a state of its own."""
+    """A server of the criteo-shaped data with temporary state."""
 
     def __init__(self, program: Path, data: Path, *flags: str) -> None:
         self._state = tempfile.TemporaryDirectory(prefix="forebay-bench-")
         super().__init__(program, {DATASET: data}, Path(self._state.name), *flags)
 
     def stop(self) -> None:
-        """End the server and remove its state."""
+        """Stop the server and remove its state."""
         super().stop()
         self._state.cleanup()
 
@@ -146,19 +144,19 @@ class Server(RunningServer):
         return json.loads(last.body.to_pybytes())["result"]["plan_id"]
 
     def pool_cpu_seconds(self) -> float:
-        """Return the part of them that the CPU pool used: it decodes, transforms, assembles, encodes and hashes."""
+        """Return the CPU seconds of the CPU pool, which decodes, transforms, assembles, encodes and hashes."""
         tasks = Path(f"/proc/{self._process.pid}/task")
-        # Threads of the pool live as long as the server; others may end while we look.
-        pool = [task for task in tasks.iterdir() if _read_if_there(task / "comm").startswith(POOL_THREAD)]
+        # Threads of the pool live as long as the server; others may end during this loop.
+        pool = [task for task in tasks.iterdir() if _read_if_exists(task / "comm").startswith(POOL_THREAD)]
         return sum(_cpu_seconds((task / "stat").read_text()) for task in pool)
 
     @property
     def state(self) -> Path:
-        """The folder of what it keeps and spills."""
+        """State directory, which includes spilled data."""
         return Path(self._state.name)
 
     def reset_peak_rss(self) -> bool:
-        """Begin a new peak; False where the kernel does not let us, so that the peak is that since the start."""
+        """Reset the peak; return False if the kernel denies it, so that the peak covers the time since the start."""
         try:
             Path(f"/proc/{self._process.pid}/clear_refs").write_text(RESET_PEAK)
         except OSError:
@@ -166,7 +164,7 @@ class Server(RunningServer):
         return True
 
     def stage_seconds(self) -> dict[str, float]:
-        """Seconds by stage so far, as the server's own clocks count them: waits for a core are in them; or nothing."""
+        """Return seconds by stage from the metrics, including waits for a core; empty without metrics."""
         if not self.metrics_url:
             return {}
         with urllib.request.urlopen(self.metrics_url) as answer:
@@ -174,13 +172,13 @@ class Server(RunningServer):
 
 
 def _cpu_seconds(stat: str) -> float:
-    # The fields after the name, which ends with the last parenthesis, begin with the third: see proc(5).
+    # After the name, which ends with the last parenthesis, the third field follows; see proc(5).
     fields = stat.rpartition(")")[2].split()
     utime, stime = int(fields[14 - 3]), int(fields[15 - 3])
     return (utime + stime) / TICKS_PER_SECOND
 
 
-def _read_if_there(path: Path) -> str:
+def _read_if_exists(path: Path) -> str:
     try:
         return path.read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,8 +1,8 @@
-"""Criteo-shaped data from a seed, and the plan that makes training batches of it.
+"""Generated criteo-shaped data, and a plan for training batches.
 
 A row is an int8 label, 13 float32 columns exp(1.5 N(0, 1)) of which column j has 15 % * j / 12 nulls, and 26
-categoricals zipf(1.3) mod 10, 100, 1000, 20000, 200000 in turn: the odd ones strings "k...", the others int64. Files of
-other parameters in the same folder are written anew. Nothing here speaks Flight.
+categoricals zipf(1.3) mod 10, 100, 1000, 20000, 200000 in turn: the odd ones strings "k...", the others int64. Files
+in the folder that were generated with other parameters are rewritten.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from harness.repository import ROOT
 
 DATA = ROOT / "data" / "criteo"
-# Where a file's footer says what it was made from.
+# Key of the generation parameters in a file's footer.
 PARAMETERS_KEY = b"criteo"
 DENSE = [f"i{index}" for index in range(1, 14)]
 CATEGORIES = [f"c{index}" for index in range(1, 27)]
@@ -38,7 +38,7 @@ ROW_BYTES = 4 * (len(DENSE) + len(CATEGORIES))
 
 @dataclass(frozen=True)
 class Shape:
-    """How much of it there is."""
+    """Size and seed of the data."""
 
     files: int = 4
     rows_per_file: int = 1_000_000
@@ -72,16 +72,16 @@ def plan() -> dict[str, Any]:
 
 
 def generate(folder: Path, shape: Shape) -> list[Path]:
-    """Write the files that are not there yet and return all of them."""
+    """Write missing and outdated files; return all paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"part-{number:03}.parquet" for number in range(shape.files)]
     foreign = sorted({path.name for path in folder.glob("*.parquet")} - {path.name for path in paths})
     if foreign:
-        raise SystemExit(f"{folder} holds other Parquet, {foreign[0]} among it: remove it or name another folder")
+        raise SystemExit(f"{folder} has other Parquet files, such as {foreign[0]}: remove them or use another folder")
     for number, path in enumerate(paths):
-        made_from = json.dumps({**dataclasses.asdict(shape), "file": number}, sort_keys=True).encode()
-        if not _is_made_from(path, made_from):
-            _write(path, table(shape, number), made_from, shape.row_group_rows)
+        parameters = json.dumps({**dataclasses.asdict(shape), "file": number}, sort_keys=True).encode()
+        if not _is_current(path, parameters):
+            _write(path, table(shape, number), parameters, shape.row_group_rows)
     return paths
 
 
@@ -100,38 +100,38 @@ def table(shape: Shape, number: int) -> pa.Table:
     return pa.table(columns)
 
 
-def _is_made_from(path: Path, made_from: bytes) -> bool:
+def _is_current(path: Path, parameters: bytes) -> bool:
     if not path.exists():
         return False
-    return (pq.read_metadata(path).metadata or {}).get(PARAMETERS_KEY) == made_from
+    return (pq.read_metadata(path).metadata or {}).get(PARAMETERS_KEY) == parameters
 
 
-def _write(path: Path, rows: pa.Table, made_from: bytes, row_group_rows: int) -> None:
-    """Write under another name first, so that a file of the right name is whole."""
+def _write(path: Path, rows: pa.Table, parameters: bytes, row_group_rows: int) -> None:
+    """Write to a temporary name first, so that a file with the final name is complete."""
     unfinished = path.with_suffix(".unfinished")
-    rows = rows.replace_schema_metadata({PARAMETERS_KEY: made_from})
+    rows = rows.replace_schema_metadata({PARAMETERS_KEY: parameters})
     pq.write_table(rows, unfinished, compression="zstd", row_group_size=row_group_rows)
     os.replace(unfinished, path)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which data, and where."""
+    """Add the options for the data's size and folder."""
     whole = Shape()
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the Parquet files (%(default)s)")
-    parser.add_argument("--files", type=int, default=whole.files, help="(%(default)s)")
-    parser.add_argument("--rows-per-file", type=int, default=whole.rows_per_file, help="(%(default)s)")
-    parser.add_argument("--row-group-rows", type=int, default=whole.row_group_rows, help="(%(default)s)")
-    parser.add_argument("--data-seed", type=int, default=whole.seed, help="(%(default)s)")
+    parser.add_argument("--files", type=int, default=whole.files, help="files (%(default)s)")
+    parser.add_argument("--rows-per-file", type=int, default=whole.rows_per_file, help="rows per file (%(default)s)")
+    parser.add_argument("--row-group-rows", type=int, default=whole.row_group_rows, help="row group size (%(default)s)")
+    parser.add_argument("--data-seed", type=int, default=whole.seed, help="seed of the data (%(default)s)")
 
 
 def shape_of(options: argparse.Namespace) -> Shape:
-    """Read those options."""
+    """Return the shape that the options describe."""
     return Shape(options.files, options.rows_per_file, options.row_group_rows, options.data_seed)
 
 
 def main() -> None:
     """Write the data."""
-    parser = argparse.ArgumentParser(description="Write criteo-shaped Parquet, where it is not there yet.")
+    parser = argparse.ArgumentParser(description="Write missing criteo-shaped Parquet files.")
     add_options(parser)
     options = parser.parse_args()
     shape = shape_of(options)

@@ -1,4 +1,4 @@
-"""What a run was made on, and where its raw numbers are kept: benches/runs/<date>-<arch>-<cores>-cores/."""
+"""Facts about the machine of a run, and the folder of its results: benches/runs/<date>-<arch>-<cores>-cores/."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def facts(program: Path) -> dict[str, Any]:
     return {
         "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": _run("git", "-C", str(ROOT), "rev-parse", "HEAD"),
-        # Only what is tracked, so that the run before this one does not count.
+        # Tracked files only, so that results of an earlier run do not count.
         "uncommitted_changes": bool(_run("git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no")),
         "arch": _arch(),
         "cores": cores(),
@@ -40,7 +40,7 @@ def facts(program: Path) -> dict[str, Any]:
 
 
 def cores() -> int:
-    """Cores that this process may use, and so the server that it starts."""
+    """Return the number of cores that this process and its children may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -50,7 +50,7 @@ def run_folder() -> Path:
 
 
 def keep(path: Path, run: dict[str, Any]) -> None:
-    """Write a run's raw numbers and say where they are."""
+    """Write a run's raw numbers and print the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(run, indent=1) + "\n")
     print(f"raw numbers: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
