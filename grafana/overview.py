@@ -1,4 +1,4 @@
-"""The overview: what the replicas of a service do together, what they wait for, and what goes wrong."""
+"""The overview dashboard: throughput, bottlenecks and errors of all replicas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALERTS = series("ALERTS", 'alertname=~"Forebay.+"', 'alertstate="firing"')
 
 
 def streams_in_send_wait() -> str:
-    """Give the part of an open stream's time in which it waits for its client; below one stream counts as one."""
+    """Return the share of time that open streams wait for their clients, assuming at least one stream."""
     streams = f"avg_over_time({series('forebay_streams_active')}[$__rate_interval])"
     waited = total(rate("forebay_stage_seconds_total", SEND_WAIT), by="instance")
     return f"{waited} / clamp_min({total(streams, by='instance')}, 1)"
@@ -24,7 +24,7 @@ GLANCE = Row(
     [
         Panel(
             "Replicas up",
-            "Replicas that answer when Prometheus reads their metrics.",
+            "Replicas whose metrics Prometheus can scrape.",
             "short",
             {"up": total(series("up"))},
             "stat",
@@ -32,7 +32,7 @@ GLANCE = Row(
         ),
         Panel(
             "Replicas ready",
-            "Replicas that take new streams. One that drains is up and not ready.",
+            "Replicas that accept new streams. A draining replica is up but not ready.",
             "short",
             {"ready": total(series("forebay_ready"))},
             "stat",
@@ -40,7 +40,7 @@ GLANCE = Row(
         ),
         Panel(
             "Open streams",
-            "Streams that are open now, on all replicas.",
+            "Streams open now on all replicas.",
             "short",
             {"streams": total(series("forebay_streams_active"))},
             "stat",
@@ -48,7 +48,7 @@ GLANCE = Row(
         ),
         Panel(
             "Rows per second",
-            "Rows handed to the wire per second, on all replicas.",
+            "Rows sent per second by all replicas.",
             "rowsps",
             {"rows": total(rate("forebay_rows_sent_total"))},
             "stat",
@@ -56,7 +56,7 @@ GLANCE = Row(
         ),
         Panel(
             "Bytes per second",
-            "Arrow bytes handed to the wire per second, on all replicas.",
+            "Arrow bytes sent per second by all replicas.",
             "Bps",
             {"bytes": total(rate("forebay_sent_bytes_total"))},
             "stat",
@@ -64,7 +64,7 @@ GLANCE = Row(
         ),
         Panel(
             "Failed calls",
-            "Part of all calls that were answered with an error of the server's side. 0 where there are no calls.",
+            "Share of calls that ended with a server-side error. 0 without calls.",
             "percentunit",
             {
                 "failed": f"({total(rate('forebay_requests_total', SERVER_FAULT))} or vector(0)) / "
@@ -76,7 +76,7 @@ GLANCE = Row(
         ),
         Panel(
             "Memory reserved",
-            "The fullest replica's part of its memory budget that streams hold. At 100 % new streams are refused.",
+            "Share of the memory budget that streams hold, on the fullest replica. At 100 % new streams are refused.",
             "percentunit",
             {"reserved": f"max({series('forebay_memory_reserved_bytes')} / {series('forebay_memory_limit_bytes')})"},
             "stat",
@@ -85,7 +85,7 @@ GLANCE = Row(
         ),
         Panel(
             "Alerts firing",
-            "Alerts of prometheus/rules.yml that fire now.",
+            "Alerts of prometheus/rules.yml that are firing.",
             "short",
             {"alerts": f"count({ALERTS}) or vector(0)"},
             "stat",
@@ -98,40 +98,40 @@ GLANCE = Row(
 THROUGHPUT = Row(
     "Throughput",
     [
-        Panel("Rows", "Rows handed to the wire per second.", "rowsps", each(rate("forebay_rows_sent_total"))),
+        Panel("Rows", "Rows sent per second.", "rowsps", each(rate("forebay_rows_sent_total"))),
         Panel(
             "Bytes",
-            "Arrow bytes handed to the wire per second, headers included.",
+            "Arrow bytes sent per second, including headers.",
             "Bps",
             each(rate("forebay_sent_bytes_total")),
         ),
-        Panel("Batches", "Batches handed to the wire per second.", "cps", each(rate("forebay_batches_sent_total"))),
-        Panel("Open streams", "Streams that are open.", "short", each(series("forebay_streams_active"))),
+        Panel("Batches", "Batches sent per second.", "cps", each(rate("forebay_batches_sent_total"))),
+        Panel("Open streams", "Open streams by replica.", "short", each(series("forebay_streams_active"))),
         Panel(
             "Ended streams",
-            "Streams that ended per second, by how: complete; cancelled by the client; failed with an error.",
+            "Ended streams per second, by status: complete, cancelled by the client, or failed with an error.",
             "cps",
             by("status", rate("forebay_streams_total")),
         ),
-        Panel("Connections", "Client connections that are open.", "short", each(series("forebay_connections_active"))),
+        Panel("Connections", "Open client connections.", "short", each(series("forebay_connections_active"))),
     ],
 )
 
 WAITING = Row(
-    "Who waits for what",
+    "Bottleneck",
     [
         Panel(
             "Stages",
-            "Seconds that all streams together spend per second in each stage. fetch waits for storage; decode, "
-            "transform and assemble compute; send_wait waits for the clients.",
+            "Seconds per second that all streams together spend in each stage: fetch waits for storage; decode, "
+            "transform and assemble compute; send_wait waits for clients.",
             "s",
             by("stage", rate("forebay_stage_seconds_total")),
             stacked=True,
         ),
         Panel(
             "Share of each stage",
-            "The same as parts of the whole. Much fetch: storage is slow. Much decode, transform and assemble: the CPU "
-            "is the limit. Much send_wait: the clients are the slower side, as they should be.",
+            "Each stage's share of that time. Mostly fetch: storage is the bottleneck. Mostly decode, transform and "
+            "assemble: the CPU is. Mostly send_wait: the clients are, which is the desired state.",
             "percentunit",
             {"{{stage}}": shares("forebay_stage_seconds_total", "stage")},
             stacked=True,
@@ -139,8 +139,8 @@ WAITING = Row(
         ),
         Panel(
             "Streams waiting for trainers",
-            "Part of its time in which an open stream has a batch ready and waits for its client to take it. Near 0 "
-            "the clients wait for data instead. It counts when a batch is taken, so it can exceed 1 for a moment.",
+            "Share of time that open streams have a batch ready and wait for their clients. Near 0, the clients wait "
+            "for data. It is counted when a batch is read, so it can briefly exceed 1.",
             "percentunit",
             {INSTANCE: streams_in_send_wait()},
         ),
@@ -152,14 +152,14 @@ LATENCY = Row(
     [
         Panel(
             "First batch",
-            "Time from a DoGet to its first batch on the wire: what opening a stream costs. Empty while none opens.",
+            "Time from a DoGet until its first batch is sent. Empty while no stream opens.",
             "s",
             quantiles("forebay_first_batch_seconds"),
             width=12,
         ),
         Panel(
             "Batch",
-            "Time from one batch of a stream to its next, waiting for the client left out. Empty while none is sent.",
+            "Time between batches of a stream, excluding waits for the client. Empty while no batch is sent.",
             "s",
             quantiles("forebay_batch_seconds"),
             width=12,
@@ -170,17 +170,17 @@ LATENCY = Row(
 ERRORS = Row(
     "Errors",
     [
-        Panel("Calls", "Calls answered per second, by method.", "reqps", by("call", rate("forebay_requests_total"))),
+        Panel("Calls", "Calls per second, by method.", "reqps", by("call", rate("forebay_requests_total"))),
         Panel(
             "Calls not OK",
-            "Calls per second that were answered with another code than OK. INVALID_ARGUMENT and NOT_FOUND are the "
-            "caller's, RESOURCE_EXHAUSTED is a lack of memory, INTERNAL a bug.",
+            "Calls per second that did not return OK. INVALID_ARGUMENT and NOT_FOUND are client errors, "
+            "RESOURCE_EXHAUSTED means that a limit was reached, and INTERNAL is a bug.",
             "reqps",
             by("code", rate("forebay_requests_total", 'code!="OK"')),
         ),
         Panel(
             "Failed calls",
-            f"Part of the calls answered with a code of the server's side: {SERVER_CODES.replace('|', ', ')}.",
+            f"Share of calls that ended with a server-side error: {SERVER_CODES.replace('|', ', ')}.",
             "percentunit",
             {
                 INSTANCE: ratio(
@@ -190,13 +190,13 @@ ERRORS = Row(
         ),
         Panel(
             "Failed streams",
-            "Part of the streams that ended with an error after they had opened.",
+            "Share of opened streams that ended with an error.",
             "percentunit",
             {INSTANCE: ratio(rate("forebay_streams_total", FAILED), rate("forebay_streams_total"), by="instance")},
         ),
         Panel(
             "Refused streams",
-            "Streams refused per second since a limit leaves no room for them, most often that of memory.",
+            "Streams refused per second because of a limit, usually the memory budget.",
             "reqps",
             each(rate("forebay_requests_total", 'call="DoGet"', 'code="RESOURCE_EXHAUSTED"')),
         ),
@@ -208,7 +208,7 @@ EXCHANGES = Row(
     [
         Panel(
             "Open",
-            "Exchanges (DoExchange) that are open and fits that run.",
+            "Open exchanges (DoExchange) and running fits.",
             "short",
             {
                 "exchanges {{instance}}": total(series("forebay_exchanges_active"), by="instance"),
@@ -217,26 +217,26 @@ EXCHANGES = Row(
         ),
         Panel(
             "Ended exchanges",
-            "Exchanges that ended per second, by how: complete; cancelled by the client; failed with an error.",
+            "Ended exchanges per second, by status: complete, cancelled by the client, or failed with an error.",
             "cps",
             by("status", rate("forebay_exchanges_total")),
         ),
         Panel(
             "Exchange latency",
-            "Time from a whole batch's arrival to its answer, both in the server. Empty while there are none.",
+            "Time from the complete arrival of a batch to its answer, in the server. Empty without exchanges.",
             "s",
             quantiles("forebay_exchange_seconds"),
         ),
         Panel(
             "Exchanged batches",
-            "Batches that exchanges answer per second.",
+            "Batches answered per second by exchanges.",
             "cps",
             each(rate("forebay_exchange_batches_total")),
             width=12,
         ),
         Panel(
             "Exchanged rows",
-            "Rows in those answers per second.",
+            "Rows per second in those answers.",
             "rowsps",
             each(rate("forebay_exchange_rows_total")),
             width=12,
@@ -248,7 +248,7 @@ ROWS = [GLANCE, THROUGHPUT, WAITING, LATENCY, ERRORS, STORAGE, MEMORY, CPU, EXCH
 
 
 def instance_variables() -> list[Json]:
-    """Let data source, job and instance be chosen, as on every dashboard."""
+    """Return the variables of every dashboard: data source, job and instance."""
     return [
         datasource_variable(),
         label_variable("job", "Job", "label_values(forebay_build_info, job)"),
@@ -257,11 +257,11 @@ def instance_variables() -> list[Json]:
 
 
 def overview() -> Json:
-    """Make the overview."""
+    """Return the overview dashboard."""
     return dashboard(
         uid="forebay-overview",
         title="Forebay overview",
-        description="What the replicas of Forebay do, what they wait for, and what goes wrong.",
+        description="Throughput, bottlenecks and errors of all Forebay replicas.",
         variables=instance_variables(),
         rows=ROWS,
         refresh="10s",

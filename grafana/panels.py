@@ -1,4 +1,4 @@
-"""Grafana's JSON for panels, rows, variables and a whole dashboard; knows nothing of Forebay's metrics."""
+"""Grafana's JSON for panels, rows, variables and dashboards, independent of Forebay's metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-# What Grafana 12 and 13 write; newer ones migrate it when they read it.
+# Schema of Grafana 12 and 13; newer versions migrate it when they load a dashboard.
 SCHEMA_VERSION = 42
 # Columns of Grafana's grid.
 GRID = 24
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Panel:
-    """Queries by their legend, or for a table by their column, and how they are shown."""
+    """Queries by legend, or for a table by column, and their display options."""
 
     title: str
     description: str
@@ -27,24 +27,24 @@ class Panel:
     kind: Literal["timeseries", "stat", "table"] = "timeseries"
     width: int = 8
     stacked: bool = False
-    # Where the scale ends; a share ends at 1.
+    # Upper end of the scale; 1 for a share.
     max: float | None = None
-    # Values from which a stat is shown in orange and in red.
+    # Thresholds for orange and red in a stat panel.
     warn: tuple[float, float] | None = None
-    # Units of a table's columns that are not the panel's.
+    # Units of table columns that differ from the panel's.
     units: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
 class Row:
-    """A heading and the panels under it."""
+    """A heading and its panels."""
 
     title: str
     panels: Sequence[Panel]
 
 
 def target(number: int, legend: str, expr: str, kind: str) -> Json:
-    """Ask Prometheus for a range of time, or for the present where one value is shown."""
+    """Return a query: over a time range for graphs, instant for single values."""
     instant = kind != "timeseries"
     return {
         "datasource": DATASOURCE,
@@ -59,7 +59,7 @@ def target(number: int, legend: str, expr: str, kind: str) -> Json:
 
 
 def thresholds(panel: Panel) -> Json:
-    """Colour a value by whether a person should look."""
+    """Return the color thresholds of a panel."""
     steps: list[Json] = [{"color": "green", "value": None}]
     if panel.warn:
         steps += [{"color": color, "value": value} for color, value in zip(("orange", "red"), panel.warn, strict=True)]
@@ -67,7 +67,7 @@ def thresholds(panel: Panel) -> Json:
 
 
 def timeseries_parts(panel: Panel) -> Json:
-    """Draw lines, or areas on top of each other."""
+    """Return the settings of a line or stacked-area panel."""
     custom = {
         "drawStyle": "line",
         "fillOpacity": 40 if panel.stacked else 10,
@@ -86,7 +86,7 @@ def timeseries_parts(panel: Panel) -> Json:
 
 
 def stat_parts(panel: Panel) -> Json:
-    """Show the last value, large."""
+    """Return the settings of a panel that shows the last value."""
     color = {"mode": "thresholds"}
     defaults = {"color": color, "thresholds": thresholds(panel), "unit": panel.unit}
     options = {
@@ -99,7 +99,7 @@ def stat_parts(panel: Panel) -> Json:
 
 
 def table_parts(panel: Panel) -> Json:
-    """Join queries of the same labels: they become the columns of one table."""
+    """Return the settings of a table whose columns are queries joined by labels."""
     overrides = [
         {"matcher": {"id": "byName", "options": column}, "properties": [{"id": "unit", "value": unit}]}
         for column, unit in panel.units.items()
@@ -117,7 +117,7 @@ PARTS = {"timeseries": timeseries_parts, "stat": stat_parts, "table": table_part
 
 
 def panel_json(panel: Panel, number: int, x: int, y: int) -> Json:
-    """Put a panel in its place."""
+    """Return a panel at a position of the grid."""
     targets = [target(n, legend, expr, panel.kind) for n, (legend, expr) in enumerate(panel.queries.items())]
     return {
         "datasource": DATASOURCE,
@@ -132,7 +132,7 @@ def panel_json(panel: Panel, number: int, x: int, y: int) -> Json:
 
 
 def laid_out(rows: Sequence[Row]) -> list[Json]:
-    """Put the rows below each other, the panels of a row from left to right and on in a new line."""
+    """Place the rows below each other, and the panels of a row from left to right, wrapping at the grid's width."""
     placed: list[Json] = []
     y = 0
     for row in rows:
@@ -158,7 +158,7 @@ def laid_out(rows: Sequence[Row]) -> list[Json]:
 
 
 def datasource_variable() -> Json:
-    """Let the Prometheus be chosen."""
+    """Return the variable that selects the Prometheus data source."""
     return {
         "label": "Data source",
         "name": "datasource",
@@ -170,7 +170,7 @@ def datasource_variable() -> Json:
 
 
 def label_variable(name: str, label: str, query: str, *, all_value: str | None = None) -> Json:
-    """Let values of a label be chosen: one, several, or all."""
+    """Return a variable that selects one, several or all values of a label."""
     return {
         "allValue": all_value,
         "current": {"text": ["All"], "value": ["$__all"]},
@@ -180,7 +180,7 @@ def label_variable(name: str, label: str, query: str, *, all_value: str | None =
         "label": label,
         "multi": True,
         "name": name,
-        # Type 1 is label_values, as Grafana's editor of variables has it.
+        # Type 1 is label_values in Grafana's variable editor.
         "query": {"qryType": 1, "query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
         "refresh": 2,
         "regex": "",
@@ -192,7 +192,7 @@ def label_variable(name: str, label: str, query: str, *, all_value: str | None =
 def dashboard(
     *, uid: str, title: str, description: str, variables: Sequence[Json], rows: Sequence[Row], refresh: str, since: str
 ) -> Json:
-    """Make a whole dashboard, with a link to the others of its tag."""
+    """Return a dashboard with a link to the others with the same tag."""
     link = {
         "asDropdown": False,
         "icon": "external link",

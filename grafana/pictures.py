@@ -1,8 +1,8 @@
-"""Draws every panel with what its queries answer now: a sheet for each row of a dashboard. Needs matplotlib.
+"""Draws every panel with the current results of its queries, one image per dashboard row. Needs matplotlib.
 
     python grafana/pictures.py --prometheus http://127.0.0.1:9090 --minutes 15
 
-The pictures are not Grafana's: titles, places, units, legends and queries are the dashboards', the drawing is ours.
+Titles, layout, units, legends and queries are those of the dashboards; matplotlib draws them, not Grafana.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from PIL import Image
 from queries import DASHBOARDS, Answer, Prometheus, chosen, panels
 
 PICTURES = Path(__file__).parent / "pictures"
-# Grafana's grid has 24 columns and rows of 38 pixels; a sheet is drawn in inches at this many dots each.
+# Grafana's grid has 24 columns and rows of 38 pixels; images are sized in inches at this many dots per inch.
 DOTS = 72
 SHEET_INCHES = 15
 GRID_COLUMNS = 24
 GRID_ROW_INCHES = 0.42
 COLORS = 160
-# What has room below a panel of 8 columns: rows, and characters of a legend that leaves room for one beside it.
+# Legend space below a panel of 8 columns: rows, and the longest label that fits two columns.
 LEGEND_ROWS = 4
 LEGEND_CHARACTERS = 34
 
 
 @dataclass(frozen=True)
 class Span:
-    """What is drawn: the minutes before the end, and how the queries' variables are chosen."""
+    """Time range, step and variables of the queries."""
 
     start: float
     end: float
@@ -50,13 +50,13 @@ class Span:
 
 
 def scaled(value: float, base: float, prefixes: Sequence[str], unit: str) -> str:
-    """Write a value with the prefix that leaves fewest digits."""
+    """Format a value with the largest suitable prefix."""
     power = min(int(math.log(abs(value), base)), len(prefixes) - 1) if abs(value) >= 1 else 0
     return f"{value / base**power:.3g} {prefixes[power]}{unit}".rstrip()
 
 
 def seconds(value: float) -> str:
-    """Write a duration."""
+    """Format a duration."""
     if abs(value) >= 120:
         return f"{value / 3600:.3g} h" if abs(value) >= 7200 else f"{value / 60:.3g} min"
     if abs(value) >= 1 or value == 0:
@@ -77,13 +77,13 @@ UNITS: dict[str, Callable[[float], str]] = {
 }
 
 
-def written(value: float, unit: str) -> str:
-    """Write a value in a unit of Grafana's."""
+def formatted(value: float, unit: str) -> str:
+    """Format a value in one of Grafana's units."""
     return UNITS[unit](value) if math.isfinite(value) else "no data"
 
 
 def answers(prometheus: Prometheus, panel: dict[str, Any], span: Span) -> list[tuple[str, Answer]]:
-    """Ask a panel's queries; each series by its legend."""
+    """Run a panel's queries; return each series with its legend."""
     found: list[tuple[str, Answer]] = []
     for target in panel["targets"]:
         expr = chosen(target["expr"], span.variables)
@@ -95,12 +95,12 @@ def answers(prometheus: Prometheus, panel: dict[str, Any], span: Span) -> list[t
 
 
 def draw_stat(axes: Axes, panel: dict[str, Any], found: list[tuple[str, Answer]]) -> None:
-    """Write the last value, large, in the colour of the highest threshold that it has reached."""
+    """Draw the last value in the color of the highest threshold that it reaches."""
     defaults = panel["fieldConfig"]["defaults"]
     text, color = "no data", "tab:red"
     if found:
         value = found[0][1].points[-1][1]
-        text = written(value, defaults["unit"])
+        text = formatted(value, defaults["unit"])
         steps = defaults["thresholds"]["steps"]
         color = next(step["color"] for step in reversed(steps) if step["value"] is None or value >= step["value"])
     axes.text(0.5, 0.45, text, ha="center", va="center", fontsize=17, color=f"tab:{color.removeprefix('tab:')}")
@@ -108,13 +108,13 @@ def draw_stat(axes: Axes, panel: dict[str, Any], found: list[tuple[str, Answer]]
 
 
 def draw_table(axes: Axes, panel: dict[str, Any], found: list[tuple[str, Answer]]) -> None:
-    """Join the queries by their labels, a column each."""
+    """Draw a table with one column per query, joined by labels."""
     columns = [target["legendFormat"] for target in panel["targets"]]
     units = {each["matcher"]["options"]: each["properties"][0]["value"] for each in panel["fieldConfig"]["overrides"]}
     rows: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
     for column, answer in found:
         unit = units.get(column, panel["fieldConfig"]["defaults"]["unit"])
-        rows.setdefault(tuple(sorted(answer.labels.items())), {})[column] = written(answer.points[-1][1], unit)
+        rows.setdefault(tuple(sorted(answer.labels.items())), {})[column] = formatted(answer.points[-1][1], unit)
     labels = sorted({name for row in rows for name, _ in row})
     cells = [[dict(row)[name] for name in labels] + [rows[row].get(c, "") for c in columns] for row in sorted(rows)]
     axes.axis("off")
@@ -126,14 +126,14 @@ def draw_table(axes: Axes, panel: dict[str, Any], found: list[tuple[str, Answer]
 
 
 def draw_lines(axes: Axes, panel: dict[str, Any], found: list[tuple[str, Answer]], span: Span) -> None:
-    """Draw a line a series, or areas on top of each other."""
+    """Draw one line or stacked area per series."""
     defaults = panel["fieldConfig"]["defaults"]
     unit = defaults["unit"]
 
     def amount(value: float, _: object) -> str:
-        return written(value, unit)
+        return formatted(value, unit)
 
-    names = [f"{name}  {written(answer.points[-1][1], unit)}" for name, answer in found]
+    names = [f"{name}  {formatted(answer.points[-1][1], unit)}" for name, answer in found]
     if defaults["custom"]["stacking"]["mode"] == "normal" and found:
         times = sorted({t for _, answer in found for t, _ in answer.points})
         heights = [[dict(answer.points).get(t, 0.0) for t in times] for _, answer in found]
@@ -145,7 +145,7 @@ def draw_lines(axes: Axes, panel: dict[str, Any], found: list[tuple[str, Answer]
     top = defaults.get("max") or max((value for _, answer in found for _, value in answer.points), default=1.0) or 1.0
     if defaults["custom"]["stacking"]["mode"] == "normal":
         top = defaults.get("max") or axes.get_ylim()[1]
-    # A line at 0 is seen, too.
+    # Leave room below 0, so that a line at 0 is visible.
     axes.set_ylim(-0.02 * top, 1.06 * top)
     axes.set_xlim((span.start - span.end) / 60, 0)
     axes.yaxis.set_major_formatter(FuncFormatter(amount))
@@ -165,7 +165,7 @@ def draw_lines(axes: Axes, panel: dict[str, Any], found: list[tuple[str, Answer]
 
 
 def draw_sheet(prometheus: Prometheus, sheet: Sequence[dict[str, Any]], span: Span, path: Path) -> None:
-    """Draw the panels of a row in their places."""
+    """Draw the panels of a row at their grid positions."""
     top = min(panel["gridPos"]["y"] for panel in sheet)
     bottom = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in sheet)
     height = (bottom - top) * GRID_ROW_INCHES
@@ -189,13 +189,13 @@ def draw_sheet(prometheus: Prometheus, sheet: Sequence[dict[str, Any]], span: Sp
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
     plt.close(figure)
-    # Few colours make a small file.
+    # A small palette makes a small file.
     Image.open(drawn).convert("RGB").quantize(COLORS).save(path, optimize=True)
     print(path, path.stat().st_size)
 
 
 def draw(url: str, *, minutes: float, rate_interval: str) -> None:
-    """Draw all rows of all dashboards, of so many minutes before now."""
+    """Draw all rows of all dashboards over the last `minutes`."""
     mpl.use("Agg")
     prometheus = Prometheus(url)
     every = {"job": "forebay.*", "instance": ".+", "dataset": ".*", "stream": ".*", "__rate_interval": rate_interval}
@@ -209,11 +209,11 @@ def draw(url: str, *, minutes: float, rate_interval: str) -> None:
 
 
 def main() -> None:
-    """Draw what a running Prometheus has."""
+    """Draw from a running Prometheus."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prometheus", default="http://127.0.0.1:9090", help="its URL")
-    parser.add_argument("--minutes", type=float, default=15, help="how much of the past is drawn")
-    parser.add_argument("--rate-interval", default="1m", help="over how long rates are: four scrapes or more")
+    parser.add_argument("--prometheus", default="http://127.0.0.1:9090", help="URL of Prometheus")
+    parser.add_argument("--minutes", type=float, default=15, help="minutes to draw")
+    parser.add_argument("--rate-interval", default="1m", help="window of rates: at least four scrapes")
     arguments = parser.parse_args()
     draw(arguments.prometheus, minutes=arguments.minutes, rate_interval=arguments.rate_interval)
 

@@ -1,4 +1,4 @@
-"""What the dashboards ask, with their variables chosen, and a Prometheus to ask: for the pictures and the tests."""
+"""The dashboards' queries and a Prometheus client, for pictures and tests."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Query:
     legend: str
 
     def __str__(self) -> str:
-        """Say where it is and what it asks."""
+        """Return dashboard, row, panel and expression."""
         return f"{self.dashboard} / {self.row} / {self.panel['title']}: {self.expr}"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A series that Prometheus answered with: points of time in seconds and their values."""
+    """A series returned by Prometheus: times in seconds and values."""
 
     labels: dict[str, str]
     points: list[tuple[float, float]]
 
     def named(self, legend: str) -> str:
-        """Write the labels into a legend."""
+        """Return the legend with the labels filled in."""
         return re.sub(r"{{(\w+)}}", lambda label: self.labels.get(label[1], ""), legend)
 
 
@@ -49,7 +49,7 @@ class Prometheus:
         self.url = url.rstrip("/")
 
     def get(self, path: str, **parameters: str) -> Any:
-        """Give the data of an answer; what the API refuses is an error that names its reason."""
+        """Return the data of a response; raise ValueError with the reason if the API rejects the request."""
         url = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(url, timeout=10) as answer:
@@ -58,7 +58,7 @@ class Prometheus:
             raise ValueError(f"{path} {parameters}: {refused.read().decode()}") from refused
 
     def now(self, expr: str) -> list[Answer]:
-        """Evaluate at the present."""
+        """Evaluate at the current time."""
         found = self.get("query", query=expr)["result"]
         return [Answer(each["metric"], [(each["value"][0], float(each["value"][1]))]) for each in found]
 
@@ -69,7 +69,7 @@ class Prometheus:
 
 
 def panels(dashboard: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Go through the panels, each with its row's title."""
+    """Yield the panels, each with its row's title."""
     row = ""
     for panel in dashboard["panels"]:
         if panel["type"] == "row":
@@ -79,7 +79,7 @@ def panels(dashboard: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def queries(path: Path) -> list[Query]:
-    """Read all queries of a dashboard."""
+    """Return all queries of a dashboard."""
     return [
         Query(path.stem, row, panel, target["expr"], target["legendFormat"])
         for row, panel in panels(json.loads(path.read_text()))
@@ -88,5 +88,5 @@ def queries(path: Path) -> list[Query]:
 
 
 def chosen(text: str, values: Mapping[str, str]) -> str:
-    """Put the values of variables in; one that has none is an error."""
+    """Substitute variables; raise KeyError for an unknown one."""
     return re.sub(r"\$(\w+)", lambda name: values[name[1]], text)

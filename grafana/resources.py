@@ -1,4 +1,4 @@
-"""Rows of the overview that show what a server uses: storage, memory, CPU, and what the system gives its process."""
+"""Rows of the overview about resources: storage, memory, CPU, process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from promql import INSTANCE, by, each, rate, ratio, series, total
 
 
 def busy(seconds: str, threads: str) -> dict[str, str]:
-    """Draw the part of the time in which threads worked."""
+    """Return the share of time that threads are busy."""
     return {INSTANCE: f"{total(rate(seconds), by='instance')} / clamp_min({total(series(threads), by='instance')}, 1)"}
 
 
@@ -23,7 +23,7 @@ STORAGE = Row(
         Panel("Read", "Bytes read from storage per second.", "Bps", each(rate("forebay_storage_read_bytes_total"))),
         Panel(
             "Failed requests",
-            "Part of the requests to storage that failed for good.",
+            "Share of storage requests that failed after all retries.",
             "percentunit",
             {
                 INSTANCE: ratio(
@@ -35,13 +35,13 @@ STORAGE = Row(
         ),
         Panel(
             "Retries",
-            "Attempts per second that storage answered with an error that is tried again, such as a throttled one.",
+            "Failed attempts per second that are retried, for example because of throttling.",
             "cps",
             each(rate("forebay_storage_retries_total")),
         ),
         Panel(
             "Cache hits",
-            "Part of the look-ups that found what they wanted in memory, by cache. 0 while nothing is looked up.",
+            "Share of lookups that hit, by cache. 0 without lookups.",
             "percentunit",
             {
                 "{{cache}}": ratio(
@@ -69,7 +69,7 @@ MEMORY = Row(
         ),
         Panel(
             "Reserved",
-            "Part of the memory budget that streams hold.",
+            "Share of the memory budget that streams hold.",
             "percentunit",
             {
                 INSTANCE: f"{total(series('forebay_memory_reserved_bytes'), by='instance')} / "
@@ -79,7 +79,7 @@ MEMORY = Row(
         ),
         Panel(
             "Resident",
-            "Memory of the process that is in RAM. It is more than the budget counts: code, caches, sockets' buffers.",
+            "Resident memory of the process. Includes code, caches and socket buffers, which the budget excludes.",
             "bytes",
             each(series("forebay_process_resident_memory_bytes")),
         ),
@@ -91,32 +91,32 @@ CPU = Row(
     [
         Panel(
             "CPU pool",
-            "Part of the time in which the threads that decode and compute worked.",
+            "Share of time that the threads that decode and compute are busy.",
             "percentunit",
             busy("forebay_cpu_busy_seconds_total", "forebay_cpu_threads"),
         ),
         Panel(
             "Jobs waiting for the CPU pool",
-            "Jobs that wait for one of its threads. Many for long: the CPU is the limit.",
+            "Jobs that wait for a thread of the pool. If many wait for long, the CPU is the bottleneck.",
             "short",
             each(series("forebay_cpu_jobs_waiting")),
         ),
         Panel(
             "Process CPU",
-            "Seconds of CPU that the process uses per second: the cores that it keeps busy.",
+            "CPU seconds per second of the process: the number of busy cores.",
             "s",
             each(rate("forebay_process_cpu_seconds_total")),
         ),
         Panel(
             "Runtime",
-            "Part of the time in which the threads that move data worked. Near 100 % they are the limit.",
+            "Share of time that the threads that move data are busy. Near 100 % they are the bottleneck.",
             "percentunit",
             busy("forebay_runtime_busy_seconds_total", "forebay_runtime_workers"),
         ),
-        Panel("Tasks", "Tasks of the runtime that are alive.", "short", each(series("forebay_runtime_tasks"))),
+        Panel("Tasks", "Tasks of the async runtime.", "short", each(series("forebay_runtime_tasks"))),
         Panel(
             "Task queue",
-            "Tasks that wait for a thread of the runtime.",
+            "Runtime tasks that wait for a thread.",
             "short",
             each(series("forebay_runtime_queue_depth")),
         ),
@@ -128,7 +128,7 @@ PROCESS = Row(
     [
         Panel(
             "File descriptors",
-            "Part of the file descriptors that the process may open and has open: sockets and files.",
+            "Share of the file descriptor limit in use by sockets and files.",
             "percentunit",
             {
                 INSTANCE: f"{total(series('forebay_process_open_fds'), by='instance')} / "

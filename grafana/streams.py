@@ -1,4 +1,4 @@
-"""The streams that are open: which are slow, and whether storage, the CPU or their trainers make them so."""
+"""The streams dashboard: rates and bottlenecks of each open stream."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from overview import instance_variables
 from panels import Json, Panel, Row, dashboard, label_variable
 from promql import TINY, rate, series, shares
 
-# Lines of a panel: a server lists up to 1000 streams, more than an eye can tell apart.
+# Lines per panel; a server lists up to 1000 streams.
 LINES = 20
 CHOSEN = ('dataset=~"$dataset"', 'stream=~"$stream"')
 SEND_WAIT = 'stage="send_wait"'
@@ -16,27 +16,27 @@ STREAM = "{{stream}} {{dataset}} epoch {{epoch}} rank {{rank}}"
 
 
 def stream(name: str, *matchers: str) -> str:
-    """Name the series of the chosen streams."""
+    """Return the selector of the selected streams' series."""
     return series(name, *CHOSEN, *matchers)
 
 
 def stream_rate(name: str, *matchers: str) -> str:
-    """Give the increase per second of a counter of the chosen streams."""
+    """Return the increase per second of a counter of the selected streams."""
     return rate(name, *CHOSEN, *matchers)
 
 
 def each(vector: str) -> str:
-    """Keep the labels that tell one stream from another."""
+    """Aggregate by the labels that identify a stream."""
     return f"max by ({IDENTITY}) ({vector})"
 
 
 def lowest(vector: str) -> dict[str, str]:
-    """Draw the streams with the lowest values."""
+    """Return the streams with the lowest values."""
     return {STREAM: f"bottomk({LINES}, {each(vector)})"}
 
 
 def highest(vector: str) -> dict[str, str]:
-    """Draw the streams with the highest values."""
+    """Return the streams with the highest values."""
     return {STREAM: f"topk({LINES}, {each(vector)})"}
 
 
@@ -53,7 +53,7 @@ OPEN = Row(
     [
         Panel(
             "Open streams",
-            "Streams that are open and listed. A server lists at most 1000.",
+            "Open streams with their own series. A server lists at most 1000.",
             "short",
             {"streams": f"count({POSITION}) or vector(0)"},
             "stat",
@@ -69,7 +69,7 @@ OPEN = Row(
         ),
         Panel(
             "Least waiting for its trainer",
-            "The smallest part of its time that a stream waits for its client. Near 0 that client waits for data.",
+            "Smallest share of time that a stream waits for its client. Near 0, that client waits for data.",
             "percentunit",
             {"least": f"min({SEND_WAIT_RATE})"},
             "stat",
@@ -85,7 +85,7 @@ OPEN = Row(
         ),
         Panel(
             "Streams",
-            "Every open stream: age, pace, how far it is, and the part of its time that it waits for its client.",
+            "Every open stream: age, rate, position, and the share of time that it waits for its client.",
             "short",
             {
                 "Open": each(stream("forebay_stream_open_seconds")),
@@ -111,34 +111,34 @@ PACE = Row(
     [
         Panel(
             f"Rows, the {LINES} slowest",
-            f"Rows per second of the {LINES} streams that are slowest.",
+            f"Rows per second of the {LINES} slowest streams.",
             "rowsps",
             lowest(ROWS_RATE),
         ),
         Panel(
             f"Bytes, the {LINES} fastest",
-            f"Arrow bytes per second of the {LINES} streams that are fastest.",
+            f"Arrow bytes per second of the {LINES} fastest streams.",
             "Bps",
             highest(BYTES_RATE),
         ),
         Panel(
             "Slowest to fastest",
-            "Rows per second of an epoch's slowest stream as part of its fastest's. Ranks of a job should be near "
-            "100 %; jobs that read the same epoch of a dataset count as one.",
+            "Rows per second of an epoch's slowest stream divided by its fastest's. Ranks of a job should be near 100 %. "
+            "Jobs that read the same epoch of a dataset are treated as one.",
             "percentunit",
             {GROUP_LEGEND: f"min by ({GROUP}) ({ROWS_RATE}) / clamp_min(max by ({GROUP}) ({ROWS_RATE}), {TINY})"},
             max=1,
         ),
         Panel(
             "Position",
-            "Global position of each stream's next step in its epoch, in rows. A level line is a stream that rests.",
+            "Global position of each stream's next step in its epoch, in rows. A flat line is a paused stream.",
             "short",
             lowest(POSITION),
         ),
         Panel(
             "Distance between ranks",
-            "Rows between the stream of an epoch that is farthest and the one that is least far. Jobs that read the "
-            "same epoch of a dataset count as one.",
+            "Rows between the first and the last stream of an epoch. Jobs that read the same epoch of a dataset are "
+            "treated as one.",
             "short",
             {GROUP_LEGEND: f"max by ({GROUP}) ({POSITION}) - min by ({GROUP}) ({POSITION})"},
         ),
@@ -152,11 +152,11 @@ PACE = Row(
 )
 
 WAITING = Row(
-    "Who waits for what",
+    "Bottleneck",
     [
         Panel(
             "Stages",
-            "Seconds per second that the chosen streams spend in each stage. fetch waits for storage; decode, "
+            "Seconds per second that the selected streams spend in each stage: fetch waits for storage; decode, "
             "transform and assemble compute; send_wait waits for the client.",
             "s",
             {"{{stage}}": f"sum by (stage) ({STAGE_RATE})"},
@@ -164,7 +164,7 @@ WAITING = Row(
         ),
         Panel(
             "Share of each stage",
-            "The same as parts of the whole.",
+            "Each stage's share of that time.",
             "percentunit",
             {"{{stage}}": shares("forebay_stream_stage_seconds_total", "stage", *CHOSEN)},
             stacked=True,
@@ -172,8 +172,8 @@ WAITING = Row(
         ),
         Panel(
             f"Waiting for trainers, the {LINES} least",
-            "Part of its time in which a stream has a batch ready and waits for its client. Near 0 that client waits "
-            "for data. It counts when a batch is taken: a client that rests long shows as 0, then as more than 1.",
+            "Share of time that a stream has a batch ready and waits for its client. Near 0, that client waits for "
+            "data. It is counted when a batch is read: a client that pauses shows as 0, then as more than 1.",
             "percentunit",
             lowest(SEND_WAIT_RATE),
         ),
@@ -186,7 +186,7 @@ WAITING = Row(
         ),
         Panel(
             f"Computing, the {LINES} most",
-            "Seconds per second of decode, transform and assemble of a stream. Above 1 several threads work for it.",
+            "Seconds per second of decode, transform and assemble per stream. Above 1, several threads work on it.",
             "s",
             {
                 STREAM: f"topk({LINES}, sum by ({IDENTITY}) "
@@ -199,7 +199,7 @@ WAITING = Row(
 
 
 def streams() -> Json:
-    """Make the dashboard of streams."""
+    """Return the streams dashboard."""
     chosen = 'job=~"$job", instance=~"$instance"'
     variables = [
         *instance_variables(),
@@ -216,7 +216,7 @@ def streams() -> Json:
     return dashboard(
         uid="forebay-streams",
         title="Forebay streams",
-        description="Each open stream: its pace, its place, and what it waits for.",
+        description="Rate, position and bottleneck of each open stream.",
         variables=variables,
         rows=[OPEN, PACE, WAITING],
         refresh="10s",

@@ -1,11 +1,11 @@
-"""The load that the pictures show: a server, a Prometheus with prometheus.yml, and clients; then draws the pictures.
+"""Generates the load that the pictures show (server, Prometheus with prometheus.yml, clients) and draws the pictures.
 
-    python grafana/pictured_load.py --bin-dir target/release --minutes 10
+    python grafana/picture_load.py --bin-dir target/release --minutes 10
 
 All addresses are the defaults. It reads data/flights (`make demo` writes it) and data/criteo (benches/epochs/criteo.py
-writes it), and needs `prometheus` on PATH, pyarrow and matplotlib. Four ranks of a trainer read throughout, as do
-short epochs, exchanges and fits, and calls for a dataset that is not there. After a third two readers take all they can
-get, for a fifth of the time, and from then on a stream is asked for that is too large.
+writes it), and needs `prometheus` on PATH, pyarrow and matplotlib. Four ranks of a trainer, short
+epochs, exchanges, fits, and calls with an unknown dataset run throughout. After a third of the time two readers run at
+full speed for a fifth of the time. From then on, streams that exceed the memory budget are requested.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TRAINING = {
         {"name": "label", "dtype": "UINT8", "parts": [{"columns": ["label"]}]},
     ]
 }
-# 16 kB a row, so that an epoch that is read as fast as possible lasts some minutes, too.
+# 16 kB per row, so that an epoch at full speed lasts a few minutes.
 WIDE = {
     "outputs": [
         {"name": "hot", "parts": [{"columns": ["c2"], "ops": [{"hash_bucket": {"buckets": 4000}}, {"one_hot": {}}]}]}
@@ -84,7 +84,7 @@ def running(*command: str | Path) -> Generator[subprocess.Popen[bytes], None, No
 
 
 def wait_for(url: str) -> None:
-    """Wait until a page can be read."""
+    """Wait until a URL responds."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -103,7 +103,7 @@ def get(client: fl.FlightClient, request: dict[str, Any]) -> None:
 
 
 def exchange(client: fl.FlightClient) -> None:
-    """Send a thousand rows, and take what becomes of them."""
+    """Send batches of a thousand rows and read the answers."""
     batch = pa.RecordBatch.from_pydict({"x": np.arange(1000.0)})
     writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(json.dumps(EXCHANGE)))
     with writer:
@@ -115,17 +115,17 @@ def exchange(client: fl.FlightClient) -> None:
 
 
 def fit(client: fl.FlightClient) -> None:
-    """Learn a vocabulary."""
+    """Fit a vocabulary."""
     list(client.do_action(fl.Action("fit", json.dumps({"dataset": "flights", "plan": TO_FIT}).encode())))
 
 
-def ask_for_too_much(client: fl.FlightClient) -> None:
-    """Open a stream that the memory budget has no room for."""
+def exceed_budget(client: fl.FlightClient) -> None:
+    """Request a stream that exceeds the memory budget."""
     get(client, {"dataset": "criteo", "plan": TRAINING, "batch_size": 4_000_000})
 
 
 def repeat(stopped: threading.Event, every: float, call: Callable[[fl.FlightClient], None]) -> None:
-    """Call every so many seconds; that the server refuses is part of the pictures."""
+    """Call `call` every `every` seconds; errors are expected."""
     with fl.connect(URL) as client:
         while not stopped.wait(every):
             with contextlib.suppress(pa.ArrowException, fl.FlightError, OSError):
@@ -139,14 +139,14 @@ def read(bin_dir: Path, seconds: float, dataset: str, plan: Path, *options: str)
 
 
 def put_load_on(bin_dir: Path, folder: Path, seconds: float) -> None:
-    """Let all clients work for so many seconds."""
+    """Run all clients for `seconds`, and draw the pictures before they end."""
     plans = {name: folder / f"{name}.json" for name in ("criteo", "flights", "wide")}
     for name, plan in (("criteo", TRAINING), ("flights", FLIGHTS), ("wide", WIDE)):
         plans[name].write_text(json.dumps(plan))
     stopped = threading.Event()
-    lost = {"dataset": "no such dataset", "plan": FLIGHTS}
+    unknown = {"dataset": "no such dataset", "plan": FLIGHTS}
     calls: list[tuple[float, Callable[[fl.FlightClient], None]]] = [(0.5, exchange), (20, fit)]
-    calls.append((7, lambda client: get(client, lost)))
+    calls.append((7, lambda client: get(client, unknown)))
     threads = [threading.Thread(target=repeat, args=(stopped, *each)) for each in calls]
     for thread in threads:
         thread.start()
@@ -154,25 +154,25 @@ def put_load_on(bin_dir: Path, folder: Path, seconds: float) -> None:
     trainer = read(bin_dir, seconds, "criteo", plans["criteo"], *ranks)
     short = read(bin_dir, seconds, "flights", plans["flights"], "--batch-size", "8192", "--rate", "4")
     time.sleep(seconds / 3)
-    threads.append(threading.Thread(target=repeat, args=(stopped, 5, ask_for_too_much)))
+    threads.append(threading.Thread(target=repeat, args=(stopped, 5, exceed_budget)))
     threads[-1].start()
     greedy = read(bin_dir, seconds / 5, "criteo", plans["wide"], "--batch-size", "256", "--streams", "2")
     time.sleep(2 * seconds / 3 - 20)
-    # Streams are open while the pictures are drawn.
+    # Draw while streams are open.
     pictures.draw("http://127.0.0.1:9090", minutes=(seconds - 20) / 60, rate_interval="1m")
     stopped.set()
     for thread in threads:
         thread.join()
-    print("forebay load ended with", trainer.wait(), short.wait(), greedy.wait())
+    print("exit codes of forebay load:", trainer.wait(), short.wait(), greedy.wait())
 
 
 def main() -> None:
-    """Start everything, put load on it, draw, and end everything."""
+    """Start server and Prometheus, run the load and draw the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--bin-dir", type=Path, default=ROOT / "target/release", help="where forebay and its server are"
+        "--bin-dir", type=Path, default=ROOT / "target/release", help="folder of forebay and forebay-server"
     )
-    parser.add_argument("--minutes", type=float, default=10, help="how long the load lasts")
+    parser.add_argument("--minutes", type=float, default=10, help="duration of the load")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         datasets = [f"--dataset={name}={ROOT / 'data' / name}" for name in ("flights", "criteo")]
