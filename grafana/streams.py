@@ -123,8 +123,8 @@ PACE = Row(
         ),
         Panel(
             "Slowest to fastest",
-            "Rows per second of an epoch's slowest stream divided by its fastest's. Ranks of a job should be near 100 %. "
-            "Jobs that read the same epoch of a dataset are treated as one.",
+            "Rows per second of an epoch's slowest stream divided by its fastest's. Ranks of a job should be near 100 "
+            "%. Jobs that read the same epoch of a dataset are treated as one.",
             "percentunit",
             {GROUP_LEGEND: f"min by ({GROUP}) ({ROWS_RATE}) / clamp_min(max by ({GROUP}) ({ROWS_RATE}), {TINY})"},
             max=1,
