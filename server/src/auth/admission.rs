@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use super::{Caller, Principal, Refused};
+use super::{caller::Caller, error::AccessError, principals::Principal};
 
 /// When somebody who found every place taken may ask again: streams last long, and who asks again costs little.
 const STREAMS_RETRY_MS: u64 = 1000;
@@ -60,13 +60,13 @@ impl Admission {
     }
 
     /// A place for one more stream of a caller.
-    pub fn stream(&self, caller: &Caller) -> Result<StreamPermit, Refused> {
+    pub fn stream(&self, caller: &Caller) -> Result<StreamPermit, AccessError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let own = open.by_name.get(caller.name()).copied().unwrap_or(0);
         let of_principal = caller.streams_max().map(|limit| (limit, "streams_max of --principals"));
         let (own_limit, own_flag) = of_principal.unwrap_or((self.limits.per_client, "--streams-per-client"));
         let refused = |open: usize, whose: String, limit: usize, flag: &'static str| {
-            Err(Refused::Streams { open, whose, limit, flag, retry_ms: STREAMS_RETRY_MS })
+            Err(AccessError::Streams { open, whose, limit, flag, retry_ms: STREAMS_RETRY_MS })
         };
         if own >= own_limit {
             return refused(own, format!("of {}", caller.name()), own_limit, own_flag);
@@ -97,7 +97,7 @@ impl Drop for StreamPermit {
 
 impl Rates {
     /// Counts a call, or says when the next one may come.
-    pub(super) fn take(&self, principal: &Principal) -> Result<(), Refused> {
+    pub(super) fn take(&self, principal: &Principal) -> Result<(), AccessError> {
         let Some(calls_per_second) = principal.calls_per_second else { return Ok(()) };
         let now = Instant::now();
         // Whoever may make a call in two seconds may make that one at once.
@@ -113,6 +113,6 @@ impl Rates {
             return Ok(());
         }
         let retry_ms = ((1.0 - bucket.calls) / calls_per_second * 1000.0).ceil() as u64;
-        Err(Refused::Rate { name: Arc::clone(&principal.name), calls_per_second, retry_ms })
+        Err(AccessError::Rate { name: Arc::clone(&principal.name), calls_per_second, retry_ms })
     }
 }

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 use webpki::EndEntityCert;
 
-use super::{AuthError, watched::Watched};
+use super::{error::AuthError, watched::Watched};
 
 /// The largest file that is read.
 const FILE_BYTES_MAX: u64 = 16 << 20;

@@ -3,6 +3,7 @@
 use std::{fs, thread, time::Duration};
 
 use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::CertificateDer;
 
 use super::{admission::StreamLimits, principals::Principals, *};
 
@@ -39,8 +40,8 @@ fn a_token_tells_who_calls_and_what_they_may_read() {
         assert!(!caller.reads_everything());
     }
     let refused = |authorization: Option<&[u8]>| auth.caller(authorization, &nobody).unwrap_err();
-    assert!(matches!(refused(None), Refused::Anonymous { with_certificates: false }));
-    assert!(matches!(refused(Some(b"Bearer open sesame!")), Refused::UnknownToken));
+    assert!(matches!(refused(None), AccessError::Anonymous { with_certificates: false }));
+    assert!(matches!(refused(Some(b"Bearer open sesame!")), AccessError::UnknownToken));
     for odd in [
         &b"open sesame"[..],
         b"Bearer",
@@ -49,7 +50,7 @@ fn a_token_tells_who_calls_and_what_they_may_read() {
         b"",
         b"\xff\xff\xff\xff\xff\xff\xff\xff",
     ] {
-        assert!(matches!(refused(Some(odd)), Refused::Scheme), "{odd:?}");
+        assert!(matches!(refused(Some(odd)), AccessError::Scheme), "{odd:?}");
     }
 }
 
@@ -62,15 +63,15 @@ fn a_certificate_tells_who_calls_by_its_names() {
         auth.caller(None, &peer).map(|caller| caller.name().to_string())
     };
     assert_eq!(by(certificate("trainer.example")).unwrap(), "trainer");
-    assert!(matches!(by(certificate("other.example")), Err(Refused::UnknownCertificate)));
-    assert!(matches!(by(vec![1, 2, 3].into()), Err(Refused::UnknownCertificate)));
+    assert!(matches!(by(certificate("other.example")), Err(AccessError::UnknownCertificate)));
+    assert!(matches!(by(vec![1, 2, 3].into()), Err(AccessError::UnknownCertificate)));
 }
 
 #[test]
 fn without_a_file_the_holder_of_any_checked_certificate_gets_in() {
     let auth = Auth::new(None, true, TicketKey::throwaway());
     assert!(auth.is_on());
-    assert!(matches!(auth.caller(None, &Peer::default()), Err(Refused::Anonymous { .. })));
+    assert!(matches!(auth.caller(None, &Peer::default()), Err(AccessError::Anonymous { .. })));
     let peer = Peer { certificate: Some(certificate("a")), address: None };
     let caller = auth.caller(Some(b"Bearer whatever"), &peer).unwrap();
     assert!(caller.name().starts_with("certificate-") && caller.reads_everything());
@@ -132,7 +133,7 @@ fn streams_and_calls_are_capped_and_told_when_to_come_back() {
     let caller = call().unwrap();
     call().unwrap();
     let refused = call().unwrap_err();
-    assert!(matches!(refused, Refused::Rate { retry_ms: 1..=500, .. }), "{refused:?}");
+    assert!(matches!(refused, AccessError::Rate { retry_ms: 1..=500, .. }), "{refused:?}");
 
     let admission = Admission::new(StreamLimits { per_client: 2, in_all: 3 });
     let place = admission.stream(&caller).unwrap();
@@ -174,6 +175,6 @@ fn debug_shows_no_secret() {
     let (auth, _folder) = auth(&trainer(""));
     let key = TicketKey::new(b"a secret of more than 32 bytes, in letters", Duration::from_mins(1));
     let caller = auth.caller(Some(b"Bearer open sesame"), &Peer::default()).unwrap();
-    let shown = format!("{auth:?} {key:?} {caller:?} {:?}", Refused::UnknownToken);
+    let shown = format!("{auth:?} {key:?} {caller:?} {:?}", AccessError::UnknownToken);
     assert!(!shown.contains("secret of") && !shown.contains("sesame") && !shown.contains(&SESAME[..8]), "{shown}");
 }

@@ -12,7 +12,7 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 
-use super::{AuthError, watched::Watched};
+use super::{error::AuthError, watched::Watched};
 
 /// The one protocol that is spoken.
 const ALPN: &[u8] = b"h2";

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::AuthError;
+use super::error::AuthError;
 
 /// How often a file is looked at, at most.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -17,10 +17,10 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Watched<T> {
     files: Vec<PathBuf>,
     read: Box<dyn Fn() -> Result<T, AuthError> + Send + Sync>,
-    kept: Mutex<Kept<T>>,
+    kept: Mutex<Loaded<T>>,
 }
 
-struct Kept<T> {
+struct Loaded<T> {
     value: Arc<T>,
     stamps: Vec<Option<Stamp>>,
     looked: Instant,
@@ -43,7 +43,7 @@ impl<T> Watched<T> {
     ) -> Result<Self, AuthError> {
         // Looked at before they are read: a change in between is seen at the next look.
         let stamps = stamps(&files);
-        let kept = Kept { value: Arc::new(read()?), stamps, looked: Instant::now() };
+        let kept = Loaded { value: Arc::new(read()?), stamps, looked: Instant::now() };
         Ok(Self { files, read: Box::new(read), kept: Mutex::new(kept) })
     }
 

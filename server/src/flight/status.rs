@@ -7,7 +7,7 @@ use forebay_proto::{DecodeError, v1::Reason};
 use tonic::{Code, Status, metadata::MetadataMap};
 
 use crate::{
-    auth::Refused,
+    auth::AccessError,
     budget::BudgetError,
     catalog::{CatalogError, StoreError},
     cpu_pool::CpuError,
@@ -73,13 +73,13 @@ pub(super) fn of_bytes(error: &DecodeError) -> Status {
 }
 
 /// The status of a call that is refused to its caller.
-pub(super) fn of_refusal(refused: &Refused) -> Status {
-    let message = refused.to_string();
-    match refused {
-        Refused::Anonymous { .. } | Refused::Scheme | Refused::UnknownToken | Refused::UnknownCertificate => {
+pub(super) fn of_refusal(error: &AccessError) -> Status {
+    let message = error.to_string();
+    match error {
+        AccessError::Anonymous { .. } | AccessError::Scheme | AccessError::UnknownToken | AccessError::UnknownCertificate => {
             refusal(Reason::Unauthenticated, &message)
         }
-        Refused::Rate { retry_ms, .. } | Refused::Streams { retry_ms, .. } => overloaded(&message, *retry_ms),
+        AccessError::Rate { retry_ms, .. } | AccessError::Streams { retry_ms, .. } => overloaded(&message, *retry_ms),
     }
 }
 
