@@ -2,7 +2,10 @@
 
 use std::{fs, path::Path};
 
-use super::{ConfigError, Flags, wrong};
+use super::{
+    error::{ConfigError, wrong},
+    flags::Flags,
+};
 use crate::auth::{AuthError, KEY_BYTES, PrincipalsFile, Tls};
 
 /// What the files held.

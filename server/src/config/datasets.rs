@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{ConfigError, Flags, wrong};
+use super::{
+    error::{ConfigError, wrong},
+    flags::Flags,
+};
 use crate::{
     catalog::{Int96Unit, Location, Stores},
     error::near_names,

@@ -1,5 +1,7 @@
 //! Flags that are good, and flags that are wrong and say so.
 
+use clap::Parser as _;
+
 use super::*;
 
 fn check(arguments: &[&str]) -> Result<Config, String> {
