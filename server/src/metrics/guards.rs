@@ -2,7 +2,7 @@
 
 use metrics::counter;
 
-use super::handles;
+use super::handles::handles;
 
 /// How a stream or an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! What is read when the page is asked for: the process, and the pools of threads.
 
-use std::{fmt::Write as _, fs, time::Duration};
+use std::{fs, time::Duration};
 
 use super::{
-    NAMES,
+    page::Page,
     stages::{ALL_STREAMS, Stage},
     streams,
 };
@@ -45,33 +45,6 @@ pub struct Pools {
     pub tasks: usize,
     /// The time that those were busy.
     pub runtime_busy: Duration,
-}
-
-/// The text of `/metrics` that is written here.
-#[derive(Debug, Default)]
-pub(super) struct Page(String);
-
-impl Page {
-    /// The lines before a metric's series.
-    pub(super) fn head(&mut self, name: &str) {
-        let meaning = NAMES.iter().find(|(other, _)| *other == name).map_or("", |(_, meaning)| meaning);
-        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
-        // Writing to a String cannot fail.
-        let _ = write!(self.0, "# HELP {name} {meaning}\n# TYPE {name} {kind}\n");
-    }
-
-    pub(super) fn series(&mut self, name: &str, labels: &str, value: f64) {
-        let _ = writeln!(self.0, "{name}{{{labels}}} {value}");
-    }
-
-    pub(super) fn into_text(self) -> String {
-        self.0
-    }
-
-    fn single(&mut self, name: &str, value: f64) {
-        self.head(name);
-        let _ = writeln!(self.0, "{name} {value}");
-    }
 }
 
 /// All that is read when it is asked for.

@@ -13,8 +13,8 @@ use metrics::counter;
 
 use super::{
     guards::StreamStatus,
-    handles,
-    process::Page,
+    handles::handles,
+    page::Page,
     stages::{Stage, StageTimes, StageTotals},
 };
 

@@ -1,0 +1,46 @@
+//! Handles of the metrics without labels, made once.
+
+use std::sync::OnceLock;
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+
+pub(super) struct Handles {
+    pub(super) streams_active: Gauge,
+    pub(super) batches: Counter,
+    pub(super) rows: Counter,
+    pub(super) bytes: Counter,
+    pub(super) first_batch_seconds: Histogram,
+    pub(super) batch_seconds: Histogram,
+    pub(super) read_bytes: Counter,
+    pub(super) retries: Counter,
+    pub(super) reserved: Gauge,
+    pub(super) limit: Gauge,
+    pub(super) connections_active: Gauge,
+    pub(super) fits_active: Gauge,
+    pub(super) exchanges_active: Gauge,
+    pub(super) exchange_batches: Counter,
+    pub(super) exchange_rows: Counter,
+    pub(super) exchange_seconds: Histogram,
+}
+
+pub(super) fn handles() -> &'static Handles {
+    static HANDLES: OnceLock<Handles> = OnceLock::new();
+    HANDLES.get_or_init(|| Handles {
+        streams_active: gauge!("forebay_streams_active"),
+        batches: counter!("forebay_batches_sent_total"),
+        rows: counter!("forebay_rows_sent_total"),
+        bytes: counter!("forebay_sent_bytes_total"),
+        first_batch_seconds: histogram!("forebay_first_batch_seconds"),
+        batch_seconds: histogram!("forebay_batch_seconds"),
+        retries: counter!("forebay_storage_retries_total"),
+        connections_active: gauge!("forebay_connections_active"),
+        read_bytes: counter!("forebay_storage_read_bytes_total"),
+        reserved: gauge!("forebay_memory_reserved_bytes"),
+        limit: gauge!("forebay_memory_limit_bytes"),
+        fits_active: gauge!("forebay_fits_active"),
+        exchanges_active: gauge!("forebay_exchanges_active"),
+        exchange_batches: counter!("forebay_exchange_batches_total"),
+        exchange_rows: counter!("forebay_exchange_rows_total"),
+        exchange_seconds: histogram!("forebay_exchange_seconds"),
+    })
+}

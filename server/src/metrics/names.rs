@@ -1,0 +1,90 @@
+//! The table of metric names, the calls that are told apart, and the bounds of histograms.
+
+/// The calls that are told apart: Flight's methods, and gRPC's health check.
+pub const CALLS: [&str; 11] = [
+    "Handshake",
+    "ListFlights",
+    "GetFlightInfo",
+    "PollFlightInfo",
+    "GetSchema",
+    "DoGet",
+    "DoPut",
+    "DoExchange",
+    "DoAction",
+    "ListActions",
+    "Check",
+];
+
+/// Name and meaning of every metric, in the order of the book's table.
+pub const NAMES: [(&str, &str); 42] = [
+    ("forebay_streams_active", "Open streams."),
+    ("forebay_streams_total", "Ended streams, by status (complete, cancelled, failed)."),
+    ("forebay_batches_sent_total", "Batches handed to the wire."),
+    ("forebay_rows_sent_total", "Rows in those batches."),
+    ("forebay_sent_bytes_total", "Arrow bytes of those batches, headers included."),
+    (
+        "forebay_stage_seconds_total",
+        "Seconds that streams spent in each stage: fetch (waiting for storage), decode, transform, assemble (computing), \
+         send_wait (waiting for the client).",
+    ),
+    ("forebay_first_batch_seconds", "Seconds from a `DoGet` until its first batch is handed to the wire."),
+    (
+        "forebay_batch_seconds",
+        "Seconds from one batch of a stream to the next, without time spent waiting for the client.",
+    ),
+    (
+        "forebay_requests_total",
+        "Calls by Flight method (call) and gRPC code of the response (code); a stream that opens is OK.",
+    ),
+    ("forebay_connections_active", "Open client connections."),
+    ("forebay_ready", "1 while the server accepts new streams, 0 while it drains."),
+    ("forebay_storage_requests_total", "Requests to storage, by operation (list, head, get) and status (ok, error)."),
+    ("forebay_storage_retries_total", "Attempts of those requests that failed with a retryable error."),
+    ("forebay_storage_read_bytes_total", "Bytes read from storage."),
+    (
+        "forebay_cache_requests_total",
+        "Lookups in memory, by cache (footers, plans, row_groups) and result (hit, miss).",
+    ),
+    ("forebay_memory_reserved_bytes", "Bytes of the memory budget that streams hold."),
+    ("forebay_memory_limit_bytes", "The memory budget."),
+    ("forebay_fits_active", "Running fits."),
+    ("forebay_exchanges_active", "Open exchanges (DoExchange)."),
+    ("forebay_exchanges_total", "Ended exchanges, by status (complete, cancelled, failed)."),
+    ("forebay_exchange_batches_total", "Batches that exchanges have answered."),
+    ("forebay_exchange_rows_total", "Rows of the outputs in those answers."),
+    ("forebay_exchange_seconds", "Seconds from the complete arrival of a batch to its answer, both in the server."),
+    ("forebay_stream_rows_total", "Rows sent by an open stream (stream, dataset, epoch, rank)."),
+    ("forebay_stream_bytes_total", "Arrow bytes sent by an open stream."),
+    ("forebay_stream_position", "Next global position of an open stream."),
+    ("forebay_stream_open_seconds", "Seconds since an open stream was requested."),
+    ("forebay_stream_stage_seconds_total", "Seconds of an open stream per stage."),
+    ("forebay_cpu_threads", "Threads that decode and compute."),
+    ("forebay_cpu_jobs_waiting", "Jobs that wait for one of those threads."),
+    ("forebay_cpu_busy_seconds_total", "CPU seconds of those threads."),
+    ("forebay_runtime_workers", "Threads that move data (tokio's workers)."),
+    ("forebay_runtime_tasks", "Tasks on those threads."),
+    ("forebay_runtime_queue_depth", "Tasks that wait in the shared queue."),
+    ("forebay_runtime_busy_seconds_total", "Seconds that those threads were busy."),
+    ("forebay_process_cpu_seconds_total", "CPU seconds of the process, user and system."),
+    ("forebay_process_resident_memory_bytes", "Resident memory of the process."),
+    ("forebay_process_open_fds", "Open file descriptors."),
+    ("forebay_process_max_fds", "Limit of open file descriptors."),
+    ("forebay_process_threads", "Threads of the process."),
+    ("forebay_process_start_time_seconds", "Start time of the process, in seconds since 1970."),
+    ("forebay_build_info", "1, with the version as a label."),
+];
+
+/// Upper bounds of `forebay_batch_seconds`, from 100 µs to 100 s by half decades.
+const BATCH_SECONDS_BUCKETS: [f64; 13] =
+    [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
+
+/// The histograms, and their upper bounds.
+pub(super) const HISTOGRAMS: [(&str, &[f64]); 3] = [
+    ("forebay_first_batch_seconds", &BATCH_SECONDS_BUCKETS),
+    ("forebay_batch_seconds", &BATCH_SECONDS_BUCKETS),
+    ("forebay_exchange_seconds", &EXCHANGE_SECONDS_BUCKETS),
+];
+
+/// Upper bounds of `forebay_exchange_seconds`, from 30 µs to 10 s by half decades: a batch may be one row.
+const EXCHANGE_SECONDS_BUCKETS: [f64; 12] =
+    [0.000_03, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
