@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Permutation, Shuffle};
+use super::{permutation::Permutation, shuffle::Shuffle};
 
 /// A run of T whose rows are permuted window by window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

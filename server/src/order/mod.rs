@@ -23,12 +23,14 @@
 mod lane;
 mod permutation;
 mod sequence;
+mod shuffle;
 
 use std::{ops::Range, sync::Arc};
 
 pub use lane::{Lane, Window};
 pub use permutation::Permutation;
 pub use sequence::{Piece, Sequence};
+pub use shuffle::Shuffle;
 
 /// The version of the arithmetic. Tickets and checkpoints name it: under another one a position is another row.
 pub const ORDER_VERSION: u32 = 1;
@@ -43,19 +45,6 @@ pub struct Epoch {
     batch_size: u64,
     remainder: Remainder,
     shuffle: Option<Shuffle>,
-}
-
-/// What shuffles an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shuffle {
-    /// The request's seed.
-    pub seed: u64,
-    /// The epoch's number.
-    pub epoch: u64,
-    /// L: a multiple of the world size.
-    pub lanes: u64,
-    /// w: at least 1.
-    pub window_rows: u64,
 }
 
 /// What happens to the rows that do not fill a batch on every rank.
@@ -239,21 +228,6 @@ impl Share {
     pub fn first_steps(self, steps: u64, batch_size: u64) -> Self {
         let end = self.end.min(self.start.saturating_add(steps.saturating_mul(batch_size)));
         Self { end, step_count: self.step_count.min(steps), ..self }
-    }
-}
-
-// === impl Shuffle ===
-
-impl Shuffle {
-    /// The key of a permutation.
-    fn key(&self, purpose: u8, lane: u64, window: u64) -> u64 {
-        let mut bytes = [0_u8; 48];
-        bytes[..15].copy_from_slice(b"forebay order 1");
-        bytes[15] = purpose;
-        for (place, number) in bytes[16..].chunks_exact_mut(8).zip([self.seed, self.epoch, lane, window]) {
-            place.copy_from_slice(&number.to_le_bytes());
-        }
-        xxhash_rust::xxh3::xxh3_64(&bytes)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::Permutation;
+use super::permutation::Permutation;
 
 /// The order in which the row groups lie.
 #[derive(Clone, Debug)]

@@ -1,0 +1,27 @@
+//! The parameters of a shuffled epoch, and the keys of its permutations.
+
+/// What shuffles an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shuffle {
+    /// The request's seed.
+    pub seed: u64,
+    /// The epoch's number.
+    pub epoch: u64,
+    /// L: a multiple of the world size.
+    pub lanes: u64,
+    /// w: at least 1.
+    pub window_rows: u64,
+}
+
+impl Shuffle {
+    /// The key of a permutation.
+    pub(super) fn key(&self, purpose: u8, lane: u64, window: u64) -> u64 {
+        let mut bytes = [0_u8; 48];
+        bytes[..15].copy_from_slice(b"forebay order 1");
+        bytes[15] = purpose;
+        for (place, number) in bytes[16..].chunks_exact_mut(8).zip([self.seed, self.epoch, lane, window]) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        xxhash_rust::xxh3::xxh3_64(&bytes)
+    }
+}
