@@ -7,9 +7,11 @@ use forebay_kernels::Op;
 use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
 
 use super::{
-    PlanError, Tables,
-    outputs::{kernel_op, named_op},
+    error::PlanError,
+    lookup::Tables,
+    ops::{kernel_op, named_op},
     parameters::has_boundaries,
+    path::chain_path,
 };
 
 /// The most quantiles of a bucketize.
@@ -168,11 +170,6 @@ pub fn learn(plan: &mut v1::Plan, question: &Question, answer: Answer) {
         (OpMessage::Vocab(op), Answer::Values(values)) => op.values = Some(values),
         _ => debug_assert!(false, "an op gets the kind of answer it asked for"),
     }
-}
-
-/// The path of a chain's part, for errors.
-pub(super) fn chain_path(output_index: usize, part_index: usize) -> String {
-    format!("plan.outputs[{output_index}].parts[{part_index}]")
 }
 
 fn chains(plan: &v1::Plan) -> impl Iterator<Item = (usize, usize, &v1::Part)> {

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use forebay_kernels::LookupTable;
 use forebay_proto::v1::{self, op::Op as OpMessage};
 
-use super::{PlanError, learn::chain_path};
+use super::{error::PlanError, path::chain_path};
 
 /// One column of a table, found by its key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

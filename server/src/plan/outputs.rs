@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, Schema};
-use forebay_kernels::{Chain, DType, ExactDecimal, Fill, Op, OutputSpec, Program, VocabValues};
-use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
+use forebay_kernels::{Chain, DType, Op, OutputSpec, Program};
+use forebay_proto::v1;
 
 use super::{
-    OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, PlanError, ROW_ID, Tables, first_unlearned,
-    learn::chain_path, parameters,
+    OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, ROW_ID, error::PlanError, learn::first_unlearned,
+    lookup::Tables, ops::kernel_op, path::chain_path,
 };
 use crate::error::near_names;
 
@@ -117,107 +117,5 @@ fn dtype(output: &v1::Output, path: &str) -> Result<DType, PlanError> {
             let allowed = "one of FLOAT32, FLOAT16, BFLOAT16, INT32, INT64, UINT8, AS_STORED";
             return Err(PlanError::field(format!("{path}.dtype"), allowed));
         }
-    })
-}
-
-/// The kernels' form of a learned op.
-pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables) -> Result<Op, PlanError> {
-    let unlearned = |op| PlanError::NotFitted { path: format!("{path}.ops[{number}]"), op };
-    Ok(match named_op(op, path, number)? {
-        OpMessage::FillNull(message) => Op::FillNull(match &message.fill {
-            Some(FillMessage::Value(value)) => Fill::Number(*value),
-            Some(FillMessage::Integer(value)) => Fill::Integer(*value),
-            Some(FillMessage::Unsigned(value)) => Fill::Unsigned(*value),
-            Some(FillMessage::Decimal(text)) => Fill::Decimal(ExactDecimal::parse(text).ok_or_else(|| {
-                let reason = format!(
-                    "{text:?} is no decimal of up to 76 digits: write its digits, with a point before a fraction, such as -123.45"
-                );
-                PlanError::field(format!("{path}.ops[{number}].fill_null.decimal"), reason)
-            })?),
-            Some(FillMessage::Text(text)) => Fill::Text(text.clone()),
-            Some(FillMessage::Stat(_)) => return Err(unlearned("fill_null")),
-            None => {
-                let reason = "one of value, text, integer, unsigned, decimal, or stat (MEAN, MEDIAN, MODE)";
-                return Err(PlanError::field(format!("{path}.ops[{number}].fill_null"), reason));
-            }
-        }),
-        OpMessage::Clip(message) => parameters::clip(message, &format!("{path}.ops[{number}].clip"))?,
-        OpMessage::Log1p(_) => Op::Log1p,
-        OpMessage::Standardize(message) => match (message.mean, message.std) {
-            (Some(mean), Some(std)) => Op::Standardize { mean, std },
-            _ => return Err(unlearned("standardize")),
-        },
-        OpMessage::MinMax(message) => match (message.min, message.max) {
-            (Some(min), Some(max)) => Op::MinMax { min, max },
-            _ => return Err(unlearned("min_max")),
-        },
-        OpMessage::Bucketize(message) if !parameters::has_boundaries(message) && message.quantiles > 0 => {
-            return Err(unlearned("bucketize"));
-        }
-        OpMessage::Bucketize(message) => parameters::bucketize(message, &format!("{path}.ops[{number}].bucketize"))?,
-        OpMessage::Vocab(message) => {
-            let values = message.values.as_ref().ok_or_else(|| unlearned("vocab"))?;
-            Op::Vocab { values: vocab_values(values, path, number)?.into(), oov_buckets: message.oov_buckets }
-        }
-        OpMessage::HashBucket(message) => Op::HashBucket { buckets: message.buckets, seed: message.seed },
-        OpMessage::OneHot(message) => Op::OneHot { size: message.size },
-        OpMessage::Sqrt(_) => Op::Sqrt,
-        OpMessage::Abs(_) => Op::Abs,
-        OpMessage::Logit(message) => Op::Logit { eps: message.eps },
-        OpMessage::BoxCox(message) => Op::BoxCox { lambda: message.lambda },
-        OpMessage::MaxAbs(message) => match message.max_abs {
-            Some(max_abs) => Op::MaxAbs { max_abs },
-            None => return Err(unlearned("max_abs")),
-        },
-        OpMessage::Robust(message) => match (message.center, message.scale) {
-            (Some(center), Some(scale)) => Op::Robust { center, scale },
-            _ => return Err(unlearned("robust")),
-        },
-        OpMessage::Cross(message) => {
-            Op::Cross { columns: message.columns.clone(), buckets: message.buckets, seed: message.seed }
-        }
-        OpMessage::MultiHot(message) => Op::MultiHot { size: message.size },
-        OpMessage::FirstN(message) => Op::FirstN { n: message.n, value: message.value },
-        OpMessage::Pad(message) => Op::Pad { n: message.n, value: message.value },
-        OpMessage::Ngram(message) => Op::Ngram { n: message.n, buckets: message.buckets, seed: message.seed },
-        OpMessage::SigridHash(message) => Op::SigridHash { salt: message.salt, max_value: message.max_value },
-        OpMessage::MapId(message) => parameters::map_id(message, &format!("{path}.ops[{number}].map_id"))?,
-        OpMessage::PositiveMod(message) => Op::PositiveMod { modulus: message.modulus },
-        OpMessage::Lookup(message) => Op::Lookup(tables.get(message, &format!("{path}.ops[{number}].lookup"))?),
-    })
-}
-
-/// The op of a message; an empty one is an error.
-pub(super) fn named_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<&'a OpMessage, PlanError> {
-    op.op.as_ref().ok_or_else(|| {
-        let known =
-            "empty: one of abs, box_cox, bucketize, clip, cross, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
-             max_abs, min_max, multi_hot, ngram, one_hot, pad, positive_mod, robust, sigrid_hash, sqrt, standardize, vocab";
-        PlanError::field(format!("{path}.ops[{number}]"), known)
-    })
-}
-
-fn vocab_values(values: &v1::VocabValues, path: &str, number: usize) -> Result<VocabValues, PlanError> {
-    let empty = [
-        values.strings.is_empty(),
-        values.integers.is_empty(),
-        values.unsigned.is_empty(),
-        values.floats.is_empty(),
-        values.decimals.is_empty(),
-    ];
-    if empty.iter().filter(|empty| !**empty).count() > 1 {
-        let path = format!("{path}.ops[{number}].vocab.values");
-        return Err(PlanError::field(path, "only one of strings, integers, unsigned, floats, decimals may be filled"));
-    }
-    Ok(if !values.integers.is_empty() {
-        VocabValues::Integers(values.integers.clone())
-    } else if !values.unsigned.is_empty() {
-        VocabValues::Unsigned(values.unsigned.clone())
-    } else if !values.floats.is_empty() {
-        VocabValues::Floats(values.floats.clone())
-    } else if !values.decimals.is_empty() {
-        VocabValues::Decimals(values.decimals.clone())
-    } else {
-        VocabValues::Strings(values.strings.clone())
     })
 }

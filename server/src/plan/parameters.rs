@@ -3,7 +3,7 @@
 use forebay_kernels::Op;
 use forebay_proto::v1;
 
-use super::PlanError;
+use super::error::PlanError;
 
 /// A bound as a plan has it.
 #[derive(Clone, Copy)]

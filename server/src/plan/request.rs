@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use forebay_proto::{defaults, v1};
 
-use super::{OPS_MAX, PLAN_COLUMNS_MAX, PlanError, ROW_ID, check_shape};
+use super::{OPS_MAX, PLAN_COLUMNS_MAX, ROW_ID, error::PlanError, outputs::check_shape};
 
 /// The most rows of a batch.
 pub const BATCH_SIZE_MAX: u64 = 1 << 24;
