@@ -19,7 +19,7 @@ use datafusion_physical_plan::{
 };
 use futures::{FutureExt, TryStreamExt};
 
-use super::{Engine, EngineError, Job, Keep, ValueCounts, kept::Kept};
+use super::{Engine, EngineError, Job, Keep, ValueCounts, top_values::TopValues};
 
 impl Engine {
     /// Counts of a column's values; nulls are not counted. Push batches of one column of the type: Utf8, Int64, `UInt64`,
@@ -27,7 +27,7 @@ impl Engine {
     pub fn value_counts(&self, data_type: &DataType, keep: Keep) -> Result<Job<ValueCounts>, EngineError> {
         let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("value", data_type.clone(), true)]));
         let memory = MemoryConsumer::new("values that are kept").register(self.context.memory_pool());
-        let mut kept = Kept::new(keep, data_type, memory);
+        let mut kept = TopValues::new(keep, data_type, memory);
         Job::start(self, &schema, plan, |mut output| {
             async move {
                 while let Some(batch) = output.try_next().await? {

@@ -74,7 +74,7 @@ struct Spike {
 #[derive(Debug)]
 struct Collector {
     exact_values_max: usize,
-    kind: Kind,
+    kind: NumberKind,
     is_infinite: bool,
     /// By bits; −0 and NaN do not occur.
     counts: HashMap<u64, u64>,
@@ -88,7 +88,7 @@ struct Collector {
 
 /// What the bits of counted values are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum NumberKind {
     Float,
     Integer,
     Unsigned,
@@ -99,7 +99,7 @@ impl Engine {
     /// and NaN made 0 and null.
     pub fn distribution(&self, data_type: &DataType) -> Job<Option<Distribution>> {
         let memory = MemoryConsumer::new("distinct numbers").register(self.context.memory_pool());
-        Job::start_fold(Collector::new(Kind::of(data_type), EXACT_VALUES_MAX, memory))
+        Job::start_fold(Collector::new(NumberKind::of(data_type), EXACT_VALUES_MAX, memory))
     }
 
     /// Jobs of [`Self::distribution`] that half of the engine's pool holds: more would have to wait for another pass.
@@ -232,7 +232,7 @@ fn rows_below(digest: &TDigest, value: f64) -> f64 {
 // === impl Collector ===
 
 impl Collector {
-    fn new(kind: Kind, exact_values_max: usize, memory: MemoryReservation) -> Self {
+    fn new(kind: NumberKind, exact_values_max: usize, memory: MemoryReservation) -> Self {
         let (counts, sketch) = (HashMap::new(), None);
         let (spikes, waiting) = (Vec::new(), Vec::new());
         Self { exact_values_max, kind, is_infinite: false, counts, sketch, spikes, waiting, memory }
@@ -291,16 +291,16 @@ impl Fold for Collector {
         let column = batch.column(0);
         let unexpected = || exec_datafusion_err!("a distribution does not take {}", column.data_type());
         match self.kind {
-            Kind::Float => {
+            NumberKind::Float => {
                 let values = column.as_primitive_opt::<Float64Type>().ok_or_else(unexpected)?;
                 self.is_infinite |= values.iter().flatten().any(f64::is_infinite);
                 values.iter().flatten().try_for_each(|value| self.add(value.to_bits()))
             }
-            Kind::Integer => {
+            NumberKind::Integer => {
                 let values = column.as_primitive_opt::<Int64Type>().ok_or_else(unexpected)?;
                 values.iter().flatten().try_for_each(|value| self.add(value.cast_unsigned()))
             }
-            Kind::Unsigned => {
+            NumberKind::Unsigned => {
                 let values = column.as_primitive_opt::<UInt64Type>().ok_or_else(unexpected)?;
                 values.iter().flatten().try_for_each(|value| self.add(value))
             }
@@ -327,8 +327,8 @@ impl Fold for Collector {
             return Ok(None);
         }
         let spread = match kind {
-            Kind::Float => Spread::Exact { values: bits.into_iter().map(f64::from_bits).collect(), ends },
-            Kind::Integer | Kind::Unsigned => {
+            NumberKind::Float => Spread::Exact { values: bits.into_iter().map(f64::from_bits).collect(), ends },
+            NumberKind::Integer | NumberKind::Unsigned => {
                 Spread::Whole { values: bits.into_iter().map(|bits| kind.whole(bits)).collect(), ends }
             }
         };
@@ -336,9 +336,9 @@ impl Fold for Collector {
     }
 }
 
-// === impl Kind ===
+// === impl NumberKind ===
 
-impl Kind {
+impl NumberKind {
     fn of(data_type: &DataType) -> Self {
         match data_type {
             DataType::Int64 => Self::Integer,

@@ -55,7 +55,7 @@ pub(super) trait Fold: Send + 'static {
 }
 
 /// Reads the queue once.
-struct Queue {
+struct BatchQueue {
     schema: SchemaRef,
     receiver: Mutex<Option<mpsc::Receiver<RecordBatch>>>,
     is_whole: Arc<AtomicBool>,
@@ -72,7 +72,7 @@ impl<T: Send + 'static> Job<T> {
         let (sender, receiver) = mpsc::channel(QUEUE_BATCHES_MAX);
         let is_whole = Arc::new(AtomicBool::new(false));
         let receiver = Mutex::new(Some(receiver));
-        let queue = Queue { schema: SchemaRef::clone(schema), receiver, is_whole: Arc::clone(&is_whole) };
+        let queue = BatchQueue { schema: SchemaRef::clone(schema), receiver, is_whole: Arc::clone(&is_whole) };
         let leaf = StreamingTableExec::try_new(SchemaRef::clone(schema), vec![Arc::new(queue)], None, [], false, None)?;
         let output = execute_stream(plan(Arc::new(leaf))?, Arc::clone(&engine.context))?;
         let (wanted, unwanted) = oneshot::channel();
@@ -122,13 +122,13 @@ impl<T: Send + 'static> Job<T> {
     }
 }
 
-impl fmt::Debug for Queue {
+impl fmt::Debug for BatchQueue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Queue").finish_non_exhaustive()
+        formatter.debug_struct("BatchQueue").finish_non_exhaustive()
     }
 }
 
-impl PartitionStream for Queue {
+impl PartitionStream for BatchQueue {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }

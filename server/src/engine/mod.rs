@@ -7,9 +7,9 @@ mod counts;
 mod distribution;
 mod exact;
 mod job;
-mod kept;
 mod moments;
 mod summary;
+mod top_values;
 
 use std::{
     error::Error,
@@ -29,8 +29,8 @@ use datafusion_execution::{
 
 pub use distribution::{Distribution, EXACT_VALUES_MAX, SKETCH_SHARE_ERROR_MAX, distribution_schema};
 pub use job::Job;
-pub use kept::{Keep, ValueCounts};
 pub use summary::{Summary, summary_schema};
+pub use top_values::{Keep, ValueCounts};
 
 use crate::state::State;
 

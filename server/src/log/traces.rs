@@ -58,7 +58,7 @@ pub fn join(span: &Span, method: &'static str, header: impl Fn(&str) -> Option<S
     if !WANTED.load(Ordering::Relaxed) {
         return;
     }
-    let parent = TraceContextPropagator::new().extract(&Headers::read(header));
+    let parent = TraceContextPropagator::new().extract(&TraceHeaders::read(header));
     // It fails where the span is shown to nobody.
     let _ = span.set_parent(parent);
     span.record("otel.name", method);
@@ -106,15 +106,15 @@ impl Traces {
 }
 
 /// What a client may say of its trace.
-struct Headers([(&'static str, Option<String>); 2]);
+struct TraceHeaders([(&'static str, Option<String>); 2]);
 
-impl Headers {
+impl TraceHeaders {
     fn read(header: impl Fn(&str) -> Option<String>) -> Self {
         Self(["traceparent", "tracestate"].map(|name| (name, header(name))))
     }
 }
 
-impl Extractor for Headers {
+impl Extractor for TraceHeaders {
     fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| *name == key).and_then(|(_, value)| value.as_deref())
     }

@@ -7,7 +7,7 @@ use super::*;
 
 fn collector(exact_values_max: usize) -> Collector {
     let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
-    Collector::new(Kind::Float, exact_values_max, MemoryConsumer::new("test").register(&pool))
+    Collector::new(NumberKind::Float, exact_values_max, MemoryConsumer::new("test").register(&pool))
 }
 
 fn distribution(exact_values_max: usize, values: &[f64], rows_a_batch: usize) -> Distribution {
@@ -123,7 +123,8 @@ fn how_the_rows_were_cut_into_batches_cannot_be_seen() {
 #[test]
 fn memory_that_is_not_there_is_an_error_and_not_another_answer() {
     let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(VALUES_A_RESERVATION * VALUE_BYTES));
-    let mut collector = Collector::new(Kind::Float, EXACT_VALUES_MAX, MemoryConsumer::new("test").register(&pool));
+    let mut collector =
+        Collector::new(NumberKind::Float, EXACT_VALUES_MAX, MemoryConsumer::new("test").register(&pool));
     let error = (0..EXACT_VALUES_MAX).find_map(|value| collector.add((value as f64).to_bits()).err()).unwrap();
     assert!(matches!(error, EngineError::Memory(_)) && error.to_string().contains("--fit-memory-bytes"), "{error}");
 }
@@ -134,7 +135,7 @@ fn of_integers(values: &[i128], is_unsigned: bool) -> Distribution {
     } else {
         Arc::new(arrow::array::Int64Array::from_iter_values(values.iter().map(|value| i64::try_from(*value).unwrap())))
     };
-    let kind = Kind::of(column.data_type());
+    let kind = NumberKind::of(column.data_type());
     let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
     let mut collector = Collector::new(kind, 10, MemoryConsumer::new("test").register(&pool));
     let schema = distribution_schema(column.data_type());

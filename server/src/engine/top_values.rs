@@ -38,7 +38,7 @@ pub struct ValueCounts {
 
 /// The best values so far.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct TopValues {
     keep: Keep,
     data_type: DataType,
     /// The worst on top.
@@ -59,7 +59,7 @@ enum Value {
     Decimal(Box<i256>),
 }
 
-impl Kept {
+impl TopValues {
     /// Nothing yet; what is kept is accounted for in `memory`.
     pub(super) fn new(keep: Keep, data_type: &DataType, memory: MemoryReservation) -> Self {
         Self { keep, data_type: data_type.clone(), heap: BinaryHeap::new(), text_bytes: 0, memory }
