@@ -8,7 +8,10 @@ use std::path::Path;
 use clap::{Arg, Command};
 use toml::{Table, Value};
 
-use crate::{CONFIG, SettingsError, value};
+use crate::{error::SettingsError, value};
+
+/// The option that names the file, without its dashes.
+pub(crate) const CONFIG: &str = "config";
 
 /// Jaro-Winkler similarity from which a key is offered in place of an unknown one: catches a typo, a dropped letter or
 /// a wrong ending, and leaves unrelated words out.

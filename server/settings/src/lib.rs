@@ -29,8 +29,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory, Parser};
 pub use error::SettingsError;
 pub use table::markdown_table;
 
-/// The option that names the file, without its dashes.
-const CONFIG: &str = "config";
+use file::CONFIG;
 
 /// Reads the settings of this process, or ends it: code 0 after `--help` and `--version` on stdout, code 2 with a
 /// message on stderr when the usage or the configuration is wrong.

@@ -24,7 +24,7 @@ fn rows(text: &mut String, command: &Command, path: &str, section: &str) {
         let Some(long) = argument.get_long().filter(|long| !matches!(*long, "help" | "version")) else { continue };
         let flag = format!("`{path}--{long}{}`", value_name(argument));
         let environment = argument.get_env().map_or(NONE.to_owned(), |name| format!("`{}`", name.to_string_lossy()));
-        let key = if long == crate::CONFIG { NONE.to_owned() } else { format!("`{section}{}`", file::key(long)) };
+        let key = if long == file::CONFIG { NONE.to_owned() } else { format!("`{section}{}`", file::key(long)) };
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
         let cells = [flag, environment, key, default(argument), help].map(|cell| escaped(&cell));
         // Writing to a String cannot fail.
