@@ -1,4 +1,4 @@
-//! How much each caller may have at once: streams, counted while they are open, and calls a second.
+//! Limits of each caller: open streams, and calls per second.
 
 use std::{
     collections::HashMap,
@@ -8,15 +8,15 @@ use std::{
 
 use super::{caller::Caller, error::AccessError, principals::Principal};
 
-/// When somebody who found every place taken may ask again: streams last long, and who asks again costs little.
+/// Delay before a client that was refused a stream retries: streams last long, and a retry costs little.
 const STREAMS_RETRY_MS: u64 = 1000;
 
-/// How many streams may be open.
+/// Limits of open streams.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLimits {
-    /// Of one caller.
+    /// Streams of one caller.
     pub per_client: usize,
-    /// Of all together.
+    /// Streams of all callers.
     pub in_all: usize,
 }
 
@@ -27,7 +27,7 @@ pub struct Admission {
     open: Arc<Mutex<Open>>,
 }
 
-/// A stream's place; dropping it makes room.
+/// Permission to keep a stream open; dropping it frees its place.
 #[derive(Debug)]
 pub struct StreamPermit {
     open: Arc<Mutex<Open>>,
@@ -40,11 +40,11 @@ struct Open {
     by_name: HashMap<Arc<str>, usize>,
 }
 
-/// The calls of principals that have a cap.
+/// Token buckets of the principals that have a limit of calls.
 #[derive(Debug, Default)]
 pub(super) struct Rates(Mutex<HashMap<Arc<str>, Bucket>>);
 
-/// A token bucket that holds a second's calls.
+/// A token bucket of at most one second's calls.
 #[derive(Debug)]
 struct Bucket {
     calls: f64,
@@ -54,17 +54,17 @@ struct Bucket {
 // === impl Admission ===
 
 impl Admission {
-    /// So many streams.
+    /// Creates a counter of open streams with these limits.
     pub fn new(limits: StreamLimits) -> Self {
         Self { limits, open: Arc::default() }
     }
 
-    /// A place for one more stream of a caller.
+    /// Admits a stream of a caller, or reports the limit that it would exceed.
     pub fn stream(&self, caller: &Caller) -> Result<StreamPermit, AccessError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let own = open.by_name.get(caller.name()).copied().unwrap_or(0);
-        let of_principal = caller.streams_max().map(|limit| (limit, "streams_max of --principals"));
-        let (own_limit, own_flag) = of_principal.unwrap_or((self.limits.per_client, "--streams-per-client"));
+        let principal_limit = caller.streams_max().map(|limit| (limit, "streams_max of --principals"));
+        let (own_limit, own_flag) = principal_limit.unwrap_or((self.limits.per_client, "--streams-per-client"));
         let refused = |open: usize, whose: String, limit: usize, flag: &'static str| {
             Err(AccessError::Streams { open, whose, limit, flag, retry_ms: STREAMS_RETRY_MS })
         };
@@ -96,17 +96,17 @@ impl Drop for StreamPermit {
 // === impl Rates ===
 
 impl Rates {
-    /// Counts a call, or says when the next one may come.
+    /// Counts a call, or reports when the next one is allowed.
     pub(super) fn take(&self, principal: &Principal) -> Result<(), AccessError> {
         let Some(calls_per_second) = principal.calls_per_second else { return Ok(()) };
         let now = Instant::now();
-        // Whoever may make a call in two seconds may make that one at once.
-        let held_max = calls_per_second.max(1.0);
+        // A principal that may make one call in two seconds may make the first immediately.
+        let calls_max = calls_per_second.max(1.0);
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bucket =
-            buckets.entry(Arc::clone(&principal.name)).or_insert_with(|| Bucket { calls: held_max, filled: now });
+            buckets.entry(Arc::clone(&principal.name)).or_insert_with(|| Bucket { calls: calls_max, filled: now });
         let since = now.saturating_duration_since(bucket.filled).as_secs_f64();
-        bucket.calls = (bucket.calls + since * calls_per_second).min(held_max);
+        bucket.calls = (bucket.calls + since * calls_per_second).min(calls_max);
         bucket.filled = now;
         if bucket.calls >= 1.0 {
             bucket.calls -= 1.0;

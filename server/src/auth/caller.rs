@@ -1,4 +1,4 @@
-//! Who calls, and what they may do.
+//! Callers and their permissions.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -6,46 +6,46 @@ use rustls::pki_types::CertificateDer;
 
 use super::principals::Principal;
 
-/// The other end of a connection.
+/// The remote end of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
-    /// Where it calls from; none on a Unix socket.
+    /// Its IP address; none on a Unix socket.
     pub address: Option<IpAddr>,
-    /// The certificate that it proved to hold, checked against `--tls-client-ca`.
+    /// Its verified client certificate, issued by an authority of `--tls-client-ca`.
     pub certificate: Option<CertificateDer<'static>>,
 }
 
-/// Who calls.
+/// An authenticated or anonymous caller.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// A principal's name; without authentication, where the call comes from.
+    /// The principal's name; without authentication, the client's address.
     pub(super) name: Arc<str>,
-    /// What it may do; none: everything.
+    /// Its permissions; none: no restrictions.
     pub(super) principal: Option<Arc<Principal>>,
 }
 
 impl Caller {
-    /// Somebody who may do everything: calls from within.
+    /// Returns a caller without restrictions, for calls within the process.
     pub fn anyone() -> Self {
         Self { name: "anyone".into(), principal: None }
     }
 
-    /// A principal's name; without authentication, where the call comes from.
+    /// Returns the principal's name; without authentication, the client's address.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Whether it may read every dataset.
+    /// Returns whether it may read every dataset.
     pub fn reads_everything(&self) -> bool {
         self.principal.as_ref().is_none_or(|principal| principal.reads_everything())
     }
 
-    /// Whether it may read a dataset of this name.
+    /// Returns whether it may read the dataset of this name.
     pub fn may_read(&self, dataset: &str) -> bool {
         self.principal.as_ref().is_none_or(|principal| principal.may_read(dataset))
     }
 
-    /// The streams that it may have open, where its principal says.
+    /// Returns the principal's limit of open streams, if it has one.
     pub(super) fn streams_max(&self) -> Option<usize> {
         self.principal.as_ref()?.streams_max
     }

@@ -2,72 +2,72 @@
 
 use std::{io, path::PathBuf, sync::Arc};
 
-/// A file that says who may call, or with which key, cannot be used.
+/// A file of principals, certificates or keys that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read \"{}\": {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It does not hold what it should.
+    /// The content is invalid.
     #[error("\"{}\": {reason}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong, without the file's secrets.
+        /// The mistake, without any secret of the file.
         reason: String,
     },
 }
 
-/// A call that is not answered.
+/// The reason why a call is refused.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AccessError {
-    /// Nobody says who calls.
+    /// The call has no credentials.
     #[error(
-        "this server asks who calls: send the header \"authorization: Bearer TOKEN\" with every call{}",
-        if *.with_certificates { ", or a client certificate that --principals names" } else { "" }
+        "this server requires credentials: send the header \"authorization: Bearer TOKEN\" with every call{}",
+        if *.with_certificates { ", or use a client certificate named in --principals" } else { "" }
     )]
     Anonymous {
-        /// Whether a certificate would do.
+        /// Whether a client certificate would be accepted.
         with_certificates: bool,
     },
-    /// The header is no bearer token.
-    #[error("the header \"authorization\" must be \"Bearer\" and a token")]
+    /// The header is not a bearer token.
+    #[error("the header \"authorization\" must be \"Bearer\" followed by a token")]
     Scheme,
-    /// A token that no principal has.
-    #[error("no principal of this server has this token: it may have been withdrawn")]
+    /// No principal has the token.
+    #[error("unknown token: no principal of this server has it; it may have been revoked")]
     UnknownToken,
-    /// A certificate that no principal has.
-    #[error("no principal of this server has a name of this client certificate")]
+    /// No principal has a name of the certificate.
+    #[error("unknown client certificate: no principal of this server has one of its names")]
     UnknownCertificate,
-    /// Too many calls.
+    /// The principal exceeds its limit of calls.
     #[error(
-        "{name} makes more than {calls_per_second} calls a second (calls_per_second of --principals): try again in {retry_ms} ms"
+        "{name} exceeds {calls_per_second} calls per second (calls_per_second in --principals): try again in {retry_ms} ms"
     )]
     Rate {
-        /// Who.
+        /// The principal.
         name: Arc<str>,
-        /// The cap.
+        /// Its limit.
         calls_per_second: f64,
-        /// When it will be answered.
+        /// Milliseconds until the next call is allowed.
         retry_ms: u64,
     },
-    /// Too many streams.
+    /// A limit of open streams is reached.
     #[error("{open} streams {whose} are open, the limit is {limit} ({flag}): end one, or try again in {retry_ms} ms")]
     Streams {
-        /// How many.
+        /// Open streams.
         open: usize,
-        /// Of whom.
+        /// The caller or the server that the limit applies to.
         whose: String,
         /// The limit.
         limit: usize,
-        /// What sets it.
+        /// The setting of the limit.
         flag: &'static str,
-        /// When to ask again.
+        /// Milliseconds after which to retry.
         retry_ms: u64,
     },
 }

@@ -1,7 +1,7 @@
-//! Who may call, and how much: bearer tokens and client certificates → a `Caller` with its grants and caps; tickets signed.
+//! Authentication and limits: bearer tokens and client certificates → a `Caller` with its grants and limits; signed tickets.
 //!
-//! It knows nothing of gRPC: tokens and certificates come in as text and bytes, refusals go out as `AccessError`. It keeps
-//! digests of tokens, never tokens, and no `Debug` of it shows a key.
+//! This module does not depend on gRPC: it receives tokens and certificates as text and bytes, and returns `AccessError`.
+//! It stores digests of tokens, never tokens, and no `Debug` output shows a key.
 
 mod admission;
 mod caller;
@@ -22,7 +22,7 @@ pub use tls::Tls;
 
 use admission::Rates;
 
-/// Who may call. Cheap to clone.
+/// Authenticates callers. Cheap to clone.
 #[derive(Clone)]
 pub struct Auth {
     shared: Arc<Shared>,
@@ -30,18 +30,18 @@ pub struct Auth {
 
 struct Shared {
     principals: Option<PrincipalsFile>,
-    /// Every holder of a certificate that the listener took may call.
-    takes_certificates: bool,
+    /// Any client whose certificate the listener verified may call.
+    allows_any_certificate: bool,
     key: TicketKey,
     rates: Rates,
 }
 
 impl Auth {
-    /// Calls are answered for principals of the file; without one and where listeners check certificates, for whoever holds
-    /// one; else for everybody. Tickets are signed with the key, and taken for so long.
+    /// Allows the principals of the file; without a file, clients with a verified certificate if listeners check
+    /// certificates, else all clients. The key signs tickets.
     pub fn new(principals: Option<PrincipalsFile>, checks_certificates: bool, key: TicketKey) -> Self {
         let shared = Shared {
-            takes_certificates: checks_certificates && principals.is_none(),
+            allows_any_certificate: checks_certificates && principals.is_none(),
             principals,
             key,
             rates: Rates::default(),
@@ -49,22 +49,22 @@ impl Auth {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Nobody is asked who they are.
+    /// Allows every call without credentials.
     pub fn off() -> Self {
         Self::new(None, false, TicketKey::throwaway())
     }
 
-    /// Whether callers must say who they are.
+    /// Returns whether calls need credentials.
     pub fn is_on(&self) -> bool {
-        self.shared.principals.is_some() || self.shared.takes_certificates
+        self.shared.principals.is_some() || self.shared.allows_any_certificate
     }
 
-    /// Signs tickets, where callers are known.
+    /// Returns the key that signs tickets; none if calls need no credentials.
     pub fn ticket_key(&self) -> Option<&TicketKey> {
         self.is_on().then_some(&self.shared.key)
     }
 
-    /// Who calls, by the value of the header `authorization` and by the connection.
+    /// Authenticates a call by the value of its `authorization` header and by its connection.
     pub fn caller(&self, authorization: Option<&[u8]>, peer: &Peer) -> Result<Caller, AccessError> {
         let Some(file) = &self.shared.principals else { return self.without_principals(peer) };
         let principals = file.current();
@@ -81,8 +81,8 @@ impl Auth {
 
     fn without_principals(&self, peer: &Peer) -> Result<Caller, AccessError> {
         let name = match (&peer.certificate, peer.address) {
-            (Some(certificate), _) if self.shared.takes_certificates => signing::certificate_name(certificate),
-            _ if self.shared.takes_certificates => return Err(AccessError::Anonymous { with_certificates: true }),
+            (Some(certificate), _) if self.shared.allows_any_certificate => signing::certificate_name(certificate),
+            _ if self.shared.allows_any_certificate => return Err(AccessError::Anonymous { with_certificates: true }),
             (_, Some(address)) => address.to_canonical().to_string(),
             (_, None) => "unix".to_owned(),
         };
@@ -96,7 +96,7 @@ impl fmt::Debug for Auth {
     }
 }
 
-/// The token of an `authorization` header (RFC 6750): the scheme's case means nothing.
+/// Returns the token of an `authorization` header (RFC 6750); the scheme is case-insensitive.
 fn bearer(value: &[u8]) -> Result<&[u8], AccessError> {
     match value.split_at_checked(b"bearer ".len()) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") && !token.trim_ascii().is_empty() => {

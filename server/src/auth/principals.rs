@@ -1,5 +1,5 @@
-//! The file of `--principals`: a table a principal, with digests of its tokens, names of its certificates, its datasets and
-//! its caps.
+//! The file of `--principals`: one table per principal, with digests of its tokens, names of its certificates, its datasets
+//! and its limits.
 
 use std::{
     collections::BTreeMap,
@@ -26,30 +26,30 @@ const NAME_BYTES_MAX: usize = 128;
 /// The SHA-256 of a token.
 type TokenDigest = [u8; 32];
 
-/// Somebody who may call.
+/// A client that may call.
 #[derive(Debug)]
 pub struct Principal {
-    /// Its name.
+    /// Name of its table in the file.
     pub name: Arc<str>,
-    /// Names of datasets, `*` and `?` being wildcards.
+    /// Names of datasets that it may read, with the wildcards `*` and `?`.
     datasets: Vec<Pattern>,
-    /// Streams that it may have open at once.
+    /// Limit of open streams.
     pub streams_max: Option<usize>,
-    /// Calls that it may make.
+    /// Limit of calls per second.
     pub calls_per_second: Option<f64>,
 }
 
-/// All who may call.
+/// Principals by token and by certificate name.
 #[derive(Debug, Default)]
 pub(super) struct Principals {
     tokens: Vec<(TokenDigest, Arc<Principal>)>,
     certificates: Vec<(ServerName<'static>, Arc<Principal>)>,
 }
 
-/// The file, which is read again when it changes.
+/// The file, re-read when it changes.
 pub struct PrincipalsFile(Watched<Principals>);
 
-/// A principal as the file has it.
+/// A principal's table in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -62,7 +62,7 @@ struct Entry {
     calls_per_second: Option<f64>,
 }
 
-/// A text, or a list of them.
+/// A string, or a list of strings.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum OneOrMore {
@@ -106,20 +106,20 @@ impl std::fmt::Debug for PrincipalsFile {
 // === impl Principals ===
 
 impl Principals {
-    /// The principal of a token. Every digest is compared, each in the same time, whatever it is.
+    /// Returns the principal of a token. Compares every digest in constant time.
     pub(super) fn by_token(&self, token: &[u8]) -> Option<&Arc<Principal>> {
         let digest: TokenDigest = Sha256::digest(token).into();
         let mut found = None;
         for (known, principal) in &self.tokens {
-            let is_it: Choice = known.ct_eq(&digest);
-            if bool::from(is_it) {
+            let is_equal: Choice = known.ct_eq(&digest);
+            if bool::from(is_equal) {
                 found = Some(principal);
             }
         }
         found
     }
 
-    /// The principal that a certificate, which has been checked, names in its subject alternative names.
+    /// Returns the principal that a verified certificate has among its subject alternative names.
     pub(super) fn by_certificate(&self, certificate: &CertificateDer<'_>) -> Option<&Arc<Principal>> {
         let certificate = EndEntityCert::try_from(certificate).ok()?;
         let is_named = |name: &ServerName<'static>| certificate.verify_is_valid_for_subject_name(name).is_ok();
@@ -131,7 +131,7 @@ impl Principals {
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        // The parser's own words would repeat the line, and with it a digest.
+        // The parser's full message would quote the line, which may contain a digest.
         let entries: BTreeMap<String, Entry> = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
             format!("line {line}: {}", error.message())
@@ -141,7 +141,7 @@ impl Principals {
             principals.add(&name, &entry).map_err(|reason| format!("[{name}]: {reason}"))?;
         }
         if principals.tokens.is_empty() && principals.certificates.is_empty() {
-            return Err("it names nobody: a table a principal is expected, such as [trainer]".to_owned());
+            return Err("no principal: add a table for each, such as [trainer]".to_owned());
         }
         Ok(principals)
     }
@@ -149,7 +149,7 @@ impl Principals {
     fn add(&mut self, name: &str, entry: &Entry) -> Result<(), String> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(fits) {
-            return Err(format!("a name is 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, - _ . @"));
+            return Err(format!("the name must be 1 to {NAME_BYTES_MAX} characters of a-z, A-Z, 0-9, - _ . @"));
         }
         if entry.datasets.all().is_empty() {
             return Err("datasets: at least one name, or \"*\" for all".to_owned());
@@ -168,18 +168,19 @@ impl Principals {
                 "token_sha256: 64 hexadecimal digits, the SHA-256 of a token (printf %s \"$TOKEN\" | sha256sum)",
             )?;
             if self.tokens.iter().any(|(known, _)| *known == digest) {
-                return Err("token_sha256: a token that is there already, and it must say who calls".to_owned());
+                return Err(
+                    "token_sha256: another entry has the same token; each token identifies one principal".to_owned()
+                );
             }
             self.tokens.push((digest, Arc::clone(&principal)));
         }
         for text in entry.certificate.all() {
-            let name = ServerName::try_from(text.clone()).map_err(|_| {
-                format!("certificate: {text:?} is no DNS name or IP address, as certificates hold them")
-            })?;
+            let name = ServerName::try_from(text.clone())
+                .map_err(|_| format!("certificate: {text:?} is not a DNS name or an IP address"))?;
             self.certificates.push((name, Arc::clone(&principal)));
         }
         if entry.token_sha256.all().is_empty() && entry.certificate.all().is_empty() {
-            return Err("token_sha256 or certificate: one is needed to tell who calls".to_owned());
+            return Err("token_sha256 or certificate: at least one is required".to_owned());
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! Tickets that only this service makes: signed (HMAC-SHA-256), for one caller, for a time.
+//! Signed tickets (HMAC-SHA-256): only this service can issue them, each for one caller and a limited time.
 //!
 //! A signed ticket is `MAGIC | tag (32) | expiry, Unix seconds (8, little-endian) | length of the name (2) | name | ticket`;
-//! the tag is over all that follows it, with the magic before it.
+//! the tag covers the magic and everything after the tag.
 
 use std::{
     fmt::{self, Write as _},
@@ -25,49 +25,49 @@ const LENGTH_BYTES: usize = 2;
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;
 
-/// Signs tickets, and tells its own from others.
+/// Signs tickets and verifies them.
 pub struct TicketKey {
     key: hmac::Key,
     lifetime: Duration,
 }
 
-/// Why a ticket is not taken.
+/// The reason why a ticket is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TicketFault {
-    /// Nobody who has the key made it as it is.
+    /// The signature does not match.
     #[error(
-        "ticket: not signed by this service, or changed since: take the tickets of GetFlightInfo's endpoints as they are; replicas \
-         must share --state or --ticket-key"
+        "ticket: not signed by this service, or modified since: use the tickets of GetFlightInfo's endpoints unchanged; replicas must \
+         share --state or --ticket-key"
     )]
     Foreign,
-    /// It was made for another caller.
-    #[error("ticket: made for another caller: ask GetFlightInfo yourself")]
+    /// It was issued to another caller.
+    #[error("ticket: issued to another caller: call GetFlightInfo for your own")]
     Another,
-    /// It is too old.
-    #[error("ticket: expired {seconds} s ago: ask GetFlightInfo for a new one")]
+    /// It has expired.
+    #[error("ticket: expired {seconds} s ago: call GetFlightInfo for a new one")]
     Expired {
-        /// Since when.
+        /// Seconds since it expired.
         seconds: u64,
     },
 }
 
 impl TicketKey {
-    /// A key of [`KEY_BYTES`] random bytes, or any more; tickets are taken for the time given.
+    /// Creates a key from at least [`KEY_BYTES`] random bytes; tickets are valid for `lifetime`.
     pub fn new(secret: &[u8], lifetime: Duration) -> Self {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret), lifetime }
     }
 
-    /// A key that nobody keeps, where nothing is signed.
+    /// Creates a random key for a service that signs nothing.
     pub(super) fn throwaway() -> Self {
         Self::new(&random_secret().unwrap_or_default(), Duration::ZERO)
     }
 
-    /// Whether a ticket says that it is signed.
+    /// Returns whether a ticket has the format of a signed one.
     pub fn is_signed(ticket: &[u8]) -> bool {
         ticket.starts_with(MAGIC)
     }
 
-    /// The ticket, for a caller, from now on.
+    /// Signs a ticket for a caller; its lifetime starts now.
     pub fn sign(&self, ticket: &[u8], caller: &str) -> Vec<u8> {
         let expiry = unix_seconds().saturating_add(self.lifetime.as_secs());
         let mut body = expiry.to_le_bytes().to_vec();
@@ -79,7 +79,7 @@ impl TicketKey {
         [MAGIC, tag.as_ref(), &body].concat()
     }
 
-    /// What was signed, for the caller that it was signed for.
+    /// Verifies a signed ticket and returns its content.
     pub fn open<'a>(&self, signed: &'a [u8], caller: &str) -> Result<&'a [u8], TicketFault> {
         let (tag, body) =
             signed.strip_prefix(MAGIC).and_then(|rest| rest.split_at_checked(TAG_BYTES)).ok_or(TicketFault::Foreign)?;
@@ -104,14 +104,14 @@ impl fmt::Debug for TicketKey {
     }
 }
 
-/// Random bytes for a new key.
+/// Returns random bytes for a new key.
 pub fn random_secret() -> Option<[u8; KEY_BYTES]> {
     let mut secret = [0; KEY_BYTES];
     SystemRandom::new().fill(&mut secret).ok()?;
     Some(secret)
 }
 
-/// What a certificate's holder is called where nobody named it.
+/// Returns a name for the holder of a certificate that no principal has.
 pub(super) fn certificate_name(certificate: &CertificateDer<'_>) -> String {
     let digest = Sha256::digest(certificate);
     digest[..8].iter().fold("certificate-".to_owned(), |mut name, byte| {

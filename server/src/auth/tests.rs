@@ -1,4 +1,4 @@
-//! Who gets in, and what they may do.
+//! Authentication, grants and limits.
 
 use std::{fs, thread, time::Duration};
 
@@ -28,18 +28,18 @@ fn certificate(name: &str) -> CertificateDer<'static> {
 }
 
 #[test]
-fn a_token_tells_who_calls_and_what_they_may_read() {
+fn a_token_identifies_the_caller_and_its_datasets() {
     let (auth, _folder) = auth(&trainer(""));
     assert!(auth.is_on());
-    let nobody = Peer::default();
+    let peer = Peer::default();
     for authorization in [&b"Bearer open sesame"[..], b"bearer  open sesame ", b"BEARER open sesame"] {
-        let caller = auth.caller(Some(authorization), &nobody).unwrap();
+        let caller = auth.caller(Some(authorization), &peer).unwrap();
         assert_eq!(&**caller.name(), "trainer");
         let may = ["flights", "clicks-2026", "click-", "flights2", "Flights"].map(|name| caller.may_read(name));
         assert_eq!(may, [true, true, false, false, false]);
         assert!(!caller.reads_everything());
     }
-    let refused = |authorization: Option<&[u8]>| auth.caller(authorization, &nobody).unwrap_err();
+    let refused = |authorization: Option<&[u8]>| auth.caller(authorization, &peer).unwrap_err();
     assert!(matches!(refused(None), AccessError::Anonymous { with_certificates: false }));
     assert!(matches!(refused(Some(b"Bearer open sesame!")), AccessError::UnknownToken));
     for odd in [
@@ -55,7 +55,7 @@ fn a_token_tells_who_calls_and_what_they_may_read() {
 }
 
 #[test]
-fn a_certificate_tells_who_calls_by_its_names() {
+fn a_certificate_identifies_the_caller_by_its_names() {
     let text = trainer("certificate = [\"10.0.0.1\", \"trainer.example\"]");
     let (auth, _folder) = auth(&text);
     let by = |certificate: CertificateDer<'static>| {
@@ -68,12 +68,12 @@ fn a_certificate_tells_who_calls_by_its_names() {
 }
 
 #[test]
-fn without_a_file_the_holder_of_any_checked_certificate_gets_in() {
+fn without_a_file_any_verified_certificate_is_accepted() {
     let auth = Auth::new(None, true, TicketKey::throwaway());
     assert!(auth.is_on());
     assert!(matches!(auth.caller(None, &Peer::default()), Err(AccessError::Anonymous { .. })));
     let peer = Peer { certificate: Some(certificate("a")), address: None };
-    let caller = auth.caller(Some(b"Bearer whatever"), &peer).unwrap();
+    let caller = auth.caller(Some(b"Bearer other"), &peer).unwrap();
     assert!(caller.name().starts_with("certificate-") && caller.reads_everything());
     let off = Auth::off();
     let from = |text: &str| Peer { address: Some(text.parse().unwrap()), certificate: None };
@@ -83,22 +83,22 @@ fn without_a_file_the_holder_of_any_checked_certificate_gets_in() {
 }
 
 #[test]
-fn a_file_that_is_wrong_says_where_and_repeats_no_digest() {
+fn errors_in_a_file_name_the_place_and_quote_no_digest() {
     let twice = format!("{}[other]\ntoken_sha256 = [\"{SESAME}\"]\ndatasets = \"*\"\n", trainer(""));
     for (text, words) in [
-        ("", "names nobody"),
-        ("[a]\ndatasets = \"*\"\n", "one is needed"),
+        ("", "no principal"),
+        ("[a]\ndatasets = \"*\"\n", "at least one is required"),
         (&format!("[a]\ntoken_sha256 = \"{SESAME}\"\n"), "datasets"),
         (&format!("[a]\ntoken_sha256 = \"{SESAME}\"\ndatasets = []\n"), "at least one name"),
         (&format!("[a]\ntoken_sha256 = \"{SESAME}\"\ndatasets = \"[\"\n"), "datasets"),
         ("[a]\ntoken_sha256 = \"open sesame\"\ndatasets = \"*\"\n", "64 hexadecimal digits"),
-        ("[\"a b\"]\ntoken_sha256 = \"open sesame\"\ndatasets = \"*\"\n", "a name is"),
-        ("[a]\ncertificate = \"-\"\ndatasets = \"*\"\n", "no DNS name"),
+        ("[\"a b\"]\ntoken_sha256 = \"open sesame\"\ndatasets = \"*\"\n", "the name must be"),
+        ("[a]\ncertificate = \"-\"\ndatasets = \"*\"\n", "not a DNS name"),
         (&trainer("calls_per_second = -1"), "above 0"),
         (&trainer("calls_per_second = nan"), "above 0"),
         (&trainer("streams = 5"), "streams"),
         (&trainer("streams_max = -5"), "line"),
-        (&twice, "there already"),
+        (&twice, "another entry"),
     ] {
         let reason = Principals::parse(text).unwrap_err();
         assert!(reason.contains(words), "{text}: {reason}");
@@ -107,12 +107,12 @@ fn a_file_that_is_wrong_says_where_and_repeats_no_digest() {
 }
 
 #[test]
-fn the_file_is_read_again_when_it_changes_and_goes_on_where_it_is_broken() {
+fn the_file_is_reloaded_and_the_last_good_content_is_kept() {
     let (auth, folder) = auth(&trainer(""));
     let path = folder.path().join("principals.toml");
     let known = || auth.caller(Some(b"Bearer open sesame"), &Peer::default()).is_ok();
     assert!(known());
-    // A file is looked at once a second.
+    // Files are checked once a second.
     let wait = || thread::sleep(Duration::from_millis(1100));
     fs::write(&path, "not TOML at all").unwrap();
     wait();
@@ -123,7 +123,7 @@ fn the_file_is_read_again_when_it_changes_and_goes_on_where_it_is_broken() {
 }
 
 #[test]
-fn streams_and_calls_are_capped_and_told_when_to_come_back() {
+fn streams_and_calls_are_limited_with_a_time_to_retry() {
     let (auth, _folder) = auth(&format!(
         "{}[other]\ntoken_sha256 = \"{}\"\ndatasets = \"*\"\n",
         trainer("streams_max = 1\ncalls_per_second = 2"),
@@ -136,32 +136,32 @@ fn streams_and_calls_are_capped_and_told_when_to_come_back() {
     assert!(matches!(refused, AccessError::Rate { retry_ms: 1..=500, .. }), "{refused:?}");
 
     let admission = Admission::new(StreamLimits { per_client: 2, in_all: 3 });
-    let place = admission.stream(&caller).unwrap();
+    let permit = admission.stream(&caller).unwrap();
     let words = admission.stream(&caller).unwrap_err().to_string();
     assert!(words.contains("of trainer") && words.contains("streams_max"), "{words}");
     let anyone = Caller::anyone();
-    let places = [admission.stream(&anyone).unwrap(), admission.stream(&anyone).unwrap()];
+    let permits = [admission.stream(&anyone).unwrap(), admission.stream(&anyone).unwrap()];
     let words = admission.stream(&anyone).unwrap_err().to_string();
     assert!(words.contains("--streams-per-client"), "{words}");
-    let stranger = Auth::off().caller(None, &Peer::default()).unwrap();
-    let words = admission.stream(&stranger).unwrap_err().to_string();
+    let unix_client = Auth::off().caller(None, &Peer::default()).unwrap();
+    let words = admission.stream(&unix_client).unwrap_err().to_string();
     assert!(words.contains("--streams-max"), "{words}");
-    drop((place, places));
+    drop((permit, permits));
     admission.stream(&caller).unwrap();
 }
 
 #[test]
-fn a_ticket_is_for_one_caller_and_for_a_time_and_cannot_be_changed() {
+fn a_ticket_is_bound_to_its_caller_content_and_lifetime() {
     let key = TicketKey::new(&[7; 32], Duration::from_mins(1));
     let signed = key.sign(b"FBT1 anything", "trainer");
     assert_eq!(key.open(&signed, "trainer").unwrap(), b"FBT1 anything");
     assert_eq!(key.open(&signed, "trainer2"), Err(TicketFault::Another));
     assert_eq!(TicketKey::new(&[8; 32], Duration::from_mins(1)).open(&signed, "trainer"), Err(TicketFault::Foreign));
-    for place in 0..signed.len() {
+    for index in 0..signed.len() {
         let mut changed = signed.clone();
-        changed[place] ^= 1;
-        assert_eq!(key.open(&changed, "trainer"), Err(TicketFault::Foreign), "byte {place}");
-        assert_eq!(key.open(&signed[..place], "trainer"), Err(TicketFault::Foreign), "cut at {place}");
+        changed[index] ^= 1;
+        assert_eq!(key.open(&changed, "trainer"), Err(TicketFault::Foreign), "byte {index}");
+        assert_eq!(key.open(&signed[..index], "trainer"), Err(TicketFault::Foreign), "cut at {index}");
     }
     assert_eq!(key.open(b"FBT1 anything", "trainer"), Err(TicketFault::Foreign));
     let short = TicketKey::new(&[7; 32], Duration::ZERO);
@@ -171,7 +171,7 @@ fn a_ticket_is_for_one_caller_and_for_a_time_and_cannot_be_changed() {
 }
 
 #[test]
-fn debug_shows_no_secret() {
+fn debug_output_shows_no_secret() {
     let (auth, _folder) = auth(&trainer(""));
     let key = TicketKey::new(b"a secret of more than 32 bytes, in letters", Duration::from_mins(1));
     let caller = auth.caller(Some(b"Bearer open sesame"), &Peer::default()).unwrap();

@@ -1,4 +1,4 @@
-//! The certificate that the server shows, and those that it asks for; read again when they change.
+//! TLS configuration: the server's certificate and the verification of client certificates; files are re-read when they change.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,17 +14,17 @@ use rustls::{
 
 use super::{error::AuthError, watched::Watched};
 
-/// The one protocol that is spoken.
+/// HTTP/2, the only protocol offered.
 const ALPN: &[u8] = b"h2";
 
-/// TLS 1.2 and 1.3 with a certificate of ours.
+/// TLS 1.2 and 1.3 with the server's certificate.
 pub struct Tls {
     config: Watched<ServerConfig>,
     checks_clients: bool,
 }
 
 impl Tls {
-    /// Reads a certificate chain and its key; where a client CA is given, only clients that hold a certificate of it get in.
+    /// Reads a certificate chain and its key. With `client_ca`, clients must present a certificate that it issued.
     pub fn open(chain: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, AuthError> {
         let (chain, key, client_ca) = (chain.to_owned(), key.to_owned(), client_ca.map(Path::to_owned));
         let checks_clients = client_ca.is_some();
@@ -33,12 +33,12 @@ impl Tls {
         Ok(Self { config, checks_clients })
     }
 
-    /// Whether clients must hold a certificate.
+    /// Returns whether clients must present a certificate.
     pub fn checks_clients(&self) -> bool {
         self.checks_clients
     }
 
-    /// As the files are now.
+    /// Returns the configuration of the files' current content.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.config.current()
     }
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Tls {
 fn read(chain: &PathBuf, key: &PathBuf, client_ca: Option<&PathBuf>) -> Result<ServerConfig, AuthError> {
     let content = |path: &Path, reason: String| AuthError::Content { path: path.to_owned(), reason };
     let certificates = certificates(chain)?;
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| of_pem(key, error, "a private key"))?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| pem_error(key, error, "a private key"))?;
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -70,25 +70,27 @@ fn read(chain: &PathBuf, key: &PathBuf, client_ca: Option<&PathBuf>) -> Result<S
         }
     };
     let config = builder.with_single_cert(certificates, private);
-    let reason = |error: rustls::Error| format!("the key does not fit the certificate in {}: {error}", chain.display());
+    let reason =
+        |error: rustls::Error| format!("the key does not match the certificate in {}: {error}", chain.display());
     let mut config = config.map_err(|error| content(key, reason(error)))?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(config)
 }
 
 fn certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>, AuthError> {
-    let wanted = "PEM certificates";
-    let found: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(path).and_then(Iterator::collect).map_err(|error| of_pem(path, error, wanted));
+    let expected = "PEM certificates";
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|error| pem_error(path, error, expected));
     match found {
-        Ok(none) if none.is_empty() => Err(of_pem(path, pem::Error::NoItemsFound, wanted)),
+        Ok(none) if none.is_empty() => Err(pem_error(path, pem::Error::NoItemsFound, expected)),
         other => other,
     }
 }
 
-fn of_pem(path: &Path, error: pem::Error, wanted: &str) -> AuthError {
+fn pem_error(path: &Path, error: pem::Error, expected: &str) -> AuthError {
     match error {
         pem::Error::Io(source) => AuthError::Read { path: path.to_owned(), source },
-        other => AuthError::Content { path: path.to_owned(), reason: format!("{wanted} expected: {other}") },
+        other => AuthError::Content { path: path.to_owned(), reason: format!("expected {expected}: {other}") },
     }
 }

@@ -1,4 +1,4 @@
-//! What is read from files, and read again once they change.
+//! Values read from files, reloaded when the files change.
 
 use std::{
     fs,
@@ -10,23 +10,23 @@ use std::{
 
 use super::error::AuthError;
 
-/// How often a file is looked at, at most.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval between two checks of the files.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A value and the files that it is read from.
 pub(super) struct Watched<T> {
     files: Vec<PathBuf>,
     read: Box<dyn Fn() -> Result<T, AuthError> + Send + Sync>,
-    kept: Mutex<Loaded<T>>,
+    loaded: Mutex<Loaded<T>>,
 }
 
 struct Loaded<T> {
     value: Arc<T>,
     stamps: Vec<Option<Stamp>>,
-    looked: Instant,
+    checked: Instant,
 }
 
-/// What changes with a file: also where a link leads elsewhere, as mounted secrets do it.
+/// Metadata that changes with a file's content, or with the target of its link, which is how mounted secrets are renewed.
 #[derive(PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -41,30 +41,30 @@ impl<T> Watched<T> {
         files: Vec<PathBuf>,
         read: impl Fn() -> Result<T, AuthError> + Send + Sync + 'static,
     ) -> Result<Self, AuthError> {
-        // Looked at before they are read: a change in between is seen at the next look.
+        // Taken before the files are read, so that the next check sees a change in between.
         let stamps = stamps(&files);
-        let kept = Loaded { value: Arc::new(read()?), stamps, looked: Instant::now() };
-        Ok(Self { files, read: Box::new(read), kept: Mutex::new(kept) })
+        let loaded = Loaded { value: Arc::new(read()?), stamps, checked: Instant::now() };
+        Ok(Self { files, read: Box::new(read), loaded: Mutex::new(loaded) })
     }
 
-    /// What the files say now, or said last where they cannot be read.
+    /// Returns the value of the files' current content, or the last valid one.
     pub(super) fn current(&self) -> Arc<T> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.looked.elapsed() >= LOOK_INTERVAL {
-            kept.looked = Instant::now();
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if loaded.checked.elapsed() >= CHECK_INTERVAL {
+            loaded.checked = Instant::now();
             let stamps = stamps(&self.files);
-            if stamps != kept.stamps {
-                kept.stamps = stamps;
+            if stamps != loaded.stamps {
+                loaded.stamps = stamps;
                 match (self.read)() {
                     Ok(value) => {
-                        kept.value = Arc::new(value);
-                        tracing::info!(files = ?self.files, "read again: the files have changed");
+                        loaded.value = Arc::new(value);
+                        tracing::info!(files = ?self.files, "files reloaded");
                     }
-                    Err(error) => tracing::error!(%error, "what these files said before goes on"),
+                    Err(error) => tracing::error!(%error, "cannot reload files; the previous content stays in effect"),
                 }
             }
         }
-        Arc::clone(&kept.value)
+        Arc::clone(&loaded.value)
     }
 }
 
