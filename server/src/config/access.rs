@@ -1,4 +1,4 @@
-//! Keys, certificates and principals: the files that the flags name, read once before anything starts.
+//! Keys, certificates and principals: the files named by flags, read before the server starts.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::auth::{AuthError, KEY_BYTES, PrincipalsFile, Tls};
 
-/// What the files held.
+/// The content of the files.
 pub(super) struct AccessFiles {
     pub tls: Option<Tls>,
     pub principals: Option<PrincipalsFile>,
@@ -16,8 +16,8 @@ pub(super) struct AccessFiles {
 }
 
 impl AccessFiles {
-    /// Whether nobody gets in who does not say who they are.
-    pub(super) fn asks_who_calls(&self) -> bool {
+    /// Returns whether every caller must have credentials.
+    pub(super) fn requires_credentials(&self) -> bool {
         self.principals.is_some() || self.tls.as_ref().is_some_and(Tls::checks_clients)
     }
 }
@@ -28,17 +28,17 @@ pub(super) fn open(flags: &Flags) -> Result<AccessFiles, ConfigError> {
             let opened = Tls::open(chain, key, flags.tls_client_ca.as_deref());
             Some(opened.map_err(|error| unusable("tls-cert", chain, &error))?)
         }
-        // clap holds them together on the command line, but not where they come from a file.
+        // clap checks `requires` on the command line, but not for values of the configuration file.
         (Some(path), None) => {
-            return Err(wrong("tls-cert", &path.display().to_string(), "--tls-key is needed with it"));
+            return Err(wrong("tls-cert", &path.display().to_string(), "requires --tls-key"));
         }
         (None, Some(path)) => {
-            return Err(wrong("tls-key", &path.display().to_string(), "--tls-cert is needed with it"));
+            return Err(wrong("tls-key", &path.display().to_string(), "requires --tls-cert"));
         }
         (None, None) => None,
     };
     if let (None, Some(path)) = (&tls, &flags.tls_client_ca) {
-        return Err(wrong("tls-client-ca", &path.display().to_string(), "--tls-cert and --tls-key are needed with it"));
+        return Err(wrong("tls-client-ca", &path.display().to_string(), "requires --tls-cert and --tls-key"));
     }
     let principals = flags
         .principals
@@ -49,11 +49,14 @@ pub(super) fn open(flags: &Flags) -> Result<AccessFiles, ConfigError> {
 
 fn secret(path: Option<&Path>) -> Result<Option<Vec<u8>>, ConfigError> {
     let Some(path) = path else { return Ok(None) };
-    let refused = |reason: String| wrong("ticket-key", &path.display().to_string(), reason);
-    let secret = fs::read(path).map_err(|source| refused(source.to_string()))?;
+    let invalid = |reason: String| wrong("ticket-key", &path.display().to_string(), reason);
+    let secret = fs::read(path).map_err(|source| invalid(source.to_string()))?;
     let secret = secret.trim_ascii().to_vec();
     if secret.len() < KEY_BYTES {
-        return Err(refused(format!("{} bytes, at least {KEY_BYTES} are needed (openssl rand -hex 32)", secret.len())));
+        return Err(invalid(format!(
+            "{} bytes; at least {KEY_BYTES} are required (openssl rand -hex 32)",
+            secret.len()
+        )));
     }
     Ok(Some(secret))
 }

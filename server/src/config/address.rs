@@ -13,15 +13,15 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
-/// What an address that other machines reach needs.
+/// Requirements of a `--listen` address that other machines can reach.
 const LISTEN_PUBLIC: &str = "TLS (--tls-cert and --tls-key) and credentials (--principals or --tls-client-ca); listen on 127.0.0.1, or \
-                             say --insecure-public if whoever reaches it may read every dataset";
-pub(super) const METRICS_PUBLIC: &str =
-    "--metrics-public or --insecure-public, as whoever reaches it reads names of datasets and how much they are used";
+                             set --insecure-public to let any client that reaches it read every dataset";
+/// Requirements of a `--metrics-listen` address that other machines can reach.
+pub(super) const METRICS_PUBLIC: &str = "--metrics-public or --insecure-public, because any client that reaches it can read names of datasets and how much they are used";
 
 pub(super) fn listen(value: &str, is_allowed: bool) -> Result<Listen, ConfigError> {
     match value.strip_prefix("unix:") {
-        Some("") => Err(wrong("listen", value, "a path must follow unix:")),
+        Some("") => Err(wrong("listen", value, "expected a path after unix:")),
         Some(path) => {
             let path = path.strip_prefix("//").unwrap_or(path);
             let absolute = std::path::absolute(path).map_err(|source| wrong("listen", value, source.to_string()))?;
@@ -35,16 +35,16 @@ pub(super) fn replica(value: String) -> Result<String, ConfigError> {
     let schemes = ["grpc", "grpc+tcp", "grpc+tls", "grpc+unix"];
     match value.split_once("://") {
         Some((scheme, place)) if schemes.contains(&scheme) && !place.is_empty() => Ok(value),
-        _ => Err(wrong("advertise", &value, "a URL as clients use it, such as grpc://replica-1:8815")),
+        _ => Err(wrong("advertise", &value, "expected a URL for clients, such as grpc://replica-1:8815")),
     }
 }
 
 pub(super) fn tcp(flag: &'static str, value: &str, is_allowed: bool, needed: &str) -> Result<SocketAddr, ConfigError> {
     let text = value.strip_prefix("localhost:").map_or_else(|| value.to_owned(), |port| format!("127.0.0.1:{port}"));
-    let allowed = "an address and a port, such as 127.0.0.1:8815, [::1]:8815 or unix:PATH";
+    let allowed = "expected an address and a port, such as 127.0.0.1:8815, [::1]:8815 or unix:PATH";
     let address: SocketAddr = text.parse().map_err(|_| wrong(flag, value, allowed))?;
     if !address.ip().to_canonical().is_loopback() && !is_allowed {
-        return Err(wrong(flag, value, format!("other machines reach this address, which needs {needed}")));
+        return Err(wrong(flag, value, format!("other machines can reach this address, which requires {needed}")));
     }
     Ok(address)
 }

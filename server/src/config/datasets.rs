@@ -1,4 +1,4 @@
-//! `--dataset` and what is said of the datasets by name → names and locations.
+//! `--dataset` and `--int96-unit` → names and locations.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::{
     error::near_names,
 };
 
-/// The longest dataset name.
+/// Longest name of a dataset.
 const NAME_BYTES_MAX: usize = 128;
 
-/// Every dataset, in the order of the command line.
+/// Returns every dataset, in the order of the command line.
 pub(super) fn open(flags: &Flags) -> Result<Vec<(String, Location)>, ConfigError> {
     let mut datasets: Vec<(String, Location)> = Vec::new();
     let mut stores = Stores::new(flags.storage_requests_max as usize);
@@ -26,26 +26,26 @@ pub(super) fn open(flags: &Flags) -> Result<Vec<(String, Location)>, ConfigError
         datasets.push((name, location));
     }
     if datasets.is_empty() {
-        return Err(wrong("dataset", "", "at least one NAME=URL is needed"));
+        return Err(wrong("dataset", "", "at least one NAME=URL is required"));
     }
     with_int96_units(datasets, &flags.int96_unit)
 }
 
 fn dataset(value: &str, stores: &mut Stores) -> Result<(String, Location), ConfigError> {
-    let allowed = "NAME=URL, such as flights=data/flights";
+    let allowed = "expected NAME=URL, such as flights=data/flights";
     let (name, url) = value.split_once('=').ok_or_else(|| wrong("dataset", value, allowed))?;
     let named = !name.is_empty()
         && name.len() <= NAME_BYTES_MAX
         && !name.contains(['/', '\\'])
         && !name.contains(char::is_control);
     if !named {
-        let reason = format!("a name is 1 to {NAME_BYTES_MAX} bytes without slashes; {allowed}");
+        let reason = format!("the name must be 1 to {NAME_BYTES_MAX} bytes without slashes; {allowed}");
         return Err(wrong("dataset", value, reason));
     }
     Ok((name.to_owned(), Location::parse(name, url, stores)?))
 }
 
-/// The datasets, those that are named in the values with their unit.
+/// Sets the unit of INT96 timestamps of each dataset named in `values`.
 fn with_int96_units(
     datasets: Vec<(String, Location)>,
     values: &[String],
@@ -57,11 +57,11 @@ fn with_int96_units(
         let unit = match unit {
             "us" => Int96Unit::Microseconds,
             "ns" => Int96Unit::Nanoseconds,
-            _ => return Err(wrong("NAME=us or NAME=ns, such as flights=ns".to_owned())),
+            _ => return Err(wrong("expected NAME=us or NAME=ns, such as flights=ns".to_owned())),
         };
         if !datasets.iter().any(|(known, _)| known == name) {
             let near = near_names(name, datasets.iter().map(|(known, _)| known.as_str()));
-            return Err(wrong(format!("no --dataset has the name \"{name}\": {near}")));
+            return Err(wrong(format!("no --dataset is named \"{name}\": {near}")));
         }
         if units.insert(name, unit).is_some() {
             return Err(wrong(format!("the name \"{name}\" is given twice")));

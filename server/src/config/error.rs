@@ -2,7 +2,7 @@
 
 use crate::catalog::LocationError;
 
-/// The configuration is wrong.
+/// An invalid configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A value is not allowed.
@@ -10,12 +10,12 @@ pub enum ConfigError {
     Value {
         /// The flag.
         flag: &'static str,
-        /// What was given.
+        /// The value.
         value: String,
-        /// What is wrong and what is allowed.
+        /// The mistake, and what is allowed.
         reason: String,
     },
-    /// A dataset's place is wrong.
+    /// The location of a dataset is invalid.
     #[error("--dataset: {0}")]
     Location(#[from] LocationError),
 }

@@ -1,4 +1,4 @@
-//! The flags: one struct that gives flag, environment variable, TOML key, default and help.
+//! The definition of every option: flag, environment variable, TOML key, default and help.
 
 use std::path::PathBuf;
 
@@ -10,22 +10,22 @@ use crate::{
     plan::{OPS_MAX, PLAN_COLUMNS_MAX},
 };
 
-/// Arrow's and gRPC's lengths allow a little less than 2 GiB in every client.
+/// Lengths in Arrow and gRPC allow a little less than 2 GiB in every client.
 const BATCH_BYTES_CEILING: u64 = 2_000_000_000;
 
-/// The largest gRPC message of a client.
+/// Largest gRPC message that a client may send.
 const MESSAGE_BYTES_CEILING: u64 = 2 * forebay_proto::JSON_BYTES_MAX as u64;
 
 /// Forebay's server: streams Parquet datasets to training loops over Arrow Flight.
 #[derive(Clone, Debug, Parser)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 #[command(name = "forebay-server", version, about, long_about = None)]
 pub struct Flags {
     /// A dataset: a directory, a file or a glob of Parquet (optionally as file://), the same in a bucket
-    /// (s3://bucket/…, gs://…, az://container/…), or one file on a web server (https://…/a.parquet). A store's
-    /// credentials, region and endpoint come from the server's environment under their usual names, such as
+    /// (s3://bucket/…, gs://…, az://container/…), or one file on a web server (https://…/a.parquet). Credentials, region
+    /// and endpoint of a store are read from the server's environment under their usual names, such as
     /// AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL. May be repeated; in the environment, one per line.
-    #[expect(clippy::doc_markdown, reason = "the words of --help")]
+    #[expect(clippy::doc_markdown, reason = "the text of --help")]
     #[arg(long, env = "FOREBAY_DATASET", value_name = "NAME=URL", required = true, value_delimiter = '\n')]
     pub(super) dataset: Vec<String>,
 
@@ -45,21 +45,21 @@ pub struct Flags {
     )]
     pub(super) listen: Vec<String>,
 
-    /// URL at which clients reach a replica of this server, including itself. The endpoints of a flight list them all
-    /// in this order, so that clients resume at another one when a stream breaks. May be repeated.
+    /// URL at which clients reach a replica of this service; list this server too. Endpoints name all of them in this
+    /// order, so that a client whose stream breaks can resume at another replica. May be repeated.
     #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "URL", value_delimiter = '\n')]
     pub(super) advertise: Vec<String>,
 
-    /// Address of /metrics, /healthz and /readyz over HTTP; off: none of them, and nothing is counted.
+    /// Address of /metrics, /healthz and /readyz over HTTP; off: disable them, and record no metrics.
     #[arg(long, env = "FOREBAY_METRICS_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9815")]
     pub(super) metrics_listen: String,
 
-    /// Directory of state that survives a restart: fitted plans and row counts; fits spill there too [default: forebay
-    /// under the user's state directory, which is ~/.local/state]
+    /// Directory of state that survives a restart: fitted plans and row counts. Fits also spill to it [default: forebay
+    /// in the user's state directory, ~/.local/state]
     #[arg(long, env = "FOREBAY_STATE", value_name = "DIR")]
     pub(super) state: Option<String>,
 
-    /// Seconds that running streams get after SIGTERM before they are cut.
+    /// Seconds that running streams get after SIGTERM before they end.
     #[arg(long, env = "FOREBAY_DRAIN_SECONDS", value_name = "SECONDS", default_value_t = 30)]
     pub(super) drain_seconds: u64,
 
@@ -100,7 +100,7 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_DEVICE", value_name = "DEVICE", default_value = "cpu")]
     pub(super) device: String,
 
-    /// What is logged on stderr: error, warn, info, debug or trace, or a filter in tracing's syntax.
+    /// Level of the log on stderr: error, warn, info, debug or trace, or a filter in tracing's syntax.
     #[arg(long, env = "FOREBAY_LOG", value_name = "FILTER", default_value = "info")]
     pub(super) log: String,
 
@@ -108,9 +108,9 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
     pub(super) log_format: LogFormat,
 
-    /// An OpenTelemetry collector that receives a trace of every call over OTLP's gRPC, such as http://127.0.0.1:4317;
-    /// a client's traceparent is continued. Service name, sampling and headers come from OpenTelemetry's own variables.
-    #[expect(clippy::doc_markdown, reason = "the words of --help")]
+    /// OpenTelemetry collector that receives a trace of every call over OTLP/gRPC, such as http://127.0.0.1:4317. A
+    /// client's traceparent is continued. OpenTelemetry's own variables set service name, sampling and headers.
+    #[expect(clippy::doc_markdown, reason = "the text of --help")]
     #[arg(long, env = "FOREBAY_OTLP_ENDPOINT", value_name = "URL")]
     pub(super) otlp_endpoint: Option<String>,
 
@@ -134,7 +134,7 @@ pub struct Flags {
     /// Principals, in TOML: a table for each, such as [trainer], with token_sha256 (of its bearer tokens) or
     /// certificate (names of its client certificates), datasets (names, with * as a wildcard), and optionally
     /// streams_max and calls_per_second.
-    #[expect(clippy::doc_markdown, reason = "the words of --help")]
+    #[expect(clippy::doc_markdown, reason = "the text of --help")]
     #[arg(long, env = "FOREBAY_PRINCIPALS", value_name = "FILE")]
     pub(super) principals: Option<PathBuf>,
 
@@ -198,7 +198,7 @@ pub struct Flags {
           value_parser = clap::value_parser!(u64).range(1..=OPERATORS_MAX as u64))]
     pub(super) expression_operators_max: u64,
 
-    /// Concurrent requests to each store behind a network; further ones wait.
+    /// Concurrent requests to each object store or web server; further ones wait.
     #[arg(long, env = "FOREBAY_STORAGE_REQUESTS_MAX", value_name = "COUNT", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(super) storage_requests_max: u32,

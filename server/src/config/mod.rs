@@ -1,7 +1,7 @@
-//! What the operator says: flags, environment, TOML file → a checked `Config`.
+//! Command line, environment and TOML file → a validated `Config`.
 //!
-//! The struct of flags is the one table: it gives flag, `FOREBAY_…` variable, TOML key, default and help, and the
-//! book's table is rendered from it (`tests/readme.rs`).
+//! [`Flags`] is the single definition of every option: flag, `FOREBAY_…` variable, TOML key, default and help. The table
+//! in the book is generated from it (`tests/readme.rs`).
 
 mod access;
 mod address;
@@ -30,63 +30,63 @@ use crate::{
 use address::{METRICS_PUBLIC, listen, replica, tcp};
 use error::wrong;
 
-/// The configuration, checked.
+/// The validated configuration.
 #[derive(Debug)]
 pub struct Config {
-    /// Names and places.
+    /// Datasets by name, with their locations.
     pub datasets: Vec<(String, Location)>,
-    /// Where Flight is served.
+    /// Addresses of the Flight service.
     pub listen: Vec<Listen>,
     /// URLs of every replica.
     pub advertise: Vec<String>,
-    /// Where metrics are served, if anywhere.
+    /// Address of the metrics service; none: no metrics.
     pub metrics_listen: Option<SocketAddr>,
-    /// The state directory.
+    /// State directory.
     pub state: PathBuf,
-    /// Time for running streams after SIGTERM.
+    /// Time that running streams get after SIGTERM.
     pub drain: Duration,
-    /// The age at which connections are asked to go; zero: none.
+    /// Age after which a client is told to reconnect (HTTP/2 GOAWAY); zero: never.
     pub connection_age: Duration,
-    /// Time for streams on such connections.
+    /// Time that streams on such a connection get before it is closed.
     pub connection_grace: Duration,
-    /// The time without a word from a client after which it is asked; zero: never.
+    /// Idle time before a keepalive ping; zero: never.
     pub keepalive: Duration,
-    /// The memory budget of streams.
+    /// Memory budget of all streams.
     pub memory_limit_bytes: u64,
-    /// The memory of fits.
+    /// Memory of the aggregates of fits before they spill.
     pub fit_memory_bytes: usize,
-    /// The largest batch.
+    /// Largest batch.
     pub batch_bytes_max: u64,
-    /// Threads of the CPU pool; 0: one a core.
+    /// Threads of the CPU pool; 0: one per core.
     pub cpu_threads: usize,
-    /// Where features are computed.
+    /// Device that computes features.
     pub device: DeviceName,
-    /// What is logged and traced.
+    /// Log and traces.
     pub log: LogSettings,
-    /// Whether tools may ask for the calls.
+    /// Whether gRPC server reflection is enabled.
     pub reflection: bool,
-    /// Whether the server ends with its standard input.
+    /// Whether the server exits when its standard input closes.
     pub exit_with_stdin: bool,
-    /// What TCP listeners speak.
+    /// TLS of the TCP listeners; none: plaintext.
     pub tls: Option<Tls>,
-    /// Who may call.
+    /// Principals that may call; none: any client.
     pub principals: Option<PrincipalsFile>,
-    /// What signs tickets; none: a secret of the state directory.
+    /// Secret that signs tickets; none: one in the state directory.
     pub ticket_secret: Option<Vec<u8>>,
-    /// How long tickets may be used.
+    /// Time for which a ticket is valid.
     pub ticket_lifetime: Duration,
-    /// Streams that may be open.
+    /// Limits of open streams.
     pub streams: StreamLimits,
-    /// After so long without a client that takes something a stream gives back its memory.
+    /// Time after which a stream whose client takes no batch releases its memory.
     pub stream_idle: Duration,
-    /// Connections that may be open.
+    /// Limit of open connections.
     pub connections_max: usize,
-    /// What a request may be.
+    /// Limits of requests.
     pub requests: RequestLimits,
 }
 
 impl Flags {
-    /// Checks every value against what it means.
+    /// Validates every option, and opens the files that the options name.
     pub fn check(self) -> Result<Config, ConfigError> {
         let datasets = datasets::open(&self)?;
         log::check_filter(&self.log).map_err(|source| wrong("log", &self.log, source.to_string()))?;
@@ -94,9 +94,9 @@ impl Flags {
             log::check_endpoint(url).map_err(|source| wrong("otlp-endpoint", url, source.to_string()))?;
         }
         let access = access::open(&self)?;
-        let is_safe = access.tls.is_some() && access.asks_who_calls();
+        let is_secure = access.tls.is_some() && access.requires_credentials();
         let (listen_public, metrics_public) =
-            (is_safe || self.insecure_public, self.metrics_public || self.insecure_public);
+            (is_secure || self.insecure_public, self.metrics_public || self.insecure_public);
         let listen = |value: &String| listen(value, listen_public);
         let listen: Result<Vec<Listen>, ConfigError> = self.listen.iter().map(listen).collect();
         let advertise: Result<Vec<String>, ConfigError> = self.advertise.into_iter().map(replica).collect();
@@ -151,7 +151,7 @@ fn device(value: &str) -> Result<DeviceName, ConfigError> {
     let number = value.strip_prefix("cuda:").and_then(|number| number.parse().ok());
     number
         .map(DeviceName::Cuda)
-        .ok_or_else(|| wrong("device", value, "cpu, or cuda: and the number of a GPU, such as cuda:0"))
+        .ok_or_else(|| wrong("device", value, "expected cpu, or cuda: and the number of a GPU, such as cuda:0"))
 }
 
 fn state(value: Option<&str>) -> Result<PathBuf, ConfigError> {
@@ -160,7 +160,7 @@ fn state(value: Option<&str>) -> Result<PathBuf, ConfigError> {
             None => Ok(PathBuf::from(text)),
             Some(("file", path)) => Ok(PathBuf::from(path)),
             Some((scheme, _)) => {
-                Err(wrong("state", text, format!("this version keeps state in a local directory, not on {scheme}://")))
+                Err(wrong("state", text, format!("state must be in a local directory; {scheme}:// is not supported")))
             }
         };
     }
@@ -169,12 +169,12 @@ fn state(value: Option<&str>) -> Result<PathBuf, ConfigError> {
     set("XDG_STATE_HOME")
         .or_else(home)
         .map(|base| base.join("forebay"))
-        .ok_or_else(|| wrong("state", "", "neither XDG_STATE_HOME nor HOME is set: name a directory"))
+        .ok_or_else(|| wrong("state", "", "XDG_STATE_HOME and HOME are not set: name a directory"))
 }
 
-/// The memory that this process may have: the machine's, or its control group's where that is less.
+/// Returns the memory available to this process: the smaller of the machine's and the control group's limit.
 fn machine_bytes() -> u64 {
-    /// Taken where nothing tells.
+    /// Assumed if the system reports no size.
     const UNKNOWN: u64 = 4 << 30;
     let line = |text: String| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:").map(str::to_owned))?;

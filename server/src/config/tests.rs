@@ -1,4 +1,4 @@
-//! Flags that are good, and flags that are wrong and say so.
+//! Valid flags, and the errors of invalid ones.
 
 use clap::Parser as _;
 
@@ -11,7 +11,7 @@ fn check(arguments: &[&str]) -> Result<Config, String> {
 }
 
 #[test]
-fn good_flags_are_a_config() {
+fn valid_flags_are_accepted() {
     let config = check(&[
         "--dataset",
         "a=/tmp",
@@ -31,17 +31,17 @@ fn good_flags_are_a_config() {
 }
 
 #[test]
-fn wrong_flags_say_what_is_allowed() {
+fn errors_of_invalid_flags_name_what_is_allowed() {
     for (arguments, words) in [
         (&[][..], "--dataset"),
         (&["--dataset", "a"], "NAME=URL"),
-        (&["--dataset", "=x"], "a name is"),
-        (&["--dataset", "a/b=x"], "a name is"),
+        (&["--dataset", "=x"], "the name must be"),
+        (&["--dataset", "a/b=x"], "the name must be"),
         (&["--dataset", "a=x", "--dataset", "a=y"], "twice"),
         (&["--dataset", "a=ftp://b/c"], "s3://bucket"),
         (&["--dataset", "a=x", "--listen", "here"], "127.0.0.1:8815"),
         (&["--dataset", "a=x", "--int96-unit", "a=ms"], "NAME=us or NAME=ns"),
-        (&["--dataset", "a=x", "--int96-unit", "b=ns"], "no --dataset has the name \"b\""),
+        (&["--dataset", "a=x", "--int96-unit", "b=ns"], "no --dataset is named \"b\""),
         (&["--dataset", "a=x", "--int96-unit", "a=ns", "--int96-unit", "a=us"], "twice"),
         (&["--dataset", "a=x", "--advertise", "replica:8815"], "grpc://replica-1:8815"),
         (&["--dataset", "a=x", "--listen", "0.0.0.0:1"], "--insecure-public"),
