@@ -63,8 +63,8 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_DRAIN_SECONDS", value_name = "SECONDS", default_value_t = 30)]
     pub(super) drain_seconds: u64,
 
-    /// Seconds after which the server asks a client to open a new connection, which may lead to another replica; 0:
-    /// never.
+    /// Seconds after which a connection is closed gracefully (GOAWAY), so that the client opens a new one, possibly to
+    /// another replica; 0: never.
     #[arg(long, env = "FOREBAY_CONNECTION_AGE_SECONDS", value_name = "SECONDS", default_value_t = 0)]
     pub(super) connection_age_seconds: u64,
 

@@ -45,7 +45,7 @@ pub struct Config {
     pub state: PathBuf,
     /// Time that running streams get after SIGTERM.
     pub drain: Duration,
-    /// Age after which a client is told to reconnect (HTTP/2 GOAWAY); zero: never.
+    /// Age after which a connection is closed gracefully (HTTP/2 GOAWAY); zero: never.
     pub connection_age: Duration,
     /// Time that streams on such a connection get before it is closed.
     pub connection_grace: Duration,
