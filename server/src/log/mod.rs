@@ -1,6 +1,6 @@
-//! What the server tells of itself beside numbers: lines on stderr, and traces, where they are asked for.
+//! The log on stderr, and traces if a collector is configured.
 //!
-//! The only room that knows who listens to `tracing`'s spans and events; all others just make them.
+//! Only this module installs subscribers of `tracing`'s spans and events; other modules just emit them.
 
 mod traces;
 
@@ -25,41 +25,41 @@ use tracing_subscriber::{
 use traces::Traces;
 pub use traces::{TraceError, check_endpoint, failed, join};
 
-/// The target of spans that traces alone show: what a call is made of. Lines of the log are told by their call.
+/// Target of the spans within a call. They appear in traces only; lines of the log carry the span of their call.
 pub const PARTS: &str = "forebay_server::parts";
 
-/// What begins the target of every span and event of the server's own.
+/// Prefix of the targets of the server's own spans and events.
 const OWN: &str = "forebay_server";
 
-/// The time in which a collector of traces takes the last ones.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time limit for sending the last traces at exit.
+const FLUSH_TIME: Duration = Duration::from_secs(2);
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// Human on a terminal, JSON otherwise.
+    /// Human-readable on a terminal, JSON otherwise.
     Auto,
-    /// For people.
+    /// Human-readable.
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// What is told, and to whom.
+/// Settings of the log and of traces.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
-    /// Which lines: a filter of tracing's.
+    /// Filter of log lines, in tracing's syntax.
     pub filter: String,
-    /// How they look.
+    /// Format of log lines.
     pub format: LogFormat,
-    /// The collector that gets traces, over OTLP.
+    /// URL of the collector that receives traces over OTLP; none: no traces.
     pub collector: Option<String>,
 }
 
-/// Why nothing can be told.
+/// The reason why the log cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The filter is wrong.
+    /// The filter is invalid.
     #[error("--log: {0}")]
     Filter(#[from] ParseError),
     /// Traces cannot be sent.
@@ -67,32 +67,32 @@ pub enum LogError {
     Traces(#[from] TraceError),
 }
 
-/// Dropping it tells what is left to be told.
+/// Flushes pending log lines and traces when dropped.
 #[derive(Debug)]
 pub struct LogGuard {
     traces: Option<Traces>,
     _lines: WorkerGuard,
 }
 
-/// Checks a filter of lines.
+/// Validates a filter of log lines.
 pub fn check_filter(filter: &str) -> Result<(), ParseError> {
     EnvFilter::try_new(filter).map(drop)
 }
 
-/// Starts the log. Its lines are written by a thread of their own, and traces are sent by another: whoever takes them
-/// slowly holds up nobody, and loses lines where a hundred thousand wait, and spans where two thousand do.
+/// Starts the log. One thread writes lines and another sends traces, so a slow reader delays no call: lines beyond a
+/// backlog of 100,000, and spans beyond 2,000, are dropped.
 ///
-/// Call it inside a runtime, which sends the traces.
+/// Must be called within a Tokio runtime, which sends the traces.
 pub fn start(settings: &LogSettings) -> Result<LogGuard, LogError> {
     let filter = EnvFilter::try_new(&settings.filter)?;
     let traces = settings.collector.as_deref().map(Traces::start).transpose()?;
     let (writer, lines) = tracing_appender::non_blocking(io::stderr());
-    // Jobs that panic end with an error of their own; where they did is one line of the log like any other.
+    // A job that panics returns an error to its caller; the log has the location of the panic.
     panic::set_hook(Box::new(|panicked| tracing::error!(%panicked, "a job panicked")));
     let shown = filter.and(filter_fn(|metadata| metadata.target() != PARTS));
-    let told = traces.as_ref().map(|traces| traces.layer().with_filter(filter_fn(is_traced)));
+    let traced = traces.as_ref().map(|traces| traces.layer().with_filter(filter_fn(is_traced)));
     let subscriber =
-        tracing_subscriber::registry().with(told).with(lines_of(settings.format, writer).with_filter(shown));
+        tracing_subscriber::registry().with(traced).with(lines_of(settings.format, writer).with_filter(shown));
     // A second server in one process (tests) keeps the first one's log.
     let _ = subscriber.try_init();
     Ok(LogGuard { traces, _lines: lines })
@@ -111,8 +111,7 @@ fn lines_of<S: Subscriber + for<'a> LookupSpan<'a>>(
     }
 }
 
-/// Calls, what they are made of, and what is said meanwhile; never what libraries say, the one that sends traces among
-/// them.
+/// Returns whether a span or event goes to traces: those of the server, but none of libraries, which include the exporter.
 fn is_traced(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with(OWN) && *metadata.level() <= tracing::Level::INFO
 }
@@ -120,7 +119,7 @@ fn is_traced(metadata: &Metadata<'_>) -> bool {
 impl Drop for LogGuard {
     fn drop(&mut self) {
         if let Some(traces) = &self.traces {
-            traces.end(FAREWELL);
+            traces.end(FLUSH_TIME);
         }
     }
 }

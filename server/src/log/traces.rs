@@ -1,6 +1,6 @@
-//! Traces: spans of calls and of what they are made of, sent to an OpenTelemetry collector over OTLP (gRPC).
+//! Traces: spans of calls and their parts, sent to an OpenTelemetry collector over OTLP/gRPC.
 //!
-//! Off unless a collector is named. The SDK's own variables hold for the rest: `OTEL_SERVICE_NAME`,
+//! Off unless a collector is configured. The SDK's own variables set everything else: `OTEL_SERVICE_NAME`,
 //! `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER`, `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_BSP_SCHEDULE_DELAY` and so on.
 
 use std::{
@@ -25,41 +25,41 @@ use tracing_opentelemetry::{OpenTelemetryLayer, OpenTelemetrySpanExt};
 use tracing_subscriber::registry::LookupSpan;
 use url::Url;
 
-/// Whether anybody takes traces: calls are not told apart for nobody.
-static WANTED: AtomicBool = AtomicBool::new(false);
+/// Whether traces are on; if not, calls are not linked to traces.
+static ENABLED: AtomicBool = AtomicBool::new(false);
 
-/// What this program is called among others, where the operator does not say.
+/// Service name in traces unless `OTEL_SERVICE_NAME` is set.
 const SERVICE_NAME: &str = "forebay-server";
 
-/// Sends traces until it is told to end.
+/// Sends traces until [`Traces::end`].
 #[derive(Debug)]
 pub(super) struct Traces(SdkTracerProvider);
 
-/// Why traces cannot be sent.
+/// The reason why traces cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// It is no URL of a collector.
-    #[error("{0:?} is not the URL of an OTLP collector that speaks gRPC, such as http://127.0.0.1:4317")]
+    /// The URL is not that of a collector.
+    #[error("{0:?} is not the URL of an OTLP/gRPC collector, such as http://127.0.0.1:4317")]
     Endpoint(String),
-    /// The exporter cannot be made: one of its own variables is wrong, most likely.
+    /// The exporter cannot be created; most likely one of its environment variables is invalid.
     #[error(transparent)]
     Exporter(#[from] ExporterBuildError),
 }
 
-/// Checks the URL of a collector.
+/// Validates the URL of a collector.
 pub fn check_endpoint(url: &str) -> Result<(), TraceError> {
     let fits = |url: Url| url.scheme() == "http" && url.has_host() && url.path() == "/" && url.query().is_none();
     if Url::parse(url).is_ok_and(fits) { Ok(()) } else { Err(TraceError::Endpoint(url.to_owned())) }
 }
 
-/// Makes a call's span part of the trace that its client named (W3C's `traceparent` and `tracestate`), or of one of its
-/// own, and names the trace in every line of the call.
+/// Adds a call's span to the client's trace (W3C `traceparent` and `tracestate`) or to a new one, and records the trace
+/// id, which then appears in every log line of the call.
 pub fn join(span: &Span, method: &'static str, header: impl Fn(&str) -> Option<String>) {
-    if !WANTED.load(Ordering::Relaxed) {
+    if !ENABLED.load(Ordering::Relaxed) {
         return;
     }
     let parent = TraceContextPropagator::new().extract(&TraceHeaders::read(header));
-    // It fails where the span is shown to nobody.
+    // Fails if the span is disabled.
     let _ = span.set_parent(parent);
     span.record("otel.name", method);
     span.record("otel.kind", "server");
@@ -71,7 +71,7 @@ pub fn join(span: &Span, method: &'static str, header: impl Fn(&str) -> Option<S
 
 /// Marks a call's span as failed.
 pub fn failed(span: &Span, reason: &str) {
-    if WANTED.load(Ordering::Relaxed) {
+    if ENABLED.load(Ordering::Relaxed) {
         span.set_status(Status::error(reason.to_owned()));
     }
 }
@@ -89,7 +89,7 @@ impl Traces {
         if env::var_os("OTEL_SERVICE_NAME").is_none() {
             resource = resource.with_service_name(SERVICE_NAME);
         }
-        WANTED.store(true, Ordering::Relaxed);
+        ENABLED.store(true, Ordering::Relaxed);
         Ok(Self(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build()))
     }
 
@@ -97,15 +97,15 @@ impl Traces {
         tracing_opentelemetry::layer().with_tracer(self.0.tracer(SERVICE_NAME)).with_location(false).with_threads(false)
     }
 
-    /// Sends what is left, within a time.
+    /// Sends the remaining spans, within a time limit.
     pub(super) fn end(&self, within: Duration) {
         if let Err(error) = self.0.shutdown_with_timeout(within) {
-            tracing::warn!(%error, "the last traces could not be sent");
+            tracing::warn!(%error, "cannot send the last traces");
         }
     }
 }
 
-/// What a client may say of its trace.
+/// Headers of a call that identify the client's trace.
 struct TraceHeaders([(&'static str, Option<String>); 2]);
 
 impl TraceHeaders {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_collector_is_an_http_url_without_a_path() {
+    fn a_collector_url_is_http_without_a_path() {
         for good in ["http://127.0.0.1:4317", "http://collector:4317/", "http://[::1]:4317"] {
             check_endpoint(good).unwrap();
         }
