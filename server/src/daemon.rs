@@ -1,4 +1,4 @@
-//! The server's life: open what it needs, say that it is ready, serve, drain, end.
+//! Lifecycle of the server: open resources, report readiness, serve, drain, exit.
 
 use std::{
     convert::Infallible,
@@ -32,54 +32,54 @@ use crate::{
     stream::{Device, Streams},
 };
 
-/// The file of the state directory that holds the secret of tickets.
+/// File of the ticket secret in the state directory.
 const TICKET_SECRET: &str = "ticket-key";
 
-/// Time for cut streams to put their last word on the wire.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time for ended streams to send their final status.
+const STATUS_TIME: Duration = Duration::from_secs(2);
 
-/// Time for the connections that are left to be closed.
-const CLOSING: Duration = Duration::from_secs(1);
+/// Time for the remaining connections to close.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-/// Before the server says that it is ready: footers of 100,000 files are read in less.
+/// Longest wait for datasets before the server reports that it is ready; enough for the footers of 100,000 files.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// For a store that has not said by then what files there are, nobody waits longer: it is asked for 35 s and more.
-const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Longest wait for a store that has not listed its files by then: its requests are retried for 35 s and more.
+const LISTING_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Why the server did not start, or stopped.
+/// The reason why the server did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// Nothing can be logged or traced.
+    /// The log or traces cannot be started.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The CPU pool could not be made.
+    /// The CPU pool cannot be created.
     #[error("cannot start the CPU threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
-    /// The metrics recorder could not be installed.
+    /// The metrics recorder cannot be installed.
     #[error("metrics: {0}")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
-    /// The state directory does not work.
+    /// The state directory cannot be used.
     #[error("--state: {0}")]
     State(#[from] StateError),
-    /// The machine gives no random numbers, and tickets are to be signed.
-    #[error("a key for tickets needs random numbers, and this machine gives none")]
+    /// The system provides no random numbers for a ticket key.
+    #[error("cannot create a ticket key: the system provides no random numbers")]
     Random,
-    /// The engine could not be made.
-    #[error("the fit engine: {0}")]
+    /// The engine of fits cannot be created.
+    #[error("fit engine: {0}")]
     Engine(#[from] EngineError),
     /// The metrics address cannot be bound.
     #[error("cannot listen on --metrics-listen {address}: {source}")]
     MetricsListen {
         /// The address.
         address: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A Flight address cannot be bound.
     #[error(transparent)]
     Listen(#[from] BindError),
-    /// What gRPC reflection tells is broken.
+    /// The descriptors of gRPC reflection are invalid.
     #[error("--reflection: {0}")]
     Reflection(#[from] ReflectionError),
     /// Signals cannot be received.
@@ -87,11 +87,11 @@ pub enum DaemonError {
     Signals(io::Error),
 }
 
-/// Runs the server until it is told to end.
+/// Runs the server until it receives SIGTERM or SIGINT, or its standard input closes.
 pub async fn run(config: Config) -> Result<(), DaemonError> {
     let _log = log::start(&config.log)?;
     raise_descriptor_limit();
-    // Where nobody can ask for numbers, none are kept.
+    // Without a metrics service nothing is recorded.
     let prometheus = config.metrics_listen.map(|_| metrics::install()).transpose()?;
     let cpu = CpuPool::new(config.cpu_threads)?;
     let state = State::open(&config.state)?;
@@ -99,7 +99,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let budget = Budget::new(config.memory_limit_bytes);
     let tls = config.tls.map(Arc::new);
     let checks_certificates = tls.as_ref().is_some_and(|tls| tls.checks_clients());
-    // Where nobody is asked who they are, nothing is signed, and the state directory need not hold a key.
+    // Without authentication nothing is signed, so the state directory needs no key.
     let auth = if config.principals.is_some() || checks_certificates {
         let key = ticket_key(config.ticket_secret, config.ticket_lifetime, &state)?;
         Auth::new(config.principals, checks_certificates, key)
@@ -127,7 +127,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
             Listen::Unix(path) => Listener::unix(path)?,
         });
     }
-    let ending = Ending::prepare(config.exit_with_stdin)?;
+    let signals = ShutdownSignals::listen(config.exit_with_stdin)?;
     open_datasets(&streams).await;
     for listener in &listeners {
         say(&format!("listening on {}", listener.url()));
@@ -154,14 +154,14 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     };
     tokio::select! {
         served = flight::serve(service, listeners, settings, watch.clone()) => served?,
-        () = ending.drain(&shutdown, config.drain) => {}
+        () = signals.drain(&shutdown, config.drain) => {}
         never = pages() => match never {},
     }
     tracing::info!("ended");
     Ok(())
 }
 
-/// What signs tickets: the operator's secret, or one that all who share the state directory share.
+/// Returns the key that signs tickets: the operator's, or the one of the state directory, which replicas may share.
 fn ticket_key(secret: Option<Vec<u8>>, lifetime: Duration, state: &State) -> Result<TicketKey, DaemonError> {
     let secret = match secret {
         Some(secret) => secret,
@@ -170,57 +170,57 @@ fn ticket_key(secret: Option<Vec<u8>>, lifetime: Duration, state: &State) -> Res
     Ok(TicketKey::new(&secret, lifetime))
 }
 
-/// Opens every dataset, so that the first request does not wait and a wrong path is seen at once; one that cannot be
-/// opened is tried again when it is asked for.
+/// Opens every dataset, so that the first request does not wait and a wrong path is logged at startup. A dataset that
+/// cannot be opened is retried at its first request.
 ///
-/// A store that does not answer holds nobody up for long.
+/// A store that does not respond delays startup by [`LISTING_WAIT_MAX`] at most.
 async fn open_datasets(streams: &Arc<Streams>) {
     let open = async |dataset: &Arc<Dataset>| {
         if let Err(error) = dataset.present().await {
-            tracing::warn!(dataset = dataset.name(), %error, "dataset cannot be read now");
+            tracing::warn!(dataset = dataset.name(), %error, "cannot read dataset");
         }
     };
     let too_long = async |dataset: &Arc<Dataset>| {
-        time::sleep(ANSWER_WAIT_MAX).await;
+        time::sleep(LISTING_WAIT_MAX).await;
         if dataset.has_answered() {
-            time::sleep(OPEN_WAIT_MAX.saturating_sub(ANSWER_WAIT_MAX)).await;
+            time::sleep(OPEN_WAIT_MAX.saturating_sub(LISTING_WAIT_MAX)).await;
         }
     };
     let opened = streams.catalog().datasets().map(async |dataset| {
         tokio::select! {
             () = open(dataset) => {}
             () = too_long(dataset) => {
-                tracing::warn!(dataset = dataset.name(), "dataset takes long to open: it is opened when it is asked for");
+                tracing::warn!(dataset = dataset.name(), "dataset is slow to open: it will be opened at its first request");
             }
         }
     });
     futures::future::join_all(opened).await;
 }
 
-/// Every client is a descriptor, and so is every file that is read: the soft limit, 1,024 on most machines, is for
-/// programs that cannot take more.
+/// Raises the soft limit of open files to the hard limit. Every client and every open file takes a descriptor, and the
+/// soft limit, 1,024 on most machines, exists for programs that use `select`.
 fn raise_descriptor_limit() {
     let limits = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
     if let Err(error) = raised {
-        tracing::debug!(%error, "the limit of open files stays as it is");
+        tracing::debug!(%error, "cannot raise the limit of open files");
     }
 }
 
-/// One line on stderr. Nobody may be reading it any more, and that is no reason to end.
+/// Writes a line to stderr; a closed stderr is no reason to exit.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// What tells the server to end.
-struct Ending {
+/// The events that end the server.
+struct ShutdownSignals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     exit_with_stdin: bool,
 }
 
-impl Ending {
-    fn prepare(exit_with_stdin: bool) -> Result<Self, DaemonError> {
+impl ShutdownSignals {
+    fn listen(exit_with_stdin: bool) -> Result<Self, DaemonError> {
         Ok(Self {
             terminate: signal(SignalKind::terminate()).map_err(DaemonError::Signals)?,
             interrupt: signal(SignalKind::interrupt()).map_err(DaemonError::Signals)?,
@@ -228,26 +228,26 @@ impl Ending {
         })
     }
 
-    /// Waits for the word, then leads the server through its phases. Returns when it is time to stop waiting for
-    /// connections that do not close.
+    /// Waits for an event, then takes the server through its phases. Returns when remaining connections have had their
+    /// time to close.
     async fn drain(mut self, shutdown: &Shutdown, grace: Duration) {
-        let why = tokio::select! {
+        let cause = tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
             () = stdin_closed(), if self.exit_with_stdin => "standard input closed",
         };
-        tracing::info!(why, drain_seconds = grace.as_secs(), "draining: no new streams");
+        tracing::info!(cause, drain_seconds = grace.as_secs(), "draining: no new streams");
         shutdown.enter(Phase::Draining);
         tokio::select! {
-            () = time::sleep(if why == "standard input closed" { Duration::ZERO } else { grace }) => {}
-            // Said twice: do not wait.
+            () = time::sleep(if cause == "standard input closed" { Duration::ZERO } else { grace }) => {}
+            // A second signal ends the drain.
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
         shutdown.enter(Phase::Ended);
-        time::sleep(FAREWELL).await;
+        time::sleep(STATUS_TIME).await;
         shutdown.enter(Phase::Closed);
-        time::sleep(CLOSING).await;
+        time::sleep(CLOSE_TIME).await;
     }
 }
 

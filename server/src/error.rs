@@ -1,17 +1,17 @@
-//! What every room's errors share: the words that help a reader find the name that was meant.
+//! Suggestions of names, shared by the errors of all modules.
 //!
-//! Each room has its own error enum beside its producer; the table from those to gRPC codes is in `flight::status`.
+//! Each module defines its error enum next to the code that returns it; `flight::status` maps them to gRPC codes.
 
-/// The most names that an error lists.
+/// Longest list of names in an error.
 const NAMES_LISTED_MAX: usize = 8;
 
-/// The names to offer for one that does not exist: the near ones first, else the first few; as the end of a sentence.
-pub fn near_names<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+/// Returns suggestions for a name that does not exist, as the end of a sentence: similar names, or else the first few.
+pub fn near_names<'a>(unknown: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     if names.is_empty() {
         return "there is none".to_owned();
     }
-    let lower = wanted.to_lowercase();
+    let lower = unknown.to_lowercase();
     let mut near: Vec<(f64, &str)> =
         names.iter().map(|name| (strsim::jaro_winkler(&lower, &name.to_lowercase()), *name)).collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -32,7 +32,7 @@ mod tests {
     use super::near_names;
 
     #[test]
-    fn near_names_come_first_and_long_lists_are_cut() {
+    fn similar_names_are_suggested_and_long_lists_are_truncated() {
         assert_eq!(near_names("Dep_delay", ["dep_delay", "x"]), "did you mean \"dep_delay\"?");
         assert_eq!(near_names("zzz", ["a", "b"]), "there is \"a\", \"b\"");
         assert_eq!(near_names("a", []), "there is none");

@@ -1,8 +1,8 @@
 //! Forebay's server: scans Parquet, applies feature kernels, and streams each training worker its own batches.
 //!
-//! The natural way of the data: `flight` (bytes → request) → `catalog` (→ snapshot) → `plan` (→ program) → `order`
-//! (→ work list) → `stream` { `scan` → `forebay-kernels` → batch } → `flight` (batch → wire). One direction: no room
-//! calls back up, and `tests/layering.rs` holds the imports to it.
+//! Data flow: `flight` (bytes → request) → `catalog` (→ snapshot) → `plan` (→ program) → `order` (→ work list) →
+//! `stream` { `scan` → `forebay-kernels` → batch } → `flight` (batch → wire). Modules depend only on lower layers;
+//! `tests/layering.rs` checks the imports.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The daemon `forebay-server`: flags in, exit code out.
+//! The program `forebay-server`: flags in, exit code out.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use forebay_server::{config::Flags, daemon};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Exit code of bad usage or configuration.
+/// Exit code for wrong usage or configuration.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         }
     };
     let outcome = runtime.block_on(daemon::run(config));
-    // A read of standard input may still hold a thread: do not wait for it.
+    // A pending read of standard input blocks a thread: do not wait for it.
     runtime.shutdown_background();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

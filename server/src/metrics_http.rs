@@ -1,7 +1,7 @@
 //! `/metrics`, `/healthz` and `/readyz` over plain HTTP.
 //!
-//! A scrape that stalls holds one connection, for a bounded time, and nothing that streams need. Scrapes that come while a
-//! page is made share the next one: ten thousand at once cost little more than a few.
+//! A stalled scrape holds one connection for a bounded time, and nothing that streams need. Scrapes that arrive while a
+//! page is rendered share the next page, so ten thousand concurrent scrapes cost little more than a few.
 
 use std::{
     convert::Infallible,
@@ -30,20 +30,20 @@ use crate::{
     shutdown::{Phase, ShutdownWatch},
 };
 
-/// Connections that are open at once; further ones wait to be accepted.
+/// Limit of open connections; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 1024;
 
-/// A connection's life.
+/// Lifetime of a connection.
 const CONNECTION_TIME: Duration = Duration::from_secs(30);
 
-/// The time in which a request's head must arrive.
+/// Time limit for the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 
 /// The bound address of the metrics service.
 #[derive(Debug)]
 pub struct MetricsListener(TcpListener);
 
-/// What a page is made of.
+/// Sources of a page.
 #[derive(Clone, Debug)]
 struct Sources {
     prometheus: PrometheusHandle,
@@ -51,11 +51,11 @@ struct Sources {
     shutdown: ShutdownWatch,
 }
 
-/// Makes pages, one at a time.
+/// Renders pages, one at a time.
 #[derive(Debug)]
 struct Pages {
     sources: Sources,
-    /// The last one, and when it was begun.
+    /// The last page, and the time at which its rendering started.
     last: Mutex<Option<(Instant, Bytes)>>,
 }
 
@@ -65,14 +65,14 @@ impl MetricsListener {
         TcpListener::bind(address).await.map(Self)
     }
 
-    /// The URL to scrape.
+    /// Returns the URL to scrape.
     pub fn url(&self) -> String {
         self.0
             .local_addr()
             .map_or_else(|_| "http://?/metrics".to_owned(), |address| format!("http://{address}/metrics"))
     }
 
-    /// Serves until it is dropped.
+    /// Serves until the future is dropped.
     pub async fn serve(self, prometheus: PrometheusHandle, cpu: CpuPool, shutdown: ShutdownWatch) -> Infallible {
         let pages = Arc::new(Pages { sources: Sources { prometheus, cpu, shutdown }, last: Mutex::default() });
         let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -82,7 +82,7 @@ impl MetricsListener {
             let permit = Arc::clone(&permits).acquire_owned().await;
             while connections.try_join_next().is_some() {}
             let Ok((stream, _)) = self.0.accept().await else {
-                // Out of descriptors, most likely: let some close.
+                // Most likely out of descriptors: wait until some are closed.
                 time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
@@ -93,7 +93,7 @@ impl MetricsListener {
                     .timer(TokioTimer::new())
                     .header_read_timeout(HEAD_TIME)
                     .serve_connection(TokioIo::new(stream), service);
-                // A client that breaks off is its own affair.
+                // An error means that the client disconnected or timed out.
                 let _ = time::timeout(CONNECTION_TIME, connection).await;
                 drop(permit);
             });
@@ -118,17 +118,17 @@ impl Sources {
 }
 
 impl Pages {
-    /// A page that was begun after this was called.
+    /// Returns a page whose rendering started after this call.
     async fn next(&self) -> Result<Bytes, JoinError> {
-        let asked = Instant::now();
+        let called = Instant::now();
         let mut last = self.last.lock().await;
         match &*last {
-            Some((begun, page)) if *begun > asked => Ok(page.clone()),
+            Some((started, page)) if *started > called => Ok(page.clone()),
             _ => {
-                let (begun, sources) = (Instant::now(), self.sources.clone());
-                // A page of thousands of streams takes milliseconds, which the threads that move data do not have.
+                let (started, sources) = (Instant::now(), self.sources.clone());
+                // A page of thousands of streams takes milliseconds: too long for an I/O thread.
                 let page = Bytes::from(spawn_blocking(move || sources.page()).await?);
-                *last = Some((begun, page.clone()));
+                *last = Some((started, page.clone()));
                 Ok(page)
             }
         }
@@ -141,15 +141,15 @@ async fn answer(request: &Request<Incoming>, pages: &Pages) -> Response<Full<Byt
     let (status, content_type, body) = match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/metrics") => match pages.next().await {
             Ok(page) => (StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page),
-            Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", text("the page could not be made\n")),
+            Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", text("cannot render the page\n")),
         },
         (&Method::GET | &Method::HEAD, "/healthz") => (StatusCode::OK, "text/plain", text("alive\n")),
         (&Method::GET | &Method::HEAD, "/readyz") if is_serving => (StatusCode::OK, "text/plain", text("ready\n")),
         (&Method::GET | &Method::HEAD, "/readyz") => {
-            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", text("draining: takes no new streams\n"))
+            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", text("draining: no new streams\n"))
         }
         (&Method::GET | &Method::HEAD, _) => {
-            (StatusCode::NOT_FOUND, "text/plain", text("there is /metrics, /healthz and /readyz\n"))
+            (StatusCode::NOT_FOUND, "text/plain", text("not found: expected /metrics, /healthz or /readyz\n"))
         }
         _ => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", text("GET only\n")),
     };

@@ -1,41 +1,40 @@
-//! The phases of a server's end: serving, draining (no new streams), ended (running streams are cut), closed
-//! (connections are, too).
+//! Phases of a shutdown: serving, draining (no new streams), ended (running streams end), closed (connections close).
 
 use tokio::sync::watch;
 
-/// Where the server is on its way out.
+/// A phase of the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Everything is taken.
+    /// New streams are accepted.
     Serving,
-    /// Running streams go on, new ones are refused.
+    /// Running streams continue, new ones are refused.
     Draining,
-    /// Running streams end now, with the place to resume.
+    /// Running streams end, and report the position to resume from.
     Ended,
-    /// Connections that are still open are closed.
+    /// Open connections are closed.
     Closed,
 }
 
-/// Sets the phase; there is one.
+/// Sets the phase; not cloneable.
 #[derive(Debug)]
 pub struct Shutdown {
     sender: watch::Sender<Phase>,
 }
 
-/// Sees the phase; cheap to clone.
+/// Observes the phase; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ShutdownWatch {
     receiver: watch::Receiver<Phase>,
 }
 
 impl Shutdown {
-    /// A server that is serving.
+    /// Creates both ends, in the phase [`Phase::Serving`].
     pub fn new() -> (Self, ShutdownWatch) {
         let (sender, receiver) = watch::channel(Phase::Serving);
         (Self { sender }, ShutdownWatch { receiver })
     }
 
-    /// Moves on to a phase; never back.
+    /// Enters a phase; an earlier one than the current is ignored.
     pub fn enter(&self, phase: Phase) {
         self.sender.send_if_modified(|current| {
             let later = phase > *current;
@@ -46,7 +45,7 @@ impl Shutdown {
 }
 
 impl ShutdownWatch {
-    /// The present phase.
+    /// Returns the current phase.
     pub fn phase(&self) -> Phase {
         *self.receiver.borrow()
     }
@@ -54,7 +53,7 @@ impl ShutdownWatch {
     /// Waits until the server is in this phase or a later one.
     pub async fn reached(&self, phase: Phase) {
         let mut receiver = self.receiver.clone();
-        // An error means that the sender is gone, and with it the server.
+        // An error means that the sender was dropped because the server has ended.
         let _ = receiver.wait_for(|current| *current >= phase).await;
     }
 }
