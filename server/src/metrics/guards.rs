@@ -1,32 +1,32 @@
-//! What is open now: gauges that are right however a thing ends.
+//! Guards of gauges: dropping one counts the end of an exchange, a fit or a connection.
 
 use metrics::counter;
 
 use super::handles::handles;
 
-/// How a stream or an exchange ended.
+/// The outcome of a stream or an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamStatus {
     /// Every batch was sent.
     Complete,
-    /// The client went away.
+    /// The client disconnected.
     Cancelled,
     /// An error was sent.
     Failed,
 }
 
-/// Keeps `forebay_exchanges_active` and `forebay_exchanges_total` right: an exchange that is dropped before it says
-/// otherwise was cancelled.
+/// Updates `forebay_exchanges_active` and `forebay_exchanges_total`. An exchange dropped before [`Self::end`] was
+/// cancelled.
 #[derive(Debug)]
 pub struct ExchangeGuard {
     status: StreamStatus,
 }
 
-/// Keeps `forebay_fits_active` right however the fit ends.
+/// Updates `forebay_fits_active`.
 #[derive(Debug)]
 pub struct FitGuard(());
 
-/// The same for `forebay_connections_active`.
+/// Updates `forebay_connections_active`.
 #[derive(Debug)]
 pub struct ConnectionGuard(());
 
@@ -35,7 +35,7 @@ pub struct ConnectionGuard(());
 impl StreamStatus {
     pub(super) const ALL: [Self; 3] = [Self::Complete, Self::Cancelled, Self::Failed];
 
-    /// Its label.
+    /// Returns its label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -48,13 +48,13 @@ impl StreamStatus {
 // === impl ExchangeGuard ===
 
 impl ExchangeGuard {
-    /// An exchange has opened.
+    /// Counts an exchange that opens.
     pub fn open() -> Self {
         handles().exchanges_active.increment(1.0);
         Self { status: StreamStatus::Cancelled }
     }
 
-    /// Says how the exchange ends.
+    /// Sets the outcome of the exchange.
     pub fn end(&mut self, status: StreamStatus) {
         self.status = status;
     }
@@ -70,7 +70,7 @@ impl Drop for ExchangeGuard {
 // === impl FitGuard ===
 
 impl FitGuard {
-    /// A fit has started.
+    /// Counts a fit that starts.
     pub fn open() -> Self {
         handles().fits_active.increment(1.0);
         Self(())
@@ -86,7 +86,7 @@ impl Drop for FitGuard {
 // === impl ConnectionGuard ===
 
 impl ConnectionGuard {
-    /// A connection was accepted.
+    /// Counts an accepted connection.
     pub fn open() -> Self {
         handles().connections_active.increment(1.0);
         Self(())

@@ -1,4 +1,4 @@
-//! Handles of the metrics without labels, made once.
+//! Handles of the metrics without labels, created once.
 
 use std::sync::OnceLock;
 

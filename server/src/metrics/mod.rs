@@ -1,7 +1,7 @@
-//! Every metric of the server: one name table, handles made once, counted per batch and never per row.
+//! All metrics of the server: one table of names, handles created once, recorded per batch and never per row.
 //!
-//! The only room that names the metric macros. `/metrics` renders what is recorded here, and what is read when it is
-//! asked for: open streams, the process, the pools of threads.
+//! The only module that uses the metric macros. `/metrics` renders recorded values, and values that are read when the page
+//! is rendered: open streams, the process, thread pools.
 
 mod guards;
 mod handles;
@@ -25,18 +25,18 @@ pub use streams::{StreamGuard, StreamLabels};
 use handles::handles;
 use names::HISTOGRAMS;
 
-/// What remembers things that are dear to make.
+/// A cache of values that are expensive to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
     /// Footers of files.
     Footers,
     /// Compiled plans.
     Plans,
-    /// Bytes of row groups that a stream's lanes share.
+    /// Bytes of row groups shared by the lanes of a stream.
     RowGroups,
 }
 
-/// Installs the recorder and describes every metric. Call once, before anything is recorded.
+/// Installs the recorder and describes every metric. Must be called once, before anything is recorded.
 pub fn install() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
     for (name, bounds) in HISTOGRAMS {
@@ -51,7 +51,7 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
         }
     }
     gauge!("forebay_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-    // A ratio needs a number below it before anything has gone wrong.
+    // Ratios in dashboards need their denominator to exist before the first event.
     for status in StreamStatus::ALL {
         counter!("forebay_streams_total", "status" => status.label()).absolute(0);
         counter!("forebay_exchanges_total", "status" => status.label()).absolute(0);
@@ -73,7 +73,7 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     Ok(handle)
 }
 
-/// The text of `/metrics`.
+/// Returns the text of `/metrics`.
 pub fn render(handle: &PrometheusHandle, pools: &Pools) -> String {
     handle.run_upkeep();
     let mut text = handle.render();
@@ -81,28 +81,28 @@ pub fn render(handle: &PrometheusHandle, pools: &Pools) -> String {
     text
 }
 
-/// A call was answered.
+/// Records a call that returned.
 pub fn request(call: &'static str, code: &'static str) {
     counter!("forebay_requests_total", "call" => call, "code" => code).increment(1);
 }
 
-/// So many things were looked for in memory, and were there or not.
+/// Records lookups in a cache that all hit or all missed.
 pub fn cache_requests(cache: Cache, hit: bool, count: usize) {
     let result = if hit { "hit" } else { "miss" };
     counter!("forebay_cache_requests_total", "cache" => cache.label(), "result" => result).increment(count as u64);
 }
 
-/// A stream's first batch was handed to the wire, so long after it was asked for.
+/// Records the time from a stream's request to its first batch.
 pub fn first_batch(after: Duration) {
     handles().first_batch_seconds.record(after.as_secs_f64());
 }
 
-/// An attempt to ask storage failed in a way that is tried again.
+/// Records an attempt of a storage request that failed with a retryable error.
 pub fn storage_retry() {
     handles().retries.increment(1);
 }
 
-/// A batch was handed to the wire: its rows, its bytes, and the time since the batch before.
+/// Records a batch that was sent: rows, bytes, and the time since the previous batch.
 pub fn batch_sent(rows: u64, bytes: u64, since_last: Duration) {
     let handles = handles();
     handles.batches.increment(1);
@@ -111,7 +111,7 @@ pub fn batch_sent(rows: u64, bytes: u64, since_last: Duration) {
     handles.batch_seconds.record(since_last.as_secs_f64());
 }
 
-/// A batch of an exchange was answered: the rows of its outputs, and the time it took.
+/// Records a batch of an exchange: rows of its outputs, and the time from request to result.
 pub fn exchanged(rows: u64, taken: Duration) {
     let handles = handles();
     handles.exchange_batches.increment(1);
@@ -119,19 +119,19 @@ pub fn exchanged(rows: u64, taken: Duration) {
     handles.exchange_seconds.record(taken.as_secs_f64());
 }
 
-/// A request to storage has ended.
+/// Records a storage request that ended.
 pub fn storage_request(operation: &'static str, ok: bool, read_bytes: u64) {
     let status = if ok { "ok" } else { "error" };
     counter!("forebay_storage_requests_total", "operation" => operation, "status" => status).increment(1);
     handles().read_bytes.increment(read_bytes);
 }
 
-/// The memory budget.
+/// Sets the size of the memory budget.
 pub fn memory_limit(bytes: u64) {
     handles().limit.set(bytes as f64);
 }
 
-/// What is reserved of it.
+/// Sets the reserved part of the memory budget.
 pub fn memory_reserved(bytes: u64) {
     handles().reserved.set(bytes as f64);
 }

@@ -1,6 +1,6 @@
-//! The table of metric names, the calls that are told apart, and the bounds of histograms.
+//! Names of metrics, values of the label `call`, and bounds of histograms.
 
-/// The calls that are told apart: Flight's methods, and gRPC's health check.
+/// Values of the label `call`: Flight's methods, and gRPC's health check.
 pub const CALLS: [&str; 11] = [
     "Handshake",
     "ListFlights",
@@ -19,15 +19,15 @@ pub const CALLS: [&str; 11] = [
 pub const NAMES: [(&str, &str); 42] = [
     ("forebay_streams_active", "Open streams."),
     ("forebay_streams_total", "Ended streams, by status (complete, cancelled, failed)."),
-    ("forebay_batches_sent_total", "Batches handed to the wire."),
+    ("forebay_batches_sent_total", "Batches sent to clients."),
     ("forebay_rows_sent_total", "Rows in those batches."),
-    ("forebay_sent_bytes_total", "Arrow bytes of those batches, headers included."),
+    ("forebay_sent_bytes_total", "Arrow bytes of those batches, including headers."),
     (
         "forebay_stage_seconds_total",
         "Seconds that streams spent in each stage: fetch (waiting for storage), decode, transform, assemble (computing), \
          send_wait (waiting for the client).",
     ),
-    ("forebay_first_batch_seconds", "Seconds from a `DoGet` until its first batch is handed to the wire."),
+    ("forebay_first_batch_seconds", "Seconds from a `DoGet` until its first batch is sent."),
     (
         "forebay_batch_seconds",
         "Seconds from one batch of a stream to the next, without time spent waiting for the client.",
@@ -45,14 +45,14 @@ pub const NAMES: [(&str, &str); 42] = [
         "forebay_cache_requests_total",
         "Lookups in memory, by cache (footers, plans, row_groups) and result (hit, miss).",
     ),
-    ("forebay_memory_reserved_bytes", "Bytes of the memory budget that streams hold."),
+    ("forebay_memory_reserved_bytes", "Bytes reserved from the memory budget by streams."),
     ("forebay_memory_limit_bytes", "The memory budget."),
     ("forebay_fits_active", "Running fits."),
     ("forebay_exchanges_active", "Open exchanges (DoExchange)."),
     ("forebay_exchanges_total", "Ended exchanges, by status (complete, cancelled, failed)."),
-    ("forebay_exchange_batches_total", "Batches that exchanges have answered."),
-    ("forebay_exchange_rows_total", "Rows of the outputs in those answers."),
-    ("forebay_exchange_seconds", "Seconds from the complete arrival of a batch to its answer, both in the server."),
+    ("forebay_exchange_batches_total", "Batches returned by exchanges."),
+    ("forebay_exchange_rows_total", "Rows in those batches."),
+    ("forebay_exchange_seconds", "Seconds from the arrival of a complete batch to its result, measured in the server."),
     ("forebay_stream_rows_total", "Rows sent by an open stream (stream, dataset, epoch, rank)."),
     ("forebay_stream_bytes_total", "Arrow bytes sent by an open stream."),
     ("forebay_stream_position", "Next global position of an open stream."),
@@ -74,17 +74,17 @@ pub const NAMES: [(&str, &str); 42] = [
     ("forebay_build_info", "1, with the version as a label."),
 ];
 
-/// Upper bounds of `forebay_batch_seconds`, from 100 µs to 100 s by half decades.
+/// Upper bounds of `forebay_batch_seconds`: 100 µs to 100 s in half decades.
 const BATCH_SECONDS_BUCKETS: [f64; 13] =
     [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
 
-/// The histograms, and their upper bounds.
+/// Histograms with their upper bounds.
 pub(super) const HISTOGRAMS: [(&str, &[f64]); 3] = [
     ("forebay_first_batch_seconds", &BATCH_SECONDS_BUCKETS),
     ("forebay_batch_seconds", &BATCH_SECONDS_BUCKETS),
     ("forebay_exchange_seconds", &EXCHANGE_SECONDS_BUCKETS),
 ];
 
-/// Upper bounds of `forebay_exchange_seconds`, from 30 µs to 10 s by half decades: a batch may be one row.
+/// Upper bounds of `forebay_exchange_seconds`: 30 µs to 10 s in half decades, because a batch may have a single row.
 const EXCHANGE_SECONDS_BUCKETS: [f64; 12] =
     [0.000_03, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];

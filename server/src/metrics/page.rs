@@ -1,15 +1,15 @@
-//! The text of `/metrics`.
+//! A writer of Prometheus's text format.
 
 use std::fmt::Write as _;
 
 use super::names::NAMES;
 
-/// The text of `/metrics` that is written here.
+/// The part of `/metrics` that is not rendered by the recorder.
 #[derive(Debug, Default)]
 pub(super) struct Page(String);
 
 impl Page {
-    /// The lines before a metric's series.
+    /// Writes the help and type lines of a metric.
     pub(super) fn head(&mut self, name: &str) {
         let meaning = NAMES.iter().find(|(other, _)| *other == name).map_or("", |(_, meaning)| meaning);
         let kind = if name.ends_with("_total") { "counter" } else { "gauge" };

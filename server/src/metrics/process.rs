@@ -1,4 +1,4 @@
-//! What is read when the page is asked for: the process, and the pools of threads.
+//! Metrics that are read when the page is rendered: the process, and thread pools.
 
 use std::{fs, time::Duration};
 
@@ -8,46 +8,46 @@ use super::{
     streams,
 };
 
-/// Clock ticks of /proc a second: the kernel's constant for programs.
+/// Clock ticks per second in /proc: a constant of the kernel's user-space interface.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// Bytes of a page of memory, as /proc counts them.
+/// Bytes of a memory page in /proc.
 const PAGE_BYTES: u64 = 4096;
 
-/// Of the fields behind the name in /proc/…/stat, counted from 0: see proc(5).
+/// Indices of fields in /proc/…/stat, counted from 0 after the name: see proc(5).
 const USER: usize = 11;
 const SYSTEM: usize = 12;
 const THREADS: usize = 17;
 const START: usize = 19;
 const RESIDENT: usize = 21;
 
-/// A pool of threads, now.
+/// The current state of a thread pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolFigures {
-    /// Its threads.
+    /// Number of threads.
     pub threads: usize,
-    /// What waits for one of them.
+    /// Number of jobs or tasks that wait for a thread.
     pub waiting: usize,
 }
 
-/// The pools of threads, and whether the server takes streams.
+/// Thread pools, and readiness of the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pools {
-    /// Whether new streams are taken.
+    /// Whether new streams are accepted.
     pub is_ready: bool,
     /// The threads that decode and compute.
     pub cpu: PoolFigures,
-    /// What their names begin with.
+    /// Prefix of their names.
     pub cpu_thread_name: &'static str,
     /// The threads that move data.
     pub runtime: PoolFigures,
-    /// Tasks that live on those.
+    /// Number of tasks on those threads.
     pub tasks: usize,
-    /// The time that those were busy.
+    /// Time that those threads were busy.
     pub runtime_busy: Duration,
 }
 
-/// All that is read when it is asked for.
+/// Renders the metrics that are read on request.
 pub(super) fn render(pools: &Pools) -> String {
     let mut page = Page::default();
     page.head("forebay_stage_seconds_total");
@@ -70,7 +70,7 @@ pub(super) fn render(pools: &Pools) -> String {
     page.into_text()
 }
 
-/// Figures of this process; those that the system does not tell are left out.
+/// Returns the metrics of this process; those that the system does not provide are left out.
 fn process() -> Vec<(&'static str, f64)> {
     let mut figures = Vec::new();
     if let Ok(stat) = fs::read_to_string("/proc/self/stat") {
@@ -84,7 +84,7 @@ fn process() -> Vec<(&'static str, f64)> {
         }
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        // The folder itself is open meanwhile.
+        // Not counting the descriptor that reads this directory.
         figures.push(("forebay_process_open_fds", open.count().saturating_sub(1) as f64));
     }
     if let Some(most) = descriptors_max() {
@@ -93,14 +93,14 @@ fn process() -> Vec<(&'static str, f64)> {
     figures
 }
 
-/// The name in a line of /proc/…/stat, and the fields behind it.
+/// Returns the name in a line of /proc/…/stat, and the fields after it.
 fn name_and_fields(stat: &str) -> (&str, Vec<f64>) {
     let (before, fields) = stat.rsplit_once(')').unwrap_or_default();
     let name = before.split_once('(').map_or("", |(_, name)| name);
     (name, fields.split_whitespace().map(|field| field.parse().unwrap_or(0.0)).collect())
 }
 
-/// CPU seconds of this process's threads whose name begins so.
+/// Returns the CPU seconds of this process's threads whose names start with `name`.
 fn thread_seconds(name: &str) -> f64 {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return 0.0 };
     let stats = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("stat")).ok());
@@ -113,7 +113,7 @@ fn thread_seconds(name: &str) -> f64 {
     seconds.sum()
 }
 
-/// When the machine started, in seconds since 1970.
+/// Returns the boot time in seconds since 1970.
 fn boot_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn the_process_is_told_of() {
+    fn process_metrics_are_plausible() {
         let figures = process();
         let of = |name: &str| figures.iter().find(|(other, _)| *other == name).map_or(0.0, |(_, value)| *value);
         assert_eq!(figures.len(), 6);

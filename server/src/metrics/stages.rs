@@ -1,11 +1,11 @@
-//! Where a stream's time goes.
+//! The time that streams spend in each stage.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
-/// What a stream spends time with.
+/// A stage of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Waiting for storage.
@@ -20,15 +20,15 @@ pub enum Stage {
     SendWait,
 }
 
-/// Time spent in each stage, gathered over a batch.
+/// Time spent in each stage, for one batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageTimes([Duration; 5]);
 
-/// Sums of stage times. The recorder's integer counters cannot hold seconds, so they are kept here.
+/// Totals of stage times. Counters of the recorder are integers, so these are stored in nanoseconds here.
 #[derive(Debug)]
 pub(super) struct StageTotals([AtomicU64; 5]);
 
-/// Of all streams.
+/// Totals of all streams.
 pub(super) static ALL_STREAMS: StageTotals = StageTotals::new();
 
 // === impl Stage ===
@@ -37,7 +37,7 @@ impl Stage {
     /// Every stage, in order.
     pub const ALL: [Self; 5] = [Self::Fetch, Self::Decode, Self::Transform, Self::Assemble, Self::SendWait];
 
-    /// Its label.
+    /// Returns its label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Fetch => "fetch",
@@ -62,17 +62,17 @@ impl StageTimes {
         self.0[stage as usize] += time;
     }
 
-    /// Adds what was gathered elsewhere.
+    /// Adds the times of another task.
     pub fn merge(&mut self, other: Self) {
         self.0.iter_mut().zip(other.0).for_each(|(time, more)| *time += more);
     }
 
-    /// The time of a stage.
+    /// Returns the time of a stage.
     pub fn of(&self, stage: Stage) -> Duration {
         self.0[stage as usize]
     }
 
-    /// Adds what was gathered to `forebay_stage_seconds_total`.
+    /// Adds these times to `forebay_stage_seconds_total`.
     pub fn record(&self) {
         ALL_STREAMS.add(self);
     }

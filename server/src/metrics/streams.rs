@@ -1,4 +1,4 @@
-//! The streams that are open, one by one: what each has sent, where it is, and where its time went.
+//! Metrics of each open stream: rows and bytes sent, position, and time per stage.
 
 use std::{
     collections::BTreeMap,
@@ -18,27 +18,27 @@ use super::{
     stages::{Stage, StageTimes, StageTotals},
 };
 
-/// Streams that are told of one by one; the metrics of all count those above it too. A page of a thousand has a megabyte.
-const STREAMS_TOLD_MAX: usize = 1000;
+/// Streams with separate series; totals include all streams. A page of a thousand is about a megabyte.
+const STREAMS_LISTED_MAX: usize = 1000;
 
-/// The open streams, in the order in which they were opened.
+/// Open streams, in the order of opening.
 static OPEN: Mutex<BTreeMap<u64, Arc<Figures>>> = Mutex::new(BTreeMap::new());
 
-/// What tells a stream from others.
+/// Labels that identify a stream.
 #[derive(Clone, Debug, Default)]
 pub struct StreamLabels {
-    /// The id of its request.
+    /// Request id.
     pub stream: String,
-    /// The dataset.
+    /// Name of the dataset.
     pub dataset: String,
-    /// The epoch; empty for a raw table.
+    /// Epoch; empty for a raw table.
     pub epoch: String,
-    /// The rank; empty for a raw table.
+    /// Rank; empty for a raw table.
     pub rank: String,
 }
 
-/// An open stream. Keeps `forebay_streams_active` and `forebay_streams_total` right however it ends: one that is dropped
-/// before it says otherwise was cancelled.
+/// An open stream. Updates `forebay_streams_active` and `forebay_streams_total`; a stream dropped before [`Self::end`] was
+/// cancelled.
 #[derive(Debug)]
 pub struct StreamGuard {
     number: u64,
@@ -48,9 +48,9 @@ pub struct StreamGuard {
 
 #[derive(Debug)]
 struct Figures {
-    /// The labels as they are written, without braces.
+    /// Labels in Prometheus's text format, without braces.
     labels: String,
-    asked: Instant,
+    requested: Instant,
     rows: AtomicU64,
     bytes: AtomicU64,
     position: AtomicU64,
@@ -60,20 +60,20 @@ struct Figures {
 // === impl StreamGuard ===
 
 impl StreamGuard {
-    /// A stream has opened that was asked for at this time.
-    pub fn open(labels: &StreamLabels, asked: Instant) -> Self {
+    /// Registers a stream that was requested at the given time.
+    pub fn open(labels: &StreamLabels, requested: Instant) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut written = labels.written();
-        // Clients name their calls as they like: two open streams of one name would be one series twice, and a page with
-        // that is refused as a whole.
+        // Clients choose request ids: two open streams with the same id would be a duplicate series, for which Prometheus
+        // rejects the whole page.
         if open.values().any(|figures| figures.labels == written) {
             written = StreamLabels { stream: format!("{}~{number}", labels.stream), ..labels.clone() }.written();
         }
         let figures = Arc::new(Figures {
             labels: written,
-            asked,
+            requested,
             rows: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             position: AtomicU64::new(0),
@@ -85,8 +85,7 @@ impl StreamGuard {
         Self { number, figures, status: StreamStatus::Cancelled }
     }
 
-    /// A batch was handed to the wire: its rows and bytes, the position behind it, and where the time since the batch
-    /// before went.
+    /// Records a batch that was sent: rows, bytes, the position after it, and the time per stage since the previous batch.
     pub fn batch(&self, rows: u64, bytes: u64, position: u64, times: &StageTimes) {
         self.figures.rows.fetch_add(rows, Ordering::Relaxed);
         self.figures.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -94,12 +93,12 @@ impl StreamGuard {
         self.figures.stages.add(times);
     }
 
-    /// Seconds of a stage so far.
+    /// Returns the seconds spent in a stage so far.
     pub fn seconds(&self, stage: Stage) -> f64 {
         self.figures.stages.seconds(stage)
     }
 
-    /// Says how the stream ends.
+    /// Sets the outcome of the stream.
     pub fn end(&mut self, status: StreamStatus) {
         self.status = status;
     }
@@ -132,20 +131,20 @@ impl StreamLabels {
 /// Writes the series of every open stream.
 pub(super) fn render(page: &mut Page) {
     let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let told: Vec<Arc<Figures>> = open.values().take(STREAMS_TOLD_MAX).map(Arc::clone).collect();
+    let listed: Vec<Arc<Figures>> = open.values().take(STREAMS_LISTED_MAX).map(Arc::clone).collect();
     drop(open);
     let mut each = |name: &str, value: fn(&Figures) -> f64| {
         page.head(name);
-        for figures in &told {
+        for figures in &listed {
             page.series(name, &figures.labels, value(figures));
         }
     };
     each("forebay_stream_rows_total", |figures| figures.rows.load(Ordering::Relaxed) as f64);
     each("forebay_stream_bytes_total", |figures| figures.bytes.load(Ordering::Relaxed) as f64);
     each("forebay_stream_position", |figures| figures.position.load(Ordering::Relaxed) as f64);
-    each("forebay_stream_open_seconds", |figures| figures.asked.elapsed().as_secs_f64());
+    each("forebay_stream_open_seconds", |figures| figures.requested.elapsed().as_secs_f64());
     page.head("forebay_stream_stage_seconds_total");
-    for figures in &told {
+    for figures in &listed {
         for stage in Stage::ALL {
             let labels = format!("{},stage=\"{}\"", figures.labels, stage.label());
             page.series("forebay_stream_stage_seconds_total", &labels, figures.stages.seconds(stage));
@@ -158,31 +157,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_cannot_break_out_of_their_quotes() {
+    fn labels_are_escaped() {
         let labels = StreamLabels { dataset: "a\"} 1\nb\\".to_owned(), ..StreamLabels::default() };
         assert_eq!(labels.written(), r#"stream="",dataset="a\"} 1\nb\\",epoch="",rank="""#);
     }
 
     #[test]
-    fn a_stream_is_told_of_while_it_is_open() {
-        let labels = StreamLabels { stream: "told-while-open".to_owned(), ..StreamLabels::default() };
+    fn a_stream_is_listed_while_it_is_open() {
+        let labels = StreamLabels { stream: "listed-while-open".to_owned(), ..StreamLabels::default() };
         let guard = StreamGuard::open(&labels, Instant::now());
         guard.batch(8, 64, 16, &StageTimes::default());
-        let told = || {
+        let page = || {
             let mut page = Page::default();
             render(&mut page);
             page.into_text()
         };
         assert!(
-            told().contains(
-                "forebay_stream_rows_total{stream=\"told-while-open\",dataset=\"\",epoch=\"\",rank=\"\"} 8\n"
+            page().contains(
+                "forebay_stream_rows_total{stream=\"listed-while-open\",dataset=\"\",epoch=\"\",rank=\"\"} 8\n"
             )
         );
-        // A second stream of the same name has a series of its own.
+        // A second stream with the same id gets a separate series.
         let second = StreamGuard::open(&labels, Instant::now());
-        assert_eq!(told().matches("forebay_stream_rows_total{stream=\"told-while-open").count(), 2);
-        assert_eq!(told().matches("forebay_stream_rows_total{stream=\"told-while-open\"").count(), 1);
+        assert_eq!(page().matches("forebay_stream_rows_total{stream=\"listed-while-open").count(), 2);
+        assert_eq!(page().matches("forebay_stream_rows_total{stream=\"listed-while-open\"").count(), 1);
         drop((guard, second));
-        assert!(!told().contains("told-while-open"));
+        assert!(!page().contains("listed-while-open"));
     }
 }
