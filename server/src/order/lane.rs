@@ -1,31 +1,31 @@
-//! A lane of a shuffled epoch, and its windows.
+//! Lanes of a shuffled epoch, and their windows.
 
 use std::ops::Range;
 
 use super::{permutation::Permutation, shuffle::Shuffle};
 
-/// A run of T whose rows are permuted window by window.
+/// A contiguous part of T whose rows are permuted window by window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// Its number among the epoch's lanes.
+    /// Index among the epoch's lanes.
     pub index: u64,
-    /// Its first row in T.
+    /// First row in T.
     pub start: u64,
-    /// Its rows.
+    /// Number of rows.
     pub length: u64,
     pub(super) shuffle: Shuffle,
 }
 
-/// A run of a lane's rows that are permuted among themselves.
+/// Consecutive rows of a lane that are permuted together.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// Its rows in T.
+    /// Rows in T.
     pub rows: Range<u64>,
     permutation: Permutation,
 }
 
 impl Lane {
-    /// The window of an index that is not past the lane's end.
+    /// Returns the window of an index that is not past the end of the lane.
     pub fn window(&self, index: u64) -> Window {
         let window_rows = self.shuffle.window_rows;
         let first = (index * window_rows).min(self.length);
@@ -34,13 +34,13 @@ impl Lane {
         Window { rows: self.start + first..self.start + last, permutation: Permutation::new(last - first, key) }
     }
 
-    /// The row of T at an offset below the lane's length.
+    /// Returns the row in T at an offset below the lane's length.
     pub fn row_at(&self, offset: u64) -> u64 {
         let window = self.window(offset / self.shuffle.window_rows);
         window.rows.start + window.permutation.at(offset % self.shuffle.window_rows)
     }
 
-    /// The offset of a row of T that lies in the lane.
+    /// Returns the offset of a row in T that is part of the lane.
     pub fn offset_of(&self, row: u64) -> u64 {
         let index = (row - self.start) / self.shuffle.window_rows;
         let window = self.window(index);
@@ -49,7 +49,7 @@ impl Lane {
 }
 
 impl Window {
-    /// For each of its rows in the order of T, the place within the window that it goes to.
+    /// Returns, for each row of the window in the order of T, its place in the permuted window.
     pub fn places(&self) -> Vec<u32> {
         let mut places = vec![0; (self.rows.end - self.rows.start) as usize];
         for place in 0..places.len() {

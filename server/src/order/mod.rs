@@ -1,24 +1,24 @@
-//! Snapshot × seed × epoch × world → which row sits where: the arithmetic of an epoch.
+//! The order of an epoch: snapshot × seed × epoch × world size → the row at each position.
 //!
-//! Pure and synchronous: no clock, no I/O, no global randomness. Rows that pass the filter count; N is their number,
-//! W the world size, B the batch size. Version [`ORDER_VERSION`] of the order:
+//! Pure and synchronous: no clock, no I/O, no global randomness. N is the number of rows that pass the filter, W the world
+//! size, B the batch size. Version [`ORDER_VERSION`] of the order:
 //!
-//! **In file order** the sequence T is the passing rows as they lie, and rank r reads the span ⌊rN/W⌋…⌊(r+1)N/W⌋ of it.
+//! **In file order** the sequence T is the passing rows as stored, and rank r reads ⌊rN/W⌋…⌊(r+1)N/W⌋ of it.
 //!
 //! **Shuffled**, with L lanes (W divides L) and windows of w rows:
-//! 1. T is the row groups laid end to end in the order of a keyed permutation of all of them.
-//! 2. Lane ℓ is a run of ⌊N/L⌋ rows of T, or one more for ℓ < N mod L; the lanes lie in T one after another.
-//! 3. The i-th run of w rows of a lane (the last one may be shorter) is a window. A keyed permutation gives each of its
-//!    places one of its rows.
+//! 1. T is the concatenation of the row groups in the order of a keyed permutation.
+//! 2. Lane ℓ is ⌊N/L⌋ consecutive rows of T, or one more for ℓ < N mod L; lanes follow each other in T.
+//! 3. Each w consecutive rows of a lane (the last ones may be fewer) are a window, whose rows a keyed permutation assigns
+//!    to the places of the window.
 //! 4. Global position p < N is lane p mod L, offset ⌊p/L⌋; rank r's q-th row is position r + W·q.
 //!
-//! So what has been read up to position p is the same set of rows at every world size, and a position turns into a row,
-//! or a row into its position, by arithmetic and one binary search. Permutations are those of [`Permutation`]; their
+//! Therefore the rows read up to position p are the same set at every world size, and a position is converted to a row,
+//! and a row to its position, by arithmetic and one binary search. Permutations are those of [`Permutation`]; their
 //! keys are XXH3-64 (seed 0) of `forebay order 1`, a letter (`g` for the row groups, `w` for a window), and seed, epoch,
 //! lane and window (both 0 for row groups) as 8 little-endian bytes each.
 //!
-//! A batch is B rows of a rank's sequence, counted from the place the stream starts at. The rows that do not fill
-//! batches on every rank are left to [`Remainder`].
+//! A batch is B rows of a rank's sequence, counted from the start of the stream. [`Remainder`] decides about the rows that
+//! do not fill a batch on every rank.
 
 mod lane;
 mod permutation;
@@ -32,13 +32,13 @@ pub use permutation::Permutation;
 pub use sequence::{Piece, Sequence};
 pub use shuffle::Shuffle;
 
-/// The version of the arithmetic. Tickets and checkpoints name it: under another one a position is another row.
+/// Version of the arithmetic. Tickets and checkpoints contain it, because another version maps positions to other rows.
 pub const ORDER_VERSION: u32 = 1;
 
-/// An epoch, shared out among ranks.
+/// An epoch, divided among ranks.
 #[derive(Clone, Debug)]
 pub struct Epoch {
-    /// Passing rows of each row group of the snapshot.
+    /// Rows of each row group of the snapshot that pass the filter.
     passing: Arc<Vec<u64>>,
     row_count: u64,
     world_size: u64,
@@ -47,34 +47,34 @@ pub struct Epoch {
     shuffle: Option<Shuffle>,
 }
 
-/// What happens to the rows that do not fill a batch on every rank.
+/// Treatment of the rows that do not fill a batch on every rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remainder {
     /// Every row exactly once; ranks may differ by a step.
     Keep,
     /// Whole batches only, equal steps.
     Drop,
-    /// Equal steps; a rank repeats its own first rows, and one without rows repeats another's.
+    /// Equal steps; a rank repeats its own first rows, and a rank without rows repeats those of another.
     Pad,
 }
 
-/// What a rank sends, from a place of its sequence on.
+/// The part of a rank's sequence that a stream sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The rank.
     pub rank: u64,
-    /// Rows of its sequence that are left out.
+    /// Rows of its sequence before the start of the stream.
     pub start: u64,
-    /// Rows of its sequence, each of them once.
+    /// Rows of its sequence, without repeats.
     pub length: u64,
-    /// Where in its sequence the sending ends; beyond the length come repeats.
+    /// End of the stream in its sequence; rows beyond `length` are repeats.
     pub end: u64,
-    /// Steps that are sent.
+    /// Steps of the stream.
     pub step_count: u64,
 }
 
 impl Epoch {
-    /// An epoch over row groups with these numbers of passing rows. `world_size` and `batch_size` are at least 1.
+    /// Creates an epoch from the passing rows of each row group. `world_size` and `batch_size` are at least 1.
     pub fn new(
         passing: Arc<Vec<u64>>,
         world_size: u64,
@@ -86,27 +86,27 @@ impl Epoch {
         Self { passing, row_count, world_size, batch_size, remainder, shuffle }
     }
 
-    /// N: rows that pass, of all row groups.
+    /// Returns N, the passing rows of all row groups.
     pub fn row_count(&self) -> u64 {
         self.row_count
     }
 
-    /// Passing rows of each row group of the snapshot.
+    /// Returns the passing rows of each row group of the snapshot.
     pub fn passing(&self) -> &[u64] {
         &self.passing
     }
 
-    /// What shuffles it; nothing in file order.
+    /// Returns the parameters of the shuffle; none in file order.
     pub fn shuffle(&self) -> Option<&Shuffle> {
         self.shuffle.as_ref()
     }
 
-    /// What a rank below the world size sends of the whole epoch.
+    /// Returns a rank's share of the whole epoch. The rank is below the world size.
     pub fn share(&self, rank: u64) -> Share {
         self.share_from(rank, 0)
     }
 
-    /// What a rank sends once `start` rows of every rank have been sent.
+    /// Returns a rank's share after `start` rows of every rank have been sent.
     pub fn share_from(&self, rank: u64, start: u64) -> Share {
         let length = match self.shuffle {
             Some(_) => self.row_count / self.world_size + u64::from(rank < self.row_count % self.world_size),
@@ -121,7 +121,7 @@ impl Epoch {
         Share { rank, start, length, end, step_count }
     }
 
-    /// Rows that all ranks send, repeats included.
+    /// Returns the rows that all ranks send, including repeats.
     pub fn sent_row_count(&self) -> u64 {
         match self.remainder {
             Remainder::Keep => self.row_count,
@@ -131,7 +131,7 @@ impl Epoch {
         }
     }
 
-    /// Steps of the longest rank.
+    /// Returns the steps of the longest rank.
     pub fn step_count_max(&self) -> u64 {
         match self.remainder {
             Remainder::Drop => self.shortest() / self.batch_size,
@@ -139,7 +139,7 @@ impl Epoch {
         }
     }
 
-    /// T: in which order the row groups lie. Takes time and memory with their number.
+    /// Returns T. Takes time and memory in proportion to the number of row groups.
     pub fn sequence(&self) -> Sequence {
         match &self.shuffle {
             None => Sequence::in_file_order(&self.passing),
@@ -150,8 +150,8 @@ impl Epoch {
         }
     }
 
-    /// In file order: the runs of T that yield a share's rows, its own and then its repeats. Where more repeats are due,
-    /// the whole share lies in its last batch, and that batch repeats itself.
+    /// Returns the two ranges of T that contain a share's own rows and then its repeats, in file order. A share with more
+    /// repeats than these is within one batch, which repeats itself.
     pub fn runs(&self, share: &Share) -> [Range<u64>; 2] {
         let first = self.cut(share.rank);
         let start = share.start.min(share.length);
@@ -160,13 +160,13 @@ impl Epoch {
         [first + start..first + start + share.own_rows(), first + skipped.min(repeated)..first + repeated]
     }
 
-    /// The rank's lanes, in turn; none in file order.
+    /// Returns the rank's lanes in the order in which it takes rows from them; none in file order.
     pub fn lanes_of(&self, rank: u64) -> Vec<Lane> {
         let lanes = self.shuffle.map_or(0, |shuffle| shuffle.lanes);
         (rank..lanes).step_by(self.world_size as usize).filter_map(|lane| self.lane(lane)).collect()
     }
 
-    /// A lane below the number of lanes; none in file order.
+    /// Returns the lane of an index; none if there are fewer lanes, or in file order.
     pub fn lane(&self, index: u64) -> Option<Lane> {
         let shuffle = self.shuffle.filter(|shuffle| index < shuffle.lanes)?;
         let (rows, more) = (self.row_count / shuffle.lanes, self.row_count % shuffle.lanes);
@@ -174,13 +174,13 @@ impl Epoch {
         Some(Lane { index, start, length: rows + u64::from(index < more), shuffle })
     }
 
-    /// The place in T of the row at a global position of a shuffled epoch.
+    /// Returns the place in T of the row at a global position of a shuffled epoch.
     pub fn row_at(&self, position: u64) -> Option<u64> {
         let shuffle = self.shuffle.filter(|_| position < self.row_count)?;
         Some(self.lane(position % shuffle.lanes)?.row_at(position / shuffle.lanes))
     }
 
-    /// The global position of the row at a place in T of a shuffled epoch.
+    /// Returns the global position of the row at a place in T of a shuffled epoch.
     pub fn position_of(&self, row: u64) -> Option<u64> {
         let shuffle = self.shuffle.filter(|_| row < self.row_count)?;
         let (rows, more) = (self.row_count / shuffle.lanes, self.row_count % shuffle.lanes);
@@ -189,7 +189,7 @@ impl Epoch {
         Some(self.lane(lane)?.offset_of(row) * shuffle.lanes + lane)
     }
 
-    /// In file order: where the rank's rows end and the next one's begin.
+    /// Returns the first row of the rank in T, in file order.
     fn cut(&self, rank: u64) -> u64 {
         let product = u128::from(rank) * u128::from(self.row_count) / u128::from(self.world_size);
         // At most N, since rank is at most the world size.
@@ -208,22 +208,22 @@ impl Epoch {
 // === impl Share ===
 
 impl Share {
-    /// Rows that are sent, repeats included.
+    /// Returns the rows that are sent, including repeats.
     pub fn row_count(&self) -> u64 {
         self.end - self.start
     }
 
-    /// Rows of the rank's own that are sent.
+    /// Returns the rows that are sent, without repeats.
     pub fn own_rows(&self) -> u64 {
         self.length.min(self.end).saturating_sub(self.start)
     }
 
-    /// How many of the rows `start..end` of the sequence are repeats.
+    /// Returns how many of the rows `start..end` of the sequence are repeats.
     pub fn padding(&self, start: u64, end: u64) -> u64 {
         end.max(self.length) - start.max(self.length)
     }
 
-    /// The share of its next steps only, of at most this many rows each.
+    /// Returns the share of its first steps only, each of at most `batch_size` rows.
     #[must_use]
     pub fn first_steps(self, steps: u64, batch_size: u64) -> Self {
         let end = self.end.min(self.start.saturating_add(steps.saturating_mul(batch_size)));

@@ -1,5 +1,5 @@
-//! Keyed permutations of 0…n−1 that need no table: a Feistel network over the least power of two that holds n, walked
-//! along its cycle until the value lies below n (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
+//! Keyed permutations of 0…n−1 without a table: a Feistel network over the smallest power of two ≥ n, with cycle walking
+//! until the value is below n (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
 //!
 //! The construction is part of the order's format (`super::ORDER_VERSION`): a value of `bits` bits, at least 2, is a
 //! left half of ⌊bits/2⌋ bits and a right half of the rest. Even rounds xor `mix(right, key)` into the left half, odd
@@ -9,7 +9,7 @@
 /// Rounds of the network.
 const ROUNDS: usize = 8;
 
-/// Rounds where a value has at most [`SMALL_BITS`]: round functions of so few bits mix little.
+/// Rounds for values of at most [`SMALL_BITS`] bits: round functions of few bits mix little.
 const SMALL_ROUNDS: usize = 24;
 
 /// See [`SMALL_ROUNDS`].
@@ -30,7 +30,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// The permutation of 0…`length`−1 that belongs to a key.
+    /// Creates the permutation of 0…`length`−1 for a key.
     pub fn new(length: u64, key: u64) -> Self {
         let bits = (u64::BITS - length.saturating_sub(1).leading_zeros()).max(2);
         let left_bits = bits / 2;
@@ -41,12 +41,12 @@ impl Permutation {
         Self { length, right_bits, left_mask: mask(left_bits), right_mask: mask(right_bits), keys, rounds }
     }
 
-    /// Where `index`, which is below the length, goes.
+    /// Returns the value at `index`, which is below the length.
     pub fn at(&self, index: u64) -> u64 {
         self.walk(index, Self::forward)
     }
 
-    /// What goes to `value`, which is below the length.
+    /// Returns the index of `value`, which is below the length.
     pub fn inverse(&self, value: u64) -> u64 {
         self.walk(value, Self::backward)
     }
@@ -56,7 +56,7 @@ impl Permutation {
             return start;
         }
         let mut value = step(self, start);
-        // Ends at the latest where the cycle comes back to `start`, which is below the length.
+        // Terminates at `start` at the latest, because the cycle returns to it and it is below the length.
         while value >= self.length {
             value = step(self, value);
         }
@@ -90,13 +90,13 @@ fn mask(bits: u32) -> u64 {
     (1 << bits) - 1
 }
 
-/// 32 bits that depend on every bit of a half and of a round key.
+/// Returns 32 bits that depend on every bit of a half and of a round key.
 fn mix(half: u64, key: u64) -> u64 {
     let product = (half ^ key).wrapping_mul(MULTIPLIER);
     (product ^ product >> 32).wrapping_mul(MULTIPLIER) >> 32
 }
 
-/// The next number of the `SplitMix64` sequence (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
+/// Returns the next number of the `SplitMix64` sequence (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
 /// Generators", 2014).
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -109,19 +109,19 @@ fn split_mix(state: &mut u64) -> u64 {
 mod tests {
     use super::Permutation;
 
-    /// Pearson's statistic of counts that should all be `expected`.
+    /// Pearson's chi-squared statistic of counts that are expected to be equal.
     fn chi_square(counts: &[u32], expected: f64) -> f64 {
         counts.iter().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum()
     }
 
-    /// The statistic's value that one in 10^6 sound samples exceeds, about (Wilson and Hilferty).
+    /// The value that the statistic exceeds in about one of 10^6 uniform samples (Wilson and Hilferty).
     fn bound(degrees: f64) -> f64 {
         let spread = 2.0 / (9.0 * degrees);
         degrees * (1.0 - spread + 4.753 * spread.sqrt()).powi(3)
     }
 
     #[test]
-    fn every_length_is_permuted_and_back() {
+    fn permutations_of_every_length_are_inverted() {
         for length in (0..70).chain([127, 128, 129, 1000, 4096, 10_007]) {
             for key in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
                 let permutation = Permutation::new(length, key);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_lengths_work() {
+    fn the_largest_lengths_are_supported() {
         for length in [u64::MAX, 1 << 63, (1 << 63) + 1, 1 << 33] {
             let permutation = Permutation::new(length, 7);
             for index in [0, 1, length / 2, length - 1] {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_gets_every_value_equally_often() {
+    fn values_are_uniform_at_every_index() {
         const KEYS: u32 = 20_000;
         for length in [2_u64, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 33, 100] {
             let n = length as usize;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_of_places_get_every_pair_of_values_equally_often() {
+    fn pairs_of_values_are_uniform() {
         const KEYS: u32 = 20_000;
         for length in [3_u64, 4, 5, 7, 8, 11] {
             let n = length as usize;
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_and_neighbouring_keys_do_not_go_together() {
+    fn adjacent_indices_and_keys_are_uncorrelated() {
         const LENGTH: u64 = 16_384;
         /// Correlation of two sequences of values.
         fn correlation(pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
@@ -196,7 +196,7 @@ mod tests {
         }
         for key in 0..40 {
             let (this, next) = (Permutation::new(LENGTH, key), Permutation::new(LENGTH, key + 1));
-            // Five standard deviations of a correlation over so many pairs.
+            // Five standard deviations of the correlation of LENGTH pairs.
             let bound = 5.0 / (LENGTH as f64).sqrt();
             for lag in [1, 2, 64, LENGTH / 2] {
                 let found = correlation((0..LENGTH).map(|index| (this.at(index), this.at((index + lag) % LENGTH))));
@@ -209,8 +209,8 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_what_it_was() {
-        // Checkpoints name positions: another sequence here is another ORDER_VERSION.
+    fn the_permutation_of_version_1_is_unchanged() {
+        // Checkpoints contain positions: a change here requires a new ORDER_VERSION.
         let values: Vec<u64> = (0..10).map(|index| Permutation::new(10, 42).at(index)).collect();
         assert_eq!(values, VALUES_OF_VERSION_1);
         assert_eq!(Permutation::new(1 << 40, 42).at(12_345), LARGE_VALUE_OF_VERSION_1);

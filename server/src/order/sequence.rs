@@ -1,26 +1,26 @@
-//! T: the row groups of an epoch laid end to end, and the reads that a run of it takes.
+//! T, the concatenation of an epoch's row groups, and the reads for a range of it.
 
 use std::ops::Range;
 
 use super::permutation::Permutation;
 
-/// The order in which the row groups lie.
+/// The row groups of T in order.
 #[derive(Clone, Debug)]
 pub struct Sequence {
-    /// `ends[i]`: passing rows of the first i + 1 row groups laid down.
+    /// `ends[i]`: passing rows of the first i + 1 row groups of T.
     ends: Vec<u64>,
-    /// Which row group was laid down as the i-th; none in file order.
+    /// Maps the i-th place to a row group; none in file order.
     order: Option<Permutation>,
 }
 
-/// A run of one row group's passing rows.
+/// Consecutive passing rows of one row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Index of the row group in the snapshot.
     pub row_group: usize,
-    /// Passing rows of the row group that are left out before the run.
+    /// Passing rows of the row group before the piece.
     pub skip: u64,
-    /// Passing rows of the run; never 0.
+    /// Passing rows of the piece; never 0.
     pub take: u64,
 }
 
@@ -30,11 +30,11 @@ impl Sequence {
     }
 
     pub(super) fn permuted(passing: &[u64], order: Permutation) -> Self {
-        let laid = (0..passing.len()).map(|index| passing[order.at(index as u64) as usize]);
-        Self { ends: sums(laid), order: Some(order) }
+        let counts = (0..passing.len()).map(|index| passing[order.at(index as u64) as usize]);
+        Self { ends: sums(counts), order: Some(order) }
     }
 
-    /// The reads that yield these rows, in order.
+    /// Returns the reads for these rows, in order.
     pub fn pieces(&self, rows: Range<u64>) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut next = rows.start;
@@ -51,12 +51,12 @@ impl Sequence {
         pieces
     }
 
-    /// The row group that the row at a place below N lies in.
+    /// Returns the row group of the row at a place below N.
     pub fn row_group_at(&self, place: u64) -> usize {
         self.row_group(self.ends.partition_point(|end| *end <= place))
     }
 
-    /// The place of a row group's passing row in T.
+    /// Returns the place in T of a passing row of a row group.
     pub fn place_of(&self, row_group: usize, row: u64) -> u64 {
         let index = self.order.as_ref().map_or(row_group, |order| order.inverse(row_group as u64) as usize);
         self.start(index) + row

@@ -1,11 +1,11 @@
 //! The parameters of a shuffled epoch, and the keys of its permutations.
 
-/// What shuffles an epoch.
+/// The parameters that determine the order of a shuffled epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shuffle {
-    /// The request's seed.
+    /// Seed of the request.
     pub seed: u64,
-    /// The epoch's number.
+    /// Number of the epoch.
     pub epoch: u64,
     /// L: a multiple of the world size.
     pub lanes: u64,
@@ -14,13 +14,13 @@ pub struct Shuffle {
 }
 
 impl Shuffle {
-    /// The key of a permutation.
+    /// Returns the key of a permutation.
     pub(super) fn key(&self, purpose: u8, lane: u64, window: u64) -> u64 {
         let mut bytes = [0_u8; 48];
         bytes[..15].copy_from_slice(b"forebay order 1");
         bytes[15] = purpose;
-        for (place, number) in bytes[16..].chunks_exact_mut(8).zip([self.seed, self.epoch, lane, window]) {
-            place.copy_from_slice(&number.to_le_bytes());
+        for (field, number) in bytes[16..].chunks_exact_mut(8).zip([self.seed, self.epoch, lane, window]) {
+            field.copy_from_slice(&number.to_le_bytes());
         }
         xxhash_rust::xxh3::xxh3_64(&bytes)
     }

@@ -11,7 +11,7 @@ fn epoch(passing: &[u64], world: u64, batch: u64, remainder: Remainder, shuffle:
     Epoch::new(Arc::new(passing.to_vec()), world, batch, remainder, shuffle)
 }
 
-/// The rows (row group, row in it) that pieces name, one by one.
+/// The rows of pieces: row group, and row within it.
 fn rows(pieces: &[Piece]) -> Vec<(usize, u64)> {
     pieces.iter().flat_map(|piece| (piece.skip..piece.skip + piece.take).map(|row| (piece.row_group, row))).collect()
 }
@@ -20,13 +20,13 @@ fn all_rows(passing: &[u64]) -> Vec<(usize, u64)> {
     passing.iter().enumerate().flat_map(|(group, count)| (0..*count).map(move |row| (group, row))).collect()
 }
 
-/// The rows of a share in file order, repeats that are read again included.
+/// The rows of a share in file order, including repeats that are read again.
 fn read_in_order(epoch: &Epoch, share: &Share) -> Vec<(usize, u64)> {
     let sequence = epoch.sequence();
     epoch.runs(share).into_iter().flat_map(|run| rows(&sequence.pieces(run))).collect()
 }
 
-/// The row at a global position, by the steps that a stream takes: lane, window, place in it, piece.
+/// The row at a global position, found in the steps of a stream: lane, window, place in it, piece.
 fn row_at(epoch: &Epoch, sequence: &Sequence, position: u64) -> (usize, u64) {
     let shuffle = epoch.shuffle().unwrap();
     let lane = epoch.lane(position % shuffle.lanes).unwrap();
@@ -42,7 +42,7 @@ fn row_at(epoch: &Epoch, sequence: &Sequence, position: u64) -> (usize, u64) {
     found
 }
 
-/// The rows of a share of a shuffled epoch, its own ones.
+/// The rows of a share of a shuffled epoch, without repeats.
 fn read_shuffled(epoch: &Epoch, world: u64, share: &Share) -> Vec<(usize, u64)> {
     let sequence = epoch.sequence();
     (share.start..share.start + share.own_rows())
@@ -51,7 +51,7 @@ fn read_shuffled(epoch: &Epoch, world: u64, share: &Share) -> Vec<(usize, u64)> 
 }
 
 #[test]
-fn ranks_get_contiguous_spans_that_differ_by_a_row() {
+fn ranks_get_contiguous_ranges_that_differ_by_a_row() {
     let epoch = epoch(&[3, 0, 4], 3, 2, Remainder::Keep, None);
     let shares: Vec<_> = (0..3).map(|rank| epoch.share(rank)).collect();
     assert_eq!(shares.iter().map(Share::row_count).collect::<Vec<_>>(), [2, 2, 3]);
@@ -61,7 +61,7 @@ fn ranks_get_contiguous_spans_that_differ_by_a_row() {
 }
 
 #[test]
-fn no_rows_are_no_steps() {
+fn an_empty_epoch_has_no_steps() {
     let shuffle = Shuffle { seed: 1, epoch: 0, lanes: 4, window_rows: 3 };
     for remainder in [Remainder::Keep, Remainder::Drop, Remainder::Pad] {
         for shuffle in [None, Some(shuffle)] {
@@ -89,7 +89,7 @@ fn the_largest_numbers_do_not_overflow() {
 }
 
 #[test]
-fn a_million_million_rows_are_addressed_by_arithmetic_alone() {
+fn rows_of_a_trillion_are_addressed_by_arithmetic() {
     let passing: Vec<u64> = (0..100_000).map(|group| 9_999_991 + group % 17).collect();
     let shuffle = Shuffle { seed: 3, epoch: 9, lanes: 96, window_rows: 65_536 };
     let epoch = epoch(&passing, 32, 8192, Remainder::Keep, Some(shuffle));
@@ -109,7 +109,7 @@ fn a_million_million_rows_are_addressed_by_arithmetic_alone() {
 }
 
 #[test]
-fn row_groups_and_windows_are_shuffled_anew_by_seed_and_epoch() {
+fn seed_and_epoch_change_the_order() {
     let order = |seed, number| {
         let shuffle = Shuffle { seed, epoch: number, lanes: 2, window_rows: 8 };
         let epoch = epoch(&[5; 12], 1, 4, Remainder::Keep, Some(shuffle));
@@ -121,8 +121,8 @@ fn row_groups_and_windows_are_shuffled_anew_by_seed_and_epoch() {
 }
 
 #[test]
-fn the_order_is_what_it_was() {
-    // Checkpoints name positions: other rows here are another ORDER_VERSION.
+fn the_order_of_version_1_is_unchanged() {
+    // Checkpoints contain positions: a change here requires a new ORDER_VERSION.
     let shuffle = Shuffle { seed: 7, epoch: 3, lanes: 4, window_rows: 3 };
     let epoch = epoch(&[4, 0, 5, 2, 6], 2, 4, Remainder::Keep, Some(shuffle));
     let sequence = epoch.sequence();
@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_sent_before_a_resume_and_after_it_is_the_epoch_whatever_the_world_sizes(
+    fn a_resume_at_any_world_size_completes_the_epoch(
         case in cases(), before in any::<prop::sample::Index>(), after in any::<prop::sample::Index>(), lane_rows in 0_u64..40,
     ) {
         let (before, after) = (*before.get(&case.worlds), *after.get(&case.worlds));
@@ -239,11 +239,11 @@ proptest! {
                 sent += share.row_count();
                 let padding = share.padding(share.start, share.end);
                 prop_assert_eq!(share.own_rows() + padding, share.row_count());
-                // Repeats all lie in the last batch.
+                // All repeats are in the last batch.
                 prop_assert!(padding <= case.batch);
                 if !is_shuffled {
                     let read = read_in_order(&epoch, &share).len() as u64;
-                    prop_assert!(read == share.row_count() || share.step_count == 1, "only a sole batch repeats itself");
+                    prop_assert!(read == share.row_count() || share.step_count == 1, "only a single batch repeats itself");
                     prop_assert!(share.step_count == 0 || read > 0);
                 }
                 let rest = epoch.share_from(rank, start.min(share.end));
@@ -254,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn a_resumed_rank_reads_what_the_uninterrupted_one_had_left(
+    fn a_resumed_rank_reads_the_remaining_rows(
         passing in prop::collection::vec(0_u64..40, 1..12), world in 1_u64..9, batch in 1_u64..20, pad in any::<bool>(),
     ) {
         let remainder = if pad { Remainder::Pad } else { Remainder::Keep };
@@ -273,7 +273,7 @@ proptest! {
     }
 
     #[test]
-    fn rows_far_apart_in_the_file_meet_in_a_batch(seed in any::<u64>()) {
+    fn a_batch_mixes_rows_of_many_row_groups(seed in any::<u64>()) {
         // 64 row groups of 1000 rows: a batch of 256 takes from about as many row groups as there are lanes.
         let shuffle = Shuffle { seed, epoch: 0, lanes: 16, window_rows: 1000 };
         let epoch = epoch(&[1000; 64], 1, 256, Remainder::Keep, Some(shuffle));
