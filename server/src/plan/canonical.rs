@@ -1,4 +1,4 @@
-//! One form for plans that mean the same, and its digest.
+//! The canonical form of a plan, and its digest: equivalent plans have the same id.
 
 use forebay_kernels::ExactDecimal;
 use forebay_proto::v1::{self, fill_null::Fill, op::Op as OpMessage};
@@ -6,13 +6,13 @@ use prost::Message as _;
 
 use crate::state::short_digest;
 
-/// The plan with one column a part, and one column a lookup: parts stand side by side, so this changes no output, and every op then has a place
-/// for what it learns from its own column.
+/// Returns the plan with one column per part and one column per lookup. Parts are concatenated, so no output changes, and
+/// each op has its own fields for what it learns from its column.
 pub fn canonical(plan: &v1::Plan) -> v1::Plan {
     let outputs = plan.outputs.iter().map(|output| {
         let parts = output.parts.iter().flat_map(|part| {
             let chains =
-                part.columns.iter().flat_map(|column| one_lookup(&part.ops).into_iter().map(move |ops| (column, ops)));
+                part.columns.iter().flat_map(|column| chains_of(&part.ops).into_iter().map(move |ops| (column, ops)));
             chains.map(|(column, ops)| v1::Part { columns: vec![column.clone()], ops })
         });
         v1::Output { name: output.name.clone(), dtype: output.dtype, parts: parts.collect() }
@@ -22,8 +22,9 @@ pub fn canonical(plan: &v1::Plan) -> v1::Plan {
     v1::Plan { filter: plan.filter.trim().to_owned(), derive: plan.derive.clone(), outputs: outputs.collect(), units }
 }
 
-/// A chain for each column that its lookups find: the first lookup's columns in turn, each with those of the next.
-fn one_lookup(ops: &[v1::Op]) -> Vec<Vec<v1::Op>> {
+/// Returns a chain for each combination of columns of the lookups: the first lookup's columns in order, each with those
+/// of the next.
+fn chains_of(ops: &[v1::Op]) -> Vec<Vec<v1::Op>> {
     let mut chains = vec![Vec::with_capacity(ops.len())];
     for op in ops {
         match &op.op {
@@ -42,15 +43,15 @@ fn one_lookup(ops: &[v1::Op]) -> Vec<Vec<v1::Op>> {
                 };
                 chains = chains.iter().flat_map(longer).collect();
             }
-            // An op may hold a vocabulary of megabytes: it is copied once a chain.
-            _ => chains.iter_mut().for_each(|chain| chain.push(one_spelling(op.clone()))),
+            // An op may contain a vocabulary of megabytes: it is copied once per chain.
+            _ => chains.iter_mut().for_each(|chain| chain.push(with_canonical_decimals(op.clone()))),
         }
     }
     chains
 }
 
-/// The op with its decimals in their canonical text. What is no decimal stays for the error that names it.
-fn one_spelling(mut op: v1::Op) -> v1::Op {
+/// Returns the op with decimals in their canonical spelling. Invalid decimals are kept for the error that names them.
+fn with_canonical_decimals(mut op: v1::Op) -> v1::Op {
     let texts = match &mut op.op {
         Some(OpMessage::Vocab(v1::Vocab { values: Some(values), .. })) => values.decimals.as_mut_slice(),
         Some(OpMessage::FillNull(v1::FillNull { fill: Some(Fill::Decimal(text)) })) => std::slice::from_mut(text),
@@ -64,7 +65,7 @@ fn one_spelling(mut op: v1::Op) -> v1::Op {
     op
 }
 
-/// How many parts of the canonical plan a part becomes.
+/// Returns the number of canonical parts of a part.
 fn chain_count(part: &v1::Part) -> usize {
     let lookups = part.ops.iter().map(|op| match &op.op {
         Some(OpMessage::Lookup(lookup)) => lookup.columns.len().max(1),
@@ -73,7 +74,7 @@ fn chain_count(part: &v1::Part) -> usize {
     lookups.fold(part.columns.len(), usize::saturating_mul)
 }
 
-/// A path within the canonical plan as it is in the plan that was sent: `parts[…]` counts the parts that stand there.
+/// Converts a path in the canonical plan to the path in the plan that the client sent, whose `parts[…]` differ.
 pub(super) fn path_in_original(path: &str, original: &v1::Plan) -> Option<String> {
     let (output, rest) = path.strip_prefix("plan.outputs[")?.split_once("].parts[")?;
     let (part, rest) = rest.split_once(']')?;
@@ -88,12 +89,12 @@ pub(super) fn path_in_original(path: &str, original: &v1::Plan) -> Option<String
     None
 }
 
-/// Digest of a canonical plan: SHA-256 of its protobuf bytes, the first 32 hexadecimal digits.
+/// Returns the id of a canonical plan: the first 32 hexadecimal digits of the SHA-256 of its protobuf bytes.
 pub fn plan_id(plan: &v1::Plan) -> String {
     plan_id_of_bytes(&plan.encode_to_vec())
 }
 
-/// The same of a canonical plan's protobuf bytes.
+/// Returns the id of a canonical plan from its protobuf bytes.
 pub fn plan_id_of_bytes(bytes: &[u8]) -> String {
     short_digest(&[b"forebay plan 1\n", bytes])
 }

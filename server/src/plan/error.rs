@@ -1,4 +1,4 @@
-//! Errors of requests and plans, named by the field's path.
+//! Errors of requests and plans, with the path of the field.
 
 use arrow::datatypes::Schema;
 use forebay_kernels::{CompileError, OpProblem};
@@ -7,7 +7,7 @@ use forebay_proto::v1;
 use super::{canonical::path_in_original, path::chain_path};
 use crate::error::near_names;
 
-/// What is wrong with a request or its plan.
+/// An invalid request or plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// A field has a value that is not allowed.
@@ -15,39 +15,39 @@ pub enum PlanError {
     Field {
         /// The field, such as `plan.outputs[0].parts[1].ops[2].clip`.
         path: String,
-        /// What is wrong and what is allowed.
+        /// The mistake, and what is allowed.
         reason: String,
     },
-    /// A column that the dataset does not have.
+    /// The dataset does not have the column.
     #[error("{path}: no column \"{column}\": {near}")]
     UnknownColumn {
-        /// The field that names it.
+        /// The field that names the column.
         path: String,
         /// The column.
         column: String,
-        /// Names to offer.
+        /// Suggested names.
         near: String,
     },
-    /// Outputs that cannot be computed from these columns.
+    /// The outputs cannot be computed from these columns.
     #[error("plan.outputs: {0}")]
     Outputs(#[from] CompileError),
-    /// A chain that cannot be computed from these columns.
+    /// A chain of ops cannot be computed from these columns.
     #[error("{path}: {problem}")]
     Chain {
         /// The field.
         path: String,
-        /// What is wrong.
+        /// The mistake.
         problem: CompileError,
     },
-    /// An op that has not learned yet.
+    /// An op is not fitted.
     #[error(
         "{path}: {op} must first learn from the data: run the action \"fit\" with this plan (forebay fit, or .fit() in \
          Python) and send the plan_id or the plan that it returns"
     )]
     NotFitted {
-        /// The op.
+        /// The path of the op.
         path: String,
-        /// Its name.
+        /// The op's name.
         op: &'static str,
     },
     /// A position of an epoch under another version of the order.
@@ -68,7 +68,7 @@ impl PlanError {
         Self::Field { path: path.into(), reason: reason.into() }
     }
 
-    /// What is wrong with a chain, or with more, with the field's path.
+    /// Converts an error of the kernels, and adds the path of the chain if it is about one.
     pub(crate) fn of_outputs(error: CompileError, schema: &Schema) -> Self {
         match error {
             CompileError::Chain { output, chain, error } => Self::of_chain(&chain_path(output, chain), *error, schema),
@@ -76,7 +76,7 @@ impl PlanError {
         }
     }
 
-    /// What is wrong with the chain at a path.
+    /// Converts an error of the chain at a path.
     pub(crate) fn of_chain(path: &str, problem: CompileError, schema: &Schema) -> Self {
         if let CompileError::Op { op, number, problem, .. } = &problem
             && let OpProblem::UnknownColumn { column } = problem.as_ref()
@@ -97,7 +97,7 @@ impl PlanError {
         }
     }
 
-    /// The same with paths as they are in the plan that was sent, not in its canonical form.
+    /// Replaces paths of the canonical plan with those of the plan that the client sent.
     #[must_use]
     pub fn in_original(mut self, original: &v1::Plan) -> Self {
         if let Self::Field { path, .. }

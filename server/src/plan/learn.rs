@@ -1,7 +1,7 @@
-//! What a plan must learn before it can run: questions pass by pass, and where their answers go.
+//! Fitting: the questions of each pass over the data, and writing the answers into the plan.
 //!
-//! An op learns from what the ops before it produce, so a chain with k learning ops takes k passes; the first
-//! questions of all chains are asked together.
+//! An op learns from the output of the ops before it, so a chain with k learning ops takes k passes. Each pass answers the
+//! first open question of every chain.
 
 use forebay_kernels::Op;
 use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
@@ -14,32 +14,32 @@ use super::{
     path::chain_path,
 };
 
-/// The most quantiles of a bucketize.
+/// Limit of the quantiles of a bucketize.
 const QUANTILES_MAX: u32 = 65_536;
 
-/// What one op must know of the values that reach it.
+/// A statistic that an op needs of its input values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// The output, part and op that ask.
+    /// Indices of output, part and op.
     place: (usize, usize, usize),
-    /// The column.
+    /// Name of the column.
     pub column: String,
-    /// The ops before it, all learned.
+    /// The ops before it, all fitted.
     pub prefix: Vec<Op>,
-    /// What is wanted.
+    /// The statistic.
     pub wanted: Wanted,
-    /// The op's name and place, for errors.
+    /// Path and name of the op, for errors.
     pub path: String,
 }
 
 impl Question {
-    /// The path of the chain that asks.
+    /// Returns the path of the op's chain.
     pub fn chain_path(&self) -> &str {
         self.path.split(".ops[").next().unwrap_or_default()
     }
 }
 
-/// A fact about a column's values; nulls and NaN are left aside.
+/// A statistic of a column's values; nulls and NaN are ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wanted {
     /// The mean.
@@ -50,25 +50,25 @@ pub enum Wanted {
     Range,
     /// The largest absolute value.
     MaxAbs,
-    /// The value in the middle; the mean of two.
+    /// The median; the mean of the two middle values if their number is even.
     Median,
     /// The median, and the distance from the 25 % to the 75 % quantile, linear between values.
     MedianAndQuartiles,
-    /// The most frequent value; of equals the smallest.
+    /// The most frequent value; the smallest of several.
     Mode,
-    /// The inner edges of so many equal shares, linear between values.
+    /// The inner edges of this many quantiles, linear between values.
     Quantiles(u32),
     /// Values by count descending, then ascending.
     Vocabulary {
-        /// Values seen less often are left out.
+        /// Values that occur less often are left out.
         min_count: u64,
-        /// At most so many; 0: all.
+        /// Limit of values; 0: no limit.
         max_size: u64,
     },
 }
 
 impl Wanted {
-    /// Whether the answer is in how often each value occurs.
+    /// Returns whether the statistic is computed from the counts of distinct values.
     pub fn is_counted(&self) -> bool {
         matches!(self, Self::Mode | Self::Vocabulary { .. })
     }
@@ -81,13 +81,13 @@ pub enum Answer {
     Number(f64),
     /// A mode of integers, or a median that a double does not hold.
     Integer(i64),
-    /// The same of unsigned ones.
+    /// An unsigned mode, or a median that a double and an `i64` do not hold.
     Unsigned(u64),
     /// A mode of decimals that a double does not hold.
     Decimal(String),
     /// A mode of text.
     Text(String),
-    /// Mean and deviation, smallest and largest, or median and distance of the quartiles.
+    /// Mean and deviation, minimum and maximum, or median and interquartile range.
     Pair(f64, f64),
     /// Boundaries.
     Boundaries(Vec<f64>),
@@ -97,7 +97,7 @@ pub enum Answer {
     Values(v1::VocabValues),
 }
 
-/// The first op that must still learn, with its path.
+/// Returns path and name of the first op that is not fitted.
 pub fn first_unlearned(plan: &v1::Plan) -> Result<Option<(String, &'static str)>, PlanError> {
     for (output_index, part_index, part) in chains(plan) {
         let path = chain_path(output_index, part_index);
@@ -110,7 +110,7 @@ pub fn first_unlearned(plan: &v1::Plan) -> Result<Option<(String, &'static str)>
     Ok(None)
 }
 
-/// Passes that learning takes: the most learning ops of a chain.
+/// Returns the number of passes of a fit: the largest number of learning ops in a chain.
 pub fn pass_count(plan: &v1::Plan) -> Result<usize, PlanError> {
     let mut most = 0;
     for (output_index, part_index, part) in chains(plan) {
@@ -124,7 +124,7 @@ pub fn pass_count(plan: &v1::Plan) -> Result<usize, PlanError> {
     Ok(most)
 }
 
-/// The first open question of every chain of a canonical plan.
+/// Returns the first open question of every chain of a canonical plan.
 pub fn questions(plan: &v1::Plan, tables: &Tables) -> Result<Vec<Question>, PlanError> {
     let mut questions = Vec::new();
     for (output_index, part_index, part) in chains(plan) {
@@ -143,7 +143,7 @@ pub fn questions(plan: &v1::Plan, tables: &Tables) -> Result<Vec<Question>, Plan
     Ok(questions)
 }
 
-/// Writes an answer into the op that asked.
+/// Writes an answer into the op of its question.
 pub fn learn(plan: &mut v1::Plan, question: &Question, answer: Answer) {
     let (output, part, number) = question.place;
     let op = plan.outputs.get_mut(output).and_then(|output| output.parts.get_mut(part));
@@ -160,7 +160,7 @@ pub fn learn(plan: &mut v1::Plan, question: &Question, answer: Answer) {
         (OpMessage::Robust(op), Answer::Pair(center, scale)) => (op.center, op.scale) = (Some(center), Some(scale)),
         (OpMessage::Bucketize(op), Answer::Boundaries(boundaries)) => op.boundaries = boundaries,
         (OpMessage::Bucketize(op), Answer::WholeBoundaries(boundaries)) => {
-            // Those of a column of integers fit one of the two.
+            // Boundaries of an integer column all fit one of the two types.
             let integers: Result<Vec<i64>, _> = boundaries.iter().map(|edge| i64::try_from(*edge)).collect();
             match integers {
                 Ok(integers) => op.integers = integers,
@@ -168,7 +168,7 @@ pub fn learn(plan: &mut v1::Plan, question: &Question, answer: Answer) {
             }
         }
         (OpMessage::Vocab(op), Answer::Values(values)) => op.values = Some(values),
-        _ => debug_assert!(false, "an op gets the kind of answer it asked for"),
+        _ => debug_assert!(false, "the answer must match the op's question"),
     }
 }
 
@@ -178,10 +178,13 @@ fn chains(plan: &v1::Plan) -> impl Iterator<Item = (usize, usize, &v1::Part)> {
     })
 }
 
-/// What an op must still learn.
+/// Returns the name of an op and the statistic that it still needs; none if it is fitted.
 fn wanted(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&'static str, Wanted)>, PlanError> {
     let half = |name: &str, both: &str| {
-        PlanError::field(format!("{path}.ops[{number}].{name}"), format!("give both {both}, or neither to learn them"))
+        PlanError::field(
+            format!("{path}.ops[{number}].{name}"),
+            format!("set both {both}, or leave out both to learn them"),
+        )
     };
     Ok(match named_op(op, path, number)? {
         OpMessage::FillNull(message) => match message.fill {
@@ -193,7 +196,7 @@ fn wanted(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&'static str
                     Ok(v1::Stat::Mode) => Wanted::Mode,
                     Err(_) => {
                         let path = format!("{path}.ops[{number}].fill_null.stat");
-                        return Err(PlanError::field(path, "one of MEAN, MEDIAN, MODE"));
+                        return Err(PlanError::field(path, "expected one of MEAN, MEDIAN, MODE"));
                     }
                 },
             )),
@@ -217,7 +220,7 @@ fn wanted(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&'static str
         },
         OpMessage::Bucketize(message) if !has_boundaries(message) => {
             if !(2..=QUANTILES_MAX).contains(&message.quantiles) {
-                let reason = format!("give boundaries, or quantiles between 2 and {QUANTILES_MAX} to learn them");
+                let reason = format!("set boundaries, or quantiles between 2 and {QUANTILES_MAX} to learn them");
                 return Err(PlanError::field(format!("{path}.ops[{number}].bucketize"), reason));
             }
             Some(("bucketize", Wanted::Quantiles(message.quantiles)))

@@ -1,4 +1,4 @@
-//! The tables that a canonical plan looks up: which they are, and their rows once someone has read them.
+//! Tables that a canonical plan looks up: their identities, and their rows once read.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,16 +7,16 @@ use forebay_proto::v1::{self, op::Op as OpMessage};
 
 use super::{error::PlanError, path::chain_path};
 
-/// One column of a table, found by its key.
+/// A column of a table, looked up by a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lookup {
-    /// The dataset.
+    /// Name of the dataset.
     pub table: String,
-    /// Digest of its snapshot; empty: not chosen yet.
+    /// Digest of its snapshot; empty: not pinned yet.
     pub snapshot: String,
-    /// The key's column.
+    /// Name of the key column.
     pub key: String,
-    /// The column that is found.
+    /// Name of the column to return.
     pub column: String,
 }
 
@@ -27,10 +27,7 @@ pub struct Tables(HashMap<Lookup, Arc<LookupTable>>);
 impl Lookup {
     fn of(message: &v1::Lookup, path: &str) -> Result<Self, PlanError> {
         let [column] = message.columns.as_slice() else {
-            return Err(PlanError::field(
-                format!("{path}.columns"),
-                "empty: the columns of the table that are to be found",
-            ));
+            return Err(PlanError::field(format!("{path}.columns"), "missing: the columns of the table to return"));
         };
         for (field, value) in [("table", &message.table), ("key", &message.key)] {
             if value.is_empty() {
@@ -43,12 +40,12 @@ impl Lookup {
 }
 
 impl Tables {
-    /// Whether a plan looks nothing up.
+    /// Returns whether there are no tables.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds what was read.
+    /// Adds a table that was read.
     pub fn insert(&mut self, lookup: Lookup, table: Arc<LookupTable>) {
         self.0.insert(lookup, table);
     }
@@ -62,7 +59,7 @@ impl Tables {
     }
 }
 
-/// What a canonical plan looks up, with the fields' paths.
+/// Returns the lookups of a canonical plan, with their paths.
 pub fn lookups(plan: &v1::Plan) -> Result<Vec<(String, Lookup)>, PlanError> {
     let mut found = Vec::new();
     for (output_index, output) in plan.outputs.iter().enumerate() {
@@ -78,7 +75,7 @@ pub fn lookups(plan: &v1::Plan) -> Result<Vec<(String, Lookup)>, PlanError> {
     Ok(found)
 }
 
-/// The datasets that a plan names as tables, canonical or not, sound or not.
+/// Returns the datasets that a plan names as tables. The plan need not be canonical or valid.
 pub fn table_names(plan: &v1::Plan) -> impl Iterator<Item = &str> {
     let ops = plan.outputs.iter().flat_map(|output| &output.parts).flat_map(|part| &part.ops);
     ops.filter_map(|op| match &op.op {
@@ -87,7 +84,7 @@ pub fn table_names(plan: &v1::Plan) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Writes the chosen snapshots of tables into the lookups that have none.
+/// Pins the lookups that have no snapshot to the given snapshots of their tables.
 pub fn pin<'a>(plan: &mut v1::Plan, snapshot_of: impl Fn(&str) -> Option<&'a String>) {
     let ops = plan.outputs.iter_mut().flat_map(|output| &mut output.parts).flat_map(|part| &mut part.ops);
     for op in ops {

@@ -1,11 +1,11 @@
-//! An op of a learned plan → the kernels' form.
+//! Ops of a fitted plan → ops of the kernels.
 
 use forebay_kernels::{ExactDecimal, Fill, Op, VocabValues};
 use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
 
 use super::{error::PlanError, lookup::Tables, parameters};
 
-/// The kernels' form of a learned op.
+/// Converts a fitted op.
 pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables) -> Result<Op, PlanError> {
     let unlearned = |op| PlanError::NotFitted { path: format!("{path}.ops[{number}]"), op };
     Ok(match named_op(op, path, number)? {
@@ -15,14 +15,14 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
             Some(FillMessage::Unsigned(value)) => Fill::Unsigned(*value),
             Some(FillMessage::Decimal(text)) => Fill::Decimal(ExactDecimal::parse(text).ok_or_else(|| {
                 let reason = format!(
-                    "{text:?} is no decimal of up to 76 digits: write its digits, with a point before a fraction, such as -123.45"
+                    "{text:?} is not a decimal of up to 76 digits: write digits, with a point before a fraction, such as -123.45"
                 );
                 PlanError::field(format!("{path}.ops[{number}].fill_null.decimal"), reason)
             })?),
             Some(FillMessage::Text(text)) => Fill::Text(text.clone()),
             Some(FillMessage::Stat(_)) => return Err(unlearned("fill_null")),
             None => {
-                let reason = "one of value, text, integer, unsigned, decimal, or stat (MEAN, MEDIAN, MODE)";
+                let reason = "expected one of value, text, integer, unsigned, decimal, or stat (MEAN, MEDIAN, MODE)";
                 return Err(PlanError::field(format!("{path}.ops[{number}].fill_null"), reason));
             }
         }),
@@ -72,11 +72,11 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
     })
 }
 
-/// The op of a message; an empty one is an error.
+/// Returns the op of a message; an empty message is an error.
 pub(super) fn named_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<&'a OpMessage, PlanError> {
     op.op.as_ref().ok_or_else(|| {
         let known =
-            "empty: one of abs, box_cox, bucketize, clip, cross, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
+            "empty: expected one of abs, box_cox, bucketize, clip, cross, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
              max_abs, min_max, multi_hot, ngram, one_hot, pad, positive_mod, robust, sigrid_hash, sqrt, standardize, vocab";
         PlanError::field(format!("{path}.ops[{number}]"), known)
     })
@@ -92,7 +92,7 @@ fn vocab_values(values: &v1::VocabValues, path: &str, number: usize) -> Result<V
     ];
     if empty.iter().filter(|empty| !**empty).count() > 1 {
         let path = format!("{path}.ops[{number}].vocab.values");
-        return Err(PlanError::field(path, "only one of strings, integers, unsigned, floats, decimals may be filled"));
+        return Err(PlanError::field(path, "set only one of strings, integers, unsigned, floats, decimals"));
     }
     Ok(if !values.integers.is_empty() {
         VocabValues::Integers(values.integers.clone())

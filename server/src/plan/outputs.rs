@@ -1,4 +1,4 @@
-//! A canonical, fitted plan → the kernels' output specs, and the columns that must be read for them.
+//! A canonical, fitted plan → output specs of the kernels, and the columns to read for them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::error::near_names;
 
-/// Compiles a canonical plan's outputs over the stored and derived columns.
+/// Compiles the outputs of a canonical plan for a schema of stored and derived columns.
 pub fn compile(plan: &v1::Plan, schema: &Schema, with_row_ids: bool, tables: &Tables) -> Result<Program, PlanError> {
     if let Some((path, op)) = first_unlearned(plan)? {
         return Err(PlanError::NotFitted { path, op });
@@ -28,7 +28,7 @@ pub fn compile(plan: &v1::Plan, schema: &Schema, with_row_ids: bool, tables: &Ta
     Program::compile(&specs, &schema).map_err(|error| PlanError::of_outputs(error, &schema))
 }
 
-/// The kernels' form of every output; ops that have not learned are errors.
+/// Converts every output. An op that is not fitted is an error.
 pub fn output_specs(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Result<Vec<OutputSpec>, PlanError> {
     check_shape(plan)?;
     let mut specs = Vec::with_capacity(plan.outputs.len());
@@ -53,13 +53,13 @@ pub fn output_specs(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Result
     Ok(specs)
 }
 
-/// The stored columns that the outputs and expressions read, as indices in the stored schema, in its order.
+/// Returns the indices of the stored columns among `names`, in the order of the stored schema.
 pub fn stored_columns<'a>(stored: &Schema, names: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
-    let wanted: BTreeSet<usize> = names.into_iter().filter_map(|name| stored.index_of(name).ok()).collect();
-    wanted.into_iter().collect()
+    let indices: BTreeSet<usize> = names.into_iter().filter_map(|name| stored.index_of(name).ok()).collect();
+    indices.into_iter().collect()
 }
 
-/// Checks the counts of everything in a plan, before anything is made of it.
+/// Checks the sizes of a plan before it is compiled.
 pub fn check_shape(plan: &v1::Plan) -> Result<(), PlanError> {
     let entries =
         [("plan.derive", plan.derive.len()), ("plan.outputs", plan.outputs.len()), ("plan.units", plan.units.len())];
@@ -80,7 +80,7 @@ pub fn check_shape(plan: &v1::Plan) -> Result<(), PlanError> {
             }
             let learned: usize = part.ops.iter().map(prost::Message::encoded_len).sum();
             if learned.saturating_mul(part.columns.len()) > PLAN_BYTES_MAX {
-                let reason = format!("with {} columns they make more than {PLAN_BYTES_MAX} bytes", part.columns.len());
+                let reason = format!("more than {PLAN_BYTES_MAX} bytes for {} columns", part.columns.len());
                 return Err(PlanError::field(path, reason));
             }
         }
@@ -114,7 +114,7 @@ fn dtype(output: &v1::Output, path: &str) -> Result<DType, PlanError> {
         Ok(v1::DType::Uint8) => DType::UInt8,
         Ok(v1::DType::AsStored) => DType::AsStored,
         Err(_) => {
-            let allowed = "one of FLOAT32, FLOAT16, BFLOAT16, INT32, INT64, UINT8, AS_STORED";
+            let allowed = "expected one of FLOAT32, FLOAT16, BFLOAT16, INT32, INT64, UINT8, AS_STORED";
             return Err(PlanError::field(format!("{path}.dtype"), allowed));
         }
     })

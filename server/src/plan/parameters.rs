@@ -1,18 +1,18 @@
-//! Parameters that are values of a column, in the type that a plan gives them in.
+//! Parameters that are compared with values of a column: bounds, boundaries and ids, as doubles or exact integers.
 
 use forebay_kernels::Op;
 use forebay_proto::v1;
 
 use super::error::PlanError;
 
-/// A bound as a plan has it.
+/// A bound of a clip.
 #[derive(Clone, Copy)]
 enum Bound {
     Number(f64),
     Whole(i128),
 }
 
-/// The kernels' form of a clip: exact where every bound is a whole number.
+/// Converts a clip; it is exact if every bound is an integer.
 pub(super) fn clip(message: &v1::Clip, path: &str) -> Result<Op, PlanError> {
     let bound = |name: &str, number: Option<f64>, integer: Option<i64>, unsigned: Option<u64>| {
         let given = [
@@ -23,7 +23,7 @@ pub(super) fn clip(message: &v1::Clip, path: &str) -> Result<Op, PlanError> {
         let mut given = given.into_iter().flatten();
         match (given.next(), given.next()) {
             (bound, None) => Ok(bound),
-            _ => Err(PlanError::field(path, format!("give one of {name}, {name}_integer and {name}_unsigned"))),
+            _ => Err(PlanError::field(path, format!("set only one of {name}, {name}_integer and {name}_unsigned"))),
         }
     };
     let min = bound("min", message.min, message.min_integer, message.min_unsigned)?;
@@ -37,16 +37,16 @@ pub(super) fn clip(message: &v1::Clip, path: &str) -> Result<Op, PlanError> {
     Ok(Op::Clip { min: min.map(Bound::number), max: max.map(Bound::number) })
 }
 
-/// Whether a bucketize has boundaries, given or learned.
+/// Returns whether a bucketize has boundaries, given or learned.
 pub(super) fn has_boundaries(message: &v1::Bucketize) -> bool {
     !message.boundaries.is_empty() || !message.integers.is_empty() || !message.unsigned.is_empty()
 }
 
-/// The kernels' form of a bucketize that has boundaries.
+/// Converts a bucketize that has boundaries.
 pub(super) fn bucketize(message: &v1::Bucketize, path: &str) -> Result<Op, PlanError> {
     let filled = [!message.boundaries.is_empty(), !message.integers.is_empty(), !message.unsigned.is_empty()];
     if filled.iter().filter(|filled| **filled).count() > 1 {
-        return Err(PlanError::field(path, "only one of boundaries, integers, unsigned may be filled"));
+        return Err(PlanError::field(path, "set only one of boundaries, integers, unsigned"));
     }
     let whole: Vec<i128> = if message.unsigned.is_empty() {
         message.integers.iter().map(|edge| i128::from(*edge)).collect()
@@ -59,10 +59,10 @@ pub(super) fn bucketize(message: &v1::Bucketize, path: &str) -> Result<Op, PlanE
     Ok(Op::BucketizeWhole { boundaries: whole })
 }
 
-/// The kernels' form of a mapping of ids.
+/// Converts a mapping of ids.
 pub(super) fn map_id(message: &v1::MapId, path: &str) -> Result<Op, PlanError> {
     if !message.ids.is_empty() && !message.unsigned.is_empty() {
-        return Err(PlanError::field(path, "only one of ids and unsigned may be filled"));
+        return Err(PlanError::field(path, "set only one of ids and unsigned"));
     }
     let ids = message.ids.iter().map(|id| i128::from(*id));
     let ids = ids.chain(message.unsigned.iter().map(|id| i128::from(*id))).collect();
@@ -77,7 +77,7 @@ impl Bound {
         }
     }
 
-    /// The whole number that it is; none for a fraction and for what is far beyond every integer.
+    /// Returns the bound as an integer; none for a fraction and for a number beyond every 64-bit integer.
     fn whole(self) -> Option<i128> {
         match self {
             Self::Number(number) => (number.fract() == 0.0 && number.abs() < 1e30).then_some(number as i128),

@@ -1,4 +1,4 @@
-//! A `StreamRequest` with its defaults filled in and every number within its bounds.
+//! A validated `StreamRequest`: defaults are filled in, and every number is within its limits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,97 +6,97 @@ use forebay_proto::{defaults, v1};
 
 use super::{OPS_MAX, PLAN_COLUMNS_MAX, ROW_ID, error::PlanError, outputs::check_shape};
 
-/// The most rows of a batch.
+/// Limit of the rows of a batch.
 pub const BATCH_SIZE_MAX: u64 = 1 << 24;
 
-/// The most ranks of an epoch.
+/// Limit of the ranks of an epoch.
 pub(super) const WORLD_SIZE_MAX: u64 = 1 << 14;
 
-/// The most lanes of a shuffled epoch.
+/// Limit of the lanes of a shuffled epoch.
 const LANES_MAX: u64 = 1 << 16;
 
-/// The most rows of a window.
+/// Limit of the rows of a window.
 const WINDOW_ROWS_MAX: u64 = 1 << 26;
 
-/// A checked request: one epoch of a dataset under a plan.
+/// A validated request: one epoch of a dataset under a plan.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The dataset's name.
+    /// Name of the dataset.
     pub dataset: String,
     /// The plan.
     pub source: Source,
-    /// Rows a batch and rank.
+    /// Rows per batch and rank.
     pub batch_size: u64,
-    /// Ranks.
+    /// Number of ranks.
     pub world_size: u64,
-    /// The epoch's number, carried in the headers.
+    /// Number of the epoch, repeated in the headers.
     pub epoch: u64,
-    /// What happens to left-over rows.
+    /// Treatment of the rows that do not fill a batch on every rank.
     pub remainder: v1::Remainder,
-    /// How the rows are shuffled; none: file order.
+    /// Parameters of the shuffle; none: file order.
     pub shuffle: Option<Shuffling>,
-    /// Version of the order that the request was made for, if a certain one.
+    /// Required version of the order; none: any.
     pub order_version: Option<u32>,
-    /// Global position of the first row sent.
+    /// Global position of the first row to send.
     pub start_position: u64,
     /// Global position from which the run's batches are counted.
     pub resumed_from: u64,
-    /// Whether the batches hold [`ROW_ID`].
+    /// Whether batches contain [`ROW_ID`].
     pub with_row_ids: bool,
-    /// Whether the headers say where the time went.
+    /// Whether headers contain the time per stage.
     pub with_stage_seconds: bool,
-    /// Digest of the snapshot that must be read, if a certain one.
+    /// Digest of the required snapshot; none: the current one.
     pub snapshot: Option<String>,
 }
 
-/// How the rows of an epoch are shuffled.
+/// Parameters of a shuffle.
 #[derive(Clone, Copy, Debug)]
 pub struct Shuffling {
-    /// Another seed is another order.
+    /// Seed of the order.
     pub seed: u64,
-    /// Lanes: a multiple of the world size.
+    /// Number of lanes, a multiple of the world size.
     pub lanes: u64,
-    /// Rows permuted together.
+    /// Rows that are permuted together.
     pub window_rows: u64,
 }
 
-/// Where the plan comes from.
+/// The plan of a request.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// It is in the request.
+    /// The plan is in the request.
     Inline(Arc<v1::Plan>),
-    /// It was fitted, and is kept under this id.
+    /// The plan was fitted and is stored under this id.
     Id(String),
 }
 
-/// What a request may ask for at most; from the configuration.
+/// Limits of streams, from the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a batch's matrices and columns.
+    /// Bytes of the outputs of a batch.
     pub batch_bytes_max: u64,
-    /// After so long without a client that takes something a stream gives back its memory.
+    /// Time after which a stream whose client takes no batch releases its memory.
     pub idle_max: Duration,
 }
 
-/// What a request may be at most; each has a flag.
+/// Limits of requests; each has a flag.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLimits {
-    /// The largest gRPC message that is taken in.
+    /// Largest gRPC message that is accepted.
     pub message_bytes_max: usize,
-    /// The time in which a request must have arrived.
+    /// Time in which a request must arrive.
     pub arrival: Duration,
-    /// Bytes of a message of ours, a plan within.
+    /// Bytes of a `forebay.v1` message, including its plan.
     pub plan_bytes_max: usize,
     /// Columns of a plan's outputs, before ops widen them.
     pub plan_columns_max: usize,
-    /// Ops of a part, one behind the other.
+    /// Ops of a part.
     pub plan_ops_max: usize,
-    /// Operators of an expression, which bound how deep it can be.
+    /// Operators of an expression, which bounds its depth.
     pub expression_operators_max: usize,
 }
 
 impl Default for RequestLimits {
-    /// The most that any server takes.
+    /// The largest limits that any server accepts.
     fn default() -> Self {
         Self {
             message_bytes_max: 2 * forebay_proto::JSON_BYTES_MAX,
@@ -110,15 +110,17 @@ impl Default for RequestLimits {
 }
 
 impl Request {
-    /// Checks a message.
+    /// Validates a message.
     pub fn check(message: &v1::StreamRequest) -> Result<Self, PlanError> {
         if message.dataset.is_empty() {
-            return Err(PlanError::field("dataset", "missing: the name of a dataset on this server"));
+            return Err(PlanError::field("dataset", "missing: expected the name of a dataset on this server"));
         }
         let source = match (&message.plan, message.plan_id.as_str()) {
             (Some(plan), "") => Source::Inline(Arc::new(plan.clone())),
             (None, id) if !id.is_empty() => Source::Id(id.to_owned()),
-            (None, _) => return Err(PlanError::field("plan", "missing: a plan, or the plan_id of a fitted one")),
+            (None, _) => {
+                return Err(PlanError::field("plan", "missing: expected a plan, or the plan_id of a fitted one"));
+            }
             (Some(_), _) => return Err(PlanError::field("plan_id", "send either plan or plan_id, not both")),
         };
         let batch_size = within("batch_size", message.batch_size.unwrap_or(defaults::BATCH_SIZE), BATCH_SIZE_MAX)?;
@@ -126,10 +128,10 @@ impl Request {
         let shuffle = shuffling(message, world_size)?;
         check_start(message, batch_size * world_size, shuffle.as_ref())?;
         if message.assume.is_some() {
-            return Err(PlanError::field("assume", "only the action \"explain\" reads it: leave it out here"));
+            return Err(PlanError::field("assume", "only the action \"explain\" accepts it: leave it out here"));
         }
         let remainder = v1::Remainder::try_from(message.remainder)
-            .map_err(|_| PlanError::field("remainder", "one of KEEP, DROP, PAD"))?;
+            .map_err(|_| PlanError::field("remainder", "expected one of KEEP, DROP, PAD"))?;
         if let Source::Inline(plan) = &source {
             check_shape(plan)?;
             refuse_row_id_output(plan)?;
@@ -157,7 +159,7 @@ impl Request {
         })
     }
 
-    /// Rows of a step of all ranks together.
+    /// Returns the rows of a step of all ranks.
     pub fn step_rows(&self) -> u64 {
         self.batch_size * self.world_size
     }
@@ -174,19 +176,19 @@ fn shuffling(message: &v1::StreamRequest, world_size: u64) -> Result<Option<Shuf
     }
     if !lanes.is_multiple_of(world_size) {
         let below = (lanes / world_size * world_size).max(world_size);
-        let reason = format!("{lanes} is not a multiple of world_size {world_size}: {below} is one");
+        let reason = format!("{lanes} is not a multiple of world_size {world_size}: use {below}, for example");
         return Err(PlanError::field("lanes", reason));
     }
     Ok(Some(Shuffling { seed: message.seed, lanes, window_rows }))
 }
 
-/// An epoch goes on where whole steps ended, counted from its start or from where the run was resumed, and, shuffled,
-/// where every lane has given the same number of rows.
+/// Checks that `start_position` is at the end of a whole step, counted from the start of the epoch or from
+/// `resumed_from`, or, in a shuffled epoch, where every lane has yielded the same number of rows.
 fn check_start(message: &v1::StreamRequest, step_rows: u64, shuffle: Option<&Shuffling>) -> Result<(), PlanError> {
     let (start, origin) = (message.start_position, message.resumed_from);
     let on_lanes = |position: u64| shuffle.is_some_and(|shuffle| position.is_multiple_of(shuffle.lanes));
     if origin > start || !(origin == 0 || on_lanes(origin) || origin.is_multiple_of(step_rows)) {
-        let reason = format!("{origin} is no start_position of a run that reached {start}: leave it out");
+        let reason = format!("{origin} cannot be the start_position of a run that reached {start}: leave it out");
         return Err(PlanError::field("resumed_from", reason));
     }
     if start.is_multiple_of(step_rows) || on_lanes(start) || (start - origin).is_multiple_of(step_rows) {
@@ -194,13 +196,13 @@ fn check_start(message: &v1::StreamRequest, step_rows: u64, shuffle: Option<&Shu
     }
     let reason = match shuffle {
         None => format!(
-            "{start} is not a multiple of world_size × batch_size = {step_rows}: in file order an epoch goes on with the \
+            "{start} is not a multiple of world_size × batch_size = {step_rows}: in file order an epoch resumes with the \
              batch_size and world_size of the run that saved the position"
         ),
         Some(Shuffling { lanes, .. }) => format!(
-            "{start} is neither a multiple of world_size × batch_size = {step_rows} nor of lanes = {lanes}: go on with the \
-             world_size and batch_size of the run that saved it (and, if that was itself resumed, with its own \
-             start_position as resumed_from), and make lanes a divisor of its world_size × batch_size to go on at others"
+            "{start} is not a multiple of world_size × batch_size = {step_rows} or of lanes = {lanes}: resume with the \
+             world_size and batch_size of the run that saved it (and, if that run was itself resumed, with its \
+             start_position as resumed_from); to resume with others, let lanes divide its world_size × batch_size"
         ),
     };
     Err(PlanError::field("start_position", reason))

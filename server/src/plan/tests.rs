@@ -16,7 +16,7 @@ const UNFITTED: &str = r#"{"outputs": [
     {"name": "y", "dtype": "INT32", "parts": [{"columns": ["b"], "ops": [{"vocab": {}}]}]}]}"#;
 
 #[test]
-fn a_chain_asks_one_question_a_pass_and_keeps_the_answers_apart() {
+fn a_chain_has_one_question_per_pass() {
     let mut plan = canonical(&plan(UNFITTED));
     assert_eq!(pass_count(&plan).unwrap(), 2);
     let first = questions(&plan, &Tables::default()).unwrap();
@@ -40,7 +40,7 @@ fn a_chain_asks_one_question_a_pass_and_keeps_the_answers_apart() {
 }
 
 #[test]
-fn plans_that_mean_the_same_have_one_id() {
+fn equivalent_plans_have_the_same_id() {
     let together = plan(r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a", "c"], "ops": [{"log1p": {}}]}]}]}"#);
     let apart = plan(
         r#"{"filter": " ", "outputs": [{"name": "x", "dtype": "FLOAT32", "parts": [
@@ -51,7 +51,7 @@ fn plans_that_mean_the_same_have_one_id() {
 }
 
 #[test]
-fn wrong_plans_are_refused_by_path() {
+fn invalid_plans_are_rejected_with_the_path() {
     for (json, words) in [
         (r#"{"outputs": []}"#, "at least one output"),
         (r#"{"outputs": [{"name": "x"}]}"#, "plan.outputs[0].parts: an output needs"),
@@ -76,7 +76,7 @@ fn wrong_plans_are_refused_by_path() {
 }
 
 #[test]
-fn requests_out_of_bounds_are_refused_by_field() {
+fn requests_beyond_limits_are_rejected_with_the_field() {
     let good = format!(r#""dataset": "t", "plan": {UNFITTED}"#);
     for (json, words) in [
         (String::from(r#""plan_id": "ab""#), "dataset: missing"),
