@@ -14,13 +14,16 @@ use futures::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Access, actions,
+    access::Access,
     call::Call,
-    command::Command,
-    encode::Message,
-    exchange, limits,
-    outgoing::{self, Headers, Opened},
+    descriptor::Command,
+    limits,
+    rpc::{
+        do_action, do_exchange,
+        do_get::{self, Headers, Opened},
+    },
     status, ticket,
+    wire::Message,
 };
 use crate::{
     auth::{Caller, StreamPermit},
@@ -148,7 +151,7 @@ impl Service {
         let batches = self.streams.table(snapshot)?;
         let headers = Headers { encoding: Encoding::Json, with_stage_seconds: false };
         let opened = Opened { call: call.clone(), labels, headers, resume: None, place };
-        let messages = outgoing::messages(opened, &schema, batches, &self.cpu, &self.shutdown)?;
+        let messages = do_get::messages(opened, &schema, batches, &self.cpu, &self.shutdown)?;
         Ok(messages.boxed())
     }
 
@@ -174,14 +177,14 @@ impl Service {
         };
         let steps = Some(read.steps).filter(|steps| *steps > 0);
         let batches = self.streams.batches(&prepared, read.rank, steps).await?;
-        let resume = outgoing::Resume {
+        let resume = do_get::Resume {
             position: request.start_position,
             step_rows: request.step_rows(),
             resumed_from: request.resumed_from,
         };
         let schema = prepared.schema();
         let opened = Opened { call: call.clone(), labels, headers, resume: Some(resume), place };
-        let messages = outgoing::messages(opened, &schema, batches, &self.cpu, &self.shutdown)?;
+        let messages = do_get::messages(opened, &schema, batches, &self.cpu, &self.shutdown)?;
         Ok(messages.boxed())
     }
 
@@ -273,11 +276,11 @@ impl FlightService for Service {
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
         self.refuse_while_draining()?;
         let caller = self.access.known(&request)?;
-        Ok(Response::new(actions::run(self, &caller, request.get_ref()).await?))
+        Ok(Response::new(do_action::run(self, &caller, request.get_ref()).await?))
     }
 
     async fn list_actions(&self, _request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
-        Ok(Response::new(futures::stream::iter(actions::types().into_iter().map(Ok)).boxed()))
+        Ok(Response::new(futures::stream::iter(do_action::types().into_iter().map(Ok)).boxed()))
     }
 
     async fn poll_flight_info(&self, _request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
@@ -304,7 +307,7 @@ impl FlightService for Service {
         self.refuse_while_draining()?;
         let caller = self.access.known(&request)?;
         let place = self.access.stream(&caller)?;
-        let answers = exchange::answers(request.into_inner(), self, caller, place);
+        let answers = do_exchange::answers(request.into_inner(), self, caller, place);
         Ok(Response::new(answers.boxed()))
     }
 }

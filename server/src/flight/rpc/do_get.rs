@@ -12,14 +12,14 @@ use futures::{Stream, StreamExt};
 use tonic::{Code, Status};
 use tracing::Instrument;
 
-use super::{
-    call::Call,
-    encode::{Encoder, Message},
-    status,
-};
 use crate::{
     auth::StreamPermit,
     cpu_pool::{CpuError, CpuPool},
+    flight::{
+        call::Call,
+        status,
+        wire::{Encoder, Message},
+    },
     log,
     metrics::{self, Stage, StageTimes, StreamGuard, StreamLabels, StreamStatus},
     shutdown::{Phase, ShutdownWatch},
@@ -44,7 +44,7 @@ struct Outgoing {
 }
 
 /// A stream that has been opened.
-pub(super) struct Opened {
+pub(crate) struct Opened {
     /// The call that asked for it.
     pub call: Call,
     /// What tells it from others.
@@ -59,7 +59,7 @@ pub(super) struct Opened {
 
 /// How the headers of a stream are written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Headers {
+pub(crate) struct Headers {
     /// As what.
     pub encoding: Encoding,
     /// Whether they say where the time went.
@@ -68,7 +68,7 @@ pub(super) struct Headers {
 
 /// Where a stream can be resumed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Resume {
+pub(crate) struct Resume {
     /// The position of the next batch.
     pub position: u64,
     /// Positions from one step to the next.
@@ -99,7 +99,7 @@ enum Outcome {
 }
 
 /// Flight messages of a stream: the schema, then the batches.
-pub(super) fn messages(
+pub(crate) fn messages(
     opened: Opened,
     schema: &SchemaRef,
     batches: BatchTask,

@@ -17,16 +17,18 @@ use forebay_proto::{Encoding, v1};
 use futures::Stream;
 use tonic::{Code, Status, Streaming};
 
-use super::{
-    decode::{Decoder, Message, Refused, read_schema},
-    encode::Encoder,
-    limits,
-    service::Service,
-    status,
-};
 use crate::{
     auth::{Caller, StreamPermit},
     budget::Reservation,
+    flight::{
+        limits,
+        service::Service,
+        status,
+        wire::{
+            Encoder,
+            decode::{Decoder, Message, Refused, read_schema},
+        },
+    },
     metrics::{self, ExchangeGuard, Stage, StageTimes, StreamStatus},
     shutdown::Phase,
     stream::{Exchange, StreamError},
@@ -77,7 +79,7 @@ struct EndLog {
 }
 
 /// The answers to a client's messages.
-pub(super) fn answers(
+pub(crate) fn answers(
     incoming: Streaming<FlightData>,
     service: &Service,
     caller: Caller,

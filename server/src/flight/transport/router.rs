@@ -9,15 +9,14 @@ use tonic_health::{pb::health_server::HealthServer, server::HealthService};
 use tonic_prost::ProstDecoder;
 use tracing::Instrument;
 
-use super::{
-    Service,
-    call::{Call, code_name},
-    reflection::Reflection,
-    request_timeout::RequestTimeout,
-    status, wire,
-};
+use super::{reflection::Reflection, request_timeout::RequestTimeout};
 use crate::{
     auth::{Caller, Peer},
+    flight::{
+        call::{Call, code_name},
+        service::Service,
+        status, wire,
+    },
     log, metrics,
 };
 

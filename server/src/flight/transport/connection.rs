@@ -22,9 +22,10 @@ use tokio::{
     time,
 };
 
-use super::{last_words::LastWords, preface_timeout::Heard, status};
+use super::{goaway::LastWords, preface_timeout::Heard};
 use crate::{
     auth::Peer,
+    flight::status,
     metrics::ConnectionGuard,
     shutdown::{Phase, ShutdownWatch},
 };

@@ -8,13 +8,16 @@ use forebay_proto::{Encoding, v1};
 use futures::{StreamExt, stream::BoxStream};
 use tonic::{Code, Status};
 
-use super::{service::Service, status, ticket};
-use crate::{auth::Caller, plan::PlanError};
+use crate::{
+    auth::Caller,
+    flight::{service::Service, status, ticket},
+    plan::PlanError,
+};
 
 type Results = BoxStream<'static, Result<arrow_flight::Result, Status>>;
 
 /// The actions that this server knows.
-pub(super) fn types() -> Vec<ActionType> {
+pub(crate) fn types() -> Vec<ActionType> {
     let fit = "Body: FitRequest {dataset, plan}. Results: FitUpdate, any number of {\"progress\": …}, then one {\"result\": \
                {\"plan_id\": …, \"plan\": …}}";
     let explain = "Body: StreamRequest. Result: Explain, what an epoch costs: steps, rows and bytes of each rank, read \
@@ -28,7 +31,7 @@ pub(super) fn types() -> Vec<ActionType> {
 }
 
 /// Runs an action.
-pub(super) async fn run(service: &Service, caller: &Caller, action: &Action) -> Result<Results, Status> {
+pub(crate) async fn run(service: &Service, caller: &Caller, action: &Action) -> Result<Results, Status> {
     match action.r#type.as_str() {
         "fit" => fit(service, caller, &action.body).await,
         "explain" => explain(service, caller, &action.body).await,

@@ -24,9 +24,8 @@ use tonic_health::{
 };
 
 use super::{
-    ConnectionSettings, Service,
     authority::UnixConnection,
-    connection::{Places, serve_connections},
+    connection::{ConnectionSettings, Places, serve_connections},
     linger::Lingering,
     reflection::{Reflection, ReflectionError},
     router::Router,
@@ -34,6 +33,7 @@ use super::{
 };
 use crate::{
     auth::{Peer, Tls},
+    flight::service::Service,
     shutdown::{Phase, ShutdownWatch},
     stream::SENDING_BYTES,
 };

@@ -17,7 +17,7 @@ const COLUMNS_MAX: usize = 65_536;
 const FIXED_ROW_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads the header of a schema message.
-pub(in crate::flight) fn read(header: &[u8]) -> Result<Schema, Refused> {
+pub(crate) fn read(header: &[u8]) -> Result<Schema, Refused> {
     if header.len() > SCHEMA_BYTES_MAX {
         return Err(Refused::Malformed(format!("schema: {} bytes, the limit is {SCHEMA_BYTES_MAX}", header.len())));
     }

@@ -11,7 +11,7 @@ use arrow::{
 };
 
 /// The batch with zeros under every null of a fixed width, those in lists and structs too. (Texts have no bytes there.)
-pub(super) fn under_nulls(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+pub(crate) fn under_nulls(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     if batch.columns().iter().all(|column| is_zeroed(&column.to_data())) {
         return Ok(batch.clone());
     }

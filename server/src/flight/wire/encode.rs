@@ -34,11 +34,11 @@ pub struct Encoder {
 #[derive(Clone, Debug, Default)]
 pub struct Message {
     /// The Arrow IPC metadata (a flatbuffer).
-    pub(super) header: Buffer,
+    pub(crate) header: Buffer,
     /// The application's metadata.
-    pub(super) metadata: Bytes,
+    pub(crate) metadata: Bytes,
     /// The body's pieces in order, padding among them.
-    pub(super) body: Vec<Buffer>,
+    pub(crate) body: Vec<Buffer>,
 }
 
 // === impl Encoder ===
@@ -68,7 +68,7 @@ impl Encoder {
     }
 
     /// The messages of a batch that answers another; the last one carries the other's metadata.
-    pub(super) fn exchanged(&mut self, batch: &RecordBatch, metadata: Bytes) -> Result<Vec<Message>, ArrowError> {
+    pub(crate) fn exchanged(&mut self, batch: &RecordBatch, metadata: Bytes) -> Result<Vec<Message>, ArrowError> {
         let mut messages = self.messages(batch)?;
         if let Some(message) = messages.last_mut() {
             message.metadata = metadata;
@@ -118,12 +118,12 @@ fn split(pieces: Vec<Buffer>) -> Result<Vec<Message>, ArrowError> {
 
 impl Message {
     /// Bytes of its three parts.
-    pub(super) fn byte_count(&self) -> usize {
+    pub(crate) fn byte_count(&self) -> usize {
         self.header.len() + self.metadata.len() + self.body_bytes()
     }
 
     /// Bytes of its body.
-    pub(super) fn body_bytes(&self) -> usize {
+    pub(crate) fn body_bytes(&self) -> usize {
         self.body.iter().map(Buffer::len).sum()
     }
 
@@ -136,7 +136,7 @@ impl Message {
 }
 
 /// A buffer's bytes for the network's crates: the same memory.
-pub(super) fn shared(buffer: Buffer) -> Bytes {
+pub(crate) fn shared(buffer: Buffer) -> Bytes {
     struct Owner(Buffer);
     impl AsRef<[u8]> for Owner {
         fn as_ref(&self) -> &[u8] {

@@ -25,11 +25,11 @@ use arrow_ipc::{MessageHeader, reader::RecordBatchDecoder, root_as_message};
 
 use crate::cpu_pool::CpuError;
 
-pub(super) use schema::read as read_schema;
+pub(crate) use schema::read as read_schema;
 
 /// Why a message is not decoded.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refused {
+pub(crate) enum Refused {
     /// Its bytes are no schema, dictionary or batch.
     #[error("{0}")]
     Malformed(String),
@@ -40,7 +40,7 @@ pub(super) enum Refused {
 
 /// Decodes the batches of one client, of which it reads some columns.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     schema: SchemaRef,
     /// The columns that are decoded, as indices that rise.
     columns: Vec<usize>,
@@ -51,7 +51,7 @@ pub(super) struct Decoder {
 
 /// What a message is, before it is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Message {
+pub(crate) enum Message {
     /// Nothing but metadata.
     Empty,
     /// The values of a dictionary; whether they follow those that are there.
@@ -62,7 +62,7 @@ pub(super) enum Message {
 
 impl Decoder {
     /// A decoder of these columns of a schema.
-    pub(super) fn new(schema: SchemaRef, columns: Vec<usize>) -> Self {
+    pub(crate) fn new(schema: SchemaRef, columns: Vec<usize>) -> Self {
         let mut used = HashMap::new();
         for column in &columns {
             dictionaries_of(schema.field(*column), &mut used);
@@ -72,7 +72,7 @@ impl Decoder {
 
     /// What a message is, and the bytes that its body has once decompressed, at most `bytes_max`; its layout is sound
     /// then.
-    pub(super) fn look(&self, data: &FlightData, bytes_max: u64) -> Result<Message, Refused> {
+    pub(crate) fn look(&self, data: &FlightData, bytes_max: u64) -> Result<Message, Refused> {
         if data.data_header.is_empty() {
             return Ok(Message::Empty);
         }
@@ -105,7 +105,7 @@ impl Decoder {
     }
 
     /// The columns of a batch that was looked at; their values are checked on the way.
-    pub(super) fn batch(&self, data: &FlightData) -> Result<RecordBatch, Refused> {
+    pub(crate) fn batch(&self, data: &FlightData) -> Result<RecordBatch, Refused> {
         let message = message(&data.data_header)?;
         let batch = message.header_as_record_batch().ok_or_else(headless)?;
         let body = aligned(data);
@@ -118,7 +118,7 @@ impl Decoder {
     }
 
     /// Takes in a dictionary that was looked at: in place of the one before, or behind its values.
-    pub(super) fn dictionary(&mut self, data: &FlightData) -> Result<(), Refused> {
+    pub(crate) fn dictionary(&mut self, data: &FlightData) -> Result<(), Refused> {
         let message = message(&data.data_header)?;
         let dictionary = message.header_as_dictionary_batch().ok_or_else(headless)?;
         let (Some(values), Some(batch)) = (self.used.get(&dictionary.id()), dictionary.data()) else { return Ok(()) };

@@ -1,0 +1,18 @@
+//! Connections: listeners, TLS, HTTP/2 and its timeouts, up to the code that answers a call.
+
+mod authority;
+mod connection;
+mod goaway;
+mod linger;
+mod preface_timeout;
+mod reflection;
+mod request_timeout;
+mod router;
+mod serve;
+mod tls;
+
+pub use connection::{ConnectionSettings, serve_connections};
+pub use linger::Lingering;
+pub use reflection::{Reflection, ReflectionError};
+pub use router::Router;
+pub use serve::{BindError, Listener, ServeSettings, serve, tune};

@@ -1,0 +1,10 @@
+//! Flight messages: batches → messages → the body of a response, and a client's messages → batches.
+
+mod body;
+mod encode;
+mod zero_nulls;
+
+pub(crate) mod decode;
+
+pub use body::response;
+pub use encode::{Encoder, Message};
