@@ -17,7 +17,7 @@ mod wire;
 pub use access::Access;
 pub use service::Service;
 pub use transport::{
-    BindError, ConnectionSettings, Lingering, Listener, Reflection, ReflectionError, Router, ServeSettings, serve,
+    BindError, ConnectionSettings, Listener, Reflection, ReflectionError, Router, ServeSettings, lingering, serve,
     serve_connections, tune,
 };
 pub use wire::{Encoder, Message, response};

@@ -19,7 +19,7 @@ use forebay_server::{
     catalog::{Catalog, Location, Stores},
     cpu_pool::CpuPool,
     engine::Engine,
-    flight::{ConnectionSettings, Lingering, Router, Service, serve_connections},
+    flight::{ConnectionSettings, Router, Service, lingering, serve_connections},
     plan::Limits,
     shutdown::{Phase, Shutdown},
     state::State,
@@ -157,7 +157,7 @@ impl Replica {
         let accept = async move || {
             let (stream, peer) = listener.accept().await?;
             self.journal.note(format_args!("{} accepts {peer}", self.name()));
-            let stream = Lingering::new(Wire::new(stream, self.portion_bytes, &mut self.wires.borrow_mut()));
+            let stream = lingering(Wire::new(stream, self.portion_bytes, &mut self.wires.borrow_mut()));
             Ok(future::ready(Ok((stream, Peer { address: Some(peer.ip()), certificate: None }))))
         };
         let settings =

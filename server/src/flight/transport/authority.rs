@@ -1,9 +1,9 @@
-//! Unix sockets and gRPC C++ (pyarrow): it sends the socket's path, percent-encoded, as `:authority`, which RFC 3986
-//! allows in a host and the `http` crate does not, so that every call would be reset.
+//! Makes gRPC C++ (pyarrow) work over Unix sockets. It sends the socket's path, percent-encoded, as `:authority`; RFC 3986
+//! allows that in a host, the `http` crate does not, and every call would be reset.
 //!
-//! This wrapper reads the HTTP/2 frames that a client sends and, inside header blocks, writes `-` for each `%` of an
-//! `:authority` that is a plain literal. Lengths stay the same, so frames and the header compression's tables stay as
-//! the two ends count them; nothing else is changed, and a Unix socket's authority means nothing to the service.
+//! The interceptor parses the HTTP/2 frames of a client and, in header blocks, replaces each `%` of a literal `:authority`
+//! by `-`. Lengths stay the same, and so do frame boundaries and the tables of the header compression. The service does not
+//! use the authority of a Unix socket.
 
 use std::{
     io,
@@ -13,9 +13,11 @@ use std::{
 
 use bytes::{Buf, BytesMut};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, ReadBuf},
     net::UnixStream,
 };
+
+use super::intercept::{Intercept, Intercepted};
 
 const PREFACE_BYTES: usize = 24;
 const FRAME_HEAD_BYTES: usize = 9;
@@ -24,95 +26,61 @@ const CONTINUATION: u8 = 0x9;
 const FLAG_PADDED: u8 = 0x8;
 const FLAG_PRIORITY: u8 = 0x20;
 
-/// A header block longer than this is passed on as it is, and refused by the server itself (its frames hold 16 KiB).
+/// A longer header block passes unchanged; the server itself rejects it (its frames hold 16 KiB).
 const HEADER_FRAME_BYTES_MAX: usize = 64 << 10;
 
-/// Read from the socket at a time.
+/// Bytes read from the socket at a time.
 const READ_BYTES: usize = 16 << 10;
 
-/// A Unix connection whose client may name the path as its authority.
+/// Rewrites `:authority` in the bytes on their way to the server.
 #[derive(Debug)]
-pub(super) struct UnixConnection {
-    stream: UnixStream,
-    incoming: Incoming,
-}
-
-/// The bytes on their way to the server.
-#[derive(Debug)]
-struct Incoming {
-    /// Read, not yet looked at.
+pub(super) struct PlainAuthority {
+    /// Read, not yet parsed.
     raw: BytesMut,
-    /// Looked at.
+    /// Parsed.
     ready: BytesMut,
-    /// Bytes that pass without a look: the preface, then the payloads of frames without headers.
+    /// Bytes that pass unparsed: the preface, then the payloads of frames without headers.
     pass: usize,
 }
 
-impl UnixConnection {
-    pub(super) fn new(stream: UnixStream) -> Self {
-        Self { stream, incoming: Incoming::new() }
-    }
+/// A Unix connection whose `:authority` is readable.
+pub(super) fn with_plain_authority(stream: UnixStream) -> Intercepted<UnixStream, PlainAuthority> {
+    Intercepted::new(stream, PlainAuthority::new())
 }
 
-impl AsyncRead for UnixConnection {
+impl Intercept<UnixStream> for PlainAuthority {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        &mut self,
+        stream: &mut UnixStream,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { stream, incoming } = &mut *self;
-        while incoming.ready.is_empty() {
+        while self.ready.is_empty() {
             let mut chunk = [0_u8; READ_BYTES];
             let mut read = ReadBuf::new(&mut chunk);
             ready!(Pin::new(&mut *stream).poll_read(context, &mut read))?;
             if read.filled().is_empty() {
-                // The end: what is left of a broken frame is for the server to refuse.
-                incoming.ready = incoming.raw.split();
+                // At the end of the stream the server itself rejects the rest of an incomplete frame.
+                self.ready = self.raw.split();
                 break;
             }
-            incoming.push(read.filled());
+            self.push(read.filled());
         }
-        let count = incoming.ready.len().min(buffer.remaining());
-        buffer.put_slice(&incoming.ready[..count]);
-        incoming.ready.advance(count);
+        let count = self.ready.len().min(buffer.remaining());
+        buffer.put_slice(&self.ready[..count]);
+        self.ready.advance(count);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for UnixConnection {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
+// === impl PlainAuthority ===
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
-// === impl Incoming ===
-
-impl Incoming {
+impl PlainAuthority {
     fn new() -> Self {
         Self { raw: BytesMut::new(), ready: BytesMut::new(), pass: PREFACE_BYTES }
     }
 
-    /// Takes what was read and makes ready what is whole.
+    /// Parses bytes that were read; complete frames become ready.
     fn push(&mut self, bytes: &[u8]) {
         self.raw.extend_from_slice(bytes);
         loop {
@@ -143,8 +111,8 @@ impl Incoming {
     }
 }
 
-/// Walks through a header block (RFC 7541 §6) and mends the `:authority` that is a literal without Huffman coding.
-/// Stops at whatever it does not understand.
+/// Rewrites the `:authority` of a header block (RFC 7541 §6), if it is a literal without Huffman coding. Stops at anything
+/// malformed.
 fn plain_authority(block: &mut [u8]) {
     /// `:authority` in the static table.
     const AUTHORITY: usize = 1;
@@ -163,22 +131,22 @@ fn plain_authority(block: &mut [u8]) {
         }
         let mut is_authority = name == AUTHORITY;
         if name == 0 {
-            // The name is spelled out: gRPC C++ does so.
+            // The name is a literal, as gRPC C++ sends it.
             let Some((length, start)) = integer(block, at, 7) else { return };
             at = start.saturating_add(length);
             is_authority = block.get(start..at).is_some_and(|name| name == b":authority");
         }
-        let Some(coded) = block.get(at).map(|byte| byte & 0x80 != 0) else { return };
+        let Some(is_huffman) = block.get(at).map(|byte| byte & 0x80 != 0) else { return };
         let Some((length, start)) = integer(block, at, 7) else { return };
         at = start.saturating_add(length);
         let Some(value) = block.get_mut(start..at) else { return };
-        if is_authority && !coded {
+        if is_authority && !is_huffman {
             value.iter_mut().filter(|byte| **byte == b'%').for_each(|byte| *byte = b'-');
         }
     }
 }
 
-/// An integer of RFC 7541 §5.1 and the place behind it.
+/// An integer (RFC 7541 §5.1) and the index after it.
 fn integer(block: &[u8], at: usize, prefix_bits: u32) -> Option<(usize, usize)> {
     let mask = (1_usize << prefix_bits) - 1;
     let mut value = usize::from(*block.get(at)?) & mask;
@@ -222,18 +190,18 @@ mod tests {
     }
 
     #[test]
-    fn only_the_authority_of_header_blocks_changes_however_the_bytes_arrive() {
+    fn rewrites_only_the_authority_for_any_chunking() {
         let (sent, expected) = bytes();
         for size in 1..=sent.len() {
-            let mut incoming = Incoming::new();
+            let mut incoming = PlainAuthority::new();
             sent.chunks(size).for_each(|chunk| incoming.push(chunk));
-            assert_eq!(incoming.ready, expected.as_slice(), "in pieces of {size}");
+            assert_eq!(incoming.ready, expected.as_slice(), "in chunks of {size}");
             assert!(incoming.raw.is_empty());
         }
     }
 
     #[test]
-    fn odd_blocks_are_left_alone() {
+    fn leaves_malformed_blocks_unchanged() {
         for odd in
             [&[][..], &[0x41], &[0x41, 0x85, b'%'], &[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff], &[0x41, 0x7f, 0x80, 0x80]]
         {

@@ -22,7 +22,7 @@ use tokio::{
     time,
 };
 
-use super::{goaway::LastWords, preface_timeout::Heard};
+use super::{goaway::with_goaway, preface_timeout::counting};
 use crate::{
     auth::Peer,
     flight::status,
@@ -171,7 +171,7 @@ pub async fn serve_connections<S, Opening, Answered>(
                 let _ = time::timeout(REFUSED_TIME, http.serve_connection(TokioIo::new(stream), refuse)).await;
                 return;
             }
-            let (stream, heard) = Heard::new(LastWords::new(stream, shutdown.clone()));
+            let (stream, received) = counting(with_goaway(stream, shutdown.clone()));
             let peer = Arc::new(peer);
             let service = service_fn(move |mut call: Request<Incoming>| {
                 call.extensions_mut().insert(Arc::clone(&peer));
@@ -182,7 +182,7 @@ pub async fn serve_connections<S, Opening, Answered>(
                 // In this order, that a simulation's run can be repeated.
                 biased;
                 ended = connection.as_mut() => ended,
-                () = heard.is_silent(settings.handshake) => {
+                () = received.preface_is_missing(settings.handshake) => {
                     tracing::debug!("a connection was closed whose client did not say that it speaks HTTP/2");
                     return;
                 }

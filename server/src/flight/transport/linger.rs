@@ -1,8 +1,8 @@
-//! Closing without losing the last words.
+//! Closes a connection without losing the bytes sent last.
 //!
-//! A socket that is closed while its peer still sends (a window update is enough) answers with a reset, and a reset
-//! makes the peer throw away what it has received and not yet read. So the writing half is closed first, and the rest
-//! is read and forgotten until the peer closes too, for a bounded time.
+//! Closing a socket while its peer still sends (a window update is enough) answers with a reset, and a reset makes the
+//! peer discard what it has received but not yet read. So the write half is closed first, and incoming bytes are
+//! discarded until the peer closes too, for a bounded time.
 
 use std::{
     io,
@@ -16,60 +16,29 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// The time that a peer has to close after us. gRPC clients close at once when a server says goodbye.
+use super::intercept::{Intercept, Intercepted};
+
+/// How long the peer has to close after us. gRPC clients close at once after a GOAWAY.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 
-/// A connection that lingers when it is shut down.
-#[derive(Debug)]
-pub struct Lingering<S> {
-    stream: S,
+/// Reads and discards after the write half is closed.
+#[derive(Debug, Default)]
+struct Linger {
+    /// Set when the write half is closed.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Lingering<S> {
-    /// Over this connection.
-    pub fn new(stream: S) -> Self {
-        Self { stream, deadline: None }
-    }
+/// A connection that lingers when it is shut down.
+pub fn lingering<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> impl AsyncRead + AsyncWrite + Unpin + use<S> {
+    Intercepted::new(stream, Linger::default())
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, deadline } = &mut *self;
-        if deadline.is_none() {
+impl<S: AsyncRead + AsyncWrite + Unpin> Intercept<S> for Linger {
+    fn poll_shutdown(&mut self, stream: &mut S, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.deadline.is_none() {
             ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
         }
-        let deadline = deadline.get_or_insert_with(|| Box::pin(sleep(LINGER_TIME)));
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(LINGER_TIME)));
         loop {
             if deadline.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Ok(()));
@@ -78,7 +47,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
             let mut read = ReadBuf::new(&mut scratch);
             match ready!(Pin::new(&mut *stream).poll_read(context, &mut read)) {
                 Ok(()) if !read.filled().is_empty() => {}
-                // The peer has closed, or is gone.
+                // The peer has closed or reset the connection.
                 Ok(()) | Err(_) => return Poll::Ready(Ok(())),
             }
         }
@@ -92,20 +61,20 @@ mod tests {
         net::{TcpListener, TcpStream},
     };
 
-    use super::Lingering;
+    use super::lingering;
 
     #[tokio::test]
-    async fn a_peer_that_still_sends_reads_everything() {
+    async fn delivers_the_last_bytes_to_a_peer_that_is_still_sending() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let mut connection = Lingering::new(listener.accept().await.unwrap().0);
-        connection.write_all(b"last words").await.unwrap();
+        let mut connection = lingering(listener.accept().await.unwrap().0);
+        connection.write_all(b"last bytes").await.unwrap();
         let closing = tokio::spawn(async move { connection.shutdown().await });
-        // Bytes that nobody reads any more: without lingering they would bring a reset.
+        // Without lingering these unread bytes would cause a reset.
         peer.write_all(&[0; 1000]).await.unwrap();
-        let mut heard = Vec::new();
-        peer.read_to_end(&mut heard).await.unwrap();
-        assert_eq!(heard, b"last words");
+        let mut received = Vec::new();
+        peer.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, b"last bytes");
         drop(peer);
         closing.await.unwrap().unwrap();
     }

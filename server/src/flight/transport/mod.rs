@@ -3,6 +3,7 @@
 mod authority;
 mod connection;
 mod goaway;
+mod intercept;
 mod linger;
 mod preface_timeout;
 mod reflection;
@@ -12,7 +13,7 @@ mod serve;
 mod tls;
 
 pub use connection::{ConnectionSettings, serve_connections};
-pub use linger::Lingering;
+pub use linger::lingering;
 pub use reflection::{Reflection, ReflectionError};
 pub use router::Router;
 pub use serve::{BindError, Listener, ServeSettings, serve, tune};

@@ -1,4 +1,4 @@
-//! Whether a client says hello: one that opens a connection and does not would hold it for ever.
+//! Detects clients that open a connection and never send the HTTP/2 preface, which would hold it indefinitely.
 
 use std::{
     future, io,
@@ -16,76 +16,48 @@ use tokio::{
     time,
 };
 
-/// The preface of HTTP/2, and the head of the settings that follow it.
-const HELLO_BYTES: usize = 24 + 9;
+use super::intercept::{Intercept, Intercepted};
 
-/// A connection whose bytes from the client are counted.
+/// The HTTP/2 preface and the frame header of the SETTINGS that follow it.
+const PREFACE_BYTES: usize = 24 + 9;
+
+/// Counts the bytes received from a client, up to the preface.
 #[derive(Debug)]
-pub(super) struct Heard<S> {
-    stream: S,
-    bytes: Arc<AtomicUsize>,
+pub(super) struct CountReceived(Arc<AtomicUsize>);
+
+/// The bytes received from a client.
+#[derive(Debug)]
+pub(super) struct ReceivedBytes(Arc<AtomicUsize>);
+
+/// A connection whose received bytes are counted.
+pub(super) fn counting<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> (Intercepted<S, CountReceived>, ReceivedBytes) {
+    let bytes = Arc::default();
+    (Intercepted::new(stream, CountReceived(Arc::clone(&bytes))), ReceivedBytes(bytes))
 }
 
-/// What has been heard of a client.
-#[derive(Debug)]
-pub(super) struct HeardBytes(Arc<AtomicUsize>);
-
-impl<S> Heard<S> {
-    pub(super) fn new(stream: S) -> (Self, HeardBytes) {
-        let bytes = Arc::default();
-        (Self { stream, bytes: Arc::clone(&bytes) }, HeardBytes(bytes))
-    }
-}
-
-impl HeardBytes {
-    /// Waits until it is clear that the client does not say what every client says first.
-    /// A client says that it speaks HTTP/2 in its first packet.
-    pub(super) async fn is_silent(&self, hello_time: Duration) {
-        time::sleep(hello_time).await;
-        if self.0.load(Ordering::Relaxed) >= HELLO_BYTES {
+impl ReceivedBytes {
+    /// Completes when the preface has not arrived within the time; never, if it has. A client sends it in its first
+    /// packet.
+    pub(super) async fn preface_is_missing(&self, within: Duration) {
+        time::sleep(within).await;
+        if self.0.load(Ordering::Relaxed) >= PREFACE_BYTES {
             future::pending::<()>().await;
         }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Intercept<S> for CountReceived {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        &mut self,
+        stream: &mut S,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        // What comes later is not looked at.
-        if self.bytes.load(Ordering::Relaxed) < HELLO_BYTES {
-            self.bytes.fetch_add(buffer.filled().len() - before, Ordering::Relaxed);
+        let read = Pin::new(stream).poll_read(context, buffer);
+        if self.0.load(Ordering::Relaxed) < PREFACE_BYTES {
+            self.0.fetch_add(buffer.filled().len() - before, Ordering::Relaxed);
         }
         read
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -24,9 +24,9 @@ use tonic_health::{
 };
 
 use super::{
-    authority::UnixConnection,
+    authority::with_plain_authority,
     connection::{ConnectionSettings, Places, serve_connections},
-    linger::Lingering,
+    linger::lingering,
     reflection::{Reflection, ReflectionError},
     router::Router,
     tls::shake_hands,
@@ -194,7 +194,7 @@ async fn serve_one(calls: Router, listener: Listener, settings: ConnectionSettin
                 let (stream, address) = listener.accept().await?;
                 tune(&stream, address);
                 let peer = Peer { address: Some(address.ip()), certificate: None };
-                Ok(future::ready(Ok((Lingering::new(stream), peer))))
+                Ok(future::ready(Ok((lingering(stream), peer))))
             };
             serve_connections(answer, accept, settings, shutdown).await;
         }
@@ -206,14 +206,14 @@ async fn serve_one(calls: Router, listener: Listener, settings: ConnectionSettin
                 let tls = Arc::clone(&tls);
                 Ok(async move {
                     let (stream, peer) = shake_hands(&tls, stream, peer).await?;
-                    Ok((Lingering::new(stream), peer))
+                    Ok((lingering(stream), peer))
                 })
             };
             serve_connections(answer, accept, settings, shutdown).await;
         }
         Listener::Unix(listener, _file) => {
             let accept = async move || {
-                let stream = Lingering::new(UnixConnection::new(listener.accept().await?.0));
+                let stream = lingering(with_plain_authority(listener.accept().await?.0));
                 Ok(future::ready(Ok((stream, Peer::default()))))
             };
             serve_connections(answer, accept, settings, shutdown).await;
