@@ -28,22 +28,21 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod chain;
-mod cpu;
+mod compile;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod domain;
 mod error;
-mod inputs;
+mod execute;
 mod ops;
 mod prefix;
-mod program;
 #[cfg(test)]
 mod testing;
+mod vector;
 
-pub use cpu::assemble::{BatchBuilder, Workspace};
-pub use cpu::interleave::Interleave;
+pub use compile::program::{Chain, DType, MAX_COLUMNS, OutputSpec, Program};
 pub use error::{CompileError, KernelError, OpProblem};
+pub use execute::builder::{BatchBuilder, Workspace};
+pub use execute::interleave::Interleave;
 pub use ops::{ExactDecimal, Fill, LookupTable, Op, VocabValues};
 pub use prefix::Prefix;
-pub use program::{Chain, DType, MAX_COLUMNS, OutputSpec, Program};

@@ -9,18 +9,18 @@ use arrow::compute::take;
 use arrow::datatypes::{DataType, Schema};
 use arrow::error::ArrowError;
 
-use crate::chain::{CompiledChain, Head, Joined, JoinedRows};
-use crate::cpu::collect::Collected;
-use crate::cpu::dictionary::Keys;
-use crate::cpu::lists::ListFeed;
-use crate::cpu::source::{Feed, ListRows, Unreadable};
-use crate::cpu::text::Strings;
-use crate::cpu::tile::Values;
+use crate::compile::chain::{CompiledChain, Head, Joined, JoinedRows};
+use crate::compile::inputs::Inputs;
+use crate::compile::program::chain_error;
 use crate::domain::{Domain, same_values};
 use crate::error::{CompileError, KernelError, OpProblem};
-use crate::inputs::Inputs;
+use crate::execute::dictionary::Keys;
+use crate::execute::lists::ListFeed;
+use crate::execute::source::{Feed, ListRows, Unreadable};
+use crate::execute::text::Strings;
 use crate::ops::Op;
-use crate::program::chain_error;
+use crate::vector::collected::Collected;
+use crate::vector::tile::Values;
 
 /// The front of a chain: a column and the ops before the one that learns.
 ///

@@ -13,7 +13,7 @@ use super::device::{Device, DeviceError, Module, Output, Slot};
 use super::fault::{Fault, first_fault};
 use super::feed::{Load, Mapped, Target};
 use super::generate::{Generated, generate};
-use crate::program::Program;
+use crate::compile::program::Program;
 use crate::{BatchBuilder, Chain, DType, Fill, KernelError, Op, OutputSpec};
 
 /// A program compiled for a device.

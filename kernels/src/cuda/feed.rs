@@ -16,10 +16,10 @@ use super::fault::NO_FAULT_BYTE;
 use super::generate::Generated;
 use super::layout::{Column, Form, Launch, NOTHING};
 use super::shape::reader;
-use crate::chain::CompiledChain;
-use crate::cpu::source;
+use crate::compile::chain::CompiledChain;
+use crate::compile::program::Program;
 use crate::error::KernelError;
-use crate::program::Program;
+use crate::execute::source;
 
 /// What is kept of the dictionary last met at each feed.
 #[derive(Debug, Default)]

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use super::layout::{Chain, Group, TILE_ROW_BYTES};
 use super::shape::{Shape, shape};
 use super::tables::Tables;
-use crate::chain::{CompiledChain, Head, Shape as Columns};
+use crate::compile::chain::{CompiledChain, Head, Shape as Columns};
+use crate::compile::program::{DType, Output, PlacedChain, Program};
 use crate::domain::Domain;
-use crate::program::{DType, Output, PlacedChain, Program};
 
 /// What every program begins with, the functions that are more than an instruction, and the kernel itself.
 const PRELUDE: &str = include_str!("prelude.cu");

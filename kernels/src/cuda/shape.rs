@@ -6,12 +6,12 @@
 use arrow::datatypes::{DataType, TimeUnit};
 
 use super::tables::Tables;
-use crate::chain::{CompiledChain, Head, Shape as Columns};
+use crate::compile::chain::{CompiledChain, Head, Shape as Columns};
+use crate::compile::program::DType;
 use crate::domain::{Domain, Number};
 use crate::ops::Step;
 use crate::ops::clip::Clip;
 use crate::ops::fill_null::FillNull;
-use crate::program::DType;
 
 /// A chain as the device runs it.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //!
 //! - Integers stay integers; −2^63, which has none, stays itself, as in numpy. −0.0 becomes 0.0, NaN stays NaN; null stays null.
 
-use crate::cpu::tile::Tile;
+use crate::vector::tile::Tile;
 
 /// Runs over a tile.
 pub(crate) fn apply(tile: &mut Tile) {

@@ -5,9 +5,9 @@
 //! - λ must be finite, and within ±2^512; below 10^−19 it is taken for 0, as scipy does.
 
 use super::{Step, finite};
-use crate::cpu::math;
-use crate::cpu::tile::Tile;
 use crate::error::OpProblem;
+use crate::vector::math;
+use crate::vector::tile::Tile;
 
 /// A λ below this is taken for 0, as scipy does.
 const LAMBDA_LEAST: f64 = 1e-19;

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use super::{Step, TWO_63};
-use crate::cpu::tile::Tile;
 use crate::error::OpProblem;
+use crate::vector::tile::Tile;
 
 /// The boundaries for each kind of number.
 #[derive(Clone, Debug)]

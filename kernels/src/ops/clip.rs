@@ -7,9 +7,9 @@
 //! - An f32 column takes bounds rounded to f32, as numpy does with Python floats.
 
 use super::{Step, TWO_63, exact_i64, exact_u64};
-use crate::cpu::tile::Tile;
 use crate::domain::Number;
 use crate::error::OpProblem;
+use crate::vector::tile::Tile;
 
 /// The bounds, in the domain of the tile that they clip.
 #[derive(Clone, Copy, Debug)]

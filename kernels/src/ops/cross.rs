@@ -7,9 +7,9 @@
 //! - The result is never null. Single values only, no lists. `buckets` is from 1 to 2^63 − 1, with at least one other column.
 
 use super::hash::{self, Modulus};
-use crate::chain::CompiledChain;
-use crate::cpu::tile::Tile;
+use crate::compile::chain::CompiledChain;
 use crate::error::OpProblem;
+use crate::vector::tile::Tile;
 
 /// The most columns beside the chain's.
 const COLUMNS_MAX: usize = 255;

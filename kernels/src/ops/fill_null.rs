@@ -7,9 +7,9 @@
 //! - Text columns take text, and nothing else does; a column of bytes takes nothing.
 
 use super::{Fill, Step, exact_i64, exact_u64};
-use crate::cpu::tile::Tile;
 use crate::domain::{Domain, Number};
 use crate::error::OpProblem;
+use crate::vector::tile::Tile;
 
 /// The value, in the domain of the tile that it fills.
 #[derive(Clone, Copy, Debug)]

@@ -11,8 +11,8 @@
 
 use super::Step;
 use super::hash::{self, Modulus};
-use crate::cpu::tile::Tile;
 use crate::error::OpProblem;
+use crate::vector::tile::Tile;
 
 /// The parameters.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,8 @@
 //! - x < −1 gives NaN, −1 gives −inf, inf gives inf, NaN stays NaN, −0.0 stays −0.0; null stays null.
 //! - f32 computes in f32, everything else in f64: within 1 ulp of the exact value, so within 2 of numpy.
 
-use crate::cpu::math;
-use crate::cpu::tile::Tile;
+use crate::vector::math;
+use crate::vector::tile::Tile;
 
 /// Runs over a tile; integers go to f64.
 pub(crate) fn apply(tile: &mut Tile) {

@@ -5,9 +5,9 @@
 //! - f32 computes in f32, bounds too, everything else in f64: the same operations as torch's, with a logarithm within 1 ulp.
 
 use super::Step;
-use crate::cpu::math;
-use crate::cpu::tile::Tile;
 use crate::error::OpProblem;
+use crate::vector::math;
+use crate::vector::tile::Tile;
 
 /// The bound.
 #[derive(Clone, Copy, Debug)]

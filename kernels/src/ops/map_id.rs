@@ -10,9 +10,9 @@ use arrow::datatypes::DataType;
 use super::Step;
 use super::lookup_keys::counts_time;
 use super::vocab_index::{IndexProblem, VocabIndex};
-use crate::cpu::tile::Tile;
 use crate::domain::Number;
 use crate::error::OpProblem;
+use crate::vector::tile::Tile;
 
 /// The mapping.
 #[derive(Clone, Debug)]
@@ -71,8 +71,8 @@ impl MapId {
         let mut lost = Vec::new();
         if self.default.is_none() {
             lost = match tile.values() {
-                crate::cpu::tile::Values::Int(ids) => ids.iter().map(|id| self.find(*id as u64).is_none()).collect(),
-                crate::cpu::tile::Values::UInt(ids) => ids.iter().map(|id| self.find(*id).is_none()).collect(),
+                crate::vector::tile::Values::Int(ids) => ids.iter().map(|id| self.find(*id as u64).is_none()).collect(),
+                crate::vector::tile::Values::UInt(ids) => ids.iter().map(|id| self.find(*id).is_none()).collect(),
                 _ => Vec::new(),
             };
         }

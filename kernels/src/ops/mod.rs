@@ -12,7 +12,6 @@ pub(crate) mod decimal;
 pub(crate) mod exact_decimal;
 pub(crate) mod fill_null;
 pub(crate) mod first_n;
-pub(crate) mod fuse;
 pub(crate) mod hash;
 pub(crate) mod hash_bucket;
 pub(crate) mod list;
@@ -41,8 +40,8 @@ use std::sync::Arc;
 pub use exact_decimal::ExactDecimal;
 pub use lookup::LookupTable;
 
-use crate::cpu::tile::Tile;
 use crate::error::OpProblem;
+use crate::vector::tile::Tile;
 
 /// One op of a chain, with everything learned filled in.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,11 +5,11 @@
 //! - Whole numbers, be it stored as floats (pandas keeps integers with gaps so). A fraction, NaN and a value outside of
 //!   0…size−1 are errors of the row, and so is null.
 
-use crate::cpu::cast::Element;
-use crate::cpu::lists::ListTile;
-use crate::cpu::tile::{Tile, Values};
 use crate::error::OpProblem;
+use crate::execute::lists::ListTile;
 use crate::ops::exact_u64;
+use crate::vector::cast::Element;
+use crate::vector::tile::{Tile, Values};
 
 /// The most columns that one `one_hot` makes: 64 Ki × 4 bytes are 256 KiB a row already.
 pub(crate) const MAX_SIZE: u64 = 65_536;

@@ -5,8 +5,8 @@
 //! - `modulus` is from 1 to 2^63 − 1.
 
 use super::Step;
-use crate::cpu::tile::Tile;
 use crate::error::OpProblem;
+use crate::vector::tile::Tile;
 
 /// The modulus.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@
 //! - NaN stays NaN, infinities stay infinite; null stays null.
 
 use super::clip::clip;
-use crate::cpu::simd;
-use crate::cpu::tile::Tile;
+use crate::vector::simd;
+use crate::vector::tile::Tile;
 
 /// scikit-learn takes a scale below this, ten times the spacing of doubles at 1, for a constant column and divides by 1.
 const LEAST_SCALE: f64 = 10.0 * f64::EPSILON;

@@ -5,8 +5,8 @@
 //! - Whole numbers only, `UInt64` by its bits. Null stays null.
 
 use super::Step;
-use crate::cpu::tile::Tile;
 use crate::error::OpProblem;
+use crate::vector::tile::Tile;
 
 /// The parameters.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 //! - x < 0 gives NaN, −0.0 stays −0.0, inf gives inf, NaN stays NaN; null stays null.
 //! - f32 computes in f32, everything else in f64.
 
-use crate::cpu::tile::Tile;
+use crate::vector::tile::Tile;
 
 /// Runs over a tile; integers go to f64.
 pub(crate) fn apply(tile: &mut Tile) {

@@ -19,9 +19,9 @@ use super::fill_null::FillNull;
 use super::hash::float_bits;
 use super::vocab_index::{IndexProblem, MAX_VALUES, VocabIndex};
 use super::{Step, VocabValues};
-use crate::cpu::tile::Tile;
 use crate::domain::{Domain, Number};
 use crate::error::OpProblem;
+use crate::vector::tile::Tile;
 
 /// A list's index and the buckets behind it.
 #[derive(Clone, Debug)]

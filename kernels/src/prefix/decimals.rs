@@ -7,7 +7,7 @@ use arrow::compute::take;
 use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, DecimalType, i256};
 use arrow::error::ArrowError;
 
-use crate::chain::{CompiledChain, Head};
+use crate::compile::chain::{CompiledChain, Head};
 use crate::ops::decimal::{self, Decimals, rescaled};
 use crate::ops::{ExactDecimal, Fill};
 

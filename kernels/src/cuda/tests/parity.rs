@@ -9,10 +9,10 @@ use half::{bf16, f16};
 use super::cases::{Case, Random, cases, faulty, table};
 use super::host::{HostProgram, bytes, compiler};
 use super::skipped;
+use crate::compile::program::{Output, Program};
 use crate::cuda::fault::{Fault, first_fault};
 use crate::cuda::feed::{Load, Mapped, Target};
 use crate::cuda::generate::{Generated, generate};
-use crate::program::{Output, Program};
 use crate::{BatchBuilder, DType, KernelError};
 
 /// Tables with all their rows, slices that begin inside of bytes of validity, one row, and whole blocks and tiles.

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use super::collect::{Collected, Pick};
-use super::source::{Feed, ListRows};
-use super::tile::Values;
-use crate::chain::CompiledChain;
+use crate::compile::chain::CompiledChain;
+use crate::execute::source::{Feed, ListRows};
 use crate::ops::list::ListChange;
 use crate::ops::pad::Pad;
+use crate::vector::collected::{Collected, Pick};
+use crate::vector::tile::Values;
 
 /// A chain over lists, ready to give runs of rows.
 #[derive(Debug)]

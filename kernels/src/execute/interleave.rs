@@ -11,9 +11,9 @@ use arrow::compute::{concat, interleave};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
-use super::matrix::copy_row;
+use crate::compile::program::{Output, Program};
 use crate::error::KernelError;
-use crate::program::{Output, Program};
+use crate::execute::matrix::copy_row;
 
 /// A batch being put together from rows of batches that a [`crate::BatchBuilder`] of the same program made.
 #[derive(Debug)]

@@ -6,9 +6,9 @@
 use arrow::datatypes::ArrowNativeType;
 use half::{bf16, f16};
 
-use super::simd;
-use super::tile::{Tile, Values, convert};
 use crate::ops::TWO_63;
+use crate::vector::simd;
+use crate::vector::tile::{Tile, Values, convert};
 
 /// An element type of an output. A `to_` is only called for a number that its `fits_` lets pass.
 pub(crate) trait Element {

@@ -2,18 +2,15 @@
 //!
 //! A chain over lists works on their elements: [`CompiledChain::list`] says what becomes of the lists themselves.
 
-mod join;
-
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
-use crate::cpu::collect::Collected;
+use crate::compile::inputs::Inputs;
 use crate::domain::{Domain, Number, list_item};
 use crate::error::OpProblem;
-use crate::inputs::Inputs;
 use crate::ops::box_cox::BoxCox;
 use crate::ops::bucketize::Bucketize;
 use crate::ops::clip::Clip;
@@ -30,6 +27,7 @@ use crate::ops::positive_mod::PositiveMod;
 use crate::ops::sigrid_hash::SigridHash;
 use crate::ops::vocab::Vocab;
 use crate::ops::{Encoder, Fill, Op, Step, first_n, max_abs, min_max, multi_hot, one_hot, robust, standardize};
+use crate::vector::collected::Collected;
 
 /// A compiled chain.
 #[derive(Clone, Debug)]
@@ -50,7 +48,7 @@ pub(crate) struct CompiledChain {
     /// How many of them a row has.
     pub(crate) shape: Shape,
     /// How many indices there are behind the last op, if it gives indices.
-    cardinality: Option<u64>,
+    pub(super) cardinality: Option<u64>,
     /// What the first `fill_null` made of the nulls, while the chain holds a column's decimals: steps have only the double of it.
     pub(crate) filled: Option<Box<Fill>>,
 }
@@ -126,7 +124,7 @@ impl CompiledChain {
         Self::compile_input(input, field.data_type(), ops, inputs)
     }
 
-    fn compile_input(
+    pub(super) fn compile_input(
         input: usize,
         data_type: &DataType,
         ops: &[Op],
@@ -202,7 +200,7 @@ impl CompiledChain {
     }
 
     /// What the chain holds, in words.
-    fn words(&self) -> &'static str {
+    pub(super) fn words(&self) -> &'static str {
         match self.shape {
             Shape::List => "lists",
             Shape::Columns(_) => "several columns",
@@ -319,7 +317,7 @@ impl CompiledChain {
     }
 
     /// Turns a column's decimals into their places, from 1, among a list's.
-    fn look_up_decimals(&mut self, places: DecimalPlaces) {
+    pub(super) fn look_up_decimals(&mut self, places: DecimalPlaces) {
         // Decimals keep their meaning through `fill_null` alone, so every step before is one.
         let fill = self.filled.take().map_or(0, |fill| places.of_fill(&fill));
         self.steps = vec![Step::FillNull(FillNull::Int(fill))];
@@ -350,7 +348,7 @@ impl CompiledChain {
     }
 
     /// A step behind what there is: over the head's tiles, or over what the last change of the lists left.
-    fn push_step(&mut self, step: Step) {
+    pub(super) fn push_step(&mut self, step: Step) {
         match self.list.as_mut().and_then(|list| list.changes.last_mut()) {
             Some((_, steps)) => steps.push(step),
             None => self.steps.push(step),
@@ -386,7 +384,7 @@ impl CompiledChain {
     }
 
     /// Turns text or bytes into integers.
-    fn encode(&mut self, encoder: Encoder) {
+    pub(super) fn encode(&mut self, encoder: Encoder) {
         // Null rows are filled behind the encoder, with the code of what fills them.
         if let Head::Strings { fill: Some(text) } = &self.head {
             self.steps.push(Step::FillNull(FillNull::Int(encoder.code(text.as_bytes()))));
@@ -398,7 +396,7 @@ impl CompiledChain {
     }
 
     /// What the chain holds from here on is an integer that an op made.
-    fn set_indices(&mut self) {
+    pub(super) fn set_indices(&mut self) {
         self.domain = Domain::Number(Number::Int);
         self.meaning = DataType::Int64;
     }

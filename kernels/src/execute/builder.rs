@@ -9,17 +9,17 @@ use arrow::compute::{concat, interleave};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::error::ArrowError;
 
-use super::cast::display;
-use super::dictionary::Mapped;
-use super::lists::{ListFeed, ListTile};
-use super::matrix::{ListRefused, Matrix, Refused};
-use super::source::{Feed, ListRows, Unreadable, tiles};
-use super::tile::{Scratch, TILE_ROWS, Tile};
-use super::transpose::COLUMNS;
-use crate::chain::{CompiledChain, Shape};
+use crate::compile::chain::{CompiledChain, Shape};
+use crate::compile::program::{DType, Output, PlacedChain, Program};
 use crate::domain::same_values;
 use crate::error::KernelError;
-use crate::program::{DType, Output, PlacedChain, Program};
+use crate::execute::dictionary::Mapped;
+use crate::execute::lists::{ListFeed, ListTile};
+use crate::execute::matrix::{ListRefused, Matrix, Refused};
+use crate::execute::source::{Feed, ListRows, Unreadable, tiles};
+use crate::execute::transpose::COLUMNS;
+use crate::vector::cast::display;
+use crate::vector::tile::{Scratch, TILE_ROWS, Tile};
 
 /// One output batch being filled.
 ///

@@ -9,9 +9,9 @@ use arrow::datatypes as t;
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
-use super::collect::Collected;
-use super::simd;
-use super::tile::{Tile, Values, ValuesMut};
+use crate::vector::collected::Collected;
+use crate::vector::simd;
+use crate::vector::tile::{Tile, Values, ValuesMut};
 
 /// The keys of a dictionary array, one a row.
 #[derive(Debug)]

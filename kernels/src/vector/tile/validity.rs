@@ -5,7 +5,7 @@ use arrow::buffer::NullBuffer;
 use arrow::util::bit_chunk_iterator::BitChunks;
 
 use super::{TILE_ROWS, Tile, WORDS};
-use crate::cpu::simd;
+use crate::vector::simd;
 
 impl Tile<'_> {
     /// Takes the validity of the rows from `start` on of an array's nulls. Free when the array has none.

@@ -13,8 +13,8 @@ use arrow::datatypes::{DataType, TimeUnit, i256};
 use arrow::util::bit_chunk_iterator::BitChunks;
 use half::f16;
 
-use super::tile::{Tile, Values, ValuesMut, convert};
 use crate::domain::Number;
+use crate::vector::tile::{Tile, Values, ValuesMut, convert};
 
 /// A column of numbers, borrowed.
 #[derive(Debug)]

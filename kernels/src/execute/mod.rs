@@ -1,20 +1,15 @@
 //! Programs on the CPU: a tile of rows is loaded from Arrow, runs through its whole chain in cache, and is written at its place
 //! in the output. No temporary has the size of a column, except a dictionary's mapped values.
 
-pub(crate) mod assemble;
-pub(crate) mod cast;
-pub(crate) mod collect;
+pub(crate) mod builder;
 pub(crate) mod dictionary;
+pub(crate) mod fuse;
 pub(crate) mod interleave;
 #[cfg(test)]
 mod levels;
 pub(crate) mod lists;
 pub(crate) mod load;
-pub(crate) mod math;
 pub(crate) mod matrix;
-pub(crate) mod select;
-pub(crate) mod simd;
 pub(crate) mod source;
 pub(crate) mod text;
-pub(crate) mod tile;
 pub(crate) mod transpose;

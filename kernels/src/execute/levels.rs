@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float32Array, Float64Array, Int32Array, Int64Array, UInt64Array};
 use proptest::prelude::*;
 
-use super::simd::testing::under_each_level;
 use crate::testing::table;
+use crate::vector::simd::testing::under_each_level;
 use crate::{BatchBuilder, Chain, DType, Fill, Op, OutputSpec, Program, VocabValues};
 
 /// Chains over numbers; those in the second list take whole numbers only.

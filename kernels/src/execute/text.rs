@@ -9,8 +9,8 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
-use super::simd;
 use crate::ops::hash::{self, ByEnds};
+use crate::vector::simd;
 
 /// A column of text or bytes, borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -194,8 +194,8 @@ mod tests {
     use xxhash_rust::xxh3::xxh3_64_with_seed;
 
     use super::*;
-    use crate::cpu::simd::testing::under_each_level;
-    use crate::cpu::tile::TILE_ROWS;
+    use crate::vector::simd::testing::under_each_level;
+    use crate::vector::tile::TILE_ROWS;
 
     #[test]
     fn values_of_every_length_are_hashed_wherever_they_lie() {

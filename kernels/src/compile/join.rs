@@ -7,20 +7,20 @@ use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
-use super::{ChainProblem, CompiledChain, Head, Joined, JoinedRows, Shape};
-use crate::cpu::collect::Collected;
-use crate::cpu::source::Feed;
+use crate::compile::chain::{ChainProblem, CompiledChain, Head, Joined, JoinedRows, Shape};
+use crate::compile::inputs::Inputs;
 use crate::domain::Domain;
 use crate::error::OpProblem;
-use crate::inputs::Inputs;
+use crate::execute::source::Feed;
 use crate::ops::decimal::DecimalPlaces;
 use crate::ops::lookup_keys::{self, KeyIndex, Keys, KeysProblem};
 use crate::ops::vocab::Vocab;
 use crate::ops::{Encoder, LookupTable, Op, Step};
+use crate::vector::collected::Collected;
 
 impl CompiledChain {
     /// The chain that looks its value up and applies the remaining ops to what it finds. Errors count ops from the lookup.
-    pub(super) fn join(
+    pub(crate) fn join(
         mut self,
         table: &Arc<LookupTable>,
         rest: &[Op],

@@ -2,7 +2,7 @@
 
 #![expect(clippy::many_single_char_names, reason = "columns have no other names")]
 
-use super::simd::Level;
+use crate::vector::simd::Level;
 
 /// Columns that are laid side by side in one go.
 pub(crate) const COLUMNS: usize = 8;
@@ -117,7 +117,7 @@ mod x86 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::simd::testing::under_each_level;
+    use crate::vector::simd::testing::under_each_level;
 
     #[test]
     fn rows_are_columns_side_by_side() {

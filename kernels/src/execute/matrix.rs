@@ -10,14 +10,14 @@ use arrow::error::ArrowError;
 use half::{bf16, f16};
 use pulp::bytemuck;
 
-use super::cast::{self, Element};
-use super::collect::Collected;
-use super::lists::ListTile;
-use super::source::tiles;
-use super::tile::{Scratch, Tile};
-use super::transpose;
+use crate::compile::program::DType;
+use crate::execute::lists::ListTile;
+use crate::execute::source::tiles;
+use crate::execute::transpose;
 use crate::ops::one_hot;
-use crate::program::DType;
+use crate::vector::cast::{self, Element};
+use crate::vector::collected::Collected;
+use crate::vector::tile::{Scratch, Tile};
 
 /// A matrix of `width` columns. Behind its `rows` there may be scratch, where rows are made that are then put into their places.
 #[derive(Debug)]
@@ -205,7 +205,7 @@ impl Matrix {
     /// The tile's values, if they are elements as they lie.
     pub(crate) fn lies_as<'b>(&self, tile: &'b Tile) -> Option<&'b [u32]> {
         match (&self.elements, tile.values()) {
-            (Elements::Float32(_), super::tile::Values::F32(values)) => Some(bytemuck::cast_slice(values)),
+            (Elements::Float32(_), crate::vector::tile::Values::F32(values)) => Some(bytemuck::cast_slice(values)),
             _ => None,
         }
     }

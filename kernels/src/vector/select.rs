@@ -4,10 +4,10 @@
 use std::arch::x86_64::{__m512, __m512i};
 
 #[cfg(target_arch = "x86_64")]
-use super::simd::Call;
-use super::simd::{self, Level};
+use crate::vector::simd::Call;
+use crate::vector::simd::{self, Level};
 #[cfg(target_arch = "x86_64")]
-use super::tile::TILE_ROWS;
+use crate::vector::tile::TILE_ROWS;
 
 macro_rules! select {
     ($from:ident, $within:ident, $word:ty, $lanes:literal, $blend:ident, $mask:ty, $vector:ty) => {
@@ -139,7 +139,7 @@ fn bits(valid: &[u64], row: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::simd::testing::under_each_level;
+    use crate::vector::simd::testing::under_each_level;
 
     #[test]
     fn rows_are_chosen_by_their_bits() {

@@ -8,15 +8,16 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::take;
 use arrow::error::ArrowError;
 
-use super::collect::Collected;
-use super::dictionary::{Keys, Mapped};
-use super::load::NumberColumn;
-use super::text::Strings;
-use super::tile::{Scratch, TILE_ROWS, Tile};
-use crate::chain::{CompiledChain, Head, JoinedRows};
+use crate::compile::chain::{CompiledChain, Head, JoinedRows};
 use crate::domain::Number;
+use crate::execute::dictionary::{Keys, Mapped};
+use crate::execute::fuse;
+use crate::execute::load::NumberColumn;
+use crate::execute::text::Strings;
 use crate::ops::decimal::{DecimalPlaces, Decimals};
-use crate::ops::{Encoder, fuse, hash};
+use crate::ops::{Encoder, hash};
+use crate::vector::collected::Collected;
+use crate::vector::tile::{Scratch, TILE_ROWS, Tile};
 
 /// A chain over the columns that it reads, ready to give tiles.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! Runs of ops over f32 as one pass: a value goes through a fill, a logarithm and a scale while it is in a register, and memory
 //! that is slow to come is waited for under the arithmetic. The functions are the ops' own, so every bit is.
 
-use super::Step;
-use super::fill_null::FillNull;
-use crate::cpu::math::ln_1p_single;
-use crate::cpu::tile::Tile;
 use crate::domain::Number;
+use crate::ops::Step;
+use crate::ops::fill_null::FillNull;
+use crate::vector::math::ln_1p_single;
+use crate::vector::tile::Tile;
 
 /// Takes a tile through the steps of a chain.
 pub(crate) fn apply(steps: &[Step], tile: &mut Tile) {
@@ -67,8 +67,8 @@ mod tests {
     use arrow::array::AsArray;
     use arrow::datatypes::Float32Type;
 
-    use crate::cpu::simd::testing::under_each_level;
     use crate::testing::{assert_singles, evaluate, singles};
+    use crate::vector::simd::testing::under_each_level;
     use crate::{Fill, Op};
 
     /// And the two zeros, infinities and NaN come out of a scale as they went in.

@@ -8,10 +8,10 @@ use arrow::datatypes::FieldRef;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 
-use crate::chain::{ChainProblem, CompiledChain};
+use crate::compile::chain::{ChainProblem, CompiledChain};
+use crate::compile::inputs::Inputs;
 use crate::domain::Domain;
 use crate::error::{CompileError, KernelError};
-use crate::inputs::Inputs;
 use crate::ops::Op;
 
 /// The most columns that a program's outputs may have together: 2^20, 4 MiB a row of FLOAT32.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float32Array, Float64Array, Int64Array, UInt64Array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 
-use super::source::tiles;
-use super::tile::{Scratch, Tile, Values, ValuesMut};
 use crate::domain::Number;
-use crate::ops::{Step, fuse};
+use crate::execute::fuse;
+use crate::execute::source::tiles;
+use crate::ops::Step;
+use crate::vector::tile::{Scratch, Tile, Values, ValuesMut};
 
 /// A growing column. Every tile but the last is a full one, so that validity stays aligned to words.
 #[derive(Debug)]
@@ -161,7 +162,7 @@ impl Collected {
 
     /// Turns a tile of this column's places into its values there.
     pub(crate) fn pick(&self, tile: &mut Tile) {
-        let mut places = [0_usize; super::tile::TILE_ROWS];
+        let mut places = [0_usize; crate::vector::tile::TILE_ROWS];
         let rows = tile.rows();
         if let Values::Int(values) = tile.values() {
             for (place, value) in places.iter_mut().zip(values) {

@@ -1,0 +1,8 @@
+//! Runs of values small enough for the cache, and the loops over them.
+
+pub(crate) mod cast;
+pub(crate) mod collected;
+pub(crate) mod math;
+pub(crate) mod select;
+pub(crate) mod simd;
+pub(crate) mod tile;
