@@ -15,10 +15,10 @@ use forebay_proto::v1;
 
 use super::{
     StreamError, Streams,
-    compiled::read_plan,
-    drift::KnownColumns,
-    rows::{Derivation, Expressions},
-    units,
+    resolve::compiled::read_plan,
+    resolve::drift::KnownColumns,
+    resolve::rows::{Derivation, Expressions},
+    resolve::units,
 };
 use crate::{
     budget::{Budget, Reservation},

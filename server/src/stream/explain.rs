@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use forebay_proto::v1;
 
-use super::{Prepared, StreamError, Streams, in_order, prepare::epoch_of, shuffled};
+use super::{Prepared, StreamError, Streams, epoch::in_order, epoch::shuffled, resolve::prepare::epoch_of};
 use crate::{
     order::{Epoch, Sequence, Share},
     plan::{PlanError, Request},

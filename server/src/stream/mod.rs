@@ -3,28 +3,15 @@
 //!
 //! It knows nothing of gRPC: requests come in checked, batches with their headers go out, to be encoded by `flight`.
 
-mod answers;
-mod batches;
-mod compiled;
-mod count;
 mod device;
-mod drift;
+mod epoch;
 mod error;
 mod exchange;
 mod explain;
 mod fit;
-mod group;
-mod in_order;
-mod lookup;
-mod pass;
-mod prepare;
-mod rehearse;
 mod replay;
-mod rows;
-mod shuffled;
+mod resolve;
 mod table;
-mod task;
-mod units;
 
 use std::{
     collections::HashMap,
@@ -36,12 +23,12 @@ use forebay_proto::v1;
 use tokio::sync::Semaphore;
 
 pub use device::{Device, DeviceName};
+pub use epoch::task::{Ahead, BatchTask};
 pub use error::StreamError;
 pub use exchange::Exchange;
 pub use fit::FitTask;
-pub use prepare::Prepared;
 pub use replay::Replayed;
-pub use task::{Ahead, BatchTask};
+pub use resolve::prepare::Prepared;
 
 use crate::{
     budget::Budget, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, metrics::StageTimes, plan::Limits,
@@ -68,9 +55,9 @@ pub struct Streams {
     state: State,
     limits: Limits,
     /// Passing rows of each row group, by snapshot and filter.
-    counts: Mutex<HashMap<String, Arc<count::CountCell>>>,
-    compiled: Arc<compiled::Recent<compiled::Key, compiled::Compiled>>,
-    exchanges: compiled::Recent<exchange::ExchangeKey, Exchange>,
+    counts: Mutex<HashMap<String, Arc<resolve::count::CountCell>>>,
+    compiled: Arc<resolve::compiled::Recent<resolve::compiled::Key, resolve::compiled::Compiled>>,
+    exchanges: resolve::compiled::Recent<exchange::ExchangeKey, Exchange>,
     device: Device,
     fits: Semaphore,
 }
@@ -107,7 +94,7 @@ impl Streams {
             counts: Mutex::default(),
             compiled: Arc::default(),
             device,
-            exchanges: compiled::Recent::default(),
+            exchanges: resolve::compiled::Recent::default(),
             fits: Semaphore::new(fit::FITS_MAX),
         }
     }

@@ -8,7 +8,7 @@ use futures::StreamExt;
 
 use super::{
     BATCHES_AHEAD, Batch, BatchTask, FETCH_AHEAD, SENDING_BYTES, StreamError, Streams,
-    task::{BatchSender, fetched_ahead},
+    epoch::task::{BatchSender, fetched_ahead},
 };
 use crate::{
     budget::Reservation,

@@ -7,9 +7,9 @@ use forebay_proto::v1;
 use prost::Message as _;
 use tracing::Instrument;
 
-use super::{
+use crate::stream::{
     StreamError, Streams,
-    compiled::{Compiled, TICKET_PLAN_BYTES_MAX},
+    resolve::compiled::{Compiled, TICKET_PLAN_BYTES_MAX},
 };
 use crate::{
     catalog::Snapshot,
@@ -21,10 +21,10 @@ use crate::{
 /// One epoch of a dataset under a plan, ready to be read by any rank.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    pub(super) request: Request,
-    pub(super) snapshot: Arc<Snapshot>,
-    pub(super) compiled: Arc<Compiled>,
-    pub(super) epoch: Epoch,
+    pub(crate) request: Request,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) compiled: Arc<Compiled>,
+    pub(crate) epoch: Epoch,
 }
 
 impl Prepared {
@@ -77,7 +77,7 @@ impl Prepared {
     }
 
     /// A rank's share from the request's start position on.
-    pub(super) fn share_from_start(&self, rank: u64) -> Result<Share, StreamError> {
+    pub(crate) fn share_from_start(&self, rank: u64) -> Result<Share, StreamError> {
         let world_size = self.request.world_size;
         if rank >= world_size {
             return Err(StreamError::Rank { rank, world_size });
@@ -87,12 +87,12 @@ impl Prepared {
     }
 
     /// Bytes of a row, AS_STORED columns taken for what they have in the file, uncompressed.
-    pub(super) fn wire_row_bytes(&self) -> u64 {
+    pub(crate) fn wire_row_bytes(&self) -> u64 {
         self.compiled.program.row_bytes().unwrap_or(0) as u64 + self.compiled.stored_row_bytes
     }
 
     /// Bytes of a full batch, about.
-    pub(super) fn batch_bytes(&self) -> u64 {
+    pub(crate) fn batch_bytes(&self) -> u64 {
         let rows = match self.request.remainder {
             // A batch is filled up with repeats, however few rows there are.
             v1::Remainder::Pad => self.request.batch_size,
@@ -144,7 +144,7 @@ impl Streams {
 }
 
 /// The order of a request's epoch over row groups with these numbers of passing rows.
-pub(super) fn epoch_of(request: &Request, passing: Arc<Vec<u64>>) -> Epoch {
+pub(crate) fn epoch_of(request: &Request, passing: Arc<Vec<u64>>) -> Epoch {
     let shuffle = request.shuffle.map(|shuffle| Shuffle {
         seed: shuffle.seed,
         epoch: request.epoch,

@@ -29,7 +29,7 @@ pub enum Device {
 
 /// A program where it runs.
 #[derive(Clone, Debug)]
-pub(super) enum Placed {
+pub(crate) enum Placed {
     Cpu(Arc<Program>),
     #[cfg(feature = "cuda")]
     Cuda {
@@ -40,7 +40,7 @@ pub(super) enum Placed {
 
 /// One output batch being filled.
 #[derive(Debug)]
-pub(super) enum Builder {
+pub(crate) enum Builder {
     Cpu(BatchBuilder),
     #[cfg(feature = "cuda")]
     Cuda(Box<cuda::Executor>),
@@ -82,7 +82,7 @@ impl Device {
     }
 
     /// A program where it runs: what the device cannot run, whole plans or some outputs, the CPU does.
-    pub(super) fn place(&self, program: &Arc<Program>, plan_id: &str) -> Placed {
+    pub(crate) fn place(&self, program: &Arc<Program>, plan_id: &str) -> Placed {
         match self {
             Self::Cpu => {
                 let _ = plan_id;
@@ -112,7 +112,7 @@ impl Device {
 
 impl Placed {
     /// An empty batch with room for `rows`, to be filled in order, with what the batch before left behind.
-    pub(super) fn builder(&self, rows: usize, workspace: Workspace) -> Builder {
+    pub(crate) fn builder(&self, rows: usize, workspace: Workspace) -> Builder {
         match self {
             Self::Cpu(program) => Builder::Cpu(BatchBuilder::new(Arc::clone(program), rows).reuse(workspace)),
             #[cfg(feature = "cuda")]
@@ -124,7 +124,7 @@ impl Placed {
     }
 
     /// An empty batch with room for `rows`, whose rows are scattered, with what the batch before left behind.
-    pub(super) fn scattered(&self, rows: usize, workspace: Workspace) -> Builder {
+    pub(crate) fn scattered(&self, rows: usize, workspace: Workspace) -> Builder {
         match self {
             Self::Cpu(program) => Builder::Cpu(BatchBuilder::scattered(Arc::clone(program), rows).reuse(workspace)),
             #[cfg(feature = "cuda")]
@@ -152,7 +152,7 @@ fn cuda_builder(made: Result<cuda::Executor, KernelError>, on_cpu: impl FnOnce()
 
 impl Builder {
     /// Rows there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Cpu(builder) => builder.len(),
             #[cfg(feature = "cuda")]
@@ -161,7 +161,7 @@ impl Builder {
     }
 
     /// Rows there is room for.
-    pub(super) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         match self {
             Self::Cpu(builder) => builder.capacity(),
             #[cfg(feature = "cuda")]
@@ -170,12 +170,12 @@ impl Builder {
     }
 
     /// Whether there is no room left.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.len() == self.capacity()
     }
 
     /// Computes rows into the next free ones.
-    pub(super) fn append(&mut self, batch: &RecordBatch, rows: Range<usize>) -> Result<(), KernelError> {
+    pub(crate) fn append(&mut self, batch: &RecordBatch, rows: Range<usize>) -> Result<(), KernelError> {
         match self {
             Self::Cpu(builder) => builder.append(batch, rows),
             #[cfg(feature = "cuda")]
@@ -184,7 +184,7 @@ impl Builder {
     }
 
     /// Computes each row into its place.
-    pub(super) fn scatter(
+    pub(crate) fn scatter(
         &mut self,
         batch: &RecordBatch,
         rows: Range<usize>,
@@ -198,7 +198,7 @@ impl Builder {
     }
 
     /// The batch, and what the next one may go on with.
-    pub(super) fn finish(self) -> (Result<RecordBatch, KernelError>, Workspace) {
+    pub(crate) fn finish(self) -> (Result<RecordBatch, KernelError>, Workspace) {
         match self {
             Self::Cpu(builder) => builder.finish_and_keep(),
             #[cfg(feature = "cuda")]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use arrow::datatypes::{DataType, Schema};
 use serde::{Deserialize, Serialize};
 
-use super::StreamError;
+use crate::stream::StreamError;
 use crate::{
     error::near_names,
     state::{Kind, State, StateError},
@@ -16,17 +16,17 @@ use crate::{
 /// The columns that a plan reads by name; for each what its values load as, and a type that it had then. A plan that
 /// was fitted to datasets of different types takes them all.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct KnownColumns(BTreeMap<String, BTreeMap<String, String>>);
+pub(crate) struct KnownColumns(BTreeMap<String, BTreeMap<String, String>>);
 
 impl KnownColumns {
     /// What is known of a plan; nothing where no fit of this server has seen it.
-    pub(super) fn of_plan(state: &State, plan_id: &str) -> Self {
+    pub(crate) fn of_plan(state: &State, plan_id: &str) -> Self {
         let bytes = state.read(Kind::PlanColumns, plan_id).ok().flatten();
         bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
     /// Adds the columns that a plan reads here.
-    pub(super) fn keep(state: &State, plan_id: &str, read: &Schema) -> Result<(), StateError> {
+    pub(crate) fn keep(state: &State, plan_id: &str, read: &Schema) -> Result<(), StateError> {
         let mut known = Self::of_plan(state, plan_id);
         for field in read.fields() {
             let types = known.0.entry(field.name().clone()).or_default();
@@ -37,7 +37,7 @@ impl KnownColumns {
     }
 
     /// Holds a schema against what is known: every column is there, and loads as it did.
-    pub(super) fn check(&self, schema: &Schema) -> Result<(), StreamError> {
+    pub(crate) fn check(&self, schema: &Schema) -> Result<(), StreamError> {
         let names = || schema.fields().iter().map(|field| field.name().as_str());
         let missing: Vec<String> = self.0.keys().filter(|column| schema.index_of(column).is_err()).cloned().collect();
         if let Some(first) = missing.first() {

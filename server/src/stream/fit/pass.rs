@@ -11,10 +11,10 @@ use forebay_kernels::{Op, Prefix};
 use forebay_proto::JSON_BYTES_MAX;
 use futures::{FutureExt, future};
 
-use super::{
+use crate::stream::{
     StreamError,
-    answers::{of_counts, of_distribution, of_summary},
-    rehearse::checked_prefix,
+    fit::answers::{of_counts, of_distribution, of_summary},
+    fit::dry_run::checked_prefix,
 };
 use crate::{
     engine::{Distribution, Engine, EngineError, Job, Keep, Summary, ValueCounts, distribution_schema, summary_schema},
@@ -25,7 +25,7 @@ use crate::{
 const QUESTIONS_A_PASS_MAX: usize = 64;
 
 /// The running aggregates of a pass.
-pub(super) struct Pass {
+pub(crate) struct Pass {
     /// Distinct chains' prefixes; questions point at them.
     prefixes: Vec<Prefix>,
     summaries: Option<Job<Vec<Option<Summary>>>>,
@@ -56,14 +56,14 @@ enum AnswerSource {
 }
 
 /// A chunk's values for every aggregate of a pass.
-pub(super) struct PassValues {
+pub(crate) struct PassValues {
     summaries: Option<RecordBatch>,
     distributions: Vec<RecordBatch>,
     counts: Vec<RecordBatch>,
 }
 
 /// The first questions, as many as one pass has room for; the others are asked again in the next.
-pub(super) fn for_one_pass(questions: &mut Vec<Question>, engine: &Engine) {
+pub(crate) fn for_one_pass(questions: &mut Vec<Question>, engine: &Engine) {
     questions.truncate(QUESTIONS_A_PASS_MAX);
     let room = engine.distributions_max();
     let mut spread: Vec<(String, Vec<Op>)> = Vec::new();
@@ -94,7 +94,7 @@ fn is_of_same_values(one: &Question, other: &Question) -> bool {
 
 impl Pass {
     /// Starts the aggregates that answer the questions.
-    pub(super) fn new(engine: &Engine, schema: &Schema, questions: &[Question]) -> Result<Self, StreamError> {
+    pub(crate) fn new(engine: &Engine, schema: &Schema, questions: &[Question]) -> Result<Self, StreamError> {
         let mut keys: Vec<&Question> = Vec::new();
         let mut pass = Self {
             prefixes: Vec::new(),
@@ -133,12 +133,12 @@ impl Pass {
     }
 
     /// The columns that the questions are about.
-    pub(super) fn columns(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &str> {
         self.prefixes.iter().flat_map(Prefix::columns).map(String::as_str)
     }
 
     /// What the aggregates get of a batch of passing rows; run it on the CPU pool.
-    pub(super) fn values(&self, rows: &RecordBatch) -> Result<PassValues, StreamError> {
+    pub(crate) fn values(&self, rows: &RecordBatch) -> Result<PassValues, StreamError> {
         let evaluated: Result<Vec<ArrayRef>, _> = self.prefixes.iter().map(|prefix| prefix.evaluate(rows)).collect();
         let evaluated = evaluated?;
         let summaries = if self.summarized.is_empty() {
@@ -162,7 +162,7 @@ impl Pass {
     }
 
     /// Hands a chunk's values to the aggregates; false when one of them has failed, so that the others need no more.
-    pub(super) async fn push(&self, values: PassValues) -> bool {
+    pub(crate) async fn push(&self, values: PassValues) -> bool {
         let mut is_wanted = true;
         if let (Some(job), Some(batch)) = (&self.summaries, values.summaries) {
             is_wanted &= job.push(batch).await;
@@ -177,7 +177,7 @@ impl Pass {
     }
 
     /// Ends the input and waits for the answers, in the order of the questions.
-    pub(super) async fn answers(self, questions: &[Question]) -> Result<Vec<Answer>, StreamError> {
+    pub(crate) async fn answers(self, questions: &[Question]) -> Result<Vec<Answer>, StreamError> {
         let summaries = match self.summaries {
             Some(job) => job.finish().boxed(),
             None => future::ready(Ok(Vec::new())).boxed(),

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use arrow::datatypes::{DataType, Schema, TimeUnit};
 use forebay_proto::v1::{self, op::Op as OpMessage};
 
-use super::StreamError;
+use crate::stream::StreamError;
 
 /// Writes the units of the columns that a plan computes with into it.
-pub(super) fn write(plan: &mut v1::Plan, schema: &Schema) {
+pub(crate) fn write(plan: &mut v1::Plan, schema: &Schema) {
     let mut units = BTreeMap::new();
     let computed = plan.outputs.iter().filter(|output| output.dtype != v1::DType::AsStored as i32);
     for part in computed.flat_map(|output| &output.parts) {
@@ -28,7 +28,7 @@ pub(super) fn write(plan: &mut v1::Plan, schema: &Schema) {
 }
 
 /// Refuses columns that count another unit than they did. A missing column is reported where it is read.
-pub(super) fn check(plan: &v1::Plan, schema: &Schema) -> Result<(), StreamError> {
+pub(crate) fn check(plan: &v1::Plan, schema: &Schema) -> Result<(), StreamError> {
     for v1::Unit { column, unit: expected } in &plan.units {
         let Ok(field) = schema.field_with_name(column) else { continue };
         if unit(field.data_type()).as_ref() != Some(expected) {

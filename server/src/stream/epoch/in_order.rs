@@ -9,12 +9,12 @@ use arrow::{
 use forebay_kernels::Workspace;
 use futures::StreamExt;
 
-use super::{
+use crate::stream::{
     Ahead, FETCH_AHEAD, Prepared, StreamError, Streams,
-    batches::{Ended, Outlet},
     device::{Builder, Placed},
-    group::{OpenGroup, Run},
-    task::{AheadSender, fetched_ahead},
+    epoch::batches::{Ended, Outlet},
+    epoch::group::{OpenGroup, Run},
+    epoch::task::{AheadSender, fetched_ahead},
 };
 use crate::{
     log::PARTS,
@@ -38,7 +38,7 @@ struct Filler {
 }
 
 /// Sends a share's batches: row groups are fetched, runs decoded and batches filled at the same time.
-pub(super) async fn send(
+pub(crate) async fn send(
     streams: &Arc<Streams>,
     prepared: &Prepared,
     share: &Share,
@@ -115,7 +115,7 @@ async fn decode(
 }
 
 /// The compressed row groups in flight, and the decoded chunks: one computed from, those that wait, one being decoded.
-pub(super) fn reading_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
+pub(crate) fn reading_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
     let projection = &prepared.compiled.rows.projection;
     let groups = prepared.snapshot.row_groups();
     let (mut fetched, mut chunk) = (0, 0);
@@ -129,7 +129,7 @@ pub(super) fn reading_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
 }
 
 /// The reads that yield a share, its repeats at the end.
-pub(super) fn pieces(prepared: &Prepared, sequence: &Sequence, share: &Share) -> Vec<Piece> {
+pub(crate) fn pieces(prepared: &Prepared, sequence: &Sequence, share: &Share) -> Vec<Piece> {
     prepared.epoch.runs(share).into_iter().flat_map(|run| sequence.pieces(run)).collect()
 }
 

@@ -1,24 +1,28 @@
 //! A fit: the plan's questions, pass by pass, over the rows that pass its filter, answered by the engine.
 
+mod answers;
+mod dry_run;
+mod pass;
+
 use std::sync::Arc;
 
 use forebay_proto::v1;
 use futures::StreamExt;
 use tracing::Instrument;
 
-use super::{
+use crate::stream::{
     Ahead, StreamError, Streams,
-    compiled::{keep_plan, kept_plan},
-    pass::{Pass, for_one_pass},
-    rehearse::rehearse,
-    rows::{Derivation, Expressions},
-    task::{AheadSender, fetched_ahead},
-    units,
+    epoch::task::{AheadSender, fetched_ahead},
+    fit::dry_run::dry_run,
+    fit::pass::{Pass, for_one_pass},
+    resolve::compiled::{keep_plan, kept_plan},
+    resolve::rows::{Derivation, Expressions},
+    resolve::units,
 };
 use crate::{catalog::Snapshot, log::PARTS, metrics::FitGuard, plan, scan};
 
 /// Fits that run at once; further ones wait.
-pub(super) const FITS_MAX: usize = 4;
+pub(crate) const FITS_MAX: usize = 4;
 
 /// The version of a fit's result, as a file of it is kept.
 const FIT_VERSION: u32 = 1;
@@ -83,7 +87,7 @@ impl Streams {
         let checked = self.cpu.run(move || {
             let expressions = Arc::new(Expressions::compile(&plan, &stored)?);
             units::check(&plan, &expressions.schema)?;
-            rehearse(&plan, &expressions.schema, &known).map_err(|error| error.in_original(&sent))?;
+            dry_run(&plan, &expressions.schema, &known).map_err(|error| error.in_original(&sent))?;
             Ok::<_, StreamError>((plan, expressions))
         });
         let (mut plan, expressions) = checked.await??;

@@ -10,12 +10,12 @@ use forebay_kernels::Program;
 use forebay_proto::{JSON_BYTES_MAX, v1};
 use prost::Message as _;
 
-use super::{
+use crate::stream::{
     StreamError, Streams,
     device::{Device, Placed},
-    drift::KnownColumns,
-    rows::{Expressions, Rows},
-    units,
+    resolve::drift::KnownColumns,
+    resolve::rows::{Expressions, Rows},
+    resolve::units,
 };
 use crate::{
     catalog::Snapshot,
@@ -30,11 +30,11 @@ use crate::{
 const COMPILED_KEPT_MAX: usize = 16;
 
 /// A larger inline plan is kept under its id, so that the tickets of many ranks stay small.
-pub(super) const TICKET_PLAN_BYTES_MAX: usize = 512;
+pub(crate) const TICKET_PLAN_BYTES_MAX: usize = 512;
 
 /// What a stream needs of a plan.
 #[derive(Debug)]
-pub(super) struct Compiled {
+pub(crate) struct Compiled {
     pub plan_id: String,
     /// The filter's text, under which counts are kept.
     pub filter: String,
@@ -53,15 +53,15 @@ pub(super) struct Compiled {
 
 /// The plan as it was sent, where it may differ from the canonical one.
 #[derive(Debug)]
-pub(super) struct Original(Option<Arc<v1::Plan>>);
+pub(crate) struct Original(Option<Arc<v1::Plan>>);
 
 /// The last things that were compiled, the newest first, by what they depend on.
 #[derive(Debug)]
-pub(super) struct Recent<K, T>(Mutex<VecDeque<(K, Arc<T>)>>);
+pub(crate) struct Recent<K, T>(Mutex<VecDeque<(K, Arc<T>)>>);
 
 /// What a compiled plan depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key {
+pub(crate) struct Key {
     snapshot: String,
     plan_id: String,
     with_row_ids: bool,
@@ -69,7 +69,7 @@ pub(super) struct Key {
 
 impl Streams {
     /// The plan of a request, compiled; on the CPU pool, whose stacks are made for deep expressions.
-    pub(super) async fn compiled(
+    pub(crate) async fn compiled(
         &self,
         snapshot: &Arc<Snapshot>,
         source: &Source,
@@ -165,7 +165,7 @@ fn stored_row_bytes(snapshot: &Snapshot, program: &Program) -> u64 {
 }
 
 /// Keeps a plan under its id, if it is one that can be read back, and before that the columns that it reads.
-pub(super) fn keep_plan(state: &State, plan_id: &str, plan: &v1::Plan, read: &Schema) -> Result<(), StreamError> {
+pub(crate) fn keep_plan(state: &State, plan_id: &str, plan: &v1::Plan, read: &Schema) -> Result<(), StreamError> {
     let bytes = plan.encode_to_vec();
     if bytes.len() > JSON_BYTES_MAX {
         let reason = format!(
@@ -179,7 +179,7 @@ pub(super) fn keep_plan(state: &State, plan_id: &str, plan: &v1::Plan, read: &Sc
 }
 
 /// The plan of a request in its canonical form, its id, and what was sent, where it was.
-pub(super) fn read_plan(state: &State, source: &Source) -> Result<(String, v1::Plan, Original), StreamError> {
+pub(crate) fn read_plan(state: &State, source: &Source) -> Result<(String, v1::Plan, Original), StreamError> {
     match source {
         Source::Inline(sent) => {
             let plan = plan::canonical(sent);
@@ -190,7 +190,7 @@ pub(super) fn read_plan(state: &State, source: &Source) -> Result<(String, v1::P
 }
 
 /// A plan that the state directory keeps.
-pub(super) fn kept_plan(state: &State, id: &str) -> Result<v1::Plan, StreamError> {
+pub(crate) fn kept_plan(state: &State, id: &str) -> Result<v1::Plan, StreamError> {
     let stored = if is_id(id) { state.read(Kind::Plan, id)? } else { None };
     let Some(bytes) = stored else {
         let ids = state.ids(Kind::Plan);
@@ -218,7 +218,7 @@ fn key(snapshot: &Snapshot, plan_id: &str, with_row_ids: bool) -> Key {
 
 impl Original {
     /// An error whose path leads through the plan that was sent.
-    pub(super) fn place(&self, error: StreamError) -> StreamError {
+    pub(crate) fn place(&self, error: StreamError) -> StreamError {
         match &self.0 {
             Some(sent) => error.in_original(sent),
             None => error,
@@ -235,12 +235,12 @@ impl<K, T> Default for Recent<K, T> {
 }
 
 impl<K: PartialEq, T> Recent<K, T> {
-    pub(super) fn find(&self, key: &K) -> Option<Arc<T>> {
+    pub(crate) fn find(&self, key: &K) -> Option<Arc<T>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|(known, _)| known == key).map(|(_, compiled)| Arc::clone(compiled))
     }
 
-    pub(super) fn keep(&self, key: K, compiled: &Arc<T>) {
+    pub(crate) fn keep(&self, key: K, compiled: &Arc<T>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_front((key, Arc::clone(compiled)));
         kept.truncate(COMPILED_KEPT_MAX);

@@ -15,7 +15,7 @@ use arrow::{
 use forebay_kernels::{LookupTable, Prefix};
 use forebay_proto::v1;
 
-use super::{StreamError, Streams};
+use crate::stream::{StreamError, Streams};
 use crate::{
     catalog::Snapshot,
     error::near_names,
@@ -28,7 +28,7 @@ const TABLE_BYTES_MAX: u64 = 256 << 20;
 
 impl Streams {
     /// The canonical plan with the snapshots of its tables written in, and the tables.
-    pub(super) async fn with_tables(&self, mut plan: v1::Plan) -> Result<(v1::Plan, Tables), StreamError> {
+    pub(crate) async fn with_tables(&self, mut plan: v1::Plan) -> Result<(v1::Plan, Tables), StreamError> {
         let (mut chosen, mut tables) = (HashMap::new(), Tables::default());
         let lookups = plan::lookups(&plan)?;
         if lookups.is_empty() {

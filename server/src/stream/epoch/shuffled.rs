@@ -9,13 +9,13 @@ use futures::StreamExt;
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::Instrument;
 
-use super::{
+use crate::stream::{
     FETCH_AHEAD, Prepared, StreamError, Streams,
-    batches::{Ended, Outlet},
     device::Builder,
-    group::OpenGroup,
-    rows::Rows,
-    task::fetched_ahead,
+    epoch::batches::{Ended, Outlet},
+    epoch::group::OpenGroup,
+    epoch::task::fetched_ahead,
+    resolve::rows::Rows,
 };
 use crate::{
     log::PARTS,
@@ -71,7 +71,7 @@ struct LaneReader {
 }
 
 /// Sends a share's batches.
-pub(super) async fn send(
+pub(crate) async fn send(
     streams: &Arc<Streams>,
     prepared: &Prepared,
     shuffle: Shuffle,
@@ -131,7 +131,7 @@ async fn repeat(
 }
 
 /// The compressed row groups that the lanes have open, their chunks and their windows.
-pub(super) fn reading_bytes(prepared: &Prepared, shuffle: &Shuffle, share: &Share) -> u64 {
+pub(crate) fn reading_bytes(prepared: &Prepared, shuffle: &Shuffle, share: &Share) -> u64 {
     let projection = &prepared.compiled.rows.projection;
     let lanes = prepared.epoch.lanes_of(share.rank);
     let lane_rows = lanes.iter().map(|lane| lane.length).max().unwrap_or(0).max(1);

@@ -5,9 +5,9 @@ use std::sync::{Arc, PoisonError};
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
 
-use super::{
+use crate::stream::{
     StreamError, Streams,
-    rows::{Expressions, Rows},
+    resolve::rows::{Expressions, Rows},
 };
 use crate::{
     catalog::{RowGroup, Snapshot},
@@ -29,12 +29,12 @@ struct Kept {
 }
 
 /// The counts of one snapshot and filter; empty while they are counted.
-pub(super) type CountCell = OnceCell<Arc<Vec<u64>>>;
+pub(crate) type CountCell = OnceCell<Arc<Vec<u64>>>;
 
 impl Streams {
     /// Passing rows of every row group. Without a filter the footers say it; with one, only the columns of the filter
     /// are read, of the row groups that statistics do not rule out.
-    pub(super) async fn passing_rows(
+    pub(crate) async fn passing_rows(
         &self,
         snapshot: &Arc<Snapshot>,
         filter_text: &str,
@@ -96,7 +96,7 @@ impl Streams {
 
     /// What reads these columns, and which row groups statistics leave room in; on the CPU pool, whose stacks are made
     /// for deep expressions.
-    pub(super) async fn rows_and_groups(
+    pub(crate) async fn rows_and_groups(
         &self,
         snapshot: &Arc<Snapshot>,
         expressions: &Arc<Expressions>,

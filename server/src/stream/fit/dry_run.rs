@@ -4,11 +4,11 @@ use arrow::datatypes::{DataType, Schema};
 use forebay_kernels::Prefix;
 use forebay_proto::v1;
 
-use super::StreamError;
 use crate::plan::{self, Answer, Question, Tables, Wanted};
+use crate::stream::StreamError;
 
 /// Walks through all passes with made-up answers, so that a plan that cannot be fitted is refused before data is read.
-pub(super) fn rehearse(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Result<(), StreamError> {
+pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Result<(), StreamError> {
     let mut plan = plan.clone();
     // Shape and names first: their errors name the field.
     match plan::output_specs(&plan, schema, tables) {
@@ -37,7 +37,7 @@ pub(super) fn rehearse(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Res
 }
 
 /// The front of a question's chain, if what is wanted can be learned from its values.
-pub(super) fn checked_prefix(question: &Question, schema: &Schema) -> Result<Prefix, StreamError> {
+pub(crate) fn checked_prefix(question: &Question, schema: &Schema) -> Result<Prefix, StreamError> {
     if schema.index_of(&question.column).is_err() {
         let near =
             crate::error::near_names(&question.column, schema.fields().iter().map(|field| field.name().as_str()));

@@ -15,8 +15,8 @@ use futures::{FutureExt, Stream, StreamExt};
 use tokio::{sync::mpsc, task::JoinHandle, time};
 use tracing::Instrument;
 
-use super::{BATCHES_AHEAD, Batch, FETCH_AHEAD, StreamError};
 use crate::cpu_pool::CpuError;
+use crate::stream::{BATCHES_AHEAD, Batch, FETCH_AHEAD, StreamError};
 
 /// Results of a task that makes them ahead, as many as its queue holds. Dropping it ends the task at its next await.
 #[derive(Debug)]
@@ -36,17 +36,17 @@ struct Queue<T> {
 pub type BatchTask = Ahead<Batch>;
 
 /// Where a task puts its results.
-pub(super) type AheadSender<T> = mpsc::Sender<Result<T, StreamError>>;
+pub(crate) type AheadSender<T> = mpsc::Sender<Result<T, StreamError>>;
 
 /// Where a stream's task puts its batches.
-pub(super) type BatchSender = AheadSender<Batch>;
+pub(crate) type BatchSender = AheadSender<Batch>;
 
 /// A future that goes on by itself and ends with this handle.
 #[derive(Debug)]
 struct Spawned<T>(JoinHandle<T>);
 
 /// The results of futures, in their order: each of them is under way before it is asked for.
-pub(super) fn fetched_ahead<T, Fetch>(
+pub(crate) fn fetched_ahead<T, Fetch>(
     fetches: impl Iterator<Item = Fetch>,
 ) -> impl Stream<Item = Result<T, StreamError>>
 where
@@ -65,7 +65,7 @@ impl BatchTask {
     ///
     /// When its reader takes nothing for `idle_max` (zero: for ever), though there is something, what is ready is dropped with
     /// all that the work holds, and the reader, should it come back, is told so.
-    pub(super) fn batches<Work, Made>(idle_max: Duration, work: Work) -> Self
+    pub(crate) fn batches<Work, Made>(idle_max: Duration, work: Work) -> Self
     where
         Work: FnOnce(BatchSender) -> Made,
         Made: Future<Output = Result<(), StreamError>> + Send + 'static,
@@ -76,7 +76,7 @@ impl BatchTask {
 
 impl<T: Send + 'static> Ahead<T> {
     /// Starts a task that sends results until it is done, fails, or its reader goes; so many may wait to be taken.
-    pub(super) fn start<Work, Made>(waiting_max: usize, work: Work) -> Self
+    pub(crate) fn start<Work, Made>(waiting_max: usize, work: Work) -> Self
     where
         Work: FnOnce(AheadSender<T>) -> Made,
         Made: Future<Output = Result<(), StreamError>> + Send + 'static,

@@ -10,7 +10,7 @@ use arrow::{
 use forebay_kernels::Program;
 use forebay_proto::v1;
 
-use super::StreamError;
+use crate::stream::StreamError;
 use crate::{
     catalog::Snapshot,
     expr::Expression,
@@ -20,7 +20,7 @@ use crate::{
 
 /// A plan's filter and derived columns, checked against a snapshot's schema.
 #[derive(Debug)]
-pub(super) struct Expressions {
+pub(crate) struct Expressions {
     pub filter: Option<Expression>,
     derived: Vec<(Field, Expression)>,
     /// Stored columns, then derived ones.
@@ -29,14 +29,14 @@ pub(super) struct Expressions {
 
 /// Which columns of a snapshot are read, and what becomes of a chunk of them.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     pub projection: Projection,
     derivation: Derivation,
 }
 
 /// What becomes of a chunk of some columns, wherever they come from.
 #[derive(Debug)]
-pub(super) struct Derivation {
+pub(crate) struct Derivation {
     /// The columns that it reads, as indices that rise, and their schema.
     pub columns: Vec<usize>,
     pub input: SchemaRef,
@@ -48,7 +48,7 @@ pub(super) struct Derivation {
 
 impl Expressions {
     /// Compiles the filter and every derived column.
-    pub(super) fn compile(plan: &v1::Plan, stored: &Schema) -> Result<Self, StreamError> {
+    pub(crate) fn compile(plan: &v1::Plan, stored: &Schema) -> Result<Self, StreamError> {
         let filter = match plan.filter.as_str() {
             "" => None,
             text => {
@@ -81,7 +81,7 @@ impl Expressions {
 
 impl Rows {
     /// Reads what these columns need, stored or derived, and no more.
-    pub(super) fn new<'a>(
+    pub(crate) fn new<'a>(
         snapshot: &Snapshot,
         expressions: &Expressions,
         columns: impl IntoIterator<Item = &'a str>,
@@ -93,7 +93,7 @@ impl Rows {
 
     /// The same, but what goes into the chains of a program and nowhere else may come as dictionaries.
     #[must_use]
-    pub(super) fn with_keys(self, program: &Program) -> Self {
+    pub(crate) fn with_keys(self, program: &Program) -> Self {
         let passed: BTreeSet<&str> = program.stored_columns().collect();
         let derivation = &self.derivation;
         let mut used: BTreeSet<&str> =
@@ -104,24 +104,24 @@ impl Rows {
     }
 
     /// Whether every stored row passes.
-    pub(super) fn all_pass(&self) -> bool {
+    pub(crate) fn all_pass(&self) -> bool {
         self.derivation.filter.is_none()
     }
 
     /// Passing rows of a chunk of the projection.
-    pub(super) fn count(&self, chunk: &RecordBatch) -> Result<u64, StreamError> {
+    pub(crate) fn count(&self, chunk: &RecordBatch) -> Result<u64, StreamError> {
         Ok(self.derivation.mask(chunk)?.map_or(chunk.num_rows(), |mask| mask.true_count()) as u64)
     }
 
     /// The passing rows of a chunk whose first row has this index in the snapshot.
-    pub(super) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
+    pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
         self.derivation.apply(chunk, first_row)
     }
 }
 
 impl Derivation {
     /// What these columns, stored or derived, need of a schema, and no more.
-    pub(super) fn new<'a>(
+    pub(crate) fn new<'a>(
         stored: &Schema,
         expressions: &Expressions,
         columns: impl IntoIterator<Item = &'a str>,
@@ -158,7 +158,7 @@ impl Derivation {
     }
 
     /// The passing rows of a chunk of the columns, whose first row has this number.
-    pub(super) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
+    pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
         let mask = self.mask(chunk)?.filter(|mask| mask.true_count() < chunk.num_rows());
         let passing = match &mask {
             Some(mask) => filter_record_batch(chunk, mask)?,

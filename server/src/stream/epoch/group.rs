@@ -7,7 +7,7 @@ use std::{
 
 use arrow::array::RecordBatch;
 
-use super::{StreamError, rows::Rows};
+use crate::stream::{StreamError, resolve::rows::Rows};
 use crate::{
     budget::Budget,
     catalog::Snapshot,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A row group whose bytes are here, decoded as far as its rows were asked for.
-pub(super) struct OpenGroup {
+pub(crate) struct OpenGroup {
     /// Its index in the snapshot.
     pub index: usize,
     reader: RowGroupReader,
@@ -31,14 +31,14 @@ pub(super) struct OpenGroup {
 }
 
 /// Passing rows of a chunk.
-pub(super) struct Run {
+pub(crate) struct Run {
     pub chunk: RecordBatch,
     pub rows: Range<usize>,
 }
 
 impl OpenGroup {
     /// Fetches a row group for a piece of it, unless another reader of the stream has its bytes.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         snapshot: &Snapshot,
         piece: Piece,
         rows: &Rows,
@@ -58,18 +58,18 @@ impl OpenGroup {
     }
 
     /// How long storage took for its bytes.
-    pub(super) fn fetch_time(&self) -> Duration {
+    pub(crate) fn fetch_time(&self) -> Duration {
         self.reader.fetch_time()
     }
 
     /// Whether a piece can be read from here on.
-    pub(super) fn leads_to(&self, piece: &Piece) -> bool {
+    pub(crate) fn leads_to(&self, piece: &Piece) -> bool {
         self.index == piece.row_group && self.seen <= piece.skip
     }
 
     /// The next passing rows of a piece, as many as lie in one chunk; none once all have been handed out, or where the row
     /// group ends. Decodes: run it on the CPU pool.
-    pub(super) fn next_run(
+    pub(crate) fn next_run(
         &mut self,
         piece: &Piece,
         rows: &Rows,
@@ -101,7 +101,7 @@ impl OpenGroup {
     }
 
     /// Whether all rows of a piece have been handed out.
-    pub(super) fn is_past(&self, piece: &Piece) -> bool {
+    pub(crate) fn is_past(&self, piece: &Piece) -> bool {
         self.seen >= piece.skip + piece.take
     }
 

@@ -5,9 +5,9 @@ use std::{mem, sync::Arc, time::Instant};
 use arrow::array::RecordBatch;
 use forebay_proto::v1;
 
-use super::{
-    BATCHES_AHEAD, Batch, BatchTask, Prepared, SENDING_BYTES, StreamError, Streams, in_order, shuffled,
-    task::BatchSender,
+use crate::stream::{
+    BATCHES_AHEAD, Batch, BatchTask, Prepared, SENDING_BYTES, StreamError, Streams, epoch::in_order, epoch::shuffled,
+    epoch::task::BatchSender,
 };
 use crate::{
     budget::Reservation,
@@ -19,7 +19,7 @@ use crate::{
 const BATCHES_HELD: u64 = BATCHES_AHEAD as u64 + 2;
 
 /// Numbers the batches of a rank and sends them.
-pub(super) struct Outlet {
+pub(crate) struct Outlet {
     pub prepared: Prepared,
     share: Share,
     /// Rows of the rank's sequence that lie before the next batch.
@@ -75,7 +75,7 @@ impl Streams {
 }
 
 /// Why a rank's batches end early.
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// Nobody reads them any more.
     Gone,
     /// One cannot be made.
@@ -90,12 +90,12 @@ impl<E: Into<StreamError>> From<E> for Ended {
 
 impl Prepared {
     /// Rows came to an end before their number did.
-    pub(super) fn miscounted(&self) -> StreamError {
+    pub(crate) fn miscounted(&self) -> StreamError {
         StreamError::Miscounted { counted: self.epoch.row_count(), dataset: self.request.dataset.clone() }
     }
 
     /// What a stream holds at most: compressed row groups in flight, decoded chunks, windows, and its batches.
-    pub(super) fn memory_bytes(&self, share: &Share) -> u64 {
+    pub(crate) fn memory_bytes(&self, share: &Share) -> u64 {
         let reading = match self.epoch.shuffle() {
             None => in_order::reading_bytes(self, &in_order::pieces(self, &self.epoch.sequence(), share)),
             Some(shuffle) => shuffled::reading_bytes(self, shuffle, share),
@@ -104,7 +104,7 @@ impl Prepared {
     }
 
     /// What a stream holds beside what it takes to read its rows: its batches, and those that wait for the socket.
-    pub(super) fn held_bytes(&self, reading: u64) -> u64 {
+    pub(crate) fn held_bytes(&self, reading: u64) -> u64 {
         let epoch = self.epoch.sent_row_count().saturating_mul(self.wire_row_bytes());
         let sending = epoch.min(SENDING_BYTES as u64);
         reading.saturating_add(self.batch_bytes().saturating_mul(BATCHES_HELD)).saturating_add(sending)
@@ -119,12 +119,12 @@ impl Outlet {
     }
 
     /// Rows of the batch that comes next.
-    pub(super) fn batch_rows(&self) -> u64 {
+    pub(crate) fn batch_rows(&self) -> u64 {
         self.prepared.request.batch_size.min(self.share.end - self.next)
     }
 
     /// Numbers a batch and sends it.
-    pub(super) async fn send(&mut self, data: RecordBatch) -> Result<(), Ended> {
+    pub(crate) async fn send(&mut self, data: RecordBatch) -> Result<(), Ended> {
         let times = mem::take(&mut self.times);
         times.record();
         let batch = self.number(data, times);

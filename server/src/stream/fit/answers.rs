@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A question about mean, deviation or bounds.
-pub(super) fn of_summary(question: &Question, summary: Option<Summary>) -> Result<Answer, String> {
+pub(crate) fn of_summary(question: &Question, summary: Option<Summary>) -> Result<Answer, String> {
     let summary = summary.ok_or_else(|| nothing(question))?;
     let learned = match question.wanted {
         Wanted::Mean => Answer::Number(summary.mean),
@@ -58,7 +58,7 @@ fn finite(question: &Question, learned: Answer) -> Result<Answer, String> {
 }
 
 /// A question about medians and quantiles.
-pub(super) fn of_distribution(question: &Question, spread: Option<&Distribution>) -> Result<Answer, String> {
+pub(crate) fn of_distribution(question: &Question, spread: Option<&Distribution>) -> Result<Answer, String> {
     let spread = spread.ok_or_else(|| nothing(question))?;
     let learned = match question.wanted {
         Wanted::Quantiles(count) => {
@@ -93,7 +93,7 @@ fn whole(value: i128) -> Answer {
 }
 
 /// A question about modes and vocabularies; `None` where there were more values than a plan may hold.
-pub(super) fn of_counts(question: &Question, counts: Option<&ValueCounts>) -> Result<Answer, String> {
+pub(crate) fn of_counts(question: &Question, counts: Option<&ValueCounts>) -> Result<Answer, String> {
     let Some(counts) = counts else {
         let column = &question.column;
         return Err(format!(
