@@ -3,6 +3,7 @@
 //!
 //! It knows nothing of gRPC: requests come in checked, batches with their headers go out, to be encoded by `flight`.
 
+mod decode;
 mod device;
 mod epoch;
 mod error;

@@ -8,6 +8,7 @@ use futures::StreamExt;
 
 use super::{
     BATCHES_AHEAD, Batch, BatchTask, FETCH_AHEAD, SENDING_BYTES, StreamError, Streams,
+    decode::decode,
     epoch::task::{BatchSender, fetched_ahead},
 };
 use crate::{
@@ -64,15 +65,14 @@ impl Streams {
             times.add(Stage::Fetch, start.elapsed().min(reader.fetch_time()));
             let group = &snapshot.row_groups()[index];
             loop {
-                let step = self.cpu.run(move || {
+                let step = move || {
                     let start = Instant::now();
                     let chunk = reader.next_chunk();
                     times.add_since(Stage::Decode, start);
                     (reader, times, chunk)
-                });
+                };
                 let chunk;
-                (reader, times, chunk) =
-                    step.await.map_err(|panic| scan::panicked(&snapshot, group, projection.schema(), &panic))?;
+                (reader, times, chunk) = decode(&self.cpu, &snapshot, group, projection.schema(), step).await?;
                 let Some(data) = chunk? else { break };
                 header.rows = data.num_rows() as u64;
                 header.last = header.position + header.rows == snapshot.row_count();

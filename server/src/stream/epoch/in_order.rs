@@ -10,7 +10,7 @@ use forebay_kernels::Workspace;
 use futures::StreamExt;
 
 use crate::stream::{
-    Ahead, FETCH_AHEAD, Prepared, StreamError, Streams,
+    Ahead, FETCH_AHEAD, Prepared, StreamError, Streams, decode,
     device::{Builder, Placed},
     epoch::batches::{Ended, Outlet},
     epoch::group::{OpenGroup, Run},
@@ -20,7 +20,7 @@ use crate::{
     log::PARTS,
     metrics::{Stage, StageTimes},
     order::{Piece, Sequence, Share},
-    scan::{self, Sharing},
+    scan::Sharing,
 };
 
 /// Runs that wait to be computed from, beside one that is and one that is being decoded.
@@ -101,10 +101,9 @@ async fn decode(
                 let run = group.next_run(&piece, &rows, &mut times);
                 (group, times, run)
             };
-            let place = &snapshot.row_groups()[piece.row_group];
+            let row_group = &snapshot.row_groups()[piece.row_group];
             let run;
-            (group, times, run) =
-                streams.cpu.run(work).await.map_err(|panic| scan::panicked(snapshot, place, columns, &panic))?;
+            (group, times, run) = decode::decode(&streams.cpu, snapshot, row_group, columns, work).await?;
             let run = run?.ok_or_else(|| prepared.miscounted())?;
             if sender.send(Ok((run, mem::take(&mut times)))).await.is_err() {
                 return Ok(());

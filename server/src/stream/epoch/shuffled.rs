@@ -11,6 +11,7 @@ use tracing::Instrument;
 
 use crate::stream::{
     FETCH_AHEAD, Prepared, StreamError, Streams,
+    decode::decode,
     device::Builder,
     epoch::batches::{Ended, Outlet},
     epoch::group::OpenGroup,
@@ -21,7 +22,7 @@ use crate::{
     log::PARTS,
     metrics::{Stage, StageTimes},
     order::{Lane, Piece, Sequence, Share, Shuffle, Window},
-    scan::{self, Sharing},
+    scan::Sharing,
 };
 
 /// What a lane holds besides rows and bytes of files: its task, and the states of its decoders, of which every column
@@ -316,11 +317,10 @@ impl LaneReader {
                 let made = scatter(&mut group, &piece, &rows, &mut builder, &places[done..], &mut times);
                 (builder, places, group, times, made)
             };
-            let place = &snapshot.row_groups()[piece.row_group];
-            let worked =
-                streams.cpu.run(work).await.map_err(|panic| scan::panicked(snapshot, place, columns, &panic))?;
+            let row_group = &snapshot.row_groups()[piece.row_group];
             let made;
-            (builder, places, group, self.times, made) = worked;
+            (builder, places, group, self.times, made) =
+                decode(&streams.cpu, snapshot, row_group, columns, work).await?;
             made?;
             if !group.is_past(&piece) {
                 return Err(prepared.miscounted());

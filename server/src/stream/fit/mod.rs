@@ -12,6 +12,7 @@ use tracing::Instrument;
 
 use crate::stream::{
     Ahead, StreamError, Streams,
+    decode::decode,
     epoch::task::{AheadSender, fetched_ahead},
     fit::dry_run::dry_run,
     fit::pass::{Pass, for_one_pass},
@@ -154,7 +155,7 @@ impl Streams {
             let group = &groups[index];
             loop {
                 let rows = Arc::clone(&rows);
-                let step = self.cpu.run(move || {
+                let step = move || {
                     let values = match reader.next_chunk() {
                         Ok(Some(chunk)) => {
                             let values = rows.apply(&chunk, 0).and_then(|passing| pass.values(&passing));
@@ -164,10 +165,9 @@ impl Streams {
                         Err(source) => Err(source.into()),
                     };
                     (reader, pass, values)
-                });
+                };
                 let values;
-                (reader, pass, values) =
-                    step.await.map_err(|panic| scan::panicked(snapshot, group, columns, &panic))?;
+                (reader, pass, values) = decode(&self.cpu, snapshot, group, columns, step).await?;
                 let Some((values, row_count)) = values? else { break };
                 if !pass.push(values).await {
                     return Ok(pass);

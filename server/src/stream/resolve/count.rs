@@ -7,6 +7,7 @@ use tokio::sync::OnceCell;
 
 use crate::stream::{
     StreamError, Streams,
+    decode::decode,
     resolve::rows::{Expressions, Rows},
 };
 use crate::{
@@ -76,17 +77,16 @@ impl Streams {
         let mut sum = 0;
         loop {
             let counting = Arc::clone(&rows);
-            let step = self.cpu.run(move || {
+            let step = move || {
                 let counted = match reader.next_chunk() {
                     Ok(Some(chunk)) => counting.count(&chunk).map(Some),
                     Ok(None) => Ok(None),
                     Err(source) => Err(source.into()),
                 };
                 (reader, counted)
-            });
-            let (back, counted) =
-                step.await.map_err(|panic| scan::panicked(snapshot, group, rows.projection.schema(), &panic))?;
-            reader = back;
+            };
+            let counted;
+            (reader, counted) = decode(&self.cpu, snapshot, group, rows.projection.schema(), step).await?;
             match counted? {
                 Some(count) => sum += count,
                 None => return Ok(sum),

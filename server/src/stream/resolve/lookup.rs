@@ -15,7 +15,7 @@ use arrow::{
 use forebay_kernels::{LookupTable, Prefix};
 use forebay_proto::v1;
 
-use crate::stream::{StreamError, Streams};
+use crate::stream::{StreamError, Streams, decode::decode};
 use crate::{
     catalog::Snapshot,
     error::near_names,
@@ -108,14 +108,14 @@ impl Streams {
         projection: &Projection,
     ) -> Result<Vec<RecordBatch>, StreamError> {
         let mut reader = scan::open(snapshot, group, projection, 0, &self.cpu, &self.budget).await?;
-        let read = self.cpu.run(move || {
+        let read = move || {
             let mut chunks = Vec::new();
             while let Some(chunk) = reader.next_chunk()? {
                 chunks.push(chunk);
             }
             Ok(chunks)
-        });
-        read.await.map_err(|panic| scan::panicked(snapshot, group, projection.schema(), &panic))?
+        };
+        decode(&self.cpu, snapshot, group, projection.schema(), read).await?
     }
 
     /// The only column of a chunk. Row groups may come in different encodings of text.
