@@ -1,4 +1,4 @@
-//! A server's URL → a gRPC endpoint tuned for few, large streams.
+//! gRPC endpoints from server URLs, tuned for few, large streams.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,44 +7,45 @@ use tonic::transport::{Endpoint, Uri};
 
 use crate::{Credentials, Error, Result};
 
-/// How long a server may take to accept a connection.
+/// Time limit of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Silence after which the server is asked whether it still lives, and how long it may take to answer. A replica that
-/// vanished without closing its connection is noticed in their sum.
+/// Idle time before a keepalive ping, and time limit of its response. Their sum is how long a replica that vanished
+/// without closing its connection goes unnoticed.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of a stream that may be under way before the client has taken them: two batches of 1024 rows of 4 KiB, so
-/// that the server writes one while the other is consumed (HTTP/2's own 64 KiB would wait a round trip every 64 KiB).
+/// Flow control window of a stream: two batches of 1024 rows of 4 KiB, so that the server writes one while the client
+/// consumes the other. HTTP/2's default of 64 KiB costs a round trip every 64 KiB.
 const STREAM_WINDOW_BYTES: u32 = 2 * 1024 * 4096;
 
-/// Bytes of all the streams of a connection: as many as HTTP/2 can name, so that the streams' own windows are what
-/// bounds them. With room for two full streams, two that nobody reads for a while would stop all others.
+/// Flow control window of a connection: HTTP/2's maximum, so that only the streams' windows apply. With a window of two
+/// streams, two unread streams would block all others.
 const CONNECTION_WINDOW_BYTES: u32 = i32::MAX as u32;
 
-/// Bytes of an HTTP/2 frame at most. With HTTP/2's own 16 KiB a batch of a megabyte comes in some 80 frames, each with
-/// its own header, wake-up and place in a queue: a gigabyte then costs 0.81 s of CPU, with 64 KiB 0.58 s, with 256 KiB
-/// 0.49 s and with 1 MiB 0.47 s. Smaller frames let the streams of a connection take turns more often, hence no larger
-/// ones. Stream windows of 1 and 16 MiB were no better than the one above (benches/runs/2026-11-21-x86-64-2-cores/receive.txt).
+/// Maximum size of an HTTP/2 frame. With HTTP/2's default of 16 KiB a batch of a megabyte arrives in about 80 frames,
+/// each with a header, a wake-up and a queue entry. Receiving a gigabyte costs 0.81 s of CPU with 16 KiB, 0.58 s with
+/// 64 KiB, 0.49 s with 256 KiB and 0.47 s with 1 MiB. Larger frames interleave the streams of a connection less often.
+/// Stream windows of 1 and 16 MiB were no better than the one above
+/// (benches/runs/2026-11-21-x86-64-2-cores/receive.txt).
 const FRAME_BYTES_MAX: u32 = 256 << 10;
 
 const ALLOWED: &str = "allowed: grpc://HOST:PORT, grpc+tls://HOST:PORT, grpc+unix://PATH, unix:PATH";
 
-/// Reads a server's URL. Nothing is connected yet.
+/// Returns the endpoint of a server's URL. Makes no connection.
 pub(crate) fn endpoint(url: &str, credentials: &Credentials) -> Result<Endpoint> {
     let refused = |reason: String| Error::Url { url: url.to_owned(), reason };
     let target = target(url).map_err(refused)?;
     let is_tls = target.starts_with("https://");
-    if credentials.has_token() && !is_tls && !stays_here(&target) {
+    if credentials.has_token() && !is_tls && !is_local(&target) {
         let reason =
-            "a token is not sent over a connection that others can read; say grpc+tls://, or leave the token out";
+            "a token is not sent over an unencrypted connection to another host; use grpc+tls://, or omit the token";
         return Err(refused(reason.to_owned()));
     }
     let endpoint = Endpoint::from_shared(target).map_err(|source| refused(format!("{source}; {ALLOWED}")))?;
     let endpoint = if is_tls {
         let endpoint = endpoint.tls_config(credentials.tls());
-        endpoint.map_err(|source| refused(format!("the certificates cannot be used: {}", chain(&source))))?
+        endpoint.map_err(|source| refused(format!("cannot use the certificates: {}", chain(&source))))?
     } else {
         endpoint
     };
@@ -52,45 +53,45 @@ pub(crate) fn endpoint(url: &str, credentials: &Credentials) -> Result<Endpoint>
         .connect_timeout(CONNECT_TIMEOUT)
         .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-        // hyper calls a connection idle that carries one stream, once whoever opened it is gone or the server has said
-        // that it drains. Then is when a stream of ours is most in need of being asked after.
+        // hyper considers a connection with one stream idle once its opener is dropped or the server drains. Keepalive
+        // matters most then.
         .keep_alive_while_idle(true)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(FRAME_BYTES_MAX))
 }
 
-/// An error and its sources.
+/// Returns an error's message with those of its sources.
 fn chain(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(error.source(), |error| error.source());
     sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }
 
-/// Whether a plain connection does not leave this machine.
-fn stays_here(target: &str) -> bool {
-    let Some(place) = target.strip_prefix("http://") else { return true };
-    let host = place.trim_end_matches('/').rsplit_once(':').map_or(place, |(host, _)| host);
+/// Whether an unencrypted connection stays on this machine.
+fn is_local(target: &str) -> bool {
+    let Some(authority) = target.strip_prefix("http://") else { return true };
+    let host = authority.trim_end_matches('/').rsplit_once(':').map_or(authority, |(host, _)| host);
     let host = host.trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The URL in the form that tonic reads: `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`.
+/// Converts a URL to tonic's form: `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`.
 fn target(url: &str) -> std::result::Result<String, String> {
     let path = ["grpc+unix://", "grpc+unix:", "unix://", "unix:"].iter().find_map(|scheme| url.strip_prefix(scheme));
     if let Some(path) = path {
-        return if path.is_empty() { Err(format!("it has no path; {ALLOWED}")) } else { Ok(format!("unix:{path}")) };
+        return if path.is_empty() { Err(format!("missing path; {ALLOWED}")) } else { Ok(format!("unix:{path}")) };
     }
     let schemes = [("grpc://", "http"), ("grpc+tcp://", "http"), ("http://", "http"), ("grpc+tls://", "https")];
     let mut schemes = schemes.into_iter().chain([("grpcs://", "https"), ("https://", "https")]);
-    let host = schemes.find_map(|(scheme, spoken)| Some((url.strip_prefix(scheme)?, spoken)));
-    let (host, spoken) = host.ok_or_else(|| ALLOWED.to_owned())?;
-    let target = format!("{spoken}://{host}");
+    let host = schemes.find_map(|(scheme, tonic_scheme)| Some((url.strip_prefix(scheme)?, tonic_scheme)));
+    let (host, tonic_scheme) = host.ok_or_else(|| ALLOWED.to_owned())?;
+    let target = format!("{tonic_scheme}://{host}");
     let uri: Uri = target.parse().map_err(|source| format!("{source}; {ALLOWED}"))?;
     if uri.port().is_none() {
-        return Err(format!("it has no port (forebay-server's own is 8815); {ALLOWED}"));
+        return Err(format!("missing port (forebay-server's default is 8815); {ALLOWED}"));
     }
     if !matches!(uri.path(), "" | "/") {
-        return Err(format!("it has a path; {ALLOWED}"));
+        return Err(format!("unexpected path; {ALLOWED}"));
     }
     Ok(target)
 }
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_of_pyarrow_and_of_the_server_are_read() {
+    fn accepts_the_urls_of_pyarrow_and_of_the_server() {
         let cases = [
             ("grpc://127.0.0.1:8815", "http://127.0.0.1:8815"),
             ("grpc+tcp://[::1]:8815", "http://[::1]:8815"),
@@ -117,9 +118,9 @@ mod tests {
     }
 
     #[test]
-    fn a_token_goes_where_nobody_else_reads_it() {
+    fn sends_a_token_only_over_tls_or_locally() {
         let known = Credentials::default().with_token("open sesame").unwrap();
-        for (url, goes) in [
+        for (url, is_sent) in [
             ("grpc://127.0.0.1:1", true),
             ("grpc://localhost:1", true),
             ("grpc://[::1]:1", true),
@@ -130,12 +131,12 @@ mod tests {
             ("grpc://localhost.example:1", false),
             ("grpc://10.0.0.1:1", false),
         ] {
-            assert_eq!(endpoint(url, &known).is_ok(), goes, "{url}");
+            assert_eq!(endpoint(url, &known).is_ok(), is_sent, "{url}");
         }
     }
 
     #[test]
-    fn other_urls_are_refused_with_what_is_allowed() {
+    fn rejects_other_urls_and_lists_the_allowed_forms() {
         let urls =
             ["", "127.0.0.1:8815", "grpc://127.0.0.1", "grpc://", "grpc://a b:1", "unix:", "https://a", "grpc://a:1/b"];
         for url in urls {

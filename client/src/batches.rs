@@ -1,7 +1,7 @@
-//! A stream of Flight messages → batches that are whole, in order and undamaged, or an error.
+//! Verified batches of a stream of Flight messages: complete, in order and with matching checksums.
 //!
-//! The checksum is taken over the bytes as they arrived, before anything is decoded from them. A stream is complete
-//! only when a batch has said that it is the last and the server has then ended the stream without an error.
+//! Checksums are verified over the received bytes, before decoding. A stream is complete only if a batch is marked as
+//! the last and the server then ends the stream without an error.
 
 use std::fmt;
 use std::pin::Pin;
@@ -23,15 +23,15 @@ use crate::{Error, HeaderError, Result};
 /// One step of one rank.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Where in the epoch the batch stands.
+    /// Position in the epoch, and row counts.
     pub header: BatchHeader,
-    /// Its rows.
+    /// Rows.
     pub data: RecordBatch,
-    /// Bytes of its Arrow body, as it came.
+    /// Bytes of the received Arrow body.
     pub body_bytes: u64,
 }
 
-/// The batches of one endpoint, in order. After an error the stream is over.
+/// Batches of one endpoint, in order. The stream ends after an error.
 pub struct BatchStream {
     messages: BoxStream<'static, std::result::Result<FlightData, Status>>,
     decoder: Decoder,
@@ -41,10 +41,10 @@ pub struct BatchStream {
     ended: bool,
 }
 
-/// What the batches so far say of the next one.
+/// Checks that a batch continues the preceding ones.
 #[derive(Debug, Default)]
 struct Sequence {
-    /// A rank without a share of the epoch ends without any batch.
+    /// A rank without rows may end without a batch.
     may_be_empty: bool,
     batches: u64,
     previous: Option<BatchHeader>,
@@ -67,16 +67,16 @@ impl BatchStream {
         }
     }
 
-    /// The columns, once the first message has arrived.
+    /// Returns the schema once the first message has arrived.
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.decoder.schema()
     }
 
-    /// The batch of a message, where it has one.
+    /// Returns the batch of a message that has one.
     fn batch_of(&mut self, message: &FlightData) -> Result<Option<Batch>> {
         let header = header(message)?;
         if let (true, Some(header)) = (self.checksums, &header) {
-            undamaged(message, header)?;
+            check_body(message, header)?;
         }
         let data = self.decoder.decode(message).map_err(|error| Error::Data(Box::new(error)))?;
         data.map(|data| self.sequence.accept(header, data, message.data_body.len())).transpose()
@@ -115,7 +115,7 @@ impl Stream for BatchStream {
 // === impl Sequence ===
 
 impl Sequence {
-    /// Checks a batch against its header and the header against the one before.
+    /// Checks a batch against its header, and the header against the preceding one.
     fn accept(&mut self, header: Option<BatchHeader>, data: RecordBatch, body_bytes: usize) -> Result<Batch> {
         let header = header.ok_or_else(|| wrong(self.next_step(), HeaderError::Missing))?;
         if let Some(previous) = &self.previous {
@@ -155,21 +155,21 @@ impl Sequence {
     }
 }
 
-/// Checks that a message's body is the one that its header was written for.
-fn undamaged(message: &FlightData, header: &BatchHeader) -> Result<()> {
+/// Checks a message's body against the checksum in its header.
+fn check_body(message: &FlightData, header: &BatchHeader) -> Result<()> {
     match xxh3_64(&message.data_body) {
         found if found == header.checksum => Ok(()),
         found => Err(wrong(header.step, HeaderError::Checksum { expected: header.checksum, found })),
     }
 }
 
-/// The header of a message; schemas and dictionaries have none.
+/// Returns the header of a message; schemas and dictionaries have none.
 fn header(message: &FlightData) -> Result<Option<BatchHeader>> {
     if message.app_metadata.is_empty() {
         return Ok(None);
     }
     let (header, _) = forebay_proto::decode(&message.app_metadata)
-        .map_err(|source| Error::Message { what: "a batch's header", source })?;
+        .map_err(|source| Error::Message { what: "batch header", source })?;
     Ok(Some(header))
 }
 

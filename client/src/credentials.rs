@@ -1,4 +1,4 @@
-//! What a client shows of itself, and whom it trusts.
+//! Credentials that a client presents, and the authorities it trusts.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use crate::{Error, Result};
 
-/// A bearer token, a certificate of the client's, and the authorities whose servers it trusts (those of the system where
-/// none are given). A token goes with every call, and only over TLS, a Unix socket or to this machine.
+/// Bearer token, client certificate and trusted authorities (the system's by default). The token is sent with every
+/// call, but only over TLS, to a Unix socket or to this machine.
 #[derive(Clone, Default)]
 pub struct Credentials {
     token: Option<MetadataValue<Ascii>>,
@@ -18,12 +18,12 @@ pub struct Credentials {
     identity: Option<Identity>,
 }
 
-/// Puts the token into every call.
+/// Adds the token to every call.
 #[derive(Clone)]
 pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
 
 impl Credentials {
-    /// Calls carry this bearer token.
+    /// Sends this bearer token with every call.
     pub fn with_token(self, token: &str) -> Result<Self> {
         let value = MetadataValue::try_from(format!("Bearer {}", token.trim()));
         let mut value = value.ok().filter(|_| !token.trim().is_empty()).ok_or(Error::Token)?;
@@ -31,13 +31,13 @@ impl Credentials {
         Ok(Self { token: Some(value), ..self })
     }
 
-    /// Only servers with a certificate of these authorities, in PEM, are trusted.
+    /// Trusts only servers whose certificate was issued by these authorities, in PEM.
     #[must_use]
     pub fn with_ca(self, pem: impl AsRef<[u8]>) -> Self {
         Self { ca: Some(Certificate::from_pem(pem)), ..self }
     }
 
-    /// Servers that ask for a certificate get this chain, proved with its key; both in PEM.
+    /// Presents this certificate chain, with its key, to servers that request one; both in PEM.
     #[must_use]
     pub fn with_certificate(self, chain_pem: impl AsRef<[u8]>, key_pem: impl AsRef<[u8]>) -> Self {
         Self { identity: Some(Identity::from_pem(chain_pem, key_pem)), ..self }
@@ -94,7 +94,7 @@ mod tests {
     use super::Credentials;
 
     #[test]
-    fn tokens_that_no_header_can_carry_are_refused_and_none_is_shown() {
+    fn rejects_tokens_unfit_for_a_header_and_prints_no_secret() {
         for token in ["", " \n", "a\nb", "\u{7f}"] {
             assert!(Credentials::default().with_token(token).is_err(), "{token:?}");
         }

@@ -1,33 +1,32 @@
-//! A place in the data, small enough for any checkpoint: what it holds, and from where it can be gone on with.
+//! Cursors: a position in the data, small enough for any checkpoint, and the rules for resuming from it.
 //!
-//! One global position names all that every rank has taken, for a batch is a function of its request and its place.
-//! The text is that of the Python package's `state_dict`: what one saves, the other reads. Nothing here talks to a
-//! server.
+//! One global position covers all ranks because the request and the position determine a batch. The JSON is that of the
+//! Python package's `state_dict`; each client reads the other's. Makes no calls.
 
 use forebay_proto::defaults;
 use forebay_proto::v1::{BatchHeader, Remainder, StreamInfo, StreamRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The version of the text.
+/// Version of the JSON format.
 pub const CURSOR_VERSION: u32 = 2;
 
-/// The place behind the last batch that was taken: the same on every rank, and at most 300 bytes of JSON.
+/// Position after the last batch read: the same on every rank, and at most 300 bytes of JSON.
 ///
-/// At position 0, an epoch's start, it holds no snapshot: a new epoch reads the files as they are then.
+/// At position 0, the start of an epoch, it has no snapshot: a new epoch reads the files that are current then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
-    /// Version of the text: [`CURSOR_VERSION`].
+    /// Version of the JSON format: [`CURSOR_VERSION`].
     pub version: u32,
-    /// Version of the order's arithmetic; 0: not known yet.
+    /// Version of the order's arithmetic; 0 if unknown.
     pub order_version: u32,
     /// The epoch.
     pub epoch: u64,
-    /// Global position: rows of all ranks that were taken.
+    /// Global position: rows read by all ranks.
     pub position: u64,
-    /// Ranks of the run that saved it.
+    /// Number of ranks in the run that saved the cursor.
     pub world_size: u64,
-    /// Digest of the files that the epoch reads.
+    /// Digest of the epoch's files.
     #[serde(default)]
     pub snapshot: String,
     /// Id of the plan.
@@ -40,101 +39,100 @@ pub struct Cursor {
     pub remainder: Remainder,
     /// The order's seed.
     pub seed: u64,
-    /// Whether the rows are shuffled; else they come in file order.
+    /// Whether rows are shuffled rather than in file order.
     pub shuffle: bool,
-    /// Rows that are permuted together in a shuffled epoch.
+    /// Rows permuted together in a shuffled epoch.
     pub window_rows: Option<u64>,
 }
 
-/// Why an epoch cannot be gone on with from a cursor.
+/// Why an epoch cannot resume from a cursor.
 #[derive(Debug, thiserror::Error)]
 pub enum CursorError {
-    /// The text is not a cursor.
-    #[error("not a cursor, as a stream's cursor or the Python package's state_dict writes it")]
+    /// Malformed JSON of a cursor.
+    #[error("not a cursor; expected the JSON of a stream's cursor or of the Python package's state_dict")]
     Text(#[source] serde_json::Error),
 
-    /// The cursor is of another version.
+    /// Unsupported version.
     #[error(
-        "the cursor is of version {found}, this client reads version {CURSOR_VERSION}: load it with the release that \
-         saved it, or begin the epoch again"
+        "the cursor has version {found}, this client reads version {CURSOR_VERSION}: load it with the release that \
+         saved it, or restart the epoch"
     )]
     Version {
-        /// Its version, as it stands there.
+        /// The version as written.
         found: String,
     },
 
-    /// The cursor was saved under another plan.
+    /// Cursor of another plan.
     #[error(
-        "the cursor was saved under plan {saved}, this plan is {present}: go on with the plan that it was saved with, \
-         or begin the epoch again"
+        "the cursor was saved under plan {saved}, this plan is {present}: resume with the saved plan, or restart the \
+         epoch"
     )]
     Plan {
-        /// The plan's id by the cursor.
+        /// Id of the cursor's plan.
         saved: String,
-        /// Its id now.
+        /// Id of the current plan.
         present: String,
     },
 
-    /// The server lays the rows in another order.
+    /// Cursor of another version of the order.
     #[error(
-        "the cursor was saved under version {saved} of the order, the server follows {present}: go on with a server \
-         that knows it, or begin the epoch again"
+        "the cursor was saved under version {saved} of the order, the server uses {present}: resume on a server that \
+         supports it, or restart the epoch"
     )]
     Order {
-        /// The order's version by the cursor.
+        /// The cursor's order version.
         saved: u32,
-        /// The server's.
+        /// The server's order version.
         present: u32,
     },
 
-    /// In file order each rank has a span of its own.
+    /// Another world size within an epoch in file order, where each rank reads its own span.
     #[error(
-        "the cursor was saved at world size {saved} in the middle of an epoch in file order, where each rank has a \
-         span of its own, and this is world size {present}: go on at world size {saved}, save at the end of an epoch, \
-         or shuffle"
+        "the cursor was saved within an epoch in file order at world size {saved}, and this world size is {present}: \
+         each rank reads its own span, so resume at world size {saved}, save at the end of an epoch, or shuffle"
     )]
     WorldSize {
-        /// Ranks of the run that saved it.
+        /// World size of the run that saved the cursor.
         saved: u64,
-        /// Ranks now.
+        /// Current world size.
         present: u64,
     },
 
-    /// The lanes cannot be shared out among the ranks.
+    /// World size that does not divide the lanes.
     #[error(
-        "world size {present} does not divide the {lanes} lanes that the cursor was saved with: go on with one that \
+        "world size {present} does not divide the {lanes} lanes that the cursor was saved with: resume at one that \
          does, such as {saved}"
     )]
     Lanes {
         /// The cursor's lanes.
         lanes: u64,
-        /// Ranks of the run that saved it.
+        /// World size of the run that saved the cursor.
         saved: u64,
-        /// Ranks now.
+        /// Current world size.
         present: u64,
     },
 
-    /// The position is not one at which a step begins.
+    /// Position at which no step begins.
     #[error(
-        "position {position} is no multiple of world_size × batch_size = {step_rows}{}: go on with the batch size and \
-         the world size ({saved}) of the run that saved it",
-        lanes.map(|lanes| format!(", nor of the {lanes} lanes")).unwrap_or_default()
+        "position {position} is not a multiple of world_size × batch_size = {step_rows}{}: resume with the batch size \
+         and the world size ({saved}) of the run that saved it",
+        lanes.map(|lanes| format!(" or of the {lanes} lanes")).unwrap_or_default()
     )]
     Position {
         /// The cursor's position.
         position: u64,
-        /// Rows of a step of all ranks now.
+        /// Rows of a step, all ranks together, in the current run.
         step_rows: u64,
-        /// The lanes, where the epoch is shuffled.
+        /// Lanes of a shuffled epoch.
         lanes: Option<u64>,
-        /// Ranks of the run that saved it.
+        /// World size of the run that saved the cursor.
         saved: u64,
     },
 }
 
-/// The places of one stream: what a cursor says behind each of its batches.
+/// Cursors of one stream, one after each of its batches.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct EpochCursors {
     start: Cursor,
     info: StreamInfo,
     step_rows: u64,
@@ -143,17 +141,17 @@ pub(crate) struct Places {
 // === impl Cursor ===
 
 impl Cursor {
-    /// The place at which a request begins, its defaults written out so that the same rows come though the world size
-    /// is another. They are the server's where it named them, else the contract's.
+    /// Returns the cursor at a request's start position. Defaults are filled in, so that another world size reads the
+    /// same rows: with the server's values where it reports them, else with [`forebay_proto::defaults`].
     pub fn start(request: &StreamRequest, info: &StreamInfo) -> Self {
         let world_size = world_size(request);
-        let settled = |named: u64, asked: u64, default: u64| match (named, asked) {
+        let resolved = |reported: u64, requested: u64, default: u64| match (reported, requested) {
             (0, 0) => default,
-            (0, asked) => asked,
-            (named, _) => named,
+            (0, requested) => requested,
+            (reported, _) => reported,
         };
-        let lanes = || settled(info.lanes, request.lanes, defaults::lanes(world_size));
-        let window_rows = || settled(info.window_rows, request.window_rows.unwrap_or(0), defaults::WINDOW_ROWS);
+        let lanes = || resolved(info.lanes, request.lanes, defaults::lanes(world_size));
+        let window_rows = || resolved(info.window_rows, request.window_rows.unwrap_or(0), defaults::WINDOW_ROWS);
         Self {
             version: CURSOR_VERSION,
             order_version: info.order_version,
@@ -170,7 +168,7 @@ impl Cursor {
         }
     }
 
-    /// Reads the text that [`to_json`](Self::to_json) or the Python package wrote.
+    /// Reads JSON written by [`to_json`](Self::to_json) or the Python package.
     pub fn from_json(text: &str) -> Result<Self, CursorError> {
         let value: Value = serde_json::from_str(text).map_err(CursorError::Text)?;
         match value.get("version") {
@@ -179,25 +177,25 @@ impl Cursor {
         }
     }
 
-    /// One line of JSON: at most 300 bytes, whatever a server takes.
+    /// Returns one line of JSON of at most 300 bytes.
     pub fn to_json(&self) -> String {
-        // Writing numbers and strings under string keys cannot fail.
+        // Serializing numbers and strings under string keys cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The request that goes on from here: epoch, place, seed, shuffling, lanes, window and remainder are the cursor's,
-    /// batch size and world size stay the request's own where the position allows it.
+    /// Returns the request that resumes here. Epoch, position, seed, shuffling, lanes, window and remainder are the
+    /// cursor's; batch size and world size are the request's, if the position allows them.
     pub fn apply(&self, request: &StreamRequest) -> Result<StreamRequest, CursorError> {
         if self.version != CURSOR_VERSION {
             return Err(CursorError::Version { found: self.version.to_string() });
         }
         self.check_plan(&request.plan_id)?;
-        let began = request.start_position;
-        self.check_position(world_size(request), request.batch_size.unwrap_or(defaults::BATCH_SIZE), began)?;
+        let origin = request.start_position;
+        self.check_position(world_size(request), request.batch_size.unwrap_or(defaults::BATCH_SIZE), origin)?;
         Ok(StreamRequest {
             epoch: self.epoch,
             start_position: self.position,
-            resumed_from: if began <= self.position { began } else { 0 },
+            resumed_from: if origin <= self.position { origin } else { 0 },
             seed: self.seed,
             shuffle: self.shuffle,
             lanes: self.lanes.unwrap_or(0),
@@ -209,8 +207,7 @@ impl Cursor {
         })
     }
 
-    /// Checks that what the server offers is the plan and the order that the cursor was made under. (Of other files
-    /// it says so itself: ABORTED.)
+    /// Checks that the server uses the cursor's plan and order version. (It reports changed files itself: ABORTED.)
     pub fn check_info(&self, info: &StreamInfo) -> Result<(), CursorError> {
         self.check_plan(&info.plan_id)?;
         match (self.order_version, info.order_version) {
@@ -220,7 +217,7 @@ impl Cursor {
         }
     }
 
-    /// A plan that is not known yet, or was not then, can be any.
+    /// Checks the plan's id, unless either id is unknown.
     pub(crate) fn check_plan(&self, plan_id: &str) -> Result<(), CursorError> {
         if self.plan_id.is_empty() || plan_id.is_empty() || self.plan_id == plan_id {
             return Ok(());
@@ -228,9 +225,9 @@ impl Cursor {
         Err(CursorError::Plan { saved: self.plan_id.clone(), present: plan_id.to_owned() })
     }
 
-    /// The server's rule: a multiple of world size × batch size or, shuffled, of the lanes, or whole steps behind the place
-    /// from which the stream began.
-    fn check_position(&self, world_size: u64, batch_size: u64, began: u64) -> Result<(), CursorError> {
+    /// Applies the server's rule: the position is a multiple of world size × batch size or, if shuffled, of the lanes,
+    /// or whole steps after the position at which the stream started.
+    fn check_position(&self, world_size: u64, batch_size: u64, origin: u64) -> Result<(), CursorError> {
         if self.position == 0 {
             return Ok(());
         }
@@ -246,18 +243,18 @@ impl Cursor {
         let step_rows = world_size.saturating_mul(batch_size);
         let begins_step = step_rows > 0 && position.is_multiple_of(step_rows);
         let is_on_lanes = |position: u64| lanes.is_some_and(|lanes| position.is_multiple_of(lanes));
-        let steps_behind =
-            step_rows > 0 && position.checked_sub(began).is_some_and(|rows| rows.is_multiple_of(step_rows));
-        if begins_step || is_on_lanes(position) || (steps_behind && is_on_lanes(began)) {
+        let is_whole_steps_on =
+            step_rows > 0 && position.checked_sub(origin).is_some_and(|rows| rows.is_multiple_of(step_rows));
+        if begins_step || is_on_lanes(position) || (is_whole_steps_on && is_on_lanes(origin)) {
             return Ok(());
         }
         Err(CursorError::Position { position, step_rows, lanes, saved })
     }
 }
 
-// === impl Places ===
+// === impl EpochCursors ===
 
-impl Places {
+impl EpochCursors {
     pub(crate) fn new(request: &StreamRequest, info: &StreamInfo) -> Self {
         let step_rows = world_size(request).saturating_mul(request.batch_size.unwrap_or(defaults::BATCH_SIZE));
         Self { start: Cursor::start(request, info), info: info.clone(), step_rows }
@@ -267,26 +264,26 @@ impl Places {
         &self.start
     }
 
-    /// The place within the epoch behind a batch.
-    pub(crate) fn behind(&self, header: &BatchHeader) -> Cursor {
+    /// Returns the position after a batch, within the epoch.
+    pub(crate) fn after(&self, header: &BatchHeader) -> Cursor {
         let position = header.position.saturating_add(self.step_rows);
         Cursor { position, snapshot: self.info.snapshot.clone(), ..self.start.clone() }
     }
 
-    /// The step at which the stream begins.
+    /// Returns the step at which the stream begins.
     pub(crate) fn first_step(&self) -> u64 {
         self.start.position / self.step_rows.max(1)
     }
 
-    /// The start of the next epoch.
+    /// Returns the start of the next epoch.
     pub(crate) fn next_epoch(&self) -> Cursor {
         Cursor { epoch: self.start.epoch.saturating_add(1), position: 0, snapshot: String::new(), ..self.start.clone() }
     }
 
-    /// Whether no rank has a batch behind this one: all of them are to say the same.
+    /// Whether no rank has a batch after this one. All ranks return the same.
     pub(crate) fn ends_epoch(&self, header: &BatchHeader) -> bool {
         if self.start.remainder != Remainder::Keep {
-            // All ranks have as many steps.
+            // All ranks have the same number of steps.
             return header.last;
         }
         let world_size = self.start.world_size;
@@ -299,13 +296,13 @@ fn world_size(request: &StreamRequest) -> u64 {
     request.world_size.unwrap_or(defaults::WORLD_SIZE).max(1)
 }
 
-/// `"keep"`, `"drop"`, `"pad"`: the words of the Python package.
+/// `"keep"`, `"drop"`, `"pad"`, as in the Python package.
 mod remainder_name {
     use forebay_proto::v1::Remainder;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     pub(super) fn serialize<S: Serializer>(remainder: &Remainder, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&remainder.as_str_name().to_lowercase())
     }

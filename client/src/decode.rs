@@ -1,8 +1,8 @@
-//! Flight messages → record batches over the very memory that they arrived in.
+//! Decoding of Flight messages into record batches over the received memory.
 //!
-//! arrow-flight's own decoder copies every body whose address is no multiple of 64. Allocators seldom give one: glibc
-//! puts large blocks 16 bytes behind a page's start. No Arrow type needs more than 16, so bodies are taken as they lie,
-//! and arrow-ipc copies just those buffers that are not aligned for their type.
+//! arrow-flight's decoder copies every body that is not 64-byte aligned, which is most of them: glibc places large
+//! blocks 16 bytes past a page boundary. No Arrow type needs more than 16-byte alignment, so this decoder keeps the
+//! bodies, and arrow-ipc copies only buffers that are misaligned for their type.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use arrow::ipc::{MessageHeader, root_as_message};
 use arrow_flight::FlightData;
 use arrow_flight::error::FlightError;
 
-/// What the messages so far say of those to come.
+/// Decoder with the schema and dictionaries of the preceding messages.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     schema: Option<SchemaRef>,
@@ -24,15 +24,15 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// The columns, once a message has named them.
+    /// Returns the schema once a message has carried it.
     pub(crate) fn schema(&self) -> Option<&SchemaRef> {
         self.schema.as_ref()
     }
 
-    /// Takes a message; returns its rows where it has some to give. Schemas, dictionaries and empty messages have none.
+    /// Decodes a message and returns its batch. Schemas, dictionaries and empty messages have none.
     pub(crate) fn decode(&mut self, data: &FlightData) -> Result<Option<RecordBatch>, FlightError> {
         let message = root_as_message(&data.data_header)
-            .map_err(|error| FlightError::DecodeError(format!("the header is no Arrow message: {error}")))?;
+            .map_err(|error| FlightError::DecodeError(format!("the header is not an Arrow message: {error}")))?;
         let body = || Buffer::from(data.data_body.clone());
         match message.header_type() {
             MessageHeader::NONE => Ok(None),
@@ -43,13 +43,13 @@ impl Decoder {
             }
             MessageHeader::DictionaryBatch => {
                 let schema = Self::named(self.schema.as_ref())?;
-                let batch = message.header_as_dictionary_batch().ok_or_else(|| nothing("a dictionary"))?;
+                let batch = message.header_as_dictionary_batch().ok_or_else(|| mismatch("a dictionary"))?;
                 read_dictionary(&body(), batch, schema, &mut self.dictionaries, &message.version())?;
                 Ok(None)
             }
             MessageHeader::RecordBatch => {
                 let schema = Arc::clone(Self::named(self.schema.as_ref())?);
-                let batch = message.header_as_record_batch().ok_or_else(|| nothing("a batch"))?;
+                let batch = message.header_as_record_batch().ok_or_else(|| mismatch("a batch"))?;
                 let (body, version) = (body(), message.version());
                 let decoder = RecordBatchDecoder::try_new(&body, batch, schema, &self.dictionaries, &version)?;
                 Ok(Some(decoder.read_record_batch()?))
@@ -59,12 +59,12 @@ impl Decoder {
     }
 
     fn named(schema: Option<&SchemaRef>) -> Result<&SchemaRef, FlightError> {
-        schema.ok_or_else(|| FlightError::protocol("rows came before the schema"))
+        schema.ok_or_else(|| FlightError::protocol("batch before the schema"))
     }
 }
 
-fn nothing(what: &str) -> FlightError {
-    FlightError::from(ArrowError::IpcError(format!("the message says that it is {what}, and is none")))
+fn mismatch(what: &str) -> FlightError {
+    FlightError::from(ArrowError::IpcError(format!("the message has the type of {what} but is not one")))
 }
 
 #[cfg(test)]
@@ -89,12 +89,12 @@ mod tests {
         encoder.build(stream::iter([Ok(rows())])).try_collect().now_or_never().unwrap().unwrap()
     }
 
-    /// The same bytes at an address that is so much beyond a multiple of 64.
+    /// Returns the same bytes at an address `beyond` bytes past a multiple of 64.
     fn moved(bytes: &Bytes, beyond: usize) -> Bytes {
-        let mut room = BytesMut::zeroed(bytes.len() + 128);
-        let offset = (64 - room.as_ptr() as usize % 64) % 64 + beyond;
-        room[offset..offset + bytes.len()].copy_from_slice(bytes);
-        room.freeze().slice(offset..offset + bytes.len())
+        let mut buffer = BytesMut::zeroed(bytes.len() + 128);
+        let offset = (64 - buffer.as_ptr() as usize % 64) % 64 + beyond;
+        buffer[offset..offset + bytes.len()].copy_from_slice(bytes);
+        buffer.freeze().slice(offset..offset + bytes.len())
     }
 
     fn decode(beyond: usize) -> (Bytes, RecordBatch) {
@@ -110,21 +110,21 @@ mod tests {
     }
 
     #[test]
-    fn batches_lie_over_the_message_where_its_alignment_suffices_for_their_types() {
+    fn shares_the_messages_memory_if_its_alignment_suffices() {
         for (beyond, is_shared) in [(0, true), (16, true), (4, true), (1, false), (3, false)] {
             let (body, batch) = decode(beyond);
             assert_eq!(batch, rows());
             let numbers = batch.column(0).as_primitive::<Float32Type>().values().inner().as_ptr();
-            assert_eq!(body.as_ptr_range().contains(&numbers), is_shared, "{beyond} bytes beyond 64");
+            assert_eq!(body.as_ptr_range().contains(&numbers), is_shared, "{beyond} bytes past 64");
         }
     }
 
     #[test]
-    fn rows_without_a_schema_and_bytes_without_a_message_are_refused() {
+    fn rejects_batches_without_a_schema_and_malformed_messages() {
         let mut decoder = Decoder::default();
         let batch = messages().pop().unwrap();
         assert!(decoder.decode(&batch).unwrap_err().to_string().contains("before the schema"));
         let nonsense = FlightData { data_header: Bytes::from_static(b"what?"), ..batch };
-        assert!(decoder.decode(&nonsense).unwrap_err().to_string().contains("no Arrow message"));
+        assert!(decoder.decode(&nonsense).unwrap_err().to_string().contains("not an Arrow message"));
     }
 }

@@ -1,4 +1,4 @@
-//! Why the client could not do what it was asked.
+//! Errors of the client library.
 
 use arrow::error::ArrowError;
 use arrow_flight::error::FlightError;
@@ -7,187 +7,185 @@ use tonic::{Code, Status};
 
 use crate::CursorError;
 
-/// The outcome of a call.
+/// Result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed. The source of each error, where there is one, is not repeated in its message.
+/// Error of a call. Messages do not repeat their source.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server's URL is not one that this client can use.
-    #[error("{url:?} is no server to connect to: {reason}")]
+    /// Unsupported server URL.
+    #[error("invalid server URL {url:?}: {reason}")]
     Url {
-        /// The URL as it was given.
+        /// The URL as given.
         url: String,
-        /// What is wrong, and what is allowed.
+        /// What is wrong, and the allowed forms.
         reason: String,
     },
 
-    /// A token that cannot be sent.
-    #[error("the token is empty, or has letters that no header can carry")]
+    /// Token that no header can carry.
+    #[error("the token is empty or has characters that a header cannot carry")]
     Token,
 
-    /// Nothing answers at the URL.
+    /// The server cannot be reached.
     #[error("cannot reach {url}; is forebay-server running? start it with `forebay-server --dataset NAME=URL`")]
     Unreachable {
         /// The server's URL.
         url: String,
-        /// What the transport says.
+        /// The transport's error.
         source: tonic::transport::Error,
     },
 
-    /// The connection broke while a call was under way.
+    /// The connection broke during a call.
     #[error("lost the connection to {url}: {}", status.message())]
     Disconnected {
         /// The server's URL.
         url: String,
-        /// What the transport says.
+        /// The transport's error.
         status: Box<Status>,
     },
 
-    /// The server answered with an error: its code and its words.
+    /// Error status from the server.
     #[error("{}: {}", code_name(.0.code()), .0.message())]
     Status(Box<Status>),
 
-    /// The server's bytes are not the message that the call promises.
-    #[error("{what} from the server")]
+    /// Malformed message from the server.
+    #[error("malformed {what} from the server")]
     Message {
-        /// Which field of which call.
+        /// The message.
         what: &'static str,
-        /// What is wrong with it.
+        /// The decoding error.
         source: forebay_proto::DecodeError,
     },
 
-    /// The server's answer lacks something that the call promises.
-    #[error("the server's answer to {call} has no {missing}")]
+    /// The server's response lacks a required part.
+    #[error("the server's response to {call} has no {missing}")]
     Incomplete {
         /// The call.
         call: &'static str,
-        /// What is missing.
+        /// The missing part.
         missing: &'static str,
     },
 
-    /// The server's bytes are not an Arrow schema.
-    #[error("the schema from the server cannot be read")]
+    /// Malformed Arrow schema from the server.
+    #[error("cannot decode the server's schema")]
     Schema(#[source] ArrowError),
 
-    /// The server's bytes are not Arrow data.
-    #[error("the stream from the server cannot be decoded")]
+    /// Malformed Arrow data from the server.
+    #[error("cannot decode the server's stream")]
     Data(#[source] Box<FlightError>),
 
-    /// A batch and its header do not agree, or batches are missing or out of order.
+    /// A batch contradicts its header, or batches are missing or out of order.
     #[error("step {step}: {reason}")]
     Header {
-        /// The step that the header names; the expected one where there is no header.
+        /// Step in the header, or the expected step if there is no header.
         step: u64,
-        /// What does not agree.
+        /// The mismatch.
         reason: HeaderError,
     },
 
-    /// The stream ended without the batch that says it is the last.
-    #[error("the stream ended after {batches} batches without its last one; resume at step {next_step}")]
+    /// The stream ended before the batch marked as the last.
+    #[error("the stream ended after {batches} batches, before its last one; resume at step {next_step}")]
     Truncated {
-        /// Batches that were read.
+        /// Batches read.
         batches: u64,
-        /// The first step that is missing.
+        /// First missing step.
         next_step: u64,
     },
 
-    /// A plan's text is not a plan.
+    /// Malformed plan.
     #[error("not a plan")]
     Plan(#[source] forebay_proto::DecodeError),
 
-    /// A file of a fit's result cannot be trusted to be that result.
-    #[error("not a fit's result to go by: {0}")]
+    /// Invalid file of a fit's result.
+    #[error("invalid fit result: {0}")]
     FitResult(String),
 
-    /// A cursor is not one that the request can go on from.
+    /// The request cannot resume from the cursor.
     #[error(transparent)]
     Cursor(#[from] CursorError),
 
-    /// The epoch has no such rank.
-    #[error("rank {rank} is none of the {world_size} ranks, which are counted from 0")]
+    /// Rank outside the world size.
+    #[error("rank {rank} is out of range: the epoch has {world_size} ranks, counted from 0")]
     Rank {
-        /// The rank that was asked for.
+        /// Requested rank.
         rank: u64,
         /// Ranks of the epoch.
         world_size: u64,
     },
 
-    /// No replica gave the next batch, however often they were asked.
+    /// No replica served the next batch within the retry limits.
     #[error("gave up after {tries} tries: {replicas}; resume at start_position {position}")]
     GaveUp {
-        /// Calls and streams that failed since the last batch.
+        /// Failed calls and streams since the last batch.
         tries: u32,
-        /// Each replica's URL and what was wrong with it at last.
+        /// Each replica's URL and its latest error.
         replicas: String,
-        /// Global position of the first batch that is missing.
+        /// Global position of the first missing batch.
         position: u64,
-        /// The last trouble.
+        /// The last error.
         source: Box<Self>,
     },
 }
 
-/// What does not agree between a batch, its header and the batches before it.
+/// Mismatch between a batch, its header and the preceding batches.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// The batch carries no header.
+    /// Missing header.
     #[error("the batch has no header")]
     Missing,
-    /// The batch follows one that said it was the last.
+    /// Batch after the last one.
     #[error("a batch follows the last one")]
     AfterLast,
-    /// The batch belongs to another epoch than the one before it.
-    #[error("the batch is of epoch {found}, the stream of epoch {expected}")]
+    /// Epoch that differs from the preceding batch's.
+    #[error("expected epoch {expected}, found {found}")]
     Epoch {
         /// Epoch of the first batch.
         expected: u64,
         /// Epoch of this one.
         found: u64,
     },
-    /// A step was left out or sent twice.
+    /// Skipped or repeated step.
     #[error("expected step {expected}")]
     Step {
-        /// The step that follows the one before.
+        /// The preceding batch's step plus one.
         expected: u64,
     },
-    /// The batch begins elsewhere than the stream has come to.
-    #[error("expected position {expected}, the header says {found}")]
+    /// Position that does not continue the stream.
+    #[error("expected position {expected}, found {found}")]
     Position {
-        /// Global position behind the batch before.
+        /// Global position after the preceding batch.
         expected: u64,
-        /// Position by the header.
+        /// Position in the header.
         found: u64,
     },
-    /// The header counts other rows than the batch has.
-    #[error("the header says {header} rows, the batch has {batch}")]
+    /// Row count that differs from the batch's.
+    #[error("the header counts {header} rows, the batch has {batch}")]
     Rows {
-        /// Rows by the header.
+        /// Rows according to the header.
         header: u64,
-        /// Rows of the batch.
+        /// Rows in the batch.
         batch: u64,
     },
-    /// More rows are said to repeat others than there are rows.
-    #[error("{padding_rows} of {rows} rows are said to be padding")]
+    /// More padding rows than rows.
+    #[error("the header counts {padding_rows} padding rows among {rows} rows")]
     Padding {
-        /// Padding by the header.
+        /// Padding rows according to the header.
         padding_rows: u64,
-        /// Rows by the header.
+        /// Rows according to the header.
         rows: u64,
     },
-    /// The body is not the one that the server sent.
-    #[error(
-        "the checksum of the body is {found:016x}, the header says {expected:016x}: the batch was damaged on its way"
-    )]
+    /// Body that differs from the one the server sent.
+    #[error("the checksum of the body is {found:016x}, expected {expected:016x}: the batch was corrupted in transit")]
     Checksum {
-        /// XXH3-64 by the header.
+        /// XXH3-64 in the header.
         expected: u64,
-        /// XXH3-64 of the body as received.
+        /// XXH3-64 of the received body.
         found: u64,
     },
 }
 
 impl Error {
-    /// The gRPC status code when the server answered with an error.
+    /// The gRPC code of an error status from the server.
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Status(status) => Some(status.code()),
@@ -195,7 +193,7 @@ impl Error {
         }
     }
 
-    /// The server's reason when it answered with an error; messages may be reworded between versions, reasons stay.
+    /// The reason of an error status from the server. Messages may change between versions, reasons do not.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Status(status) => Reason::split(status.message()).0,
@@ -203,9 +201,9 @@ impl Error {
         }
     }
 
-    /// A failed call: the server's own status is kept, one that the transport made up says that the connection broke.
+    /// Converts a failed call: a status made by the transport means that the connection broke.
     pub(crate) fn from_status(status: Status, url: &str) -> Self {
-        // What tonic says of a stream that was closed in the middle of a message, without a source.
+        // tonic's error for a stream that closed within a message; it has no source.
         let is_cut = status.code() == Code::Internal && status.message() == "Unexpected EOF decoding stream.";
         if is_cut || std::error::Error::source(&status).is_some() {
             Self::Disconnected { url: url.to_owned(), status: Box::new(status) }
@@ -215,7 +213,7 @@ impl Error {
     }
 }
 
-/// The name that gRPC's documents give a status code: `INVALID_ARGUMENT`.
+/// Name of a status code in the gRPC specification, such as `INVALID_ARGUMENT`.
 pub fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",

@@ -1,4 +1,4 @@
-//! Rows in memory → a plan's outputs, computed by a server: the same kernels as a stream's, a batch for a batch.
+//! Online serving: a server computes a plan's outputs for batches in memory, with the kernels of a stream.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use futures::{Stream, StreamExt, TryStreamExt, future};
 use crate::{Client, Error, Result};
 
 impl Client {
-    /// Sends batches of one schema, and yields each one's outputs: those of the rows that pass the plan's filter, so
-    /// that some may be empty. The next batch is sent when there is room; whoever waits for an answer before the next
-    /// batch must not let the stream of batches end early.
+    /// Sends batches of one schema and yields the outputs of each. An output has the rows that pass the plan's filter,
+    /// so it can be empty. Batches are sent as flow control permits; a caller that awaits each output before the next
+    /// batch must keep `batches` open.
     pub async fn exchange<S>(
         &self,
         request: &ExchangeRequest,
@@ -31,11 +31,11 @@ impl Client {
         let messages = FlightDataEncoderBuilder::new()
             .with_schema(schema)
             .with_flight_descriptor(Some(descriptor))
-            // A batch has one answer, and so must not be cut.
+            // Each batch has one response, so it must not be split.
             .with_max_flight_data_size(usize::MAX)
             .with_dictionary_handling(DictionaryHandling::Resend)
             .build(batches.map(Ok))
-            // Encoding in memory does not fail; if it did, the server would end the exchange, which was cut short.
+            // Encoding in memory does not fail; if it did, the server would report a truncated exchange.
             .take_while(|message| future::ready(message.is_ok()))
             .filter_map(|message| future::ready(message.ok()));
         let answer = self.flight().do_exchange(messages).await;

@@ -1,4 +1,4 @@
-//! The Rust client of Forebay: ask a server for its datasets and epochs, and read batches that have been checked.
+//! Rust client of Forebay: lists a server's datasets, plans epochs, and reads verified batches.
 //!
 //! ```no_run
 //! # async fn example() -> forebay_client::Result<()> {
@@ -16,8 +16,8 @@
 //! # }
 //! ```
 //!
-//! Over several servers, [`Replicas`] gives a rank's batches as one stream that outlives any of them, and a [`Cursor`]
-//! behind each batch, from which another run goes on:
+//! [`Replicas`] reads a rank's batches from several servers as one stream, which fails over between them. The stream's
+//! [`Cursor`] is the position after the last batch; another run resumes from it:
 //!
 //! ```no_run
 //! # async fn example(request: forebay_client::StreamRequest, saved: &str) -> forebay_client::Result<()> {
@@ -27,13 +27,13 @@
 //! let replicas = Replicas::new(["grpc://10.0.0.1:8815", "grpc://10.0.0.2:8815"])?;
 //! let mut batches = replicas.open_at(&request, 0, &Cursor::from_json(saved)?).await?;
 //! while let Some(batch) = batches.try_next().await? {
-//!     println!("step {}; behind it: {}", batch.header.step, batches.cursor().to_json());
+//!     println!("step {}; resume at {}", batch.header.step, batches.cursor().to_json());
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A server that asks who calls wants [`Credentials`]:
+//! Secured servers require [`Credentials`]:
 //!
 //! ```no_run
 //! # async fn example(ca: Vec<u8>, token: &str) -> forebay_client::Result<()> {
@@ -45,7 +45,7 @@
 //! # }
 //! ```
 //!
-//! The client computes nothing: a batch is an address, and any server can serve it.
+//! The client computes nothing: a request and a step determine a batch, and any replica can serve it.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `forebay`: the command line of Forebay's client.
+//! `forebay`: Forebay's command line client.
 
 #![forbid(unsafe_code)]
 

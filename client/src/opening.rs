@@ -1,4 +1,4 @@
-//! Opening one rank's stream on one server, and checking it against the cursor that it resumes from.
+//! Opening one rank's stream on one server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use crate::cursor::Cursor;
 use crate::transport::Link;
 use crate::{BatchStream, Client, Epoch, Error, Result, Retry};
 
-/// The servers that a stream can be read from.
+/// Servers that a stream can be read from.
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
-    /// In order of preference, each once.
+    /// In order of preference, without duplicates.
     pub(crate) urls: Vec<Arc<str>>,
     pub(crate) retry: Retry,
     pub(crate) link: Link,
 }
 
-/// One rank's stream as a server opened it.
+/// One rank's stream on one server.
 pub(crate) struct Opened {
     pub(crate) url: Arc<str>,
     pub(crate) epoch: Epoch,
     pub(crate) batches: BatchStream,
 }
 
-/// Opens a rank's stream on one server after a pause, and checks it against the cursor that it goes on from.
+/// Opens a rank's stream on one server after a pause, and checks the plan and order against the cursor.
 pub(crate) async fn open_on(
     url: Arc<str>,
     request: &StreamRequest,
@@ -38,7 +38,7 @@ pub(crate) async fn open_on(
     tokio::time::sleep(pause).await;
     let client = Client::connect_by(link, &url).await?;
     let epoch = match client.stream_info(request).await {
-        Err(error) => return Err(refused(&client, request, cursor, error).await),
+        Err(error) => return Err(explain_rejection(&client, request, cursor, error).await),
         Ok(epoch) => epoch,
     };
     if let Some(cursor) = cursor {
@@ -50,9 +50,9 @@ pub(crate) async fn open_on(
     Ok(Opened { url, epoch, batches })
 }
 
-/// Why a request was refused: for the cursor's plan, where that is another one, and not for the position in it. (A filter
-/// decides how many rows an epoch has, so that another plan's position may lie behind the end of this one's.)
-async fn refused(client: &Client, request: &StreamRequest, cursor: Option<&Cursor>, error: Error) -> Error {
+/// Returns a mismatch of plans instead of the error about the position that it causes: the plan's filter determines the
+/// number of rows in an epoch, so another plan's position can be past the end.
+async fn explain_rejection(client: &Client, request: &StreamRequest, cursor: Option<&Cursor>, error: Error) -> Error {
     let Some(cursor) = cursor.filter(|_| error.code() == Some(Code::InvalidArgument) && request.start_position > 0)
     else {
         return error;
@@ -64,7 +64,7 @@ async fn refused(client: &Client, request: &StreamRequest, cursor: Option<&Curso
     }
 }
 
-/// Adds a URL that is not there yet.
+/// Adds a URL unless it is present.
 pub(crate) fn add_url(urls: &mut Vec<Arc<str>>, url: &str) {
     if urls.iter().all(|known| **known != *url) {
         urls.push(url.into());

@@ -1,4 +1,4 @@
-//! A plan as people keep it: a JSON file, fitted or not.
+//! Plans as JSON files, fitted or not.
 
 use std::fmt::Write as _;
 
@@ -10,12 +10,11 @@ use sha2::{Digest, Sha256};
 
 use crate::{Error, Result};
 
-/// The version of a fit's result that this client reads and writes.
+/// Version of a fit's result that this client reads and writes.
 pub const FIT_VERSION: u32 = 1;
 
-/// Reads a plan from JSON: a plan itself, or the result of a fit, `{"version": 1, "plan_id": …, "plan": …}`, as
-/// `forebay fit --json` and `forebay show --json` print it. A result whose plan is not that of its id, or of a version that
-/// is not known, is an error.
+/// Reads JSON of a plan or of a fit's result, `{"version": 1, "plan_id": …, "plan": …}`, as printed by `forebay fit
+/// --json` and `forebay show --json`. Rejects a result of an unknown version, or whose plan does not match its id.
 pub fn plan_from_json(text: &[u8]) -> Result<Plan> {
     let not_json = |reason: String| Error::Plan(DecodeError::Json { message: "Plan", reason });
     let value: Value = serde_json::from_slice(text).map_err(|source| not_json(source.to_string()))?;
@@ -25,14 +24,14 @@ pub fn plan_from_json(text: &[u8]) -> Result<Plan> {
     if !fields.contains_key("plan") {
         return decode::<Plan>(text).map(|(plan, _)| plan).map_err(Error::Plan);
     }
-    // Before its fields are looked at: another version may have others.
+    // Checked before the fields, which another version may change.
     match fields.get("version").map_or(Some(FIT_VERSION.into()), Value::as_u64) {
         Some(version) if version == u64::from(FIT_VERSION) => {}
         _ => {
             let version = fields.get("version").map(Value::to_string).unwrap_or_default();
             return Err(Error::FitResult(format!(
-                "it is of version {version}, and this program reads version {FIT_VERSION}: use the release of forebay \
-                 that wrote it, or fit the plan again"
+                "it has version {version}, and this program reads version {FIT_VERSION}: use the release of forebay that \
+                 wrote it, or fit the plan again"
             )));
         }
     }
@@ -41,16 +40,16 @@ pub fn plan_from_json(text: &[u8]) -> Result<Plan> {
     let found = plan_id(&plan);
     if !result.plan_id.is_empty() && result.plan_id != found {
         return Err(Error::FitResult(format!(
-            "its plan_id is {}, but its plan is that of {found}: somebody has edited it; fit again, or keep \
-             what stands under \"plan\" as a file of its own",
+            "its plan_id is {}, but the id of its plan is {found}: it was edited; fit again, or save the value of \
+             \"plan\" as a file",
             result.plan_id
         )));
     }
     Ok(plan)
 }
 
-/// The id of a fitted plan: SHA-256 of a line that names the form and of the plan's protobuf bytes, the first 32
-/// hexadecimal digits.
+/// Returns the id of a fitted plan: the first 32 hexadecimal digits of the SHA-256 of a line that names the format and
+/// the plan's protobuf bytes.
 fn plan_id(plan: &Plan) -> String {
     let digest = Sha256::new().chain_update(b"forebay plan 1\n").chain_update(plan.encode_to_vec()).finalize();
     digest[..16].iter().fold(String::with_capacity(32), |mut text, byte| {
@@ -65,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bare_plan_and_a_fit_result_are_the_same_plan() {
+    fn reads_a_bare_plan_and_a_fit_result() {
         let plan = r#"{"filter": "a > 0", "outputs": [{"name": "x", "parts": [{"columns": ["a"]}]}]}"#;
         let bare = plan_from_json(plan.as_bytes()).unwrap();
         let id = plan_id(&bare);
@@ -79,17 +78,17 @@ mod tests {
     }
 
     #[test]
-    fn an_edited_or_a_foreign_result_is_refused_with_the_way_out() {
+    fn rejects_edited_results_and_unknown_versions() {
         let plan = r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a"], "ops": [{"standardize": {"mean": 1, "std": 2}}]}]}]}"#;
         let id = plan_id(&plan_from_json(plan.as_bytes()).unwrap());
         let result = format!(r#"{{"version": 1, "plan_id": "{id}", "plan": {plan}}}"#);
         assert!(plan_from_json(result.as_bytes()).is_ok());
         let cases = [
             (result.replace("\"mean\": 1", "\"mean\": 1.5"), "fit again"),
-            (result.replace("\"version\": 1", "\"version\": 2"), "of version 2"),
-            (result.replace("\"version\": 1", "\"version\": 0"), "of version 0"),
-            (result.replace("\"version\": 1", "\"version\": 2, \"more\": 3"), "of version 2"),
-            (result.replace("\"version\": 1", "\"version\": \"x\""), "of version \"x\""),
+            (result.replace("\"version\": 1", "\"version\": 2"), "has version 2"),
+            (result.replace("\"version\": 1", "\"version\": 0"), "has version 0"),
+            (result.replace("\"version\": 1", "\"version\": 2, \"more\": 3"), "has version 2"),
+            (result.replace("\"version\": 1", "\"version\": \"x\""), "has version \"x\""),
         ];
         for (text, expected) in cases {
             let Err(Error::FitResult(reason)) = plan_from_json(text.as_bytes()) else { panic!("{text}") };
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_an_error_that_says_why() {
+    fn rejects_other_text_with_the_reason() {
         let cases = [
             ("", "EOF"),
             ("[]", "JSON object"),

@@ -1,8 +1,8 @@
-//! One rank's batches as a seamless stream, whatever servers it took to get them.
+//! One rank's batches as a single stream that fails over between servers.
 //!
-//! States: Reading, the batches of one server come; Opening, another server is asked for the batch behind the last one
-//! that came; Ended. A passing trouble leads from the first two to Opening, as long as `retry` allows; anything else to
-//! Ended. Going on is resuming from the stream's own place, so that a snapshot, plan or order that differs is refused.
+//! States: `Reading` from one server; `Opening` the stream at the next batch, on another server; `Ended`. A transient
+//! error leads from the first two states to `Opening` while `retry` allows, any other error to `Ended`. Failing over
+//! resumes from the stream's own cursor, so a different snapshot, plan or order is rejected.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,29 +14,29 @@ use futures::future::BoxFuture;
 use futures::{Stream, StreamExt};
 use tokio::time::Instant;
 
-use crate::cursor::{Cursor, Places};
+use crate::cursor::{Cursor, EpochCursors};
 use crate::opening::{Opened, Servers, add_url, open_on};
 use crate::retry::{Outage, Retry, Verdict, verdict};
 use crate::transport::Link;
 use crate::{Batch, BatchStream, Endpoint, Error, HeaderError, Result, address};
 
-/// The batches of one rank from a start position to the epoch's end. After an error the stream is over.
+/// Batches of one rank from a start position to the epoch's end. The stream ends after an error.
 pub struct RankStream {
     request: StreamRequest,
     rank: u64,
     retry: Retry,
     link: Link,
-    /// The replicas, the one that is read from first.
+    /// Replicas; the first is the one being read.
     urls: Vec<Arc<str>>,
     info: StreamInfo,
     schema: SchemaRef,
     share: Option<RankInfo>,
-    places: Places,
-    /// Behind the last batch that was returned, for whoever asks.
+    cursors: EpochCursors,
+    /// After the last batch returned; the start of the next epoch once all ranks are done.
     cursor: Cursor,
-    /// The same within the epoch, and pinned from the start, for going on.
+    /// The same within the epoch, and pinned to its snapshot from the start: where to resume.
     next: Cursor,
-    /// The rank's last batch has come.
+    /// The rank's last batch was received.
     is_complete: bool,
     outage: Option<Outage>,
     state: State,
@@ -44,7 +44,7 @@ pub struct RankStream {
 
 enum State {
     Reading(Box<BatchStream>),
-    /// From the URL that is being asked.
+    /// On this URL.
     Opening(Arc<str>, BoxFuture<'static, Result<Opened>>),
     Ended,
 }
@@ -53,8 +53,8 @@ impl RankStream {
     pub(crate) fn new(opened: Opened, request: StreamRequest, rank: u64, servers: Servers) -> Self {
         let Opened { url, epoch, batches } = opened;
         let Servers { urls, retry, link } = servers;
-        let places = Places::new(&request, &epoch.info);
-        let cursor = places.start().clone();
+        let cursors = EpochCursors::new(&request, &epoch.info);
+        let cursor = cursors.start().clone();
         let endpoint = usize::try_from(rank).ok().and_then(|rank| epoch.endpoints.get(rank));
         let mut stream = Self {
             rank,
@@ -63,7 +63,7 @@ impl RankStream {
             urls,
             next: Cursor { snapshot: epoch.info.snapshot.clone(), ..cursor.clone() },
             cursor,
-            places,
+            cursors,
             share: endpoint.and_then(|endpoint| endpoint.rank),
             info: epoch.info.clone(),
             schema: epoch.schema.clone(),
@@ -72,39 +72,39 @@ impl RankStream {
             outage: None,
             state: State::Reading(Box::new(batches)),
         };
-        stream.reads_from(&url, endpoint);
+        stream.read_from(&url, endpoint);
         stream
     }
 
-    /// The place behind the last batch that was taken from this stream: the next epoch's start behind the last one.
+    /// Returns the position after the last batch; after the epoch's last one, the start of the next epoch.
     pub fn cursor(&self) -> &Cursor {
         &self.cursor
     }
 
-    /// The epoch's snapshot, plan and size.
+    /// Returns the epoch's snapshot, plan and size.
     pub fn info(&self) -> &StreamInfo {
         &self.info
     }
 
-    /// The rank's share of the whole epoch.
+    /// Returns the rank's share of the whole epoch.
     pub fn share(&self) -> Option<&RankInfo> {
         self.share.as_ref()
     }
 
-    /// The columns of every batch.
+    /// Returns the columns of every batch.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// URL of the server that is read from; the last one, while another is looked for.
+    /// Returns the URL of the server being read, or of the last one during a failover.
     pub fn url(&self) -> &str {
         self.urls.first().map_or("", |url| url)
     }
 
-    /// Puts the server that is read from first, and learns of the replicas that it names.
-    fn reads_from(&mut self, url: &Arc<str>, endpoint: Option<&Endpoint>) {
+    /// Moves a server to the front, and adds the replicas that it reports.
+    fn read_from(&mut self, url: &Arc<str>, endpoint: Option<&Endpoint>) {
         for location in endpoint.into_iter().flat_map(|endpoint| &endpoint.locations) {
-            // One that this client cannot connect to (TLS, or "the same connection") is no replica for it.
+            // Locations that this client cannot connect to (TLS, Flight's "reuse connection") are ignored.
             if address::endpoint(location, &self.link.credentials).is_ok() {
                 add_url(&mut self.urls, location);
             }
@@ -113,7 +113,7 @@ impl RankStream {
         self.urls.rotate_left(at);
     }
 
-    /// Takes note of a batch that may be handed out.
+    /// Checks a batch's position and advances past it.
     fn accept(&mut self, batch: &Batch) -> Result<()> {
         let header = &batch.header;
         if header.position != self.next.position {
@@ -122,32 +122,32 @@ impl RankStream {
         }
         self.outage = None;
         self.is_complete = header.last;
-        self.next = self.places.behind(header);
-        self.cursor = if self.places.ends_epoch(header) { self.places.next_epoch() } else { self.next.clone() };
+        self.next = self.cursors.after(header);
+        self.cursor = if self.cursors.ends_epoch(header) { self.cursors.next_epoch() } else { self.next.clone() };
         Ok(())
     }
 
-    /// Goes on elsewhere after a passing trouble with the server that was read from, or returns what to say.
-    fn broken(&mut self, error: Error) -> Option<Error> {
+    /// Starts a failover after a transient error of the server being read; returns the error if there is none.
+    fn fail_over(&mut self, error: Error) -> Option<Error> {
         self.state = State::Ended;
         if self.is_complete && verdict(&error) == Verdict::Again {
-            // Nothing is missing but the server's goodbye.
-            self.cursor = self.places.next_epoch();
+            // All batches were received; only the end of the call is missing.
+            self.cursor = self.cursors.next_epoch();
             return None;
         }
         if verdict(&error) != Verdict::Again || self.retry.deadline.is_zero() {
             return Some(error);
         }
         let mut urls = self.urls.clone();
-        // The one that broke is asked last.
+        // The failed server is tried last.
         urls.rotate_left(1);
         let url = self.urls.first().cloned().unwrap_or_default();
         self.outage.get_or_insert_with(|| Outage::begin(self.retry, urls, Instant::now()));
-        self.try_next(url, error)
+        self.retry(url, error)
     }
 
-    /// Goes on with the next try after one that failed, or returns what to say.
-    fn try_next(&mut self, url: Arc<str>, error: Error) -> Option<Error> {
+    /// Starts the next attempt after a failed one; returns the error if there is none.
+    fn retry(&mut self, url: Arc<str>, error: Error) -> Option<Error> {
         self.state = State::Ended;
         let Some(mut outage) = self.outage.take().filter(|_| verdict(&error) != Verdict::Never) else {
             return Some(error);
@@ -161,8 +161,8 @@ impl RankStream {
             Ok(request) => request,
             Err(error) => return Some(error.into()),
         };
-        let (asked, rank, next, link) = (url.clone(), self.rank, self.next.clone(), self.link.clone());
-        let opening = async move { open_on(asked, &request, rank, Some(&next), pause, &link).await };
+        let (opened_url, rank, next, link) = (url.clone(), self.rank, self.next.clone(), self.link.clone());
+        let opening = async move { open_on(opened_url, &request, rank, Some(&next), pause, &link).await };
         self.state = State::Opening(url, Box::pin(opening));
         None
     }
@@ -181,22 +181,22 @@ impl Stream for RankStream {
                     match ready!(opening.as_mut().poll(context)) {
                         Ok(opened) => {
                             let rank = usize::try_from(this.rank).ok();
-                            this.reads_from(&url, rank.and_then(|rank| opened.epoch.endpoints.get(rank)));
+                            this.read_from(&url, rank.and_then(|rank| opened.epoch.endpoints.get(rank)));
                             this.state = State::Reading(Box::new(opened.batches));
                             None
                         }
-                        Err(error) => this.try_next(url, error),
+                        Err(error) => this.retry(url, error),
                     }
                 }
                 State::Reading(batches) => match ready!(batches.poll_next_unpin(context)) {
                     None => {
                         this.state = State::Ended;
-                        this.cursor = this.places.next_epoch();
+                        this.cursor = this.cursors.next_epoch();
                         None
                     }
-                    Some(Err(error)) => this.broken(error),
+                    Some(Err(error)) => this.fail_over(error),
                     Some(Ok(batch)) => match this.accept(&batch) {
-                        // A rank without rows gets a last batch without rows: an end, and no step.
+                        // A rank without rows receives an empty last batch, which is not a step.
                         Ok(()) if batch.header.last && batch.header.rows == 0 => None,
                         Ok(()) => return Poll::Ready(Some(Ok(batch))),
                         Err(error) => {

@@ -1,7 +1,7 @@
-//! Several servers of the same datasets: a stream that one of them breaks goes on at the next.
+//! Several servers of the same datasets, between which streams fail over.
 //!
-//! A replica is interchangeable because a batch is a function of its address. This room opens streams; the tries and
-//! pauses between them are `retry`'s, the batches `rank_stream`'s.
+//! Replicas are interchangeable because a request and a position determine a batch. This module opens streams; `retry`
+//! schedules the attempts, `rank_stream` reads the batches.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::retry::{Outage, Verdict, verdict};
 use crate::transport::{Link, Transport};
 use crate::{Credentials, Error, Result, Retry, address};
 
-/// The servers that a stream may be read from. Each stream has a connection of its own.
+/// Servers that streams are read from. Each stream has its own connection.
 #[derive(Clone, Debug)]
 pub struct Replicas {
     servers: Servers,
 }
 
 impl Replicas {
-    /// Takes the URLs of one server or more, the preferred one first. Nothing is connected yet.
+    /// Checks the URLs of one or more servers, in order of preference. Makes no connection.
     pub fn new(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
         let mut servers = Servers { urls: Vec::new(), retry: Retry::default(), link: Link::default() };
         for url in urls {
@@ -32,38 +32,38 @@ impl Replicas {
             add_url(&mut servers.urls, url);
         }
         if servers.urls.is_empty() {
-            let reason = "no server is named; give at least one URL, such as grpc://127.0.0.1:8815".to_owned();
+            let reason = "no server given; pass at least one URL, such as grpc://127.0.0.1:8815".to_owned();
             return Err(Error::Url { url: String::new(), reason });
         }
         Ok(Self { servers })
     }
 
-    /// The same servers, asked for as long as `retry` says.
+    /// Sets the retry limits.
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
         Self { servers: Servers { retry, ..self.servers } }
     }
 
-    /// The same servers, which ask who calls.
+    /// Sets the credentials.
     #[must_use]
     pub fn with_credentials(self, credentials: Credentials) -> Self {
         let link = Link { credentials, ..self.servers.link };
         Self { servers: Servers { link, ..self.servers } }
     }
 
-    /// The same servers, with connections and chance from elsewhere.
+    /// Sets the source of connections and random numbers.
     #[must_use]
     pub fn with_transport(self, transport: Arc<dyn Transport>) -> Self {
         let link = Link { transport: Some(transport), ..self.servers.link };
         Self { servers: Servers { link, ..self.servers } }
     }
 
-    /// Opens a rank's stream on the first server that can; from then on its snapshot, plan and order are pinned.
+    /// Opens a rank's stream on the first server that can serve it, and pins its snapshot, plan and order.
     pub async fn open(&self, request: &StreamRequest, rank: u64) -> Result<RankStream> {
         self.open_pinned(request, rank, None).await
     }
 
-    /// Opens a rank's stream behind the last batch that the cursor counts.
+    /// Opens a rank's stream at the cursor.
     pub async fn open_at(&self, request: &StreamRequest, rank: u64, cursor: &Cursor) -> Result<RankStream> {
         self.open_pinned(&cursor.apply(request)?, rank, Some(cursor)).await
     }
@@ -91,8 +91,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replicas_need_urls_that_can_be_connected_to() {
-        for (urls, expected) in [(vec![], "no server is named"), (vec!["grpc://a:1", "b:2"], "\"b:2\"")] {
+    fn rejects_missing_and_malformed_urls() {
+        for (urls, expected) in [(vec![], "no server given"), (vec!["grpc://a:1", "b:2"], "\"b:2\"")] {
             let message = Replicas::new(&urls).unwrap_err().to_string();
             assert!(message.contains(expected), "{urls:?}: {message}");
         }

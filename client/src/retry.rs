@@ -1,8 +1,8 @@
-//! When to try again, where, and for how long: the policy alone, without a connection or a stream.
+//! Retry policy: when to retry, on which replica, and for how long. Makes no connection.
 //!
-//! A pass asks each replica once, one right after the other: a server that drains or is gone costs no wait while another
-//! answers. Between passes there is a pause, twice as long each time and jittered, so that the ranks of a job do not
-//! come back all at once. Passes and time are both bounded, and both begin anew once a batch has come.
+//! A pass tries each replica once without a pause, so a draining or unreachable server costs no delay while another one
+//! responds. Pauses between passes double and are jittered, so that the ranks of a job do not reconnect at once. Passes
+//! and time are limited; both limits restart with each received batch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use tonic::Code;
 use crate::transport::Link;
 use crate::{Error, HeaderError};
 
-/// The trailer by which a server says that a call may be tried again, and when (gRPC's proposal A6).
+/// Trailer in which a server permits a retry and sets its delay (gRPC proposal A6).
 const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";
 
-/// How long a client goes on asking its replicas for one batch.
+/// Limits of the retries for one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// How often each replica is asked at most.
+    /// Maximum attempts per replica.
     pub passes_max: u32,
-    /// The pause behind the first pass, shortened by up to a half; each further one is twice as long.
+    /// Pause after the first pass, jittered down to half; it doubles with each pass.
     pub pause_first: Duration,
-    /// No pass begins later than this after the first trouble; zero: one pass to open a stream, and none to go on.
+    /// Time after the first error at which the last pass may begin; zero: one pass to open a stream, no failover.
     pub deadline: Duration,
 }
 
 impl Default for Retry {
-    /// 0.1 s + 0.2 s + … + 12.8 s of pauses: some 19 s where no connection hangs.
+    /// Pauses of 0.1 s + 0.2 s + … + 12.8 s: about 19 s if no connection hangs.
     fn default() -> Self {
         Self { passes_max: 9, pause_first: Duration::from_millis(100), deadline: Duration::from_mins(1) }
     }
 }
 
 impl Retry {
-    /// The pause behind so many passes that failed and one more.
+    /// Returns the pause after `passes` + 1 failed passes.
     pub fn pause(&self, passes: u32) -> Duration {
         self.pause_jittered(passes, Link::default().chance())
     }
@@ -45,34 +45,34 @@ impl Retry {
     }
 }
 
-/// What an error says of another try.
+/// Whether an error permits a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Another try, here or elsewhere, may bring what was asked for.
+    /// A retry may succeed, on any replica.
     Again,
-    /// This server cannot, for as long as anyone waits; another one may.
+    /// A retry may succeed on another replica only.
     Elsewhere,
-    /// The answer would be the same everywhere, or the job must hear of it.
+    /// Every replica returns the same error, or the job must see it.
     Never,
 }
 
-/// The tries for one batch, from the first trouble to the batch or to giving up.
+/// Attempts for one batch, from the first error to the batch or to the retry limit.
 #[derive(Debug)]
 pub(crate) struct Outage {
     retry: Retry,
     begun: Instant,
     urls: Vec<Arc<str>>,
-    /// The one to be asked next in this pass.
+    /// Index of the next replica in this pass.
     next: usize,
     passes: u32,
     tries: u32,
-    /// Whether waiting may help: a trouble of this pass was a passing one.
-    hope: bool,
-    /// The latest of each replica.
-    troubles: Vec<(Arc<str>, Error)>,
+    /// Whether an error of this pass was transient, so that another pass may succeed.
+    is_transient: bool,
+    /// Latest error of each replica.
+    errors: Vec<(Arc<str>, Error)>,
 }
 
-/// Judges an error of a call or of a stream.
+/// Classifies an error of a call or a stream.
 pub(crate) fn verdict(error: &Error) -> Verdict {
     match error {
         Error::Unreachable { .. }
@@ -80,9 +80,9 @@ pub(crate) fn verdict(error: &Error) -> Verdict {
         | Error::Truncated { .. }
         | Error::Header { reason: HeaderError::Checksum { .. }, .. } => Verdict::Again,
         Error::Status(status) => match status.code() {
-            // Neither side cancels a call but through a broken connection.
+            // Only a broken connection cancels a call.
             Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => Verdict::Again,
-            // A limit that is reached for now.
+            // A temporary limit.
             Code::ResourceExhausted if status.metadata().contains_key(RETRY_PUSHBACK) => Verdict::Again,
             Code::NotFound | Code::ResourceExhausted => Verdict::Elsewhere,
             _ => Verdict::Never,
@@ -92,7 +92,7 @@ pub(crate) fn verdict(error: &Error) -> Verdict {
 }
 
 impl Error {
-    /// Whether a retry can succeed: the server is draining, is unreachable, or its connection broke.
+    /// Whether a retry can succeed: the server is draining or unreachable, or the connection broke.
     pub fn is_passing(&self) -> bool {
         verdict(self) == Verdict::Again
     }
@@ -101,43 +101,43 @@ impl Error {
 // === impl Outage ===
 
 impl Outage {
-    /// Begins with the replicas in the order in which they are asked.
+    /// Starts with the replicas in the order in which to try them.
     pub(crate) fn begin(retry: Retry, urls: Vec<Arc<str>>, now: Instant) -> Self {
-        Self { retry, begun: now, urls, next: 0, passes: 0, tries: 0, hope: false, troubles: Vec::new() }
+        Self { retry, begun: now, urls, next: 0, passes: 0, tries: 0, is_transient: false, errors: Vec::new() }
     }
 
-    /// Notes a trouble that is not for ever.
+    /// Records a failed attempt.
     pub(crate) fn failed(&mut self, url: Arc<str>, error: Error) {
         self.tries += 1;
-        self.hope |= verdict(&error) == Verdict::Again;
-        self.troubles.retain(|(other, _)| *other != url);
-        self.troubles.push((url, error));
+        self.is_transient |= verdict(&error) == Verdict::Again;
+        self.errors.retain(|(other, _)| *other != url);
+        self.errors.push((url, error));
     }
 
-    /// The replica to ask next, and how long to wait before; none: give up.
+    /// Returns the next replica and the pause before it, or none to give up.
     pub(crate) fn next(&mut self, now: Instant, jitter: f64) -> Option<(Arc<str>, Duration)> {
         let mut pause = Duration::ZERO;
         if self.next == self.urls.len() {
             pause = self.retry.pause_jittered(self.passes, jitter);
             self.passes += 1;
             let late = now.duration_since(self.begun).saturating_add(pause) > self.retry.deadline;
-            if !self.hope || late || self.passes >= self.retry.passes_max {
+            if !self.is_transient || late || self.passes >= self.retry.passes_max {
                 return None;
             }
-            (self.next, self.hope) = (0, false);
+            (self.next, self.is_transient) = (0, false);
         }
         let url = self.urls.get(self.next).cloned()?;
         self.next += 1;
         Some((url, pause))
     }
 
-    /// What the caller hears in the end; `position` is where it may go on.
+    /// Returns the final error; `position` is where to resume.
     pub(crate) fn give_up(mut self, position: u64) -> Error {
-        let place = |(url, error): &(Arc<str>, Error)| format!("{url}: {error}");
-        let replicas = self.troubles.iter().map(place).collect::<Vec<_>>().join("; ");
-        match self.troubles.pop() {
-            // A single answer that no waiting changes says it all.
-            Some((_, error)) if !self.hope || self.tries == 1 => error,
+        let line = |(url, error): &(Arc<str>, Error)| format!("{url}: {error}");
+        let replicas = self.errors.iter().map(line).collect::<Vec<_>>().join("; ");
+        match self.errors.pop() {
+            // A single or permanent error is returned unchanged.
+            Some((_, error)) if !self.is_transient || self.tries == 1 => error,
             Some((_, source)) => Error::GaveUp { tries: self.tries, replicas, position, source: Box::new(source) },
             None => Error::Incomplete { call: "the replicas", missing: "URL" },
         }

@@ -1,4 +1,4 @@
-//! Transport: where connections and random numbers come from. By default both are the operating system's.
+//! Source of connections and random numbers; the operating system by default.
 
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -15,40 +15,39 @@ use tonic::transport::{Channel, Endpoint, Uri};
 
 use crate::Credentials;
 
-/// Where a client's connections and its chance come from, so that a simulation has both in its hand: two runs that are
-/// given the same then do the same.
+/// Source of a client's connections and random numbers. A simulation implements it to make runs reproducible.
 pub trait Transport: fmt::Debug + Send + Sync {
     /// Connects to a port of a host.
     fn connect(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Wire>>>;
 
-    /// A number in 0…1, another one each time.
+    /// Returns a random number in 0..1.
     fn chance(&self) -> f64;
 }
 
-/// A connection: bytes both ways.
+/// Byte stream of a connection.
 pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// How a client gets at servers.
+/// How a client connects to servers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Link {
-    /// What it shows of itself there.
+    /// Credentials it presents.
     pub credentials: Credentials,
-    /// Where connections and chance come from, if not from the system.
+    /// Replaces the operating system's connections and random numbers.
     pub transport: Option<Arc<dyn Transport>>,
 }
 
-/// Makes connections for tonic.
+/// Adapts a [`Transport`] to tonic.
 struct Connector(Arc<dyn Transport>);
 
 impl Link {
-    /// Over the system's own connections.
+    /// Uses the operating system's connections.
     pub(crate) fn of(credentials: Credentials) -> Self {
         Self { credentials, transport: None }
     }
 
-    /// Connects to a server, within the endpoint's time.
+    /// Connects to a server within the endpoint's timeout.
     pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<Channel, tonic::transport::Error> {
         match &self.transport {
             None => endpoint.connect().await,
@@ -56,7 +55,7 @@ impl Link {
         }
     }
 
-    /// A number in 0…1, another one each time. (The standard library seeds each hasher at random.)
+    /// Returns a random number in 0..1. The standard library seeds each hasher at random.
     pub(crate) fn chance(&self) -> f64 {
         match &self.transport {
             None => (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64,

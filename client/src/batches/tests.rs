@@ -21,14 +21,14 @@ fn record_batch() -> RecordBatch {
     RecordBatch::try_from_iter(columns).unwrap()
 }
 
-/// Flight messages as a server sends them: the schema, then a batch with each of the headers.
+/// Returns Flight messages as a server sends them: the schema, then a batch with each of the headers.
 fn messages(headers: &[BatchHeader], encoding: Encoding) -> Vec<FlightData> {
     let batches = headers.iter().map(|_| Ok(record_batch())).collect::<Vec<_>>();
     let encoder = FlightDataEncoderBuilder::new()
         .with_dictionary_handling(DictionaryHandling::Resend)
         .build(stream::iter(batches));
     let mut messages: Vec<FlightData> = block_on(encoder.try_collect()).unwrap();
-    // A dictionary goes before each batch, without a header.
+    // A dictionary precedes each batch, without a header.
     let kind = |message: &FlightData| root_as_message(&message.data_header).unwrap().header_type();
     let batches = messages.iter_mut().filter(|message| kind(message) == MessageHeader::RecordBatch);
     for (message, header) in batches.zip(headers) {
@@ -47,7 +47,7 @@ fn read(messages: Vec<FlightData>, may_be_empty: bool) -> Vec<Result<Batch>> {
     block_on(BatchStream::new(messages, &"grpc://test:1".into(), may_be_empty, true).collect())
 }
 
-/// What the stream ends with: the reason, and how many batches came before it.
+/// Returns the number of batches before the stream's error, and the error's reason.
 fn reason(headers: &[BatchHeader]) -> (usize, HeaderError) {
     let mut outcome = read(messages(headers, Encoding::Protobuf), false);
     match outcome.pop().unwrap() {
@@ -57,7 +57,7 @@ fn reason(headers: &[BatchHeader]) -> (usize, HeaderError) {
 }
 
 #[test]
-fn a_whole_stream_is_read_in_either_encoding_from_any_step() {
+fn reads_a_whole_stream_in_either_encoding_from_any_step() {
     for encoding in [Encoding::Json, Encoding::Protobuf] {
         for first in [0, 7] {
             let headers = [header(first, false), header(first + 1, false), header(first + 2, true)];
@@ -78,14 +78,14 @@ fn a_stream_without_its_last_batch_is_truncated() {
 }
 
 #[test]
-fn a_rank_without_a_share_ends_without_batches() {
+fn a_rank_without_rows_ends_without_batches() {
     assert!(read(messages(&[], Encoding::Protobuf), true).is_empty());
     let outcome = read(messages(&[header(0, false)], Encoding::Protobuf), true);
     assert!(matches!(outcome[..], [Ok(_), Err(Error::Truncated { .. })]), "{outcome:?}");
 }
 
 #[test]
-fn headers_that_do_not_agree_end_the_stream() {
+fn mismatched_headers_end_the_stream() {
     let checksum = BatchHeader { checksum: 1, ..header(1, true) };
     let cases = [
         (vec![header(0, false), header(2, true)], 1, HeaderError::Step { expected: 1 }),
@@ -110,7 +110,7 @@ fn headers_that_do_not_agree_end_the_stream() {
 }
 
 #[test]
-fn a_damaged_body_is_seen_before_it_is_decoded() {
+fn rejects_a_corrupt_body_before_decoding() {
     let mut messages = messages(&[header(0, true)], Encoding::Json);
     let body = &mut messages.last_mut().unwrap().data_body;
     let mut bytes = body.to_vec();
@@ -124,7 +124,7 @@ fn a_damaged_body_is_seen_before_it_is_decoded() {
 }
 
 #[test]
-fn a_batch_without_a_header_or_with_nonsense_for_one_is_an_error() {
+fn rejects_missing_and_malformed_headers() {
     let mut messages = messages(&[header(0, true)], Encoding::Json);
     messages.last_mut().unwrap().app_metadata = bytes::Bytes::new();
     let outcome = read(messages.clone(), false);
@@ -135,7 +135,7 @@ fn a_batch_without_a_header_or_with_nonsense_for_one_is_an_error() {
 }
 
 #[test]
-fn the_status_of_the_server_is_kept() {
+fn keeps_the_servers_status() {
     let sent = messages(&[header(0, false)], Encoding::Protobuf);
     let failed = Err(Status::aborted("snapshot changed"));
     let stream = stream::iter(sent.into_iter().map(Ok).chain([failed]));

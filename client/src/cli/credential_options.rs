@@ -1,4 +1,4 @@
-//! What the program shows of itself to a server, and which servers it trusts.
+//! Flags of credentials and trusted authorities.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,23 @@ use super::failure::Failure;
 
 #[derive(Args)]
 pub(crate) struct CredentialOptions {
-    /// A bearer token; better in the environment, where no list of processes shows it, or in --token-file
+    /// Bearer token; prefer the environment variable or --token-file, which process lists do not show
     #[arg(long, env = "FOREBAY_TOKEN", value_name = "TOKEN", global = true, hide_env_values = true)]
     token: Option<String>,
 
-    /// A file that holds the bearer token
+    /// File with the bearer token
     #[arg(long, env = "FOREBAY_TOKEN_FILE", value_name = "FILE", global = true, conflicts_with = "token")]
     token_file: Option<PathBuf>,
 
-    /// Certificates in PEM: only servers that hold one of these authorities are trusted (grpc+tls://) [default: those of the system]
+    /// File of the authorities to trust for grpc+tls://, in PEM [default: the system's]
     #[arg(long, env = "FOREBAY_CA", value_name = "FILE", global = true)]
     ca: Option<PathBuf>,
 
-    /// This client's certificate chain in PEM, for servers that ask for one
+    /// File of the client's certificate chain, in PEM
     #[arg(long, env = "FOREBAY_CERT", value_name = "FILE", global = true, requires = "key")]
     cert: Option<PathBuf>,
 
-    /// The key of --cert in PEM
+    /// File of the key of --cert, in PEM
     #[arg(long, env = "FOREBAY_KEY", value_name = "FILE", global = true, requires = "cert")]
     key: Option<PathBuf>,
 }
@@ -40,9 +40,9 @@ impl CredentialOptions {
         if let (Some(chain), Some(key)) = (&self.cert, &self.key) {
             credentials = credentials.with_certificate(file("--cert", chain)?, file("--key", key)?);
         }
-        let kept = self.token_file.as_deref().map(|path| file("--token-file", path)).transpose()?;
-        let kept = kept.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        match self.token.as_ref().or(kept.as_ref()) {
+        let from_file = self.token_file.as_deref().map(|path| file("--token-file", path)).transpose()?;
+        let from_file = from_file.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        match self.token.as_ref().or(from_file.as_ref()) {
             Some(token) => Ok(credentials.with_token(token)?),
             None => Ok(credentials),
         }

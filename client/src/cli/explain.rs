@@ -1,4 +1,4 @@
-//! `forebay explain [DATASET]`: what an epoch costs, before anyone waits for it.
+//! `forebay explain [DATASET]`: the estimated cost of an epoch.
 
 use clap::Args;
 use forebay_client::{Assumptions, Explain as Costs, RankExplain};
@@ -8,10 +8,11 @@ use super::output::{self, Align};
 use super::session::Session;
 use super::stream_options::StreamOptions;
 
-/// Ranks that the text shows; --json has them all.
+/// Maximum number of ranks in the text; --json has all of them.
 const RANKS_SHOWN: usize = 16;
 
-/// Says what an epoch costs: rows, steps, bytes, reads, memory, time; without a dataset, for --rows of --row-bytes each
+/// Estimate the cost of an epoch: rows, steps, bytes, reads, memory, time; without a dataset, from --rows and
+/// --row-bytes
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     /// Name of the dataset on the server
@@ -21,19 +22,19 @@ pub(crate) struct Explain {
     #[command(flatten)]
     stream: StreamOptions,
 
-    /// Assumes so many rows in the epoch, instead of those that are there
+    /// Rows in the epoch, instead of the dataset's
     #[arg(long, env = "FOREBAY_ROWS", value_name = "N", default_value_t = 0, hide_default_value = true)]
     rows: u64,
 
-    /// Assumes so many bytes of a row on the wire, instead of the plan's
+    /// Bytes of a row on the wire, instead of the plan's
     #[arg(long, env = "FOREBAY_ROW_BYTES", value_name = "N", default_value_t = 0, hide_default_value = true)]
     row_bytes: u64,
 
-    /// Bytes that storage gives to all ranks together in a second, such as 2e9
+    /// Storage bandwidth of all ranks together, in bytes per second, such as 2e9
     #[arg(long, env = "FOREBAY_STORAGE_BYTES_PER_SECOND", value_name = "X", value_parser = speed, default_value_t = 0.0, hide_default_value = true)]
     storage_bytes_per_second: f64,
 
-    /// Bytes that the wire gives to each rank in a second, such as 2e9
+    /// Network bandwidth of each rank, in bytes per second, such as 2e9
     #[arg(long, env = "FOREBAY_WIRE_BYTES_PER_SECOND", value_name = "X", value_parser = speed, default_value_t = 0.0, hide_default_value = true)]
     wire_bytes_per_second: f64,
 }
@@ -55,11 +56,11 @@ impl Explain {
 fn speed(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(speed) if f64::is_finite(speed) && speed >= 0.0 => Ok(speed),
-        _ => Err("bytes a second as a number from 0 on, such as 250000000 or 2.5e8; 0: not a limit".to_owned()),
+        _ => Err("expected bytes per second, 0 or more, such as 250000000 or 2.5e8; 0: no limit".to_owned()),
     }
 }
 
-/// Totals with the exact number and a readable one, then a line a rank.
+/// Formats totals, exact and rounded, followed by a line per rank.
 fn text(costs: &Costs) -> String {
     let totals = output::columns(&[Align::Left; 3], &totals(costs));
     if costs.ranks.is_empty() { totals } else { format!("{totals}\n{}", ranks(&costs.ranks, costs.row_groups > 0)) }
@@ -84,7 +85,7 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
     if let Some(most) = costs.ranks.iter().map(|rank| rank.bytes).max() {
         lines.push(size("a worker", most));
     }
-    // Pure sizing knows of no files.
+    // An estimate without a dataset has no files.
     if costs.row_groups > 0 {
         let times = format!("{:.2} times what is stored", costs.read_amplification);
         lines.push(size("stored", costs.stored_bytes));
@@ -97,7 +98,7 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
         let readable = format!("{} of {limit} for all streams", output::decimal_bytes(costs.memory_bytes));
         lines.push(line("server memory", format!("{} bytes", output::count(costs.memory_bytes)), readable));
     }
-    let is_bound = |what: &str| if costs.bound_by == what { "sets the pace" } else { "" }.to_owned();
+    let is_bound = |what: &str| if costs.bound_by == what { "bottleneck" } else { "" }.to_owned();
     for (name, bound, seconds) in
         [("storage takes", "storage", costs.storage_seconds), ("the wire takes", "wire", costs.wire_seconds)]
     {
@@ -117,7 +118,7 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
     lines
 }
 
-/// Without files there is nothing to read and nothing to hold.
+/// Formats the ranks; without files there are no reads and no memory.
 fn ranks(ranks: &[RankExplain], has_files: bool) -> String {
     let names = ["RANK", "ROWS", "STEPS", "RECEIVES", "READS", "MEMORY"].map(str::to_owned).to_vec();
     let row = |rank: &RankExplain| {
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_billion_rows_of_a_kilobyte_for_sixteen_workers_are_sized_at_a_glance() {
+    fn formats_an_estimate_without_files() {
         let rank = |rank| RankExplain {
             rank,
             rows: 125_000_000,
@@ -169,7 +170,7 @@ mod tests {
             "a row           1,024 bytes              1.024 kB",
             "an epoch        2,048,000,000,000 bytes  2.048 TB",
             "a worker        128,000,000,000 bytes    128 GB",
-            "the wire takes  64 s                     sets the pace",
+            "the wire takes  64 s                     bottleneck",
             "an epoch takes  64 s",
             "",
             "RANK         ROWS    STEPS  RECEIVES",
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_of_files_says_what_is_read_and_held() {
+    fn formats_an_estimate_with_reads_and_memory() {
         let costs = Costs {
             snapshot: "5f3a".into(),
             plan_id: "7a".into(),
@@ -209,7 +210,7 @@ mod tests {
             "2,500,000 bytes   1.25 times what is stored",
             "of 8 with rows",
             "40 MB of 1 GB for all streams",
-            "storage takes       4 s               sets the pace",
+            "storage takes       4 s               bottleneck",
             "snapshot            5f3a",
             "… and 4 ranks more",
         ] {
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_speed_is_a_number_from_zero_on() {
+    fn accepts_speeds_from_zero() {
         assert_eq!((speed("2e9"), speed("0")), (Ok(2e9), Ok(0.0)));
         for text in ["", "-1", "inf", "nan", "2 GB"] {
             assert!(speed(text).unwrap_err().contains("2.5e8"), "{text}");

@@ -1,4 +1,4 @@
-//! Why a verb failed, what is said of it and how the process ends.
+//! Failure of a subcommand: its message and exit code.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -10,16 +10,16 @@ use forebay_client::Error as ClientError;
 
 use crate::load::StreamFailure;
 
-/// Why a verb could not be carried out.
+/// Failure of a subcommand.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
     Client(#[from] ClientError),
 
-    #[error("the plan file {}", path.display())]
+    #[error("plan file {}", path.display())]
     PlanFile { path: PathBuf, source: Box<Self> },
 
-    #[error("cannot be read")]
+    #[error("cannot read it")]
     Read(#[source] io::Error),
 
     #[error("cannot write to stdout")]
@@ -37,7 +37,7 @@ pub(crate) enum Failure {
     #[error("cannot start the I/O runtime")]
     Runtime(#[source] io::Error),
 
-    #[error("the server's answer has no {0}")]
+    #[error("the server's response has no {0}")]
     Incomplete(&'static str),
 
     #[error("{0}")]
@@ -49,10 +49,10 @@ pub(crate) enum Failure {
     #[error("cannot use the terminal")]
     Terminal(#[source] io::Error),
 
-    #[error("no server answered")]
+    #[error("no server responded")]
     NoneAnswered,
 
-    #[error("cannot take the signals that end this program")]
+    #[error("cannot install signal handlers")]
     Signals(#[source] io::Error),
 
     #[error("cannot write the report as JSON")]
@@ -62,25 +62,25 @@ pub(crate) enum Failure {
     Load {
         failed: usize,
         streams: usize,
-        /// The one that is to be looked at first.
+        /// The most severe failure.
         source: Box<StreamFailure>,
     },
 
-    #[error("nothing was measured: no batch came behind the warm-up; shorten it, or read longer")]
+    #[error("nothing was measured: no batch arrived after the warm-up; shorten the warm-up, or extend the run")]
     Unmeasured,
 
-    #[error("the server says that {dataset:?} cannot be read: {reason}")]
+    #[error("the server cannot read dataset {dataset:?}: {reason}")]
     Unreadable { dataset: String, reason: String },
 }
 
 impl Failure {
-    /// Says on stderr what went wrong, with its causes, and returns the exit code.
+    /// Prints the error and its causes to stderr, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        // The reader has seen enough (`forebay ls | head -1`): that is no failure of ours.
+        // The reader closed the pipe (`forebay ls | head -1`).
         if matches!(self, Self::Write(source) if source.kind() == io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }
-        // Where stderr is closed too, the exit code is all that can be said.
+        // If stderr is closed too, only the exit code remains.
         let _ = writeln!(io::stderr(), "error: {}", self.chain());
         match self {
             Self::Client(ClientError::Url { .. }) | Self::Usage(_) => ExitCode::from(2),
@@ -92,7 +92,7 @@ impl Failure {
         let mut message = self.to_string();
         let mut source = self.source();
         while let Some(error) = source {
-            // Layers of the transport repeat each other's words.
+            // Layers of the transport repeat each other's messages.
             let cause = error.to_string();
             if !message.ends_with(&cause) {
                 message = format!("{message}: {cause}");

@@ -1,4 +1,4 @@
-//! `forebay fit DATASET --plan FILE`: let the server learn what a plan leaves open, and print the fitted plan.
+//! `forebay fit DATASET --plan FILE`: fits a plan on the server and prints the result.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::session::Session;
 use super::show::artifact;
 use super::{learned_text, output, plan_file};
 
-/// Fits a plan to a dataset; `--json > plan.json` makes a file of the fitted plan, to be checked in
+/// Fit a plan to a dataset; `--json > plan.json` saves the fitted plan to a file for version control
 #[derive(Debug, Args)]
 pub(crate) struct Fit {
     /// Name of the dataset on the server
@@ -25,7 +25,7 @@ pub(crate) struct Fit {
 impl Fit {
     pub(crate) async fn run(self, session: &Session) -> Result<(), Failure> {
         let plan = plan_file::read(&self.plan)?;
-        // Drawn on stderr, and only when that is a terminal.
+        // Drawn on stderr if that is a terminal.
         let bar = ProgressBar::no_length().with_style(style());
         let result = session.client.fit(&self.dataset, plan, |progress| draw(&bar, progress)).await;
         bar.finish_and_clear();

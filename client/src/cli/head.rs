@@ -1,4 +1,4 @@
-//! `forebay head DATASET`: the first rows, as stored or as a plan makes them.
+//! `forebay head DATASET`: the first rows, as stored or as transformed by a plan.
 
 use std::path::PathBuf;
 
@@ -15,17 +15,17 @@ use super::failure::Failure;
 use super::session::Session;
 use super::{output, plan_file};
 
-/// Shows the first rows of a dataset as stored, or the first batch of a plan; with --json one object a line
+/// Show the first rows of a dataset as stored, or the first batch of a plan; with --json one object per line
 #[derive(Debug, Args)]
 pub(crate) struct Head {
     /// Name of the dataset on the server
     dataset: String,
 
-    /// How many rows
+    /// Number of rows
     #[arg(long, env = "FOREBAY_ROWS", value_name = "N", default_value_t = 10, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     rows: usize,
 
-    /// JSON file of the plan to show the rows under, or of a fit's result; - reads stdin
+    /// JSON file of a plan, or of a fit's result; - reads stdin
     #[arg(long, env = "FOREBAY_PLAN", value_name = "FILE", conflicts_with = "plan_id")]
     plan: Option<PathBuf>,
 
@@ -48,13 +48,13 @@ impl Head {
             missing -= batch.num_rows();
             shown.push(batch);
         }
-        // The server need not prepare what nobody reads.
+        // Cancel the rest of the stream.
         drop(batches);
         let text = if session.json { json(&shown) } else { text(&shown) };
         output::write(&text.map_err(Failure::Show)?)
     }
 
-    /// Where the rows are read: the raw table, or the first rank of the plan's first epoch, with batches of as many rows.
+    /// Returns the endpoint to read: the raw table, or the plan's first epoch, with batches of the requested rows.
     async fn endpoint(self, session: &Session) -> Result<Endpoint, Failure> {
         let plan = self.plan.as_deref().map(plan_file::read).transpose()?;
         let endpoints = if plan.is_none() && self.plan_id.is_none() {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_json_lines_with_their_nulls_or_a_table() {
+    fn formats_rows_as_json_lines_or_as_a_table() {
         let matrix = [Some([Some(0.5), Some(1.0)]), Some([Some(2.0), Some(3.0)])];
         let columns: [(&str, ArrayRef); 3] = [
             ("a", Arc::new(Int64Array::from(vec![Some(1), None]))),

@@ -1,4 +1,4 @@
-//! A fitted plan as people read it: a row for every op, with what it learned or was given.
+//! Fitted plan as text: a row per op, with its parameters.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::output::{self, Align};
 
-/// Values of a list that are shown; of the others only how many there are.
+/// Maximum number of values shown of a list.
 const VALUES_SHOWN: usize = 5;
 
-/// Characters of a text that are shown.
+/// Maximum number of characters shown of a text.
 const TEXT_SHOWN: usize = 32;
 
-/// The plan's id, its rows, and each output's columns, op by op.
+/// Formats the plan's id, filter and derived columns, and the ops of each output's columns.
 pub(super) fn table(result: &FitResult) -> String {
     let mut head = vec![vec!["plan_id".to_owned(), result.plan_id.clone()]];
     let mut rows = vec![["OUTPUT", "DTYPE", "COLUMN", "OP", "WITH"].map(str::to_owned).to_vec()];
@@ -28,7 +28,7 @@ pub(super) fn table(result: &FitResult) -> String {
     output::columns(&[Align::Left; 2], &head) + "\n" + &output::columns(&[Align::Left; 5], &rows)
 }
 
-/// A name is said once, where it begins.
+/// Blanks repeated names.
 fn output_rows(plan: &Plan) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for output in &plan.outputs {
@@ -53,7 +53,7 @@ fn dtype_name(output: &Output) -> String {
     DType::try_from(output.dtype).map_or_else(|_| output.dtype.to_string(), |dtype| dtype.as_str_name().to_owned())
 }
 
-/// An op's name and its parameters in one line, whatever ops there are: `vocab`, `min_count 10, 16 strings: "UA", "B6", …`.
+/// Returns an op's name and its parameters in one line, for any op: `vocab`, `min_count 10, 16 strings: "UA", "B6", …`.
 fn op_cells(json: &str) -> [String; 2] {
     let Ok(Value::Object(op)) = serde_json::from_str(json) else { return [json.to_owned(), String::new()] };
     let mut texts = Vec::new();
@@ -65,7 +65,7 @@ fn op_cells(json: &str) -> [String; 2] {
 
 fn collect(parameters: &Value, texts: &mut Vec<String>) {
     let Value::Object(fields) = parameters else { return };
-    // By name, whatever order the map keeps.
+    // Sorted by name.
     for (name, value) in fields.iter().collect::<BTreeMap<_, _>>() {
         match value {
             Value::Null => {}
@@ -83,7 +83,7 @@ fn list_text(name: &str, values: &[Value]) -> String {
     format!("{} {name}: {}{more}", output::count(values.len() as u64), shown.join(", "))
 }
 
-/// A value as JSON writes it, so that no text can be taken for another or break the line; long ones cut.
+/// Formats a value as JSON, which keeps texts distinct and on one line; long texts are cut.
 fn shortened(value: &Value) -> String {
     match value {
         Value::String(text) if text.chars().count() > TEXT_SHOWN => {
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_op_says_what_it_learned_and_long_vocabularies_are_shortened() {
+    fn shows_learned_parameters_and_shortens_vocabularies() {
         let plan = br#"{"filter": "arr_delay IS NOT NULL", "derive": [{"name": "late", "expr": "arr_delay > 15"}], "outputs": [
             {"name": "dense", "parts": [{"columns": ["dep_delay"], "ops": [
                 {"fill_null": {"value": 12.5}}, {"standardize": {"mean": 12.5, "std": 40.25}}, {"log1p": {}}]}]},

@@ -1,4 +1,4 @@
-//! `forebay ls`: the datasets of a server.
+//! `forebay ls`: lists a server's datasets.
 
 use forebay_client::{DatasetInfo, Table};
 
@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::output::{self, Align};
 use super::session::Session;
 
-/// Lists every dataset; one that cannot be read is listed with the reason.
+/// Lists every dataset, an unreadable one with the reason.
 pub(crate) async fn run(session: &Session) -> Result<(), Failure> {
     let tables = session.client.list().await?;
     let datasets: Vec<DatasetInfo> = tables.into_iter().map(|table: Table| table.info).collect();
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unreadable_dataset_stands_between_the_others_with_its_reason() {
+    fn lists_an_unreadable_dataset_with_the_reason() {
         let flights = DatasetInfo {
             name: "flights".into(),
             snapshot: "5f3a".into(),

@@ -1,5 +1,5 @@
-//! The verbs of `forebay`, one file each. Data goes to stdout, messages to stderr; exit codes: 0 done, 1 failed, 2 bad
-//! usage or configuration.
+//! Subcommands of `forebay`, one file each. Data goes to stdout, messages to stderr. Exit codes: 0 success, 1 failure,
+//! 2 invalid usage or configuration.
 
 mod credential_options;
 mod explain;
@@ -29,7 +29,8 @@ use credential_options::CredentialOptions;
 use failure::Failure;
 use session::Session;
 
-/// Looks at the datasets of a Forebay server, previews a plan's batches, fits plans, says what an epoch costs, puts load on it, and watches servers at work
+/// Command line client of Forebay: lists datasets, fits and previews plans, estimates costs, generates load, and
+/// monitors servers
 #[derive(Debug, Parser)]
 #[command(name = "forebay", version)]
 struct Options {
@@ -39,14 +40,14 @@ struct Options {
         value_name = "URL",
         default_value = "grpc://127.0.0.1:8815",
         global = true,
-        help = "The server: grpc://HOST:PORT, grpc+tls://HOST:PORT, or grpc+unix://PATH for a Unix socket"
+        help = "Server: grpc://HOST:PORT, grpc+tls://HOST:PORT, or grpc+unix://PATH for a Unix socket"
     )]
     server: String,
 
     #[command(flatten)]
     credentials: CredentialOptions,
 
-    /// Writes JSON to stdout in place of text for people
+    /// Print JSON instead of text
     #[arg(long, env = "FOREBAY_JSON", global = true)]
     json: bool,
 
@@ -61,10 +62,10 @@ enum Verb {
     Top(top::Top),
 }
 
-/// The verbs that ask one server over Flight.
+/// Subcommands that call one server over Flight.
 #[derive(Debug, Subcommand)]
 enum FlightVerb {
-    /// Lists the datasets of the server: rows, bytes, files, row groups, snapshot
+    /// List the server's datasets: rows, bytes, files, row groups, snapshot
     Ls,
     Schema(schema::Schema),
     Head(head::Head),
@@ -75,17 +76,17 @@ enum FlightVerb {
     Load(Box<load::Load>),
 }
 
-/// Runs the verb that the arguments of this process name.
+/// Runs the subcommand of this process's arguments.
 pub(crate) fn main() -> ExitCode {
     let options: Options = forebay_settings::parse();
-    // One core is enough for a question; a load takes what there are.
+    // Only a load run needs several cores.
     let mut runtime = match options.verb {
         Verb::Flight(FlightVerb::Load(_)) => runtime::Builder::new_multi_thread(),
         _ => runtime::Builder::new_current_thread(),
     };
     let outcome = runtime.enable_all().build().map_err(Failure::Runtime).and_then(|runtime| {
         let outcome = runtime.block_on(run(options));
-        // A name server that does not answer must not hold up the end.
+        // Do not wait for a pending DNS lookup.
         runtime.shutdown_background();
         outcome
     });
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_option_has_the_environment_variable_of_its_name() {
+    fn every_option_has_an_environment_variable() {
         fn check(command: &Command) {
             for argument in command.get_arguments() {
                 let Some(long) = argument.get_long() else { continue };

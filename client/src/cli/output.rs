@@ -1,24 +1,24 @@
-//! Writing to stdout: text in aligned columns, and every error seen (a full disk, a closed pipe).
+//! Output to stdout: checked writes, aligned columns and readable units.
 
 use std::io::{self, Write};
 
 use super::failure::Failure;
 
-/// Writes a whole text to stdout and sees it off.
+/// Writes a text to stdout and flushes it.
 pub(crate) fn write(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Write)
 }
 
-/// How the cells of a column stand.
+/// Alignment of a column.
 #[derive(Clone, Copy)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// Lays rows out in columns two spaces apart, the first row being the names. A row may have fewer cells than there are
-/// columns; its last cell then runs on to the right and does not widen its column.
+/// Formats rows in columns two spaces apart. The first row has the names. The last cell of a row with fewer cells than
+/// columns extends to the right and does not widen its column.
 pub(crate) fn columns(align: &[Align], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter(|row| row.len() == align.len() || column + 1 < row.len());
@@ -35,7 +35,7 @@ pub(crate) fn columns(align: &[Align], rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// A size as people read it: `1.5 MiB`.
+/// Formats a size with a binary unit: `1.5 MiB`.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if count < 1024 {
@@ -45,7 +45,7 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{:.1} {}", count as f64 / (1_u64 << (10 * power)) as f64, UNITS[power - 1])
 }
 
-/// A whole number with its thousands apart: `2,000,000,000`.
+/// Formats a number with thousands separators: `2,000,000,000`.
 pub(crate) fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -58,12 +58,12 @@ pub(crate) fn count(count: u64) -> String {
     text
 }
 
-/// A size in the units of bandwidths, powers of 1000, to four figures: `2.048 TB`.
+/// Formats a size with a decimal unit, to four digits: `2.048 TB`.
 pub(crate) fn decimal_bytes(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     let mut size = bytes as f64;
     let mut unit = 0;
-    // From 999.95 on, four figures would show 1000 of the unit.
+    // From 999.95, four digits would show 1000 of the unit.
     while size >= 999.95 && unit + 1 < UNITS.len() {
         size /= 1000.0;
         unit += 1;
@@ -71,7 +71,7 @@ pub(crate) fn decimal_bytes(bytes: u64) -> String {
     format!("{} {}", figures(size), UNITS[unit])
 }
 
-/// A time as people read it: `64 s`, `1 h 2 min 5 s`.
+/// Formats a duration: `64 s`, `1 h 2 min 5 s`.
 pub(crate) fn duration(seconds: f64) -> String {
     if seconds < 99.95 {
         return format!("{} s", figures(seconds));
@@ -83,10 +83,10 @@ pub(crate) fn duration(seconds: f64) -> String {
     shown.join(" ")
 }
 
-/// A short time to three figures: `85.3 µs`, `12.1 ms`, `1.25 s`.
+/// Formats a short time to three digits: `85.3 µs`, `12.1 ms`, `1.25 s`.
 pub(crate) fn latency(seconds: f64) -> String {
     let (time, unit) = match seconds {
-        // From 999.5 on, three figures would show 1000 of the unit.
+        // From 999.5, three digits would show 1000 of the unit.
         _ if seconds < 999.5e-9 => (seconds * 1e9, "ns"),
         _ if seconds < 999.5e-6 => (seconds * 1e6, "µs"),
         _ if seconds < 999.5e-3 => (seconds * 1e3, "ms"),
@@ -102,7 +102,7 @@ pub(crate) fn latency(seconds: f64) -> String {
     format!("{time:.decimals$} {unit}")
 }
 
-/// A number to four figures, without the zeros that say nothing.
+/// Formats a number to four digits, without trailing zeros.
 fn figures(number: f64) -> String {
     let decimals = if number >= 100.0 {
         1
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell_and_a_short_row_runs_on() {
+    fn columns_fit_their_widest_cell_and_short_rows_extend() {
         let row = |cells: &[&str]| cells.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>();
         let rows = [
             row(&["name", "rows", "id"]),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_the_unit_below_them() {
+    fn formats_sizes_in_binary_units() {
         let cases = [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1_572_864, "1.5 MiB"), (u64::MAX, "16.0 EiB")];
         for (count, expected) in cases {
             assert_eq!(bytes(count), expected);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_at_a_glance() {
+    fn formats_numbers_sizes_and_times() {
         let counts = [(0, "0"), (999, "999"), (1000, "1,000"), (2_000_000_000, "2,000,000,000")];
         for (number, expected) in counts {
             assert_eq!(count(number), expected);

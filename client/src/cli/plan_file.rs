@@ -1,4 +1,4 @@
-//! `--plan FILE`: a plan from a file or from stdin.
+//! `--plan FILE`: reads a plan from a file or stdin.
 
 use std::fs;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! `forebay replay DATASET`: where the rows of one batch lie, and the batch itself.
+//! `forebay replay DATASET`: the source of each row of a batch, and the batch itself.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use super::output::{self, Align};
 use super::session::Session;
 use super::stream_options::StreamOptions;
 
-/// Shows where each row of one batch lies: file, row group, row, row id; --output writes the batch itself
+/// Show the source of each row of a batch: file, row group, row, row id; --output writes the batch itself
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// Name of the dataset on the server
@@ -23,19 +23,19 @@ pub(crate) struct Replay {
     #[command(flatten)]
     stream: StreamOptions,
 
-    /// The rank whose batch it is
+    /// Rank of the batch
     #[arg(long, env = "FOREBAY_RANK", value_name = "R", default_value_t = 0)]
     rank: u64,
 
-    /// Step of the rank, counted from the start of the epoch
+    /// Step of the batch, counted from the start of the epoch
     #[arg(long, env = "FOREBAY_STEP", value_name = "S", required = true)]
     step: u64,
 
-    /// Shows the rows without what the batch's header says; with --json one object a line
+    /// Show the rows without the header; with --json one object per line
     #[arg(long, env = "FOREBAY_ROWS_ONLY")]
     rows_only: bool,
 
-    /// Writes the batch there too, byte for byte as it was sent, as an Arrow IPC file
+    /// Write the batch, byte for byte as it was sent, to this Arrow IPC file
     #[arg(long, env = "FOREBAY_OUTPUT", value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -47,7 +47,7 @@ impl Replay {
         if let Some(path) = &self.output {
             let batch = session.client.replayed(&found).await?;
             write_batch(path, &batch)?;
-            // Where stderr is closed, the file speaks for itself.
+            // The message is optional: stderr may be closed.
             let _ = writeln!(io::stderr(), "wrote {} rows to {}", batch.header.rows, path.display());
         }
         output::write(&match (session.json, self.rows_only) {
@@ -80,7 +80,7 @@ fn rows(rows: &[ReplayRow]) -> String {
     use Align::{Left, Right};
     let names = ["FILE", "ROW GROUP", "ROW", "ROW ID", ""].map(str::to_owned).to_vec();
     let line = |row: &ReplayRow| {
-        // Exact numbers to be copied, so without commas.
+        // Without separators, for copying.
         let [row_group, in_group, row_id] = [row.row_group, row.row, row.row_id].map(|number| number.to_string());
         let padding = if row.padding { "padding" } else { "" }.to_owned();
         vec![row.file.clone(), row_group, in_group, row_id, padding]
@@ -89,7 +89,7 @@ fn rows(rows: &[ReplayRow]) -> String {
     output::columns(&[Left, Right, Right, Right, Left], &lines)
 }
 
-/// Writes the file whole, once there is something to write.
+/// Writes the file after encoding the whole batch.
 fn write_batch(path: &Path, batch: &Batch) -> Result<(), Failure> {
     let bytes = arrow_file(batch).map_err(Failure::Ipc)?;
     fs::write(path, bytes).map_err(|source| Failure::WriteFile { path: path.to_owned(), source })
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_is_a_line_with_its_place() {
+    fn formats_a_line_per_row() {
         let row = |file: &str, row_id, padding| ReplayRow { file: file.into(), row_group: 3, row: 7, row_id, padding };
         let found = Found {
             header: Some(BatchHeader {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_an_arrow_file() {
+    fn writes_a_batch_as_an_arrow_file() {
         let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
         let data = RecordBatch::try_from_iter([("a", column)]).unwrap();
         let bytes = arrow_file(&Batch { header: BatchHeader::default(), data: data.clone(), body_bytes: 0 }).unwrap();

@@ -1,4 +1,4 @@
-//! `forebay schema DATASET`: the columns as stored.
+//! `forebay schema DATASET`: the stored columns.
 
 use arrow::datatypes::{Field, Schema as ArrowSchema};
 use clap::Args;
@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::output::{self, Align};
 use super::session::Session;
 
-/// Shows the columns of a dataset: name, type, and whether they may hold nulls
+/// Show the columns of a dataset: name, type, nullability
 #[derive(Debug, Args)]
 pub(crate) struct Schema {
     /// Name of the dataset on the server
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_is_a_line_of_text_or_an_object() {
+    fn formats_columns_as_text_and_json() {
         let fields = vec![Field::new("carrier", DataType::Utf8, false), Field::new("delay", DataType::Float64, true)];
         let schema = ArrowSchema::new(fields);
         assert_eq!(text(&schema), "COLUMN   TYPE     NULLABLE\ncarrier  Utf8     no\ndelay    Float64  yes\n");

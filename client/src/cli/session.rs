@@ -1,10 +1,10 @@
-//! The connection of a verb that calls a server over Flight.
+//! Connection of a subcommand to its server.
 
 use forebay_client::{Client, Credentials};
 
-/// What a verb works with that asks a server over Flight.
+/// Connection and output format of a subcommand that calls a server over Flight.
 pub(crate) struct Session {
-    /// URL of the server, for further connections.
+    /// URL, for further connections.
     pub(crate) server: String,
     pub(crate) credentials: Credentials,
     pub(crate) client: Client,

@@ -1,4 +1,4 @@
-//! `forebay show PLAN_ID`: what a fit has learned, from the server that keeps it.
+//! `forebay show PLAN_ID`: a fitted plan stored on the server.
 
 use clap::Args;
 
@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::session::Session;
 use super::{learned_text, output};
 
-/// Shows a fitted plan op by op; `--json > plan.json` makes a file of it, the one that `fit --json` makes
+/// Show a fitted plan op by op; `--json > plan.json` saves it to a file, as `fit --json` does
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// Id of a fitted plan on the server
@@ -21,7 +21,7 @@ impl Show {
     }
 }
 
-/// A fit's result as a file to check in: equal fits give equal bytes, and every learned value has a line of its own.
+/// Formats a fit's result for version control: equal fits give equal bytes, and every learned value has its own line.
 pub(crate) fn artifact(result: &forebay_client::FitResult) -> String {
     forebay_proto::to_pretty_json(result) + "\n"
 }

@@ -1,17 +1,17 @@
-//! The options that say which epoch of a dataset, under which plan, a verb is about.
+//! Flags that select an epoch and a plan.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use forebay_client::{Remainder as RemainderRule, StreamRequest};
+use forebay_client::{Remainder, StreamRequest};
 
 use super::failure::Failure;
 use super::plan_file;
 
-/// One epoch under a plan, all but the dataset's name.
+/// An epoch under a plan, without the dataset's name.
 #[derive(Debug, Args)]
 pub(crate) struct StreamOptions {
-    /// JSON file of the plan, or of a fit's result; - reads stdin
+    /// JSON file of a plan, or of a fit's result; - reads stdin
     #[arg(long, env = "FOREBAY_PLAN", value_name = "FILE", conflicts_with = "plan_id")]
     plan: Option<PathBuf>,
 
@@ -19,7 +19,7 @@ pub(crate) struct StreamOptions {
     #[arg(long, env = "FOREBAY_PLAN_ID", value_name = "ID")]
     plan_id: Option<String>,
 
-    /// Rows a batch and rank [default: 1024]
+    /// Rows per batch and rank [default: 1024]
     #[arg(long, env = "FOREBAY_BATCH_SIZE", value_name = "N")]
     batch_size: Option<u64>,
 
@@ -35,53 +35,53 @@ pub(crate) struct StreamOptions {
     #[arg(long, env = "FOREBAY_SEED", value_name = "N", default_value_t = 0)]
     seed: u64,
 
-    /// Shuffles the rows; else they come in file order
+    /// Shuffle the rows [default: file order]
     #[arg(long, env = "FOREBAY_SHUFFLE")]
     shuffle: bool,
 
-    /// Rows that are permuted together within a lane [default: 16384]
+    /// Rows permuted together within a lane [default: 16384]
     #[arg(long, env = "FOREBAY_WINDOW_ROWS", value_name = "N")]
     window_rows: Option<u64>,
 
-    /// Lanes of a shuffled epoch [default: the smallest multiple of the world size from 16 on]
+    /// Lanes of a shuffled epoch [default: the smallest multiple of the world size that is at least 16]
     #[arg(long, env = "FOREBAY_LANES", value_name = "N")]
     lanes: Option<u64>,
 
-    /// What happens to the rows that do not fill a batch on every rank
+    /// Treatment of the rows that do not fill a batch on every rank
     #[arg(long, env = "FOREBAY_REMAINDER", value_name = "RULE", default_value = "keep", ignore_case = true)]
-    remainder: Remainder,
+    remainder: RemainderRule,
 
     /// Global position to start from: a multiple of world size times batch size
     #[arg(long, env = "FOREBAY_START_POSITION", value_name = "ROW", default_value_t = 0)]
     start_position: u64,
 
-    /// Digest of the snapshot that must be read [default: the present one]
+    /// Digest of the snapshot to read [default: the current one]
     #[arg(long, env = "FOREBAY_SNAPSHOT", value_name = "DIGEST")]
     snapshot: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Remainder {
+enum RemainderRule {
     /// Every row exactly once; ranks may differ by a step
     Keep,
     /// Whole batches only, equal steps
     Drop,
-    /// Equal steps; rows are repeated
+    /// Equal steps, by repeating rows
     Pad,
 }
 
 impl StreamOptions {
-    /// Whether there is a plan, from a file or on the server.
+    /// Whether a plan is given, as a file or by id.
     pub(crate) fn names_plan(&self) -> bool {
         self.plan.is_some() || self.plan_id.is_some()
     }
 
-    /// The request for this epoch of a dataset; reads the plan's file.
+    /// Returns the request for this epoch of a dataset; reads the plan's file.
     pub(crate) fn request(&self, dataset: &str) -> Result<StreamRequest, Failure> {
         let remainder = match self.remainder {
-            Remainder::Keep => RemainderRule::Keep,
-            Remainder::Drop => RemainderRule::Drop,
-            Remainder::Pad => RemainderRule::Pad,
+            RemainderRule::Keep => Remainder::Keep,
+            RemainderRule::Drop => Remainder::Drop,
+            RemainderRule::Pad => Remainder::Pad,
         };
         Ok(StreamRequest {
             dataset: dataset.to_owned(),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_reaches_its_field_and_what_is_left_out_is_the_servers_to_choose() {
+    fn options_set_their_fields_and_omitted_ones_are_unset() {
         let arguments = "test --plan-id 7a --batch-size 8 --world-size 4 --epoch 3 --seed 7 --shuffle --window-rows 64 \
                          --lanes 32 --remainder PAD --start-position 96 --snapshot 5f";
         let options = TestCommand::parse_from(arguments.split(' ').filter(|word| !word.is_empty()));
@@ -129,7 +129,7 @@ mod tests {
             shuffle: true,
             window_rows: Some(64),
             lanes: 32,
-            remainder: RemainderRule::Pad.into(),
+            remainder: Remainder::Pad.into(),
             start_position: 96,
             snapshot: "5f".into(),
             ..Default::default()

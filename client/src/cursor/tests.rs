@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A place in a shuffled epoch of so many lanes; in file order without any.
+/// Returns a cursor in a shuffled epoch, or in file order if `lanes` is 0.
 fn cursor(position: u64, world_size: u64, lanes: u64) -> Cursor {
     let request = StreamRequest { epoch: 1, shuffle: lanes > 0, lanes, start_position: position, ..of(world_size, 1) };
     Cursor::start(&request, &StreamInfo { plan_id: "p".into(), order_version: 1, ..Default::default() })
@@ -13,8 +13,8 @@ fn of(world_size: u64, batch_size: u64) -> StreamRequest {
 }
 
 #[test]
-fn the_largest_cursor_has_at_most_300_bytes_of_json_and_comes_back() {
-    // The most that the server takes of ranks, lanes and window, 2^53 rows, digests of 32 digits.
+fn the_largest_cursor_round_trips_in_300_bytes() {
+    // The server's maximum ranks, lanes and window, 2^53 rows, digests of 32 digits.
     for (remainder, shuffle) in [(Remainder::Keep, true), (Remainder::Drop, true), (Remainder::Keep, false)] {
         let largest = Cursor {
             version: CURSOR_VERSION,
@@ -37,7 +37,7 @@ fn the_largest_cursor_has_at_most_300_bytes_of_json_and_comes_back() {
 }
 
 #[test]
-fn the_text_of_the_python_package_is_read_and_written() {
+fn reads_and_writes_the_json_of_the_python_package() {
     let python = r#"{"version":2,"order_version":1,"epoch":3,"position":4096,"world_size":2,"snapshot":"5f","plan_id":"7a","lanes":null,"remainder":"pad","seed":7,"shuffle":false,"window_rows":null}"#;
     let cursor = Cursor::from_json(python).unwrap();
     assert_eq!((cursor.position, cursor.remainder, cursor.lanes), (4096, Remainder::Pad, None));
@@ -45,7 +45,7 @@ fn the_text_of_the_python_package_is_read_and_written() {
 }
 
 #[test]
-fn defaults_are_written_out_as_the_server_named_them_or_the_contract_does() {
+fn fills_in_the_servers_defaults_or_its_own() {
     let request = StreamRequest { shuffle: true, ..of(5, 8) };
     let cursor = Cursor::start(&request, &StreamInfo::default());
     assert_eq!((cursor.lanes, cursor.window_rows), (Some(20), Some(16_384)));
@@ -56,19 +56,19 @@ fn defaults_are_written_out_as_the_server_named_them_or_the_contract_does() {
 }
 
 #[test]
-fn a_place_is_gone_on_from_only_where_its_rows_allow() {
+fn resumes_only_at_positions_that_the_request_allows() {
     let cases = [
         (cursor(0, 2, 0), of(3, 7), None),
         (cursor(48, 2, 0), of(2, 24), None),
         (cursor(48, 2, 0), of(2, 8), None),
-        (cursor(48, 2, 0), of(4, 12), Some("go on at world size 2")),
-        (cursor(48, 2, 0), of(2, 7), Some("no multiple of world_size × batch_size = 14:")),
-        (cursor(48, 2, 0), of(2, 0), Some("no multiple")),
+        (cursor(48, 2, 0), of(4, 12), Some("resume at world size 2")),
+        (cursor(48, 2, 0), of(2, 7), Some("not a multiple of world_size × batch_size = 14:")),
+        (cursor(48, 2, 0), of(2, 0), Some("not a multiple")),
         (cursor(48, 2, 16), of(4, 1000), None),
         (cursor(48, 2, 16), of(16, 7), None),
         (cursor(48, 2, 16), of(3, 16), Some("does not divide the 16 lanes")),
         (cursor(40, 2, 16), of(4, 10), None),
-        (cursor(40, 2, 16), of(4, 8), Some("= 32, nor of the 16 lanes: go on with the batch size")),
+        (cursor(40, 2, 16), of(4, 8), Some("= 32 or of the 16 lanes: resume with the batch size")),
     ];
     for (cursor, request, expected) in cases {
         match (cursor.apply(&request), expected) {
@@ -84,7 +84,7 @@ fn a_place_is_gone_on_from_only_where_its_rows_allow() {
 }
 
 #[test]
-fn another_version_plan_or_order_is_refused_with_the_way_out() {
+fn rejects_another_version_plan_or_order_with_a_remedy() {
     let saved = cursor(48, 2, 0);
     let other = |name: &str, value: Value| {
         let mut fields: Value = serde_json::from_str(&saved.to_json()).unwrap();
@@ -111,7 +111,7 @@ fn another_version_plan_or_order_is_refused_with_the_way_out() {
     let message = saved.apply(&request).unwrap_err().to_string();
     assert!(message.contains("under plan p, this plan is q"), "{message}");
     for (plan_id, order_version, expected) in
-        [("p", 1, None), ("q", 1, Some("this plan is q")), ("p", 2, Some("follows 2"))]
+        [("p", 1, None), ("q", 1, Some("this plan is q")), ("p", 2, Some("the server uses 2"))]
     {
         let info = StreamInfo { plan_id: plan_id.into(), order_version, ..Default::default() };
         let outcome = saved.check_info(&info).map_err(|error| error.to_string());
@@ -122,15 +122,15 @@ fn another_version_plan_or_order_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn the_epoch_ends_for_all_ranks_at_the_same_step() {
+fn the_epoch_ends_at_the_same_step_on_all_ranks() {
     // 100 rows on 3 ranks in batches of 11: 34, 33, 33 rows; rank 0 alone has a fourth batch, of one row.
     let info = StreamInfo { rows: 100, snapshot: "s".into(), ..Default::default() };
-    let places = Places::new(&of(3, 11), &info);
+    let cursors = EpochCursors::new(&of(3, 11), &info);
     for (step, last, expected) in [(0, false, false), (2, true, false), (2, false, false), (3, true, true)] {
         let header = BatchHeader { step, position: step * 33, last, ..Default::default() };
-        assert_eq!(places.ends_epoch(&header), expected, "step {step}");
-        assert_eq!(places.behind(&header).position, (step + 1) * 33);
+        assert_eq!(cursors.ends_epoch(&header), expected, "step {step}");
+        assert_eq!(cursors.after(&header).position, (step + 1) * 33);
     }
-    assert_eq!((places.start().snapshot.as_str(), places.next_epoch().epoch), ("", 1));
-    assert_eq!(places.behind(&BatchHeader::default()).snapshot, "s");
+    assert_eq!((cursors.start().snapshot.as_str(), cursors.next_epoch().epoch), ("", 1));
+    assert_eq!(cursors.after(&BatchHeader::default()).snapshot, "s");
 }

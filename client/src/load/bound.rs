@@ -1,20 +1,20 @@
-//! What a load's streams were held up by, from the seconds that the headers tell.
+//! The bottleneck of a run, derived from the stage times in the batch headers.
 
 use forebay_client::StageSeconds;
 use serde::Serialize;
 
-/// A server that waits for its clients for more than this share of the streams' time is held up by what lies between; so are
-/// streams that wait while it has nothing to do for more than this share.
+/// The wire is the bottleneck if the server waits for its clients for more than this share of the streams' time, or if
+/// clients wait while the server is idle for more than this share.
 const SENDING_SHARE: f64 = 0.5;
 
-/// Batches that are taken later than they could be, by more than this share of them: the schedule holds the load up.
+/// The schedule is the bottleneck if more than this share of the streams' time is not spent waiting.
 const EARLY_SHARE: f64 = 0.9;
 
-/// What holds a load up.
+/// Bottleneck of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Bound {
-    /// The schedule of an open loop: batches were there before they were due.
+    /// Schedule of an open loop: batches arrived before they were scheduled.
     Schedule,
     Wire,
     Storage,
@@ -22,8 +22,8 @@ pub(crate) enum Bound {
 }
 
 impl Bound {
-    /// `stages` are those of all streams, which took `stream_seconds` in all and waited `wait_seconds` of them; `lanes`
-    /// of each fetch side by side.
+    /// Returns the bottleneck, given the sums over all streams of stage times, running time and waiting time. Each
+    /// stream fetches `lanes` lanes concurrently.
     pub(crate) fn of(stages: &StageSeconds, stream_seconds: f64, wait_seconds: f64, lanes: f64) -> Option<Self> {
         if stream_seconds <= 0.0 {
             return None;
@@ -52,12 +52,12 @@ impl Bound {
     }
 }
 
-/// Seconds of CPU work.
+/// Returns the seconds of CPU work.
 fn compute(stages: &StageSeconds) -> f64 {
     stages.decode + stages.transform + stages.assemble
 }
 
-/// Adds a batch's seconds.
+/// Adds a batch's stage times.
 pub(super) fn add(sum: &mut StageSeconds, more: &StageSeconds) {
     sum.fetch += more.fetch;
     sum.decode += more.decode;
@@ -71,13 +71,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_wait_is_named() {
+    fn names_the_largest_wait() {
         let stages = |fetch, decode, send_wait| StageSeconds { fetch, decode, send_wait, ..StageSeconds::default() };
         let bound = |stages: StageSeconds, wait| Bound::of(&stages, 10.0, wait, 4.0);
         assert_eq!(bound(stages(0.0, 9.0, 0.1), 9.5), Some(Bound::Cpu));
         assert_eq!(bound(stages(36.0, 1.0, 0.1), 9.5), Some(Bound::Storage));
         assert_eq!(bound(stages(8.0, 1.0, 0.1), 9.5), Some(Bound::Wire));
-        // Four lanes that wait side by side.
+        // Four lanes wait concurrently.
         assert_eq!(bound(stages(8.0, 3.0, 0.1), 9.5), Some(Bound::Cpu));
         assert_eq!(bound(stages(8.0, 9.0, 6.0), 9.5), Some(Bound::Wire));
         assert_eq!(bound(stages(8.0, 9.0, 6.0), 0.5), Some(Bound::Schedule));

@@ -1,4 +1,4 @@
-//! The endpoints of each epoch, asked for once and shared by all the streams that read it.
+//! Endpoints of each epoch, requested once and shared by all of its streams.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forebay_client::{Client, Epoch, Result, StreamRequest};
 use tokio::sync::OnceCell;
 
-/// The epochs from a first one on.
+/// Consecutive epochs.
 #[derive(Debug)]
 pub(super) struct Epochs {
     client: Client,
@@ -14,7 +14,7 @@ pub(super) struct Epochs {
     known: Mutex<BTreeMap<u64, Cell>>,
 }
 
-/// An epoch that somebody has asked for, or is asking for.
+/// An epoch whose endpoints are known or requested.
 type Cell = Arc<OnceCell<Epoch>>;
 
 impl Epochs {
@@ -22,18 +22,18 @@ impl Epochs {
         Self { client, first, known: Mutex::default() }
     }
 
-    /// The request of an epoch: the first one begins at the start position, all others at their start.
+    /// Returns an epoch's request. Only the first epoch begins at the start position.
     pub(super) fn request(&self, epoch: u64) -> StreamRequest {
         let is_first = epoch == self.first.epoch;
         let start_position = if is_first { self.first.start_position } else { 0 };
         StreamRequest { epoch, start_position, with_stage_seconds: true, ..self.first.clone() }
     }
 
-    /// The epoch, for as long as the cell is held. The first stream to come asks for it, the others wait for the answer.
+    /// Returns the epoch, kept as long as the cell is held. Concurrent callers share one request.
     pub(super) async fn get(&self, epoch: u64) -> Result<Cell> {
         let cell = {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            // Tickets of many ranks are not kept longer than somebody reads by them.
+            // Drop the tickets of epochs without a reader.
             known.retain(|&other, cell| other >= epoch || Arc::strong_count(cell) > 1);
             Arc::clone(known.entry(epoch).or_default())
         };

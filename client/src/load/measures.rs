@@ -1,4 +1,4 @@
-//! What all the streams saw, written down batch by batch.
+//! Measurements of all streams, recorded batch by batch.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,40 +11,40 @@ use tonic::Code;
 use super::bound::add;
 use super::timeline::Total;
 
-/// Decimal digits that the latencies keep: 0.1 %.
+/// Significant digits of latencies: 0.1 %.
 const LATENCY_DIGITS: u8 = 3;
 
-/// The longest wait that is told from a longer one: 30 days, four times the longest run.
+/// Highest recorded wait, to which longer ones are clamped: 30 days, four times the longest run.
 const NANOSECONDS_MAX: u64 = 30 * 24 * 3600 * 1_000_000_000;
 
-/// The measures of a run. What comes before `begin` is the warm-up, of which only errors, retries and the times to first
-/// batches are kept: most streams have just one of these.
+/// Measurements of a run. Of the warm-up, before `begin`, it keeps only errors, retries and times to first batches, of
+/// which most streams have just one.
 ///
-/// One lock for all: it is held for some 50 ns a batch, so that even 100,000 batches a second leave it free.
+/// All streams share one lock. It is held for about 50 ns per batch, so even 100,000 batches/s leave it mostly free.
 #[derive(Debug)]
 pub(super) struct Measures {
     begin: Instant,
     counted: Mutex<Counted>,
 }
 
-/// The figures so far.
+/// Measurements so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     pub(crate) batches: u64,
     pub(crate) rows: u64,
-    /// Of the Arrow bodies.
+    /// Size of the Arrow bodies.
     pub(crate) bytes: u64,
-    /// Rows of the warm-up too.
+    /// Includes the warm-up.
     pub(crate) rows_ever: u64,
     /// Nanoseconds.
     pub(crate) latency: Histogram<u64>,
     /// Nanoseconds.
     pub(crate) first_batch: Histogram<u64>,
-    /// Where the server says that the batches' time went.
+    /// The server's stage times.
     pub(crate) stages: StageSeconds,
-    /// The time that batches were waited for, where that counts.
+    /// Time spent waiting for measured batches.
     pub(crate) waited: Duration,
-    /// By the name of the gRPC code.
+    /// By name of the gRPC code.
     pub(crate) errors: BTreeMap<&'static str, u64>,
     pub(crate) retries: u64,
 }
@@ -67,8 +67,8 @@ impl Measures {
         Ok(Self { begin, counted: Mutex::new(counted) })
     }
 
-    /// Takes a batch that came just now, how long it was asked for and its latency where that counts; returns whether it is
-    /// counted.
+    /// Records a batch with the time it was waited for and its latency, if that is measured. Returns whether the batch
+    /// is past the warm-up.
     pub(super) fn batch(
         &self,
         arrived: Instant,
@@ -100,7 +100,7 @@ impl Measures {
         record(&mut self.counted().first_batch, time);
     }
 
-    /// Takes an error of the client library, or one that was found in what came.
+    /// Records an error of the client library, or corrupt data if there is none.
     pub(super) fn error(&self, error: Option<&Error>) {
         let code = error.map_or(Code::DataLoss, code);
         *self.counted().errors.entry(code_name(code)).or_default() += 1;
@@ -110,7 +110,7 @@ impl Measures {
         self.counted().retries += 1;
     }
 
-    /// What has been counted by an instant, which is now.
+    /// Returns the totals at the instant `now`.
     pub(super) fn total(&self, now: Instant) -> Total {
         let counted = self.counted();
         let seconds = now.saturating_duration_since(self.begin).as_secs_f64();
@@ -134,11 +134,11 @@ fn record(histogram: &mut Histogram<u64>, time: Duration) {
     histogram.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// The gRPC code that an error has, or would have if the server had said it.
+/// Returns the gRPC code of an error, or the equivalent code.
 fn code(error: &Error) -> Code {
     match error {
         Error::Status(status) => status.code(),
-        // Whatever the transport calls it.
+        // Regardless of the transport's own code.
         Error::Unreachable { .. } | Error::Disconnected { .. } => Code::Unavailable,
         _ => Code::DataLoss,
     }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_warm_up_is_not_counted_but_seen() {
+    fn counts_rows_of_the_warm_up_separately() {
         let start = Instant::now();
         let begin = start + Duration::from_secs(1);
         let measures = Measures::new(begin).unwrap();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_counted_by_code() {
+    fn counts_errors_by_code() {
         let measures = Measures::new(Instant::now()).unwrap();
         let drains = Error::Status(Box::new(Status::unavailable("drains")));
         for error in [Some(&drains), None, Some(&drains)] {

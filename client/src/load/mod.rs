@@ -1,8 +1,8 @@
-//! A load on a server: streams that take batches as fast as they come or on a schedule, and what they saw.
+//! Load generator: concurrent streams, as fast as possible or on a schedule, and their measurements.
 //!
-//! `runner` connects, starts the streams and stops them; `stream` is one of them; `pace` says when it asks for a batch;
-//! `measures` is what all of them write to. From there the figures go to `report`, and from it to `plot` and to
-//! whoever writes text. Nothing here knows of flags, files or exit codes.
+//! `runner` connects, starts and stops the streams; `stream` is one of them; `pace` schedules its batches; all streams
+//! record into `measures`. `report` summarizes the measurements for `plot` and for the command line. Independent of
+//! flags, files and exit codes.
 
 mod bound;
 mod epochs;

@@ -1,24 +1,25 @@
-//! When a stream asks for its next batch, and since when that batch has been waited for.
+//! Schedule of a stream's batches, and the start of each latency measurement.
 
 use std::time::{Duration, Instant};
 
-/// The step of tokio's timer is a millisecond; another one may pass until the task runs.
+/// Timer granularity: tokio's timer has a step of 1 ms, and the task may run another one later.
 const TIMER_STEP: Duration = Duration::from_millis(2);
 
-/// How the batches of a stream follow each other.
+/// Pace of a stream's batches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pace {
-    /// Closed loop: the next batch is asked for once the last one has come.
+    /// Closed loop: requests the next batch when the last one has arrived.
     Closed,
-    /// Open loop: batch k is due k intervals behind the stream's first, whatever became of those before. Its latency
-    /// counts from then, so that one slow batch is seen in all those that it delays (no coordinated omission).
+    /// Open loop: batch k is scheduled k intervals after the stream's first, regardless of the batches before. Its
+    /// latency starts when it is scheduled, so a slow batch shows in all batches that it delays (no coordinated
+    /// omission).
     Open {
-        /// From one batch of a stream to its next.
+        /// Time between consecutive batches of a stream.
         interval: Duration,
     },
 }
 
-/// The pace of one stream.
+/// Schedule of one stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     pace: Pace,
@@ -26,8 +27,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of one of several streams that start together: their first batches are spread over an interval, as
-    /// those of ranks that know nothing of each other are.
+    /// Returns the schedule of one of several streams that start together. Their first batches are spread over an
+    /// interval, like those of independent ranks.
     pub(super) fn new(pace: Pace, start: Instant, stream: usize, stream_count: usize) -> Self {
         let offset = match pace {
             Pace::Closed => Duration::ZERO,
@@ -36,7 +37,8 @@ impl Schedule {
         Self { pace, first_due: start + offset }
     }
 
-    /// When the batch with this number, counted from 0 over all the stream's epochs, is due; none: at once.
+    /// Returns when a batch is scheduled, or none for a closed loop. Batches are numbered from 0 over all epochs of the
+    /// stream.
     pub(super) fn due(&self, batch: u64) -> Option<Instant> {
         match self.pace {
             Pace::Closed => None,
@@ -44,19 +46,19 @@ impl Schedule {
         }
     }
 
-    /// From when the wait for a batch counts that was due then and has been asked for now. What the timer came late by,
-    /// within its step, is not the server's; a batch that comes behind a late one is late since it was due.
-    pub(super) fn since(due: Instant, asked: Instant) -> Instant {
-        if asked.saturating_duration_since(due) <= TIMER_STEP { asked.max(due) } else { due }
+    /// Returns the start of the latency of a batch requested now. A delay within the timer's granularity is not charged
+    /// to the server; a batch after a late one is late since it was scheduled.
+    pub(super) fn since(due: Instant, requested: Instant) -> Instant {
+        if requested.saturating_duration_since(due) <= TIMER_STEP { requested.max(due) } else { due }
     }
 
-    /// Batches that were due before an instant and have not come, of a stream that has taken so many.
-    pub(super) fn overdue(&self, taken: u64, at: Instant) -> u64 {
+    /// Returns the number of batches due before an instant but not received, given the number received.
+    pub(super) fn overdue(&self, received: u64, at: Instant) -> u64 {
         let (Pace::Open { interval }, Some(elapsed)) = (self.pace, at.checked_duration_since(self.first_due)) else {
             return 0;
         };
         let due = (elapsed.as_secs_f64() / interval.as_secs_f64()) as u64 + 1;
-        due.saturating_sub(taken)
+        due.saturating_sub(received)
     }
 }
 
@@ -67,7 +69,7 @@ mod tests {
     const OPEN: Pace = Pace::Open { interval: Duration::from_millis(100) };
 
     #[test]
-    fn an_open_loop_is_on_time_whatever_the_batches_do() {
+    fn an_open_loop_keeps_its_schedule_when_batches_are_late() {
         let start = Instant::now();
         let schedule = Schedule::new(OPEN, start, 0, 1);
         let due = |batch| schedule.due(batch).unwrap() - start;
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_behind_a_late_one_is_late_and_a_late_timer_is_nobodys_latency() {
+    fn latency_includes_delays_of_earlier_batches_but_not_the_timers() {
         let due = Instant::now();
         let since = |microseconds| Schedule::since(due, due + Duration::from_micros(microseconds)) - due;
         assert_eq!([0, 900, 2000].map(since), [0, 900, 2000].map(Duration::from_micros));
@@ -84,18 +86,18 @@ mod tests {
     }
 
     #[test]
-    fn streams_share_out_an_interval() {
+    fn spreads_streams_over_an_interval() {
         let start = Instant::now();
         let first = |stream| Schedule::new(OPEN, start, stream, 4).due(0).unwrap() - start;
         assert_eq!([first(0), first(1), first(3)], [0, 25, 75].map(Duration::from_millis));
     }
 
     #[test]
-    fn what_was_due_and_did_not_come_is_overdue() {
+    fn counts_overdue_batches() {
         let start = Instant::now();
         let schedule = Schedule::new(OPEN, start, 1, 2);
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
-        // Batches are due at 50, 150, 250, …
+        // Batches are scheduled at 50, 150, 250, …
         for (taken, milliseconds, expected) in [(0, 40, 0), (0, 60, 1), (1, 60, 0), (1, 1049, 9), (20, 1049, 0)] {
             assert_eq!(schedule.overdue(taken, at(milliseconds)), expected, "{taken} by {milliseconds} ms");
         }

@@ -1,4 +1,4 @@
-//! A report as one picture: throughput over time above, the distribution of the batch latencies below.
+//! SVG plot of a report: throughput over time above the distribution of batch latencies.
 
 use std::error::Error;
 
@@ -30,7 +30,7 @@ const RED: RGBColor = RGBColor(0xb4, 0x33, 0x1f);
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as plotters::prelude::DrawingBackend>::ErrorType>>;
 
-/// Draws the picture and returns the text of the SVG file.
+/// Returns the text of the SVG file.
 pub(crate) fn svg(report: &Report) -> Result<String, Box<dyn Error + Send + Sync>> {
     let mut text = String::new();
     {
@@ -65,12 +65,12 @@ fn throughput<'a>(area: &Area<'a>, rates: &[Rate]) -> Drawn<'a> {
         .y_desc(format!("Arrow bodies, {unit}"))
         .y_labels(6)
         .draw()?;
-    // A rate holds for its whole interval, so the line is a stair.
-    let stair = rates.iter().flat_map(|rate| {
+    // A rate covers its whole interval, so the line has steps.
+    let steps = rates.iter().flat_map(|rate| {
         let height = rate.bytes_per_second / unit_bytes;
         [(rate.from_seconds, height), (rate.to_seconds, height)]
     });
-    chart.draw_series(LineSeries::new(stair, ShapeStyle::from(BLUE).stroke_width(2)))?;
+    chart.draw_series(LineSeries::new(steps, ShapeStyle::from(BLUE).stroke_width(2)))?;
     Ok(())
 }
 
@@ -79,11 +79,11 @@ fn latencies<'a>(area: &Area<'a>, report: &Report) -> Drawn<'a> {
     let total = bins.iter().map(|bin| bin.batches).sum::<u64>().max(1) as f64;
     let share = |bin: &Bin| 100.0 * bin.batches as f64 / total;
     let milliseconds = |seconds: f64| seconds * 1e3;
-    // Where nothing came there are axes, and nothing between them.
+    // Without batches only the axes are drawn.
     let from = bins.first().map_or(0.1, |bin| milliseconds(bin.from_seconds));
     let to = bins.last().map_or(10.0, |bin| milliseconds(bin.to_seconds));
     let top = 1.25 * bins.iter().map(share).fold(1.0, f64::max);
-    let since = if report.rate_batches_per_second.is_some() { "since it was due" } else { "since it was asked for" };
+    let since = if report.rate_batches_per_second.is_some() { "since it was scheduled" } else { "since its request" };
     let mut chart = ChartBuilder::on(area)
         .caption("Distribution of the batch latencies", (FONT, CAPTION_SIZE))
         .margin(10)
@@ -95,7 +95,7 @@ fn latencies<'a>(area: &Area<'a>, report: &Report) -> Drawn<'a> {
         .configure_mesh()
         .max_light_lines(1)
         .label_style((FONT, LABEL_SIZE))
-        .x_desc(format!("time until a batch came, {since}, ms"))
+        .x_desc(format!("time until a batch arrived, {since}, ms"))
         .y_desc("share of the batches, %")
         .x_label_formatter(&|milliseconds| axis_label(*milliseconds))
         .y_labels(6)
@@ -110,19 +110,19 @@ fn latencies<'a>(area: &Area<'a>, report: &Report) -> Drawn<'a> {
         chart.draw_series([PathElement::new([(mark.at, 0.0), (mark.at, mark.height)], RED.stroke_width(1))])?;
     }
     for Mark { name, at, height } in marks {
-        // Where the axis ends there is more room on the left. The ground keeps other marks out of the text.
+        // Near the end of the axis there is more space on the left. The backbackground hides other marks.
         let is_left = (at / from).ln() > 0.75 * (to / from).ln();
         let (anchor, sign) = if is_left { (HPos::Right, -1) } else { (HPos::Left, 1) };
         let style = (FONT, MARK_SIZE).into_font().color(&BLACK).pos(Pos::new(anchor, VPos::Center));
         let width = name.chars().count() as i32 * MARK_SIZE * 6 / 10;
-        let ground =
+        let background =
             Rectangle::new([(sign * 2, -MARK_SIZE / 2), (sign * width, MARK_SIZE / 2)], WHITE.mix(0.85).filled());
-        chart.draw_series([EmptyElement::at((at, height)) + ground + Text::new(name, (sign * 4, 0), style)])?;
+        chart.draw_series([EmptyElement::at((at, height)) + background + Text::new(name, (sign * 4, 0), style)])?;
     }
     Ok(())
 }
 
-/// A quantile that the picture names.
+/// Labelled quantile.
 struct Mark {
     name: String,
     /// Milliseconds.
@@ -130,7 +130,7 @@ struct Mark {
     height: f64,
 }
 
-/// One below the other, so that marks that are near do not write over each other.
+/// Returns the marks, at descending heights so that labels do not overlap.
 fn marks(report: &Report, (from, to): (f64, f64), top: f64) -> Vec<Mark> {
     let times = &report.batch_latency;
     let quantiles = [
@@ -151,7 +151,7 @@ fn marks(report: &Report, (from, to): (f64, f64), top: f64) -> Vec<Mark> {
     quantiles.into_iter().enumerate().filter_map(mark).collect()
 }
 
-/// Milliseconds to three figures: 0.00123, 85.3, 1230.
+/// Formats milliseconds to three significant digits: 0.00123, 85.3, 1230.
 fn axis_label(milliseconds: f64) -> String {
     if milliseconds <= 0.0 {
         return "0".to_owned();

@@ -1,4 +1,4 @@
-//! The figures of a run as they are published: one object, units last in every name.
+//! The published report of a run. Field names end in their unit.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use super::runner::{Outcome, StreamOutcome};
 use super::settings::{RunEnd, Settings};
 use super::timeline::Rate;
 
-/// Bars of a decade of the latency distribution.
+/// Bins per decade of the latency distribution.
 const BINS_PER_DECADE: i32 = 20;
 
 const NANOSECONDS: f64 = 1e9;
 
-/// What a run has found. A figure that has nothing behind it is null.
+/// Report of a run. Values without data are null.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) dataset: String,
@@ -29,43 +29,44 @@ pub(crate) struct Report {
     pub(crate) shuffle: bool,
     /// "closed" or "open".
     pub(crate) r#loop: &'static str,
-    /// Of each stream, in an open loop.
+    /// Per stream, in an open loop.
     pub(crate) rate_batches_per_second: Option<f64>,
     pub(crate) is_verified: bool,
     pub(crate) was_interrupted: bool,
     pub(crate) warm_up_seconds: f64,
-    /// What follows is of this time alone, the first batches' times, errors and retries apart: they are of the warm-up too.
+    /// The values below cover this time only, except first batch times, errors and retries, which include the warm-up.
     pub(crate) wall_seconds: f64,
-    /// Epochs that a stream read to their end, of all streams.
+    /// Complete epochs, summed over streams.
     pub(crate) epochs: u64,
     pub(crate) batches: u64,
     pub(crate) rows: u64,
-    /// Of the Arrow bodies.
+    /// Size of the Arrow bodies.
     pub(crate) bytes: u64,
     pub(crate) batches_per_second: Option<f64>,
     pub(crate) rows_per_second: Option<f64>,
     pub(crate) bytes_per_second: Option<f64>,
     pub(crate) slowest_stream_rows_per_second: Option<f64>,
     pub(crate) fastest_stream_rows_per_second: Option<f64>,
-    /// The slowest stream's rate by the fastest's: 1 is fair.
+    /// Rate of the slowest stream divided by that of the fastest; 1 is fair.
     pub(crate) fairness_ratio: Option<f64>,
     /// From an epoch's request to its first batch.
     pub(crate) first_batch: Times,
-    /// Closed loop: from the request for a batch to its arrival, first batches apart. Open loop: from when it was due.
+    /// Time until a batch arrives: in a closed loop since its request, without first batches; in an open loop since it
+    /// was due.
     pub(crate) batch_latency: Times,
-    /// Open loop: batches that were due and had not come when the run was stopped.
+    /// Open loop: batches due but not received when the run stopped.
     pub(crate) overdue_batches: u64,
-    /// The server's seconds for those batches, of all streams together.
+    /// The server's stage times for the measured batches, summed over streams.
     pub(crate) fetch_seconds: f64,
     pub(crate) decode_seconds: f64,
     pub(crate) transform_seconds: f64,
     pub(crate) assemble_seconds: f64,
     pub(crate) send_wait_seconds: f64,
-    /// What held the streams up: "schedule", "wire", "storage" or "cpu".
+    /// Bottleneck: "schedule", "wire", "storage" or "cpu".
     pub(crate) bound_by: Option<Bound>,
-    /// Of the client, user and system.
+    /// CPU time of the client, user and system.
     pub(crate) cpu_seconds: f64,
-    /// Of 10^9 bytes.
+    /// Per 10^9 bytes.
     pub(crate) cpu_seconds_per_gigabyte: Option<f64>,
     pub(crate) retries: u64,
     /// By gRPC code.
@@ -76,7 +77,7 @@ pub(crate) struct Report {
     pub(crate) batch_latency_distribution: Vec<Bin>,
 }
 
-/// A distribution of times by its quantiles, which are within 0.1 %.
+/// Quantiles of a distribution of times, within 0.1 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Times {
     pub(crate) count: u64,
@@ -89,7 +90,7 @@ pub(crate) struct Times {
     pub(crate) max_seconds: Option<f64>,
 }
 
-/// One stream's part.
+/// Results of one stream.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Part {
     pub(crate) stream: usize,
@@ -103,7 +104,7 @@ pub(crate) struct Part {
     pub(crate) rows_per_second: Option<f64>,
 }
 
-/// The batches whose latency lies between two times.
+/// Number of batches with a latency in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Bin {
     pub(crate) from_seconds: f64,
@@ -121,7 +122,7 @@ impl Report {
         let rates = || {
             streams
                 .iter()
-                .filter(|stream| !stream.had_nothing(settings.end))
+                .filter(|stream| !stream.is_without_rows(settings.end))
                 .filter_map(|stream| stream.rows_per_second)
         };
         let slowest = rates().min_by(f64::total_cmp);
@@ -173,21 +174,21 @@ impl Report {
             cpu_seconds_per_gigabyte: ratio(cpu_seconds, counted.bytes as f64 / 1e9),
             retries: counted.retries,
             errors: counted.errors.clone(),
-            failed_streams: outcome.troubles.len(),
+            failed_streams: outcome.failures.len(),
             streams,
             throughput: outcome.rates.clone(),
             batch_latency_distribution: bins(&counted.latency),
         }
     }
 
-    /// What was run, in a line.
+    /// Returns a one-line description of the run.
     pub(crate) fn title(&self) -> String {
         let plural = |count: usize, name: &str| format!("{count} {name}{}", if count == 1 { "" } else { "s" });
         let clients = plural(self.clients, "client");
         let streams = plural(self.streams_per_client, "stream");
         let pace = match self.rate_batches_per_second {
             None => "closed loop".to_owned(),
-            // Three decimals are as exact as anyone types it.
+            // Rounding undoes the conversion from an interval.
             Some(rate) => format!("open loop of {} batches/s a stream", (rate * 1e3).round() / 1e3),
         };
         let order = if self.shuffle { ", shuffled" } else { "" };
@@ -231,8 +232,8 @@ impl Part {
         }
     }
 
-    /// A rank without rows says nothing of fairness; a stream that was starved for the whole run does.
-    fn had_nothing(&self, end: RunEnd) -> bool {
+    /// Whether the rank had no rows, so that the stream is left out of fairness. A starved stream is not.
+    fn is_without_rows(&self, end: RunEnd) -> bool {
         let is_done = match end {
             RunEnd::Epochs(epochs) => self.epochs == epochs,
             RunEnd::Duration(_) => self.epochs > 0,
@@ -241,12 +242,12 @@ impl Part {
     }
 }
 
-/// A rate, where there is something to divide by.
+/// Divides, unless the divisor is 0.
 fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-/// Bars of equal width on a logarithmic axis, from the one with the least latency to the one with the greatest.
+/// Returns bins of equal width on a logarithmic axis, from the lowest latency to the highest.
 fn bins(histogram: &Histogram<u64>) -> Vec<Bin> {
     let edge = |bin: i32| 10_f64.powf(f64::from(bin) / f64::from(BINS_PER_DECADE)) / NANOSECONDS;
     let bin_of = |nanoseconds: u64| (nanoseconds.max(1) as f64).log10() * f64::from(BINS_PER_DECADE);

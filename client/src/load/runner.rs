@@ -1,4 +1,4 @@
-//! A run from its connections to its figures: who starts the streams, watches them and tells them to stop.
+//! A run: connects, starts the streams, monitors and stops them.
 
 use std::panic;
 use std::sync::Arc;
@@ -18,55 +18,55 @@ use super::settings::{RunEnd, Settings};
 use super::stream::{Ended, Reader, Run, StreamFailure, Tally};
 use super::timeline::{Rate, Timeline};
 
-/// Connections that are made at a time: a server's backlog takes them without a retry.
+/// Concurrent connection attempts; few enough for a server's backlog.
 const CONNECTING_MAX: usize = 64;
 
-/// Time between two looks at the totals.
+/// Interval at which totals are sampled.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Where a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// Of the whole run, 0…1.
+    /// Completed part of the run, from 0 to 1.
     pub(crate) fraction: f64,
     pub(crate) is_warm_up: bool,
-    /// Over the time that counts, so far.
+    /// Over the measured time so far.
     pub(crate) rows_per_second: f64,
     pub(crate) bytes_per_second: f64,
 }
 
-/// All that a run has found.
+/// Results of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(super) info: StreamInfo,
     pub(super) world_size: usize,
-    /// From the end of the warm-up to the end of the last stream, or to the word to stop.
+    /// From the end of the warm-up to the end of the last stream, or to the stop signal.
     pub(super) wall: Duration,
-    /// CPU time of this process over that time.
+    /// CPU time of this process during `wall`.
     pub(super) cpu: Duration,
     pub(super) was_interrupted: bool,
     pub(super) counted: Counted,
     pub(super) rates: Vec<Rate>,
-    /// In their order.
+    /// By stream number.
     pub(super) streams: Vec<StreamOutcome>,
-    /// Of streams that could not go on, in the order in which they ended.
-    pub(crate) troubles: Vec<StreamFailure>,
+    /// Failed streams, in the order in which they ended.
+    pub(crate) failures: Vec<StreamFailure>,
 }
 
-/// What one stream has done while it counted.
+/// Results of one stream after the warm-up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamOutcome {
     pub(super) number: usize,
     pub(super) rank: usize,
     pub(super) tally: Tally,
-    /// From the end of the warm-up to the stream's own end.
+    /// From the end of the warm-up to the end of the stream.
     pub(super) time: Duration,
-    /// Batches that were due and had not come when the run was stopped.
+    /// Batches due but not received when the run stopped.
     pub(super) overdue: u64,
 }
 
-/// Runs a load against a server, and shows how far it is now and then. An interrupt (Ctrl-C) ends the run, not the
-/// process. Troubles of the streams are part of the outcome; an error says that there was no run at all.
+/// Runs a load against a server and reports its progress. An interrupt (Ctrl-C) ends the run, not the process. Failures
+/// of streams are part of the outcome; an error means that the run did not start.
 pub(crate) async fn run(
     settings: &Settings,
     server: (&str, &Credentials),
@@ -89,7 +89,7 @@ pub(crate) async fn run(
     let run = Arc::new(Run { epochs, first_epoch: settings.request.epoch, end: settings.end, measures });
     let (stop, stopped) = watch::channel(false);
     let streams = readers(settings, &run, clients, shares.len(), start);
-    let rows_to_come = rows_to_come(settings, &streams, &shares);
+    let rows_expected = rows_expected(settings, &streams, &shares);
     let mut tasks = JoinSet::new();
     for reader in streams {
         tasks.spawn(reader.run(stopped.clone()));
@@ -101,7 +101,7 @@ pub(crate) async fn run(
             RunEnd::Epochs(_) => None,
             RunEnd::Duration(duration) => Some(begin + duration),
         },
-        rows_to_come,
+        rows_expected,
         timeline: Timeline::new(TICK.as_secs_f64()),
         cpu_before: (begin <= start).then(cpu_time),
     };
@@ -115,7 +115,7 @@ async fn connect(settings: &Settings, (url, credentials): (&str, &Credentials)) 
     Ok(if settings.verify { clients } else { clients.into_iter().map(Client::without_checksums).collect() })
 }
 
-/// The streams, those of one client after the other; stream i reads rank i mod the world size.
+/// Returns the streams, grouped by client; stream i reads rank i mod the world size.
 fn readers(
     settings: &Settings,
     run: &Arc<Run>,
@@ -136,24 +136,24 @@ fn readers(
     clients.enumerate().map(reader).collect()
 }
 
-/// Rows of all streams over all epochs, where they end by themselves.
-fn rows_to_come(settings: &Settings, streams: &[Reader], shares: &[u64]) -> Option<u64> {
+/// Returns the rows of all streams over all epochs, if the number of epochs is fixed.
+fn rows_expected(settings: &Settings, streams: &[Reader], shares: &[u64]) -> Option<u64> {
     let RunEnd::Epochs(epochs) = settings.end else { return None };
     let rows: u64 = streams.iter().filter_map(|reader| shares.get(reader.rank)).sum();
     Some(rows.saturating_mul(epochs).saturating_sub(settings.request.start_position))
 }
 
-/// CPU time of this process so far, user and system, of all threads.
+/// Returns the CPU time of this process so far: user and system, all threads.
 fn cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 
-/// What is looked at while the streams run.
+/// Monitor of the running streams.
 struct Watcher<'a> {
     run: &'a Run,
     begin: Instant,
     deadline: Option<Instant>,
-    rows_to_come: Option<u64>,
+    rows_expected: Option<u64>,
     timeline: Timeline,
     /// At the end of the warm-up.
     cpu_before: Option<Duration>,
@@ -162,8 +162,8 @@ struct Watcher<'a> {
 // === impl Watcher ===
 
 impl Watcher<'_> {
-    /// Waits for all streams, and tells them to stop at the deadline, at an interrupt, and where one got damaged data.
-    /// Returns the streams in the order in which they ended, and whether there was an interrupt.
+    /// Waits for all streams. Stops them at the deadline, at an interrupt, and when one receives corrupt data. Returns
+    /// the streams in the order in which they ended, and whether the run was interrupted.
     async fn watch(
         &mut self,
         tasks: &mut JoinSet<Ended>,
@@ -190,11 +190,11 @@ impl Watcher<'_> {
                 () = time::sleep_until(deadline.into()), if is_running && self.deadline.is_some() => {
                     stop.send_replace(true);
                 }
-                _ = ticks.tick() => self.look(show),
+                _ = ticks.tick() => self.sample(show),
                 joined = tasks.join_next() => match joined.map(finished) {
                     None => return (ended, was_interrupted),
                     Some(stream) => {
-                        if stream.trouble.as_ref().is_some_and(StreamFailure::is_damage) {
+                        if stream.failure.as_ref().is_some_and(StreamFailure::is_corruption) {
                             stop.send_replace(true);
                         }
                         ended.push(stream);
@@ -204,15 +204,15 @@ impl Watcher<'_> {
         }
     }
 
-    /// Notes the totals of now.
-    fn look(&mut self, show: &mut impl FnMut(Progress)) {
+    /// Samples the current totals.
+    fn sample(&mut self, show: &mut impl FnMut(Progress)) {
         let now = Instant::now();
         let total = self.run.measures.total(now);
         let is_warm_up = now < self.begin;
         if !is_warm_up {
             self.timeline.push(total);
         }
-        let done = match (self.deadline, self.rows_to_come) {
+        let done = match (self.deadline, self.rows_expected) {
             (Some(deadline), _) => total.seconds / (deadline - self.begin).as_secs_f64(),
             (None, Some(rows)) => self.run.measures.rows_ever() as f64 / rows.max(1) as f64,
             (None, None) => 0.0,
@@ -226,12 +226,12 @@ impl Watcher<'_> {
         });
     }
 
-    /// The figures, once all streams have ended.
+    /// Returns the results, once all streams have ended.
     fn outcome(self, info: StreamInfo, world_size: usize, mut ended: Vec<Ended>, was_interrupted: bool) -> Outcome {
         let now = Instant::now();
         let cpu = self.cpu_before.map_or(Duration::ZERO, |before| cpu_time().saturating_sub(before));
         let total = self.run.measures.total(now);
-        let troubles = ended.iter_mut().filter_map(|stream| stream.trouble.take()).collect();
+        let failures = ended.iter_mut().filter_map(|stream| stream.failure.take()).collect();
         ended.sort_unstable_by_key(|stream| stream.number);
         let stream = |stream: &Ended| StreamOutcome {
             number: stream.number,
@@ -249,12 +249,12 @@ impl Watcher<'_> {
             counted: self.run.measures.snapshot(),
             streams: ended.iter().map(stream).collect(),
             rates: self.timeline.rates(total),
-            troubles,
+            failures,
         }
     }
 }
 
-/// A task's result. One that panicked goes on panicking here; none is ever aborted before all have ended.
+/// Returns a task's result, or resumes its panic. No task is aborted before all have ended.
 fn finished(joined: Result<Ended, JoinError>) -> Ended {
     joined.unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))
 }

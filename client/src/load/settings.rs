@@ -6,30 +6,30 @@ use forebay_client::StreamRequest;
 
 use super::pace::Pace;
 
-/// What is asked of a server, by how many, and for how long.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Connections.
+    /// Number of connections.
     pub(crate) clients: usize,
-    /// Streams of each connection, all read at once.
+    /// Concurrent streams per connection.
     pub(crate) streams: usize,
-    /// The first epoch; the next ones are those behind it.
+    /// Request of the first epoch; the following epochs differ in their number only.
     pub(crate) request: StreamRequest,
-    /// When the streams are done.
+    /// When streams end.
     pub(crate) end: RunEnd,
-    /// Time from the start that is not counted.
+    /// Initial time that is not measured.
     pub(crate) warm_up: Duration,
-    /// When a stream asks for its next batch.
+    /// When a stream requests its next batch.
     pub(crate) pace: Pace,
-    /// Whether the bodies are held against their checksums; headers always are.
+    /// Whether to verify checksums. Headers are always verified.
     pub(crate) verify: bool,
 }
 
-/// When a stream is done.
+/// When a stream ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum RunEnd {
-    /// Behind so many epochs.
+    /// After this many epochs.
     Epochs(u64),
-    /// So long after the warm-up, in the middle of whatever epoch.
+    /// This long after the warm-up, also within an epoch.
     Duration(Duration),
 }

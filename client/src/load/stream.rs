@@ -1,7 +1,7 @@
-//! One stream of the load: it reads its rank's epochs, one behind the other, and checks that each is whole.
+//! One stream of a run: reads its rank's epochs in turn and checks that each is complete.
 //!
-//! A passing trouble (a server that drains, a connection that breaks) is counted and the stream opened again at its
-//! place, as the client library's own streams do it; everything else ends the stream.
+//! Transient errors (a draining server, a broken connection) are counted, and the stream resumes, as the client
+//! library's streams do. Other errors end the stream.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use super::measures::Measures;
 use super::pace::Schedule;
 use super::settings::RunEnd;
 
-/// What the streams of a run have in common.
+/// State shared by the streams of a run.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) epochs: Epochs,
@@ -24,31 +24,31 @@ pub(super) struct Run {
     pub(super) measures: Measures,
 }
 
-/// One stream. What it has done stays readable however it ends.
+/// One stream, with a tally that stays readable after it ends.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) run: Arc<Run>,
     pub(super) client: Client,
     pub(super) schedule: Schedule,
-    /// Of all the streams of the run, from 0.
+    /// Among all streams of the run, from 0.
     pub(super) number: usize,
     pub(super) rank: usize,
     pub(super) tally: Tally,
 }
 
-/// What one stream has done.
+/// Counts of one stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
-    /// Batches of the warm-up too.
-    pub(super) taken: u64,
+    /// Batches received, including the warm-up.
+    pub(super) received: u64,
     pub(super) batches: u64,
     pub(super) rows: u64,
     pub(super) bytes: u64,
-    /// Epochs read to their end.
+    /// Complete epochs.
     pub(super) epochs: u64,
 }
 
-/// A stream that is over.
+/// A stream that has ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) number: usize,
@@ -56,17 +56,17 @@ pub(super) struct Ended {
     pub(super) tally: Tally,
     pub(super) at: Instant,
     pub(super) overdue: u64,
-    pub(super) trouble: Option<StreamFailure>,
+    pub(super) failure: Option<StreamFailure>,
 }
 
-/// Why a stream could not go on.
+/// Error that ended a stream.
 #[derive(Debug, thiserror::Error)]
 #[error("stream {stream} (rank {rank}), epoch {epoch}, step {step}")]
 pub(crate) struct StreamFailure {
     stream: usize,
     rank: usize,
     epoch: u64,
-    /// The step that was wrong, or the first that is missing.
+    /// The corrupt step, or the first missing one.
     step: u64,
     #[source]
     reason: Reason,
@@ -83,28 +83,28 @@ enum Reason {
     #[error("the epoch has no such rank")]
     NoRank,
 
-    #[error("the server promised the rank {promised} rows, and {found} came")]
-    Share { promised: u64, found: u64 },
+    #[error("the server announced {announced} rows for the rank and sent {found}")]
+    Share { announced: u64, found: u64 },
 }
 
-/// Where a stream is in an epoch.
-struct Place {
+/// Position of a stream in an epoch.
+struct EpochProgress {
     epoch: u64,
     began: Instant,
     /// Global position of the next batch.
     position: u64,
-    /// Of the next batch; before the first one has come, 0.
+    /// Step of the next batch; 0 before the first one.
     step: u64,
     rows: u64,
     batches: u64,
     is_complete: bool,
-    /// From when on the next batch is waited for, through all tries to get it.
-    asked: Option<Instant>,
+    /// Since when the next batch is awaited, over all attempts.
+    requested: Option<Instant>,
 }
 
 impl StreamFailure {
-    /// Whether what came was wrong, rather than nothing.
-    pub(crate) fn is_damage(&self) -> bool {
+    /// Whether data was corrupt, rather than missing.
+    pub(crate) fn is_corruption(&self) -> bool {
         match &self.reason {
             Reason::Client(error) => matches!(error, Error::Data(_) | Error::Message { .. }),
             Reason::Header(_) | Reason::NoRank | Reason::Share { .. } => true,
@@ -113,7 +113,7 @@ impl StreamFailure {
 }
 
 impl From<Error> for Reason {
-    /// The step of a header's error is said by the trouble.
+    /// Drops a header error's step, which the failure reports.
     fn from(error: Error) -> Self {
         match error {
             Error::Header { reason, .. } => Self::Header(reason),
@@ -123,16 +123,16 @@ impl From<Error> for Reason {
 }
 
 impl Reader {
-    /// Reads until the end, a trouble, or the word to stop.
+    /// Reads until the end, a failure or the stop signal.
     pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) -> Ended {
-        let (trouble, was_stopped) = tokio::select! {
+        let (failure, was_stopped) = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => (None, true),
             outcome = self.read() => (outcome.err(), false),
         };
         let at = Instant::now();
-        let overdue = if was_stopped { self.schedule.overdue(self.tally.taken, at) } else { 0 };
-        Ended { number: self.number, rank: self.rank, tally: self.tally, at, overdue, trouble }
+        let overdue = if was_stopped { self.schedule.overdue(self.tally.received, at) } else { 0 };
+        Ended { number: self.number, rank: self.rank, tally: self.tally, at, overdue, failure }
     }
 
     async fn read(&mut self) -> Result<(), StreamFailure> {
@@ -141,7 +141,7 @@ impl Reader {
             self.tally.epochs += 1;
             let is_last = match self.run.end {
                 RunEnd::Epochs(count) => epoch - self.run.first_epoch + 1 == count,
-                // A rank without rows has none in the next epoch either; behind a start position it may.
+                // A rank without rows has none in later epochs either, unless the epoch began at a start position.
                 RunEnd::Duration(_) => batches == 0 && self.run.epochs.request(epoch).start_position == 0,
             };
             if is_last {
@@ -151,10 +151,10 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads one epoch to its end, with as many tries as the client library's own streams take; returns its batches.
+    /// Reads one epoch to its end, with the retry limits of the client library; returns the number of batches.
     async fn read_epoch(&mut self, epoch: u64) -> Result<u64, StreamFailure> {
         let position = self.run.epochs.request(epoch).start_position;
-        let mut place = Place {
+        let mut progress = EpochProgress {
             epoch,
             began: Instant::now(),
             position,
@@ -162,45 +162,45 @@ impl Reader {
             rows: 0,
             batches: 0,
             is_complete: false,
-            asked: None,
+            requested: None,
         };
         let retry = Retry::default();
         let (mut tries, mut since, mut batches_then) = (0, Instant::now(), 0);
         loop {
-            let reason = match self.read_on(&mut place).await {
-                Ok(()) => return Ok(place.batches),
+            let reason = match self.read_rest(&mut progress).await {
+                Ok(()) => return Ok(progress.batches),
                 Err(reason) => reason,
             };
-            // A damaged batch might come whole another time; here it is what is looked for.
-            let is_passing = matches!(&reason, Reason::Client(error) if error.is_passing());
-            if is_passing && place.is_complete {
-                // Nothing is missing but the server's goodbye.
-                return Ok(place.batches);
+            // A retry could return a corrupt batch intact, but a load run looks for corruption.
+            let is_transient = matches!(&reason, Reason::Client(error) if error.is_passing());
+            if is_transient && progress.is_complete {
+                // All batches were received; only the end of the call is missing.
+                return Ok(progress.batches);
             }
             self.run.measures.error(if let Reason::Client(error) = &reason { Some(error) } else { None });
-            if tries == 0 || place.batches > batches_then {
-                (tries, since, batches_then) = (0, Instant::now(), place.batches);
+            if tries == 0 || progress.batches > batches_then {
+                (tries, since, batches_then) = (0, Instant::now(), progress.batches);
             }
             let pause = retry.pause(tries);
             tries += 1;
-            if !is_passing || tries >= retry.passes_max || since.elapsed() + pause > retry.deadline {
-                return Err(self.trouble(&place, reason));
+            if !is_transient || tries >= retry.passes_max || since.elapsed() + pause > retry.deadline {
+                return Err(self.failure(&progress, reason));
             }
             tokio::time::sleep(pause).await;
             self.run.measures.retry();
         }
     }
 
-    /// Reads from a place to the epoch's end.
-    async fn read_on(&mut self, place: &mut Place) -> Result<(), Reason> {
-        let cell = self.run.epochs.get(place.epoch).await?;
+    /// Reads from the current position to the epoch's end.
+    async fn read_rest(&mut self, progress: &mut EpochProgress) -> Result<(), Reason> {
+        let cell = self.run.epochs.get(progress.epoch).await?;
         let epoch = cell.get().ok_or(Error::Incomplete { call: "GetFlightInfo", missing: "epoch" })?;
-        let request = self.run.epochs.request(place.epoch);
+        let request = self.run.epochs.request(progress.epoch);
         let resumed;
-        let (request, epoch) = if place.batches == 0 {
+        let (request, epoch) = if progress.batches == 0 {
             (request, epoch)
         } else {
-            let request = behind(&request, epoch, place.position)?;
+            let request = resumed_request(&request, epoch, progress.position)?;
             resumed = self.client.stream_info(&request).await?;
             (request, &resumed)
         };
@@ -208,26 +208,26 @@ impl Reader {
         let step_rows = epoch.endpoints.len() as u64 * request.batch_size.unwrap_or(forebay_client::BATCH_SIZE_DEFAULT);
         let mut batches = self.client.read_from(endpoint, &request).await?;
         loop {
-            let asked = match place.asked {
-                Some(asked) => asked,
-                None => *place.asked.insert(self.ask().await),
+            let requested = match progress.requested {
+                Some(requested) => requested,
+                None => *progress.requested.insert(self.wait_until_due().await),
             };
             let Some(batch) = batches.try_next().await? else { break };
-            self.take(place, &batch, asked, step_rows)?;
+            self.accept(progress, &batch, requested, step_rows)?;
         }
-        // The shares are of the whole epoch, wherever the stream began.
-        let is_whole = self.run.epochs.request(place.epoch).start_position == 0;
+        // Shares cover the whole epoch, regardless of the start position.
+        let is_whole = self.run.epochs.request(progress.epoch).start_position == 0;
         match endpoint.rank {
-            Some(share) if is_whole && share.rows != place.rows => {
-                Err(Reason::Share { promised: share.rows, found: place.rows })
+            Some(share) if is_whole && share.rows != progress.rows => {
+                Err(Reason::Share { announced: share.rows, found: progress.rows })
             }
             _ => Ok(()),
         }
     }
 
-    /// Waits until the next batch may be asked for, and returns from when on its latency counts.
-    async fn ask(&self) -> Instant {
-        match self.schedule.due(self.tally.taken) {
+    /// Waits until the next batch is scheduled, and returns the start of its latency.
+    async fn wait_until_due(&self) -> Instant {
+        match self.schedule.due(self.tally.received) {
             None => Instant::now(),
             Some(due) => {
                 tokio::time::sleep_until(due.into()).await;
@@ -236,52 +236,58 @@ impl Reader {
         }
     }
 
-    /// Checks a batch's place and counts it.
-    fn take(&mut self, place: &mut Place, batch: &Batch, asked: Instant, step_rows: u64) -> Result<(), Error> {
+    /// Checks a batch's position and counts it.
+    fn accept(
+        &mut self,
+        progress: &mut EpochProgress,
+        batch: &Batch,
+        requested: Instant,
+        step_rows: u64,
+    ) -> Result<(), Error> {
         let arrived = Instant::now();
         let header = &batch.header;
         let wrong = |reason| Error::Header { step: header.step, reason };
-        if header.epoch != place.epoch {
-            return Err(wrong(HeaderError::Epoch { expected: place.epoch, found: header.epoch }));
+        if header.epoch != progress.epoch {
+            return Err(wrong(HeaderError::Epoch { expected: progress.epoch, found: header.epoch }));
         }
-        if header.position != place.position {
-            return Err(wrong(HeaderError::Position { expected: place.position, found: header.position }));
+        if header.position != progress.position {
+            return Err(wrong(HeaderError::Position { expected: progress.position, found: header.position }));
         }
-        place.is_complete = header.last;
-        place.asked = None;
-        // A rank without rows gets a last batch without rows: an end, and no step.
+        progress.is_complete = header.last;
+        progress.requested = None;
+        // A rank without rows receives an empty last batch, which is not a step.
         if header.rows == 0 {
             return Ok(());
         }
-        let is_first = place.batches == 0;
+        let is_first = progress.batches == 0;
         if is_first {
-            self.run.measures.first_batch(arrived - place.began);
+            self.run.measures.first_batch(arrived - progress.began);
         }
-        // In a closed loop the first batch's wait is a figure of its own; in an open one it was due like any other.
-        let counts = !is_first || self.schedule.due(0).is_some();
-        let waited = arrived.saturating_duration_since(asked);
-        let latency = counts.then_some(waited);
+        // A closed loop measures the first batch separately; in an open loop it is scheduled like any other.
+        let is_measured = !is_first || self.schedule.due(0).is_some();
+        let waited = arrived.saturating_duration_since(requested);
+        let latency = is_measured.then_some(waited);
         let is_counted = self.run.measures.batch(arrived, header, batch.body_bytes, waited, latency);
-        self.tally.taken += 1;
+        self.tally.received += 1;
         if is_counted {
             self.tally.batches += 1;
             self.tally.rows += header.rows;
             self.tally.bytes += batch.body_bytes;
         }
-        place.batches += 1;
-        place.rows += header.rows;
-        place.step = header.step + 1;
-        place.position = place.position.saturating_add(step_rows);
+        progress.batches += 1;
+        progress.rows += header.rows;
+        progress.step = header.step + 1;
+        progress.position = progress.position.saturating_add(step_rows);
         Ok(())
     }
 
-    fn trouble(&self, place: &Place, reason: Reason) -> StreamFailure {
-        StreamFailure { stream: self.number, rank: self.rank, epoch: place.epoch, step: place.step, reason }
+    fn failure(&self, progress: &EpochProgress, reason: Reason) -> StreamFailure {
+        StreamFailure { stream: self.number, rank: self.rank, epoch: progress.epoch, step: progress.step, reason }
     }
 }
 
-/// The request that goes on behind the batches that have come.
-fn behind(request: &StreamRequest, epoch: &Epoch, position: u64) -> Result<StreamRequest, Error> {
+/// Returns the request that resumes after the batches received.
+fn resumed_request(request: &StreamRequest, epoch: &Epoch, position: u64) -> Result<StreamRequest, Error> {
     let start = Cursor::start(request, &epoch.info);
     Ok(Cursor { position, snapshot: epoch.info.snapshot.clone(), ..start }.apply(request)?)
 }

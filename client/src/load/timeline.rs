@@ -1,9 +1,9 @@
-//! Throughput over time: totals now and then, in bounded memory however long the run.
+//! Throughput over time: sampled totals, in bounded memory.
 
-/// The most totals that are kept; a plot is some 1000 points wide.
+/// Maximum number of totals kept; a plot is about 1000 points wide.
 const SAMPLES_MAX: usize = 1200;
 
-/// What had come by an instant.
+/// Totals at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Total {
     pub(super) seconds: f64,
@@ -11,7 +11,7 @@ pub(super) struct Total {
     pub(super) bytes: u64,
 }
 
-/// The rates between two totals.
+/// Rates between two totals.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub(crate) struct Rate {
     pub(crate) from_seconds: f64,
@@ -20,11 +20,11 @@ pub(crate) struct Rate {
     pub(crate) bytes_per_second: f64,
 }
 
-/// Totals in the order of time, the first one nothing at 0.
+/// Totals in order of time; the first is zero at 0.
 #[derive(Debug)]
 pub(super) struct Timeline {
     totals: Vec<Total>,
-    /// Totals that are nearer than this to the one before are left out.
+    /// Minimum distance between totals; closer ones are skipped.
     spacing_seconds: f64,
 }
 
@@ -33,10 +33,10 @@ impl Timeline {
         Self { totals: vec![Total::default()], spacing_seconds }
     }
 
-    /// Takes a total where there is room for one.
+    /// Adds a total unless it is too close to the last one.
     pub(super) fn push(&mut self, total: Total) {
         let last = self.totals.last().map_or(0.0, |last| last.seconds);
-        // A clock that ticks each spacing is now and then a little early.
+        // Ticks at the spacing can be slightly early.
         if total.seconds - last < 0.9 * self.spacing_seconds {
             return;
         }
@@ -51,9 +51,9 @@ impl Timeline {
         self.totals.push(total);
     }
 
-    /// What came between the totals, the last one being the end's.
+    /// Returns the rates between the totals, of which `end` is the last.
     pub(super) fn rates(mut self, end: Total) -> Vec<Rate> {
-        // Over a short rest a batch more or less would look like a peak or a hole.
+        // A short last interval would exaggerate a single batch.
         if self.totals.len() > 1
             && self.totals.last().is_some_and(|last| end.seconds - last.seconds < self.spacing_seconds / 2.0)
         {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_run_has_a_rate_an_interval_and_a_short_rest_joins_the_last() {
+    fn merges_a_short_last_interval() {
         let mut timeline = Timeline::new(0.1);
         (1..=10).for_each(|tenths| timeline.push(total(tenths)));
         timeline.push(Total { seconds: 1.01, ..total(10) });
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_keeps_its_totals_and_a_bound() {
+    fn bounds_the_number_of_rates_of_a_long_run() {
         let mut timeline = Timeline::new(0.1);
         (1..=100_000).for_each(|tenths| timeline.push(total(tenths)));
         assert!(timeline.totals.len() <= SAMPLES_MAX);

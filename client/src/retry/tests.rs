@@ -12,7 +12,7 @@ fn status(code: Code) -> Error {
     Error::Status(Box::new(Status::new(code, "so")))
 }
 
-/// Each try's replica and pause in milliseconds, with every try failing alike, and the end.
+/// Returns the replica and pause in milliseconds of each attempt, all failing with the same code, and the final error.
 fn tries(retry: Retry, names: &[&str], code: Code, seconds_a_try: u64, jitter: f64) -> (Vec<(String, u128)>, Error) {
     let mut now = Instant::now();
     let mut outage = Outage::begin(retry, urls(names), now);
@@ -30,7 +30,7 @@ fn pairs(tries: &[(&str, u128)]) -> Vec<(String, u128)> {
 }
 
 #[test]
-fn every_replica_is_asked_before_there_is_a_pause() {
+fn tries_every_replica_before_a_pause() {
     let (found, error) = tries(RETRY, &["a", "b"], Code::Unavailable, 0, 1.0);
     let expected = [("a", 0), ("b", 0), ("a", 100), ("b", 0), ("a", 200), ("b", 0), ("a", 400), ("b", 0)];
     assert_eq!(found, pairs(&expected));
@@ -41,7 +41,7 @@ fn every_replica_is_asked_before_there_is_a_pause() {
 }
 
 #[test]
-fn pauses_are_jittered_down_to_a_half_and_double() {
+fn pauses_double_and_are_jittered_down_to_half() {
     let (found, _) = tries(RETRY, &["a"], Code::Unavailable, 0, 0.0);
     assert_eq!(found, pairs(&[("a", 0), ("a", 50), ("a", 100), ("a", 200)]));
     let drawn: Vec<f64> = (0..100).map(|_| Link::default().chance()).collect();
@@ -50,25 +50,25 @@ fn pauses_are_jittered_down_to_a_half_and_double() {
 }
 
 #[test]
-fn no_pass_begins_behind_the_deadline() {
+fn no_pass_begins_after_the_deadline() {
     let (found, _) = tries(RETRY, &["a"], Code::DeadlineExceeded, 25, 1.0);
     assert_eq!(found.len(), 3, "at 0 s, 25 s and 50 s: {found:?}");
     let (found, error) = tries(Retry { deadline: Duration::ZERO, ..RETRY }, &["a", "b"], Code::Unavailable, 0, 1.0);
-    assert_eq!(found, pairs(&[("a", 0), ("b", 0)]), "a stream is opened where one answers");
+    assert_eq!(found, pairs(&[("a", 0), ("b", 0)]), "one pass to open a stream");
     assert!(matches!(error, Error::GaveUp { tries: 2, .. }), "{error}");
 }
 
 #[test]
-fn a_replica_that_cannot_is_passed_over_and_nobody_waits_for_it() {
+fn skips_a_permanently_failing_replica_without_a_pause() {
     for code in [Code::NotFound, Code::ResourceExhausted] {
         let (found, error) = tries(RETRY, &["a", "b"], code, 0, 1.0);
         assert_eq!(found, pairs(&[("a", 0), ("b", 0)]));
-        assert_eq!(error.code(), Some(code), "as the server said it");
+        assert_eq!(error.code(), Some(code), "the server's own error");
     }
 }
 
 #[test]
-fn only_what_may_pass_is_tried_again() {
+fn retries_only_transient_errors() {
     let checksum = HeaderError::Checksum { expected: 1, found: 2 };
     let disconnected = Error::Disconnected { url: "a".into(), status: Box::new(Status::unknown("reset")) };
     let again = [

@@ -1,7 +1,7 @@
-//! What two readings of a page say: rates, shares, and what holds a server's streams up. Pure.
+//! Rates, shares and bottlenecks derived from two readings of a page. Performs no I/O.
 //!
-//! What is not known is none, never 0: of a server that is down, of the first reading, and between two readings in which
-//! the server was started anew.
+//! Unknown values are `None`, never 0: those of a server that is down, rates of a first reading, and rates across a
+//! restart of the server.
 
 use forebay_client::StageSeconds;
 use serde::Serialize;
@@ -9,29 +9,29 @@ use serde::Serialize;
 use super::reading::{Reading, STAGES, StreamName, StreamReading};
 use crate::load::Bound;
 
-/// By so much may the start of a process be told differently while it is the same one: the machine's clock is set.
+/// Tolerance, in seconds, for a process's reported start time, which changes when the machine's clock is set.
 const START_SECONDS: f64 = 1.5;
 
-/// What servers do at one moment.
+/// State of all servers at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Snapshot {
-    /// When it was made, in seconds since 1970.
+    /// Time in seconds since 1970.
     pub(crate) unix_seconds: f64,
     pub(crate) servers: Vec<ServerFigures>,
     pub(crate) streams: Vec<StreamFigures>,
 }
 
-/// A server's figures. Rates are a second, over the time between its last two pages.
+/// Figures of a server. Rates are per second, over the time between its last two pages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct ServerFigures {
     pub(crate) url: String,
     pub(crate) up: bool,
-    /// Why it is not up.
+    /// Error, if it is not up.
     pub(crate) error: Option<String>,
-    /// How old the last page is.
+    /// Age of the last page.
     pub(crate) age_seconds: Option<f64>,
     pub(crate) version: Option<String>,
-    /// Whether it takes new streams.
+    /// Whether it accepts new streams.
     pub(crate) ready: Option<bool>,
     pub(crate) uptime_seconds: Option<f64>,
     pub(crate) streams_active: Option<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct ServerFigures {
     pub(crate) memory_reserved_bytes: Option<u64>,
     pub(crate) memory_limit_bytes: Option<u64>,
     pub(crate) cpu_threads: Option<u64>,
-    /// The part of those threads' time in which they worked, from 0 to 1.
+    /// Busy share of those threads, from 0 to 1.
     pub(crate) cpu_busy_share: Option<f64>,
     pub(crate) resident_memory_bytes: Option<u64>,
     pub(crate) open_fds: Option<u64>,
@@ -53,22 +53,22 @@ pub(crate) struct ServerFigures {
     pub(crate) storage_retries_per_second: Option<f64>,
     pub(crate) fits_active: Option<u64>,
     pub(crate) exchanges_active: Option<u64>,
-    /// Calls answered with an error of the server's side.
+    /// Calls that failed with a server error.
     pub(crate) failed_requests_per_second: Option<f64>,
 }
 
-/// An open stream's figures.
+/// Figures of an open stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct StreamFigures {
-    /// URL of its server's page.
+    /// URL of the server's page.
     pub(crate) server: String,
     /// The request's id.
     pub(crate) id: String,
     pub(crate) dataset: String,
-    /// None for a raw table, as is the rank.
+    /// `None` for a raw table, like the rank.
     pub(crate) epoch: Option<u64>,
     pub(crate) rank: Option<u64>,
-    /// The global position that comes next.
+    /// Next global position.
     pub(crate) position: Option<u64>,
     pub(crate) rows_per_second: Option<f64>,
     pub(crate) bytes_per_second: Option<f64>,
@@ -76,7 +76,7 @@ pub(crate) struct StreamFigures {
     pub(crate) stages: Stages,
 }
 
-/// Seconds that streams spend in each stage a second; those of lanes side by side are added up.
+/// Seconds per second that streams spend in each stage, summed over concurrent lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Stages {
     /// Waiting for storage.
@@ -88,10 +88,10 @@ pub(crate) struct Stages {
     pub(crate) send_wait: Option<f64>,
 }
 
-/// What holds a server's streams up, as far as the server can tell.
+/// Bottleneck of a server's streams, as far as the server can observe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Limit {
-    /// Batches wait to be taken, as they should. Only a trainer knows whether it is that or the wire
+    /// Batches wait for clients, as intended. Only the client can distinguish itself from the wire
     /// (`data.stats()["bound_by"]`).
     #[serde(rename = "trainer or wire")]
     TrainerOrWire,
@@ -101,7 +101,7 @@ pub(crate) enum Limit {
     Cpu,
 }
 
-/// The time between two readings of one process.
+/// Time between two readings of one process.
 struct Interval<'a> {
     earlier: &'a Reading,
     later: &'a Reading,
@@ -111,12 +111,12 @@ struct Interval<'a> {
 // === impl ServerFigures ===
 
 impl ServerFigures {
-    /// Of a server that did not answer.
+    /// Returns the figures of a server that did not respond.
     pub(super) fn down(url: String, error: String) -> Self {
         Self { url, error: Some(error), ..Self::default() }
     }
 
-    /// Of a server that has answered, and of its last answer before where there was one.
+    /// Returns the figures of a server from its last response and the one before, if any.
     pub(super) fn new(url: String, earlier: Option<&Reading>, later: &Reading) -> Self {
         let interval = earlier.and_then(|earlier| Interval::new(earlier, later));
         let count = |name: &str| later.total(name).map(whole);
@@ -133,7 +133,7 @@ impl ServerFigures {
             age_seconds: Some(later.at.elapsed().as_secs_f64()),
             version: (!later.version.is_empty()).then(|| later.version.clone()),
             ready: later.total("forebay_ready").map(|ready| ready > 0.0),
-            // The two machines' clocks may differ.
+            // The clocks of the two machines can differ.
             uptime_seconds: later
                 .total("forebay_process_start_time_seconds")
                 .map(|start| (later.unix_seconds - start).max(0.0)),
@@ -160,7 +160,7 @@ impl ServerFigures {
     }
 }
 
-/// The open streams of a server that has answered.
+/// Returns the open streams of a server.
 pub(super) fn streams(url: &str, earlier: Option<&Reading>, later: &Reading) -> Vec<StreamFigures> {
     let interval = earlier.and_then(|earlier| Interval::new(earlier, later));
     later.streams.iter().map(|(name, now)| stream(url, name, interval.as_ref(), now)).collect()
@@ -168,7 +168,7 @@ pub(super) fn streams(url: &str, earlier: Option<&Reading>, later: &Reading) -> 
 
 fn stream(url: &str, name: &StreamName, interval: Option<&Interval>, now: &StreamReading) -> StreamFigures {
     let unseen = StreamReading { rows: Some(0.0), bytes: Some(0.0), stages: [Some(0.0); STAGES.len()], ..*now };
-    // One that was opened since the last reading began at 0; one that was open before had no place on that page.
+    // A stream opened since the last reading started at 0; an older one was not on that page.
     let before = interval.and_then(|interval| match interval.earlier.streams.get(name) {
         Some(before) => Some((before, interval.seconds)),
         None => now.open_seconds.filter(|open| *open <= interval.seconds).map(|_| (&unseen, interval.seconds)),
@@ -194,7 +194,7 @@ fn stream(url: &str, name: &StreamName, interval: Option<&Interval>, now: &Strea
 // === impl Interval ===
 
 impl<'a> Interval<'a> {
-    /// None where the server was started anew in between.
+    /// Returns `None` if the server restarted in between.
     fn new(earlier: &'a Reading, later: &'a Reading) -> Option<Self> {
         let seconds = later.at.saturating_duration_since(earlier.at).as_secs_f64();
         let start = |reading: &Reading| reading.total("forebay_process_start_time_seconds");
@@ -213,15 +213,15 @@ impl<'a> Interval<'a> {
         Stages::new(|index| self.rate(|reading| reading.stage(index)))
     }
 
-    /// The rule of `forebay load`, told as much as a page tells: clients take a batch when it comes, and no more lanes
-    /// fetch side by side than there is fetching.
+    /// Applies the rule of `forebay load` as far as a page permits: it assumes that clients take batches immediately
+    /// and that no more lanes fetch concurrently than the fetch time implies.
     fn bound_by(&self, stages: &Stages, batches_per_second: f64) -> Option<Limit> {
-        // Stages are counted when a batch is sent: without one, nothing is known of what is waited for.
+        // Stage times are recorded when a batch is sent: without one the wait is unknown.
         if batches_per_second <= 0.0 {
             return None;
         }
         let active = |reading: &Reading| reading.total("forebay_streams_active");
-        // Streams that open and end in between are one at least.
+        // At least one stream was open, if only between the readings.
         let streams = active(self.earlier)?.midpoint(active(self.later)?).max(1.0);
         let seconds = stages.seconds()?;
         match Bound::of(&seconds, streams, streams, seconds.fetch / streams)? {
@@ -239,7 +239,7 @@ impl Stages {
         Self { fetch: of(0), decode: of(1), transform: of(2), assemble: of(3), send_wait: of(4) }
     }
 
-    /// In the order of a stream's work.
+    /// In the order of the stages.
     pub(crate) fn each(&self) -> [Option<f64>; STAGES.len()] {
         [self.fetch, self.decode, self.transform, self.assemble, self.send_wait]
     }
@@ -267,7 +267,7 @@ impl Limit {
     }
 }
 
-/// How far a counter has come; none where it fell.
+/// Returns a counter's increase, or `None` if it decreased.
 fn change(before: f64, now: f64) -> Option<f64> {
     (now >= before).then_some(now - before)
 }

@@ -1,8 +1,8 @@
-//! What servers do right now, read from their `/metrics` pages alone.
+//! Live state of servers, read from their `/metrics` pages.
 //!
-//! `target` is where a page is; `scrape` fetches it; `text` takes its lines apart; `reading` keeps what is looked at;
-//! `figures` makes rates of two readings; `watch` asks several servers again and again. From there a [`Snapshot`] goes
-//! to whoever shows it. Nothing here knows of flags, terminals or exit codes, nor of Flight.
+//! `target` is a page's address, `scrape` fetches the page, `text` parses its lines, `reading` extracts the metrics,
+//! `figures` derives rates from two readings, and `watch` polls several servers into a [`Snapshot`]. Independent of
+//! flags, terminals, exit codes and Flight.
 
 mod figures;
 mod reading;

@@ -1,21 +1,21 @@
-//! What is looked at of a page: a server's counters and gauges, and those of its open streams.
+//! Metrics extracted from a page: counters and gauges of a server and its open streams.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::text::{LineError, Sample, samples};
 
-/// The stages of a stream, in the order of the page's label.
+/// Values of the page's `stage` label, in the order of the stages.
 pub(super) const STAGES: [&str; 5] = ["fetch", "decode", "transform", "assemble", "send_wait"];
 
-/// Streams of a page that are told one by one. A server tells of a thousand.
+/// Maximum number of streams read from a page. A server reports at most a thousand.
 const STREAMS_MAX: usize = 10_000;
 
-/// Codes of answers that the server is to blame for, not its caller.
+/// Codes of server errors, as opposed to client errors.
 const FAULTS: [&str; 6] =
     ["UNKNOWN", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"];
 
-/// What every server tells of; a page without one of them is of something else, or of a server that is too old.
+/// Metrics that every server exposes. A page without one is another program's or an old server's.
 const NEEDED: [&str; 5] = [
     "forebay_build_info",
     "forebay_streams_active",
@@ -24,24 +24,24 @@ const NEEDED: [&str; 5] = [
     "forebay_stage_seconds_total",
 ];
 
-/// A page at one moment.
+/// Metrics of a page at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
-    /// When it came.
+    /// Time of arrival.
     pub(super) at: Instant,
-    /// The same, in seconds since 1970.
+    /// Time of arrival in seconds since 1970.
     pub(super) unix_seconds: f64,
     pub(super) version: String,
-    /// By name, the sum of a name's series.
+    /// Sum of the series of each name.
     totals: BTreeMap<String, f64>,
     stages: [Option<f64>; STAGES.len()],
     storage_errors: Option<f64>,
-    /// Calls that were answered with one of [`FAULTS`].
+    /// Calls that failed with one of [`FAULTS`].
     failed_requests: Option<f64>,
     pub(super) streams: BTreeMap<StreamName, StreamReading>,
 }
 
-/// What tells an open stream from others.
+/// Identity of an open stream.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct StreamName {
     pub(super) id: String,
@@ -50,7 +50,7 @@ pub(super) struct StreamName {
     pub(super) rank: String,
 }
 
-/// An open stream at one moment.
+/// Metrics of an open stream at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StreamReading {
     pub(super) rows: Option<f64>,
@@ -60,7 +60,7 @@ pub(super) struct StreamReading {
     pub(super) stages: [Option<f64>; STAGES.len()],
 }
 
-/// Why a page is none of a Forebay server.
+/// Why a page is not a Forebay server's.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PageError {
     #[error(transparent)]
@@ -73,7 +73,7 @@ pub(crate) enum PageError {
 // === impl Reading ===
 
 impl Reading {
-    /// Reads a page that has just come.
+    /// Reads a page that has just arrived.
     pub(super) fn new(page: &str) -> Result<Self, PageError> {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let mut reading = Self {
@@ -95,7 +95,7 @@ impl Reading {
         }
     }
 
-    /// A gauge or counter, summed over its series; none where the page does not tell it, or as something that is no size.
+    /// Returns a gauge or counter, summed over its series; `None` if it is absent or not a size.
     pub(super) fn total(&self, name: &str) -> Option<f64> {
         self.totals.get(name).copied().and_then(size)
     }
@@ -116,12 +116,12 @@ impl Reading {
         if sample.name.starts_with("forebay_stream_") {
             return self.take_stream(sample);
         }
-        // What is on other pages need not be kept.
+        // Skips unused metrics.
         if !sample.name.starts_with("forebay_") || sample.name.ends_with("_bucket") {
             return;
         }
         *self.totals.entry(sample.name.to_owned()).or_insert(0.0) += sample.value;
-        // Counters are there from their first event on: a label that has none yet counts as 0.
+        // Series of a counter appear with their first event; until then they are 0.
         let add = |sum: &mut Option<f64>, counts: bool| {
             *sum = Some(sum.unwrap_or(0.0) + if counts { sample.value } else { 0.0 });
         };
@@ -160,7 +160,7 @@ fn add_stage(stages: &mut [Option<f64>; STAGES.len()], sample: &Sample<'_>) {
     }
 }
 
-/// A number that can be a size or a count.
+/// Returns a number that is valid as a size or count.
 fn size(value: f64) -> Option<f64> {
     (value.is_finite() && value >= 0.0).then_some(value)
 }
@@ -169,7 +169,7 @@ fn size(value: f64) -> Option<f64> {
 pub(super) mod tests {
     use super::*;
 
-    /// The least page of a server, and what is added to it.
+    /// Returns a server's minimal page with additional lines.
     pub(crate) fn page(more: &str) -> String {
         format!(
             "forebay_build_info{{version=\"0.1.0\"}} 1\nforebay_streams_active 2\nforebay_rows_sent_total 100\n\
@@ -178,7 +178,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_page_is_summed_by_name_and_by_the_labels_that_matter() {
+    fn sums_a_page_by_name_and_by_relevant_labels() {
         let reading = Reading::new(&page(
             "forebay_requests_total{call=\"DoGet\",code=\"OK\"} 7\n\
              forebay_requests_total{call=\"DoGet\",code=\"INTERNAL\"} 2\n\
@@ -198,7 +198,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn open_streams_are_told_from_each_other() {
+    fn distinguishes_open_streams() {
         let series = |metric: &str, id: &str, more: &str, value: &str| {
             format!("forebay_stream_{metric}{{stream=\"{id}\",dataset=\"d\",epoch=\"0\",rank=\"1\"{more}}} {value}\n")
         };
@@ -217,7 +217,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_page_of_something_else_is_none() {
+    fn rejects_pages_of_other_programs() {
         let said = |page: &str| Reading::new(page).unwrap_err().to_string();
         assert_eq!(said("node_load1 0.5\n"), "the page has no forebay_build_info");
         assert_eq!(said(""), "the page has no forebay_build_info");

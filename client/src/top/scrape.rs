@@ -1,4 +1,4 @@
-//! One page over plain HTTP, in bounded time and memory.
+//! Fetching one page over plain HTTP, in bounded time and memory.
 
 use std::io;
 use std::str::Utf8Error;
@@ -18,40 +18,40 @@ use tokio::time;
 use super::reading::{PageError, Reading};
 use super::target::Target;
 
-/// A server that has not sent its whole page by then is given up until it is asked again.
+/// Time limit for a whole page; the server is polled again at the next interval.
 pub(super) const ANSWER_TIME: Duration = Duration::from_secs(3);
 
-/// The largest page that is read; that of a server with a thousand streams has one.
+/// Maximum size of a page. A page of a thousand streams has 1 MiB.
 const PAGE_MIB_MAX: usize = 64;
 
-/// Why a page could not be had.
+/// Error of fetching or reading a page.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ScrapeError {
     #[error("cannot connect: {0}")]
     Connect(io::Error),
 
-    #[error("no whole answer within {} s", ANSWER_TIME.as_secs())]
+    #[error("no complete response within {} s", ANSWER_TIME.as_secs())]
     Time,
 
-    #[error("the answer is no HTTP/1 ({0}); {HINT}")]
+    #[error("the response is not HTTP/1 ({0}); {HINT}")]
     Http(hyper::Error),
 
-    #[error("the answer is HTTP {0}; {HINT}")]
+    #[error("the response is HTTP {0}; {HINT}")]
     Status(StatusCode),
 
-    #[error("the answer broke off: {0}")]
+    #[error("the response is truncated: {0}")]
     BrokenOff(Box<dyn std::error::Error + Send + Sync>),
 
     #[error("the page has more than {PAGE_MIB_MAX} MiB; {HINT}")]
     TooLarge,
 
-    #[error("the page is no text ({0}); {HINT}")]
+    #[error("the page is not text ({0}); {HINT}")]
     Text(Utf8Error),
 
     #[error("{0}; {HINT}")]
     Page(PageError),
 
-    #[error("the page could not be read: {0}")]
+    #[error("cannot read the page: {0}")]
     Read(JoinError),
 }
 
@@ -60,7 +60,7 @@ const HINT: &str = "is this --metrics-listen of a forebay-server?";
 /// Fetches a page and reads it.
 pub(super) async fn scrape(target: &Target) -> Result<Reading, ScrapeError> {
     let page = time::timeout(ANSWER_TIME, fetch(target)).await.map_err(|_| ScrapeError::Time)??;
-    // A large page takes milliseconds.
+    // Parsing a large page takes milliseconds.
     let read = task::spawn_blocking(move || {
         let page = std::str::from_utf8(&page).map_err(ScrapeError::Text)?;
         Reading::new(page).map_err(ScrapeError::Page)
@@ -68,7 +68,7 @@ pub(super) async fn scrape(target: &Target) -> Result<Reading, ScrapeError> {
     read.await.map_err(ScrapeError::Read)?
 }
 
-/// A connection for each page: one that is kept would take one of a server's few, and hold up its end.
+/// Fetches a page over a new connection: a kept one would use up the server's few and delay its shutdown.
 async fn fetch(target: &Target) -> Result<Bytes, ScrapeError> {
     let stream = TcpStream::connect((target.host.as_str(), target.port)).await.map_err(ScrapeError::Connect)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ScrapeError::Http)?;
@@ -92,7 +92,7 @@ async fn fetch(target: &Target) -> Result<Bytes, ScrapeError> {
             if error.is::<LengthLimitError>() { ScrapeError::TooLarge } else { ScrapeError::BrokenOff(error) }
         })
     };
-    // What drives the connection ends with it; what the exchange makes of that end is what is told.
+    // The connection's task ends with it; the request reports the error.
     let driven = async {
         let _ = connection.await;
         std::future::pending().await

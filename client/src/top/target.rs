@@ -1,35 +1,33 @@
-//! Where a page of metrics is: `http://HOST:PORT/metrics`, or `HOST:PORT` for short.
+//! Address of a metrics page: `http://HOST:PORT/metrics`, or `HOST:PORT` for short.
 
 use std::fmt;
 use std::str::FromStr;
 
 use hyper::Uri;
 
-/// The port that `forebay-server` takes for its metrics unless it is told otherwise.
+/// Default port of `forebay-server`'s metrics.
 const PORT: u16 = 9815;
 
-/// The port of a URL that names none.
+/// Default port of a URL.
 const HTTP_PORT: u16 = 80;
 
 const PAGE: &str = "/metrics";
 
-/// A page of metrics.
+/// Address of a metrics page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// Name or address, an IPv6 address without its brackets.
+    /// Name or address, without the brackets of an IPv6 address.
     pub(super) host: String,
     pub(super) port: u16,
-    /// `HOST:PORT`, as the request's header says it.
+    /// `HOST:PORT`, the request's Host header.
     pub(super) authority: String,
     /// Path and query.
     pub(super) page: String,
 }
 
-/// Why a text names no page.
+/// Why a text is not the address of a page.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "{reason}; a page of metrics is http://HOST:PORT/metrics or HOST:PORT, what --metrics-listen of forebay-server says"
-)]
+#[error("{reason}; expected http://HOST:PORT/metrics or HOST:PORT, as set by --metrics-listen of forebay-server")]
 pub(crate) struct TargetError {
     reason: &'static str,
 }
@@ -46,20 +44,20 @@ impl FromStr for Target {
         let port = match scheme {
             "" => PORT,
             "http" => HTTP_PORT,
-            "https" => return Err(error("servers speak plain HTTP here, without TLS")),
-            "grpc" | "grpc+tcp" | "grpc+unix" => return Err(error("this is the address of the data")),
-            _ => return Err(error("this is no http:// URL")),
+            "https" => return Err(error("metrics are served over plain HTTP, without TLS")),
+            "grpc" | "grpc+tcp" | "grpc+unix" => return Err(error("this is the address of the Flight service")),
+            _ => return Err(error("not an http:// URL")),
         };
         if rest.contains('@') {
-            return Err(error("servers take no user and no password"));
+            return Err(error("metrics pages use no user and no password"));
         }
-        let uri: Uri = format!("http://{rest}").parse().map_err(|_| error("this is no URL"))?;
+        let uri: Uri = format!("http://{rest}").parse().map_err(|_| error("not a URL"))?;
         let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
         let written = uri.authority().map_or("", |authority| authority.as_str());
-        // A port beyond 65535 reads as none.
+        // A port above 65535 parses as none.
         let has_port = written.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
         if host.is_empty() || has_port && uri.port_u16().is_none_or(|port| port == 0) {
-            return Err(error("this names no host and port"));
+            return Err(error("missing host or invalid port"));
         }
         let port = uri.port_u16().unwrap_or(port);
         let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
@@ -82,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_and_port_is_enough() {
+    fn completes_a_host_and_port() {
         let cases = [
             ("http://127.0.0.1:9815/metrics", "http://127.0.0.1:9815/metrics"),
             ("10.0.0.7:9815", "http://10.0.0.7:9815/metrics"),
@@ -101,18 +99,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_refused_with_the_form_of_one() {
+    fn rejects_other_text_with_the_expected_form() {
         let cases = [
-            ("grpc://127.0.0.1:8815", "address of the data"),
+            ("grpc://127.0.0.1:8815", "address of the Flight service"),
             ("https://gpu-7/metrics", "TLS"),
-            ("ftp://gpu-7", "no http:// URL"),
+            ("ftp://gpu-7", "not an http:// URL"),
             ("http://user:secret@gpu-7", "no password"),
-            ("http://", "no URL"),
-            ("", "no URL"),
-            ("gpu-7:0", "no host and port"),
-            ("gpu-7:99999", "no"),
-            ("gpu 7", "no URL"),
-            ("gpu-7:\u{1b}[31m", "no URL"),
+            ("http://", "not a URL"),
+            ("", "not a URL"),
+            ("gpu-7:0", "invalid port"),
+            ("gpu-7:99999", "expected"),
+            ("gpu 7", "not a URL"),
+            ("gpu-7:\u{1b}[31m", "not a URL"),
         ];
         for (text, expected) in cases {
             let said = text.parse::<Target>().unwrap_err().to_string();

@@ -1,15 +1,15 @@
-//! Prometheus text, line by line, as strictly as Prometheus reads it: names, labels with their escapes, numbers.
+//! Parser of Prometheus text, as strict as Prometheus: names, labels with escapes, numbers.
 //!
-//! The small crates that read this format leave out a line that they do not understand, and do not undo escapes in labels;
-//! a page that is something else must be told from one that is empty.
+//! The small crates for this format skip malformed lines and keep escapes in labels. `top` must distinguish an empty
+//! page from a page in another format.
 
 use std::borrow::Cow;
 use std::str::FromStr;
 
-/// What is quoted of a line that cannot be read.
+/// Characters quoted from a malformed line.
 const QUOTED_CHARS: usize = 60;
 
-/// A series with its value.
+/// Series with its value.
 #[derive(Debug, PartialEq)]
 pub(super) struct Sample<'a> {
     pub(super) name: &'a str,
@@ -17,17 +17,17 @@ pub(super) struct Sample<'a> {
     pub(super) value: f64,
 }
 
-/// A line that is no Prometheus text.
+/// Malformed line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} is no Prometheus text: {found:?}")]
+#[error("line {line} is not Prometheus text: {found:?}")]
 pub(crate) struct LineError {
     /// Counted from 1.
     line: usize,
-    /// Its beginning.
+    /// Start of the line.
     found: String,
 }
 
-/// The samples of a page in its order.
+/// Returns the samples of a page, in order.
 pub(super) fn samples(page: &str) -> impl Iterator<Item = Result<Sample<'_>, LineError>> {
     let lines = page.split('\n').enumerate();
     lines.filter_map(|(index, line)| {
@@ -44,7 +44,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     let (name, rest) = name(line, true)?;
     let (labels, rest) = match blank_stripped(rest).strip_prefix('{') {
         Some(inner) => labels(inner)?,
-        // What ends a name here is a blank, or the line's end.
+        // A blank ends a name without labels.
         None => (Vec::new(), rest.strip_prefix([' ', '\t'])?),
     };
     let mut words = rest.split([' ', '\t']).filter(|word| !word.is_empty());
@@ -53,7 +53,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     (has_good_time && words.next().is_none()).then_some(Sample { name, labels, value })
 }
 
-/// The name that a text begins with, and what follows it. Only metrics may have colons.
+/// Splits off a leading name. Only metric names may have colons.
 fn name(text: &str, is_metric: bool) -> Option<(&str, &str)> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || is_metric && letter == ':';
     let end = text.find(|letter| !is_part(letter)).unwrap_or(text.len());
@@ -63,7 +63,7 @@ fn name(text: &str, is_metric: bool) -> Option<(&str, &str)> {
 
 type Labels<'a> = Vec<(&'a str, Cow<'a, str>)>;
 
-/// The labels behind an open brace, and what follows the closing one.
+/// Splits off labels up to the closing brace.
 fn labels(mut text: &str) -> Option<(Labels<'_>, &str)> {
     let mut labels = Vec::new();
     loop {
@@ -77,41 +77,41 @@ fn labels(mut text: &str) -> Option<(Labels<'_>, &str)> {
         labels.push((name, value));
         let rest = blank_stripped(rest);
         text = match rest.strip_prefix(',') {
-            Some(behind) => behind,
+            Some(next) => next,
             None if rest.starts_with('}') => rest,
             None => return None,
         };
     }
 }
 
-/// A label's value up to its closing quote, its escapes undone, and what follows the quote.
+/// Splits off a label's value up to its closing quote, and resolves its escapes.
 fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let mut value = Cow::Borrowed("");
     let mut rest = text;
     loop {
         let end = rest.find(['"', '\\'])?;
         value += &rest[..end];
-        let behind = &rest[end + 1..];
+        let after = &rest[end + 1..];
         if rest[end..].starts_with('"') {
-            return Some((value, behind));
+            return Some((value, after));
         }
-        let escaped = behind.chars().next()?;
+        let escaped = after.chars().next()?;
         value += match escaped {
             '\\' => "\\",
             '"' => "\"",
             'n' => "\n",
             _ => return None,
         };
-        rest = &behind[1..];
+        rest = &after[1..];
     }
 }
 
-/// A number as Go writes it; Rust reads `+Inf` and `NaN` too.
+/// Parses a number as written by Go; Rust accepts `+Inf` and `NaN` too.
 fn number(word: &str) -> Option<f64> {
     word.parse().ok()
 }
 
-/// Blanks of this format, which no other white space is.
+/// Strips blanks; this format has no other white space.
 fn blank_stripped(text: &str) -> &str {
     text.trim_matches([' ', '\t'])
 }
@@ -119,7 +119,7 @@ fn blank_stripped(text: &str) -> &str {
 // === impl Sample ===
 
 impl Sample<'_> {
-    /// A label's value; one that is absent is empty, as Prometheus has it.
+    /// Returns a label's value; empty if absent, as in Prometheus.
     pub(super) fn label(&self, name: &str) -> &str {
         self.labels.iter().find(|(other, _)| *other == name).map_or("", |(_, value)| value)
     }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn series_are_read_with_their_labels_and_numbers() {
+    fn parses_series_with_labels_and_numbers() {
         let page = "# HELP a What it is\n# TYPE a counter\n\na 1\na{b=\"c\"} 2.5\n  x:y { b = \"c\" , d=\"\", } 1e3 1700000000000\n";
         let found: Vec<_> = samples(page).map(Result::unwrap).collect();
         assert_eq!(
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_undone_once() {
+    fn resolves_escapes_once() {
         let cases = [
             (r#"a{b="\\n"} 1"#, r"\n"),
             (r#"a{b="x\ny"} 1"#, "x\ny"),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_something_else_is_named() {
+    fn reports_the_number_of_a_malformed_line() {
         let lines = [
             "<!DOCTYPE html>",
             "a",
@@ -204,7 +204,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in ".*", lines in proptest::collection::vec("[a-c{}\"\\\\=, \n#é1]{0,40}", 0..8)) {
+        fn no_text_causes_a_panic(text in ".*", lines in proptest::collection::vec("[a-c{}\"\\\\=, \n#é1]{0,40}", 0..8)) {
             for page in [text, lines.join("\n")] {
                 let read = samples(&page).count();
                 prop_assert!(read <= page.split('\n').count());
@@ -212,7 +212,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_escaped_comes_back(value in "\\PC*|[\"\\\\\n a]*") {
+        fn escaped_values_round_trip(value in "\\PC*|[\"\\\\\n a]*") {
             let escaped = value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
             let line = format!("a{{b=\"{escaped}\"}} 1");
             let sample = one(&line);

@@ -1,4 +1,4 @@
-//! Several servers asked at once, again and again; one that is slow or down holds up none of the others.
+//! Concurrent polling of several servers; slow or unreachable servers do not delay the others.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,21 +14,21 @@ use super::target::Target;
 
 type Answer = (usize, Result<Reading, ScrapeError>);
 
-/// Servers that are asked for their pages at an interval.
+/// Servers polled at an interval.
 pub(crate) struct Watch {
     servers: Vec<Server>,
-    /// One at most of each server.
-    asked: FuturesUnordered<BoxFuture<'static, Answer>>,
+    /// At most one per server.
+    requests: FuturesUnordered<BoxFuture<'static, Answer>>,
     interval: Duration,
-    /// When the servers are asked again.
+    /// Time of the next poll.
     due: Instant,
     is_collecting: bool,
 }
 
 struct Server {
     target: Target,
-    is_asked: bool,
-    /// The last answer but one, where both were good.
+    is_pending: bool,
+    /// The successful response before `later`, if that succeeded too.
     earlier: Option<Reading>,
     later: Option<Result<Reading, ScrapeError>>,
 }
@@ -37,32 +37,31 @@ struct Server {
 
 impl Watch {
     pub(crate) fn new(targets: Vec<Target>, interval: Duration) -> Self {
-        let server = |target| Server { target, is_asked: false, earlier: None, later: None };
+        let server = |target| Server { target, is_pending: false, earlier: None, later: None };
         Self {
             servers: targets.into_iter().map(server).collect(),
-            asked: FuturesUnordered::new(),
+            requests: FuturesUnordered::new(),
             interval,
             due: Instant::now(),
             is_collecting: false,
         }
     }
 
-    /// Asks the servers when that is due, and returns once all have answered or the next time is due. May be dropped and
-    /// called again at any point.
+    /// Polls the servers when due, and returns when all have responded or the next poll is due. Cancel safe.
     pub(crate) async fn round(&mut self) {
         if !self.is_collecting {
             time::sleep_until(self.due).await;
             self.due = Instant::now() + self.interval;
-            self.ask();
+            self.poll_idle();
             self.is_collecting = true;
         }
-        while let Ok(Some((index, answer))) = time::timeout_at(self.due, self.asked.next()).await {
+        while let Ok(Some((index, answer))) = time::timeout_at(self.due, self.requests.next()).await {
             self.servers[index].take(answer);
         }
         self.is_collecting = false;
     }
 
-    /// Asks until there is a rate of every server that answers, for a bounded time.
+    /// Polls until every server that responds has rates, for a bounded time.
     pub(crate) async fn measure(&mut self) {
         let end = Instant::now() + 2 * (ANSWER_TIME + self.interval);
         self.round().await;
@@ -74,7 +73,7 @@ impl Watch {
         }
     }
 
-    /// What is known now. A server that has not yet answered at all is down.
+    /// Returns the current state. A server that has not responded yet is down.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let mut snapshot = Snapshot { unix_seconds: since_1970.as_secs_f64(), ..Snapshot::default() };
@@ -86,17 +85,17 @@ impl Watch {
                     ServerFigures::new(url, earlier, later)
                 }
                 Some(Err(error)) => ServerFigures::down(url, error.to_string()),
-                None => ServerFigures::down(url, "no answer yet".to_owned()),
+                None => ServerFigures::down(url, "no response yet".to_owned()),
             });
         }
         snapshot
     }
 
-    fn ask(&mut self) {
-        for (index, server) in self.servers.iter_mut().enumerate().filter(|(_, server)| !server.is_asked) {
-            server.is_asked = true;
+    fn poll_idle(&mut self) {
+        for (index, server) in self.servers.iter_mut().enumerate().filter(|(_, server)| !server.is_pending) {
+            server.is_pending = true;
             let target = server.target.clone();
-            self.asked.push(Box::pin(async move { (index, scrape(&target).await) }));
+            self.requests.push(Box::pin(async move { (index, scrape(&target).await) }));
         }
     }
 }
@@ -105,16 +104,16 @@ impl Watch {
 
 impl Server {
     fn take(&mut self, answer: Result<Reading, ScrapeError>) {
-        self.is_asked = false;
+        self.is_pending = false;
         let before = self.later.replace(answer);
         self.earlier = before.and_then(Result::ok);
     }
 
-    /// Whether asking once more would tell nothing new of its rates.
+    /// Whether another poll would not add rates.
     fn is_settled(&self) -> bool {
         match self.later {
             Some(Ok(_)) => self.earlier.is_some(),
-            Some(Err(_)) => !self.is_asked,
+            Some(Err(_)) => !self.is_pending,
             None => false,
         }
     }

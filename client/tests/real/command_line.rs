@@ -1,4 +1,4 @@
-//! What a person or a script sees that uses `forebay`.
+//! `forebay` as used by people and scripts.
 
 use std::fs::{self, File};
 use std::process::{Command, Output, Stdio};
@@ -15,7 +15,7 @@ pub(crate) fn stdout(command: &mut Command) -> String {
     String::from_utf8(stdout).unwrap()
 }
 
-/// The exit code and stderr of a command that fails without a word on stdout.
+/// Returns the exit code and stderr of a command that fails without output on stdout.
 pub(crate) fn failure(command: &mut Command) -> (Option<i32>, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     assert_eq!(String::from_utf8_lossy(&stdout), "", "{command:?}");
@@ -62,11 +62,11 @@ fn head_shows_raw_rows() {
     let rows = stdout(&mut server.forebay(&["--config", "forebay.toml", "--json", "head", "numbers"]));
     assert_eq!(json_lines(&rows).len(), 3);
     let rows = stdout(server.forebay(&["head", "numbers"]).env("FOREBAY_JSON", "yes").env("FOREBAY_ROWS", ""));
-    assert_eq!(json_lines(&rows).len(), 10, "an empty variable counts as unset");
+    assert_eq!(json_lines(&rows).len(), 10, "an empty variable is unset");
 }
 
 #[test]
-fn a_fitted_plan_is_a_file_that_head_takes() {
+fn a_fitted_plan_is_saved_shown_and_reused() {
     let server = Server::start();
     let folder = server.folder.path();
     fs::write(folder.join("plan.json"), PLAN).unwrap();
@@ -80,7 +80,7 @@ fn a_fitted_plan_is_a_file_that_head_takes() {
     let plan_id = value["plan_id"].as_str().unwrap();
 
     let shown = stdout(&mut server.forebay(&["show", plan_id, "--json"]));
-    assert_eq!(shown, fitted, "what is kept is what was fitted");
+    assert_eq!(shown, fitted, "the stored plan is the fitted one");
     let table = stdout(&mut server.forebay(&["show", plan_id]));
     assert!(table.contains(plan_id) && table.contains("strings: \"AA\", "), "{table}");
 
@@ -99,7 +99,7 @@ fn a_fitted_plan_is_a_file_that_head_takes() {
 }
 
 #[test]
-fn failures_exit_with_1_and_the_words_of_the_server() {
+fn failures_exit_with_1_and_the_servers_message() {
     let server = Server::start();
     fs::write(server.folder.path().join("plan.json"), PLAN).unwrap();
     fs::write(server.folder.path().join("no-plan.json"), "{\"outptus\": []}").unwrap();
@@ -112,8 +112,8 @@ fn failures_exit_with_1_and_the_words_of_the_server() {
         (&["show", "0000"], "NOT_FOUND"),
         (&["show", &near], plan_id),
         (&["show", "../plans"], "NOT_FOUND"),
-        (&["head", "numbers", "--plan", "edited.json"], "somebody has edited it"),
-        (&["head", "numbers", "--plan", "newer.json"], "of version 7"),
+        (&["head", "numbers", "--plan", "edited.json"], "it was edited"),
+        (&["head", "numbers", "--plan", "newer.json"], "has version 7"),
         (&["schema", "nubmers"], "NOT_FOUND"),
         (&["head", "broken"], "broken"),
         (&["head", "numbers", "--plan", "plan.json"], "FAILED_PRECONDITION"),
@@ -128,7 +128,7 @@ fn failures_exit_with_1_and_the_words_of_the_server() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named_with_the_way_to_start_it() {
+fn an_unreachable_server_is_named_with_a_hint_to_start_it() {
     // Port 1 is reserved and nothing listens on it.
     let (code, messages) = failure(&mut forebay(&["--server", "grpc://127.0.0.1:1", "ls"]));
     assert_eq!(code, Some(1));
@@ -136,7 +136,7 @@ fn a_server_that_is_not_there_is_named_with_the_way_to_start_it() {
 }
 
 #[test]
-fn bad_usage_and_configuration_exit_with_2() {
+fn invalid_usage_and_configuration_exit_with_2() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("typo.toml"), "sever = 'grpc://a:1'").unwrap();
     let cases: [(&[&str], &str); 12] = [
@@ -163,7 +163,7 @@ fn bad_usage_and_configuration_exit_with_2() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     let server = Server::start();
     let mut child =
         server.forebay(&["head", "numbers", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

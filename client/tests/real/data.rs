@@ -1,4 +1,4 @@
-//! A dataset small enough to know by heart: 100 rows in two files of two row groups each.
+//! Small datasets: 100 rows in two files of two row groups each, and a wide one.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -12,7 +12,7 @@ pub(crate) const ROWS: i64 = 100;
 pub(crate) const FILES: i64 = 2;
 pub(crate) const ROW_GROUP_ROWS: i64 = 25;
 
-/// A plan that must learn two things: a mean with its deviation, and a vocabulary.
+/// Plan with parameters to learn: a mean and deviation, and a vocabulary.
 pub(crate) const PLAN: &str = r#"{
     "outputs": [
         {"name": "dense", "parts": [{"columns": ["delay"], "ops": [{"fill_null": {"stat": "MEAN"}}, {"standardize": {}}]}]},
@@ -38,15 +38,15 @@ pub(crate) fn write(folder: &Path) {
 pub(crate) const WIDE_ROWS: i64 = 1000;
 pub(crate) const WIDE_BYTES: usize = 32 << 10;
 
-/// A plan that passes `id` and `text` on untouched.
+/// Plan that passes `id` and `text` through.
 pub(crate) const WIDE_PLAN: &str = r#"{
     "outputs": [
         {"name": "id", "dtype": "AS_STORED", "parts": [{"columns": ["id"]}]},
         {"name": "text", "dtype": "AS_STORED", "parts": [{"columns": ["text"]}]}
     ]}"#;
 
-/// Small on disk, 32 MB on the wire: more than a client's window and the kernel's buffers hold. Columns: `id` = the
-/// row's index; `text` = 32 KiB of one of four letters.
+/// Writes a dataset that is small on disk and 32 MB on the wire, more than the flow control window and kernel buffers.
+/// Columns: `id` = the row's index; `text` = 32 KiB of one of four letters.
 pub(crate) fn write_wide(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     let texts = ["a", "b", "c", "d"].map(|letter| letter.repeat(WIDE_BYTES));

@@ -1,4 +1,4 @@
-//! `DoExchange`: the library's call, and messages that no library would send.
+//! `DoExchange`: the library's call, and malformed messages.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ async fn fitted(client: &Client) -> String {
 }
 
 #[tokio::test]
-async fn rows_in_memory_become_what_a_stream_holds_a_batch_for_a_batch() {
+async fn returns_the_outputs_of_a_stream_batch_for_batch() {
     let server = Server::start();
     let client = Client::connect(&server.url).await.unwrap();
     let plan_id = fitted(&client).await;
@@ -49,7 +49,7 @@ async fn rows_in_memory_become_what_a_stream_holds_a_batch_for_a_batch() {
     assert!(error.to_string().contains("no fitted plan"), "{error}");
 }
 
-/// The messages of an exchange of one batch, as a library sends them.
+/// Returns the messages of an exchange of one batch, as a library sends them.
 fn sound(plan_id: &str) -> Vec<FlightData> {
     let words: DictionaryArray<Int32Type> = ["AA", "B6", "UA", "AA"].into_iter().map(Some).collect();
     let columns: [(&str, ArrayRef); 4] = [
@@ -85,7 +85,7 @@ async fn send(flight: &FlightServiceClient<Channel>, messages: Vec<FlightData>) 
 }
 
 #[tokio::test]
-async fn damaged_messages_are_invalid_and_the_server_goes_on() {
+async fn rejects_corrupt_messages_and_keeps_serving() {
     let server = Server::start();
     let client = Client::connect(&server.url).await.unwrap();
     let plan_id = fitted(&client).await;
@@ -117,7 +117,7 @@ async fn damaged_messages_are_invalid_and_the_server_goes_on() {
         *part = Bytes::from(bytes);
         if let Err(status) = send(&flight, messages).await {
             refused += 1;
-            // Another name or type of a column is sound bytes, and so are values that an output cannot hold.
+            // Another name or type of a column is a valid message, and so are values that an output cannot represent.
             let is_theirs = matches!(status.code(), Code::InvalidArgument | Code::FailedPrecondition);
             assert!(is_theirs, "{status:?}");
             assert!(!status.message().contains("contradict"), "{status:?}");
@@ -128,7 +128,7 @@ async fn damaged_messages_are_invalid_and_the_server_goes_on() {
 }
 
 #[tokio::test]
-async fn messages_out_of_order_are_told_so() {
+async fn rejects_messages_out_of_order() {
     let server = Server::start();
     let client = Client::connect(&server.url).await.unwrap();
     let plan_id = fitted(&client).await;
@@ -140,10 +140,10 @@ async fn messages_out_of_order_are_told_so() {
     let only = |flight_descriptor| FlightData { flight_descriptor, ..FlightData::default() };
     let bare = FlightData { flight_descriptor: None, ..schema.clone() };
 
-    // The descriptor may come alone, and messages without data in between.
+    // The descriptor may be a separate message, and empty messages may follow.
     let apart = vec![only(descriptor.clone()), bare.clone(), only(None), dictionary.clone(), batch.clone()];
     assert_eq!(send(&flight, apart).await.unwrap(), 2);
-    // A client that has nothing to send has nothing to answer.
+    // A client that sends no batch receives none.
     assert_eq!(send(&flight, Vec::new()).await.unwrap(), 0);
     assert_eq!(send(&flight, vec![only(descriptor.clone())]).await.unwrap(), 0);
 
@@ -159,7 +159,7 @@ async fn messages_out_of_order_are_told_so() {
         assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
         assert!(status.message().contains(words), "{words}: {status:?}");
     }
-    // Keys without their dictionary are keys out of bounds.
+    // Without their dictionary, keys are out of bounds.
     let status = send(&flight, vec![schema.clone(), batch.clone()]).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
 }

@@ -1,4 +1,4 @@
-//! A stream that outlives its servers and its wires, and a cursor that outlives its stream.
+//! Streams that survive the failure of servers and connections, and cursors that outlive their streams.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::server::Server;
 
 const RANK: u64 = 1;
 
-/// Quick to give up, quick to come back.
+/// Short pauses and a short deadline.
 const RETRY: Retry = Retry { passes_max: 5, pause_first: Duration::from_millis(10), deadline: Duration::from_secs(30) };
 
-/// Batches of 4 rows for two ranks under the fitted plan, with it inline: every replica can learn what it needs from it.
+/// Batches of 4 rows for two ranks. The fitted plan is inline, so that every replica has it.
 async fn numbers(server: &Server) -> StreamRequest {
     let client = Client::connect(&server.url).await.unwrap();
     let fitted = client.fit("numbers", plan_from_json(PLAN.as_bytes()).unwrap(), |_| {}).await.unwrap();
@@ -52,7 +52,7 @@ fn check_same(found: &[Batch], expected: &[Batch]) {
     }
 }
 
-/// Steps are taken until so many have been, or the epoch is over.
+/// Reads up to this many steps.
 async fn take(stream: &mut RankStream, steps: usize) -> Vec<Batch> {
     let mut batches = Vec::new();
     while batches.len() < steps
@@ -64,7 +64,7 @@ async fn take(stream: &mut RankStream, steps: usize) -> Vec<Batch> {
 }
 
 #[tokio::test]
-async fn a_wire_that_is_cut_anywhere_costs_no_row_and_doubles_none() {
+async fn a_connection_cut_anywhere_loses_and_repeats_no_row() {
     let [one, other] = Server::replicas("numbers", data::write);
     let request = numbers(&one).await;
     let sound = Proxy::start(&one.url, Vec::new());
@@ -80,11 +80,11 @@ async fn a_wire_that_is_cut_anywhere_costs_no_row_and_doubles_none() {
 }
 
 #[tokio::test]
-async fn a_single_server_is_gone_back_to_and_the_tries_begin_anew_with_each_batch() {
+async fn retries_a_single_server_and_resets_the_limits_with_each_batch() {
     let [server] = Server::replicas("wide", data::write_wide);
     let request = wide();
     let expected = whole(&server, &request, 0).await;
-    // More cuts than passes: each leaves time for a batch or two of half a megabyte.
+    // More cuts than passes. One or two batches of half a megabyte arrive between cuts.
     let cuts = vec![Fault::CutAfter(1 << 20); 2 * RETRY.passes_max as usize];
     let proxy = Proxy::start(&server.url, cuts);
     let found: Vec<Batch> = replicas(&[&proxy.url]).open(&request, 0).await.unwrap().try_collect().await.unwrap();
@@ -93,11 +93,11 @@ async fn a_single_server_is_gone_back_to_and_the_tries_begin_anew_with_each_batc
 }
 
 #[tokio::test]
-async fn a_damaged_batch_is_fetched_again_elsewhere() {
+async fn reads_a_corrupt_batch_again_from_another_replica() {
     let [one, other] = Server::replicas("wide", data::write_wide);
     let request = wide();
     let expected = whole(&one, &request, 0).await;
-    // Nearly all that is sent is text.
+    // Nearly all bytes sent are text.
     let lying = Proxy::start(&one.url, vec![Fault::FlipAt(1_300_000)]);
     let sound = Proxy::start(&other.url, Vec::new());
     let found = replicas(&[&lying.url, &sound.url]).open(&request, 0).await.unwrap().try_collect::<Vec<_>>().await;
@@ -111,7 +111,7 @@ async fn a_damaged_batch_is_fetched_again_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_killed_server_is_replaced_in_the_middle_of_its_stream() {
+async fn fails_over_when_the_server_is_killed() {
     let [mut one, other] = Server::replicas("wide", data::write_wide);
     let request = wide();
     let expected = whole(&other, &request, 0).await;
@@ -122,14 +122,14 @@ async fn a_killed_server_is_replaced_in_the_middle_of_its_stream() {
     found.extend(take(&mut stream, usize::MAX).await);
     assert_eq!(stream.url(), other.url);
     check_same(&found, &expected);
-    // Nobody is left behind, and the caller hears where to go on.
+    // No replica remains; the error says where to resume.
     let mut stream = replicas(&[&other.url]).open(&request, 0).await.unwrap();
     let taken = take(&mut stream, 2).await;
     let mut other = other;
     other.kill();
     let error = loop {
         match stream.try_next().await {
-            Ok(batch) => assert!(batch.is_some(), "32 MB are in no buffer"),
+            Ok(batch) => assert!(batch.is_some(), "32 MB exceed all buffers"),
             Err(error) => break error,
         }
     };
@@ -140,7 +140,7 @@ async fn a_killed_server_is_replaced_in_the_middle_of_its_stream() {
 }
 
 #[tokio::test]
-async fn an_epoch_is_gone_on_with_from_a_cursor_in_another_process() {
+async fn resumes_an_epoch_from_a_cursor_in_another_process() {
     let [one, other] = Server::replicas("numbers", data::write);
     let request = numbers(&one).await;
     for rank in 0..2 {
@@ -153,9 +153,9 @@ async fn an_epoch_is_gone_on_with_from_a_cursor_in_another_process() {
             let cursor = Cursor::from_json(&text).unwrap();
             assert_eq!((cursor.epoch, cursor.position), (3, steps as u64 * 8));
             assert_eq!(cursor.snapshot.is_empty(), steps == 0);
-            // Epoch and seed are the cursor's.
-            let anew = StreamRequest { epoch: 0, seed: 0, ..request.clone() };
-            let mut stream = replicas(&[&other.url]).open_at(&anew, rank, &cursor).await.unwrap();
+            // Overridden by the cursor.
+            let overridden = StreamRequest { epoch: 0, seed: 0, ..request.clone() };
+            let mut stream = replicas(&[&other.url]).open_at(&overridden, rank, &cursor).await.unwrap();
             assert_eq!(stream.cursor(), &cursor);
             check_same(&take(&mut stream, usize::MAX).await, &expected[steps..]);
             assert_eq!((stream.cursor().epoch, stream.cursor().position), (4, 0));
@@ -164,7 +164,7 @@ async fn an_epoch_is_gone_on_with_from_a_cursor_in_another_process() {
 }
 
 #[tokio::test]
-async fn every_rank_says_the_same_place_behind_the_same_step() {
+async fn every_rank_has_the_same_cursor_after_the_same_step() {
     let server = Server::start();
     for remainder in 0..3 {
         let request = StreamRequest { world_size: Some(3), batch_size: Some(11), remainder, ..numbers(&server).await };
@@ -184,7 +184,7 @@ async fn every_rank_says_the_same_place_behind_the_same_step() {
 }
 
 #[tokio::test]
-async fn what_no_other_try_would_change_is_said_at_once() {
+async fn returns_permanent_errors_without_a_retry() {
     let server = Server::start();
     let proxy = Proxy::start(&server.url, Vec::new());
     let request = numbers(&server).await;
@@ -199,15 +199,15 @@ async fn what_no_other_try_would_change_is_said_at_once() {
     }
     let error = replicas(&[&proxy.url]).open(&request, 2).await.err().unwrap();
     assert!(matches!(error, Error::Rank { rank: 2, world_size: 2 }), "{error}");
-    // A replica that does not know the dataset is passed over, one that is not there too.
-    let nobody = "grpc://127.0.0.1:1";
+    // Skips a replica without the dataset, and an unreachable one.
+    let unreachable = "grpc://127.0.0.1:1";
     let [other] = Server::replicas("wide", data::write_wide);
-    let stream = replicas(&[&other.url, nobody, &server.url]).open(&request, 0).await.unwrap();
+    let stream = replicas(&[&other.url, unreachable, &server.url]).open(&request, 0).await.unwrap();
     assert_eq!(stream.url(), server.url);
 }
 
 #[tokio::test]
-async fn a_cursor_of_other_files_or_another_plan_is_refused() {
+async fn rejects_a_cursor_of_other_files_or_of_another_plan() {
     let server = Server::start();
     let request = numbers(&server).await;
     let mut stream = replicas(&[&server.url]).open(&request, 0).await.unwrap();
@@ -220,12 +220,12 @@ async fn a_cursor_of_other_files_or_another_plan_is_refused() {
     let other_plan = StreamRequest { plan, ..request.clone() };
     let error = replicas(&[&server.url]).open_at(&other_plan, 0, cursor).await.err().unwrap();
     assert!(matches!(error, Error::Cursor(_)) && error.to_string().contains("under plan"), "{error}");
-    // One whose epoch ends before the place: the plan is what is wrong, not the position.
+    // Its epoch ends before the position: the error is about the plan, not the position.
     let short = br#"{"filter": "id < 2", "outputs": [{"name": "id", "parts": [{"columns": ["id"]}]}]}"#;
     let shorter = StreamRequest { plan: Some(plan_from_json(short).unwrap()), ..request.clone() };
     let error = replicas(&[&server.url]).open_at(&shorter, 0, cursor).await.err().unwrap();
     assert!(matches!(error, Error::Cursor(_)) && error.to_string().contains("under plan"), "{error}");
     let other_ranks = StreamRequest { world_size: Some(4), ..request };
     let error = replicas(&[&server.url]).open_at(&other_ranks, 0, cursor).await.err().unwrap();
-    assert!(error.to_string().contains("go on at world size 2"), "{error}");
+    assert!(error.to_string().contains("resume at world size 2"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! gRPC's health service, as load balancers and probes ask it.
+//! gRPC health service, as called by load balancers and probes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{data, server::Server};
 const FLIGHT: &str = "arrow.flight.protocol.FlightService";
 
 #[tokio::test]
-async fn the_server_is_serving_until_it_drains() {
+async fn reports_serving_until_the_server_drains() {
     let folder = Arc::new(TempDir::new().unwrap());
     data::write(&folder.path().join("numbers"));
     let arguments = ["--state", "state", "--listen", "127.0.0.1:0", "--drain-seconds", "600"];
@@ -33,7 +33,7 @@ async fn the_server_is_serving_until_it_drains() {
     assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
     kill_process(Pid::from_raw(server.id().cast_signed()).unwrap(), Signal::TERM).unwrap();
     assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
-    // Whoever watches is let go, and holds no drain up: this one has ten minutes.
+    // A watch ends at once and does not delay the drain, which may take ten minutes.
     let ended = timeout(Duration::from_mins(1), watched.message()).await;
     assert!(ended.unwrap().unwrap().is_none());
     server.wait_for_end(Duration::from_mins(1));

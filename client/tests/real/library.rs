@@ -1,4 +1,4 @@
-//! What a program sees that uses the library.
+//! The library against a real server.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::server::Server;
 const BATCH_SIZE: u64 = 16;
 const WORLD_SIZE: u64 = 2;
 
-/// Whoever gets nothing for so long gets nothing at all.
+/// Time without a batch after which a stream is considered stalled.
 const STARVED: Duration = Duration::from_secs(30);
 
 async fn read(client: &Client, endpoint: &Endpoint) -> Vec<Batch> {
@@ -26,7 +26,7 @@ fn ids(batch: &RecordBatch) -> Vec<i64> {
     batch.column_by_name("id").unwrap().as_primitive::<Int64Type>().values().to_vec()
 }
 
-/// An epoch of two ranks under the fitted plan, from the given position.
+/// Returns an epoch of two ranks under the fitted plan, from a position.
 async fn epoch(client: &Client, start_position: u64) -> Epoch {
     let plan = plan_from_json(PLAN.as_bytes()).unwrap();
     let fitted = client.fit("numbers", plan, |_| {}).await.unwrap();
@@ -45,7 +45,7 @@ async fn epoch(client: &Client, start_position: u64) -> Epoch {
 }
 
 #[tokio::test]
-async fn datasets_are_listed_with_their_sizes_and_the_unreadable_one_with_its_reason() {
+async fn lists_datasets_with_sizes_and_the_unreadable_one_with_the_reason() {
     let server = Server::start();
     let client = Client::connect(&server.url).await.unwrap();
     let mut tables = client.list().await.unwrap();
@@ -63,7 +63,7 @@ async fn datasets_are_listed_with_their_sizes_and_the_unreadable_one_with_its_re
 }
 
 #[tokio::test]
-async fn the_raw_table_comes_whole_and_in_file_order() {
+async fn reads_the_raw_table_in_file_order() {
     let server = Server::start();
     let client = Client::connect(&server.url).await.unwrap();
     let table = client.table_info("numbers").await.unwrap();
@@ -74,7 +74,7 @@ async fn the_raw_table_comes_whole_and_in_file_order() {
 }
 
 #[tokio::test]
-async fn an_epoch_has_every_row_once_on_one_of_its_ranks() {
+async fn an_epoch_has_every_row_once_on_one_rank() {
     let server = Server::start();
     let client = Client::connect(&server.url).await.unwrap();
     let epoch = epoch(&client, 0).await;
@@ -101,7 +101,7 @@ async fn an_epoch_has_every_row_once_on_one_of_its_ranks() {
 }
 
 #[tokio::test]
-async fn a_resumed_epoch_goes_on_where_it_stopped() {
+async fn a_resumed_epoch_continues_where_it_stopped() {
     let server = Server::start();
     let client = Client::connect(&server.url).await.unwrap();
     let whole = epoch(&client, 0).await;
@@ -116,14 +116,14 @@ async fn a_resumed_epoch_goes_on_where_it_stopped() {
 }
 
 #[tokio::test]
-async fn streams_that_nobody_reads_for_a_while_do_not_stop_the_others_of_their_connection() {
+async fn unread_streams_do_not_block_others_on_the_connection() {
     let [server] = Server::replicas("wide", data::write_wide);
     let client = Client::connect(&server.url).await.unwrap();
     let plan = Some(plan_from_json(WIDE_PLAN.as_bytes()).unwrap());
     let request = StreamRequest { dataset: "wide".into(), plan, batch_size: Some(16), ..Default::default() };
     let epoch = client.stream_info(&request).await.unwrap();
     let mut waiting = Vec::new();
-    // More than fit into a connection's window if that held but a few full streams.
+    // More than a connection's window would hold if it held only a few full streams.
     for _ in 0..4 {
         let mut stream = client.read(&epoch.endpoints[0]).await.unwrap();
         timeout(STARVED, stream.try_next()).await.unwrap().unwrap();
@@ -137,7 +137,7 @@ async fn streams_that_nobody_reads_for_a_while_do_not_stop_the_others_of_their_c
 }
 
 #[tokio::test]
-async fn a_fit_tells_its_progress_and_is_the_same_every_time() {
+async fn a_fit_reports_progress_and_is_deterministic() {
     let server = Server::start();
     let client = Client::connect(&server.url).await.unwrap();
     let plan = plan_from_json(PLAN.as_bytes()).unwrap();
@@ -146,13 +146,13 @@ async fn a_fit_tells_its_progress_and_is_the_same_every_time() {
     let second = client.fit("numbers", plan, |_| {}).await.unwrap();
     assert_eq!(first, second);
     assert!(progress.iter().all(|update| update.pass <= update.passes && update.rows_done <= update.rows_total));
-    // A fitted plan has nothing left to learn, and keeps its id.
+    // A fitted plan has no missing parameters, so it keeps its id.
     let again = client.fit("numbers", first.plan.clone().unwrap(), |_| {}).await.unwrap();
     assert_eq!(first.plan_id, again.plan_id);
 }
 
 #[tokio::test]
-async fn errors_keep_the_code_and_the_words_of_the_server() {
+async fn errors_keep_the_servers_code_and_message() {
     let server = Server::start();
     let client = Client::connect(&server.url).await.unwrap();
     let error = client.table_info("number").await.unwrap_err();
@@ -162,13 +162,13 @@ async fn errors_keep_the_code_and_the_words_of_the_server() {
     let request = StreamRequest { dataset: "numbers".into(), plan, ..Default::default() };
     let error = client.stream_info(&request).await.unwrap_err();
     assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
-    assert!(error.to_string().contains("fit"), "names the way out: {error}");
+    assert!(error.to_string().contains("fit"), "names the remedy: {error}");
     let error = client.read(&Endpoint { ticket: "nonsense".into(), ..Default::default() }).await;
     assert_eq!(error.unwrap_err().code(), Some(Code::InvalidArgument));
 }
 
 #[tokio::test]
-async fn a_unix_socket_serves_the_same() {
+async fn serves_on_a_unix_socket() {
     let server = Server::listen(|folder| format!("unix:{}", folder.join("socket").display()));
     let path = server.folder.path().join("socket");
     for url in [format!("grpc+unix://{}", path.display()), format!("unix:{}", path.display())] {

@@ -1,4 +1,4 @@
-//! `forebay load` against a real server: what it counts, what it finds, and what it leaves behind.
+//! `forebay load` against a real server: its measurements, detection of corruption, and output.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::data::{self, PLAN, ROWS, WIDE_PLAN, WIDE_ROWS};
 use crate::proxy::{Fault, Proxy};
 use crate::server::{Server, forebay};
 
-/// The tiny table with its fitted plan in fitted.json.
+/// Starts a server of the small table, with the fitted plan in fitted.json.
 fn numbers() -> Server {
     let server = Server::start();
     fs::write(server.folder.path().join("plan.json"), PLAN).unwrap();
@@ -24,7 +24,7 @@ fn numbers() -> Server {
     server
 }
 
-/// The wide table with its plan in plan.json.
+/// Starts a server of the wide table, with the plan in plan.json.
 fn wide() -> Server {
     let [server] = Server::replicas("wide", data::write_wide);
     fs::write(server.folder.path().join("plan.json"), WIDE_PLAN).unwrap();
@@ -35,12 +35,12 @@ fn load(server: &Server, options: &str) -> Command {
     server.forebay(&options.split_whitespace().collect::<Vec<_>>())
 }
 
-/// The report of a load that was done.
+/// Returns the report of a successful run.
 fn report(command: &mut Command) -> Value {
     serde_json::from_str(&stdout(command.arg("--json"))).unwrap()
 }
 
-/// The exit code, the report and the messages of a load that may have failed.
+/// Returns the exit code, report and messages of a run.
 fn outcome(output: Output) -> (Option<i32>, Value, String) {
     let Output { status, stdout, stderr } = output;
     (status.code(), serde_json::from_slice(&stdout).unwrap_or_default(), String::from_utf8(stderr).unwrap())
@@ -50,13 +50,13 @@ fn sum(report: &Value, name: &str) -> u64 {
     report["streams"].as_array().unwrap().iter().map(|stream| stream[name].as_u64().unwrap()).sum()
 }
 
-/// The first connection of a load asks whether there is a server; the client's own comes next.
+/// Returns faults that spare the first connection of a run, which only checks the server.
 fn on_the_second_connection(fault: Fault) -> Vec<Fault> {
     vec![Fault::CutAfter(usize::MAX), fault]
 }
 
 #[test]
-fn streams_that_share_an_epoch_count_every_row_once() {
+fn streams_of_an_epoch_count_every_row_once() {
     let server = numbers();
     let options = "load numbers --plan fitted.json --batch-size 4 --world-size 4 --clients 2 --streams 2 --shuffle";
     let found = report(&mut load(&server, options));
@@ -65,7 +65,7 @@ fn streams_that_share_an_epoch_count_every_row_once() {
     let places: Vec<_> = streams.iter().map(|stream| [&stream["stream"], &stream["client"], &stream["rank"]]).collect();
     assert_eq!(places, [[0, 0, 0], [1, 0, 1], [2, 1, 2], [3, 1, 3]]);
     assert!(streams.iter().all(|stream| stream["rows"] == 25 && stream["batches"] == 7), "{found}");
-    // Streams beyond the ranks read them again, and the next epoch is one of its own.
+    // Further streams repeat the ranks, and each epoch is read separately.
     let options = "load numbers --plan fitted.json --world-size 2 --streams 3 --epochs 2 --epoch 5";
     let found = report(&mut load(&server, options));
     assert_eq!((found["rows"].as_i64(), found["epochs"].as_u64()), (Some(3 * ROWS), Some(6)), "{found}");
@@ -81,7 +81,7 @@ fn streams_that_share_an_epoch_count_every_row_once() {
 }
 
 #[test]
-fn the_figures_of_a_report_add_up() {
+fn the_report_is_consistent() {
     let server = wide();
     let options = "load wide --plan plan.json --batch-size 16 --world-size 2 --streams 2";
     let found = report(&mut load(&server, options));
@@ -95,7 +95,7 @@ fn the_figures_of_a_report_add_up() {
         let rate = number(&format!("{what}_per_second"));
         assert!((rate * number("wall_seconds") / number(what) - 1.0).abs() < 1e-6, "{what}");
     }
-    // All but the first batch of each stream have been waited for; the distribution holds the same ones.
+    // Latencies cover all but the first batch of each stream, and so does the distribution.
     let latency = &found["batch_latency"];
     assert_eq!(
         (latency["count"].as_u64(), &found["first_batch"]["count"]),
@@ -134,30 +134,30 @@ fn an_open_loop_keeps_its_schedule_and_measures_every_batch() {
         (&found["loop"], &found["batches"], &found["batch_latency"]["count"]),
         (&"open".into(), &25.into(), &25.into())
     );
-    // The last of 25 batches is due 240 ms behind the first, however quick the server.
+    // The last of 25 batches is scheduled 240 ms after the first, regardless of the server.
     assert!(found["wall_seconds"].as_f64().unwrap() >= 0.24, "{found}");
     assert_eq!(found["overdue_batches"], 0);
 }
 
 #[test]
-fn a_run_of_some_seconds_reads_epoch_after_epoch_behind_its_warm_up() {
+fn a_timed_run_reads_consecutive_epochs_after_its_warm_up() {
     let server = numbers();
     let options = "load numbers --plan fitted.json --streams 2 --warm-up 0.2 --duration 0.5";
     let found = report(&mut load(&server, options));
     assert!(found["wall_seconds"].as_f64().unwrap() >= 0.5, "{found}");
     assert!(found["epochs"].as_u64().unwrap() > 2 && found["rows"].as_u64().unwrap() > 0, "{found}");
-    // An epoch of 100 rows is over before a warm-up of an hour is: that is no measurement.
+    // An epoch of 100 rows ends within a warm-up of an hour, so nothing is measured.
     let output = load(&server, "load numbers --plan fitted.json --warm-up 3600").output().unwrap();
     let (code, _, messages) = outcome(output);
     assert!(code == Some(1) && messages.contains("nothing was measured"), "{messages}");
 }
 
 #[test]
-fn a_byte_that_was_damaged_on_its_way_is_found() {
+fn detects_a_byte_corrupted_in_transit() {
     let server = wide();
-    let lying = || Proxy::start(&server.url, on_the_second_connection(Fault::FlipAt(1_300_000)));
+    let corrupting = || Proxy::start(&server.url, on_the_second_connection(Fault::FlipAt(1_300_000)));
     let options = "load wide --plan plan.json --batch-size 16 --json";
-    let proxy = lying();
+    let proxy = corrupting();
     let (code, found, messages) = outcome(load(&server, options).env("FOREBAY_SERVER", &proxy.url).output().unwrap());
     assert_eq!(code, Some(1), "{messages}");
     assert!(
@@ -168,8 +168,8 @@ fn a_byte_that_was_damaged_on_its_way_is_found() {
         (&found["errors"]["DATA_LOSS"], &found["batches"], &found["failed_streams"]),
         (&1.into(), &2.into(), &1.into())
     );
-    // Nearly all that is sent is text, and one letter is as good as another to whoever does not look.
-    let proxy = lying();
+    // Nearly all bytes sent are text, so without verification the corrupt byte goes unnoticed.
+    let proxy = corrupting();
     let (code, found, messages) =
         outcome(load(&server, options).arg("--verify=false").env("FOREBAY_SERVER", &proxy.url).output().unwrap());
     assert_eq!(
@@ -180,7 +180,7 @@ fn a_byte_that_was_damaged_on_its_way_is_found() {
 }
 
 #[test]
-fn a_connection_that_breaks_costs_a_retry_and_no_row() {
+fn a_broken_connection_costs_a_retry_but_no_row() {
     let server = wide();
     let proxy = Proxy::start(&server.url, on_the_second_connection(Fault::CutAfter(3 << 20)));
     let options = "load wide --plan plan.json --batch-size 16 --world-size 2 --streams 2";
@@ -188,12 +188,12 @@ fn a_connection_that_breaks_costs_a_retry_and_no_row() {
     assert_eq!(found["rows"].as_i64(), Some(WIDE_ROWS), "{found}");
     assert!(found["errors"]["UNAVAILABLE"].as_u64().unwrap() >= 1, "{found}");
     assert!(found["retries"].as_u64().unwrap() >= 1, "{found}");
-    // The batch behind the break was waited for through the pause of 50 ms at least.
+    // The batch after the break includes the pause of at least 50 ms.
     assert!(found["batch_latency"]["max_seconds"].as_f64().unwrap() >= 0.05, "{found}");
 }
 
 #[test]
-fn what_the_server_refuses_is_said_with_its_words() {
+fn reports_the_servers_errors() {
     let server = numbers();
     for (options, expected) in [
         ("load none --plan fitted.json", "NOT_FOUND"),
@@ -206,7 +206,7 @@ fn what_the_server_refuses_is_said_with_its_words() {
 }
 
 #[test]
-fn an_interrupt_ends_the_run_with_its_figures() {
+fn an_interrupt_ends_the_run_with_a_report() {
     let server = wide();
     let proxy = Proxy::start(&server.url, Vec::new());
     let options = "load wide --plan plan.json --batch-size 16 --duration 3600 --json";
@@ -215,7 +215,7 @@ fn an_interrupt_ends_the_run_with_its_figures() {
         command.env("FOREBAY_SERVER", &proxy.url).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let began = Instant::now();
     while proxy.bytes() < 4 << 20 {
-        assert!(began.elapsed() < Duration::from_mins(1), "nothing comes");
+        assert!(began.elapsed() < Duration::from_mins(1), "no bytes arrive");
         std::thread::yield_now();
     }
     interrupt(&child);
@@ -229,12 +229,12 @@ fn interrupt(child: &Child) {
 }
 
 #[test]
-fn the_plot_is_xml_with_both_charts() {
+fn the_plot_is_valid_xml_with_both_charts() {
     let server = wide();
     for options in [
         "load wide --plan plan.json --batch-size 16 --plot load.svg",
         "load wide --plan plan.json --batch-size 16 --rate 500 --plot load.svg",
-        // A single batch: no latency but the first batch's own.
+        // A single batch: only the first batch's latency.
         "load wide --plan plan.json --batch-size 1000 --plot load.svg",
     ] {
         let table = stdout(&mut load(&server, options));
@@ -254,7 +254,7 @@ fn the_plot_is_xml_with_both_charts() {
     }
 }
 
-/// The texts of a picture; what is not well-formed XML fails.
+/// Returns the texts of an SVG; panics if it is not well-formed XML.
 fn texts(svg: &str) -> Vec<String> {
     let mut reader = Reader::from_str(svg);
     reader.config_mut().trim_text(true);
@@ -276,8 +276,8 @@ fn texts(svg: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_load_that_cannot_be_is_refused_before_anything_is_connected() {
-    // Nothing listens on port 1, and nobody is to ask.
+fn rejects_invalid_options_before_connecting() {
+    // Nothing listens on port 1.
     let cases = [
         ("", "--plan FILE or --plan-id ID"),
         ("--plan-id a --clients 0", "--clients 0"),

@@ -1,4 +1,4 @@
-//! A wire that breaks or lies: a loopback TCP proxy that does harm at a given byte of what a server sends.
+//! Loopback TCP proxy that cuts a connection or corrupts a byte at a given position of the server's output.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// What happens to a connection; byte counts are of what the server sends.
+/// Fault of a connection. Byte counts refer to the server's output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// Both sides are closed behind so many bytes.
+    /// Closes both sides after this many bytes.
     CutAfter(usize),
-    /// The byte at this place arrives as another.
+    /// Flips a bit of the byte at this position.
     FlipAt(usize),
 }
 
-/// A proxy before one server. The first connections suffer the faults, one each; those behind them are sound.
+/// Proxy of one server. Each fault applies to one connection, in order; later connections have none.
 pub(crate) struct Proxy {
     pub(crate) url: String,
     connections: Arc<AtomicUsize>,
@@ -30,11 +30,11 @@ impl Proxy {
         let connections = Arc::new(AtomicUsize::new(0));
         let bytes = Arc::new(AtomicUsize::new(0));
         let (count, total) = (Arc::clone(&connections), Arc::clone(&bytes));
-        // Ends with the test's process.
+        // Runs until the test's process ends.
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let fault = faults.get(count.fetch_add(1, Ordering::SeqCst)).copied();
-                // A server that is gone is one that refuses.
+                // An unreachable server refuses the connection.
                 let Ok(server) = TcpStream::connect(&server) else { continue };
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 let total = Arc::clone(&total);
@@ -45,12 +45,12 @@ impl Proxy {
         Self { url, connections, bytes }
     }
 
-    /// Connections that were accepted.
+    /// Returns the number of accepted connections.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Bytes that came from the server, on all connections.
+    /// Returns the bytes received from the server, over all connections.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::SeqCst)
     }
@@ -63,7 +63,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, fault: Option<Fault>, total: 
         let mut bytes = &mut buffer[..read];
         match fault {
             Some(Fault::CutAfter(count)) => bytes = &mut bytes[..read.min(count - sent)],
-            Some(Fault::FlipAt(place)) if (sent..sent + read).contains(&place) => bytes[place - sent] ^= 0x01,
+            Some(Fault::FlipAt(position)) if (sent..sent + read).contains(&position) => bytes[position - sent] ^= 0x01,
             _ => {}
         }
         sent += bytes.len();
@@ -73,7 +73,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, fault: Option<Fault>, total: 
             break;
         }
     }
-    // The other direction ends with this one.
+    // Closes the other direction too.
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
 }

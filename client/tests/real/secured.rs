@@ -1,4 +1,4 @@
-//! TLS, client certificates and bearer tokens against a real server: who gets in, to what, and what those who do not are told.
+//! TLS, client certificates and bearer tokens against a real server: granted access, and errors for denied clients.
 
 use std::fmt::Write;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::server::Server;
 
 const TOKEN: &str = "a token of the tests, which is no secret";
 
-/// An authority, a server of it and a client of it, as files of PEM.
+/// Writes PEM files of an authority, and of certificates it issued to a server and two clients.
 fn write_certificates(folder: &Path) {
     let authority = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
@@ -25,7 +25,7 @@ fn write_certificates(folder: &Path) {
     let certificate = params.self_signed(&authority).unwrap();
     fs::write(folder.join("ca.pem"), certificate.pem()).unwrap();
     let issuer = Issuer::new(params, authority);
-    for (name, subject) in [("server", "127.0.0.1"), ("client", "trainer.example"), ("stranger", "other.example")] {
+    for (name, subject) in [("server", "127.0.0.1"), ("client", "trainer.example"), ("unknown", "other.example")] {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new([subject.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
         fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
@@ -69,7 +69,7 @@ fn code(error: &Error) -> Code {
 }
 
 #[tokio::test]
-async fn a_token_over_tls_reads_what_is_granted_and_nothing_else() {
+async fn a_token_grants_access_to_its_datasets_only() {
     let folder = folder();
     let server = start(&folder, &["--principals", "principals.toml"]);
     assert!(server.url.starts_with("grpc+tls://"), "{}", server.url);
@@ -88,12 +88,12 @@ async fn a_token_over_tls_reads_what_is_granted_and_nothing_else() {
     assert_eq!(code(&client.stream_info(&request("secret")).await.unwrap_err()), Code::PermissionDenied);
     assert_eq!(code(&client.table_info("nowhere").await.unwrap_err()), Code::PermissionDenied);
 
-    let nobody = Client::connect_with(&server.url, &known).await.unwrap();
-    assert_eq!(code(&nobody.list().await.unwrap_err()), Code::Unauthenticated);
+    let anonymous = Client::connect_with(&server.url, &known).await.unwrap();
+    assert_eq!(code(&anonymous.list().await.unwrap_err()), Code::Unauthenticated);
     let wrong = known.clone().with_token("another").unwrap();
     let wrong = Client::connect_with(&server.url, &wrong).await.unwrap();
     assert_eq!(code(&wrong.list().await.unwrap_err()), Code::Unauthenticated);
-    // A server of an authority that is not trusted, and one that is asked without TLS.
+    // An untrusted authority, and a plaintext connection to a TLS server.
     assert!(matches!(Client::connect(&server.url).await, Err(Error::Unreachable { .. })));
     let plain = server.url.replace("grpc+tls", "grpc");
     match Client::connect(&plain).await {
@@ -104,7 +104,7 @@ async fn a_token_over_tls_reads_what_is_granted_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_does_for_a_token() {
+async fn a_client_certificate_replaces_a_token() {
     let folder = folder();
     let server = start(&folder, &["--tls-client-ca", "ca.pem", "--principals", "principals.toml"]);
     let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
@@ -112,9 +112,9 @@ async fn a_client_certificate_does_for_a_token() {
     let of = |name: &str| known.clone().with_certificate(read(&format!("{name}.pem")), read(&format!("{name}.key")));
     let client = Client::connect_with(&server.url, &of("client")).await.unwrap();
     assert_eq!(client.table_info("numbers").await.unwrap().info.name, "numbers");
-    let stranger = Client::connect_with(&server.url, &of("stranger")).await.unwrap();
-    assert_eq!(code(&stranger.list().await.unwrap_err()), Code::Unauthenticated);
-    // Without one there is no connection. TLS 1.3 tells the client so after its own handshake.
+    let unknown = Client::connect_with(&server.url, &of("unknown")).await.unwrap();
+    assert_eq!(code(&unknown.list().await.unwrap_err()), Code::Unauthenticated);
+    // Without a certificate the connection fails; in TLS 1.3 after the client's handshake.
     match Client::connect_with(&server.url, &known).await {
         Err(Error::Unreachable { .. }) => {}
         Err(other) => panic!("{other:?}"),
@@ -123,16 +123,16 @@ async fn a_client_certificate_does_for_a_token() {
 }
 
 #[test]
-fn the_command_line_takes_its_credentials_from_the_environment_and_files() {
+fn the_command_line_reads_credentials_from_the_environment_and_files() {
     let folder = folder();
     let server = start(&folder, &["--principals", "principals.toml"]);
     fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
     let by_file = server.forebay(&["--ca", "ca.pem", "--token-file", "token", "ls"]).output().unwrap();
     assert!(by_file.status.success(), "{by_file:?}");
     assert!(String::from_utf8_lossy(&by_file.stdout).contains("numbers"));
-    let nobody = server.forebay(&["--ca", "ca.pem", "ls"]).output().unwrap();
-    let words = String::from_utf8_lossy(&nobody.stderr).into_owned();
-    assert!(nobody.status.code() == Some(1) && words.contains("authorization: Bearer TOKEN"), "{words}");
+    let anonymous = server.forebay(&["--ca", "ca.pem", "ls"]).output().unwrap();
+    let words = String::from_utf8_lossy(&anonymous.stderr).into_owned();
+    assert!(anonymous.status.code() == Some(1) && words.contains("authorization: Bearer TOKEN"), "{words}");
     let missing = server.forebay(&["--ca", "nowhere.pem", "ls"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(2));
 }

@@ -1,4 +1,4 @@
-//! Starting the real server on free ports, and ending it with the test.
+//! A real server on free ports that ends with the test.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use tempfile::TempDir;
 
 use crate::data;
 
-/// A running `forebay-server`.
+/// Running `forebay-server`.
 pub(crate) struct Server {
     process: Child,
     pub(crate) url: String,
-    /// URL of its metrics page.
+    /// URL of the metrics page.
     pub(crate) metrics: String,
-    /// Holds the data and the state; `forebay` runs here.
+    /// Data and state; working directory of `forebay`.
     pub(crate) folder: Arc<TempDir>,
 }
 
@@ -27,18 +27,18 @@ impl Server {
         Self::listen(|_| "127.0.0.1:0".to_owned())
     }
 
-    /// Starts a server at the address that is made from its folder.
+    /// Starts a server that listens at the address derived from its folder.
     pub(crate) fn listen(address: impl FnOnce(&Path) -> String) -> Self {
         let folder = TempDir::new().unwrap();
         let path = folder.path();
         data::write(&path.join("numbers"));
         std::fs::create_dir(path.join("broken")).unwrap();
-        std::fs::write(path.join("broken/part.parquet"), "PAR1 this is no Parquet file PAR1").unwrap();
+        std::fs::write(path.join("broken/part.parquet"), "PAR1 this is not a Parquet file PAR1").unwrap();
         let address = address(path);
         Self::over(Arc::new(folder), &["numbers", "broken"], &["--state", "state", "--listen", &address])
     }
 
-    /// Starts servers on free loopback ports over one folder of one dataset, each with a state of its own.
+    /// Starts servers on free loopback ports over one folder of one dataset, each with its own state.
     pub(crate) fn replicas<const COUNT: usize>(dataset: &str, write: impl FnOnce(&Path)) -> [Self; COUNT] {
         let folder = Arc::new(TempDir::new().unwrap());
         write(&folder.path().join(dataset));
@@ -48,7 +48,7 @@ impl Server {
         })
     }
 
-    /// Starts a server over datasets that lie in folders of their names.
+    /// Starts a server over datasets in folders of the same names.
     pub(crate) fn over(folder: Arc<TempDir>, datasets: &[&str], arguments: &[&str]) -> Self {
         let datasets = datasets.iter().flat_map(|name| ["--dataset".to_owned(), format!("{name}={name}")]);
         let mut process = Command::new(binary())
@@ -62,28 +62,28 @@ impl Server {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let mut said = Vec::new();
-        // The address of the data is said before that of the metrics.
+        let mut log = Vec::new();
+        // The Flight address is logged before that of the metrics.
         let mut after = |words: &str| {
             lines.by_ref().find_map(|line| {
                 let url = line.split_once(words).map(|(_, url)| url.trim().to_owned());
-                said.push(line);
+                log.push(line);
                 url
             })
         };
         let urls = after("listening on ").zip(after("metrics on "));
-        let Some((url, metrics)) = urls else { panic!("the server ended before it listened: {said:#?}") };
-        // A pipe that nobody reads would stop the server once it is full.
+        let Some((url, metrics)) = urls else { panic!("the server ended before it listened: {log:#?}") };
+        // A full pipe would block the server.
         thread::spawn(move || lines.for_each(drop));
         Self { process, url, metrics, folder }
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Waits until it has ended of itself, with the exit code 0.
+    /// Waits until the server has exited by itself with code 0.
     pub(crate) fn wait_for_end(mut self, within: Duration) {
         let deadline = Instant::now() + within;
         while Instant::now() < deadline {
@@ -95,13 +95,13 @@ impl Server {
         panic!("the server did not end");
     }
 
-    /// Kills the server as `kill -9` does.
+    /// Kills the server with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    /// `forebay --server URL` with the given arguments, ready to run in the server's folder.
+    /// Returns `forebay --server URL` with these arguments, to run in the server's folder.
     pub(crate) fn forebay(&self, arguments: &[&str]) -> Command {
         let mut command = forebay(arguments);
         command.env("FOREBAY_SERVER", &self.url).current_dir(self.folder.path());
@@ -116,7 +116,7 @@ impl Drop for Server {
     }
 }
 
-/// `forebay` with the given arguments and nothing of this test's environment that it would read.
+/// Returns `forebay` with these arguments and without the test's FOREBAY_ variables.
 pub(crate) fn forebay(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     command.args(arguments).stdin(Stdio::null());
@@ -128,7 +128,7 @@ pub(crate) fn forebay(arguments: &[&str]) -> Command {
     command
 }
 
-/// The server beside this test in cargo's target folder, built when it is not there yet.
+/// Returns the server program in cargo's target folder, and builds it if it is missing.
 fn binary() -> PathBuf {
     // target/<profile>/deps/<this test>
     let test = env::current_exe().unwrap();

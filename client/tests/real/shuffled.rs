@@ -1,4 +1,4 @@
-//! Shuffled epochs, and the two questions about an epoch: what it costs, and what a batch was made of.
+//! Shuffled epochs, cost estimates and replays.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ use crate::server::{Server, forebay};
 
 const RETRY: Retry = Retry { passes_max: 5, pause_first: Duration::from_millis(10), deadline: Duration::from_secs(30) };
 
-/// Batches of 8 rows on two ranks, of 16 lanes of windows of 4 rows.
+/// Batches of 8 rows on two ranks; 16 lanes with windows of 4 rows.
 async fn request(server: &Server) -> StreamRequest {
     let client = Client::connect(&server.url).await.unwrap();
     let fitted = client.fit("numbers", plan_from_json(PLAN.as_bytes()).unwrap(), |_| {}).await.unwrap();
@@ -64,7 +64,7 @@ fn check_same(found: &[Batch], expected: &[Batch]) {
 }
 
 #[tokio::test]
-async fn a_shuffled_epoch_has_every_row_once_and_another_seed_or_epoch_another_order() {
+async fn a_shuffled_epoch_has_every_row_once_in_an_order_of_seed_and_epoch() {
     let [one, other] = Server::replicas("numbers", data::write);
     let request = request(&one).await;
     let order = async |url: &str, request: &StreamRequest| {
@@ -87,7 +87,7 @@ async fn a_shuffled_epoch_has_every_row_once_and_another_seed_or_epoch_another_o
 }
 
 #[tokio::test]
-async fn a_wire_that_is_cut_anywhere_costs_a_shuffled_epoch_no_row() {
+async fn a_connection_cut_anywhere_loses_no_row_of_a_shuffled_epoch() {
     let [one, other] = Server::replicas("numbers", data::write);
     let request = request(&one).await;
     let sound = Proxy::start(&one.url, Vec::new());
@@ -101,7 +101,7 @@ async fn a_wire_that_is_cut_anywhere_costs_a_shuffled_epoch_no_row() {
 }
 
 #[tokio::test]
-async fn an_epoch_goes_on_at_another_world_size_with_every_row_that_is_left() {
+async fn an_epoch_resumes_at_another_world_size_with_all_remaining_rows() {
     let server = Server::start();
     let request = request(&server).await;
     let mut taken = BTreeSet::new();
@@ -119,7 +119,7 @@ async fn an_epoch_goes_on_at_another_world_size_with_every_row_that_is_left() {
     assert_eq!((cursor.position, cursor.lanes, cursor.window_rows), (32, Some(16), Some(4)));
     assert!(cursor.order_version > 0, "{cursor:?}");
     for (world_size, batch_size) in [(1, 8), (4, 8), (8, 3), (16, 100)] {
-        let anew = StreamRequest {
+        let overridden = StreamRequest {
             world_size: Some(world_size),
             batch_size: Some(batch_size),
             seed: 0,
@@ -130,7 +130,7 @@ async fn an_epoch_goes_on_at_another_world_size_with_every_row_that_is_left() {
         let mut rows = taken.clone();
         let mut count = taken.len();
         for rank in 0..world_size {
-            let mut stream = replicas(&[&server.url]).open_at(&anew, rank, &cursor).await.unwrap();
+            let mut stream = replicas(&[&server.url]).open_at(&overridden, rank, &cursor).await.unwrap();
             while let Some(batch) = stream.try_next().await.unwrap() {
                 count += batch.data.num_rows();
                 rows.extend(row_ids(&batch));
@@ -145,7 +145,7 @@ async fn an_epoch_goes_on_at_another_world_size_with_every_row_that_is_left() {
 }
 
 #[tokio::test]
-async fn a_server_names_the_replicas_that_go_on_for_it() {
+async fn fails_over_to_replicas_reported_by_the_server() {
     let folder = Arc::new(TempDir::new().unwrap());
     data::write(&folder.path().join("numbers"));
     let start = |state: &str, more: &[&str]| {
@@ -157,7 +157,7 @@ async fn a_server_names_the_replicas_that_go_on_for_it() {
     let request = request(&one).await;
     let sound = Proxy::start(&one.url, Vec::new());
     let expected = rest(open(&sound.url, &request, 0).await).await;
-    // The wire is cut within the last batches, when the other server's name has long arrived.
+    // The connection is cut within the last batches, after the other server's URL arrived.
     let proxy = Proxy::start(&one.url, vec![Fault::CutAfter(sound.bytes() - 1000)]);
     let mut stream = open(&proxy.url, &request, 0).await;
     let mut found = Vec::new();
@@ -169,7 +169,7 @@ async fn a_server_names_the_replicas_that_go_on_for_it() {
 }
 
 #[tokio::test]
-async fn a_replay_names_the_rows_of_a_batch_and_brings_it_back() {
+async fn a_replay_returns_the_rows_of_a_batch_and_the_batch() {
     let server = Server::start();
     let client = Client::connect(&server.url).await.unwrap();
     for shuffle in [false, true] {
@@ -177,8 +177,8 @@ async fn a_replay_names_the_rows_of_a_batch_and_brings_it_back() {
         let batches = rest(open(&server.url, &stream, 1).await).await;
         for step in [0, 3, batches.len() - 1] {
             let expected = &batches[step];
-            let asked = ReplayRequest { stream: Some(stream.clone()), rank: 1, step: step as u64 };
-            let found = client.replay(&asked).await.unwrap();
+            let replay_request = ReplayRequest { stream: Some(stream.clone()), rank: 1, step: step as u64 };
+            let found = client.replay(&replay_request).await.unwrap();
             assert_eq!(found.rows.iter().map(|row| row.row_id).collect::<Vec<_>>(), row_ids(expected));
             for row in &found.rows {
                 let group = data::ROW_GROUP_ROWS as u64;
@@ -193,7 +193,7 @@ async fn a_replay_names_the_rows_of_a_batch_and_brings_it_back() {
 }
 
 #[tokio::test]
-async fn an_explanation_counts_what_the_stream_brings() {
+async fn an_explanation_matches_the_stream() {
     let server = Server::start();
     let client = Client::connect(&server.url).await.unwrap();
     let request = request(&server).await;
@@ -210,7 +210,7 @@ async fn an_explanation_counts_what_the_stream_brings() {
 }
 
 #[test]
-fn explain_sizes_what_is_there_and_what_could_be() {
+fn explain_estimates_real_and_assumed_datasets() {
     let server = Server::start();
     let folder = server.folder.path();
     let paper = "explain --rows 2000000000 --row-bytes 1024 --world-size 16 --wire-bytes-per-second 2e9";

@@ -1,4 +1,4 @@
-//! `forebay` on a terminal of its own, which remembers what was written to it.
+//! `forebay` on a pseudo terminal that records its output.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, OutputModes, Winsize, tcgetattr, tcsetwinsize};
 
-/// No machine is so slow.
+/// Generous time limit.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A program on a pseudo terminal.
+/// Program on a pseudo terminal.
 pub(crate) struct Terminal {
     pub(crate) program: Child,
     keyboard: File,
-    /// The program's side, held open for its modes to be looked at.
+    /// The program's side, kept open to inspect its modes.
     line: File,
     written: Arc<Mutex<Vec<u8>>>,
 }
@@ -49,7 +49,7 @@ impl Terminal {
         Self { program, keyboard, line, written }
     }
 
-    /// Waits until this has been written.
+    /// Waits until the program has written this text.
     pub(crate) fn wait_for(&self, text: &str) {
         let start = Instant::now();
         while !self.written().contains(text) {
@@ -66,7 +66,7 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Whether keys come one by one and unseen, as a full-screen program has them.
+    /// Whether the terminal is in raw mode.
     pub(crate) fn is_raw(&self) -> bool {
         let modes = tcgetattr(&self.line).unwrap();
         let cooked = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
@@ -74,14 +74,14 @@ impl Terminal {
         !modes.local_modes.intersects(cooked)
     }
 
-    /// Waits for the program's end and says its exit code.
+    /// Waits for the program to exit and returns its exit code.
     pub(crate) fn end(&mut self) -> Option<i32> {
         let start = Instant::now();
         loop {
             if let Some(status) = self.program.try_wait().unwrap() {
                 return status.code();
             }
-            assert!(start.elapsed() < PATIENCE, "still runs: {:?}", self.written());
+            assert!(start.elapsed() < PATIENCE, "still running: {:?}", self.written());
             thread::sleep(Duration::from_millis(20));
         }
     }

@@ -1,4 +1,4 @@
-//! `forebay top` against real servers, and against pages that no server of ours writes.
+//! `forebay top` against real servers and against malformed pages.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,10 +14,10 @@ use crate::data::{self, WIDE_PLAN};
 use crate::server::{Server, forebay};
 use crate::terminal::Terminal;
 
-/// No machine is so slow.
+/// Generous time limit.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A server with two streams open, ranks 0 and 1, epoch after epoch for as long as this lives.
+/// Server with two open streams, ranks 0 and 1, which read consecutive epochs until it is dropped.
 struct Busy {
     server: Server,
     load: Child,
@@ -41,7 +41,7 @@ impl Drop for Busy {
     }
 }
 
-/// Answers each connection with the next of these pages, and with the last one again after that.
+/// Serves these pages, one per connection; further connections receive the last one.
 fn pages(pages: Vec<String>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -68,7 +68,7 @@ fn found(page: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{page}", page.len())
 }
 
-/// A page of a server that has sent so many rows, with an open stream of that dataset.
+/// Returns the page of a server that has sent `rows` rows, with an open stream of the dataset.
 fn page(rows: u64, dataset: &str) -> String {
     format!(
         "forebay_build_info{{version=\"0.1.0\"}} 1\nforebay_streams_active 1\nforebay_rows_sent_total {rows}\n\
@@ -77,14 +77,14 @@ fn page(rows: u64, dataset: &str) -> String {
     )
 }
 
-/// What `top --once --json` says of these servers.
+/// Returns the output of `top --once --json` for these servers.
 fn once(servers: &[&str]) -> Value {
     let arguments = [&["top", "--once", "--json", "--interval", "0.3"], servers].concat();
     serde_json::from_str(&stdout(&mut forebay(&arguments))).unwrap()
 }
 
 #[test]
-fn an_open_stream_is_seen_with_its_rank_and_rate() {
+fn shows_open_streams_with_rank_and_rate() {
     let busy = Busy::start();
     let start = Instant::now();
     loop {
@@ -103,7 +103,7 @@ fn an_open_stream_is_seen_with_its_rank_and_rate() {
             let server = &seen["servers"][0];
             assert_eq!((&server["up"], &server["ready"], &server["error"]), (&true.into(), &true.into(), &Value::Null));
             assert!(server["rows_per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{server}");
-            // A server tells every figure, and none of them is unknown after two looks.
+            // All figures are known after two polls.
             for (name, value) in server.as_object().unwrap() {
                 assert!(!value.is_null() || name == "error" || name == "bound_by", "{name}: {server}");
             }
@@ -117,9 +117,9 @@ fn an_open_stream_is_seen_with_its_rank_and_rate() {
 }
 
 #[test]
-fn servers_that_are_down_or_stall_hold_up_none_of_the_others() {
+fn stalled_and_unreachable_servers_do_not_delay_others() {
     let server = Server::start();
-    // Whoever connects is never answered.
+    // Accepts connections and never responds.
     let stalled = TcpListener::bind("127.0.0.1:0").unwrap();
     let stalled_url = stalled.local_addr().unwrap().to_string();
     let seen = once(&["127.0.0.1:1", &server.metrics, &stalled_url]);
@@ -128,7 +128,7 @@ fn servers_that_are_down_or_stall_hold_up_none_of_the_others() {
     assert!(up["up"] == true && up["rows_per_second"] == 0.0, "{up}");
     assert!(stalling["error"].as_str().unwrap().contains("within 3 s"), "{stalling}");
     assert!(down["rows_per_second"].is_null() && down["memory_limit_bytes"].is_null(), "{down}");
-    // The same by the environment.
+    // The same through the environment.
     let mut command = forebay(&["top", "--once", "--json"]);
     command.env("FOREBAY_METRICS", format!("127.0.0.1:1,{}", server.metrics)).env("FOREBAY_INTERVAL", "0.2");
     let seen: Value = serde_json::from_str(&stdout(&mut command)).unwrap();
@@ -136,30 +136,30 @@ fn servers_that_are_down_or_stall_hold_up_none_of_the_others() {
 }
 
 #[test]
-fn where_no_server_answers_the_exit_code_is_1() {
+fn exits_with_1_if_no_server_responds() {
     let html = "<html>It works!</html>";
     let server = Server::start();
     let cases = [
         ("127.0.0.1:1".to_owned(), "cannot connect"),
-        (pages(vec![found(html)]), "line 1 is no Prometheus text"),
+        (pages(vec![found(html)]), "line 1 is not Prometheus text"),
         (pages(vec![found("node_load1 0.5\n")]), "the page has no forebay_build_info; is this --metrics-listen"),
         (pages(vec!["HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned()]), "HTTP 404"),
         (pages(vec!["HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n".to_owned()]), "more than 64 MiB"),
-        (pages(vec!["HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nforebay".to_owned()]), "broke off"),
-        (pages(vec!["SSH-2.0-OpenSSH_9.9\r\n".to_owned()]), "is no HTTP/1"),
+        (pages(vec!["HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nforebay".to_owned()]), "is truncated"),
+        (pages(vec!["SSH-2.0-OpenSSH_9.9\r\n".to_owned()]), "is not HTTP/1"),
         (server.url.replace("grpc://", ""), "is this --metrics-listen of a forebay-server?"),
     ];
     for (url, expected) in cases {
         let output = forebay(&["top", "--once", "--interval", "0.1", &url]).output().unwrap();
         let Output { status, stdout, stderr } = output;
         let (table, messages) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
-        assert_eq!((status.code(), messages.as_str()), (Some(1), "error: no server answered\n"), "{table}");
+        assert_eq!((status.code(), messages.as_str()), (Some(1), "error: no server responded\n"), "{table}");
         assert!(table.contains("down") && table.contains(expected), "{expected}: {table}");
     }
 }
 
 #[test]
-fn counters_that_fall_give_no_rate() {
+fn decreasing_counters_have_no_rate() {
     let url = pages([300, 100].map(|rows| found(&page(rows, "d"))).into());
     let seen = once(&[&url]);
     assert_eq!((&seen["servers"][0]["up"], &seen["servers"][0]["rows_per_second"]), (&true.into(), &Value::Null));
@@ -167,7 +167,7 @@ fn counters_that_fall_give_no_rate() {
 }
 
 #[test]
-fn a_hostile_name_reaches_no_terminal() {
+fn hostile_names_are_escaped() {
     let url = pages(vec![found(&page(1, "a\u{1b}[2J\u{9b}m\\n\\\"b"))]);
     for arguments in
         [&["top", "--once", "--interval", "0.1", &url][..], &["top", "--once", "--json", "--interval", "0.1", &url]]
@@ -179,13 +179,13 @@ fn a_hostile_name_reaches_no_terminal() {
 }
 
 #[test]
-fn json_lines_come_until_it_is_interrupted() {
+fn prints_json_lines_until_interrupted() {
     let server = Server::start();
     for signal in [Signal::INT, Signal::TERM] {
         let mut command = forebay(&["top", "--json", "--interval", "0.1", &server.metrics]);
         let mut top = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(top.stdout.take().unwrap()).lines().map_while(Result::ok);
-        // A server that takes more than an interval for its first page has no rate in the first lines.
+        // Without a page in the first interval, the first lines have no rate.
         let has_rate = |line: String| {
             let seen: Value = serde_json::from_str(&line).unwrap();
             seen["servers"][0]["rows_per_second"] == 0.0
@@ -199,11 +199,11 @@ fn json_lines_come_until_it_is_interrupted() {
 }
 
 #[test]
-fn the_view_wants_a_terminal_and_good_words() {
+fn rejects_invalid_options_and_views_without_a_terminal() {
     let cases: [(&[&str], &str); 6] = [
         (&["top"], "--once"),
         (&["top", "--interval", "0", "--once"], "0.1"),
-        (&["top", "--once", "grpc://127.0.0.1:8815"], "address of the data"),
+        (&["top", "--once", "grpc://127.0.0.1:8815"], "address of the Flight service"),
         (&["top", "--once", "https://a/metrics"], "TLS"),
         (&["top", "--once", "http://"], "http://HOST:PORT/metrics"),
         (&["top", "--twice"], "unexpected argument '--twice'"),
@@ -214,14 +214,14 @@ fn the_view_wants_a_terminal_and_good_words() {
     }
 }
 
-/// Leaving the other screen, and the cursor seen again.
-const GIVEN_BACK: [&str; 2] = ["\u{1b}[?1049l", "\u{1b}[?25h"];
+/// Sequences that leave the alternate screen and show the cursor.
+const RESTORED: [&str; 2] = ["\u{1b}[?1049l", "\u{1b}[?25h"];
 
-/// What ends a view.
+/// Action that ends a view.
 type End = fn(&mut Terminal);
 
 #[test]
-fn the_live_view_shows_streams_and_gives_the_terminal_back() {
+fn the_live_view_shows_streams_and_restores_the_terminal() {
     let busy = Busy::start();
     let ends: [(&str, End); 3] = [
         ("q", |terminal| terminal.press("q")),
@@ -241,7 +241,7 @@ fn the_live_view_shows_streams_and_gives_the_terminal_back() {
         end(&mut terminal);
         assert_eq!(terminal.end(), Some(0), "{name}: {:?}", terminal.written());
         assert!(!terminal.is_raw(), "{name}");
-        for sequence in GIVEN_BACK {
+        for sequence in RESTORED {
             terminal.wait_for(sequence);
         }
     }

@@ -76,9 +76,10 @@ pub(super) fn of_bytes(error: &DecodeError) -> Status {
 pub(super) fn of_refusal(error: &AccessError) -> Status {
     let message = error.to_string();
     match error {
-        AccessError::Anonymous { .. } | AccessError::Scheme | AccessError::UnknownToken | AccessError::UnknownCertificate => {
-            refusal(Reason::Unauthenticated, &message)
-        }
+        AccessError::Anonymous { .. }
+        | AccessError::Scheme
+        | AccessError::UnknownToken
+        | AccessError::UnknownCertificate => refusal(Reason::Unauthenticated, &message),
         AccessError::Rate { retry_ms, .. } | AccessError::Streams { retry_ms, .. } => overloaded(&message, *retry_ms),
     }
 }

@@ -1,23 +1,22 @@
-//! Small bars: how stages share a time, and how full a limit is.
+//! Small bars: shares of stages, and use of a limit.
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use crate::top::Stages;
 
-/// Cells of a bar.
+/// Width of a bar in cells.
 const STAGE_CELLS: usize = 10;
 const FILL_CELLS: usize = 6;
 
-/// From these parts of a limit on it is worth a look, and an alarm. Dashboards turn at the same ones.
+/// Shares of a limit that show a warning and an alarm; those of the dashboards.
 const WARN_SHARE: f64 = 0.8;
 const ALARM_SHARE: f64 = 0.9;
 
-/// What needs a look.
+/// Style of an alarm.
 pub(super) const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
-/// A letter, a name and a colour for each stage, in the order of a stream's work. The letters are for those who see no
-/// colours.
+/// Letter, name and colour of each stage, in order. The letters work without colours.
 const STAGES: [(char, &str, Color); 5] = [
     ('f', "fetch", Color::Blue),
     ('d', "decode", Color::Cyan),
@@ -26,7 +25,7 @@ const STAGES: [(char, &str, Color); 5] = [
     ('w', "send wait", Color::Magenta),
 ];
 
-/// Ten letters that share themselves out as the stages share the time.
+/// Returns ten letters in proportion to the stage times.
 pub(super) fn stages(stages: &Stages) -> Line<'static> {
     let times = stages.each().map(Option::unwrap_or_default);
     if stages.each().iter().all(Option::is_none) {
@@ -40,7 +39,7 @@ pub(super) fn stages(stages: &Stages) -> Line<'static> {
         .collect()
 }
 
-/// What the letters mean.
+/// Returns the meaning of the letters.
 pub(super) fn legend() -> Line<'static> {
     let mut line = Line::from("stages");
     for (letter, name, color) in STAGES {
@@ -51,7 +50,7 @@ pub(super) fn legend() -> Line<'static> {
     line
 }
 
-/// How full a limit is.
+/// Returns a bar of a limit's use.
 pub(super) fn filled(share: f64) -> Line<'static> {
     let cells = ((share.clamp(0.0, 1.0) * FILL_CELLS as f64).round() as usize).min(FILL_CELLS);
     let color = match share {
@@ -65,7 +64,7 @@ pub(super) fn filled(share: f64) -> Line<'static> {
     ])
 }
 
-/// Shares cells out in proportion, the odd ones to those whose parts are nearest to the next cell. None where all is 0.
+/// Distributes cells in proportion, by largest remainder. Returns `None` if all parts are 0.
 fn shared(parts: [f64; 5], cells: usize) -> [usize; 5] {
     let sum: f64 = parts.iter().sum();
     if sum <= 0.0 {
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_share_themselves_out_as_the_times() {
+    fn letters_are_proportional_to_times() {
         let bar = |times: [f64; 5]| {
             let [fetch, decode, transform, assemble, send_wait] = times.map(Some);
             stages(&Stages { fetch, decode, transform, assemble, send_wait }).to_string()
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_as_full_as_its_limit() {
+    fn a_bar_shows_the_use_of_a_limit() {
         let cases = [(0.0, "░░░░░░"), (0.5, "███░░░"), (1.0, "██████"), (7.0, "██████")];
         for (share, expected) in cases {
             assert_eq!(filled(share).to_string(), expected);

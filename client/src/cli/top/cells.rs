@@ -1,4 +1,4 @@
-//! The columns of servers and streams, and the text of each figure: one definition for the live view and the table.
+//! Columns of servers and streams and the text of each figure, for the live view and the table.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use super::grid::Column;
 use crate::cli::output::{self, Align, count, decimal_bytes, duration};
 use crate::top::{ServerFigures, StreamFigures};
 
-/// What stands for a figure that is not known.
+/// Text of an unknown figure.
 const UNKNOWN: &str = "–";
 
-/// In their order; the rank says which go first where there is no room, the largest.
+/// In order; columns of the highest rank are dropped first if space is short.
 const SERVERS: &[Column<ServerFigures>] = &[
     column("SERVER", 0, Align::Left, |server| name(short(&server.url))),
     column("STATE", 0, Align::Left, |server| state(server).into()),
@@ -53,17 +53,17 @@ const STREAMS: &[Column<StreamFigures>] = &[
     column("STREAM", 5, Align::Left, |stream| name(&stream.id)),
 ];
 
-/// The columns of servers.
+/// Returns the columns of servers.
 pub(super) fn server_columns() -> &'static [Column<ServerFigures>] {
     SERVERS
 }
 
-/// The columns of streams.
+/// Returns the columns of streams.
 pub(super) fn stream_columns() -> &'static [Column<StreamFigures>] {
     STREAMS
 }
 
-/// A server's row; one that is down has its reason in place of figures.
+/// Returns a server's row, with the error instead of figures if it is down.
 pub(super) fn server_row(server: &ServerFigures) -> Vec<Line<'static>> {
     match &server.error {
         Some(error) => {
@@ -77,19 +77,19 @@ pub(super) fn server_row(server: &ServerFigures) -> Vec<Line<'static>> {
     }
 }
 
-/// A stream's row.
+/// Returns a stream's row.
 pub(super) fn stream_row(stream: &StreamFigures) -> Vec<Line<'static>> {
     STREAMS.iter().map(|column| (column.cell)(stream)).collect()
 }
 
-/// Whether a letter may do something to a terminal other than be seen: control characters, and those that turn or hide
-/// the text around them. All of them have four hexadecimal digits at most.
+/// Whether a character can affect a terminal: control characters, and invisible or direction-changing ones. All have at
+/// most four hexadecimal digits.
 pub(super) fn is_unsafe(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// A text that came from somewhere, fit for a terminal.
+/// Replaces the unsafe characters of an untrusted text.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {
     if text.contains(is_unsafe) { text.replace(is_unsafe, "\u{fffd}").into() } else { text.into() }
 }
@@ -98,7 +98,7 @@ const fn column<T>(name: &'static str, rank: u8, align: Align, cell: fn(&T) -> L
     Column { name, rank, align, cell }
 }
 
-/// What tells a server from others in few letters.
+/// Returns a server's short name.
 fn short(url: &str) -> &str {
     let rest = url.strip_prefix("http://").unwrap_or(url);
     rest.strip_suffix("/metrics").unwrap_or(rest)
@@ -112,7 +112,7 @@ fn state(server: &ServerFigures) -> &'static str {
     }
 }
 
-/// Text of anyone's.
+/// Formats an untrusted text.
 fn name(text: &str) -> Line<'static> {
     printable(text).into_owned().into()
 }
@@ -128,7 +128,7 @@ fn number(value: Option<u64>) -> Line<'static> {
 fn rate(value: Option<f64>) -> Line<'static> {
     known(value.map(|rate| match rate {
         _ if rate == 0.0 => "0".to_owned(),
-        // Below ten a second the fraction says more than nothing; what is rare is still seen.
+        // Rates below 10/s keep a decimal, so that rare events are visible.
         _ if rate < 0.095 => "<0.1".to_owned(),
         _ if rate < 9.95 => format!("{rate:.1}"),
         _ => count(rate.round() as u64),
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_read_at_a_glance() {
+    fn formats_rates() {
         let cases = [
             (None, "–"),
             (Some(0.0), "0"),
@@ -177,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_move_the_cursor() {
+    fn replaces_unsafe_characters_of_names() {
         assert_eq!(printable("a\u{1b}[2J\nb\u{9b}c\u{202e}d"), "a\u{fffd}[2J\u{fffd}b\u{fffd}c\u{fffd}d");
         assert_eq!(printable("flüge 航班"), "flüge 航班");
     }
 
     #[test]
-    fn a_server_is_named_shortly() {
+    fn shortens_server_urls() {
         assert_eq!(short("http://10.0.0.7:9815/metrics"), "10.0.0.7:9815");
         assert_eq!(short("http://10.0.0.7:80/a/b"), "10.0.0.7:80/a/b");
     }

@@ -1,27 +1,27 @@
-//! Rows of styled cells in columns, as many columns as there is room for.
+//! Layout of styled cells in columns, dropping columns if space is short.
 
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use crate::cli::output::Align;
 
-/// Blanks between two columns.
+/// Spaces between columns.
 const GAP: usize = 2;
 
-/// The widest that a cell's text makes its column; what is longer ends in `…`.
+/// Maximum width of a column; longer text ends in `…`.
 const CELL_MAX: usize = 36;
 
-/// One figure of all rows.
+/// Column of a table.
 pub(super) struct Column<T> {
     pub(super) name: &'static str,
-    /// Columns of the largest rank give way first; those of rank 0 stay.
+    /// Columns of the highest rank are dropped first, those of rank 0 never.
     pub(super) rank: u8,
     pub(super) align: Align,
     pub(super) cell: fn(&T) -> Line<'static>,
 }
 
-/// Lays the columns' names and the rows out in a width. A row may have fewer cells than there are columns; its last
-/// one then runs on to the right, and must stand in a column of rank 0 or right behind one.
+/// Lays out the columns' names and the rows in a width. The last cell of a row with fewer cells than columns extends to
+/// the right, and must be in a column of rank 0 or next to one.
 pub(super) fn lines<T>(columns: &[Column<T>], rows: Vec<Vec<Line<'static>>>, width: usize) -> Vec<Line<'static>> {
     let is_whole = |row: &Vec<Line>| row.len() == columns.len();
     let rows: Vec<Vec<Line>> =
@@ -39,39 +39,39 @@ pub(super) fn lines<T>(columns: &[Column<T>], rows: Vec<Vec<Line<'static>>>, wid
         let mut line = Line::default();
         for (index, cell) in row.into_iter().enumerate().filter(|(index, _)| *index >= last || shown[*index]) {
             let blank = if index >= last { 0 } else { widths[index].saturating_sub(cell.width()) };
-            let (before, behind) = match columns[index].align {
+            let (before, after) = match columns[index].align {
                 Align::Left => (0, blank),
                 Align::Right => (blank, 0),
             };
             line.push_span(" ".repeat(before));
             line.extend(cell.spans);
-            line.push_span(" ".repeat(behind + GAP));
+            line.push_span(" ".repeat(after + GAP));
         }
         line
     };
     [names].into_iter().chain(rows).map(line).collect()
 }
 
-/// Which columns there is room for.
+/// Returns the columns that fit.
 fn shown<T>(columns: &[Column<T>], widths: &[usize], width: usize) -> Vec<bool> {
     let mut shown = vec![true; columns.len()];
     loop {
         let taken: usize = (0..columns.len()).filter(|index| shown[*index]).map(|index| widths[index] + GAP).sum();
         let last = (0..columns.len()).filter(|index| shown[*index]).max_by_key(|index| columns[*index].rank);
         match last {
-            // Nothing stands behind the last column.
+            // The last column has no gap.
             Some(last) if taken > width + GAP && columns[last].rank > 0 => shown[last] = false,
             _ => return shown,
         }
     }
 }
 
-/// Ends a cell of one text that is too long in `…`.
+/// Cuts a long cell of a single span, ending it in `…`.
 fn cut(cell: Line<'static>) -> Line<'static> {
     if cell.width() <= CELL_MAX {
         return cell;
     }
-    // A letter may be two cells wide.
+    // A character can be two cells wide.
     let mut text: String = cell.to_string().chars().take(CELL_MAX).collect();
     while Line::from(text.as_str()).width() >= CELL_MAX {
         text.pop();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_little_rank_give_way() {
+    fn drops_columns_of_high_rank() {
         let rows: &[&[&str]] = &[&["one", "2", "30"], &["x", "222", "3"]];
         assert_eq!(drawn(rows, 80), ["A      B   C", "one    2  30", "x    222   3"]);
         assert_eq!(drawn(rows, 12), drawn(rows, 80));
@@ -105,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn a_short_row_runs_on() {
+    fn extends_short_rows() {
         let rows: &[&[&str]] = &[&["one", "2", "3"], &["x", "down for a reason"]];
         assert_eq!(drawn(rows, 80), ["A    B  C", "one  2  3", "x    down for a reason"]);
         assert_eq!(drawn(rows, 3), ["A", "one", "x    down for a reason"]);
     }
 
     #[test]
-    fn long_texts_are_cut() {
+    fn cuts_long_texts() {
         let wide = "航".repeat(1000);
         let line = &drawn(&[&[&wide, "2", "3"]], 80)[1];
         assert!(line.contains("航…") && Line::from(line.as_str()).width() <= CELL_MAX + 10, "{line}");

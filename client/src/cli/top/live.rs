@@ -1,4 +1,4 @@
-//! The live view on a terminal: keys, figures and sizes as they come, and the terminal given back however it ends.
+//! Live view on a terminal: handles keys, new figures and resizes, and restores the terminal on exit.
 
 use std::io;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::view;
 use crate::cli::failure::Failure;
 use crate::top::Watch;
 
-/// The terminal while it is the view's: raw, its other screen shown. Dropping it gives it back; a panic does so before its
+/// Terminal in raw mode, on the alternate screen. Dropping it restores the terminal; a panic restores it before its
 /// message.
 struct Stage(DefaultTerminal);
 
-/// Shows the servers until a key ends it.
+/// Shows the servers until a key quits.
 pub(super) async fn run(mut watch: Watch, interval: Duration) -> Result<(), Failure> {
     let mut stage = Stage::enter().map_err(Failure::Terminal)?;
     let mut events = EventStream::new();
@@ -27,10 +27,10 @@ pub(super) async fn run(mut watch: Watch, interval: Duration) -> Result<(), Fail
             () = watch.round() => screen.update(watch.snapshot()),
             event = events.next() => match event {
                 Some(Ok(Event::Key(key))) => if screen.press(key) == Step::Quit { return Ok(()) },
-                // A new size, most likely: drawing asks for it.
+                // Most likely a resize, which drawing handles.
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(Failure::Terminal(error)),
-                // The terminal has gone.
+                // The terminal was closed.
                 None => return Ok(()),
             },
         }
@@ -41,14 +41,14 @@ pub(super) async fn run(mut watch: Watch, interval: Duration) -> Result<(), Fail
 
 impl Stage {
     fn enter() -> io::Result<Self> {
-        // One that fails halfway may have begun.
+        // A failed initialization may have changed the terminal.
         ratatui::try_init().map(Self).inspect_err(|_| ratatui::restore())
     }
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // The cursor comes back with the terminal's own end, right after this.
+        // Dropping the inner terminal shows the cursor.
         let _ = ratatui::try_restore();
     }
 }

@@ -1,4 +1,4 @@
-//! `forebay top`: servers and their open streams as they are now, from their metrics alone.
+//! `forebay top`: live view of servers and their open streams, from their metrics.
 
 mod bar;
 mod cells;
@@ -19,18 +19,18 @@ use super::failure::Failure;
 use super::output;
 use crate::top::{Snapshot, Target, Watch};
 
-/// The most servers of one view: each may be sending a page at once.
+/// Maximum number of servers, all of which can send a page at once.
 const SERVERS_MAX: usize = 100;
 
-/// A page costs a server some milliseconds.
+/// Minimum interval; a page costs a server some milliseconds.
 const INTERVAL_SECONDS_MIN: f64 = 0.1;
 const INTERVAL_SECONDS_MAX: f64 = 3600.0;
 
-/// Watches servers at work, from their metrics alone: streams, rates, where the time goes, and limits. On a terminal, q
-/// quits and ? tells the keys
+/// Monitor servers from their metrics: streams, rates, stage times and limits. On a terminal, q quits and ? lists the
+/// keys
 #[derive(Debug, Args)]
 pub(crate) struct Top {
-    /// Metrics pages: http://HOST:PORT/metrics, or HOST:PORT. Several may be given, or named with commas between
+    /// Metrics pages: http://HOST:PORT/metrics, or HOST:PORT; several are separated by spaces or commas
     #[arg(
         value_name = "URL",
         env = "FOREBAY_METRICS",
@@ -39,11 +39,11 @@ pub(crate) struct Top {
     )]
     servers: Vec<Target>,
 
-    /// Seconds between two looks at a server
+    /// Seconds between polls of a server
     #[arg(long, env = "FOREBAY_INTERVAL", value_name = "SECONDS", value_parser = interval, allow_negative_numbers = true, default_value = "1")]
     interval: Duration,
 
-    /// Looks twice, one interval apart, prints what it saw and ends; without it --json prints a line an interval
+    /// Poll twice, one interval apart, print the result and exit; without --once, --json prints a line per interval
     #[arg(long, env = "FOREBAY_ONCE")]
     once: bool,
 }
@@ -51,12 +51,12 @@ pub(crate) struct Top {
 impl Top {
     pub(crate) async fn run(&self, is_json: bool) -> Result<(), Failure> {
         if self.servers.len() > SERVERS_MAX {
-            return Err(Failure::Usage(format!("{} servers: at most {SERVERS_MAX} are watched", self.servers.len())));
+            return Err(Failure::Usage(format!("{} servers: at most {SERVERS_MAX} are supported", self.servers.len())));
         }
         let is_live = !self.once && !is_json;
         if is_live && !io::stdout().is_terminal() {
             return Err(Failure::Usage(
-                "the view of forebay top needs a terminal: give --once for a table, --once --json or --json for scripts"
+                "the live view of forebay top requires a terminal: pass --once for a table, --once --json or --json for scripts"
                     .to_owned(),
             ));
         }
@@ -69,15 +69,15 @@ impl Top {
                 (false, false) => live::run(watch, self.interval).await,
             }
         };
-        // Whoever interrupts has seen enough, as with `forebay load`. Dropping the view gives the terminal back.
+        // An interrupt is a normal exit, as in `forebay load`. Dropping the view restores the terminal.
         tokio::select! {
             outcome = work => outcome,
-            () = end.come() => Ok(()),
+            () = end.recv() => Ok(()),
         }
     }
 }
 
-/// Prints what two looks tell.
+/// Prints the result of two polls.
 async fn once(mut watch: Watch, is_json: bool) -> Result<(), Failure> {
     watch.measure().await;
     let snapshot = watch.snapshot();
@@ -85,9 +85,9 @@ async fn once(mut watch: Watch, is_json: bool) -> Result<(), Failure> {
     if snapshot.servers.iter().any(|server| server.up) { Ok(()) } else { Err(Failure::NoneAnswered) }
 }
 
-/// Prints a line of JSON an interval.
+/// Prints a line of JSON per interval.
 async fn lines(mut watch: Watch) -> Result<(), Failure> {
-    // The first look has no rates.
+    // The first poll has no rates.
     watch.round().await;
     loop {
         watch.round().await;
@@ -95,16 +95,16 @@ async fn lines(mut watch: Watch) -> Result<(), Failure> {
     }
 }
 
-/// JSON without control characters: names in it may come from anyone, and be shown on a terminal.
+/// Formats JSON without control characters: names are untrusted and may be printed on a terminal.
 fn json(snapshot: &Snapshot, is_pretty: bool) -> Result<String, Failure> {
     let write = if is_pretty { serde_json::to_string_pretty } else { serde_json::to_string };
     let text = write(snapshot).map_err(Failure::Json)?;
     let mut safe = String::with_capacity(text.len() + 1);
     for letter in text.chars() {
         match letter {
-            // Between values; within a text it stands escaped already.
+            // Between values; within strings it is escaped already.
             '\n' => safe.push('\n'),
-            // All of these have four digits at most.
+            // All unsafe characters have at most four hexadecimal digits.
             letter if cells::is_unsafe(letter) => {
                 // Writing to a String cannot fail.
                 let _ = write!(safe, "\\u{:04x}", u32::from(letter));
@@ -116,7 +116,7 @@ fn json(snapshot: &Snapshot, is_pretty: bool) -> Result<String, Failure> {
     Ok(safe)
 }
 
-/// What ends this program from outside.
+/// Signals that end this program.
 struct EndSignals {
     signals: [Signal; 3],
 }
@@ -128,7 +128,7 @@ impl EndSignals {
         Ok(Self { signals: [interrupt?, terminate?, hang_up?] })
     }
 
-    async fn come(&mut self) {
+    async fn recv(&mut self) {
         let [interrupt, terminate, hang_up] = &mut self.signals;
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -143,9 +143,7 @@ fn interval(text: &str) -> Result<Duration, String> {
         Ok(seconds) if (INTERVAL_SECONDS_MIN..=INTERVAL_SECONDS_MAX).contains(&seconds) => {
             Ok(Duration::from_secs_f64(seconds))
         }
-        _ => {
-            Err(format!("seconds as a number from {INTERVAL_SECONDS_MIN} to {INTERVAL_SECONDS_MAX}, such as 1 or 0.5"))
-        }
+        _ => Err(format!("expected seconds from {INTERVAL_SECONDS_MIN} to {INTERVAL_SECONDS_MAX}, such as 1 or 0.5")),
     }
 }
 
@@ -155,7 +153,7 @@ mod tests {
     use crate::top::StreamFigures;
 
     #[test]
-    fn json_keeps_hostile_names_off_the_terminal_and_whole() {
+    fn json_escapes_hostile_names() {
         let hostile = "a\u{1b}[2J\u{9b}31m\u{7f}\n\u{202e}\"é";
         let stream = StreamFigures { dataset: hostile.to_owned(), ..StreamFigures::default() };
         let snapshot = Snapshot { streams: vec![stream], ..Snapshot::default() };

@@ -1,25 +1,25 @@
-//! What the live view shows now, and what each key does to it.
+//! State of the live view, and the effect of each key.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::top::{Snapshot, StreamFigures};
 
-/// Lines that a page key scrolls.
+/// Lines scrolled by a page key.
 const PAGE: usize = 10;
 
-/// The state of the view.
+/// State of the view.
 #[derive(Debug, Default)]
 pub(super) struct Screen {
     pub(super) snapshot: Snapshot,
     pub(super) sort: Sort,
-    /// Streams above the first one that is shown.
+    /// Number of streams scrolled past.
     pub(super) scrolled: usize,
-    /// The figures stand still.
+    /// New figures are ignored.
     pub(super) is_paused: bool,
     pub(super) is_helping: bool,
 }
 
-/// What the streams are ordered by.
+/// Order of the streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
     #[default]
@@ -29,27 +29,27 @@ pub(super) enum Sort {
     Name,
 }
 
-/// What a key asks for beyond the view.
+/// Effect of a key on the program.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Stay,
     Quit,
 }
 
-/// The keys, as the help tells them.
+/// Keys, as listed in the help.
 pub(super) const KEYS: [(&str, &str); 6] = [
     ("q, Esc, Ctrl-C", "quit"),
     ("↑ ↓ PageUp PageDown Home End", "scroll the streams"),
-    ("s", "sort the streams by rows, bytes, time open, name"),
-    ("p, space", "pause and go on"),
+    ("s", "sort streams by rows, bytes, time open, name"),
+    ("p, space", "pause and resume"),
     ("?", "this help"),
-    ("any other key", "closes the help"),
+    ("any other key", "close the help"),
 ];
 
 // === impl Screen ===
 
 impl Screen {
-    /// Takes new figures, unless the view is paused.
+    /// Replaces the figures unless the view is paused.
     pub(super) fn update(&mut self, snapshot: Snapshot) {
         if !self.is_paused {
             self.snapshot = snapshot;
@@ -87,7 +87,7 @@ impl Screen {
         Step::Stay
     }
 
-    /// The last stream stays in sight.
+    /// Scrolls, keeping the last stream visible.
     fn scroll_to(&mut self, line: usize) {
         self.scrolled = line.min(self.snapshot.streams.len().saturating_sub(1));
     }
@@ -114,7 +114,7 @@ impl Sort {
         }
     }
 
-    /// The largest first, and by name where they are equal; what is not known comes last.
+    /// Returns the streams in descending order, then by name; unknown values are last.
     pub(super) fn sorted(self, streams: &[StreamFigures]) -> Vec<&StreamFigures> {
         let size = |stream: &StreamFigures| match self {
             Self::Rows => stream.rows_per_second,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn three_keys_quit() {
+    fn q_escape_and_ctrl_c_quit() {
         assert_eq!(press(&mut screen(0), KeyCode::Char('q')), Step::Quit);
         assert_eq!(press(&mut screen(0), KeyCode::Esc), Step::Quit);
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn scrolling_ends_at_the_last_stream_even_when_streams_end() {
+    fn scrolling_stops_at_the_last_stream() {
         let mut screen = screen(25);
         for (code, expected) in [
             (KeyCode::Up, 0),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_view_stands_still_until_it_goes_on() {
+    fn a_paused_view_ignores_updates() {
         let mut screen = screen(3);
         press(&mut screen, KeyCode::Char('p'));
         screen.update(Snapshot::default());
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_stream_stands_first_and_the_unknown_last() {
+    fn sorts_the_busiest_stream_first_and_unknown_last() {
         let screen = screen(4);
         let ranks = |sort: Sort| -> Vec<u64> {
             sort.sorted(&screen.snapshot.streams).iter().filter_map(|stream| stream.rank).collect()
         };
         assert_eq!(ranks(Sort::Rows), [3, 2, 1, 0]);
         assert_eq!(ranks(Sort::Name), [0, 1, 2, 3]);
-        let turns: Vec<Sort> = std::iter::successors(Some(Sort::Rows), |sort| Some(sort.next())).take(5).collect();
-        assert_eq!(turns, [Sort::Rows, Sort::Bytes, Sort::Open, Sort::Name, Sort::Rows]);
+        let orders: Vec<Sort> = std::iter::successors(Some(Sort::Rows), |sort| Some(sort.next())).take(5).collect();
+        assert_eq!(orders, [Sort::Rows, Sort::Bytes, Sort::Open, Sort::Name, Sort::Rows]);
     }
 }

@@ -1,4 +1,4 @@
-//! Servers and streams as tables of text.
+//! Tables of servers and streams as text.
 
 use ratatui::text::Line;
 
@@ -8,7 +8,7 @@ use super::screen::Sort;
 use crate::cli::output;
 use crate::top::Snapshot;
 
-/// Every column of every server and stream, the streams of most rows first.
+/// Returns all columns of all servers and streams, sorted by rows.
 pub(super) fn tables(snapshot: &Snapshot) -> String {
     let servers: Vec<_> = snapshot.servers.iter().map(cells::server_row).collect();
     let mut text = table(cells::server_columns(), &servers);

@@ -1,4 +1,4 @@
-//! The live view as a frame: the servers above, their streams below, the keys at the foot.
+//! Frame of the live view: servers above, streams below, keys at the bottom.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::top::Snapshot;
 
 const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
 
-/// Draws the whole view into whatever room there is.
+/// Draws the view at the frame's size.
 pub(super) fn draw(frame: &mut Frame, screen: &Screen, interval: Duration) {
     let servers = screen.snapshot.servers.len();
     let height = usize::from(frame.area().height);
-    // Streams keep half of the room, however many servers there are.
+    // Streams keep half of the height.
     let server_lines = (servers + 1).min((height / 2).max(2)) as u16;
     let [title, server_area, gap, stream_area, foot] = Layout::vertical([
         Constraint::Length(1),
@@ -48,7 +48,7 @@ fn heading(screen: &Screen, interval: Duration) -> Line<'static> {
         line.push_span(Span::styled(format!("  {down} down"), bar::ALARM));
     }
     if screen.is_paused {
-        line.push_span(Span::styled("  PAUSED, p goes on", Style::new().add_modifier(Modifier::REVERSED)));
+        line.push_span(Span::styled("  PAUSED, p resumes", Style::new().add_modifier(Modifier::REVERSED)));
     }
     line
 }
@@ -66,23 +66,23 @@ fn server_table(snapshot: &Snapshot, area: Rect) -> Vec<Line<'static>> {
 }
 
 fn streams_heading(screen: &Screen) -> Line<'static> {
-    let told = screen.snapshot.streams.len();
+    let known = screen.snapshot.streams.len();
     let open: u64 = screen.snapshot.servers.iter().filter_map(|server| server.streams_active).sum();
-    // A server tells of a thousand one by one; one that opens or ends meanwhile is no such difference.
-    let of = if open > told as u64 && told >= 1000 { format!(" of {open}") } else { String::new() };
+    // A server reports a thousand streams individually; smaller differences are streams opening or ending.
+    let of = if open > known as u64 && known >= 1000 { format!(" of {open}") } else { String::new() };
     let scrolled = if screen.scrolled > 0 { format!(", {} above", screen.scrolled) } else { String::new() };
-    Line::styled(format!("{told}{of} streams by {}{scrolled}", screen.sort.name()), FAINT)
+    Line::styled(format!("{known}{of} streams by {}{scrolled}", screen.sort.name()), FAINT)
 }
 
 fn stream_table(screen: &Screen, area: Rect) -> Vec<Line<'static>> {
     let sorted = screen.sort.sorted(&screen.snapshot.streams);
-    // Only what is seen is laid out.
+    // Only visible streams are laid out.
     let seen = sorted.into_iter().skip(screen.scrolled).take(usize::from(area.height).saturating_sub(1));
     grid::lines(cells::stream_columns(), seen.map(cells::stream_row).collect(), area.width.into())
 }
 
 fn foot_line() -> Line<'static> {
-    // The keys first: a narrow terminal cuts what follows.
+    // The keys first, because a narrow terminal cuts the end.
     let mut line = Line::from(Span::styled("q quit  s sort  p pause  ? help   ", FAINT));
     line.extend(bar::legend().spans);
     line
@@ -92,12 +92,12 @@ fn help(frame: &mut Frame) {
     let keys = KEYS.map(|(keys, what)| Line::from(format!(" {keys:<30}{what}")));
     let meanings = [
         "",
-        " –  not known: a server is down, new, or was started anew",
-        " STAGES  where the streams' time goes, lanes added up",
-        " BOUND BY  what holds the streams up. \"trainer or wire\" is as it",
-        "   should be: batches wait to be taken",
-        " MEMORY  what streams hold of their budget",
-        " FAILED/S  calls answered with an error of the server's side",
+        " –  unknown: the server is down, new or restarted",
+        " STAGES  where the streams' time goes, summed over lanes",
+        " BOUND BY  the bottleneck; \"trainer or wire\" is as intended:",
+        "   batches wait for clients",
+        " MEMORY  memory of the streams, of their budget",
+        " FAILED/S  calls failed with a server error",
         " READ/S  bytes from storage; FILES  open descriptors",
     ]
     .map(Line::from);

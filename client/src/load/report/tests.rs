@@ -18,7 +18,7 @@ fn settings(end: RunEnd) -> Settings {
     }
 }
 
-/// Streams by their rows, epochs and seconds.
+/// Streams by rows, epochs and seconds.
 fn outcome(streams: &[(u64, u64, u64)], latencies_ms: impl IntoIterator<Item = u64>) -> Outcome {
     let begin = std::time::Instant::now();
     let measures = Measures::new(begin).unwrap();
@@ -42,12 +42,12 @@ fn outcome(streams: &[(u64, u64, u64)], latencies_ms: impl IntoIterator<Item = u
         counted: measures.snapshot(),
         rates: Vec::new(),
         streams: streams.iter().enumerate().map(stream).collect(),
-        troubles: Vec::new(),
+        failures: Vec::new(),
     }
 }
 
 #[test]
-fn percentiles_are_those_of_the_sorted_latencies() {
+fn percentiles_match_the_sorted_latencies() {
     let report = Report::new(&settings(RunEnd::Epochs(1)), &outcome(&[], 1..=1000));
     let times = report.batch_latency;
     let near = |found: Option<f64>, expected: f64| (found.unwrap() / expected - 1.0).abs() < 0.001;
@@ -60,7 +60,7 @@ fn percentiles_are_those_of_the_sorted_latencies() {
 }
 
 #[test]
-fn the_distribution_holds_every_batch_in_bars_that_join() {
+fn bins_adjoin_and_hold_every_batch() {
     let report = Report::new(&settings(RunEnd::Epochs(1)), &outcome(&[], (1..=1000).chain([7, 7])));
     let bins = &report.batch_latency_distribution;
     assert_eq!(bins.iter().map(|bin| bin.batches).sum::<u64>(), 1002);
@@ -70,15 +70,15 @@ fn the_distribution_holds_every_batch_in_bars_that_join() {
 }
 
 #[test]
-fn fairness_is_the_slowest_by_the_fastest() {
+fn fairness_is_the_slowest_rate_over_the_fastest() {
     let check = |end, streams: &[_], expected| {
         assert_eq!(Report::new(&settings(end), &outcome(streams, [])).fairness_ratio, expected, "{streams:?}");
     };
     let duration = RunEnd::Duration(Duration::from_secs(2));
     check(duration, &[(100, 0, 2), (50, 0, 2), (80, 0, 2)], Some(0.5));
-    // A stream that is done sooner is faster.
+    // A stream that ends sooner is faster.
     check(RunEnd::Epochs(1), &[(100, 1, 2), (100, 1, 4)], Some(0.5));
-    // Starved is unfair; a rank without rows is nothing.
+    // A starved stream is unfair; a rank without rows does not count.
     check(duration, &[(100, 0, 2), (0, 0, 2)], Some(0.0));
     check(RunEnd::Epochs(1), &[(100, 1, 2), (0, 1, 1)], Some(1.0));
     check(RunEnd::Epochs(2), &[(100, 2, 2), (0, 1, 1)], Some(0.0));
@@ -87,7 +87,7 @@ fn fairness_is_the_slowest_by_the_fastest() {
 }
 
 #[test]
-fn a_run_without_batches_has_no_figures_rather_than_wrong_ones() {
+fn a_run_without_batches_reports_nulls() {
     let nothing = Outcome { wall: Duration::ZERO, ..outcome(&[(0, 0, 0)], []) };
     let report = Report::new(&settings(RunEnd::Epochs(1)), &nothing);
     assert_eq!((report.rows_per_second, report.fairness_ratio, report.cpu_seconds_per_gigabyte), (None, None, None));

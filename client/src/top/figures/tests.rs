@@ -29,7 +29,7 @@ fn server(earlier: &str, later: &str) -> ServerFigures {
 }
 
 #[test]
-fn rates_are_a_second() {
+fn rates_are_per_second() {
     let more = |busy: f64, failed: u64| {
         format!(
             "forebay_cpu_threads 4\nforebay_cpu_busy_seconds_total {busy}\nforebay_ready 1\n\
@@ -44,7 +44,7 @@ fn rates_are_a_second() {
     assert_eq!((found.batches_per_second, found.stages.decode), (Some(2.0), Some(1.5)));
     assert_eq!((found.cpu_busy_share, found.failed_requests_per_second), (Some(0.25), Some(2.0)));
     assert_eq!((found.up, found.ready, found.streams_active), (true, Some(true), Some(2)));
-    // What the page does not tell.
+    // Absent from the page.
     assert_eq!((found.open_fds, found.storage_errors_per_second, found.uptime_seconds), (None, None, None));
 }
 
@@ -57,40 +57,40 @@ fn a_first_page_has_no_rates() {
 }
 
 #[test]
-fn a_server_that_was_started_anew_has_no_rates() {
+fn a_restarted_server_has_no_rates() {
     let start = |seconds: f64| format!("forebay_process_start_time_seconds {seconds}\n");
     let none = [0.0; 5];
     let fell = server(&counters(300, 3, none, ""), &counters(100, 1, none, ""));
     assert_eq!((fell.rows_per_second, fell.batches_per_second, fell.stages), (None, None, Stages::default()));
-    // It has sent more than the one before it.
+    // It has already sent more than the process before it.
     let other = server(&counters(100, 1, none, &start(50.0)), &counters(300, 3, none, &start(90.0)));
     assert_eq!(other.rows_per_second, None);
     let same = server(&counters(100, 1, none, &start(50.0)), &counters(300, 3, none, &start(51.0)));
     assert_eq!(same.rows_per_second, Some(100.0));
-    // One counter alone that falls has no rate of its own.
+    // A single decreasing counter has no rate.
     let one = |retries: u64| format!("forebay_storage_retries_total {retries}\n");
     let found = server(&counters(100, 1, none, &one(5)), &counters(300, 3, none, &one(4)));
     assert_eq!((found.rows_per_second, found.storage_retries_per_second), (Some(100.0), None));
 }
 
 #[test]
-fn what_holds_the_streams_up_is_named() {
+fn names_the_bottleneck() {
     // Two streams over two seconds.
     let bound = |batches: u64, stages: [f64; 5]| {
         server(&counters(0, 0, [0.0; 5], ""), &counters(1, batches, stages, "")).bound_by
     };
     assert_eq!(bound(1, [0.5, 3.0, 0.1, 0.1, 0.1]), Some(Limit::Cpu));
     assert_eq!(bound(1, [3.0, 0.5, 0.1, 0.1, 0.1]), Some(Limit::Storage));
-    // Many lanes that fetch side by side.
+    // Many concurrent lanes.
     assert_eq!(bound(1, [30.0, 4.5, 0.1, 0.1, 0.1]), Some(Limit::Cpu));
     assert_eq!(bound(1, [1.0, 0.5, 0.1, 0.1, 3.0]), Some(Limit::TrainerOrWire));
     assert_eq!(bound(1, [0.1, 0.1, 0.1, 0.1, 0.1]), Some(Limit::TrainerOrWire));
-    // Nothing was sent: what is waited for has not been told yet.
+    // Nothing was sent, so stage times are not recorded yet.
     assert_eq!(bound(0, [0.0; 5]), None);
 }
 
 #[test]
-fn streams_have_rates_of_their_own() {
+fn each_stream_has_rates() {
     let stream = |id: &str, rank: &str, rows: u64, open: f64| {
         let labels = format!("stream=\"{id}\",dataset=\"d\",epoch=\"3\",rank=\"{rank}\"");
         format!("forebay_stream_rows_total{{{labels}}} {rows}\nforebay_stream_open_seconds{{{labels}}} {open}\n")
@@ -114,11 +114,11 @@ fn streams_have_rates_of_their_own() {
         rates,
         [
             ("a", Some(0), Some(10.0)),
-            // Fell.
+            // Decreased.
             ("b", Some(1), None),
-            // Opened in between.
+            // Opened between the readings.
             ("c", Some(2), Some(4.0)),
-            // Was open, and not on the page before.
+            // Older, but not on the first page.
             ("d", Some(3), None),
             ("e", None, None),
         ]
@@ -128,12 +128,12 @@ fn streams_have_rates_of_their_own() {
 }
 
 #[test]
-fn what_is_not_known_is_null() {
+fn unknown_values_are_null() {
     let down = serde_json::to_value(ServerFigures::down("u".to_owned(), "cannot connect".to_owned())).unwrap();
     assert_eq!((&down["up"], &down["error"]), (&false.into(), &"cannot connect".into()));
     for (name, value) in down.as_object().unwrap() {
-        let is_told = ["url", "up", "error", "stages"].contains(&name.as_str());
-        assert!(is_told || value.is_null(), "{name}: {value}");
+        let is_known = ["url", "up", "error", "stages"].contains(&name.as_str());
+        assert!(is_known || value.is_null(), "{name}: {value}");
     }
     assert!(down["stages"].as_object().unwrap().values().all(serde_json::Value::is_null));
 }

@@ -54,7 +54,7 @@ fn drawn(screen: &Screen, width: u16, height: u16) -> Vec<String> {
 }
 
 #[test]
-fn servers_stand_above_and_the_busiest_streams_below() {
+fn shows_servers_above_the_busiest_streams() {
     let screen = Screen { snapshot: snapshot(), ..Screen::default() };
     let lines = drawn(&screen, 160, 20);
     assert_eq!(lines[0], "forebay top  every 1 s  1 up  1 down");
@@ -74,7 +74,7 @@ fn servers_stand_above_and_the_busiest_streams_below() {
 }
 
 #[test]
-fn scrolling_moves_the_streams_alone() {
+fn scrolls_only_the_streams() {
     let screen = Screen { snapshot: snapshot(), scrolled: 29, ..Screen::default() };
     let lines = drawn(&screen, 100, 20);
     assert_eq!(lines[4], "30 streams by rows/s, 29 above");
@@ -82,7 +82,7 @@ fn scrolling_moves_the_streams_alone() {
 }
 
 #[test]
-fn every_size_can_be_drawn() {
+fn draws_at_any_size() {
     let mut screen = Screen { snapshot: snapshot(), ..Screen::default() };
     for is_helping in [false, true] {
         screen.is_helping = is_helping;
@@ -94,7 +94,7 @@ fn every_size_can_be_drawn() {
 }
 
 #[test]
-fn many_servers_leave_room_for_streams() {
+fn many_servers_leave_space_for_streams() {
     let mut snapshot = snapshot();
     snapshot.servers = vec![snapshot.servers[1].clone(); 50];
     let lines = drawn(&Screen { snapshot, ..Screen::default() }, 100, 20);
@@ -103,7 +103,7 @@ fn many_servers_leave_room_for_streams() {
 }
 
 #[test]
-fn help_lies_over_the_view() {
+fn help_covers_the_view() {
     let screen = Screen { snapshot: snapshot(), is_helping: true, is_paused: true, ..Screen::default() };
     let lines = drawn(&screen, 100, 30);
     assert!(lines[0].contains("PAUSED"), "{lines:#?}");
