@@ -1,4 +1,4 @@
-# Forebay's verbs; `make help` lists them. From a clean clone they need Rust, Python 3.10 or newer, and make.
+# `make help` lists the targets. They need Rust, Python 3.10 or newer, a C compiler and make.
 
 PYTHON ?= python3
 CARGO ?= cargo
@@ -16,7 +16,7 @@ CARGO_FUZZ := $(TOOLS)/bin/cargo-fuzz
 MDBOOK_VERSION := 0.5.4
 MDBOOK := $(TOOLS)/bin/mdbook
 
-# Seconds for each target of the fuzzer, and the toolchain that can build them; server/fuzz/README.md says more.
+# Seconds per fuzz target, and the toolchain that builds them; see server/fuzz/README.md.
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS ?= $(basename $(notdir $(wildcard server/fuzz/fuzz_targets/*.rs)))
 FUZZ_TOOLCHAIN ?= nightly
@@ -24,33 +24,33 @@ FUZZ_SANITIZER ?= none
 FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANITIZER) --codegen-units 16 \
 	--target-dir $(abspath $(TARGET))/fuzz
 
-# What pip says of its own version is no news to anyone here.
+# Silence pip's notice of newer versions.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-spark lint docs dashboards fuzz fuzz-filters drive simulate soak bench bench-kernels bench-peers bench-service build clean
 
-help: ## list the verbs
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.demo build ## train a model on real flights from the stream, beside the old way
+demo: $(VENV)/.demo build ## train a model on real flights from a stream, and compare with preparing files first
 	$(BIN)/python client/python/examples/flights.py --bin-dir $(TARGET)/release
 
-# The compiler of GPU programs, which NVIDIA packs for Linux. One that is not where it should be fails the tests.
+# NVIDIA's run-time compiler, packaged for Linux only. Tests fail if it is missing there.
 ifeq ($(shell uname),Linux)
 NVRTC = $(or $(shell find $(abspath $(VENV))/lib -name 'libnvrtc.so.1[0-9]' | head -n 1),$(abspath $(VENV))/libnvrtc.so)
 endif
 
-# Test files that run side by side.
+# Number of test files that run in parallel.
 PYTEST_WORKERS ?= 4
 
-test: $(VENV)/.test ## run every test: Rust, its documentation, Python
+test: $(VENV)/.test ## run every test: Rust with doc tests, Python
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	FOREBAY_NVRTC="$(NVRTC)" $(CARGO) test --locked --workspace --no-fail-fast
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
 	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --durations 10 server/tests client/python/tests
 
-test-spark: $(VENV)/.spark ## hold the ops against their twins in Spark MLlib; needs Java 17
+test-spark: $(VENV)/.spark ## compare the ops with Spark MLlib; needs Java 17
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest server/tests/spark
 
@@ -59,10 +59,10 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, wording, licen
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO_DENY) --locked check licenses bans sources
 	@if $(CARGO_DENY) fetch db; then set -x; $(CARGO_DENY) --locked check advisories; \
-	else echo "lint: advisories NOT checked, their database could not be had" >&2; fi
+	else echo "lint: advisories NOT checked: their database is not available" >&2; fi
 	@if printf 'jinja2==2.4.1\n' | $(BIN)/pip-audit --requirement /dev/stdin --no-deps --disable-pip 2>/dev/null | grep -qE 'PYSEC|GHSA|CVE'; \
 	then set -x; $(BIN)/pip-audit --local --skip-editable --progress-spinner off; \
-	else echo "lint: advisories of Python packages NOT checked, their database could not be had" >&2; fi
+	else echo "lint: advisories of Python packages NOT checked: their database is not available" >&2; fi
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project client/python
@@ -80,10 +80,10 @@ docs: $(VENV)/.docs $(MDBOOK) ## build the book and the references of both APIs,
 	$(BIN)/python -W error -m pdoc --output-directory $(TARGET)/doc/python forebay forebay.torch
 	@echo "docs/book/index.html, $(TARGET)/doc/forebay_client/index.html, $(TARGET)/doc/python/index.html"
 
-dashboards: $(VENV)/.made ## write Grafana's dashboards from their sources
+dashboards: $(VENV)/.made ## generate Grafana's dashboards from their sources
 	$(BIN)/python grafana/dashboards.py
 
-fuzz: $(CARGO_FUZZ) ## feed the server hostile bytes, FUZZ_SECONDS=600 for each target; needs a nightly toolchain
+fuzz: $(CARGO_FUZZ) ## fuzz the server, FUZZ_SECONDS=600 per fuzz target; needs a nightly toolchain
 	@rustc +$(FUZZ_TOOLCHAIN) --version || { \
 	  echo "make: fuzzing needs Rust's nightly toolchain: rustup toolchain install $(FUZZ_TOOLCHAIN) --profile minimal" >&2; exit 1; }
 	PATH="$(abspath $(TOOLS))/bin:$$PATH" $(CARGO) +$(FUZZ_TOOLCHAIN) fuzz build $(FUZZ_FLAGS)
@@ -97,61 +97,61 @@ fuzz: $(CARGO_FUZZ) ## feed the server hostile bytes, FUZZ_SECONDS=600 for each 
 FILTER_FUZZ_SEEDS ?= 300
 FILTER_FUZZ_FIRST ?= 0
 
-fuzz-filters: $(VENV)/.test ## compare random filters with columns and DuckDB (FILTER_FUZZ_SEEDS, FILTER_FUZZ_FIRST)
+fuzz-filters: $(VENV)/.test ## compare random filters with derived columns and DuckDB (FILTER_FUZZ_SEEDS, FILTER_FUZZ_FIRST)
 	$(CARGO) build --locked --package forebay-server --bin forebay-server
 	FILTER_FUZZ_SEEDS=$(FILTER_FUZZ_SEEDS) FILTER_FUZZ_FIRST=$(FILTER_FUZZ_FIRST) FILTER_FUZZ_EXPRESSIONS=60 \
 	  FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest server/tests/filters/test_search.py
 
 DRIVE_SEEDS ?= 500
 
-drive: $(VENV)/.test ## walk the Python client at random through faults, every row checked (DRIVE_SEEDS)
+drive: $(VENV)/.test ## drive the Python client through random faults and check every row (DRIVE_SEEDS)
 	$(CARGO) build --locked --package forebay-server --bin forebay-server
 	FOREBAY_DRIVER_SEEDS=$(DRIVE_SEEDS) FOREBAY_DRIVER_STEPS=40 \
 	  FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest client/python/tests/test_client_driver.py
 
-simulate: ## run ten thousand seeds of faults in simulated time (SIMULATE_SEEDS, SIMULATE_FIRST)
+simulate: ## run ten thousand seeds of simulated faults (SIMULATE_SEEDS, SIMULATE_FIRST)
 	$(CARGO) test --locked --package forebay-simulation -- --ignored --nocapture many_seeds
 
-bench: ## run the Rust benches
+bench: ## run the criterion benches
 	$(CARGO) bench --locked -p forebay-benches
 
-bench-kernels: $(VENV)/.kernels ## measure the kernels beside NumPy, Polars, DuckDB and pyarrow, on one core
+bench-kernels: $(VENV)/.kernels ## compare the kernels with NumPy, Polars, DuckDB and pyarrow, on one core
 	$(CARGO) build --locked --release -p forebay-benches --bin kernel_runner
 	$(VENV)/kernels/bin/python benches/kernels/run.py
 
-bench-peers: $(VENV)/.test build ## measure Forebay beside Polars, DuckDB, Ray Data, Spark and others, Parquet to tensors
+bench-peers: $(VENV)/.test build ## compare Parquet to tensors with Polars, DuckDB, Ray Data, Spark and others
 	$(BIN)/python benches/peers/run.py
 
-bench-service: $(VENV)/.test build ## measure starts, overlap with the step, growth, fairness, and memory over minutes
+bench-service: $(VENV)/.test build ## measure start, overlap with training steps, growth, fairness, and memory over minutes
 	$(BIN)/python benches/service/run.py
 
 SOAK_MINUTES ?= 30
 
-# FOREBAY_SERVER_BIN names another server than the release build, which is then not built.
-soak: $(VENV)/.test $(if $(FOREBAY_SERVER_BIN),,build) ## load two replicas with faults for SOAK_MINUTES (30); every byte checked, memory watched
+# With FOREBAY_SERVER_BIN set, that program is used and no release build is made.
+soak: $(VENV)/.test $(if $(FOREBAY_SERVER_BIN),,build) ## load two replicas and inject faults for SOAK_MINUTES (30); check every byte and memory
 	$(BIN)/python benches/soak/run.py --minutes $(SOAK_MINUTES)
 
 build: ## build forebay-server and forebay in the release profile
 	$(CARGO) build --locked --release --workspace --bins
 
-clean: ## remove everything that make has made: target/, .venv/, data/, docs/book/
+clean: ## remove everything that make creates: target/, .venv/, data/, docs/book/
 	$(CARGO) clean
 	rm -rf $(VENV) data docs/book
 
 # === The virtual environment ===
-# Each stamp says that the requirements it names are installed; a changed file installs again. What has to be built
-# (one package has no wheel) is built with the pinned tools of build.txt.
+# Each stamp file marks its requirements as installed; a changed requirements file installs again. One package has no
+# wheel and is built with the pinned tools of build.txt.
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
-	  echo "make: Forebay needs Python 3.10 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	  echo "make: Forebay needs Python 3.10 or newer, for example: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "make: $(PYTHON) has no venv or ensurepip; install it (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 $(VENV)/.demo: $(REQUIREMENTS)/build.txt $(REQUIREMENTS)/demo.txt client/python/pyproject.toml $(VENV)/.made
-	@echo "installing Python packages into $(VENV), PyTorch and its CUDA libraries among them: some 3 GB, minutes"
+	@echo "installing Python packages into $(VENV), including PyTorch and its CUDA libraries: about 3 GB, a few minutes"
 	$(PIP_INSTALL) -r $(REQUIREMENTS)/build.txt
 	$(PIP_INSTALL) --no-build-isolation --use-pep517 -r $(REQUIREMENTS)/demo.txt
 	$(PIP_INSTALL) --no-build-isolation --no-deps --editable client/python
@@ -185,7 +185,7 @@ $(VENV)/.docs: $(REQUIREMENTS)/docs.txt $(VENV)/.test
 $(CARGO_DENY):
 	$(CARGO) install cargo-deny --version $(CARGO_DENY_VERSION) --locked --root $(TOOLS)
 
-# Without the features that serve and watch a book, and search it.
+# Without the features serve, watch and search.
 $(MDBOOK):
 	$(CARGO) install mdbook --version $(MDBOOK_VERSION) --locked --no-default-features --root $(TOOLS)
 

@@ -1,6 +1,6 @@
 """Check every local link of the built book: `python docs/check_pages.py docs/book`.
 
-A link is right where its file exists, and its anchor too.
+A link is valid if its file and its anchor exist.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//")
 
 
 class Page(HTMLParser):
-    """The links of a page, and the anchors that it has."""
+    """The links and anchors of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Page(HTMLParser):
         self.feed(path.read_text())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what the tag leads to and how it is called."""
+        """Record a tag's links and anchors."""
         for name, value in attrs:
             if value is None:
                 continue
@@ -36,7 +36,7 @@ class Page(HTMLParser):
 
 
 def broken(page: Page, pages: dict[Path, Page]) -> list[str]:
-    """List the links of a page that lead nowhere."""
+    """Return the broken links of a page."""
     found: list[str] = []
     for link in page.links:
         if ELSEWHERE.match(link):
@@ -51,9 +51,9 @@ def broken(page: Page, pages: dict[Path, Page]) -> list[str]:
 
 
 def main() -> int:
-    """Print the broken links of all pages."""
+    """Print the broken links of all pages; return 1 if there are any."""
     book = Path(sys.argv[1]).resolve()
-    # The page for unknown addresses and the page to print are made for a site's root.
+    # The links of these pages are relative to a site's root.
     paths = [path for path in sorted(book.rglob("*.html")) if path.name not in {"404.html", "print.html"}]
     if not paths:
         print(f"{book}: no pages", file=sys.stderr)

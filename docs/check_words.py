@@ -1,4 +1,4 @@
-"""Count the wording of `words.txt` in every tracked text, by module; fail where a module exceeds its budget.
+"""Count matches of `words.txt` in every tracked text by module; fail if a module exceeds its budget.
 
 python docs/check_words.py            # a table: module, lines, matches, budget
 python docs/check_words.py PATH ...   # every match in these files and folders, with its replacement
@@ -72,7 +72,7 @@ def matches_in(path: Path, phrases: list[Phrase]) -> list[Match]:
 
 
 def main(below: list[str]) -> int:
-    """Print the table, or the matches below the given paths; return 1 where a module exceeds its budget."""
+    """Print the table, and the matches below any given paths; return 1 if a module exceeds its budget."""
     listed = phrases()
     lines: Counter[str] = Counter()
     matches: Counter[str] = Counter()

@@ -1,8 +1,8 @@
-"""An mdBook preprocessor: links out of the book to Markdown files keep their names.
+"""An mdBook preprocessor that keeps the .md suffix of links to files outside the book.
 
-mdBook renames the target of every relative link from .md to .html, also where the file is no chapter. A dot that is
-percent-encoded names the same file, and mdBook leaves it alone. docs/book has the depth of docs/src, so that relative
-links into the repository lead to the same files from both.
+mdBook rewrites every relative link from .md to .html, even if the file is not a chapter. It does not rewrite a
+percent-encoded dot, which names the same file. docs/book has the same depth as docs/src, so that relative links into the
+repository resolve from both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OUTWARD = re.compile(r"(\]\((?:\.\./){2,}[^)\s]*)\.md\b")
 
 
 def rewrite(chapters: list[Any]) -> None:
-    """Encode the dots in the chapters and in those below them."""
+    """Encode the dots in the chapters and their subchapters."""
     for item in chapters:
         if isinstance(item, dict) and "Chapter" in item:
             chapter = item["Chapter"]
@@ -25,7 +25,7 @@ def rewrite(chapters: list[Any]) -> None:
 
 
 def main() -> None:
-    """Answer mdBook: which renderers are supported, or the book."""
+    """Answer mdBook's query for supported renderers, or write the processed book to stdout."""
     if sys.argv[1:2] == ["supports"]:
         return
     _, book = json.load(sys.stdin)
