@@ -1,8 +1,8 @@
 """An mdBook preprocessor that keeps the .md suffix of links to files outside the book.
 
 mdBook rewrites every relative link from .md to .html, even if the file is not a chapter. It does not rewrite a
-percent-encoded dot, which names the same file. docs/book has the same depth as docs/src, so that relative links into the
-repository resolve from both.
+percent-encoded dot, which names the same file. docs/book has the same depth as docs/src, so that relative links into
+the repository resolve from both.
 """
 
 from __future__ import annotations

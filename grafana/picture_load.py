@@ -2,10 +2,10 @@
 
     python grafana/picture_load.py --bin-dir target/release --minutes 10
 
-All addresses are the defaults. It reads data/flights (`make demo` writes it) and data/criteo (benches/epochs/criteo.py
-writes it), and needs `prometheus` on PATH, pyarrow and matplotlib. Four ranks of a trainer, short
-epochs, exchanges, fits, and calls with an unknown dataset run throughout. After a third of the time two readers run at
-full speed for a fifth of the time. From then on, streams that exceed the memory budget are requested.
+All addresses are the defaults. It reads data/flights (`make demo` writes it) and data/criteo (`python -m
+harness.benches.criteo` writes it), and needs `prometheus` on PATH, pyarrow and matplotlib. Four ranks of a trainer,
+short epochs, exchanges, fits, and calls with an unknown dataset run throughout. After a third of the time two readers
+run at full speed for a fifth of the time. From then on, streams that exceed the memory budget are requested.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much of the machine other processes use while a bench runs (Linux)."""
+"""CPU use of other processes while a bench runs (Linux)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Noise:
-    """How much of the machine's CPU time others took; ours are this process and its children that have ended."""
+    """CPU time used by other processes; our own are this process and its ended children."""
 
     def __init__(self) -> None:
         self._busy, self._own = _busy_seconds(), _own_seconds()
         self._load = os.getloadavg()[0]
 
     def look(self) -> dict[str, float]:
-        """Return the CPU seconds of others and of us since the beginning."""
+        """Return CPU seconds of our own and of other processes since construction."""
         own = _own_seconds() - self._own
         others = max(_busy_seconds() - self._busy - own, 0.0)
         return {

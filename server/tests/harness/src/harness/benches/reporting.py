@@ -6,11 +6,11 @@ import sys
 
 
 def say(line: str) -> None:
-    """Tell how far the run is."""
+    """Print progress to stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
 def table(titles: list[str], rows: list[list[str]]) -> str:
-    """Return a Markdown table, numbers to the right: all but the first column."""
+    """Return a Markdown table; all columns except the first are right-aligned."""
     lines = [titles, ["---", *["---:"] * (len(titles) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
