@@ -135,21 +135,21 @@ class Leavers(HostileClient):
 
     def visit(self) -> None:
         """Send requests, read part of the response, and disconnect in one of several ways."""
-        dice = self.random
+        rng = self.random
         with self.peer(hello=b"") as peer:
             sent = PREFACE + b"".join(
-                http2.do_get(2 * n + 1, self.tickets[dice.choice(["table", "texts"])]) for n in range(dice.randrange(4))
+                http2.do_get(2 * n + 1, self.tickets[rng.choice(["table", "texts"])]) for n in range(rng.randrange(4))
             )
-            if dice.random() < 0.5:
-                sent = sent[: dice.randrange(len(sent))]
+            if rng.random() < 0.5:
+                sent = sent[: rng.randrange(len(sent))]
                 self.add("disconnected in mid-request")
             peer.send(sent)
             peer.socket.settimeout(0.2)
-            left = dice.choice([0, 1, 100, 10_000, 200_000])
+            left = rng.choice([0, 1, 100, 10_000, 200_000])
             with contextlib.suppress(TimeoutError):
                 while left > 0 and (piece := peer.socket.recv(left)):
                     left -= len(piece)
-            how = dice.choice(["reset", "close", "half"])
+            how = rng.choice(["reset", "close", "half"])
             if how == "half":
                 peer.socket.shutdown(socket.SHUT_WR)
                 self.scene.over.wait(0.5)

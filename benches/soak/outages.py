@@ -87,13 +87,13 @@ class Outages:
             self._tally.unexpected("outages", f"{kind.__name__}: {type(raised).__name__}: {raised}")
             raise
 
-    def _wait(self, seconds: float, dice: random.Random) -> bool:
-        return not self._over.wait(seconds * dice.uniform(0.5, 1.5))
+    def _wait(self, seconds: float, rng: random.Random) -> bool:
+        return not self._over.wait(seconds * rng.uniform(0.5, 1.5))
 
     def _end_replica(self) -> None:
-        dice = random.Random("replica")
+        rng = random.Random("replica")
         how = 0
-        while self._wait(self._outage_seconds, dice):
+        while self._wait(self._outage_seconds, rng):
             if how % 2 == 0:
                 name, want, code = "replica killed (SIGKILL)", -9, self._replica.kill()
             else:
@@ -105,11 +105,11 @@ class Outages:
             if code != want:
                 self._tally.unexpected("outages", f"{name}: exit code {code}")
             # Restarted even if the run is over: the final checks need it.
-            self._wait(DOWN_SECONDS, dice)
+            self._wait(DOWN_SECONDS, rng)
             self.restart_seconds.append(self._replica.start())
 
     def _kill_trainers(self) -> None:
-        dice = random.Random("trainers")
+        rng = random.Random("trainers")
         number = 0
         while not self._over.is_set():
             crowd = self._start_victim(number)
@@ -117,34 +117,34 @@ class Outages:
             number += 1
             if not crowd.wait_for_batches(VICTIM_START_SECONDS, self._over):
                 continue
-            self._wait(VICTIM_SECONDS, dice)
+            self._wait(VICTIM_SECONDS, rng)
             crowd.kill()
             self._tally.add("faults", "trainer killed (SIGKILL)")
 
     def _sever(self) -> None:
-        dice = random.Random("cuts")
-        while self._wait(SEVER_SECONDS, dice):
+        rng = random.Random("cuts")
+        while self._wait(SEVER_SECONDS, rng):
             # New connections are cut after a number of bytes, open ones now.
-            self._proxy.cut(*(dice.choice([None, 300, 5_000, 60_000]) for _ in range(3)))
+            self._proxy.cut(*(rng.choice([None, 300, 5_000, 60_000]) for _ in range(3)))
             self._proxy.sever()
             self._tally.add("faults", "all connections of a proxy cut")
 
     def _spoil_store(self) -> None:
-        dice = random.Random("store")
+        rng = random.Random("store")
         count, name, rule = 0, "", None
-        while self._wait(STORE_SECONDS, dice):
+        while self._wait(STORE_SECONDS, rng):
             count += 1
             if rule is not None:
                 self._tally.add("faults", f"store: {name}", rule.hits)
             self._store.clear()
-            name, fault = dice.choice(list(STORE_FAULTS.items()))
+            name, fault = rng.choice(list(STORE_FAULTS.items()))
             if count % STORE_AWAY_ONE_IN == 0:
                 self._store.on(error(503, "SlowDown"), WEB_FILE, ranged=False)
                 self._over.wait(STORE_AWAY_SECONDS)
                 self._store.clear()
                 self._tally.add("faults", f"store unavailable for {STORE_AWAY_SECONDS:.0f} s")
             # Applies to the next requests until the next fault.
-            rule = self._store.on(fault, WEB_FILE, times=dice.randrange(1, 4))
+            rule = self._store.on(fault, WEB_FILE, times=rng.randrange(1, 4))
 
 
 class Crowd:

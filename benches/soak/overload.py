@@ -281,9 +281,9 @@ def _wait_until_full(replica: Replica) -> None:
     """Wait until the idle streams are open and have computed their batches ahead."""
     before, pid = -1.0, replica.pid or 0
     for _ in range(120):
-        look = replica.look()
+        sample = replica.sample()
         now = cpu_seconds(pid)
-        if look is not None and look.streams_active >= STREAMS and now - before < 0.05:
+        if sample is not None and sample.streams_active >= STREAMS and now - before < 0.05:
             return
         before = now
         time.sleep(1)

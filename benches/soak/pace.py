@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from replica import cpu_seconds
 
 PACE_MIN, PACE_MAX = 0.4, 20.0
-# Usage is too high if its mean over LOOKS samples exceeds the target by this factor.
-TOO_MUCH, LOOKS = 1.2, 5
+# Usage is too high if its mean over SAMPLES samples exceeds the target by this factor.
+TOO_MUCH, SAMPLES = 1.2, 5
 # Largest change per sample: loads react with a delay, and other processes on the machine start and stop.
 CHANGE_MAX = 1.25
 
@@ -26,7 +26,7 @@ class Governor:
         self._cores = cores
         self._pids = pids
         self.pace = 2.0
-        self._last: deque[float] = deque(maxlen=LOOKS)
+        self._last: deque[float] = deque(maxlen=SAMPLES)
         self._before = self.cpu_seconds()
 
     def cpu_seconds(self) -> float:
@@ -35,7 +35,7 @@ class Governor:
         ended = times.user + times.system + times.children_user + times.children_system
         return ended + sum(cpu_seconds(pid) for pid in self._pids())
 
-    def look(self, seconds: float, *, steer: bool) -> float:
+    def measure(self, seconds: float, *, steer: bool) -> float:
         """Return the cores used since the last call; with `steer`, set a new pace."""
         now = self.cpu_seconds()
         # A child that ended between two calls may be missed by one of them.
@@ -43,7 +43,7 @@ class Governor:
         self._before = now
         self._last.append(busy)
         mean = sum(self._last) / len(self._last)
-        if steer or (len(self._last) == LOOKS and mean > TOO_MUCH * self._cores):
+        if steer or (len(self._last) == SAMPLES and mean > TOO_MUCH * self._cores):
             change = (busy if steer else mean) / self._cores
             self._last.clear()
             # Half of the change, because a pause is only a part of a visit.

@@ -44,11 +44,11 @@ def _held(run: dict[str, Any]) -> str:
     rows: list[list[str]] = []
     for name, replica in run["replicas"].items():
         for moment in ("idle_before", "second_quarter", "last_quarter", "idle_after"):
-            look = replica[moment]
-            if look is None:
+            sample = replica[moment]
+            if sample is None:
                 continue
             label = f"{name}, {moment.replace('_', ' ')}" + (" (median)" if "quarter" in moment else "")
-            rows.append([label, *(f"{look[key] / unit:,.0f}" for key, _, unit in SHOWN)])
+            rows.append([label, *(f"{sample[key] / unit:,.0f}" for key, _, unit in SHOWN)])
     return table(["replica", *(title for _, title, _ in SHOWN)], rows)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 START_SECONDS = 60.0
-LOOK_SECONDS = 5.0
+SCRAPE_SECONDS = 5.0
 # Below the ephemeral ports, so that no client connection takes the port while its server is down.
 PORTS = range(20_000, 30_000)
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -27,7 +27,7 @@ GAUGES = ("streams_active", "exchanges_active", "fits_active", "connections_acti
 
 
 @dataclass(frozen=True)
-class Look:
+class Sample:
     """Resources that a server holds at one moment."""
 
     rss_bytes: int
@@ -106,13 +106,13 @@ class Replica:
         if self.pid is not None:
             self.kill()
 
-    def look(self) -> Look | None:
+    def sample(self) -> Sample | None:
         """Return the resources held, or None while the server is down."""
         pid = self.pid
         if pid is None:
             return None
         try:
-            with urllib.request.urlopen(f"{self.metrics_url}/metrics", timeout=LOOK_SECONDS) as answer:
+            with urllib.request.urlopen(f"{self.metrics_url}/metrics", timeout=SCRAPE_SECONDS) as answer:
                 page = answer.read().decode()
             status = Path(f"/proc/{pid}/status").read_text()
             descriptors = len(os.listdir(f"/proc/{pid}/fd"))
@@ -129,7 +129,7 @@ class Replica:
                     codes[f"{call[1]} {code[1]}"] += int(float(value))
         with self._lock:
             self._codes_now = dict(codes)
-        return Look(
+        return Sample(
             rss_bytes=_number(status, "VmRSS") * 1024,
             # Includes the connection of this scrape, which may linger.
             descriptors=descriptors,
@@ -148,7 +148,7 @@ class Replica:
     def _end(self, how: signal.Signals, seconds: float) -> int:
         process = self._process
         assert process is not None
-        self.look()
+        self.sample()
         with self._lock:
             both = Counter(self.codes)
             both.update(self._codes_now)

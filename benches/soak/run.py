@@ -32,7 +32,7 @@ from hostile_clients import hostile_clients
 from outages import DRAIN_SECONDS, WEB_FILE, Crowd, Outages
 from pace import Governor
 from readers import read_through
-from replica import Look, Replica
+from replica import Replica, Sample
 from tally import Tally, total
 from truth import Truth, learn, ticket
 from verdicts import Verdict
@@ -59,7 +59,7 @@ class Stage:
     truth_path: Path
     store: FaultProxy
     proxy: Proxy
-    idle: dict[str, Look]
+    idle: dict[str, Sample]
 
 
 def main() -> None:
@@ -128,27 +128,27 @@ def warm_up(replica: Replica, truth: Truth) -> None:
     problems = check_whole(replica, truth, specs.ORDERED, specs.SHUFFLED, specs.LONG)
     if problems:
         raise SystemExit(f"failed without faults: {problems}")
-    settle(replica, lambda look: look.is_idle, 30)
+    settle(replica, lambda sample: sample.is_idle, 30)
 
 
-def sample_idle(replicas: list[Replica], seconds: float) -> dict[str, Look]:
+def sample_idle(replicas: list[Replica], seconds: float) -> dict[str, Sample]:
     """Return the least that each idle server holds."""
-    looks: dict[str, list[Look]] = {replica.name: [] for replica in replicas}
+    samples: dict[str, list[Sample]] = {replica.name: [] for replica in replicas}
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         for replica in replicas:
-            look = replica.look()
-            if look is None or not look.is_idle:
-                raise SystemExit(f"replica {replica.name} does not become idle: {look}")
-            looks[replica.name].append(look)
+            sample = replica.sample()
+            if sample is None or not sample.is_idle:
+                raise SystemExit(f"replica {replica.name} does not become idle: {sample}")
+            samples[replica.name].append(sample)
         time.sleep(0.5)
 
-    def least(seen: list[Look]) -> Look:
+    def least(seen: list[Sample]) -> Sample:
         # A sample opens a connection itself, which the next sample may still see.
-        counts = {name: min(getattr(look, name) for look in seen) for name in ("descriptors", "tasks", "threads")}
+        counts = {name: min(getattr(sample, name) for sample in seen) for name in ("descriptors", "tasks", "threads")}
         return replace(seen[-1], **counts)
 
-    return {name: least(seen) for name, seen in looks.items()}
+    return {name: least(seen) for name, seen in samples.items()}
 
 
 def check_whole(replica: Replica, truth: Truth, *chosen: specs.StreamSpec) -> dict[str, Any]:
@@ -256,7 +256,7 @@ def judge(
 ) -> tuple[dict[str, Any], list[Verdict]]:
     """Wait until a replica is idle; judge its resources during and after the run, its responses and its log."""
     idle = stage.idle[replica.name]
-    is_back = lambda look: look.is_idle and look.descriptors <= idle.descriptors and look.tasks <= idle.tasks  # noqa: E731
+    is_back = lambda sample: sample.is_idle and sample.descriptors <= idle.descriptors and sample.tasks <= idle.tasks  # noqa: E731
     left, waited = settle(replica, is_back, SETTLE_SECONDS)
     name = f"replica {replica.name[0]}"
     found = verdicts.of_rest(name, idle, left, waited)
@@ -265,7 +265,7 @@ def judge(
         found += memory
     problems = check_whole(replica, stage.truth, specs.ORDERED, specs.SHUFFLED, specs.WEB)
     found.append(Verdict(f"{name} serves whole epochs afterwards", not problems, str(problems or "yes")))
-    replica.look()
+    replica.sample()
     found += verdicts.of_answers(name, replica.answered(), replica.alarms, dict(replica.levels))
     held = {
         "starts": replica.starts,

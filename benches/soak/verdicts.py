@@ -6,7 +6,7 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from replica import Look
+from replica import Sample
 from watch import COLUMNS, MIB
 
 # Resident memory of the last quarter may exceed that of the second by this much, because allocators fluctuate.
@@ -64,7 +64,7 @@ def of_answers(name: str, answered: dict[str, int], alarms: list[str], levels: d
     ]
 
 
-def of_rest(name: str, idle: Look, left: Look | None, seconds: float) -> list[Verdict]:
+def of_rest(name: str, idle: Sample, left: Sample | None, seconds: float) -> list[Verdict]:
     """Judge what a server holds after all load has stopped."""
     if left is None:
         return [Verdict(f"{name} responds at the end", False, "no response")]

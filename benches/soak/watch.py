@@ -9,14 +9,14 @@ from dataclasses import fields
 
 from harness.benches.reporting import say
 from pace import Governor
-from replica import Look, Replica
+from replica import Replica, Sample
 
 # Keeps the JSON file at about 200 KB.
 SAMPLES_MAX = 600
 SAMPLE_SECONDS_MIN = 2.0
 # The pace is adjusted in this first part of the run, then kept.
 STEERED_PART = 0.2
-COLUMNS = ["seconds", "starts", *(field.name for field in fields(Look))]
+COLUMNS = ["seconds", "starts", *(field.name for field in fields(Sample))]
 MIB = 1 << 20
 
 
@@ -42,10 +42,10 @@ class Watch:
         while not over.wait(self.every) and (now := time.monotonic()) < began + self._seconds:
             passed = now - began
             for replica in self.replicas:
-                if (look := replica.look()) is not None:
-                    row = [getattr(look, field.name) for field in fields(Look)]
+                if (sample := replica.sample()) is not None:
+                    row = [getattr(sample, field.name) for field in fields(Sample)]
                     self.samples[replica.name].append([round(passed, 1), replica.starts, *row])
-            busy = self._governor.look(now - last, steer=passed < STEERED_PART * self._seconds)
+            busy = self._governor.measure(now - last, steer=passed < STEERED_PART * self._seconds)
             last = now
             self.cores.append([round(passed, 1), round(busy, 3), round(self._governor.pace, 3)])
             self._set_pace(self._governor.pace)
@@ -62,12 +62,12 @@ class Watch:
         say(f"{passed:6,.0f} s: {'; '.join(held)}; {busy:.2f} cores, pace {self._governor.pace:.2f}")
 
 
-def settle(replica: Replica, enough: Callable[[Look], bool], seconds: float) -> tuple[Look | None, float]:
+def settle(replica: Replica, enough: Callable[[Sample], bool], seconds: float) -> tuple[Sample | None, float]:
     """Sample until `enough` is true or the time is over; return the last sample and the seconds it took."""
     began = time.monotonic()
     while True:
-        look = replica.look()
+        sample = replica.sample()
         passed = time.monotonic() - began
-        if (look is not None and enough(look)) or passed > seconds:
-            return look, passed
+        if (sample is not None and enough(sample)) or passed > seconds:
+            return sample, passed
         time.sleep(0.5)
