@@ -69,6 +69,7 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, wording, licen
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project client/python/examples
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project docs
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project grafana
+	$(BIN)/basedpyright --pythonpath $(BIN)/python --project benches
 	server/deploy/lint.sh $(BIN)
 	$(BIN)/python docs/check_words.py
 

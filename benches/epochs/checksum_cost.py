@@ -52,8 +52,8 @@ def main() -> None:
                     epochs.append({"shuffled": shuffle, **figures})
     # The server has stopped, so it does not disturb the timing of the hash.
     hashed = {
-        "hot": time_each(xxhash.xxh3_64_intdigest, bodies[:1]),
-        "cold": time_each(xxhash.xxh3_64_intdigest, bodies),
+        "hot": time_each(xxhash.xxh3_64_intdigest, bodies[:1]),  # pyright: ignore[reportArgumentType]
+        "cold": time_each(xxhash.xxh3_64_intdigest, bodies),  # pyright: ignore[reportArgumentType]
     }
     into = np.empty_like(bodies[0])
     copied = {
@@ -95,7 +95,7 @@ def receive(server: Server, request: dict[str, Any]) -> list[np.ndarray[Any, Any
             if sum(body.size for body in kept) >= COLD_BYTES:
                 break
     count = max(len(kept), -(-COLD_BYTES // kept[0].size))
-    return [np.frombuffer(body, np.uint8).copy() for body in islice(cycle(kept), count)]
+    return [np.frombuffer(body, np.uint8).copy() for body in islice(cycle(kept), count)]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def iter_chunks(stream: fl.FlightStreamReader) -> Any:

@@ -13,7 +13,6 @@ import dataclasses
 import statistics
 import threading
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 

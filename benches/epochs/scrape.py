@@ -50,7 +50,7 @@ def main() -> None:
     program = server_program()
     with tempfile.TemporaryDirectory(prefix="forebay-bench-") as folder:
         columns = {f"x{number}": np.random.default_rng(number).random(ROWS, np.float32) for number in range(COLUMNS)}
-        pq.write_table(pa.table(columns), Path(folder) / "part.parquet", row_group_size=20_000)
+        pq.write_table(pa.table(columns), Path(folder) / "part.parquet", row_group_size=20_000)  # pyright: ignore[reportArgumentType, reportCallIssue]
         with Server(program, Path(folder), "--memory-limit-bytes", str(1 << 40)) as server:
             without = scrape(server.metrics_url, options.scrapes)
             plan = {"outputs": [{"name": "x", "parts": [{"columns": list(columns)}]}]}

@@ -48,7 +48,7 @@ def strings(start: int, stop: int) -> pa.Array:
     letters = np.empty(octets.size * 2, np.uint8)
     letters[0::2], letters[1::2] = LETTERS[octets >> 4], LETTERS[octets & 15]
     offsets = np.arange(0, (stop - start + 1) * DIGITS, DIGITS, dtype=np.int32)
-    return pa.StringArray.from_buffers(stop - start, pa.py_buffer(offsets), pa.py_buffer(letters))
+    return pa.StringArray.from_buffers(stop - start, pa.py_buffer(offsets), pa.py_buffer(letters))  # pyright: ignore[reportArgumentType]
 
 
 def generate(folder: Path, distinct: int, hot: int) -> int:
@@ -60,7 +60,7 @@ def generate(folder: Path, distinct: int, hot: int) -> int:
     rows = 0
     for number, (start, share) in enumerate(zip(starts, shares, strict=True)):
         own = strings(start, min(start + ROWS_PER_FILE, distinct))
-        values = pa.concat_arrays([own, hot_values.take(pa.array(share))])
+        values = pa.concat_arrays([own, hot_values.take(pa.array(share))])  # pyright: ignore[reportArgumentType]
         pq.write_table(pa.table({"value": values}), folder / f"part-{number:05}.parquet", use_dictionary=False)
         rows += len(values)
     return rows
@@ -155,7 +155,7 @@ def main() -> None:
         }
         run["fit_memory_bytes"] = options.fit_memory_bytes
         run["fits"] = []
-        expected = sorted(strings(0, options.hot).to_pylist())
+        expected = sorted(strings(0, options.hot).to_pylist())  # pyright: ignore[reportArgumentType]
         for vocab, kept in [({"min_count": HOT_REPEATS}, expected), ({"max_size": MAX_SIZE}, expected[:MAX_SIZE])]:
             with Server(program, folder, "--fit-memory-bytes", str(options.fit_memory_bytes)) as server:
                 measured, values = fit(server, vocab)

@@ -29,4 +29,4 @@ def words(generator: np.random.Generator, count: int, shortest: int, longest: in
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     text = generator.integers(ord("a"), ord("z"), offsets[-1], np.uint8, endpoint=True)
-    return pa.StringArray.from_buffers(count, pa.py_buffer(aligned(offsets)), pa.py_buffer(aligned(text)))
+    return pa.StringArray.from_buffers(count, pa.py_buffer(aligned(offsets)), pa.py_buffer(aligned(text)))  # pyright: ignore[reportArgumentType]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.ipc
+import pyarrow.ipc  # pyright: ignore[reportUnusedImport]
 
 from rounds import Visit
 
@@ -55,7 +55,7 @@ class Runner:
         """Load columns through an Arrow file of one record batch."""
         path = self.folder / f"{table}.arrow"
         batch = pa.record_batch(dict(columns))
-        with pa.ipc.new_file(path, batch.schema) as file:
+        with pa.ipc.new_file(path, batch.schema) as file:  # pyright: ignore[reportArgumentType]
             file.write_batch(batch)
         self.call("load", table=table, path=str(path))
 
@@ -72,7 +72,7 @@ class Forebay:
 
     # The first pass of a visit runs with the previous contender's caches.
     passes = 3
-    rounds_max = None
+    rounds_max: int | None = None
 
     def __init__(self, runner: Runner, name: str, work: str) -> None:
         self.name = name
@@ -101,7 +101,7 @@ class RunnerCopy:
     """A contender: memcpy of a table's columns within the kernels' process."""
 
     passes = 3
-    rounds_max = None
+    rounds_max: int | None = None
 
     def __init__(self, runner: Runner, name: str, table: str) -> None:
         self.name = name

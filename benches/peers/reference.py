@@ -86,7 +86,7 @@ def expect(folder: Path, fitted: Path, statistics: Statistics) -> Expected:
     for batch in _batches(folder):
         dense = np.clip((_log1p(batch) - statistics.mean) / statistics.std, -CLIP, CLIP)
         dense_sums += (dense.sum(0), np.square(dense).sum(0))
-        indices = [pc.fill_null(pc.index_in(batch.column(name), words[name]), -1) for name in criteo.STRINGS]
+        indices = [pc.fill_null(pc.index_in(batch.column(name), words[name]), -1) for name in criteo.STRINGS]  # pyright: ignore[reportArgumentType]
         strings = np.stack([index.to_numpy() for index in indices], 1).astype(np.int64) + 1
         integers = np.stack([batch.column(name).to_numpy() for name in criteo.INTEGERS], 1)
         values, places = np.unique(integers, return_inverse=True)
@@ -100,7 +100,7 @@ def expect(folder: Path, fitted: Path, statistics: Statistics) -> Expected:
             first.append((dense[: FIRST_ROWS - rows], strings[: FIRST_ROWS - rows]))
         rows += len(dense)
     first_dense, first_strings = (np.concatenate(parts) for parts in zip(*first, strict=True))
-    return Expected(rows, *dense_sums, *cats_sums, first_dense, first_strings)
+    return Expected(rows, *dense_sums, *cats_sums, first_dense, first_strings)  # pyright: ignore[reportCallIssue]
 
 
 def check(entry: Entry, found: dict[str, Any], first: Path, expected: Expected) -> list[str]:
@@ -162,5 +162,5 @@ def _batches(folder: Path) -> Any:
 
 
 def _log1p(batch: pa.RecordBatch) -> Matrix:
-    columns = [pc.fill_null(batch.column(name), 0).to_numpy() for name in criteo.DENSE]
+    columns = [pc.fill_null(batch.column(name), 0).to_numpy() for name in criteo.DENSE]  # pyright: ignore[reportArgumentType]
     return np.log1p(np.stack(columns, 1).astype(np.float64))

@@ -73,6 +73,7 @@ def run_epoch(data: FlightDataset, step_seconds: float) -> tuple[int, float]:
 def report(rounds: dict[str, list[dict[str, Any]]]) -> Found:
     """Return medians over the rounds."""
     goals, rows = [], []
+    round_count = max(map(len, rounds.values()))
     for name, figures in rounds.items():
         ratios = [each["ratio"] for each in figures]
         goals.append(Goal(f"together / the longer alone: {name}", GOAL_RATIO, statistics.median(ratios), "", 2))
@@ -83,7 +84,7 @@ def report(rounds: dict[str, list[dict[str, Any]]]) -> Found:
         rows.append([name, f"{step:.1f} ms", *seconds, f"{statistics.median(ratios):.2f}", spread])
     titles = ["order", "step", "preparation, s", "steps, s", "together, s", "ratio", "minimum to maximum"]
     text = (
-        f"An epoch through FlightDataset, batches of {BATCH_SIZE:,} rows, medians of {len(figures)} rounds. A step is "
+        f"An epoch through FlightDataset, batches of {BATCH_SIZE:,} rows, medians of {round_count} rounds. A step is "
         "a sleep as long as a batch's preparation in the same round."
     )
     return Found({"batch_size": BATCH_SIZE, "rounds": rounds}, goals, f"{text}\n\n{table(titles, rows)}")

@@ -12,18 +12,18 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import endurance
 import fairness
 import growth
 import overlap
 import report
-import soak
 import start
 from harness.benches import bench_server, criteo, machine
 from harness.benches.noise import Noise
 from harness.benches.reporting import say
 from setting import Found, Measurement, Setting
 
-MEASUREMENTS = (start.MEASUREMENT, overlap.MEASUREMENT, growth.MEASUREMENT, fairness.MEASUREMENT, soak.MEASUREMENT)
+MEASUREMENTS = (start.MEASUREMENT, overlap.MEASUREMENT, growth.MEASUREMENT, fairness.MEASUREMENT, endurance.MEASUREMENT)
 DATA = machine.ROOT / "data" / "service"
 # Criteo-shaped data of a trial run.
 SMALL = criteo.Shape(files=2, rows_per_file=100_000, row_group_rows=25_000)

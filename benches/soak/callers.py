@@ -171,7 +171,7 @@ class Damaged(Load):
         with connect(url) as client:
             request = specs.DAMAGED.request(self.scene.truth.plan(specs.DAMAGED), 0)
             for chunk in client.do_get(ticket(client, request)):
-                follower.take(header_of(chunk), chunk.data)
+                follower.take(header_of(chunk), chunk.data)  # pyright: ignore[reportArgumentType]
 
 
 class BadRequests(Load):

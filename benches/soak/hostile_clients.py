@@ -79,9 +79,10 @@ class HalfOpen(Held):
     def hold(self) -> Peer:
         """Request several streams."""
         peer = self.peer(window=self.random.choice([0, 1, 65_535, 8 << 20]))
-        for number in range(self.random.randrange(1, 4)):
+        count = self.random.randrange(1, 4)
+        for number in range(count):
             peer.send(http2.do_get(2 * number + 1, self.tickets["texts"]))
-        self.add("streams", number + 1)
+        self.add("streams", count)
         return peer
 
 

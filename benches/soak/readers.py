@@ -227,7 +227,7 @@ class Plain(Load):
     def _read(self, request: specs.Json, rank: int, follower: Follower) -> bool:
         with connect(self.any_replica()) as client:
             for chunk in client.do_get(ticket(client, request, rank)):
-                follower.take(header_of(chunk), chunk.data)
+                follower.take(header_of(chunk), chunk.data)  # pyright: ignore[reportArgumentType]
                 if not self.scene.rest(BATCH_SECONDS):
                     return False
         return True

@@ -44,10 +44,10 @@ def read_refusal(url: str, ticket: bytes) -> Refusal:
             next(get(http2.delimited(1, ticket), timeout=CALL_SECONDS))
         except grpc.RpcError as error:
             milliseconds = round((time.monotonic() - began) * 1e3, 3)
-            trailers = dict(error.trailing_metadata() or ())
-            has_retry_info = RETRY_INFO in bytes(trailers.get(DETAILS, b""))
-            hints = {name: str(value) for name, value in trailers.items() if "retry" in name}
-            return Refusal(error.code().name, error.details() or "", hints, has_retry_info, milliseconds)
+            trailers = dict(error.trailing_metadata() or ())  # pyright: ignore[reportArgumentType, reportCallIssue]
+            has_retry_info = RETRY_INFO in bytes(trailers.get(DETAILS, b""))  # pyright: ignore[reportArgumentType, reportCallIssue]
+            hints = {name: str(value) for name, value in trailers.items() if "retry" in name}  # pyright: ignore[reportOperatorIssue]
+            return Refusal(error.code().name, error.details() or "", hints, has_retry_info, milliseconds)  # pyright: ignore[reportArgumentType]
         except StopIteration:
             pass
     return Refusal("OK", "", {}, False, 0.0)

@@ -41,13 +41,13 @@ def columns(first: int, count: int) -> pa.Table:
     numbers = {name: np.sin(ids * (at + 1)).astype(np.float32) for at, name in enumerate(FLOATS)}
     x = pa.array(np.sqrt(ids), mask=ids % 20 == 3)
     words = pa.array([f"k{(number * 7919) % 1000}" for number in ids.tolist()])
-    return pa.table({"id": ids, "n": (ids * 31) % 1009, "x": x, "word": words, **numbers})
+    return pa.table({"id": ids, "n": (ids * 31) % 1009, "x": x, "word": words, **numbers})  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def web_columns() -> pa.Table:
     """Return the rows of the web server's file."""
     ids = np.arange(WEB_ROWS)
-    return pa.table({"id": ids, **{name: np.sqrt(ids * (at + 2)) for at, name in enumerate("abcd")}})
+    return pa.table({"id": ids, **{name: np.sqrt(ids * (at + 2)) for at, name in enumerate("abcd")}})  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def make(folder: Path) -> Tables:

@@ -49,7 +49,7 @@ def _words(seed: int) -> tuple[pa.StringArray, pa.StringArray]:
     generator = np.random.default_rng(seed)
     distinct = pc.unique(words(generator, DISTINCT + 100, 4, 12))[:DISTINCT]
     assert len(distinct) == DISTINCT
-    return distinct, distinct.take(pa.array(generator.permutation(DISTINCT)[:KNOWN]))
+    return distinct, distinct.take(pa.array(generator.permutation(DISTINCT)[:KNOWN]))  # pyright: ignore[reportArgumentType]
 
 
 def _column(distinct: pa.StringArray, rows: int, seed: int) -> pa.DictionaryArray:
@@ -84,4 +84,4 @@ def _work(
 
 
 def _indices(found: pa.Array) -> Array:
-    return (pc.fill_null(found, -1).to_numpy() + 1).astype(np.int32)
+    return (pc.fill_null(found, -1).to_numpy() + 1).astype(np.int32)  # pyright: ignore[reportArgumentType]

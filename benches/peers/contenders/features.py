@@ -29,7 +29,7 @@ class Scale:
         """Return float32 [n, 13]."""
         dense = np.empty((batch.num_rows, len(criteo.DENSE)), np.float32)
         for index, name in enumerate(criteo.DENSE):
-            dense[:, index] = flat(pc.fill_null(batch.column(name), 0))
+            dense[:, index] = flat(pc.fill_null(batch.column(name), 0))  # pyright: ignore[reportArgumentType]
         return self.apply(dense)
 
     def apply(self, dense: Matrix) -> Matrix:
@@ -54,7 +54,7 @@ def codes(batch: pa.RecordBatch | pa.Table) -> Matrix:
             column = column.dictionary_encode()
         if isinstance(column, pa.ChunkedArray):
             column = column.unify_dictionaries().combine_chunks()
-        cats[:, index] = flat(column.indices)
+        cats[:, index] = flat(column.indices)  # pyright: ignore[reportAttributeAccessIssue]
     integers(batch, cats)
     return cats
 

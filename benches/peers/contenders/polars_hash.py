@@ -48,7 +48,7 @@ class PolarsScan:
         cats = [*criteo.STRINGS, *criteo.INTEGERS]
         for frame in frames.collect_batches(chunk_size=CHUNK_ROWS, maintain_order=True, engine="streaming"):
             matrices = (frame.select(names).to_numpy(order="c", writable=True) for names in (criteo.DENSE, cats))
-            yield from split(*matrices, self._job.batch_size)
+            yield from split(*matrices, self._job.batch_size)  # pyright: ignore[reportCallIssue]
 
     def close(self) -> None:
         """Do nothing: there is no other process."""

@@ -82,8 +82,9 @@ def serve(make: Callable[[Job], Contender], *packages: str) -> None:
     # Output of children and libraries must not mix with the protocol's lines.
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    fields = json.loads(sys.argv[1])
-    job = Job(**{**fields, "whole": Data(**fields["whole"]), "small": Data(**fields["small"])})
+    fields: dict[str, Any] = json.loads(sys.argv[1])
+    fields.update(whole=Data(**fields["whole"]), small=Data(**fields["small"]))
+    job = Job(**fields)
     contender = make(job)
     try:
         if job.mode == "time":

@@ -27,8 +27,8 @@ class PyarrowVocabulary(PyarrowCodes):
         cats = np.empty((batch.num_rows, len(criteo.CATEGORIES)), np.int32)
         for index, name in enumerate(criteo.STRINGS):
             column = batch.column(name)
-            found = pc.fill_null(pc.index_in(column.dictionary, value_set=self._words[name]), -1).to_numpy() + 1
-            cats[:, index] = found[column.indices.to_numpy()]
+            found = pc.fill_null(pc.index_in(column.dictionary, value_set=self._words[name]), -1).to_numpy() + 1  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+            cats[:, index] = found[column.indices.to_numpy()]  # pyright: ignore[reportAttributeAccessIssue]
         integers(batch, cats)
         return cats
 

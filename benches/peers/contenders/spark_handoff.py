@@ -84,7 +84,7 @@ class SparkHandoff:
 def standardize(mean: float, by_std: float) -> Any:
     """Return a pandas UDF of one column."""
 
-    @functions.pandas_udf("float")
+    @functions.pandas_udf("float")  # pyright: ignore[reportUntypedFunctionDecorator]
     def apply(values: pd.Series) -> pd.Series:
         filled = values.fillna(0).to_numpy(np.float32)
         return pd.Series(np.clip((np.log1p(filled) - np.float32(mean)) * np.float32(by_std), -CLIP, CLIP))

@@ -260,7 +260,9 @@ def test_a_decimal_that_fills_keeps_its_digits_and_is_one_plan_in_any_spelling(c
 def test_a_fill_that_is_no_decimal_is_refused_by_field(client: fb.Client):
     chain = {"columns": ["w38_10"], "ops": [{"fill_null": {"decimal": "1e5"}}]}
     plan = fb.Plan.from_json(json.dumps({"outputs": [{"name": "o", "parts": [chain]}]}))
-    with pytest.raises(fb.InvalidRequest, match=r'ops\[0\].fill_null.decimal: "1e5" is not a decimal of up to 76 digits'):
+    with pytest.raises(
+        fb.InvalidRequest, match=r'ops\[0\].fill_null.decimal: "1e5" is not a decimal of up to 76 digits'
+    ):
         client.stream("plain", plan)
 
 
