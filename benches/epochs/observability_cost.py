@@ -68,7 +68,7 @@ def main() -> None:
 
 
 @contextlib.contextmanager
-def scraped(url: str) -> Iterator[None]:
+def scraped(url: str) -> Generator[None, None, None]:
     """Scrape the page periodically, as Prometheus does."""
     over = threading.Event()
 

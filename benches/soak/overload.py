@@ -116,7 +116,7 @@ def main() -> None:
 
 
 @contextmanager
-def servers(program: Path, scratch: Path, limit: str) -> Iterator[tuple[Replica, Replica, str, list[str]]]:
+def servers(program: Path, scratch: Path, limit: str) -> Generator[tuple[Replica, Replica, str, list[str]], None, None]:
     """Start the server of the running streams, and another at the same limit with idle streams."""
     say("data")
     (file,) = criteo.generate(scratch / "one", SHAPE)

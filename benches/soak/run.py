@@ -94,7 +94,7 @@ def main() -> None:
 
 
 @contextmanager
-def set_up(program: Path, scratch: Path, idle_seconds: float) -> Iterator[Stage]:
+def set_up(program: Path, scratch: Path, idle_seconds: float) -> Generator[Stage, None, None]:
     """Create data and expected results, start the replicas, and sample them while idle."""
     say("data")
     data = tables.make(scratch / "data")

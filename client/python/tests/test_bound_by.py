@@ -54,14 +54,14 @@ def stats(url: str, *, step_seconds: float = 0.0, made_by: fb.Plan | None = None
     return data.stats()
 
 
-def test_a_loop_that_is_slower_than_its_data_is_bound_by_the_trainer(serve: Serve, folder: Path):
+def test_slow_training_loop_is_bound_by_the_trainer(serve: Serve, folder: Path):
     told = stats(serve({"data": folder / "small"}).url, step_seconds=0.02)
     assert told["bound_by"] == "trainer", told
     assert "waited for data" in told["because"]
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_a_server_that_computes_all_the_time_is_bound_by_the_cpu(serve: Serve, folder: Path, shuffle: bool):
+def test_busy_server_is_bound_by_the_cpu(serve: Serve, folder: Path, shuffle: bool):
     told = stats(serve({"data": folder / "large"}).url, made_by=costly_plan(), shuffle=shuffle)
     assert told["bound_by"] == "CPU", told
     assert "computed for" in told["because"]
@@ -69,7 +69,7 @@ def test_a_server_that_computes_all_the_time_is_bound_by_the_cpu(serve: Serve, f
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_a_slow_store_is_what_it_is_bound_by(serve: Serve, folder: Path, shuffle: bool):
+def test_slow_store_is_bound_by_storage(serve: Serve, folder: Path, shuffle: bool):
     class Slow(Files):
         files: ClassVar[dict[str, bytes]] = {"/part.parquet": (folder / "small/part.parquet").read_bytes()}
 
@@ -83,14 +83,14 @@ def test_a_slow_store_is_what_it_is_bound_by(serve: Serve, folder: Path, shuffle
     assert "for storage" in told["because"]
 
 
-def test_a_slow_network_is_what_it_is_bound_by(serve: Serve, folder: Path):
+def test_slow_network_is_bound_by_the_network(serve: Serve, folder: Path):
     with Proxy(serve({"data": folder / "small"}).url, bytes_per_second=1.5e6) as proxy:
         told = stats(proxy.url)
     assert told["bound_by"] == "wire", told
     assert 0 < told["wait_seconds"] <= told["loop_seconds"]
 
 
-def test_the_server_tells_its_seconds_batch_by_batch(serve: Serve, folder: Path):
+def test_server_reports_stage_seconds_per_batch(serve: Serve, folder: Path):
     with fb.connect(serve({"data": folder / "small"}).url) as client:
         for shuffle in (False, True):
             headers = [batch.header for batch in client.stream("data", plan(), batch_size=1000, shuffle=shuffle)]
@@ -102,7 +102,7 @@ def test_the_server_tells_its_seconds_batch_by_batch(serve: Serve, folder: Path)
             assert again == headers
 
 
-def test_nothing_measured_is_nothing_said():
+def test_no_measurements_give_no_verdict():
     assert bound_by(StageSeconds(), loop_seconds=0.0, wait_seconds=0.0) == ("", "")
     assert bound_by(StageSeconds(fetch=4.0, decode=3.0), loop_seconds=5.0, wait_seconds=4.0)[0] == "storage"
     assert bound_by(StageSeconds(decode=3.0, send_wait=3.0), loop_seconds=5.0, wait_seconds=4.0)[0] == "wire"

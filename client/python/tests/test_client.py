@@ -32,7 +32,7 @@ def test_schema_and_table_are_as_stored(client: fb.Client, tiny: pa.Table):
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 9, 17, 40, 41, 99, 100, 101, 1024])
-def test_batches_cross_row_groups_and_files_without_a_seam(client: fb.Client, tiny: pa.Table, batch_size: int):
+def test_batches_span_row_groups_and_files(client: fb.Client, tiny: pa.Table, batch_size: int):
     with client.stream("tiny", ALL, batch_size=batch_size) as stream:
         batches = list(stream)
     assert [len(b["id"]) for b in batches] == [min(batch_size, ROWS - at) for at in range(0, ROWS, batch_size)]
@@ -79,13 +79,13 @@ def test_ranks_own_spans_of_the_file_order(client: fb.Client, world_size: int):
         assert np.array_equal(column(batches, "id"), span)
 
 
-def test_keep_gives_every_row_once_and_ranks_may_differ_by_a_step(client: fb.Client):
+def test_keep_sends_every_row_once_and_ranks_may_differ_by_a_step(client: fb.Client):
     streams = [client.stream("tiny", ALL, batch_size=11, world_size=3, rank=rank) for rank in range(3)]
     assert sorted(np.concatenate([column(list(s), "id") for s in streams])) == list(range(ROWS))
     assert max(map(len, streams)) - min(map(len, streams)) <= 1
 
 
-def test_drop_gives_whole_batches_and_equal_steps(client: fb.Client):
+def test_drop_sends_full_batches_and_equal_steps(client: fb.Client):
     streams = [client.stream("tiny", ALL, batch_size=8, world_size=3, rank=r, remainder="drop") for r in range(3)]
     assert [len(s) for s in streams] == [4, 4, 4]
     for rank, stream in enumerate(streams):
@@ -109,7 +109,7 @@ def test_pad_repeats_rows_to_equal_steps_and_counts_them(client: fb.Client):
         assert list(ids[: len(span)]) == sorted(span)
 
 
-def test_more_ranks_than_rows_leave_some_without_a_step(client: fb.Client):
+def test_some_ranks_have_no_steps_with_more_ranks_than_rows(client: fb.Client):
     lengths = [len(client.stream("tiny", ALL, world_size=128, rank=rank)) for rank in range(128)]
     assert sum(lengths) == ROWS
     empty = lengths.index(0)
@@ -117,7 +117,7 @@ def test_more_ranks_than_rows_leave_some_without_a_step(client: fb.Client):
         assert list(stream) == []
 
 
-def test_row_ids_are_the_rows_places_in_the_snapshot(client: fb.Client, tiny: pa.Table):
+def test_row_ids_are_positions_in_the_snapshot(client: fb.Client, tiny: pa.Table):
     plan = fb.Plan(filter="small > 0", outputs={"id": fb.output(fb.cols("id"), dtype="int64")})
     with client.stream("tiny", plan, batch_size=13, with_row_ids=True) as stream:
         batches = list(stream)
@@ -127,7 +127,7 @@ def test_row_ids_are_the_rows_places_in_the_snapshot(client: fb.Client, tiny: pa
     assert np.array_equal(column(batches, "id"), want)
 
 
-def test_a_stream_resumed_anywhere_gives_the_same_rest(client: fb.Client):
+def test_stream_resumed_at_any_step_gives_the_same_remaining_batches(client: fb.Client):
     options = {"batch_size": 9, "world_size": 2, "rank": 1}
     whole = list(client.stream("tiny", ALL, **options))
     for step in range(len(whole) + 1):
@@ -145,7 +145,7 @@ def test_the_same_request_gives_the_same_bytes(client: fb.Client, server: Server
     assert len({h.checksum for h in first}) == len(first)
 
 
-def test_streams_run_side_by_side_and_may_be_left_early(client: fb.Client):
+def test_concurrent_streams_can_be_abandoned_early(client: fb.Client):
     left = client.stream("tiny", ALL, batch_size=1)
     next(left)
     with client.stream("tiny", ALL, batch_size=50) as whole:
@@ -177,7 +177,7 @@ def test_fit_reports_progress_and_what_it_learned(client: fb.Client, tiny: pa.Ta
     assert all(0 <= p.rows_done <= p.rows_total == ROWS for p in seen)
 
 
-def test_a_fitted_plan_is_the_same_inline_by_id_and_from_its_json(client: fb.Client):
+def test_fitted_plan_is_the_same_inline_by_id_and_from_json(client: fb.Client):
     plan = fb.Plan(outputs={"x": fb.cols("x").standardize(), "word": fb.cols("word").vocab()})
     fitted = client.fit("tiny", plan)
     read_back = fb.Plan.from_json(fitted.to_json())
@@ -187,7 +187,7 @@ def test_a_fitted_plan_is_the_same_inline_by_id_and_from_its_json(client: fb.Cli
     assert len({tuple(b.header.checksum for b in stream) for stream in streams}) == 1
 
 
-def test_an_unfitted_plan_is_fitted_once_a_client(client: fb.Client, monkeypatch: pytest.MonkeyPatch):
+def test_unfitted_plan_is_fitted_once_per_client(client: fb.Client, monkeypatch: pytest.MonkeyPatch):
     fits: list[str] = []
     fit = client.fit
 
@@ -237,7 +237,7 @@ def test_an_as_stored_column_keeps_type_and_nulls(client: fb.Client, tiny: pa.Ta
     assert pa.chunked_array([b["gappy"] for b in batches]).equals(tiny["gappy"])
 
 
-def test_a_snapshot_that_is_no_more_is_refused(serve: Serve, tmp_path_factory: pytest.TempPathFactory):
+def test_rejects_an_outdated_snapshot(serve: Serve, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("changing")
     pq.write_table(pa.table({"id": [1, 2, 3], "x": [1.0, 2.0, 3.0]}), folder / "a.parquet")
     with fb.connect(serve({"changing": folder}).url) as client:
@@ -248,7 +248,7 @@ def test_a_snapshot_that_is_no_more_is_refused(serve: Serve, tmp_path_factory: p
             client.stream("changing", ALL, snapshot="0" * len(snapshot))
 
 
-def test_errors_carry_the_servers_sentence_alone(client: fb.Client):
+def test_errors_carry_only_the_servers_message(client: fb.Client):
     with pytest.raises(fb.NotFound) as caught:
         client.stream("tony", ALL)
     text = str(caught.value)
@@ -260,12 +260,12 @@ def test_errors_carry_the_servers_sentence_alone(client: fb.Client):
 
 
 @pytest.mark.parametrize(("rank", "world_size"), [(-1, 1), (1, 1), (5, 3)])
-def test_a_rank_outside_the_world_is_refused(client: fb.Client, rank: int, world_size: int):
+def test_rejects_a_rank_outside_the_world(client: fb.Client, rank: int, world_size: int):
     with pytest.raises(ValueError, match=f"rank {rank} is not one of the {world_size} ranks"):
         client.stream("tiny", ALL, rank=rank, world_size=world_size)
 
 
-def test_a_server_that_has_gone_is_unavailable(serve: Serve, tiny_folder: object):
+def test_stopped_server_is_unavailable(serve: Serve, tiny_folder: object):
     server = serve({"tiny": tiny_folder})
     with fb.connect(server.url) as client:
         server.process.kill()

@@ -39,6 +39,6 @@ def restartable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restartabl
 
 
 @pytest.mark.parametrize("seed", seeds())
-def test_every_loop_takes_the_epochs_continuation(restartable: Restartable, seed: int):
+def test_every_loop_continues_the_epoch(restartable: Restartable, seed: int):
     steps = int(os.environ.get("FOREBAY_DRIVER_STEPS", STEPS_DEFAULT))
     Driver(seed, restartable).run(steps)

@@ -31,7 +31,7 @@ def cursor(position: int, world_size: int, *, lanes: int = 0) -> fb.Cursor:
     return fb.Cursor(epoch=1, position=position, world_size=world_size, order=order)
 
 
-def test_the_largest_cursor_has_at_most_300_bytes_of_json_and_comes_back():
+def test_largest_cursor_round_trips_in_300_bytes_of_json():
     # The most that the server takes, of 2^53 rows; its digests have 32 digits.
     order = Order(lanes=2**16, remainder="keep", seed=2**64 - 1, shuffle=True, window_rows=2**26)
     largest = fb.Cursor(2**64 - 1, 2**53, 2**14, order, snapshot="a" * 32, plan_id="b" * 32, order_version=1)
@@ -43,7 +43,7 @@ def test_the_largest_cursor_has_at_most_300_bytes_of_json_and_comes_back():
     assert data.state_dict() == largest.to_dict()
 
 
-def test_a_stream_tells_its_cursor_and_goes_on_behind_it(client: fb.Client):
+def test_stream_resumes_after_its_cursor(client: fb.Client):
     options: dict[str, Any] = {"batch_size": 9, "world_size": 2, "rank": 1}
     whole = list(client.stream("tiny", IDS, **options, epoch=3))
     assert len(whole) == 6
@@ -63,7 +63,7 @@ def test_a_stream_tells_its_cursor_and_goes_on_behind_it(client: fb.Client):
 
 
 @pytest.mark.parametrize("remainder", ["keep", "drop", "pad"])
-def test_every_rank_says_the_same_place_after_the_same_step(client: fb.Client, remainder: Any):
+def test_every_rank_reports_the_same_cursor_after_the_same_step(client: fb.Client, remainder: Any):
     places: dict[int, set[fb.Cursor]] = {}
     for rank in range(3):
         with client.stream("tiny", IDS, batch_size=11, world_size=3, rank=rank, remainder=remainder) as stream:
@@ -73,7 +73,7 @@ def test_every_rank_says_the_same_place_after_the_same_step(client: fb.Client, r
     assert [next(iter(places[step])).epoch for step in sorted(places)] == [0] * (len(places) - 1) + [1]
 
 
-def test_with_torch_and_without_it_the_cursor_is_the_same(client: fb.Client, server: Server):
+def test_cursor_is_the_same_with_and_without_torch(client: fb.Client, server: Server):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=20)
     loop = iter(data)
     taken = [next(loop), next(loop)]
@@ -90,7 +90,7 @@ def test_with_torch_and_without_it_the_cursor_is_the_same(client: fb.Client, ser
     assert torch.cat([batch["id"] for batch in data]).tolist() == list(range(20, ROWS))
 
 
-def test_a_prefetched_batch_is_not_a_taken_one(server: Server):
+def test_prefetched_batches_do_not_advance_the_cursor(server: Server):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=10, prefetch=8)
     loop = iter(data)
     for taken in range(1, 10):
@@ -114,7 +114,7 @@ def test_a_prefetched_batch_is_not_a_taken_one(server: Server):
         (cursor(40, 2, lanes=16), 4, 8, "no multiple of the 16 lanes"),
     ],
 )
-def test_a_place_is_gone_on_from_only_where_its_rows_allow(
+def test_cursor_resumes_only_at_positions_that_divide_evenly(
     place: fb.Cursor, world_size: int, batch_size: int, words: str | None
 ):
     if words is None:
@@ -144,7 +144,7 @@ def test_a_place_is_gone_on_from_only_where_its_rows_allow(
         ({"remainder": "some"}, "remainder"),
     ],
 )
-def test_a_state_that_is_none_of_ours_is_refused(client: fb.Client, change: dict[str, Any], words: str):
+def test_rejects_a_foreign_state(client: fb.Client, change: dict[str, Any], words: str):
     state = {**cursor(20, 1).to_dict(), **change}
     with pytest.raises(fb.CursorRefused, match=words):
         client.stream("tiny", IDS, batch_size=20, cursor=state)
@@ -152,7 +152,7 @@ def test_a_state_that_is_none_of_ours_is_refused(client: fb.Client, change: dict
         FlightDataset("grpc://127.0.0.1:1", "tiny", IDS, batch_size=20).load_state_dict(state)
 
 
-def test_a_state_that_lacks_something_says_what():
+def test_incomplete_state_names_the_missing_field():
     state = cursor(20, 1).to_dict()
     del state["position"]
     with pytest.raises(fb.CursorRefused, match="lacks position"):
@@ -162,7 +162,7 @@ def test_a_state_that_lacks_something_says_what():
             fb.Cursor.of(nothing)  # type: ignore[arg-type]
 
 
-def test_another_plan_dataset_or_order_is_refused(client: fb.Client):
+def test_rejects_another_plan_dataset_or_order(client: fb.Client):
     with client.stream("tiny", IDS, batch_size=20) as stream:
         next(stream)
         place = stream.cursor()
@@ -178,7 +178,7 @@ def test_another_plan_dataset_or_order_is_refused(client: fb.Client):
 FEW = fb.Plan(filter="id < 20", outputs=IDS.outputs)
 
 
-def test_another_plan_is_named_before_the_position_is_looked_at(client: fb.Client, server: Server):
+def test_checks_the_plan_before_the_position(client: fb.Client, server: Server):
     """A plan whose epoch is shorter than the place: the plan is what is wrong, not the position."""
     with client.stream("tiny", IDS, batch_size=20) as stream:
         next(stream), next(stream)
@@ -201,7 +201,7 @@ def test_another_plan_is_named_before_the_position_is_looked_at(client: fb.Clien
     assert type(raised.value) is fb.InvalidRequest
 
 
-def test_another_snapshot_is_named_before_the_position_is_looked_at(client: fb.Client):
+def test_checks_the_snapshot_before_the_position(client: fb.Client):
     with client.stream("tiny", IDS, batch_size=20) as stream:
         next(stream)
         present = stream.info.snapshot
@@ -213,7 +213,7 @@ def test_another_snapshot_is_named_before_the_position_is_looked_at(client: fb.C
 SHUFFLED: dict[str, Any] = {"shuffle": True, "seed": 5, "window_rows": 4}
 
 
-def test_a_shuffled_place_is_gone_on_from_at_any_world_size_that_divides_the_lanes(server: Server):
+def test_shuffled_cursor_resumes_at_any_world_size_that_divides_the_lanes(server: Server):
     def ranks(world_size: int, batch_size: int) -> list[FlightDataset]:
         options: dict[str, Any] = {"batch_size": batch_size, "world_size": world_size, **SHUFFLED}
         return [FlightDataset(server.url, "tiny", IDS, rank=rank, lanes=8, **options) for rank in range(world_size)]
@@ -244,7 +244,7 @@ def test_a_shuffled_place_is_gone_on_from_at_any_world_size_that_divides_the_lan
 
 @pytest.mark.parametrize("remainder", ["keep", "drop", "pad"])
 @pytest.mark.parametrize("batch_size", [3, 5, 7, 16])
-def test_a_shuffled_stream_goes_on_after_every_step(client: fb.Client, remainder: Any, batch_size: int):
+def test_shuffled_stream_resumes_after_every_step(client: fb.Client, remainder: Any, batch_size: int):
     options: dict[str, Any] = {"batch_size": batch_size, "world_size": 2, "remainder": remainder, **SHUFFLED}
     for rank in range(2):
         with client.stream("tiny", IDS, rank=rank, **options) as stream:
@@ -262,7 +262,7 @@ def test_a_shuffled_stream_goes_on_after_every_step(client: fb.Client, remainder
                 assert [batch.header for batch in stream] == [batch.header for batch in whole[at:]]
 
 
-def test_without_lanes_named_the_state_names_the_servers(server: Server):
+def test_state_records_the_servers_default_lanes(server: Server):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=12, rank=0, world_size=3, **SHUFFLED)
     before = data.state_dict()
     loop = iter(data)
@@ -272,7 +272,7 @@ def test_without_lanes_named_the_state_names_the_servers(server: Server):
     assert before["window_rows"] == after["window_rows"] == 4
 
 
-def test_another_snapshot_is_refused(serve: Serve, tmp_path: Path):
+def test_rejects_another_snapshot(serve: Serve, tmp_path: Path):
     folder = tmp_path / "growing"
     folder.mkdir()
     pq.write_table(pa.table({"id": np.arange(50)}), folder / "a.parquet")

@@ -53,7 +53,7 @@ def assert_features(found: dict, expected: dict) -> None:
             assert found[name].tobytes() == values.tobytes()
 
 
-def test_batches_tables_and_arrays_give_what_a_stream_holds(
+def test_batches_tables_and_arrays_give_the_features_of_a_stream(
     client: fb.Client, exchange: fb.Exchange, fitted: fb.FittedPlan, tiny: pa.Table
 ):
     (streamed,) = client.stream("tiny", fitted, batch_size=1000)
@@ -67,13 +67,13 @@ def test_batches_tables_and_arrays_give_what_a_stream_holds(
     assert expected["dense"].shape[1] == 2
 
 
-def test_features_lie_in_the_received_memory(exchange: fb.Exchange):
+def test_features_are_views_of_the_received_memory(exchange: fb.Exchange):
     features = exchange({"x": np.ones(1000), "gappy": np.ones(1000), "word": ["c"] * 1000})
     assert not features["dense"].flags.owndata
     assert not features["dense"].flags.writeable
 
 
-def test_a_schema_types_what_arrays_leave_open(client: fb.Client, fitted: fb.FittedPlan):
+def test_schema_sets_types_that_arrays_leave_open(client: fb.Client, fitted: fb.FittedPlan):
     schema = pa.schema({"x": pa.float64(), "gappy": pa.float64(), "word": pa.string()})
     rows = {"word": [None], "gappy": [None], "x": [3], "more": [1]}
     with client.exchange(fitted, schema=schema) as typed:
@@ -86,7 +86,7 @@ def test_a_schema_types_what_arrays_leave_open(client: fb.Client, fitted: fb.Fit
         untyped(rows)
 
 
-def test_other_columns_open_it_anew_and_an_error_does_not_end_it(exchange: fb.Exchange):
+def test_reopens_for_other_columns_and_survives_an_error(exchange: fb.Exchange):
     rows = {"x": [1.0], "gappy": [2.0], "word": ["c"]}
     first = exchange(rows)
     with pytest.raises(fb.InvalidRequest, match="gappy"):
@@ -96,7 +96,7 @@ def test_other_columns_open_it_anew_and_an_error_does_not_end_it(exchange: fb.Ex
     assert exchange({"x": [-1.0], "gappy": [2.0], "word": ["c"]})["dense"].shape == (0, 2)
 
 
-def test_plans_are_named_by_id_or_sent_whole(client: fb.Client, fitted: fb.FittedPlan):
+def test_plans_are_sent_by_id_or_inline(client: fb.Client, fitted: fb.FittedPlan):
     rows = {"x": [1.0], "gappy": [2.0], "word": ["c"]}
     with client.exchange(fitted.plan_id) as by_id, client.exchange(fitted.plan) as whole:
         assert_features(by_id(rows), whole(rows))
@@ -108,7 +108,7 @@ def test_plans_are_named_by_id_or_sent_whole(client: fb.Client, fitted: fb.Fitte
         client.exchange(3)  # type: ignore[arg-type]
 
 
-def test_threads_may_share_it(exchange: fb.Exchange):
+def test_threads_can_share_an_exchange(exchange: fb.Exchange):
     def ask(number: int) -> bool:
         x = np.full(5, 1.0 + number)
         alone = exchange({"x": x, "gappy": x, "word": ["c"] * 5})
@@ -118,7 +118,7 @@ def test_threads_may_share_it(exchange: fb.Exchange):
         assert all(threads.map(ask, range(200)))
 
 
-def test_a_closed_exchange_says_so(client: fb.Client, fitted: fb.FittedPlan):
+def test_closed_exchange_raises(client: fb.Client, fitted: fb.FittedPlan):
     rows = {"x": [1.0], "gappy": [2.0], "word": ["c"]}
     with client.exchange(fitted) as opened:
         opened(rows)
@@ -127,7 +127,7 @@ def test_a_closed_exchange_says_so(client: fb.Client, fitted: fb.FittedPlan):
     opened.close()
 
 
-def test_closing_ends_a_call_that_waits(serve: Serve, tiny_folder: Path, fitted: fb.FittedPlan):
+def test_close_ends_a_waiting_call(serve: Serve, tiny_folder: Path, fitted: fb.FittedPlan):
     server = serve({"tiny": tiny_folder})
     rows = {"x": [1.0], "gappy": [2.0], "word": ["c"]}
     with fb.connect(server.url) as client, client.exchange(fitted) as exchange:
@@ -143,7 +143,7 @@ def test_closing_ends_a_call_that_waits(serve: Serve, tiny_folder: Path, fitted:
                 waiting.result(10)
 
 
-def test_metadata_that_changes_opens_nothing_anew(exchange: fb.Exchange):
+def test_changed_metadata_does_not_reopen_the_exchange(exchange: fb.Exchange):
     rows = pa.RecordBatch.from_pydict({"x": [1.0], "gappy": [2.0], "word": ["c"]})
     first = exchange(rows.replace_schema_metadata({"pandas": "1 row"}))
     call = exchange._call
@@ -151,7 +151,9 @@ def test_metadata_that_changes_opens_nothing_anew(exchange: fb.Exchange):
     assert exchange._call is call
 
 
-def test_another_replica_takes_over_where_the_connection_breaks(serve: Serve, tiny_folder: Path, fitted: fb.FittedPlan):
+def test_fails_over_to_another_replica_when_the_connection_breaks(
+    serve: Serve, tiny_folder: Path, fitted: fb.FittedPlan
+):
     first, second = serve({"tiny": tiny_folder}), serve({"tiny": tiny_folder})
     proxy = Proxy(first.url)
     rows = {"x": [1.0, 4.0], "gappy": [2.0, None], "word": ["c", "ab"]}

@@ -61,7 +61,9 @@ def assert_same(got: list[fb.Batch], whole: list[fb.Batch]) -> None:
 
 @pytest.mark.parametrize("reset", [True, False])
 @pytest.mark.parametrize("cut", [0, 9, 300, 1200, 5_000, 33_333, 123_456, 390_000])
-def test_a_cut_at_any_byte_leaves_no_seam(replicas: list[Server], whole: list[fb.Batch], cut: int, reset: bool):
+def test_connection_cut_at_any_byte_loses_no_batch(
+    replicas: list[Server], whole: list[fb.Batch], cut: int, reset: bool
+):
     # The first connection carries the questions, each other one a DoGet.
     with Proxy(replicas[0].url, None, cut, cut, reset=reset) as proxy, fb.connect(proxy.url) as client:
         with client.stream("wide", PLAN, batch_size=BATCH) as stream:
@@ -71,9 +73,7 @@ def test_a_cut_at_any_byte_leaves_no_seam(replicas: list[Server], whole: list[fb
 
 
 @pytest.mark.parametrize("cut", [2_500, 9_000, 33_333, 123_456, 400_000])
-def test_a_byte_turned_over_on_the_way_is_seen_and_fetched_again(
-    replicas: list[Server], whole: list[fb.Batch], cut: int
-):
+def test_corrupted_batch_is_detected_and_fetched_again(replicas: list[Server], whole: list[fb.Batch], cut: int):
     with Proxy(replicas[0].url, None, cut, corrupt=True) as proxy, fb.connect(proxy.url) as client:
         assert_same(list(client.stream("wide", PLAN, batch_size=BATCH)), whole)
 
@@ -88,7 +88,7 @@ def test_every_batch_of_real_streams_is_verified(replicas: list[Server], client:
     assert checksum.matches(pa.record_batch({"x": [1.0]}), 5) is None
 
 
-def test_a_dataset_goes_on_at_another_replica(replicas: list[Server], whole: list[fb.Batch]):
+def test_dataset_resumes_at_another_replica(replicas: list[Server], whole: list[fb.Batch]):
     with Proxy(replicas[0].url, None, 100_000) as first:
         data = FlightDataset([first.url, replicas[1].url], "wide", PLAN, batch_size=BATCH)
         loop = iter(data)
@@ -102,26 +102,26 @@ def test_a_dataset_goes_on_at_another_replica(replicas: list[Server], whole: lis
     assert len(list(data)) == len(whole)
 
 
-def test_a_list_with_dead_replicas_works(replicas: list[Server], whole: list[fb.Batch]):
+def test_accepts_a_list_with_dead_replicas(replicas: list[Server], whole: list[fb.Batch]):
     with fb.connect([NOWHERE, replicas[0].url, NOWHERE]) as client:
         assert client.url == replicas[0].url
         assert_same(list(client.stream("wide", PLAN, batch_size=BATCH)), whole)
 
 
-def test_a_name_that_a_replica_does_not_know_is_not_looked_for_among_the_dead(replicas: list[Server]):
+def test_unknown_dataset_is_not_retried_on_dead_replicas(replicas: list[Server]):
     urls = [replicas[0].url, NOWHERE]
     with fb.connect(urls, retry_seconds=1e9) as client, pytest.raises(fb.NotFound, match="wild"):
         client.stream("wild", PLAN)
 
 
-def test_questions_move_to_another_replica(replicas: list[Server]):
+def test_calls_move_to_another_replica(replicas: list[Server]):
     with Proxy(replicas[0].url) as first, fb.connect([first.url, replicas[1].url]) as client:
         first.refuse()
         assert client.datasets()["wide"].rows == ROWS
         assert client.url == replicas[1].url
 
 
-def test_a_draining_server_hands_over_at_once(folder: Path, replicas: list[Server], whole: list[fb.Batch]):
+def test_draining_server_hands_over_immediately(folder: Path, replicas: list[Server], whole: list[fb.Batch]):
     daemon = Daemon(*LOOPBACK, "--dataset", f"wide={folder}", "--drain-seconds", "0")
     try:
         with fb.connect([daemon.url, replicas[1].url]) as client:
@@ -136,7 +136,7 @@ def test_a_draining_server_hands_over_at_once(folder: Path, replicas: list[Serve
         daemon.stop()
 
 
-def test_a_server_that_comes_back_is_waited_for(folder: Path, whole: list[fb.Batch]):
+def test_waits_for_a_restarting_server(folder: Path, whole: list[fb.Batch]):
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     listener.close()
@@ -154,9 +154,7 @@ def test_a_server_that_comes_back_is_waited_for(folder: Path, whole: list[fb.Bat
             second.stop()
 
 
-def test_a_replica_that_says_nothing_is_passed_over(
-    replicas: list[Server], whole: list[fb.Batch], monkeypatch: pytest.MonkeyPatch
-):
+def test_skips_a_silent_replica(replicas: list[Server], whole: list[fb.Batch], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("forebay.client.FAILOVER_HELLO_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent, Proxy(replicas[0].url, None, 100_000) as first:
         urls = [first.url, f"grpc://127.0.0.1:{silent.getsockname()[1]}", replicas[1].url]
@@ -167,7 +165,7 @@ def test_a_replica_that_says_nothing_is_passed_over(
 
 
 @pytest.mark.parametrize("cut", [1_000, 60_000, 250_000])
-def test_a_shuffled_stream_of_one_rank_goes_on_elsewhere(replicas: list[Server], cut: int):
+def test_shuffled_stream_of_one_rank_resumes_at_another_replica(replicas: list[Server], cut: int):
     order: dict[str, Any] = {"shuffle": True, "seed": 9, "window_rows": 256, "world_size": 2, "rank": 1}
     with fb.connect(replicas[1].url) as client:
         whole = list(client.stream("wide", PLAN, batch_size=BATCH, epoch=4, **order))
@@ -177,7 +175,7 @@ def test_a_shuffled_stream_of_one_rank_goes_on_elsewhere(replicas: list[Server],
         assert stream.cursor().epoch == 5
 
 
-def test_replicas_that_a_server_advertises_need_not_be_listed(
+def test_uses_replicas_that_a_server_advertises(
     serve: Serve, folder: Path, replicas: list[Server], whole: list[fb.Batch]
 ):
     fronted = serve({"wide": folder}, "--advertise", NOWHERE, "--advertise", replicas[1].url)
@@ -188,7 +186,7 @@ def test_replicas_that_a_server_advertises_need_not_be_listed(
         assert_same([*got, *stream], whole)
 
 
-def test_the_bound_ends_it_with_what_was_tried_and_where_to_go_on(replicas: list[Server], whole: list[fb.Batch]):
+def test_retry_limit_reports_the_attempts_and_the_cursor(replicas: list[Server], whole: list[fb.Batch]):
     # No second stream gets anywhere.
     cuts = [100_000, *[0] * 999]
     with Proxy(replicas[0].url, None, *cuts) as proxy, fb.connect([proxy.url, NOWHERE], retry_seconds=0.3) as client:
@@ -208,7 +206,7 @@ def test_the_bound_ends_it_with_what_was_tried_and_where_to_go_on(replicas: list
         assert_same(list(rest), whole[position // BATCH :])
 
 
-def test_passes_are_bounded_too(replicas: list[Server]):
+def test_retries_of_the_whole_list_are_limited(replicas: list[Server]):
     # Eight cuts and more, each before a batch comes, on a server that says hello each time.
     with Proxy(replicas[0].url, None, *[0] * 99) as proxy, fb.connect(proxy.url, retry_seconds=1) as client:
         with pytest.raises(fb.Unavailable, match="gave up after"):
@@ -217,7 +215,7 @@ def test_passes_are_bounded_too(replicas: list[Server]):
 
 
 @pytest.mark.parametrize("answer", [fb.SnapshotChanged, fb.InvalidRequest, fb.DataLoss, fb.ResourceExhausted])
-def test_what_lasts_is_raised_at_once(answer: type[fb.ForebayError]):
+def test_permanent_errors_are_raised_immediately(answer: type[fb.ForebayError]):
     asked: list[str] = []
 
     def attempt(url: str) -> None:
@@ -229,7 +227,7 @@ def test_what_lasts_is_raised_at_once(answer: type[fb.ForebayError]):
     assert asked == ["a"]
 
 
-def test_a_plan_that_one_replica_does_not_know_is_asked_of_the_next():
+def test_plan_unknown_to_one_replica_is_requested_from_the_next():
     asked: list[str] = []
 
     def attempt(url: str) -> str:
@@ -245,7 +243,7 @@ def test_a_plan_that_one_replica_does_not_know_is_asked_of_the_next():
     assert asked == ["a", "b", "a"]
 
 
-def test_another_snapshot_on_the_next_replica_ends_the_stream(serve: Serve, replicas: list[Server], tmp_path: Path):
+def test_different_snapshot_on_the_next_replica_ends_the_stream(serve: Serve, replicas: list[Server], tmp_path: Path):
     other = tmp_path / "wide"
     other.mkdir()
     pq.write_table(pa.table({"id": np.arange(ROWS), "x": np.zeros(ROWS)}), other / "a.parquet")
@@ -258,7 +256,7 @@ def test_another_snapshot_on_the_next_replica_ends_the_stream(serve: Serve, repl
             list(stream)
 
 
-def test_closing_ends_a_pause_at_once(replicas: list[Server]):
+def test_close_ends_a_retry_pause_immediately(replicas: list[Server]):
     with Proxy(replicas[0].url) as proxy, fb.connect(proxy.url, retry_seconds=1e9) as client:
         stream = client.stream("wide", PLAN, batch_size=BATCH)
         next(stream)
@@ -272,7 +270,7 @@ def test_closing_ends_a_pause_at_once(replicas: list[Server]):
         assert len(rest) == 1
 
 
-def test_dropping_a_loop_that_waits_for_a_server_leaves_no_thread(replicas: list[Server]):
+def test_dropping_a_waiting_loop_leaks_no_thread(replicas: list[Server]):
     def reading() -> set[threading.Thread]:
         return {thread for thread in threading.enumerate() if thread.name == "forebay-prefetch"}
 
@@ -289,7 +287,7 @@ def test_dropping_a_loop_that_waits_for_a_server_leaves_no_thread(replicas: list
         assert not reading() - before
 
 
-def test_no_retry_raises_what_happened(replicas: list[Server]):
+def test_without_retries_the_original_error_is_raised(replicas: list[Server]):
     with Proxy(replicas[0].url, None, 0) as proxy, fb.connect(proxy.url, retry_seconds=0) as client:
         with pytest.raises(fb.Unavailable) as caught:
             next(client.stream("wide", PLAN, batch_size=BATCH))
@@ -299,7 +297,7 @@ def test_no_retry_raises_what_happened(replicas: list[Server]):
             fb.connect(NOWHERE, retry_seconds=wrong)
 
 
-def test_a_private_server_that_has_ended_is_not_waited_for(folder: Path, tmp_path: Path):
+def test_does_not_wait_for_an_ended_private_server(folder: Path, tmp_path: Path):
     (tmp_path / "alone").symlink_to(folder)
     url = fb.local(alone=tmp_path / "alone")
     from forebay import private_server

@@ -68,7 +68,7 @@ MAKERS = {"Stream": streams, "FlightDataset": datasets}
 
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("from_fresh", [False, True])
-def test_an_interrupt_at_any_place_of_next_loses_nothing(server: Server, maker: str, from_fresh: bool):
+def test_interrupt_anywhere_in_next_loses_no_batch(server: Server, maker: str, from_fresh: bool):
     """Each place once: in a first `next`, and in one behind a batch."""
     driven, taken, interrupts = None, [], 0
     made = MAKERS[maker](server)
@@ -98,7 +98,7 @@ def test_an_interrupt_at_any_place_of_next_loses_nothing(server: Server, maker: 
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-def test_an_interrupt_at_any_place_of_the_end_loses_nothing(server: Server, maker: str):
+def test_interrupt_anywhere_at_the_end_loses_no_batch(server: Server, maker: str):
     made = MAKERS[maker](server)
     driven = next(made)
     taken = [int(first_of(driven.iterator)["id"][0]) for _ in range(ROWS)]
@@ -141,7 +141,7 @@ def alarms(seconds: float) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize(("maker", "seconds"), [("FlightDataset", 0.0007), ("FlightDataset", 0.003), ("Stream", 0.05)])
-def test_signals_at_any_time_lose_nothing(server: Server, maker: str, seconds: float):
+def test_signals_at_any_time_lose_no_batch(server: Server, maker: str, seconds: float):
     taken: list[int] = []
     interrupts = 0
     made = MAKERS[maker](server)
@@ -162,7 +162,7 @@ def test_signals_at_any_time_lose_nothing(server: Server, maker: str, seconds: f
     assert interrupts
 
 
-def test_an_interrupt_while_the_server_stands_still_loses_nothing(serve: Serve, flights_folder: Any):
+def test_interrupt_while_the_server_is_stopped_loses_no_batch(serve: Serve, flights_folder: Any):
     server = serve({"flights": flights_folder})
     plan = fb.Plan(outputs={"x": fb.cols("year", "month", "day", "hour", "minute", "flight", "distance")})
     data = FlightDataset(server.url, "flights", plan, batch_size=4096, with_row_ids=True)
@@ -187,7 +187,7 @@ def test_an_interrupt_while_the_server_stands_still_loses_nothing(serve: Serve, 
     assert data.state_dict()["epoch"] == 1
 
 
-def test_what_a_handler_takes_itself_is_not_taken_again(serve: Serve, flights_folder: Any):
+def test_batch_taken_by_a_signal_handler_is_not_repeated(serve: Serve, flights_folder: Any):
     """A handler, or another thread, that takes from the iterator in which `next` waits."""
     server = serve({"flights": flights_folder})
     plan = fb.Plan(outputs={"x": fb.cols("distance")})
@@ -210,7 +210,7 @@ def test_what_a_handler_takes_itself_is_not_taken_again(serve: Serve, flights_fo
     assert sorted(rows) == list(range(336_776))
 
 
-def test_threads_that_share_an_iterator_take_each_batch_once(server: Server):
+def test_threads_sharing_an_iterator_take_each_batch_once(server: Server):
     plan = fb.Plan(outputs={"x": fb.cols("distance")})
     batches = iter(FlightDataset(server.url, "flights", plan, batch_size=512, with_row_ids=True))
     taken: list[list[int]] = [[], [], []]
@@ -245,7 +245,7 @@ class Stalled:
         self.closed.set()
 
 
-def test_an_iterator_that_another_thread_closes_reports_no_end(server: Server, monkeypatch: pytest.MonkeyPatch):
+def test_closing_from_another_thread_is_not_an_end_of_epoch(server: Server, monkeypatch: pytest.MonkeyPatch):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=1)
     stalled = Stalled()
     monkeypatch.setattr(data, "_open", lambda place: stalled)
@@ -260,7 +260,7 @@ def test_an_iterator_that_another_thread_closes_reports_no_end(server: Server, m
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-def test_a_close_is_no_end_of_the_epoch(server: Server, maker: str):
+def test_close_is_not_an_end_of_epoch(server: Server, maker: str):
     made = MAKERS[maker](server)
     driven = next(made)
     for _ in range(3):
@@ -272,7 +272,7 @@ def test_a_close_is_no_end_of_the_epoch(server: Server, maker: str):
         assert driven.place() == (0, 3)
 
 
-def test_a_close_that_was_interrupted_can_be_repeated(server: Server):
+def test_interrupted_close_can_be_repeated(server: Server):
     before = set(threading.enumerate())
     for at in itertools.count(1):
         data = FlightDataset(server.url, "tiny", IDS, batch_size=1)
@@ -308,7 +308,7 @@ def test_a_close_that_was_interrupted_can_be_repeated(server: Server):
     assert at > 5
 
 
-def test_an_error_of_the_stream_is_raised_again_and_is_no_end(server: Server):
+def test_stream_error_is_raised_again_and_is_not_an_end_of_epoch(server: Server):
     plan = fb.Plan(outputs={"gappy": fb.cols("gappy")})
     data = FlightDataset(server.url, "tiny", plan, batch_size=1)
     batches = iter(DataLoader(data, batch_size=None))
@@ -323,7 +323,7 @@ def test_an_error_of_the_stream_is_raised_again_and_is_no_end(server: Server):
         assert (data.state_dict()["epoch"], data.state_dict()["position"]) == (0, steps)
 
 
-def test_a_batch_stays_until_the_one_behind_it_is_asked_for(server: Server):
+def test_batch_stays_until_the_next_one_is_requested(server: Server):
     with fb.connect(server.url) as client:
         ahead = Prefetch(client.stream("tiny", IDS, batch_size=10), lambda batch: batch.header.step, depth=3)
         first = ahead.behind(0)

@@ -46,7 +46,7 @@ def test_the_same_datasets_give_the_same_server(tiny_folder: Path):
     assert fb.local(other=tiny_folder) != url
 
 
-def test_a_temporary_directory_too_deep_for_a_socket_gets_a_port(
+def test_deep_temporary_directory_falls_back_to_a_port(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     deep = tmp_path / ("d" * 110)
@@ -58,7 +58,7 @@ def test_a_temporary_directory_too_deep_for_a_socket_gets_a_port(
         assert set(client.datasets()) == {"deep"}
 
 
-def test_a_server_that_died_is_started_anew_and_its_last_words_are_told(tiny_folder: Path):
+def test_dead_server_is_restarted_and_its_last_log_lines_are_reported(tiny_folder: Path):
     url = fb.local(mortal=tiny_folder)
     server = next(s for s in private_server._servers.values() if s.url == url)
     with fb.connect(url) as client:
@@ -72,7 +72,7 @@ def test_a_server_that_died_is_started_anew_and_its_last_words_are_told(tiny_fol
         assert set(client.datasets()) == {"mortal"}
 
 
-def test_without_a_server_program_the_error_names_both_ways(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_missing_server_program_error_names_both_remedies(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("FOREBAY_SERVER_BIN")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(FileNotFoundError, match="PATH.*FOREBAY_SERVER_BIN"):
@@ -82,12 +82,12 @@ def test_without_a_server_program_the_error_names_both_ways(tiny_folder: Path, m
         fb.local(nobody=tiny_folder)
 
 
-def test_a_server_that_does_not_start_says_why(tiny_folder: Path):
+def test_failed_start_reports_the_log(tiny_folder: Path):
     with pytest.raises(RuntimeError, match="its last lines:\n.*"):
         fb.local({"": tiny_folder})
 
 
-def test_no_dataset_is_refused():
+def test_rejects_an_empty_list_of_datasets():
     with pytest.raises(TypeError, match="needs a dataset"):
         fb.local()
 
@@ -107,7 +107,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("end", ["leaves", "killed", "terminated"])
-def test_the_server_ends_with_its_process_however_that_ends(tiny_folder: Path, end: str):
+def test_server_ends_with_its_parent_process(tiny_folder: Path, end: str):
     child = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(tiny_folder)],
         stdin=subprocess.PIPE,

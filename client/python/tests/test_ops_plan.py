@@ -59,7 +59,7 @@ WRITTEN: list[tuple[fb.Columns, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("columns", "op"), WRITTEN)
-def test_each_op_is_written_as_the_server_names_it_and_read_back(columns: fb.Columns, op: dict[str, Any]):
+def test_ops_round_trip_through_the_servers_json(columns: fb.Columns, op: dict[str, Any]):
     assert ops_of(columns) == [op]
     plan = fb.Plan(outputs={"o": columns})
     assert fb.Plan.from_json(plan.to_json()).to_dict() == plan.to_dict()
@@ -81,7 +81,7 @@ def as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) else value
 
 
-def test_fields_that_the_server_leaves_empty_are_as_good_as_absent():
+def test_empty_fields_read_like_absent_ones():
     ops = [
         {"first_n": {"n": 2, "value": None}},
         {"map_id": {"ids": ["1"], "values": [2], "default": None}},
@@ -137,7 +137,7 @@ def test_fields_that_the_server_leaves_empty_are_as_good_as_absent():
         (A.lookup("t", "k", ["x"]).vocab(), "INT32"),
     ],
 )
-def test_dtypes_follow_from_the_last_op_that_says(columns: fb.Columns, dtype: str):
+def test_dtype_follows_from_the_last_op_that_determines_it(columns: fb.Columns, dtype: str):
     assert fb.output(columns).dtype == dtype
 
 
@@ -152,11 +152,11 @@ def test_dtypes_follow_from_the_last_op_that_says(columns: fb.Columns, dtype: st
         (A.lookup("t", "k", ["x"]), False),
     ],
 )
-def test_needs_fit_tells_what_is_left_to_learn(columns: fb.Columns, needs: bool):
+def test_needs_fit_lists_unfitted_ops(columns: fb.Columns, needs: bool):
     assert fb.Plan(outputs={"o": columns}).needs_fit is needs
 
 
-def test_indices_that_were_filled_or_cut_can_be_laid_out():
+def test_one_hot_accepts_filled_or_clipped_indices():
     assert ops_of(A.hash_bucket(5).fill_null(0).one_hot())[-1] == {"one_hot": {}}
     assert ops_of(A.vocab().first_n(3).multi_hot())[-1] == {"multi_hot": {}}
     assert ops_of(A.first_n(3).vocab().pad(2).one_hot())[-1] == {"one_hot": {}}
@@ -217,7 +217,7 @@ def test_indices_that_were_filled_or_cut_can_be_laid_out():
         (lambda: A.as_stored().sqrt(), "takes no op"),
     ],
 )
-def test_wrong_use_says_what_to_do(wrong: Any, words: str):
+def test_misuse_errors_name_the_remedy(wrong: Any, words: str):
     with pytest.raises((TypeError, ValueError), match=words):
         wrong()
 
@@ -234,7 +234,7 @@ def test_wrong_use_says_what_to_do(wrong: Any, words: str):
         ({"logit": {"eps": "small"}}, "hold numbers"),
     ],
 )
-def test_json_that_cannot_be_meant_is_refused_with_its_place(op: dict[str, Any], words: str):
+def test_rejects_invalid_json_with_its_field_path(op: dict[str, Any], words: str):
     plan = {"outputs": [{"name": "o", "parts": [{"columns": ["a"], "ops": [op]}]}]}
     with pytest.raises((TypeError, ValueError), match=words) as caught:
         fb.Plan.from_dict(plan)

@@ -63,7 +63,7 @@ def test_a_slice_counts_its_offsets_from_0(span: tuple[int, int]):
         assert len(ragged.values) == starts[-1]
 
 
-def test_no_rows_are_one_offset():
+def test_batch_without_rows_has_one_offset():
     column = field(pa.int32())
     got = batch(pa.array([], column.type), column)
     assert got["x"].values.tolist() == []
@@ -81,7 +81,7 @@ def test_no_rows_are_one_offset():
     ],
     ids=["null elements", "null lists", "text", "large"],
 )
-def test_lists_that_are_no_plain_numbers_stay_arrow(column: pa.Field[Any]):
+def test_lists_of_other_types_stay_arrow(column: pa.Field[Any]):
     assert not is_lists(column)
     got = batch(pa.array([], column.type), column)
     assert isinstance(got["x"], pa.Array)
@@ -89,7 +89,7 @@ def test_lists_that_are_no_plain_numbers_stay_arrow(column: pa.Field[Any]):
 
 
 @pytest.mark.parametrize("item", [pa.int32(), pa.int64()])
-def test_an_embedding_bag_takes_them_as_they_are(item: pa.DataType):
+def test_embedding_bag_accepts_ragged_values(item: pa.DataType):
     column = field(item)
     ragged = to_tensors(batch(pa.array(ROWS, column.type), column))["x"]
     bag = torch.nn.EmbeddingBag(8, 3, mode="sum", include_last_offset=True)
@@ -99,7 +99,7 @@ def test_an_embedding_bag_takes_them_as_they_are(item: pa.DataType):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_data_loader_hands_them_on(workers: int):
+def test_data_loader_passes_ragged_values(workers: int):
     context = "spawn" if workers else None
     loader = torch.utils.data.DataLoader(Held(), batch_size=None, num_workers=workers, multiprocessing_context=context)
     first, second = (item["x"] for item in loader)
@@ -108,7 +108,7 @@ def test_a_data_loader_hands_them_on(workers: int):
     assert second.offsets.tolist() == [0, 0, 1, 3]
 
 
-def test_frameworks_move_them_to_a_device_as_they_do_tensors():
+def test_frameworks_move_ragged_values_to_a_device():
     from accelerate.utils import send_to_device
     from lightning.fabric.utilities import move_data_to_device
 
@@ -120,7 +120,7 @@ def test_frameworks_move_them_to_a_device_as_they_do_tensors():
         assert moved.offsets.device == meta
 
 
-def test_they_are_pickled():
+def test_ragged_values_pickle():
     ragged = pickle.loads(pickle.dumps(Held()[0]["x"]))
     assert isinstance(ragged, fb.Ragged)
     assert ragged.offsets.tolist() == [0, 3, 3, 4, 6]

@@ -17,7 +17,7 @@ def ops_of(columns: fb.Columns) -> list[Any]:
     return plan["outputs"][0]["parts"][0].get("ops", [])  # type: ignore[index]
 
 
-def test_the_contracts_plan_gives_the_contracts_json():
+def test_contract_plan_gives_the_contract_json():
     plan = fb.Plan(
         filter="arr_delay IS NOT NULL",
         derive={"late": "arr_delay > 15"},
@@ -88,13 +88,13 @@ def test_the_contracts_plan_gives_the_contracts_json():
         (fb.cols("a").one_hot(4), {"one_hot": {"size": 4}}),
     ],
 )
-def test_each_op_is_written_as_the_server_names_it_and_read_back(columns: fb.Columns, op: dict[str, Any]):
+def test_ops_round_trip_through_the_servers_json(columns: fb.Columns, op: dict[str, Any]):
     assert ops_of(columns) == [op]
     plan = fb.Plan(outputs={"o": columns})
     assert fb.Plan.from_json(plan.to_json()).to_dict() == plan.to_dict()
 
 
-def test_a_chain_is_never_changed_by_what_is_made_from_it():
+def test_chains_are_immutable():
     base = fb.cols("a", "b")
     longer = base.log1p()
     assert base.ops == ()
@@ -140,7 +140,7 @@ def test_dtypes_follow_from_the_last_op(parts: Any, dtype: str):
         (fb.cols("a").hash_bucket(3).one_hot(), False),
     ],
 )
-def test_needs_fit_tells_what_is_left_to_learn(columns: fb.Columns, needs: bool):
+def test_needs_fit_lists_unfitted_ops(columns: fb.Columns, needs: bool):
     assert fb.Plan(outputs={"o": columns}).needs_fit is needs
 
 
@@ -187,7 +187,7 @@ def test_needs_fit_tells_what_is_left_to_learn(columns: fb.Columns, needs: bool)
         (lambda: fb.Plan(derive={"d": 3}, outputs={"o": fb.cols("a")}), "'d' must be an SQL"),
     ],
 )
-def test_wrong_use_says_what_to_do(wrong: Any, words: str):
+def test_misuse_errors_name_the_remedy(wrong: Any, words: str):
     with pytest.raises((TypeError, ValueError), match=words):
         wrong()
 
@@ -236,7 +236,7 @@ FITTED = {
         lambda plan: {"result": {"version": 1, "plan_id": plan_digest(plan), "plan": plan}},
     ],
 )
-def test_a_servers_plan_is_read_in_every_wrapping(around: Any, tmp_path: Path):
+def test_reads_a_plan_from_every_response_that_contains_one(around: Any, tmp_path: Path):
     text = json.dumps(around(FITTED))
     path = tmp_path / "plan.json"
     path.write_text(text)
@@ -248,7 +248,7 @@ def test_a_servers_plan_is_read_in_every_wrapping(around: Any, tmp_path: Path):
     assert ops[3] == {"vocab": {"min_count": 10, "values": {"integers": [7, 8]}}}
 
 
-def test_camel_case_is_read_as_proto3_json_has_it():
+def test_reads_camel_case_proto3_json():
     read = fb.Plan.from_dict(
         {"outputs": [{"name": "o", "parts": [{"columns": ["a"], "ops": [{"fillNull": {"stat": "MEAN"}}]}]}]}
     )
@@ -267,6 +267,6 @@ def test_camel_case_is_read_as_proto3_json_has_it():
         ('{"outputs": 3}', "must be a list"),
     ],
 )
-def test_a_plan_that_cannot_be_meant_is_refused(text: str, words: str):
+def test_rejects_an_invalid_plan(text: str, words: str):
     with pytest.raises((TypeError, ValueError), match=words):
         fb.Plan.from_json(text)

@@ -34,7 +34,7 @@ REASONS = Path(__file__).parents[3] / "proto/forebay/v1/reason.proto"
     ],
 )
 @pytest.mark.parametrize("text", ['dataset "a: b"', "SCHEMA_DRIFT: NOT_FITTED: a column's name", "two\nlines"])
-def test_the_reason_decides_the_exception(reason: str, kind: type[fb.ForebayError], text: str):
+def test_reason_selects_the_exception(reason: str, kind: type[fb.ForebayError], text: str):
     error = translate(pa.ArrowInvalid(f"{PREFIX}{reason}: {text}"))
     assert type(error) is kind
     assert (error.reason, str(error)) == (reason, text)
@@ -45,7 +45,7 @@ def test_the_reason_decides_the_exception(reason: str, kind: type[fb.ForebayErro
 @pytest.mark.parametrize(
     "text", ["schema drift: column", "standardize must first learn: fit", "not_fitted: x", "NOT_FITTED"]
 )
-def test_words_decide_nothing(text: str):
+def test_message_without_reason_is_classified_by_code(text: str):
     error = translate(pa.ArrowInvalid(PREFIX + text))
     assert type(error) is fb.FailedPrecondition
     assert (error.reason, str(error)) == ("", text)
@@ -67,7 +67,7 @@ def write(folder: Path, **files: dict[str, Any]) -> Path:
     return folder
 
 
-def test_a_server_names_each_refusal(serve: Serve, tmp_path: Path):
+def test_each_rejection_has_its_exception(serve: Serve, tmp_path: Path):
     good = write(tmp_path / "good", a={"fit": np.arange(9.0)})
     drifted = write(tmp_path / "drifted", a={"fit": np.arange(9.0)}, b={"fit": [str(n) for n in range(9)]})
     renamed = write(tmp_path / "renamed", a={"x": np.arange(9.0)}, b={"fit": np.arange(9.0)})

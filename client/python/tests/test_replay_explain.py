@@ -27,7 +27,7 @@ ORDERS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
-def test_a_replayed_batch_is_the_streams_byte_for_byte_and_its_rows_lie_where_it_says(
+def test_replayed_batch_equals_the_streams_bytes_and_locates_its_rows(
     client: fb.Client, tiny: pa.Table, tiny_folder: Path, order: dict[str, Any]
 ):
     options: dict[str, Any] = {"batch_size": 7, "world_size": 3, "epoch": 2, "with_row_ids": True, **order}
@@ -49,7 +49,7 @@ def test_a_replayed_batch_is_the_streams_byte_for_byte_and_its_rows_lie_where_it
                 assert file.read_row_group(row["row_group"])["id"][row["row"]].as_py() == row_id
 
 
-def test_a_dataset_replays_its_own_batches(server: Server):
+def test_dataset_replays_its_batches(server: Server):
     data = FlightDataset(server.url, "tiny", PLAN, batch_size=9, rank=1, world_size=2, epoch=5, with_row_ids=True)
     batches = list(data)
     for step, batch in enumerate(batches):
@@ -60,7 +60,7 @@ def test_a_dataset_replays_its_own_batches(server: Server):
     assert data.replay(step=0, rank=0).rows["row_id"][0].as_py() < data.replay(step=0).rows["row_id"][0].as_py()
 
 
-def test_large_batches_are_replayed_whole(client: fb.Client, flights: pa.Table):
+def test_replays_large_batches_completely(client: fb.Client, flights: pa.Table):
     plan = fb.Plan(outputs={"distance": fb.cols("distance")})
     replay = client.replay("flights", plan, step=1, batch_size=150_000, with_row_ids=True)
     assert replay.rows.num_rows == 150_000
@@ -68,7 +68,7 @@ def test_large_batches_are_replayed_whole(client: fb.Client, flights: pa.Table):
     assert np.array_equal(replay.batch["__row_id"], replay.rows["row_id"].to_numpy())
 
 
-def test_a_step_or_rank_that_is_none_is_refused(client: fb.Client):
+def test_rejects_an_invalid_step_or_rank(client: fb.Client):
     with pytest.raises(fb.InvalidRequest, match="step|position"):
         client.replay("tiny", PLAN, step=1000)
     with pytest.raises(ValueError, match="rank 3"):
@@ -98,7 +98,7 @@ def test_explain_agrees_with_the_streams(client: fb.Client, order: dict[str, Any
     assert explained.snapshot in text
 
 
-def test_explain_reckons_with_what_is_assumed(server: Server):
+def test_explain_uses_the_given_assumptions(server: Server):
     data = FlightDataset(server.url, "tiny", PLAN, batch_size=16, rank=0, world_size=2)
     explained = data.explain(rows=10**9, row_bytes=1000, storage_bytes_per_second=1e9, wire_bytes_per_second=1e9)
     assert explained.rows == 10**9
@@ -108,7 +108,7 @@ def test_explain_reckons_with_what_is_assumed(server: Server):
     assert f"bound by {explained.bound_by}" in str(explained)
 
 
-def test_an_explanation_of_many_ranks_is_told_in_short():
+def test_explanation_of_many_ranks_is_summarized():
     share = {"rows": 10, "steps": 1, "bytes": 80, "read_bytes": 2_500_000, "memory_bytes": 3_000_000_000}
     told = str(
         read_explain([{"rows": 160, "steps": 1, "lanes": 16, "ranks": [{"rank": r, **share} for r in range(16)]}])

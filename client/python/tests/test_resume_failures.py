@@ -55,7 +55,7 @@ LOADERS = {
 
 @pytest.mark.parametrize("loader", LOADERS)
 @pytest.mark.parametrize("has_connected", [False, True])
-def test_a_server_that_is_down_does_not_use_up_a_state(restartable: Restartable, loader: str, has_connected: bool):
+def test_unreachable_server_does_not_consume_a_state(restartable: Restartable, loader: str, has_connected: bool):
     data = FlightDataset(restartable.url, "tiny", IDS, batch_size=20, retry_seconds=0.2)
     if has_connected:
         assert len(data) == 5
@@ -73,7 +73,7 @@ def test_a_server_that_is_down_does_not_use_up_a_state(restartable: Restartable,
     assert ids(loop) == WHOLE
 
 
-def test_a_stream_that_breaks_before_its_first_batch_does_not_use_up_a_state(restartable: Restartable):
+def test_stream_failing_before_its_first_batch_does_not_consume_a_state(restartable: Restartable):
     data = FlightDataset(restartable.url, "tiny", IDS, batch_size=20, retry_seconds=0.2)
     data.load_state_dict({**PLACE, "plan_id": "", "snapshot": "0" * 32})
     for _ in range(2):
@@ -83,7 +83,7 @@ def test_a_stream_that_breaks_before_its_first_batch_does_not_use_up_a_state(res
 
 
 @pytest.mark.parametrize("loader", LOADERS)
-def test_an_iterator_that_is_dropped_unused_does_not_use_up_a_state(server: Server, loader: str):
+def test_unused_iterator_does_not_consume_a_state(server: Server, loader: str):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=20)
     loop = LOADERS[loader](data)
     data.load_state_dict(PLACE)
@@ -97,7 +97,7 @@ def test_an_iterator_that_is_dropped_unused_does_not_use_up_a_state(server: Serv
     assert ids(loop) == WHOLE
 
 
-def test_a_state_is_used_up_by_one_batch(server: Server):
+def test_first_batch_consumes_a_state(server: Server):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=20)
     data.load_state_dict(PLACE)
     assert ids([next(iter(data))]) == REST[:20]
@@ -108,7 +108,7 @@ def test_a_state_is_used_up_by_one_batch(server: Server):
         assert ids(again) == WHOLE
 
 
-def test_a_pickled_dataset_keeps_a_state_that_was_not_used(server: Server):
+def test_pickled_dataset_keeps_an_unconsumed_state(server: Server):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=20)
     data.load_state_dict(PLACE)
     iter(data)
@@ -119,7 +119,7 @@ def test_a_pickled_dataset_keeps_a_state_that_was_not_used(server: Server):
 
 
 @pytest.mark.parametrize("change", ["set_epoch", "load_state_dict"])
-def test_an_older_iterator_does_not_move_a_place_that_was_chosen_since(server: Server, change: str):
+def test_older_iterator_does_not_move_a_newer_position(server: Server, change: str):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=20)
     loop = iter(data)
     next(loop)
@@ -200,7 +200,7 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_do_not_use_up_a_state_that_the_loop_has_not(tiny_folder: Path, tmp_path: Path):
+def test_worker_prefetch_does_not_consume_a_state(tiny_folder: Path, tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-c", WORKERS, str(tiny_folder), str(tmp_path / "state")],
         capture_output=True,

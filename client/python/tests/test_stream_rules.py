@@ -72,7 +72,7 @@ def connected(misbehaving: Misbehaving) -> fb.Client:
         ([(b"\x08\x01", 4)], "without a header"),
     ],
 )
-def test_a_stream_that_breaks_the_rules_is_an_error(misbehaving: Misbehaving, script: list[Any], words: str):
+def test_invalid_stream_raises(misbehaving: Misbehaving, script: list[Any], words: str):
     misbehaving.script = script
     plan = fb.Plan(outputs={"x": fb.cols("x")})
     with connected(misbehaving) as client, client.stream("d", plan, batch_size=4) as stream:
@@ -91,7 +91,7 @@ def test_a_stream_that_breaks_the_rules_is_an_error(misbehaving: Misbehaving, sc
         assert stream.cursor() == place
 
 
-def test_a_stream_that_keeps_the_rules_is_not(misbehaving: Misbehaving):
+def test_valid_stream_does_not_raise(misbehaving: Misbehaving):
     misbehaving.script = [(header(0), 4), (header(1, rows=1, last=True), 1)]
     plan = fb.Plan(outputs={"x": fb.cols("x")})
     with connected(misbehaving) as client, client.stream("d", plan, batch_size=4) as stream:
@@ -99,14 +99,14 @@ def test_a_stream_that_keeps_the_rules_is_not(misbehaving: Misbehaving):
         assert [len(batch["x"]) for batch in stream] == [4, 1]
 
 
-def test_a_rank_without_steps_ends_at_once(misbehaving: Misbehaving):
+def test_rank_without_steps_ends_immediately(misbehaving: Misbehaving):
     misbehaving.share = {"rank": 0, "rows": 0, "steps": 0}
     plan = fb.Plan(outputs={"x": fb.cols("x")})
     with connected(misbehaving) as client, client.stream("d", plan, batch_size=4) as stream:
         assert list(stream) == []
 
 
-def test_an_empty_last_batch_is_an_end_and_no_step(misbehaving: Misbehaving):
+def test_empty_last_batch_is_not_a_step(misbehaving: Misbehaving):
     misbehaving.share = {"rank": 0, "rows": 0, "steps": 0}
     misbehaving.script = [(header(0, rows=0, last=True), 0)]
     plan = fb.Plan(outputs={"x": fb.cols("x")})
@@ -114,7 +114,7 @@ def test_an_empty_last_batch_is_an_end_and_no_step(misbehaving: Misbehaving):
         assert list(stream) == []
 
 
-def test_an_error_in_the_middle_of_a_stream_keeps_its_sentence(misbehaving: Misbehaving):
+def test_error_in_mid_stream_keeps_its_message(misbehaving: Misbehaving):
     misbehaving.script = [(header(0), 4), (None, "draining; resume at position 4")]
     plan = fb.Plan(outputs={"x": fb.cols("x")})
     with connected(misbehaving) as client, client.stream("d", plan, batch_size=4) as stream:
@@ -148,25 +148,25 @@ CONTEXT = (
     ],
 )
 @pytest.mark.parametrize("context", ["", CONTEXT])
-def test_pyarrows_exceptions_become_ours_with_the_servers_sentence(raised: Exception, kind: type, context: str):
+def test_pyarrow_exceptions_are_translated_with_the_servers_message(raised: Exception, kind: type, context: str):
     sentence = 'outputs[0]: no "x", (y)'
     error = translate(type(raised)(str(raised) + sentence + context))
     assert type(error) is kind
     assert str(error) == sentence
 
 
-def test_no_server_is_unavailable_and_names_every_url():
+def test_unreachable_servers_are_unavailable_and_every_url_is_named():
     with pytest.raises(fb.Unavailable, match="no server answers: grpc://127.0.0.1:1: .*; grpc://127.0.0.1:2: "):
         fb.connect(["grpc://127.0.0.1:1", "grpc://127.0.0.1:2"])
 
 
-def test_the_first_server_of_a_list_that_answers_is_taken(misbehaving: Misbehaving):
+def test_uses_the_first_server_that_responds(misbehaving: Misbehaving):
     url = f"grpc://127.0.0.1:{misbehaving.port}"
     with fb.connect(["grpc://127.0.0.1:1", url]) as client:
         assert client.url == url
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8815", []])
-def test_what_is_no_url_is_refused(url: Any):
+def test_rejects_an_invalid_url(url: Any):
     with pytest.raises(ValueError, match="grpc://127.0.0.1:8815"):
         fb.connect(url)

@@ -40,7 +40,7 @@ def prefetch_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "forebay-prefetch"}
 
 
-def test_an_epoch_is_dicts_of_tensors(server: Server, tiny: pa.Table):
+def test_epoch_yields_dicts_of_tensors(server: Server, tiny: pa.Table):
     data = FlightDataset(server.url, "tiny", PLAN, batch_size=32)
     batches = list(data)
     assert len(data) == len(batches) == 4
@@ -55,7 +55,7 @@ def test_an_epoch_is_dicts_of_tensors(server: Server, tiny: pa.Table):
     assert np.allclose(got, (x - x.mean()) / x.std(), rtol=1e-6, atol=1e-7)
 
 
-def test_a_device_that_is_not_there_is_refused_at_once(server: Server):
+def test_rejects_a_missing_device_immediately(server: Server):
     def made(device: str) -> FlightDataset:
         return FlightDataset(server.url, "tiny", PLAN, batch_size=32, device=device)
 
@@ -75,7 +75,7 @@ def test_batches_land_on_the_gpu_with_the_same_numbers(server: Server):
         assert all(a[name].is_cuda and torch.equal(a[name].cpu(), b[name]) for name in b)
 
 
-def test_tensors_lie_in_the_received_memory(client: fb.Client):
+def test_tensors_are_views_of_the_received_memory(client: fb.Client):
     outputs = {
         "id": fb.output(fb.cols("id"), dtype="int64"),
         "pair": fb.cols("x", "unit"),
@@ -141,7 +141,7 @@ def test_rank_comes_from_torch_distributed_before_the_environment(
     assert ids(pickle.loads(carried)) == list(range(ROWS))
 
 
-def test_half_a_rank_is_refused():
+def test_rejects_a_rank_without_a_world_size():
     with pytest.raises(ValueError, match="both rank and world_size"):
         FlightDataset("grpc://127.0.0.1:1", "tiny", IDS, rank=1)
 
@@ -167,7 +167,7 @@ def test_options_reach_the_server(server: Server):
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3, 5, 6])
-def test_a_loaded_state_goes_on_behind_the_last_batch_taken(server: Server, steps: int):
+def test_loaded_state_resumes_after_the_last_batch_taken(server: Server, steps: int):
     def dataset() -> FlightDataset:
         return FlightDataset(server.url, "tiny", PLAN, batch_size=9, rank=1, world_size=2, prefetch=3)
 
@@ -191,7 +191,7 @@ def test_a_loaded_state_goes_on_behind_the_last_batch_taken(server: Server, step
     assert ids(resumed) == ids(whole)
 
 
-def test_the_state_is_small_versioned_and_the_same_on_every_rank(server: Server):
+def test_state_is_small_versioned_and_equal_on_every_rank(server: Server):
     states = []
     for rank in range(2):
         data = FlightDataset(server.url, "tiny", PLAN, batch_size=9, rank=rank, world_size=2, seed=7)
@@ -206,7 +206,7 @@ def test_the_state_is_small_versioned_and_the_same_on_every_rank(server: Server)
     assert len(pickle.dumps(states[0])) < 600
 
 
-def test_at_an_epochs_end_every_rank_says_the_next_epoch(server: Server):
+def test_at_the_end_of_an_epoch_every_rank_reports_the_next(server: Server):
     # Ranks of 33, 33 and 34 rows: in batches of 11 the last rank has a step more.
     states = []
     for rank in range(3):
@@ -218,7 +218,7 @@ def test_at_an_epochs_end_every_rank_says_the_next_epoch(server: Server):
     assert (states[0]["epoch"], states[0]["position"]) == (1, 0)
 
 
-def test_a_rank_that_has_no_rows_behind_the_place_resumes_to_nothing(server: Server):
+def test_rank_without_remaining_rows_resumes_to_an_empty_epoch(server: Server):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=2, world_size=3)
     loop = iter(data)
     for _ in range(3):
@@ -233,7 +233,7 @@ def test_a_rank_that_has_no_rows_behind_the_place_resumes_to_nothing(server: Ser
     assert rests == [[], [], [[99]]]
 
 
-def test_a_state_of_another_plan_is_refused(server: Server):
+def test_rejects_a_state_of_another_plan(server: Server):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=10)
     loop = iter(data)
     next(loop)
@@ -245,7 +245,7 @@ def test_a_state_of_another_plan_is_refused(server: Server):
         iter(other)
 
 
-def test_another_batch_size_may_go_on_where_the_place_is_one_of_its_steps(server: Server):
+def test_another_batch_size_resumes_at_a_multiple_of_its_steps(server: Server):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=20)
     loop = iter(data)
     taken = [next(loop), next(loop)]
@@ -277,7 +277,7 @@ def test_leaving_a_loop_early_leaks_no_thread(server: Server):
     assert prefetch_threads() <= before
 
 
-def test_an_error_in_the_stream_reaches_the_loop(server: Server):
+def test_stream_error_reaches_the_loop(server: Server):
     plan = fb.Plan(outputs={"gappy": fb.cols("gappy")})
     before = prefetch_threads()
     with pytest.raises(fb.ForebayError, match="gappy"):
@@ -285,7 +285,7 @@ def test_an_error_in_the_stream_reaches_the_loop(server: Server):
     assert prefetch_threads() <= before
 
 
-def test_stats_count_what_the_loop_took(server: Server):
+def test_stats_count_batches_that_the_loop_took(server: Server):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=30)
     list(data)
     list(data)
@@ -303,7 +303,7 @@ def test_a_pickled_dataset_holds_no_connection(server: Server):
     assert ids(copy) == ids(data)
 
 
-def test_spawned_workers_neither_lose_nor_double_a_row(server: Server):
+def test_spawned_workers_yield_every_row_once(server: Server):
     data = FlightDataset(server.url, "tiny", PLAN, batch_size=16)
     assert len(data) == 7
     loader = DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context="spawn")
@@ -334,7 +334,7 @@ except fb.ForebayError as error:
 
 
 @pytest.mark.parametrize(("talk", "said"), [("first thing", "all rows"), ("talk first", "multiprocessing_context")])
-def test_forked_workers_work_or_say_what_to_do(server: Server, talk: str, said: str):
+def test_forked_workers_work_or_raise_with_a_remedy(server: Server, talk: str, said: str):
     done = subprocess.run(
         [sys.executable, "-c", FORKED, server.url, talk],
         capture_output=True,

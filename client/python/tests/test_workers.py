@@ -95,7 +95,7 @@ print(json.dumps(seen))
 """
 
 
-def test_forked_workers_give_every_row_once_in_order_epoch_after_epoch(server: Server):
+def test_forked_workers_yield_every_row_once_in_order_every_epoch(server: Server):
     (seen,) = run(FORKED, server.url)
     rests = {name: got for name, got in seen.items() if name.endswith("rest")}
     assert list(rests.values()) == [list(range(70, ROWS))] * 2
@@ -108,7 +108,7 @@ def epoch_of(batch: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("context", ["spawn", "forkserver"])
-def test_workers_that_live_on_hear_of_a_new_epoch(server: Server, context: str):
+def test_persistent_workers_see_a_new_epoch(server: Server, context: str):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=16)
     loader = StatefulDataLoader(
         data, batch_size=None, num_workers=2, persistent_workers=True, multiprocessing_context=context
@@ -133,7 +133,7 @@ def places(state: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("workers", "steps"), [(0, 0), (0, 1), (0, 4), (0, 11), (0, 12), (2, 0), (2, 4), (2, 12)])
-def test_a_stateful_loader_goes_on_behind_what_the_loop_took(server: Server, workers: int, steps: int):
+def test_stateful_loader_resumes_after_the_last_batch_taken(server: Server, workers: int, steps: int):
     def loader() -> StatefulDataLoader[Any]:
         data = FlightDataset(server.url, "tiny", IDS, batch_size=9, prefetch=4, epoch=2)
         context = "forkserver" if workers else None
@@ -190,7 +190,7 @@ def test_accelerate_does_not_shard_twice(server: Server):
     assert all("FlightLoader" in rank["plain"] for rank in said)
 
 
-def test_accelerate_in_one_process_takes_any_loader(server: Server):
+def test_accelerate_in_one_process_accepts_any_loader(server: Server):
     (said,) = run(ACCELERATED, server.url)
     assert {what: said[what] for what in ("workers", "loader", "dataset", "plain")} == dict.fromkeys(
         ("workers", "loader", "dataset", "plain"), [list(range(ROWS))] * 2
@@ -242,7 +242,7 @@ def test_lightning_does_not_shard_twice(server: Server, tmp_path: Path):
         assert [set(rank["told"]) for rank in ranks] == [epochs, epochs]
 
 
-def test_a_flight_loader_is_a_data_loader_that_keeps_its_place(server: Server):
+def test_flight_loader_is_a_data_loader_with_a_position(server: Server):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=9)
     loader = FlightLoader(data)
     assert isinstance(loader, DataLoader)
@@ -298,7 +298,7 @@ else:
 """
 
 
-def test_lightning_keeps_the_place_in_its_checkpoints(server: Server, tmp_path: Path):
+def test_lightning_checkpoints_keep_the_position(server: Server, tmp_path: Path):
     (taken,) = run(LIGHTNING_RESUMED, server.url, str(tmp_path))
     (rest,) = run(LIGHTNING_RESUMED, server.url, str(tmp_path))
     assert taken == list(range(40))

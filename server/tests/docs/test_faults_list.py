@@ -27,7 +27,7 @@ def rows() -> list[str]:
     return [line for line in lines if not line.startswith("| fault |")]
 
 
-def test_every_row_names_a_test_that_is_there():
+def test_every_row_names_an_existing_test():
     assert len(rows()) >= ROWS_LEAST
     for row in rows():
         *_, tests, _ = re.split(r"(?<!\\) \| |\|$", row)

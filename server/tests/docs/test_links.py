@@ -36,7 +36,7 @@ def problem(document: Path, target: str, known: set[Path]) -> str | None:
     return None
 
 
-def test_links_and_anchors_lead_somewhere() -> None:
+def test_links_and_anchors_resolve() -> None:
     known = tracked()
     wrong = [
         f"{document.relative_to(ROOT)}: {found}"
@@ -63,7 +63,7 @@ def test_links_and_anchors_lead_somewhere() -> None:
         ("```\n[a](absent.md)\n```\n", False),
     ],
 )
-def test_the_check_finds_what_is_wrong(tmp_path: Path, text: str, wrong: bool) -> None:
+def test_link_check_finds_broken_links(tmp_path: Path, text: str, wrong: bool) -> None:
     (tmp_path / "other.md").write_text("# Two words\n## Two words\n```\n# One\n```\n")
     (tmp_path / "ignored.md").write_text("not committed\n")
     page = tmp_path / "page.md"
@@ -72,7 +72,7 @@ def test_the_check_finds_what_is_wrong(tmp_path: Path, text: str, wrong: bool) -
     assert any(problem(page, target, known) for target in links(page.read_text())) == wrong
 
 
-def test_named_files_and_folders_are_there() -> None:
+def test_named_files_and_folders_exist() -> None:
     named = [(document.relative_to(ROOT), path) for document in documents() for path in paths(document.read_text())]
     assert len(named) > 30
     wrong = [f"{document}: {path}" for document, path in named if not (ROOT / path).exists()]

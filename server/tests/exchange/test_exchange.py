@@ -131,7 +131,7 @@ def stream(client: fl.FlightClient, dataset: str, batch_size: int, **plan: Any) 
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_answer_to_raw_rows_is_what_a_training_stream_holds_to_the_byte(
+def test_exchange_of_raw_rows_equals_the_training_stream_bytes(
     client: fl.FlightClient, root: Path, plan_id: str, shape: str
 ):
     sent = groups(root, shape)
@@ -142,7 +142,7 @@ def test_the_answer_to_raw_rows_is_what_a_training_stream_holds_to_the_byte(
         assert_same(answer, batch)
 
 
-def test_filtered_rows_are_left_out_and_an_answer_may_be_empty(client: fl.FlightClient, root: Path):
+def test_filtered_rows_are_omitted_and_a_response_can_be_empty(client: fl.FlightClient, root: Path):
     plan = {**PLAN, "filter": "gappy > 30 AND word IS NOT NULL"}
     fitted = fit(client, "whole", plan)[-1]["result"]
     (streamed,) = stream(client, "whole", ROWS, plan_id=fitted["plan_id"])
@@ -210,15 +210,13 @@ def test_compressed_batches_are_read(client: fl.FlightClient, root: Path, plan_i
         assert_same(answer, plain)
 
 
-def test_a_command_may_be_protobuf(client: fl.FlightClient, root: Path, plan_id: str):
+def test_command_can_be_protobuf(client: fl.FlightClient, root: Path, plan_id: str):
     sent = groups(root, "few")[:1]
     command = b"\x0a" + bytes([len(plan_id)]) + plan_id.encode()
     assert_same(*exchange(client, command, sent), *exchange(client, {"plan_id": plan_id}, sent))
 
 
-def test_columns_are_found_by_name_and_missing_ones_are_told_their_neighbours(
-    client: fl.FlightClient, root: Path, plan_id: str
-):
+def test_missing_columns_are_reported_with_similar_names(client: fl.FlightClient, root: Path, plan_id: str):
     batch = groups(root, "few")[0]
     lacking = batch.rename_columns(["Id" if name == "id" else name for name in batch.schema.names])
     code, text = refused(client, {"plan_id": plan_id}, lacking.drop_columns(["x"]))
@@ -237,7 +235,7 @@ def test_columns_are_found_by_name_and_missing_ones_are_told_their_neighbours(
     [("x", pa.float32(), "Float64"), ("id", pa.float64(), "Int64"), ("small", pa.uint64(), "Int32"),
      ("word", pa.binary(), "Dictionary"), ("unit", pa.float64(), "Float32"), ("x", pa.null(), "Float64")],
 )  # fmt: skip
-def test_values_that_load_as_something_else_are_schema_drift(
+def test_values_of_another_type_are_schema_drift(
     client: fl.FlightClient, root: Path, plan_id: str, column: str, kind: pa.DataType, before: str
 ):
     batch = groups(root, "few")[0]
@@ -266,7 +264,7 @@ def test_values_that_load_as_something_else_are_schema_drift(
         ({"plan": {"filter": "nope > 3", "outputs": PLAN["outputs"][1:2]}}, "INVALID_ARGUMENT", "nope"),
     ],
 )
-def test_wrong_requests_are_told_what_is_wrong(
+def test_invalid_requests_are_rejected_with_a_reason(
     client: fl.FlightClient, root: Path, request_: dict[str, Any] | bytes, code: str, words: str
 ):
     found = refused(client, request_, groups(root, "few")[0])
@@ -274,7 +272,7 @@ def test_wrong_requests_are_told_what_is_wrong(
     assert words in found[1]
 
 
-def test_a_path_is_no_exchange(client: fl.FlightClient, root: Path):
+def test_rejects_a_path_descriptor(client: fl.FlightClient, root: Path):
     batch = groups(root, "few")[0]
     writer, reader = client.do_exchange(fl.FlightDescriptor.for_path("few"))
     with pytest.raises(pa.ArrowInvalid, match="command"):  # noqa: PT012
@@ -282,7 +280,7 @@ def test_a_path_is_no_exchange(client: fl.FlightClient, root: Path):
         reader.read_chunk()
 
 
-def test_a_row_that_cannot_be_computed_is_told_by_batch_and_column(client: fl.FlightClient, root: Path):
+def test_failing_row_is_reported_by_batch_and_column(client: fl.FlightClient, root: Path):
     plan = {"outputs": [{"name": "a", "parts": [{"columns": ["gappy"]}]}]}
     whole = pa.RecordBatch.from_pydict({"gappy": [1.0, 2.0]})
     code, text = refused(client, {"plan": plan}, whole, pa.RecordBatch.from_pydict({"gappy": [1.0, None]}))
@@ -292,7 +290,7 @@ def test_a_row_that_cannot_be_computed_is_told_by_batch_and_column(client: fl.Fl
     assert "fill_null" in text
 
 
-def test_a_column_of_no_rows_or_no_columns_is_answered(client: fl.FlightClient):
+def test_batches_without_rows_or_columns_are_accepted(client: fl.FlightClient):
     plan = {"derive": [{"name": "one", "expr": "1"}], "outputs": [{"name": "a", "parts": [{"columns": ["one"]}]}]}
     batch = pa.RecordBatch.from_pydict({"other": pa.nulls(3)})
     (answer,) = exchange(client, {"plan": plan}, [batch])

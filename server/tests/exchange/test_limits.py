@@ -57,7 +57,7 @@ def at_rest(daemon: Daemon) -> bool:
     return now.value("forebay_exchanges_active") == now.value("forebay_memory_reserved_bytes") == 0
 
 
-def test_a_batch_beyond_the_limit_is_refused_by_the_flags_name(start: Start):
+def test_rejects_an_oversized_batch_naming_the_flag(start: Start):
     daemon = start("--batch-bytes-max", "1000000")
     with fl.connect(daemon.url) as client:
         assert exchange(client, {"plan": WIDE}, [indices(250)])[0].num_rows == 250
@@ -73,7 +73,7 @@ def test_a_batch_beyond_the_limit_is_refused_by_the_flags_name(start: Start):
     assert poll(lambda: at_rest(daemon))
 
 
-def test_a_batch_that_memory_has_no_room_for_is_refused_by_the_flags_name(start: Start):
+def test_rejects_a_batch_beyond_the_memory_limit_naming_the_flag(start: Start):
     daemon = start("--memory-limit-bytes", "4000000")
     with fl.connect(daemon.url) as client:
         assert exchange(client, {"plan": WIDE}, [indices(400)])[0].num_rows == 400
@@ -86,7 +86,7 @@ def test_a_batch_that_memory_has_no_room_for_is_refused_by_the_flags_name(start:
     assert poll(lambda: at_rest(daemon))
 
 
-def test_a_message_beyond_what_is_taken_in_is_refused(start: Start):
+def test_rejects_an_oversized_message(start: Start):
     daemon = start()
     with fl.connect(daemon.url) as client:
         batch = pa.RecordBatch.from_pydict({"x": np.zeros(20_000_000)})
@@ -100,7 +100,7 @@ def test_a_message_beyond_what_is_taken_in_is_refused(start: Start):
         assert (code, "16777216" in text) == ("INVALID_ARGUMENT", True), text
 
 
-def test_a_client_that_does_not_read_stops_its_own_exchange_alone(start: Start):
+def test_slow_reader_stalls_only_its_own_exchange(start: Start):
     daemon = start("--cpu-threads", "1")
     with fl.connect(daemon.url) as slow_client, fl.connect(daemon.url) as client:
         writer, reader = open_exchange(slow_client, WIDE, indices(1).schema)
@@ -133,7 +133,7 @@ def test_a_client_that_does_not_read_stops_its_own_exchange_alone(start: Start):
     assert poll(lambda: at_rest(daemon))
 
 
-def test_exchanges_are_counted_however_they_end(start: Start):
+def test_exchanges_are_counted_by_outcome(start: Start):
     daemon = start()
     before = scrape(daemon)
     with fl.connect(daemon.url) as client:
@@ -155,7 +155,7 @@ def test_exchanges_are_counted_however_they_end(start: Start):
     assert after.types["forebay_exchange_seconds"] == "histogram"
 
 
-def test_a_server_that_drains_ends_exchanges_with_unavailable_between_batches(start: Start):
+def test_draining_ends_exchanges_with_unavailable_between_batches(start: Start):
     daemon = start("--drain-seconds", "60")
     with fl.connect(daemon.url) as client:
         idle, other = (open_exchange(client, WIDE, indices(1).schema) for _ in range(2))
@@ -171,7 +171,7 @@ def test_a_server_that_drains_ends_exchanges_with_unavailable_between_batches(st
     assert daemon.end() == 0
 
 
-def test_an_idle_exchange_takes_no_cpu(start: Start):
+def test_idle_exchange_uses_no_cpu(start: Start):
     daemon = start()
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(fl.connect(daemon.url))

@@ -185,7 +185,7 @@ def row_ids(client: fl.FlightClient, dataset: str, filter_text: str) -> list[int
 
 
 @pytest.mark.parametrize("text", CASES)
-def test_a_filter_passes_what_pyarrow_passes(client: fl.FlightClient, table: pa.Table, text: str):
+def test_filters_match_pyarrow(client: fl.FlightClient, table: pa.Table, text: str):
     want = table.filter(CASES[text])["rise"].to_pylist()
     for dataset in ("with", "without", "index"):
         assert row_ids(client, dataset, text) == want, dataset

@@ -30,7 +30,7 @@ GROUP = 6
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, GROUP))
-def test_a_filter_passes_the_rows_for_which_it_is_true(tmp_path: Path, first: int):
+def test_random_filters_pass_the_rows_for_which_they_are_true(tmp_path: Path, first: int):
     tally = Tally()
     found = run(tmp_path, range(first, min(first + GROUP, FIRST + SEEDS)), EXPRESSIONS, tally)
     print(tally.summary())
@@ -40,7 +40,7 @@ def test_a_filter_passes_the_rows_for_which_it_is_true(tmp_path: Path, first: in
     assert tally.opinions > 0.4 * tally.cases, tally.summary()
 
 
-def test_expressions_that_were_wrong_once(tmp_path: Path):
+def test_regressions_pass_the_right_rows(tmp_path: Path):
     tally = Tally()
     exprs = regressions.exprs(regressions.ANSWERED)
     found = run_cases(tmp_path, [(regressions.table(), exprs)], tally)
@@ -49,7 +49,7 @@ def test_expressions_that_were_wrong_once(tmp_path: Path):
     assert tally.opinions == sum(expr.duck is not None for expr in exprs), tally.unanswered
 
 
-def test_expressions_without_a_right_answer_are_refused(tmp_path: Path):
+def test_rejects_expressions_without_a_defined_result(tmp_path: Path):
     tally = Tally()
     exprs = regressions.exprs(regressions.REFUSED)
     show(run_cases(tmp_path, [(regressions.table(), exprs)], tally))
@@ -64,7 +64,7 @@ def show(found: list[Disagreement]) -> None:
 LARGEST = 5  # of Statistics, the field `max_value`
 
 
-def test_a_row_that_a_filter_loses_is_found(tmp_path: Path):
+def test_search_finds_a_lost_row(tmp_path: Path):
     """Checks the search itself: a maximum that is too low hides row 8 on one layout."""
     column = next(column for column in TYPES if column.name == "i64")
     table = Drawn(0, [column], {"i64": list(range(20))}, rows=20, portable=True)

@@ -64,7 +64,7 @@ for update in fl.connect(sys.argv[1]).do_action(fl.Action("fit", sys.argv[2].enc
 
 
 @pytest.mark.parametrize("when", ["reading", "merging"])
-def test_a_client_that_goes_away_ends_its_fit(daemon: Daemon, tmp_path: Path, when: str):
+def test_disconnected_client_cancels_its_fit(daemon: Daemon, tmp_path: Path, when: str):
     command = [sys.executable, "-c", CLIENT, daemon.url, json.dumps(REQUEST)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None

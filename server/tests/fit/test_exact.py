@@ -128,7 +128,7 @@ def quantile(values: list[Fraction], share: Fraction) -> Fraction:
     return values[below] + (after - values[below]) * (place - below)
 
 
-def test_nothing_to_learn_from_is_said_with_the_op(client: fb.Client):
+def test_missing_training_values_are_reported_with_the_op(client: fb.Client):
     for part in (fb.cols("x").standardize(), fb.cols("x").fill_null("median"), fb.cols("x").fill_null("mode")):
         with pytest.raises(fb.FailedPrecondition, match=r"outputs\[0\].*every row that passes is null"):
             client.fit("all_null", fb.Plan(outputs={"o": part}), progress=False)

@@ -66,12 +66,12 @@ def show(flight: fl.FlightClient, plan_id: str) -> dict[str, Any]:
     return json.loads(answer.body.to_pybytes())
 
 
-def test_the_digest_here_is_the_servers(result: dict[str, Any]):
+def test_plan_digest_matches_the_server(result: dict[str, Any]):
     assert result["version"] == 1
     assert plan_digest(result["plan"]) == result["plan_id"]
 
 
-def test_the_messages_here_are_those_of_the_proto_file():
+def test_digest_tables_match_the_proto_file():
     text = re.sub(r"//[^\n]*", "", PROTO.read_text())
     messages: dict[str, dict[str, tuple[int, str]]] = {}
     for name, body in re.findall(r"message (\w+) \{((?:[^{}]|\{[^{}]*\})*)\}", text):
@@ -88,11 +88,11 @@ def test_the_messages_here_are_those_of_the_proto_file():
         assert re.findall(r"(\w+) = \d+;", body) == list(values)
 
 
-def test_show_gives_what_was_fitted(flight: fl.FlightClient, result: dict[str, Any]):
+def test_show_returns_the_fitted_plan(flight: fl.FlightClient, result: dict[str, Any]):
     assert show(flight, result["plan_id"]) == result
 
 
-def test_show_names_what_is_near(flight: fl.FlightClient, result: dict[str, Any]):
+def test_show_suggests_similar_ids(flight: fl.FlightClient, result: dict[str, Any]):
     plan_id = result["plan_id"]
     near = plan_id[:-1] + ("0" if plan_id[-1] != "0" else "1")
     with pytest.raises(pa.ArrowKeyError, match=plan_id):
@@ -103,7 +103,7 @@ def test_show_names_what_is_near(flight: fl.FlightClient, result: dict[str, Any]
         show(flight, "")
 
 
-def test_a_result_is_a_file_that_every_reader_takes(
+def test_every_client_reads_a_saved_result(
     client: fb.Client, flight: fl.FlightClient, result: dict[str, Any], tmp_path: Path
 ):
     fitted = client.fit("tiny", fb.Plan.from_dict(PLAN), progress=False)
@@ -122,7 +122,7 @@ def test_a_result_is_a_file_that_every_reader_takes(
 
 
 @pytest.mark.parametrize("reader", [fb.FittedPlan.from_json, fb.Plan.from_json])
-def test_an_edited_or_foreign_result_is_refused_with_the_way_out(result: dict[str, Any], reader: Any):
+def test_rejects_an_edited_or_foreign_result_with_a_remedy(result: dict[str, Any], reader: Any):
     text = json.dumps(result)
     edited = text.replace('"min": -3.0', '"min": -2.0')
     assert edited != text
@@ -133,6 +133,6 @@ def test_an_edited_or_foreign_result_is_refused_with_the_way_out(result: dict[st
     assert reader(text)
 
 
-def test_a_bare_plan_is_no_fits_result(result: dict[str, Any]):
+def test_bare_plan_is_not_a_fit_result(result: dict[str, Any]):
     with pytest.raises(ValueError, match="no plan_id"):
         fb.FittedPlan.from_json(json.dumps(result["plan"]))

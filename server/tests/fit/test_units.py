@@ -45,7 +45,7 @@ TEMPORAL = {
 
 
 @pytest.mark.parametrize("name", TEMPORAL)
-def test_what_was_learned_of_times_is_for_their_unit(serve: Serve, times: Path, name: str):
+def test_statistics_of_times_apply_to_their_unit(serve: Serve, times: Path, name: str):
     sets = {kind: times / f"{kind}.parquet" for kind in TIMES}
     plan = fb.Plan(derive={"u": "t"}, outputs={"o": TEMPORAL[name]})
     one, other = serve(sets), serve(sets)
@@ -84,7 +84,7 @@ def more() -> dict[str, Any]:
     return {"outputs": [{"name": "n", "parts": [part]}]}
 
 
-def test_plans_without_times_or_without_anything_to_learn_name_no_units(serve: Serve, times: Path):
+def test_plans_without_fitted_times_name_no_units(serve: Serve, times: Path):
     with fb.connect(serve({"us": times / "us.parquet"}).url) as client:
         fitted = client.fitted("us", fb.Plan(outputs={"n": fb.cols("n").standardize(), "t": fb.cols("t").as_stored()}))
         assert isinstance(fitted, fb.FittedPlan)

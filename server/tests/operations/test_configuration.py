@@ -98,7 +98,7 @@ def test_version():
     assert re.fullmatch(r"forebay-server \d+\.\d+\.\d+\S*\n", done.stdout)
 
 
-def test_flag_over_environment_over_file_over_default(start: Start, tmp_path: Path):
+def test_precedence_is_flag_environment_file_default(start: Start, tmp_path: Path):
     file = tmp_path / "forebay.toml"
     file.write_text("memory_limit_bytes = 111000111\n")
     from_file = ("--config", str(file))
@@ -110,7 +110,7 @@ def test_flag_over_environment_over_file_over_default(start: Start, tmp_path: Pa
     assert memory_limit(start()) > 333000333
 
 
-def test_datasets_and_addresses_may_stand_in_file_and_environment(tiny_folder: Path, tmp_path: Path):
+def test_datasets_and_addresses_are_read_from_file_and_environment(tiny_folder: Path, tmp_path: Path):
     file = tmp_path / "forebay.toml"
     file.write_text(
         f'listen = ["127.0.0.1:0", "unix:{tmp_path}/s"]\nmetrics_listen = "127.0.0.1:0"\nlog = "error"\n'
@@ -168,7 +168,7 @@ WRONG: dict[str, tuple[tuple[str, ...], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_usage_is_code_2_and_says_what_is_allowed(name: str):
+def test_wrong_usage_exits_with_2_and_lists_allowed_values(name: str):
     arguments, words = WRONG[name]
     done = run_to_end(*arguments)
     assert done.returncode == 2, done.stderr
@@ -190,7 +190,7 @@ def test_wrong_usage_is_code_2_and_says_what_is_allowed(name: str):
         ('config = "other.toml"', ["config"]),
     ],
 )
-def test_a_wrong_file_is_code_2_and_names_the_key(text: str, words: list[str], tmp_path: Path):
+def test_invalid_file_exits_with_2_and_names_the_key(text: str, words: list[str], tmp_path: Path):
     (tmp_path / "forebay.toml").write_text(text)
     done = run_to_end(*GOOD, "--config", str(tmp_path / "forebay.toml"))
     assert (done.returncode, done.stdout) == (2, "")
@@ -198,14 +198,14 @@ def test_a_wrong_file_is_code_2_and_names_the_key(text: str, words: list[str], t
         assert word in done.stderr, done.stderr
 
 
-def test_a_wrong_variable_is_code_2_and_is_named():
+def test_invalid_variable_exits_with_2_and_is_named():
     done = run_to_end(*GOOD, env={"FOREBAY_DRAIN_SECONDS": "soon"})
     assert (done.returncode, done.stdout) == (2, "")
     assert "soon" in done.stderr
     assert "drain-seconds" in done.stderr
 
 
-def test_a_place_that_is_taken_is_code_1(tmp_path: Path):
+def test_address_in_use_exits_with_1(tmp_path: Path):
     arguments = nowhere(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -220,7 +220,7 @@ def test_a_place_that_is_taken_is_code_1(tmp_path: Path):
             assert "listening on grpc" not in done.stderr
 
 
-def test_sockets_replace_the_dead_and_leave_the_living_and_other_files(start: Start, tmp_path: Path):
+def test_stale_sockets_are_replaced_and_other_files_kept(start: Start, tmp_path: Path):
     path = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
@@ -236,7 +236,7 @@ def test_sockets_replace_the_dead_and_leave_the_living_and_other_files(start: St
     assert file.read_text() == "mine"
 
 
-def test_state_that_is_no_directory_is_code_1(tmp_path: Path):
+def test_state_path_that_is_not_a_directory_exits_with_1(tmp_path: Path):
     (tmp_path / "state").write_text("mine")
     done = run_to_end(*GOOD, "--state", str(tmp_path / "state"))
     assert (done.returncode, done.stdout) == (1, "")
@@ -244,7 +244,7 @@ def test_state_that_is_no_directory_is_code_1(tmp_path: Path):
     assert (tmp_path / "state").read_text() == "mine"
 
 
-def test_a_gpu_that_is_not_there_is_told_in_one_line_and_the_cpu_serves(start: Start):
+def test_missing_gpu_is_logged_once_and_the_cpu_serves(start: Start):
     """A number that no machine has: so it is with a driver and without."""
     daemon = start("--device", "cuda:4095")
     told = [line for line in daemon.said if "cuda:4095" in line]

@@ -159,7 +159,7 @@ def test_the_config_map_starts_a_server_whose_endpoints_name_every_replica(tmp_p
 
 
 @pytest.mark.parametrize("name", ["container", "kubernetes"])
-def test_addresses_that_others_reach_are_meant(name: str, tmp_path: Path):
+def test_public_addresses_are_explicit(name: str, tmp_path: Path):
     file = tmp_path / "forebay.toml"
     file.write_text(TOML[name])
     (tmp_path / "no folder").touch()
@@ -173,7 +173,7 @@ def test_addresses_that_others_reach_are_meant(name: str, tmp_path: Path):
     assert done.returncode == {"container": 2, "kubernetes": 1}[name], done.stderr
 
 
-def test_whatever_stops_the_server_waits_longer_than_the_drain():
+def test_stop_timeouts_exceed_the_drain():
     assert settings(UNIT, "KillSignal") == ["SIGTERM"]
     (stop,) = settings(UNIT, "TimeoutStopSec")
     assert int(stop) > int(unit_environment()["FOREBAY_DRAIN_SECONDS"]) + FAREWELL_SECONDS
@@ -213,7 +213,7 @@ def test_state_and_user_agree():
     assert POD["securityContext"]["fsGroup"] == user
 
 
-def test_the_pod_has_room_for_both_budgets():
+def test_pod_memory_covers_both_budgets():
     budgets = [int(toml_value("kubernetes", key)) for key in ("memory_limit_bytes", "fit_memory_bytes")]
     assert memory_bytes(CONTAINER["resources"]["limits"]["memory"]) >= sum(budgets) + HEADROOM_BYTES
 
@@ -277,7 +277,7 @@ def replicas(tmp_path: Path, flights_folder: Path) -> Iterator[list[Replica]]:
         replica.daemon.stop()
 
 
-def test_two_replicas_are_replaced_under_an_epoch(replicas: list[Replica]):
+def test_rolling_replacement_keeps_an_epoch_exact(replicas: list[Replica]):
     # 80 MB on the wire: more than sockets and clients buffer, so that the stream is open until it has been read.
     delays = fb.cols(*["arr_delay"] * 60).standardize()
     plan = fb.Plan(filter="arr_delay IS NOT NULL", outputs={"delays": delays})

@@ -97,13 +97,13 @@ def prometheus(watched: Watched, tmp_path_factory: pytest.TempPathFactory) -> It
         process.stop()
 
 
-def test_dashboards_are_what_the_generator_writes():
+def test_dashboards_match_the_generator():
     check = subprocess.run([sys.executable, GRAFANA / "dashboards.py", "--check"], capture_output=True, text=True)
     assert check.returncode == 0, check.stderr
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_every_panel_says_what_it_shows_in_which_unit_of_which_servers(path: Path):
+def test_every_panel_has_a_description_unit_and_selector(path: Path):
     dashboard = json.loads(path.read_text())
     assert [variable["name"] for variable in dashboard["templating"]["list"]][:3] == ["datasource", "job", "instance"]
     seen = list(panels(dashboard))
@@ -120,7 +120,7 @@ def test_every_panel_says_what_it_shows_in_which_unit_of_which_servers(path: Pat
                 assert name.string[name.end() :].startswith(f"{{{SELECTED}"), f"{where}: {target['expr']}"
 
 
-def test_every_label_that_is_picked_is_there(watched: Watched):
+def test_every_selected_label_exists(watched: Watched):
     """A ratio of something misspelt would be 0 for ever."""
     picked = literal_labels(rule_text()).union(*(literal_labels(query.expr) for query in QUERIES))
     assert ("forebay_storage_requests_total", 'status="error"') in picked
@@ -133,14 +133,14 @@ def test_every_label_that_is_picked_is_there(watched: Watched):
     assert not until(missing, seconds=10)
 
 
-def test_dashboards_and_rules_mean_the_same_failed_calls():
+def test_dashboards_and_rules_count_the_same_failed_calls():
     expressions = [rule_text(), *(query.expr for query in QUERIES)]
     codes = {codes for text in expressions for codes in re.findall(r'code=~"([^"]*)"', text)}
     assert len(codes) == 1
     assert set(codes.pop().split("|")) < GRPC_CODES
 
 
-def test_every_metric_is_watched_and_every_watched_metric_is_there(watched: Watched):
+def test_every_metric_is_used_and_every_used_metric_exists(watched: Watched):
     table = re.search(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", (BOOK / "metrics.md").read_text(), re.DOTALL)
     assert table, "metrics.md has no table of metrics"
     documented = set(re.findall(r"^\| `(forebay_[a-z_]+)", table[1], re.MULTILINE))
@@ -157,12 +157,12 @@ def test_every_metric_is_watched_and_every_watched_metric_is_there(watched: Watc
 
 
 @pytest.mark.parametrize("check", [("check", "config", "prometheus.yml"), ("check", "rules", "rules.yml")])
-def test_promtool_accepts(check: tuple[str, ...]):
+def test_promtool_accepts_the_rules(check: tuple[str, ...]):
     *verbs, file = check
     promtool(*verbs, str(RULES.parent / file))
 
 
-def test_each_alert_fires_where_it_should_and_only_there():
+def test_each_alert_fires_exactly_when_it_should():
     said = promtool("test", "rules", str(RULES.parent / "rules_test.yml"))
     assert "SUCCESS" in said
     text = (RULES.parent / "rules_test.yml").read_text()
@@ -252,7 +252,7 @@ def test_every_rule_returns_data_under_load(watched: Watched, prometheus: Promet
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_every_variable_has_something_to_choose(path: Path, watched: Watched, prometheus: Prometheus):
+def test_every_variable_has_values(path: Path, watched: Watched, prometheus: Prometheus):
     variables = json.loads(path.read_text())["templating"]["list"]
     asked = {v["name"]: re.fullmatch(r"label_values\((.*), (\w+)\)", v["definition"]) for v in variables[1:]}
 

@@ -99,7 +99,7 @@ def test_every_address_has_its_ready_line(tiny_folder: Path, tmp_path: Path, tin
         assert daemon.stop() == ""
 
 
-def test_health_and_the_rest(daemon: Daemon):
+def test_health_ready_and_unknown_paths(daemon: Daemon):
     assert daemon.get("/healthz")[0] == 200
     assert daemon.get("/readyz")[0] == 200
     assert daemon.get("/metrics?x=1")[0] == 200
@@ -107,7 +107,7 @@ def test_health_and_the_rest(daemon: Daemon):
         assert daemon.get(path)[0] == 404, path
 
 
-def test_every_metric_is_there_from_the_start(daemon: Daemon):
+def test_every_metric_is_exposed_from_the_start(daemon: Daemon):
     now = scrape(daemon)
     for name, kind in TYPES.items():
         assert now.types.get(name) == kind, name
@@ -126,7 +126,7 @@ def test_every_metric_is_there_from_the_start(daemon: Daemon):
     assert now.value("forebay_memory_limit_bytes") > 0
 
 
-def test_counters_are_what_the_client_received(daemon: Daemon):
+def test_counters_match_what_the_client_received(daemon: Daemon):
     before = settled(daemon)
     request: dict[str, Any] = {**STREAM, "batch_size": 3000, "world_size": 2}
     batches: list[pa.RecordBatch] = []
@@ -162,7 +162,7 @@ def test_histogram_buckets_are_cumulative(daemon: Daemon):
 
 
 @pytest.mark.parametrize("how", ["cancel", "close the client", "never read"])
-def test_a_client_that_goes_away_gives_back_its_memory(daemon: Daemon, how: str):
+def test_disconnected_client_releases_its_memory(daemon: Daemon, how: str):
     before = settled(daemon)
     with fl.connect(daemon.url) as client:
         reader = client.do_get(info(client, {**STREAM, "batch_size": 500}).endpoints[0].ticket)
@@ -178,7 +178,7 @@ def test_a_client_that_goes_away_gives_back_its_memory(daemon: Daemon, how: str)
 
 
 @pytest.mark.parametrize("dataset", ["late", "damaged"])
-def test_a_stream_that_fails_counts_as_failed_and_gives_back_its_memory(daemon: Daemon, dataset: str):
+def test_failed_stream_is_counted_and_releases_its_memory(daemon: Daemon, dataset: str):
     before = settled(daemon)
     plan = {"outputs": [{"name": "x", "parts": [{"columns": ["x"]}]}]}
     with fl.connect(daemon.url) as client, pytest.raises((fl.FlightError, pa.ArrowInvalid)):

@@ -73,7 +73,7 @@ def ends_of(daemon: Daemon, name: str) -> list[dict[str, Any]]:
     return [line["fields"] for line in lines if line["fields"].get("message") == "stream ended"]
 
 
-def test_a_stream_is_told_of_under_its_request_id_when_it_opens_and_when_it_ends(start: Start):
+def test_stream_open_and_end_are_logged_with_the_request_id(start: Start):
     daemon = start()
     with fl.connect(daemon.url) as client:
         client.do_get(info(client, request()).endpoints[0].ticket, named("job-7.a")).read_all()
@@ -87,7 +87,7 @@ def test_a_stream_is_told_of_under_its_request_id_when_it_opens_and_when_it_ends
     assert [line["fields"]["message"] for line in lines] == ["stream opened", "stream ended"]
 
 
-def test_an_error_of_a_stream_names_its_request(start: Start):
+def test_stream_error_names_its_request(start: Start):
     daemon = start()
     with fl.connect(daemon.url) as client:
         ticket = info(client, request("late")).endpoints[0].ticket
@@ -102,7 +102,7 @@ def test_an_error_of_a_stream_names_its_request(start: Start):
                 client.do_get(ticket, options).read_all()
 
 
-def test_an_open_stream_has_series_of_its_own_and_a_closed_one_none(start: Start):
+def test_open_streams_have_series_and_closed_ones_none(start: Start):
     daemon = start()
     with fl.connect(daemon.url) as client:
         # More than sockets and buffers hold: it stays open while nobody reads.
@@ -146,7 +146,7 @@ def test_calls_are_counted_by_method_and_code(start: Start):
     assert counted("DoGet", "INVALID_ARGUMENT") == 1
 
 
-def test_a_connection_of_age_is_closed_and_its_training_run_does_not_notice(start: Start):
+def test_aged_connection_is_closed_without_disturbing_training(start: Start):
     daemon = start("--connection-age-seconds", "1", "--connection-grace-seconds", "1")
     # Some 24 MB: more than buffers hold.
     plan = fb.Plan(outputs={"x": [fb.cols("x")], "wide": [fb.cols("x")] * 100})
@@ -161,7 +161,7 @@ def test_a_connection_of_age_is_closed_and_its_training_run_does_not_notice(star
     assert sum(fields["outcome"] == "cancelled" for fields in ended) >= 1, ended
 
 
-def test_a_log_that_nobody_reads_holds_no_stream_up(folder: Path, tmp_path: Path):
+def test_unread_log_blocks_no_stream(folder: Path, tmp_path: Path):
     command = [server_binary(), *LOOPBACK, "--state", f"{tmp_path}/state", "--dataset", f"data={folder / 'data'}"]
     # Its pipe is full after some hundred lines.
     running = subprocess.Popen([*command, "--log", "trace"], stderr=subprocess.PIPE)
@@ -185,7 +185,7 @@ def test_a_log_that_nobody_reads_holds_no_stream_up(folder: Path, tmp_path: Path
         running.stderr.close()
 
 
-def test_crowds_of_scrapes_leave_streams_alone(start: Start):
+def test_many_scrapes_do_not_disturb_streams(start: Start):
     daemon = start()
     host, _, port = daemon.metrics_url.removeprefix("http://").partition("/")[0].rpartition(":")
     stalled = [socket.create_connection((host, int(port))) for _ in range(60)]
@@ -215,7 +215,7 @@ def test_crowds_of_scrapes_leave_streams_alone(start: Start):
     assert daemon.get("/healthz")[0] == 200
 
 
-def test_ten_thousand_scrapes_at_once_leave_streams_alone(start: Start):
+def test_ten_thousand_simultaneous_scrapes_do_not_disturb_streams(start: Start):
     daemon = start()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = 10_000
@@ -301,7 +301,7 @@ def test_metrics_can_be_off(folder: Path, tmp_path: Path):
     assert running.returncode == 0
 
 
-def test_a_metrics_port_in_use_ends_the_start_with_a_sentence(start: Start, folder: Path, tmp_path: Path):
+def test_metrics_port_in_use_fails_the_start_with_a_message(start: Start, folder: Path, tmp_path: Path):
     taken = start().metrics_url.removeprefix("http://").partition("/")[0]
     command = [server_binary(), "--listen", "127.0.0.1:0", "--metrics-listen", taken, "--state", f"{tmp_path}/other"]
     ended = subprocess.run(

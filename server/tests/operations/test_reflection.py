@@ -51,7 +51,7 @@ def call(channel: grpc.Channel, pool: DescriptorPool, name: str, **fields: Any) 
     return list(answered) if method.server_streaming else [answered]
 
 
-def test_a_tool_finds_the_services_and_calls_them_by_their_descriptors_alone(folder: Path):
+def test_reflection_is_sufficient_to_call_the_services(folder: Path):
     with channel(folder, "--reflection") as opened:
         database = ProtoReflectionDescriptorDatabase(opened)
         assert set(database.get_services()) >= {SERVICE, "grpc.health.v1.Health"}
@@ -69,7 +69,7 @@ def test_a_tool_finds_the_services_and_calls_them_by_their_descriptors_alone(fol
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
-def test_both_versions_answer(folder: Path, version: str):
+def test_both_reflection_versions_respond(folder: Path, version: str):
     with channel(folder, "--reflection") as opened:
         ask = opened.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
         # list_services, field 7 of the request; field 6 of the answer holds them.
@@ -78,7 +78,7 @@ def test_both_versions_answer(folder: Path, version: str):
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
-def test_it_is_off_unless_asked_for(folder: Path, version: str):
+def test_reflection_is_off_by_default(folder: Path, version: str):
     with channel(folder) as opened:
         ask = opened.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
         with pytest.raises(grpc.RpcError) as refused:

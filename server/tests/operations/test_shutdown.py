@@ -84,7 +84,7 @@ def ids(messages: list[Message]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_without_a_stream_it_ends_at_once(start: Start, number: int):
+def test_idle_server_exits_immediately(start: Start, number: int):
     daemon = start()
     with fl.connect(daemon.url) as client:
         # A connection without a stream keeps nothing waiting.
@@ -93,7 +93,7 @@ def test_without_a_stream_it_ends_at_once(start: Start, number: int):
         assert daemon.end(seconds=5) == 0
 
 
-def test_a_closed_stdin_ends_it_where_that_was_asked(start: Start):
+def test_closed_stdin_ends_the_server_with_the_flag(start: Start):
     daemon = start()
     assert daemon.process.stdin is not None
     daemon.process.stdin.write("words\n")
@@ -103,7 +103,7 @@ def test_a_closed_stdin_ends_it_where_that_was_asked(start: Start):
     assert daemon.end(seconds=5) == 0
 
 
-def test_draining_refuses_the_new_and_finishes_the_old(start: Start):
+def test_draining_rejects_new_streams_and_finishes_running_ones(start: Start):
     daemon = start()
     with fl.connect(daemon.url) as client:
         ticket = info(client, REQUEST).endpoints[0].ticket
@@ -124,7 +124,7 @@ def test_draining_refuses_the_new_and_finishes_the_old(start: Start):
 
 
 @pytest.mark.parametrize("seconds", [0, 1])
-def test_a_stream_that_is_cut_names_the_place_to_resume(start: Start, seconds: int):
+def test_cut_stream_names_the_position_to_resume(start: Start, seconds: int):
     daemon = start("--drain-seconds", str(seconds))
     with fl.connect(daemon.url) as client:
         reader = open_stream(client)
@@ -151,7 +151,7 @@ def test_a_stream_that_is_cut_names_the_place_to_resume(start: Start, seconds: i
     assert all(batch["text"][0].as_py().startswith(f"{batch['id'][0].as_py() % 4} ") for _, batch in messages)
 
 
-def test_a_stream_cut_before_its_first_batch_resumes_where_it_began(start: Start):
+def test_stream_cut_before_its_first_batch_resumes_at_its_start(start: Start):
     daemon = start("--drain-seconds", "0")
     size = 50_000
     with fl.connect(daemon.url) as client:
@@ -165,7 +165,7 @@ def test_a_stream_cut_before_its_first_batch_resumes_where_it_began(start: Start
     assert daemon.end() == 0
 
 
-def test_a_raw_table_that_is_cut_does_not_name_what_it_cannot_do(start: Start):
+def test_cut_raw_table_offers_no_resume(start: Start):
     daemon = start("--drain-seconds", "0")
     with fl.connect(daemon.url) as client:
         reader = client.do_get(client.get_flight_info(fl.FlightDescriptor.for_path("long")).endpoints[0].ticket)
@@ -179,7 +179,7 @@ def test_a_raw_table_that_is_cut_does_not_name_what_it_cannot_do(start: Start):
     assert daemon.end() == 0
 
 
-def test_a_client_that_does_not_read_cannot_hold_the_server(start: Start):
+def test_client_that_does_not_read_cannot_delay_shutdown(start: Start):
     daemon = start("--drain-seconds", "1")
     with fl.connect(daemon.url) as client:
         reader = open_stream(client)
@@ -192,7 +192,7 @@ def test_a_client_that_does_not_read_cannot_hold_the_server(start: Start):
     assert len(got) < ROWS
 
 
-def test_a_client_silent_through_the_whole_drain_learns_how_to_resume(start: Start):
+def test_idle_client_learns_how_to_resume_after_the_drain(start: Start):
     daemon = start("--drain-seconds", "0")
     # A client that makes room for little, so that the server's socket never fills up.
     small = [("grpc.http2.lookahead_bytes", 64 << 10), ("grpc.http2.bdp_probe", 0)]
@@ -214,7 +214,7 @@ def test_a_client_silent_through_the_whole_drain_learns_how_to_resume(start: Sta
     assert np.array_equal(ids(messages), np.arange(ROWS))
 
 
-def test_a_second_signal_ends_it_at_once(start: Start):
+def test_second_signal_exits_immediately(start: Start):
     daemon = start("--drain-seconds", "600")
     with fl.connect(daemon.url) as client:
         reader = open_stream(client)
@@ -226,7 +226,7 @@ def test_a_second_signal_ends_it_at_once(start: Start):
         read_until_cut(reader)
 
 
-def test_a_cut_leaves_no_socket_behind(start: Start, tmp_path: Path):
+def test_forced_shutdown_removes_its_socket(start: Start, tmp_path: Path):
     daemon = start("--drain-seconds", "0", "--listen", f"unix:{tmp_path}/flight")
     with fl.connect(f"grpc+unix://{tmp_path}/flight") as client:
         reader = open_stream(client)

@@ -78,7 +78,7 @@ def test_a_plan_is_known_after_a_restart(start: Start):
     assert np.array_equal(read(start(), {"plan_id": plan_id}), want)
 
 
-def test_a_directory_that_is_gone_is_made_anew(start: Start, tmp_path: Path):
+def test_missing_directory_is_recreated(start: Start, tmp_path: Path):
     plan_id, want = prepared(start)
     shutil.rmtree(tmp_path / "state")
     daemon = start()
@@ -120,7 +120,7 @@ def test_damaged_row_counts_are_counted_again(start: Start, tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_plan_is_no_plan_of_that_id(start: Start, tmp_path: Path, name: str):
+def test_damaged_plan_is_not_found(start: Start, tmp_path: Path, name: str):
     plan_id, _ = prepared(start)
     (path,) = [path for path in state_files(tmp_path) if plan_id in path.name and "columns" not in path.parent.name]
     damage(path, name)
@@ -139,7 +139,7 @@ def test_a_damaged_plan_is_no_plan_of_that_id(start: Start, tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damaged_columns_of_a_plan_stop_no_stream(start: Start, tmp_path: Path, name: str):
+def test_damaged_plan_columns_stop_no_stream(start: Start, tmp_path: Path, name: str):
     """What a fit saw is kept beside its plan, for exchanges; streams have the snapshot's own."""
     plan_id, want = prepared(start)
     (path,) = [path for path in state_files(tmp_path) if plan_id in path.name and "columns" in path.parent.name]
@@ -147,7 +147,7 @@ def test_damaged_columns_of_a_plan_stop_no_stream(start: Start, tmp_path: Path, 
     assert np.array_equal(read(start(), {"plan_id": plan_id}), want)
 
 
-def test_streams_go_on_where_counts_cannot_be_kept(start: Start, tmp_path: Path):
+def test_streams_work_when_counts_cannot_be_stored(start: Start, tmp_path: Path):
     """A full or missing disk costs the server its memory of counts, not its streams."""
     daemon = start()
     shutil.rmtree(tmp_path / "state")
@@ -155,7 +155,7 @@ def test_streams_go_on_where_counts_cannot_be_kept(start: Start, tmp_path: Path)
     assert np.array_equal(read(daemon, FILTERED), KEPT)
 
 
-def test_two_servers_share_a_directory(start: Start):
+def test_two_servers_can_share_a_directory(start: Start):
     first, second = start(), start()
     with fl.connect(first.url) as client:
         plan_id = fit(client, "data", PLAN)[-1]["result"]["plan_id"]

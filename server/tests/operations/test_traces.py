@@ -98,7 +98,7 @@ def read(daemon: Daemon, dataset: str = "data", headers: list[tuple[bytes, bytes
         return client.do_get(ticket, fl.FlightCallOptions(headers=headers or [])).read_all().num_rows
 
 
-def test_a_stream_is_a_trace_of_what_it_is_made_of(start: Start, collector: tuple[Collector, str]):
+def test_stream_trace_has_a_span_per_stage(start: Start, collector: tuple[Collector, str]):
     kept, url = collector
     daemon = start("--otlp-endpoint", url, env=SOON)
     assert read(daemon, headers=[(b"x-request-id", b"job-1")]) == ROWS
@@ -120,7 +120,7 @@ def test_a_stream_is_a_trace_of_what_it_is_made_of(start: Start, collector: tupl
     assert all(call.start_time_unix_nano <= span.start_time_unix_nano for span in parts)
 
 
-def test_a_shuffled_stream_and_a_fit_name_their_parts(start: Start, collector: tuple[Collector, str]):
+def test_shuffled_streams_and_fits_name_their_spans(start: Start, collector: tuple[Collector, str]):
     kept, url = collector
     daemon = start("--otlp-endpoint", url, env=SOON)
     assert read(daemon, shuffle=True, window_rows=500, lanes=4) == ROWS
@@ -133,9 +133,7 @@ def test_a_shuffled_stream_and_a_fit_name_their_parts(start: Start, collector: t
     assert poll(lambda: fit_pass.trace_id in {span.trace_id for span in kept.named("DoAction")})
 
 
-def test_a_trace_goes_on_where_the_client_began_it_and_lines_of_the_log_name_it(
-    start: Start, collector: tuple[Collector, str]
-):
+def test_trace_continues_the_clients_and_log_lines_name_it(start: Start, collector: tuple[Collector, str]):
     kept, url = collector
     daemon = start("--otlp-endpoint", url, env=SOON)
     read(daemon, headers=[(b"traceparent", f"00-{TRACE}-{PARENT}-01".encode())])
@@ -152,7 +150,7 @@ def test_a_trace_goes_on_where_the_client_began_it_and_lines_of_the_log_name_it(
     assert not [s for s in kept.spans if attributes(s).get("request") == "unkept"]
 
 
-def test_a_stream_that_fails_is_marked_with_the_reason(start: Start, collector: tuple[Collector, str]):
+def test_failed_stream_span_has_the_reason(start: Start, collector: tuple[Collector, str]):
     kept, url = collector
     daemon = start("--otlp-endpoint", url, env=SOON)
     with pytest.raises(pa.ArrowInvalid, match="null"):
@@ -166,7 +164,7 @@ def test_a_stream_that_fails_is_marked_with_the_reason(start: Start, collector: 
     assert refused[0].status.message == "NOT_FOUND"
 
 
-def test_what_is_left_is_sent_when_the_server_ends(start: Start, collector: tuple[Collector, str]):
+def test_remaining_spans_are_exported_at_shutdown(start: Start, collector: tuple[Collector, str]):
     kept, url = collector
     daemon = start("--otlp-endpoint", url, env={"OTEL_BSP_SCHEDULE_DELAY": "3600000"})
     read(daemon)
@@ -176,7 +174,7 @@ def test_what_is_left_is_sent_when_the_server_ends(start: Start, collector: tupl
     assert kept.named("DoGet")
 
 
-def test_a_collector_that_is_gone_or_stalls_holds_nobody_up(start: Start, collector: tuple[Collector, str]):
+def test_unavailable_collector_blocks_no_stream(start: Start, collector: tuple[Collector, str]):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         daemon = start("--otlp-endpoint", f"http://127.0.0.1:{nobody.getsockname()[1]}", env=SOON)

@@ -60,7 +60,7 @@ def client(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Iterator[f
 
 
 @pytest.mark.parametrize("seed", range(CHAINS))
-def test_any_chain_is_numpys(client: fb.Client, seed: int):
+def test_any_chain_matches_numpy(client: fb.Client, seed: int):
     random = np.random.default_rng(seed)
     steps = [draw(random) for _ in range(random.integers(2, LONGEST + 1))]
     outputs: dict[str, fb.Output] = {}

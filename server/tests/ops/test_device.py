@@ -31,7 +31,7 @@ def epoch(daemon: Daemon, *, shuffle: bool) -> list[dict[str, np.ndarray]]:
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_a_gpu_gives_the_batches_of_the_cpu(tiny_folder: Path, tmp_path: Path, shuffle: bool):
+def test_gpu_batches_equal_cpu_batches(tiny_folder: Path, tmp_path: Path, shuffle: bool):
     common = (*LOOPBACK, "--dataset", f"tiny={tiny_folder}", "--state")
     gpu = Daemon(*common, str(tmp_path / "gpu"), "--device", "cuda:0")
     cpu = Daemon(*common, str(tmp_path / "cpu"))

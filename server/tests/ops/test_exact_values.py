@@ -71,7 +71,7 @@ def by_count(values: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_mode_is_a_value_of_the_column_and_later_ops_see_it(client: fb.Client, name: str):
+def test_mode_is_a_value_of_the_column_and_later_ops_see_it(client: fb.Client, name: str):
     present = [value for value in DATA[name] if value is not None]
     mode = by_count(present)[0]
     fill = learned(client, "rows", fb.cols(name).fill_null("mode"))["fill_null"]
@@ -89,7 +89,7 @@ def test_a_mode_is_a_value_of_the_column_and_later_ops_see_it(client: fb.Client,
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_median_of_integers_that_is_one_is_exact(client: fb.Client, name: str):
+def test_integer_medians_are_exact(client: fb.Client, name: str):
     present = sorted(value for value in DATA[name] if value is not None)
     low, high = statistics.median_low(present), statistics.median_high(present)
     found = next(iter(learned(client, "rows", fb.cols(name).fill_null("median"))["fill_null"].values()))
@@ -118,7 +118,7 @@ def test_clip_and_bucketize_compare_integers_with_integers(client: fb.Client, na
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_quantiles_of_integers_part_them_where_they_are(client: fb.Client, name: str):
+def test_integer_quantiles_split_at_exact_values(client: fb.Client, name: str):
     present = sorted(value for value in DATA[name] if value is not None)
     taken = [present[0] if value is None else value for value in DATA[name]]
     got = features(client, "rows", {"o": fb.cols(name).fill_null(present[0]).bucketize(quantiles=4)})["o"]
@@ -128,7 +128,7 @@ def test_quantiles_of_integers_part_them_where_they_are(client: fb.Client, name:
     assert got.tolist() == [bisect.bisect_right(edges, value) for value in taken]
 
 
-def test_map_id_takes_ids_of_the_whole_range(client: fb.Client):
+def test_map_id_accepts_ids_of_the_whole_range(client: fb.Client):
     for name in NAMES:
         values = VALUES[name.split()[0]]
         mapping = {value: place for place, value in enumerate(values[::2])}
@@ -145,7 +145,7 @@ def test_map_id_takes_ids_of_the_whole_range(client: fb.Client):
         ({"map_id": {"ids": [1], "unsigned": [2], "values": [3]}}, ["map_id", "only one of ids and unsigned"]),
     ],
 )
-def test_parameters_given_twice_are_refused(client: fb.Client, op: dict[str, Any], words: list[str]):
+def test_rejects_parameters_given_twice(client: fb.Client, op: dict[str, Any], words: list[str]):
     part = {"columns": ["int64 0"], "ops": [op]}
     plan = {"outputs": [{"name": "o", "dtype": "INT64", "parts": [part]}]}
     with fl.connect(client.url) as bare, pytest.raises(pa.ArrowInvalid) as caught:
@@ -193,7 +193,7 @@ def test_quartiles_of_finite_values_are_finite(huge: fb.Client, name: str):
 
 
 @pytest.mark.parametrize("name", HUGE)
-def test_other_scales_of_finite_values_are_finite_or_say_what_is_too_large(huge: fb.Client, name: str):
+def test_scales_of_finite_values_are_finite_or_report_the_overflow(huge: fb.Client, name: str):
     values = HUGE[name]
     with pytest.raises(fb.ForebayError, match="smallest and its largest value.*more than a float64 holds"):
         huge.fitted(name, fb.Plan(outputs={"o": fb.cols("x").min_max()}))
@@ -207,7 +207,7 @@ def test_other_scales_of_finite_values_are_finite_or_say_what_is_too_large(huge:
     assert fill["fill_null"]["value"] == exact_quantile(values, 0.5)
 
 
-def test_only_infinite_values_are_called_infinite(huge: fb.Client):
+def test_only_infinite_values_are_reported_as_infinite(huge: fb.Client):
     for chain in (fb.cols("x").standardize(), fb.cols("x").min_max(), fb.cols("x").bucketize(quantiles=4)):
         with pytest.raises(fb.ForebayError, match="has infinite values"):
             huge.fitted("infinite", fb.Plan(outputs={"o": chain}))

@@ -164,7 +164,7 @@ def test_map_id_is_a_dict(client: fb.Client, default: int | None):
         same_bits(values, ints(want), name)
 
 
-def test_map_id_refuses_dates_and_times_whose_numbers_depend_on_the_unit(client: fb.Client):
+def test_map_id_rejects_dates_and_times(client: fb.Client):
     times = [c for c in WHOLE if pa.types.is_temporal(ARRAYS[c].type)]
     assert len(times) > 5
     for column in times:
@@ -272,7 +272,7 @@ def test_one_hot_of_a_vocabulary_is_sklearns(client: fb.Client, dtype: str):
         assert np.array_equal(got[name][:, 0], (want.sum(axis=1) == 0) * one), name
 
 
-def test_one_hot_lies_beside_other_parts(client: fb.Client):
+def test_one_hot_combines_with_other_parts(client: fb.Client):
     parts = [fb.cols("int8").fill_null(0), fb.cols("bool", "null").vocab().one_hot(), fb.cols("int16").fill_null(1)]
     got = features(client, "plain", {"o": parts})["o"]
     bools = fb.cols("bool").vocab()

@@ -183,7 +183,7 @@ def test_pad_and_first_n_with_a_value_make_columns(client: fb.Client, dataset: s
         same_bits(got[f"first {name}"], want, f"first_n({n}, {value}) of {name}")
 
 
-def test_pads_of_a_number_that_the_column_cannot_hold_go_to_float64(client: fb.Client):
+def test_pads_that_the_column_cannot_hold_widen_to_float64(client: fb.Client):
     chains = {
         "uint64": (fb.cols("uint64").fill_null(0).pad(5, -1), -1.0),
         "int64": (fb.cols("int64").fill_null(0).pad(5, 1e300), 1e300),
@@ -234,7 +234,7 @@ DTYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16, "int32":
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "uint8", "bfloat16"])
-def test_lists_have_every_dtype(client: fb.Client, dtype: str):
+def test_lists_support_every_dtype(client: fb.Client, dtype: str):
     chain = fb.output(fb.cols("int8").fill_null(3).abs(), dtype=dtype)
     got = features(client, "lists", {"o": chain})["o"]
     rows = [np.abs(row) for row in numbers_of("int8", 3)]
@@ -271,7 +271,7 @@ ELEMENTWISE: dict[str, tuple[list[str], Op]] = {
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_elements_become_what_single_values_become(client: fb.Client, name: str):
+def test_list_elements_are_computed_like_single_values(client: fb.Client, name: str):
     kinds, op = ELEMENTWISE[name]
     outputs = {kind: fb.output(op(fb.cols(kind)).fill_null(1), dtype="float32") for kind in kinds}
     got, want = features(client, "lists", outputs), features(client, "flat", outputs)
@@ -282,7 +282,7 @@ def test_elements_become_what_single_values_become(client: fb.Client, name: str)
 
 
 @pytest.mark.parametrize("name", ["coded", "large_text"])
-def test_text_of_any_encoding_gives_one_result(client: fb.Client, name: str):
+def test_text_of_any_encoding_gives_the_same_result(client: fb.Client, name: str):
     encoded = {"hash": lambda c: c.hash_bucket(10**6), "vocab": lambda c: c.vocab(values=["a", "é", "bb"])}
     outputs = {f"{op} {c}": encoded[op](fb.cols(c)).fill_null(0) for op in encoded for c in (name, "text")}
     for dataset in ("lists", "plain"):
@@ -314,7 +314,7 @@ LEARNING: dict[str, tuple[list[str], Op]] = {
 
 
 @pytest.mark.parametrize("name", LEARNING)
-def test_a_fit_learns_from_elements_as_from_single_values(client: fb.Client, name: str):
+def test_fit_learns_from_elements_as_from_single_values(client: fb.Client, name: str):
     kinds, op = LEARNING[name]
     outputs = {kind: op(fb.cols(kind)).fill_null(0) for kind in kinds}
     of_lists, of_values = (client.fitted(dataset, fb.Plan(outputs=outputs)) for dataset in ("lists", "flat"))
@@ -325,7 +325,7 @@ def test_a_fit_learns_from_elements_as_from_single_values(client: fb.Client, nam
         same_bits(np.concatenate(list(got[kind])), want[kind], kind)
 
 
-def test_a_fit_sees_what_first_n_leaves(client: fb.Client):
+def test_fit_sees_only_what_first_n_keeps(client: fb.Client):
     plan = fb.Plan(outputs={"o": fb.cols("int8").first_n(2).vocab(), "m": fb.cols("int8").pad(2, 9).standardize()})
     ops = {
         out["name"]: out["parts"][0]["ops"][-1]
@@ -430,19 +430,19 @@ def test_elements_of_a_mebibyte(client: fb.Client):
 # === The shapes of outputs ===
 
 
-def test_padded_columns_lie_side_by_side_and_ops_go_on(client: fb.Client):
+def test_padded_columns_are_adjacent_and_take_further_ops(client: fb.Client):
     chain = fb.cols("int8", "date").fill_null(0).pad(3, 7).standardize(mean=1, std=2)
     got = features(client, "lists", {"o": [chain, fb.cols("id")]})["o"]
     both = [(cut(numbers_of(name, 0), 3, 7).astype(np.float64) - 1) / 2 for name in ("int8", "date")]
     same_bits(got, np.concatenate([*both, np.arange(PRIME)[:, None]], axis=1).astype(np.float32))
 
 
-def test_each_padded_column_is_laid_out_in_turn(client: fb.Client):
+def test_each_padded_column_is_one_hot_encoded(client: fb.Client):
     got = features(client, "lists", {"o": fb.cols("bool").fill_null(0).pad(2).vocab(values=[1]).one_hot()})["o"]
     same_bits(got, np.eye(2)[cut(numbers_of("bool", 0), 2, 0)].reshape(PRIME, 4).astype(np.float32))
 
 
-def test_a_shuffled_stream_moves_whole_lists(server: Server):
+def test_shuffled_stream_moves_whole_lists(server: Server):
     plan = fb.Plan(
         outputs={
             "x": fb.output(fb.cols("int64").fill_null(3), dtype="int64"),
@@ -500,9 +500,7 @@ def test_lists_pass_through_as_stored(client: fb.Client):
         ({"o": fb.output(fb.cols("float32").fill_null(0), dtype="int32")}, ['"float32"', "INT32"]),
     ],
 )
-def test_what_lists_cannot_become_is_refused_with_the_way_out(
-    client: fb.Client, outputs: dict[str, Any], words: list[str]
-):
+def test_rejects_unsupported_list_outputs_with_a_remedy(client: fb.Client, outputs: dict[str, Any], words: list[str]):
     with pytest.raises(fb.InvalidRequest) as caught:
         features(client, "lists", outputs)
     for word in words:

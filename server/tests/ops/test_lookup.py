@@ -141,7 +141,7 @@ def test_lookup_is_pandas_left_merge(client: fb.Client, join: str, dataset: str)
     assert sum(value is None for value in merged(left, key, "single")) > 50
 
 
-def test_what_is_looked_up_goes_through_the_chain(client: fb.Client):
+def test_looked_up_values_go_through_the_chain(client: fb.Client):
     prices = fb.cols("item").fill_null(2**31).lookup("items", "id", ["price"]).fill_null(0).log1p().clip(0, 2)
     brands = fb.cols("item").lookup("items", "id", ["brand"]).fill_null(text="?").vocab(values=["brand 3", "?"])
     got = features(client, "clicks", {"p": prices, "b": brands, "hot": brands.one_hot()})
@@ -153,7 +153,7 @@ def test_what_is_looked_up_goes_through_the_chain(client: fb.Client):
     assert np.array_equal(got["hot"], np.eye(3)[want])
 
 
-def test_a_fit_learns_from_what_is_looked_up(client: fb.Client):
+def test_fit_learns_from_looked_up_values(client: fb.Client):
     chain = fb.cols("item").lookup("items", "id", ["price"])
     brand = fb.cols("item").lookup("items", "id", ["brand"])
     plan = fb.Plan(outputs={"p": chain.fill_null("mean").standardize(), "b": brand.vocab()})
@@ -175,7 +175,7 @@ def test_several_columns_are_each_looked_up(client: fb.Client):
         same_bits(got[:, place], np.array(want, np.float32), column)
 
 
-def test_a_dataset_is_looked_up_in_itself(client: fb.Client):
+def test_dataset_can_be_looked_up_in_itself(client: fb.Client):
     got = features(client, "items", {"o": fb.cols("id").lookup("items", "id", ["small"])})["o"]
     assert got.tolist() == ITEMS["small"].to_pylist()
 
@@ -211,7 +211,7 @@ def test_ranks_and_resumes_look_up_the_same(client: fb.Client, world_size: int):
         (fb.cols("item").vocab(values=[1]).one_hot().lookup("items", "id", ["price"]), ["one_hot"]),
     ],
 )
-def test_wrong_joins_are_refused_with_what_is_wrong(client: fb.Client, chain: fb.Columns, words: list[str]):
+def test_rejects_invalid_joins_with_the_reason(client: fb.Client, chain: fb.Columns, words: list[str]):
     with pytest.raises(fb.ForebayError) as caught:
         features(client, "clicks", {"o": chain})
     assert caught.value.code in ("INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION"), caught.value
@@ -224,7 +224,7 @@ def test_a_table_without_rows_has_no_keys(client: fb.Client):
     assert set(got.tolist()) == {5.0}
 
 
-def test_a_ticket_stays_with_the_table_that_it_was_made_for(tmp_path: Path, serve: Serve):
+def test_ticket_pins_the_lookup_table(tmp_path: Path, serve: Serve):
     pq.write_table(pa.table({"k": [2, 1, 2]}), tmp_path / "rows.parquet")
     table = tmp_path / "table.parquet"
     pq.write_table(pa.table({"k": [1, 2], "v": [10.0, 20.0], "w": [1.0, 2.0]}), table)

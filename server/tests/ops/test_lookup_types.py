@@ -154,7 +154,7 @@ def is_comparable(column: str, key: str) -> bool:
 
 
 @pytest.mark.parametrize("column", KINDS)
-def test_the_same_value_is_found_in_every_type_that_has_it(client: fb.Client, column: str):
+def test_equal_values_match_across_types(client: fb.Client, column: str):
     kinds = [key for key in KINDS if is_comparable(column, key)]
     outputs = {
         key: fb.output(fb.cols(column).lookup(key.replace(" ", "_"), "k", ["v"]).fill_null(-1), dtype="int32")
@@ -170,7 +170,7 @@ def test_the_same_value_is_found_in_every_type_that_has_it(client: fb.Client, co
         assert not wrong, f"{column} in {key}: (value, row found, row wanted): {wrong[:5]}"
 
 
-def test_values_that_mean_something_else_are_refused_with_both_types(client: fb.Client):
+def test_rejects_incomparable_types_naming_both(client: fb.Client):
     pairs = [pair for pair in itertools.product(KINDS, KINDS) if not is_comparable(*pair)]
     for column, key in random.Random(3).sample(pairs, 150):
         table = key.replace(" ", "_")

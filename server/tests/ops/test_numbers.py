@@ -81,7 +81,7 @@ BITS: dict[str, tuple[Op, Oracle]] = {
 
 @pytest.mark.parametrize("dataset", [*SHAPES, "plain", "full"])
 @pytest.mark.parametrize("name", BITS)
-def test_every_type_gives_numpys_bits(client: fb.Client, name: str, dataset: str):
+def test_every_type_matches_numpy_bitwise(client: fb.Client, name: str, dataset: str):
     op, oracle = BITS[name]
     outputs = {c: fb.output(op(fb.cols(c)).fill_null(FILL), dtype="float32") for c in COLUMNS}
     got = features(client, dataset, outputs)
@@ -118,7 +118,7 @@ def test_whole_numbers_stay_whole(client: fb.Client, name: str):
 
 
 @pytest.mark.parametrize("column", ["bool", "int8", "uint64", "float16", "float32", "float64", "decimal_9_2", "null"])
-def test_nulls_are_filled_in_the_columns_own_kind(client: fb.Client, column: str):
+def test_nulls_are_filled_in_the_columns_own_type(client: fb.Client, column: str):
     values, gaps = domain(TABLE[column].combine_chunks()), nulls(TABLE[column].combine_chunks())
     fills = [0.5, -1, 2**53, 1e300, float("nan"), float("-inf")]
     outputs = {str(i): fb.output(fb.cols(column).fill_null(fill), dtype="float32") for i, fill in enumerate(fills)}
@@ -194,7 +194,7 @@ def parameters(plan: fb.Plan, name: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, PRIME])
 @pytest.mark.parametrize("op", SCALERS)
-def test_what_is_learned_is_what_sklearn_learns(fits: fb.Client, op: str, rows: int):
+def test_learned_statistics_match_sklearn(fits: fb.Client, op: str, rows: int):
     chain, scaler = SCALERS[op]
     table, seen = learned(rows)
     dataset = f"rows{rows}"
@@ -246,7 +246,7 @@ def check_scaled(got: np.ndarray, array: pa.Array, oracle: object, found: dict[s
 
 @pytest.mark.parametrize("op", SCALERS)
 @pytest.mark.parametrize("column", ["x", "nan"])
-def test_nothing_to_learn_from_is_an_error_that_names_the_column(fits: fb.Client, op: str, column: str):
+def test_missing_training_values_are_an_error_naming_the_column(fits: fb.Client, op: str, column: str):
     with pytest.raises(fb.ForebayError) as caught:
         fits.fit("null", fb.Plan(outputs={"o": SCALERS[op][0](fb.cols(column)).fill_null(0)}))
     assert f'"{column}"' in str(caught.value)

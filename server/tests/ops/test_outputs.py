@@ -139,7 +139,7 @@ def test_whole_floats_become_integers(client: fb.Client):
         ("u_2_63", ["uint8", "int32", "int64"]),
     ],
 )
-def test_what_an_integer_cannot_hold_is_an_error_that_names_the_column(client: fb.Client, name: str, dtypes: list[str]):
+def test_integer_overflow_is_an_error_naming_the_column(client: fb.Client, name: str, dtypes: list[str]):
     for dtype in ("uint8", "int32", "int64"):
         outputs = {"o": fb.output(fb.cols(name), dtype=dtype)}
         if dtype in dtypes:

@@ -133,7 +133,7 @@ def refusal(flight: fl.FlightClient, asked: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_wrong_parameters_are_refused_with_their_place(flight: fl.FlightClient, name: str):
+def test_rejects_invalid_parameters_with_their_field_path(flight: fl.FlightClient, name: str):
     column, op, words = BAD[name]
     text = refusal(flight, plan(column, op))
     for word in ["outputs[1].parts[1].ops[0]", next(iter(op)), *words]:
@@ -141,7 +141,7 @@ def test_wrong_parameters_are_refused_with_their_place(flight: fl.FlightClient, 
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_fit_refuses_what_a_stream_does(server: Server, name: str):
+def test_fit_rejects_what_a_stream_rejects(server: Server, name: str):
     column, op, words = BAD[name]
     body = {"dataset": "tiny", "plan": plan(column, op)}
     with fl.connect(server.url) as client, pytest.raises((pa.ArrowException, fl.FlightError)) as caught:
@@ -151,7 +151,7 @@ def test_a_fit_refuses_what_a_stream_does(server: Server, name: str):
     assert any(word in str(caught.value) for word in words), str(caught.value)
 
 
-def test_a_million_parentheses_are_refused(flight: fl.FlightClient, server: Server):
+def test_rejects_a_million_parentheses(flight: fl.FlightClient, server: Server):
     deep = "(" * DEEP + "x > 1" + ")" * DEEP
     assert "filter" in refusal(flight, plan("id", filter=deep))
     assert "derive[0]" in refusal(flight, plan("id", derive=[{"name": "d", "expr": deep}]))
@@ -176,16 +176,16 @@ def test_a_million_parentheses_are_refused(flight: fl.FlightClient, server: Serv
         ({"lookup": {"table": 3}}, "table"),
     ],
 )
-def test_fields_of_the_wrong_kind_are_refused_by_name(flight: fl.FlightClient, op: dict[str, Any], field: str):
+def test_rejects_fields_of_the_wrong_type_by_name(flight: fl.FlightClient, op: dict[str, Any], field: str):
     assert field in refusal(flight, plan("id", op))
 
 
-def test_nothing_follows_what_lays_indices_out(flight: fl.FlightClient):
+def test_rejects_ops_after_one_hot(flight: fl.FlightClient):
     text = refusal(flight, plan("id", {"one_hot": {"size": 100}}, {"abs": {}}))
     assert "outputs[1].parts[1].ops[1]" in text
     assert "one_hot" in text
 
 
-def test_columns_multiply_to_a_limit(flight: fl.FlightClient):
+def test_number_of_output_columns_is_limited(flight: fl.FlightClient):
     text = refusal(flight, plan("lists", {"pad": {"n": 60_000}}, {"one_hot": {"size": 60_000}}))
     assert "outputs[1]" in text

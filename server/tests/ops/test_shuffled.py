@@ -81,7 +81,7 @@ def bits(values: np.ndarray) -> bytes:
 
 
 @pytest.mark.parametrize(("world_size", "batch_size", "window_rows"), [(1, 64, 16_384), (2, 37, 200), (4, 1000, 64)])
-def test_each_row_is_the_same_wherever_it_comes(
+def test_each_row_is_the_same_in_any_order(
     client: fb.Client, in_order: dict[str, np.ndarray], world_size: int, batch_size: int, window_rows: int
 ):
     plan = fb.Plan(outputs=outputs(), derive=DERIVE)

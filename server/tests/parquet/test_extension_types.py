@@ -54,7 +54,7 @@ def test_columns_have_the_types_that_pyarrow_reads(tmp_path: Path, serve: Serve,
                 assert got[name].combine_chunks().equals(want[name].combine_chunks()), name
 
 
-def test_an_output_of_another_name_keeps_the_type_and_a_derived_column_has_none(tmp_path: Path, serve: Serve):
+def test_renamed_output_keeps_the_type_and_derived_column_has_none(tmp_path: Path, serve: Serve):
     pq.write_table(table(), tmp_path / "a.parquet", store_schema=False)
     renamed = {"name": "key", "dtype": "AS_STORED", "parts": [{"columns": ["uuid"]}]}
     plan = plan_of(

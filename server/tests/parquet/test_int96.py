@@ -96,7 +96,7 @@ def client(server: Server) -> Iterator[fl.FlightClient]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_date_is_pyarrows(client: fl.FlightClient, root: Path, layout: str):
+def test_every_date_matches_pyarrow(client: fl.FlightClient, root: Path, layout: str):
     want = pq.read_table(root / layout / "a.parquet", coerce_int96_timestamp_unit="us")
     for got in (raw_table(client, layout), read(client, layout, plan_of(stored(*want.column_names)))):
         for name in want.column_names:
@@ -109,7 +109,7 @@ def test_every_date_is_pyarrows(client: fl.FlightClient, root: Path, layout: str
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_filters_and_expressions_see_the_date_that_is_stored(client: fl.FlightClient, root: Path, layout: str):
+def test_filters_and_expressions_see_the_stored_date(client: fl.FlightClient, root: Path, layout: str):
     path = root / layout / "a.parquet"
     for text in FILTERS:
         plan = plan_of(stored("id"), filter=text)
@@ -149,7 +149,7 @@ def with_value(day: int, nanoseconds: int, *, dictionary: bool = False, nested: 
 
 @pytest.mark.parametrize("nanoseconds", [0, 999, 1000, 86_399_999_999_999])
 @pytest.mark.parametrize("day", [-719_162, -1, 0, 20_000])
-def test_parts_of_a_microsecond_are_cut_off_towards_the_past(tmp_path: Path, serve: Serve, day: int, nanoseconds: int):
+def test_parts_of_a_microsecond_are_rounded_down(tmp_path: Path, serve: Serve, day: int, nanoseconds: int):
     (tmp_path / "a.parquet").write_bytes(with_value(day, nanoseconds))
     want = pq.read_table(tmp_path / "a.parquet", coerce_int96_timestamp_unit="us")["ts"]
     with fl.connect(serve({"t": tmp_path}).url) as client:
@@ -161,7 +161,7 @@ def test_parts_of_a_microsecond_are_cut_off_towards_the_past(tmp_path: Path, ser
     ]
 
 
-def test_an_arrow_schema_of_nanoseconds_does_not_bring_the_wrap_back(tmp_path: Path, serve: Serve):
+def test_arrow_schema_of_nanoseconds_does_not_wrap_dates(tmp_path: Path, serve: Serve):
     near = pa.array([dt.datetime(2000, 1, 1)] * 20, US)
     data = pa.table({"ts": near.cast(pa.timestamp("ns")), "zoned": near.cast(pa.timestamp("ns", "Europe/Paris"))})
     file = dissect(data, use_dictionary=False, use_deprecated_int96_timestamps=True)
@@ -178,7 +178,7 @@ def test_an_arrow_schema_of_nanoseconds_does_not_bring_the_wrap_back(tmp_path: P
         assert got[name].cast(pa.int64()).equals(want[name].cast(pa.int64())), name
 
 
-def test_nanoseconds_are_there_for_the_asking(tmp_path: Path, serve: Serve):
+def test_nanoseconds_are_available_by_flag(tmp_path: Path, serve: Serve):
     (tmp_path / "near").mkdir()
     (tmp_path / "near" / "a.parquet").write_bytes(with_value(20_000, 86_399_999_999_999))
     want = pq.read_table(tmp_path / "near" / "a.parquet")["ts"]
@@ -194,7 +194,7 @@ def test_nanoseconds_are_there_for_the_asking(tmp_path: Path, serve: Serve):
 @pytest.mark.parametrize(
     ("unit", "day"), [("ns", 2_932_896), ("ns", -200_000), ("us", 106_751_992), ("us", -106_751_992)]
 )
-def test_a_date_that_does_not_fit_is_refused_by_name(
+def test_rejects_a_date_out_of_range_by_name(
     tmp_path: Path, serve: Serve, unit: str, day: int, dictionary: bool, nested: bool
 ):
     (tmp_path / "far.parquet").write_bytes(with_value(day, 0, dictionary=dictionary, nested=nested))
@@ -221,7 +221,7 @@ def test_bounds_of_int96_prune_nothing(tmp_path: Path, serve: Serve):
         assert read(client, "t", plan).num_rows == 100
 
 
-def test_an_arrow_schema_of_another_unit_does_not_change_what_nanoseconds_mean(tmp_path: Path, serve: Serve):
+def test_arrow_schema_of_another_unit_does_not_reinterpret_nanoseconds(tmp_path: Path, serve: Serve):
     """Nanoseconds in INT64, beside an Arrow schema that says microseconds: Parquet's own word counts."""
     data = pa.table({"ts": pa.array([1_700_000_000_000_000_000, 1, None], pa.int64()).cast(pa.timestamp("ns"))})
     microseconds = dissect(pa.table({"ts": pa.array([0, 0, None], pa.int64()).cast(US)}))

@@ -54,7 +54,7 @@ def write(path: Path, options: str = "") -> None:
 
 
 @pytest.mark.parametrize("options", ["", ", PARQUET_VERSION v2", ", DICTIONARY_SIZE_LIMIT 1", ", COMPRESSION zstd"])
-def test_every_part_of_an_interval_comes_through(tmp_path: Path, serve: Serve, options: str):
+def test_every_part_of_an_interval_is_kept(tmp_path: Path, serve: Serve, options: str):
     write(tmp_path / "t" / "a.parquet", options)
     kind = pa.month_day_nano_interval()
     with fl.connect(serve({"t": tmp_path / "t"}).url) as client:
@@ -82,7 +82,7 @@ def test_expressions_count_the_months(tmp_path: Path, serve: Serve):
     assert dt.datetime(2026, 1, 31) in got
 
 
-def test_order_and_resumption_are_those_of_other_columns(tmp_path: Path, serve: Serve):
+def test_order_and_resume_match_other_columns(tmp_path: Path, serve: Serve):
     write(tmp_path / "t" / "a.parquet")
     plan = plan_of(stored("id", "i"))
     with fl.connect(serve({"t": tmp_path / "t"}).url) as client:
@@ -113,7 +113,7 @@ def test_milliseconds_are_unsigned(tmp_path: Path, serve: Serve):
 
 
 @pytest.mark.parametrize("part", ["months", "days"])
-def test_a_part_that_arrow_cannot_hold_is_refused_by_name(tmp_path: Path, serve: Serve, part: str):
+def test_rejects_an_interval_out_of_range_by_name(tmp_path: Path, serve: Serve, part: str):
     value = interval_bytes(-1, 0, 0) if part == "months" else interval_bytes(0, -1, 0)
     hand_made(tmp_path / "far.parquet", [interval_bytes(1, 2, 3), value, None], store_schema=False)
     with fl.connect(serve({"t": tmp_path}).url) as client:

@@ -92,7 +92,7 @@ def column(batches: list[pa.RecordBatch], name: str = "out") -> np.ndarray:
     return np.concatenate([batch[name].to_numpy() for batch in batches])
 
 
-def test_a_row_group_of_a_million_rows(client: fl.FlightClient):
+def test_row_group_of_a_million_rows(client: fl.FlightClient):
     assert np.array_equal(raw_table(client, "prime")["id"].to_numpy(), np.arange(PRIME))
     batches = read(client, "prime", plan("id"), batch_size=65_537, world_size=3, with_row_ids=True)
     assert np.array_equal(column(batches), np.arange(PRIME))
@@ -123,7 +123,7 @@ def test_files_and_row_groups_without_rows(client: fl.FlightClient):
     assert column(read(client, "empty", plan("id", filter="half > 1"))).tolist() == list(range(3, 9))
 
 
-def test_a_table_without_rows_is_a_table(client: fl.FlightClient):
+def test_table_without_rows_is_served(client: fl.FlightClient):
     got = raw_table(client, "onlyempty")
     assert got.num_rows == 0
     assert got.schema.equals(numbers(1).schema)
@@ -167,7 +167,7 @@ def test_names_that_differ_in_case_alone_are_two_columns(client: fl.FlightClient
     assert column(got).tolist() == [6003]
 
 
-def test_raw_names_are_the_files(client: fl.FlightClient, root: Path):
+def test_raw_table_keeps_the_files_column_names(client: fl.FlightClient, root: Path):
     got = raw_table(client, "names")
     assert tuple(got.column_names) == NAMES
     assert got.equals(pq.read_table(root / "names/a.parquet"))

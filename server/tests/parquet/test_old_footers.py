@@ -85,7 +85,7 @@ HEADS: dict[str, Callable[[Parquet], None]] = {
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("dictionary", [True, False])
-def test_lists_of_other_heads_are_read(tmp_path: Path, serve: Serve, head: str, dictionary: bool):
+def test_reads_long_form_list_headers(tmp_path: Path, serve: Serve, head: str, dictionary: bool):
     file = dissect(table(), use_dictionary=dictionary, row_group_size=40, store_schema=False)
     path = tmp_path / "a.parquet"
     path.write_bytes(file.build(HEADS[head]))
@@ -108,7 +108,7 @@ def test_a_footer_longer_than_the_first_read(tmp_path: Path, serve: Serve):
         assert raw_table(client, "t").equals(pq.read_table(path))
 
 
-def test_lists_of_other_values_are_refused_by_name(tmp_path: Path, serve: Serve):
+def test_rejects_invalid_lists_by_file_name(tmp_path: Path, serve: Serve):
     file = dissect(table(), store_schema=False)
     (tmp_path / "bytes.parquet").write_bytes(file.build(encodings(BYTE)))
     with fl.connect(serve({"t": tmp_path}).url) as client:

@@ -153,7 +153,7 @@ def same(got: pa.ChunkedArray, want: pa.ChunkedArray, place: str) -> None:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_the_raw_table_is_pyarrows(client: fl.FlightClient, root: Path, writer: str):
+def test_raw_table_matches_pyarrow(client: fl.FlightClient, root: Path, writer: str):
     got = raw_table(client, writer)
     want = pq.read_table(root / writer / "a.parquet", coerce_int96_timestamp_unit="us")
     assert got.column_names == want.column_names
@@ -187,7 +187,7 @@ FEATURES: dict[str, Any] = {
 }
 
 
-def test_features_are_the_same_whoever_wrote_the_file(client: fl.FlightClient):
+def test_features_do_not_depend_on_the_writer(client: fl.FlightClient):
     tables = {writer: read(client, writer, FEATURES) for writer in WRITERS}
     want = tables["pyarrow-v1-dictionary"]
     assert 1000 < want.num_rows < ROWS

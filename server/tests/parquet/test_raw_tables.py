@@ -151,7 +151,7 @@ def assert_same_values(got: pa.Table, want: pa.Table) -> None:
 
 
 @pytest.mark.parametrize(("codec", "pages", "dictionary"), LAYOUTS)
-def test_every_type_comes_as_pyarrow_reads_it(raw: Server, folder: Path, codec: str, pages: str, dictionary: bool):
+def test_every_type_matches_pyarrow(raw: Server, folder: Path, codec: str, pages: str, dictionary: bool):
     name = name_of(codec, pages, dictionary)
     with fl.connect(raw.url) as client:
         got = raw_table(client, name)
@@ -159,7 +159,7 @@ def test_every_type_comes_as_pyarrow_reads_it(raw: Server, folder: Path, codec: 
     assert_same_values(got, pa.concat_tables(files))
 
 
-def test_types_are_the_files_own(raw: Server, folder: Path):
+def test_types_match_the_file(raw: Server, folder: Path):
     with fl.connect(raw.url) as client:
         got = client.get_schema(fl.FlightDescriptor.for_path(name_of("snappy", "1.0", True))).schema
     want = pq.read_schema(folder / name_of("snappy", "1.0", True) / "a.parquet")

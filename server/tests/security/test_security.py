@@ -121,7 +121,7 @@ def client(secured: Secured) -> Iterator[fl.FlightClient]:
         yield client
 
 
-def test_only_who_has_a_token_gets_an_answer(client: fl.FlightClient):
+def test_every_call_requires_a_token(client: fl.FlightClient):
     calls: list[Callable[[fl.FlightCallOptions], object]] = [
         lambda options: list(client.list_flights(b"", options)),
         lambda options: list(client.list_actions(options)),
@@ -153,7 +153,7 @@ def test_a_stream_and_a_table_over_tls(client: fl.FlightClient):
     assert client.do_get(info.endpoints[0].ticket, bearer(TRAINER)).read_all().num_rows == 1000
 
 
-def test_what_is_not_granted_is_refused_alike_whether_it_is_there_or_not(client: fl.FlightClient):
+def test_ungranted_datasets_are_indistinguishable_from_missing_ones(client: fl.FlightClient):
     for name in ("secret", "hidden", "nowhere", "", "numbers/../secret", "NUMBERS"):
         for call in (
             lambda name=name: client.get_flight_info(fl.FlightDescriptor.for_path(name), bearer(TRAINER)),
@@ -173,7 +173,7 @@ def test_what_is_not_granted_is_refused_alike_whether_it_is_there_or_not(client:
     assert not re.search(r'"(secret|hidden)"', str(told.value))
 
 
-def test_a_table_that_a_plan_looks_up_must_be_granted_too(secured: Secured, client: fl.FlightClient):
+def test_lookup_table_requires_a_grant(secured: Secured, client: fl.FlightClient):
     results = client.do_action(action("fit", dataset="numbers", plan=LOOKUP), bearer(OTHER))
     plan_id = [json.loads(result.body.to_pybytes()) for result in results][-1]["result"]["plan_id"]
     info = client.get_flight_info(request("numbers", plan=None, plan_id=plan_id), bearer(OTHER))
@@ -206,7 +206,7 @@ def test_a_table_that_a_plan_looks_up_must_be_granted_too(secured: Secured, clie
     assert plan_id not in str(told.value)
 
 
-def test_a_ticket_is_for_its_caller_and_cannot_be_changed_or_made(secured: Secured, client: fl.FlightClient):
+def test_ticket_is_bound_to_its_caller_and_cannot_be_forged(secured: Secured, client: fl.FlightClient):
     ticket = client.get_flight_info(request("numbers"), bearer(TRAINER)).endpoints[0].ticket
     with refused("unauthorized", "another caller"):
         client.do_get(ticket, bearer(ADMIN)).read_all()
@@ -228,7 +228,7 @@ def test_a_ticket_is_for_its_caller_and_cannot_be_changed_or_made(secured: Secur
     assert client.do_get(fl.Ticket(replayed), bearer(TRAINER)).read_all().num_rows == 1000
 
 
-def test_replicas_with_one_key_take_each_others_tickets_until_they_expire(secured: Secured):
+def test_replicas_with_one_key_accept_each_others_tickets_until_expiry(secured: Secured):
     twin, brief = secured.start(), secured.start("--ticket-seconds", "1")
     with secured.client() as one, secured.client(twin.url) as other, secured.client(brief.url) as hasty:
         ticket = one.get_flight_info(request("numbers"), bearer(TRAINER)).endpoints[0].ticket
@@ -240,7 +240,7 @@ def test_replicas_with_one_key_take_each_others_tickets_until_they_expire(secure
             hasty.do_get(ticket, bearer(TRAINER)).read_all()
 
 
-def test_the_key_of_tickets_is_kept_under_state_for_its_owner_alone(serve: Serve, tmp_path: Path):
+def test_ticket_key_in_the_state_directory_is_private(serve: Serve, tmp_path: Path):
     secured = Secured(serve, tmp_path)
     at = secured.flags.index("--ticket-key")
     del secured.flags[at : at + 2]
@@ -258,7 +258,7 @@ def test_the_key_of_tickets_is_kept_under_state_for_its_owner_alone(serve: Serve
     assert [path.name for path in state.iterdir() if path.name.endswith(".tmp")] == []
 
 
-def test_what_is_withdrawn_while_it_runs_is_refused_at_the_next_call(serve: Serve, tmp_path: Path):
+def test_revoked_grants_are_rejected_at_the_next_call(serve: Serve, tmp_path: Path):
     secured = Secured(serve, tmp_path)
     with secured.client() as client:
         ticket = client.get_flight_info(request("secret"), bearer(OTHER)).endpoints[0].ticket
@@ -276,7 +276,7 @@ def test_what_is_withdrawn_while_it_runs_is_refused_at_the_next_call(serve: Serv
             client.get_flight_info(request("numbers"), bearer(OTHER))
 
 
-def test_a_renewed_certificate_is_shown_without_a_restart(serve: Serve, tmp_path: Path):
+def test_renewed_certificate_is_used_without_a_restart(serve: Serve, tmp_path: Path):
     secured = Secured(serve, tmp_path)
     place = urlsplit(secured.server.url)
 
@@ -291,7 +291,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart(serve: Serve, tmp_path
         client.get_flight_info(request("numbers"), bearer(TRAINER))
 
 
-def test_mutual_tls_lets_in_holders_of_a_certificate(serve: Serve, tmp_path: Path):
+def test_mutual_tls_admits_certificate_holders(serve: Serve, tmp_path: Path):
     authority = Authority(tmp_path / "strangers")
     stranger = authority.issue("stranger", "trainer.example")
     secured = Secured(serve, tmp_path / "server")
@@ -313,7 +313,7 @@ def test_mutual_tls_lets_in_holders_of_a_certificate(serve: Serve, tmp_path: Pat
             client.get_flight_info(request("numbers"), bearer(TRAINER))
 
 
-def test_plaintext_to_the_tls_port_and_the_reverse_end_at_once(secured: Secured, server: Server):
+def test_plaintext_and_tls_mismatch_fails_immediately(secured: Secured, server: Server):
     start = time.monotonic()
     with fl.connect(secured.server.url.replace("grpc+tls", "grpc")) as client, pytest.raises(fl.FlightUnavailableError):
         list(client.list_flights(b"", fl.FlightCallOptions(timeout=10)))
@@ -337,7 +337,7 @@ def test_plaintext_to_the_tls_port_and_the_reverse_end_at_once(secured: Secured,
         client.get_flight_info(request("numbers"), bearer(TRAINER))
 
 
-def test_a_handshake_that_is_never_finished_is_given_up(serve: Serve, tmp_path: Path):
+def test_unfinished_tls_handshake_times_out(serve: Serve, tmp_path: Path):
     secured = Secured(serve, tmp_path, "--handshake-seconds", "1")
     place = urlsplit(secured.server.url)
     silent = [socket.create_connection((place.hostname, place.port), timeout=10) for _ in range(50)]
@@ -351,7 +351,7 @@ def test_a_handshake_that_is_never_finished_is_given_up(serve: Serve, tmp_path: 
                 pass
 
 
-def test_nobody_on_the_way_reads_a_token_or_a_row(secured: Secured):
+def test_tokens_and_rows_are_encrypted_in_transit(secured: Secured):
     place = urlsplit(secured.server.url)
     with Proxy(f"grpc://{place.hostname}:{place.port}") as proxy:
         url = proxy.url.replace("grpc://", "grpc+tls://")
@@ -364,7 +364,7 @@ def test_nobody_on_the_way_reads_a_token_or_a_row(secured: Secured):
             assert secret not in proxy.heard
 
 
-def test_no_log_and_no_error_holds_a_secret(secured: Secured, client: fl.FlightClient):
+def test_no_log_and_no_error_contains_a_secret(secured: Secured, client: fl.FlightClient):
     for token in (TRAINER, "a-wrong-token-of-somebody"):
         with pytest.raises(fl.FlightError) as told:
             client.get_flight_info(request("secret"), bearer(token))
@@ -375,7 +375,7 @@ def test_no_log_and_no_error_holds_a_secret(secured: Secured, client: fl.FlightC
         assert secret not in said, secret
 
 
-def test_our_client_takes_credentials_from_arguments_and_environment(
+def test_python_client_reads_credentials_from_arguments_and_environment(
     secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     given = fb.Credentials(token=TRAINER, ca=secured.authority.ca)
@@ -402,7 +402,7 @@ def test_our_client_takes_credentials_from_arguments_and_environment(
         fb.connect("grpc://10.1.2.3:1", credentials=given)
 
 
-def test_flags_that_do_not_fit_end_the_server_with_2(secured: Secured, tmp_path: Path):
+def test_conflicting_flags_exit_with_2(secured: Secured, tmp_path: Path):
     stranger = Authority(tmp_path).issue("stranger", "a")
     pair, principals = secured.pair, secured.principals
     broken = tmp_path / "broken.toml"

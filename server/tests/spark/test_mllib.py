@@ -45,7 +45,7 @@ def test_string_indexer_is_vocab_less_one(client: fb.Client, frames: Frames, col
     assert np.array_equal(features(client, "plain", fb.cols(column).vocab()), theirs + 1)
 
 
-def test_string_indexers_kept_invalids_come_last_and_ours_first(client: fb.Client, frames: Frames):
+def test_string_indexer_puts_kept_invalids_last_and_forebay_first(client: fb.Client, frames: Frames):
     model = StringIndexer(inputCol="word", outputCol="i", handleInvalid="keep").fit(frames["gappy"])
     theirs = numbers(model.transform(frames["gappy"]), "i")
     most = len(model.labels)
@@ -53,7 +53,7 @@ def test_string_indexers_kept_invalids_come_last_and_ours_first(client: fb.Clien
     assert np.array_equal(features(client, "gappy", fb.cols("word").vocab()), np.where(theirs == most, 0, theirs + 1))
 
 
-def test_string_indexer_breaks_ties_of_numbers_as_text_and_we_as_numbers(client: fb.Client, frames: Frames):
+def test_string_indexer_breaks_ties_as_text_and_forebay_as_numbers(client: fb.Client, frames: Frames):
     frame = frames["plain"]
     model = StringIndexer(inputCol="id", outputCol="i").fit(frame)
     assert model.labels[:4] == ["0", "1", "10", "100"]
@@ -73,7 +73,7 @@ def test_one_hot_encoder_is_one_hot_without_its_first_column(client: fb.Client, 
     assert np.array_equal(kept, theirs)
 
 
-def test_one_hot_encoders_kept_invalids_are_the_last_column_and_ours_the_first(client: fb.Client, frames: Frames):
+def test_one_hot_encoder_puts_kept_invalids_last_and_forebay_first(client: fb.Client, frames: Frames):
     indexer = StringIndexer(inputCol="word", outputCol="i", handleInvalid="keep").fit(frames["gappy"])
     indexed = indexer.transform(frames["gappy"])
     encoder = OneHotEncoder(inputCol="i", outputCol="v", dropLast=False).fit(indexed)
@@ -92,7 +92,7 @@ def test_vector_assembler_is_an_output_of_several_columns(client: fb.Client, fra
     assert np.array_equal(ours, theirs.astype(np.float32))
 
 
-def test_vector_assembler_refuses_nulls_and_so_does_an_output(client: fb.Client, frames: Frames):
+def test_vector_assembler_and_outputs_reject_nulls(client: fb.Client, frames: Frames):
     with pytest.raises(Py4JJavaError, match="null"):
         assembled(frames["gappy"], "x").collect()
     with pytest.raises(fb.InvalidRequest, match="null"):
@@ -105,7 +105,7 @@ def test_vector_assembler_refuses_nulls_and_so_does_an_output(client: fb.Client,
 # === Scalers ===
 
 
-def test_standard_scaler_takes_the_samples_deviation_and_we_the_populations(client: fb.Client, frames: Frames):
+def test_standard_scaler_uses_the_sample_deviation_and_forebay_the_populations(client: fb.Client, frames: Frames):
     frame = assembled(frames["plain"], *SCALED)
     model = StandardScaler(inputCol="v", outputCol="s", withMean=True, withStd=True).fit(frame)
     theirs = numbers(model.transform(frame), "s")
@@ -181,7 +181,7 @@ def test_imputer_is_fill_null(client: fb.Client, frames: Frames, strategy: str, 
         np.testing.assert_allclose(ours[gaps], theirs[gaps], rtol=1e-6)
 
 
-def test_imputer_fills_nan_too_and_we_do_not(client: fb.Client, frames: Frames):
+def test_imputer_fills_nan_and_forebay_does_not(client: fb.Client, frames: Frames):
     model = Imputer(inputCol="nan", outputCol="o").fit(frames["gappy"])
     theirs = numbers(model.transform(frames["gappy"]), "o")
     ours = features(client, "gappy", fb.cols("nan").fill_null("mean"))
@@ -201,14 +201,14 @@ def test_bucketizer_is_bucketize_with_the_inner_splits(client: fb.Client, frames
         assert np.array_equal(features(client, "plain", fb.cols(column).bucketize(splits[1:-1])), theirs), column
 
 
-def test_bucketizers_last_split_belongs_to_the_last_bucket_and_ours_begins_another(client: fb.Client, frames: Frames):
+def test_bucketizers_last_split_is_inclusive_and_forebays_exclusive(client: fb.Client, frames: Frames):
     splits = [0.0, 1.0, 2.5]
     theirs = numbers(Bucketizer(splits=splits, inputCol="constant", outputCol="b").transform(frames["plain"]), "b")
     assert set(theirs) == {1.0}
     assert set(features(client, "plain", fb.cols("constant").bucketize(splits))) == {3}
 
 
-def test_bucketizer_gives_nan_a_bucket_of_its_own_and_we_the_last(client: fb.Client, frames: Frames):
+def test_bucketizer_gives_nan_its_own_bucket_and_forebay_the_last(client: fb.Client, frames: Frames):
     splits = [float("-inf"), 0.0, 5.0, float("inf")]
     bucketizer = Bucketizer(splits=splits, inputCol="nan", outputCol="b", handleInvalid="keep")
     theirs = numbers(bucketizer.transform(frames["gappy"]), "b")

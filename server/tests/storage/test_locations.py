@@ -106,7 +106,7 @@ def server(root: Path, serve: Serve) -> Server:
 
 
 @pytest.mark.parametrize("name", URLS)
-def test_each_url_is_just_its_files_in_the_order_of_their_paths(server: Server, name: str):
+def test_each_url_lists_exactly_its_files_in_path_order(server: Server, name: str):
     got = names(server, name)
     assert sorted(got) == sorted(URLS[name][1])
     # Path order is the order of the path's parts as bytes; the same on every machine.
@@ -129,9 +129,7 @@ def test_file_urls(root: Path, serve: Serve):
     assert names(server, "glob") == ["day=1/a.parquet"]
 
 
-def test_a_relative_path_is_one_from_where_the_server_started(
-    root: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
-):
+def test_relative_paths_start_at_the_working_directory(root: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(root / "day=1")
     server = serve({"dot": ".", "file": "a.parquet", "up": "../day=2", "glob": "../day=*/a.parquet"})
     assert names(server, "dot") == ["day=1/a.parquet", "day=1/b.parquet"]
@@ -140,7 +138,7 @@ def test_a_relative_path_is_one_from_where_the_server_started(
     assert names(server, "glob") == ["day=1/a.parquet"]
 
 
-def test_links_stay_inside(tmp_path: Path, serve: Serve):
+def test_links_must_stay_inside_the_root(tmp_path: Path, serve: Serve):
     write(tmp_path / "outside/secret.parquet", "secret")
     for folder in ("inner", "out", "outfolder", "dangling", "sibling"):
         write(tmp_path / folder / "deep/a.parquet", "a")
@@ -177,7 +175,7 @@ def or_error(server: Server, dataset: str) -> list[str] | str:
         return translate(raised).code
 
 
-def test_a_link_that_turns_outside_later_is_not_followed(tmp_path: Path, serve: Serve):
+def test_link_redirected_outside_later_is_not_followed(tmp_path: Path, serve: Serve):
     write(tmp_path / "outside/secret.parquet", "secret")
     write(tmp_path / "data/a.parquet", "a")
     server = serve({"data": tmp_path / "data"})
@@ -190,14 +188,14 @@ def test_a_link_that_turns_outside_later_is_not_followed(tmp_path: Path, serve: 
     assert code(server, "data")[0] == "PERMISSION_DENIED"
 
 
-def test_names_that_clients_send_are_never_paths(server: Server, root: Path):
+def test_dataset_names_are_never_paths(server: Server, root: Path):
     for name in (str(root), "../tree", f"file://{root}", "", "folder/", "folder/day=1", "folder\0"):
         with fl.connect(server.url) as client, pytest.raises((fl.FlightError, pa.ArrowException)) as raised:
             raw_table(client, name)
         assert translate(raised.value).code in ("NOT_FOUND", "INVALID_ARGUMENT")
 
 
-def test_a_place_may_come_later_and_go_again(tmp_path: Path, serve: Serve):
+def test_location_may_appear_and_disappear(tmp_path: Path, serve: Serve):
     places = {
         "folder": tmp_path / "folder",
         "glob": tmp_path / "globs/*.parquet",
@@ -220,7 +218,7 @@ def test_a_place_may_come_later_and_go_again(tmp_path: Path, serve: Serve):
     assert server.alive
 
 
-def test_a_place_behind_a_link_may_come_later(tmp_path: Path, serve: Serve):
+def test_location_behind_a_link_may_appear_later(tmp_path: Path, serve: Serve):
     (tmp_path / "disk").mkdir()
     (tmp_path / "mount").symlink_to(tmp_path / "disk")
     server = serve({"data": tmp_path / "mount/data"})

@@ -82,7 +82,7 @@ def code(call: Callable[[], object]) -> tuple[str, str]:
     return error.code, str(error)
 
 
-def test_a_bucket_gives_what_a_disk_gives(shared: Store, tiny_folder: Path, flights_folder: Path, serve: Serve):
+def test_bucket_and_disk_give_the_same_results(shared: Store, tiny_folder: Path, flights_folder: Path, serve: Serve):
     upload(shared, tiny_folder, "same/tiny/")
     upload(shared, flights_folder, "same/flights/")
     server = serve(
@@ -167,7 +167,7 @@ def names(client: fl.FlightClient, dataset: str) -> list[str]:
     return raw_table(client, dataset)["file"].to_pylist()
 
 
-def test_each_url_is_just_its_objects_in_the_order_of_their_keys(store: Store, serve: Serve):
+def test_each_url_lists_exactly_its_objects_in_key_order(store: Store, serve: Serve):
     for name in [*FILES, "t/plain"]:
         store.put(name, one_row(name))
     for name in NOT_FILES:
@@ -181,7 +181,7 @@ def test_each_url_is_just_its_objects_in_the_order_of_their_keys(store: Store, s
             assert names(client, name) == want, name
 
 
-def test_more_objects_than_a_page_lists_keep_their_order(store: Store, serve: Serve, monkeypatch: pytest.MonkeyPatch):
+def test_listing_of_several_pages_keeps_the_order(store: Store, serve: Serve, monkeypatch: pytest.MonkeyPatch):
     """Pages of 50 objects instead of S3's 1,000: the store decides, and says where the next one begins."""
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "50")
     count = 203
@@ -237,7 +237,7 @@ INFOS = [table_info, stream_info]
 
 @pytest.mark.parametrize("flight", INFOS)
 @pytest.mark.parametrize("change", CHANGES)
-def test_an_object_that_changes_in_mid_stream_ends_it(store: Store, serve: Serve, flight: Any, change: Change):
+def test_object_changed_in_mid_stream_ends_it(store: Store, serve: Serve, flight: Any, change: Change):
     store.put("d/a.parquet", parquet(0, LONG_ROWS))
     store.put("d/b.parquet", parquet(0))
     server = serve({"data": store.url("d")})
@@ -261,7 +261,7 @@ def test_an_object_that_changes_in_mid_stream_ends_it(store: Store, serve: Serve
             assert np.array_equal(versions, np.repeat([0, 1], [LONG_ROWS, ROWS]))
 
 
-def test_an_added_object_is_no_part_of_an_older_ticket(store: Store, serve: Serve):
+def test_older_ticket_excludes_an_added_object(store: Store, serve: Serve):
     store.put("d/a.parquet", parquet(0, group=100))
     store.put("d/c.parquet", parquet(0))
     server = serve({"data": store.url("d")})
@@ -293,7 +293,7 @@ def test_an_added_object_is_no_part_of_an_older_ticket(store: Store, serve: Serv
             assert "snapshot changed" in text
 
 
-def test_a_stream_reads_ranges_and_asks_nothing_twice(store: Store, serve: Serve):
+def test_stream_reads_each_range_once(store: Store, serve: Serve):
     """Footers are read once, a repeated flight info lists and reads nothing, and no read is followed by a HEAD."""
     store.put("d/a.parquet", parquet(0, group=100))
     server = serve({"data": store.url("d")})
@@ -318,7 +318,7 @@ def requests(server: Server) -> dict[str, int]:
     return {operation: int(count) for operation, count in re.findall(pattern, text)}
 
 
-def test_what_is_not_there_is_told_and_may_come(store: Store, serve: Serve):
+def test_missing_objects_are_reported_and_may_appear_later(store: Store, serve: Serve):
     server = serve(
         {
             "bucket": "s3://no-such-bucket/x",
@@ -351,7 +351,7 @@ def free_port() -> int:
         return taken.getsockname()[1]
 
 
-def test_a_dead_store_is_given_up_and_the_server_lives(
+def test_unreachable_store_times_out_and_the_server_survives(
     tiny_folder: Path, endpoint: str, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ):
     dead = f"127.0.0.1:{free_port()}"
@@ -385,7 +385,7 @@ class Refusing(BaseHTTPRequestHandler):
         pass
 
 
-def test_refused_credentials_are_told_and_not_shown(endpoint: str, serve: Serve, monkeypatch: pytest.MonkeyPatch):
+def test_rejected_credentials_are_reported_and_not_shown(endpoint: str, serve: Serve, monkeypatch: pytest.MonkeyPatch):
     with WebServer(Refusing) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         server = serve({"data": "s3://bucket/x"})
@@ -401,7 +401,7 @@ def test_refused_credentials_are_told_and_not_shown(endpoint: str, serve: Serve,
 
 
 @pytest.mark.parametrize("tags", ["strong", "date"])
-def test_a_web_servers_file(tags: str, tiny: pa.Table, serve: Serve):
+def test_file_on_a_web_server(tags: str, tiny: pa.Table, serve: Serve):
     class Tagged(Files):
         files: ClassVar[dict[str, bytes]] = {}
         dates: ClassVar[dict[str, float]] = {"/a%20b/tiny.parquet": 1_000_000}
@@ -426,7 +426,7 @@ def test_a_web_servers_file(tags: str, tiny: pa.Table, serve: Serve):
             assert raw_table(client, "data").equals(tiny.slice(50))
 
 
-def test_a_web_servers_file_that_cannot_be_known_again_is_refused(serve: Serve):
+def test_rejects_a_web_file_without_a_validator(serve: Serve):
     class Untagged(Files):
         files: ClassVar[dict[str, bytes]] = {"/x.parquet": one_row("x")}
         tags = None

@@ -102,19 +102,19 @@ def test_fit_then_stream(flight: fl.FlightClient, tiny: pa.Table):
     assert np.array_equal(np.concatenate(ids), rows.index.to_numpy())
 
 
-def test_an_unfitted_plan_is_told_to_fit(flight: fl.FlightClient):
+def test_unfitted_plan_error_names_the_fit_action(flight: fl.FlightClient):
     with pytest.raises(pa.ArrowInvalid, match="precondition failed.*fit"):
         get_info(flight, dataset="tiny", plan=PLAN)
 
 
-def test_an_unknown_dataset_is_told_its_neighbours(flight: fl.FlightClient):
+def test_unknown_dataset_error_suggests_similar_names(flight: fl.FlightClient):
     with pytest.raises(KeyError, match='not found.*"tony".*"tiny"'):
         flight.get_flight_info(fl.FlightDescriptor.for_path("tony"))
     with pytest.raises(KeyError, match='not found.*"tony".*"tiny"'):
         get_info(flight, dataset="tony", plan=PLAN)
 
 
-def test_actions_are_listed_and_others_are_unimplemented(flight: fl.FlightClient):
+def test_lists_actions_and_rejects_others_as_unimplemented(flight: fl.FlightClient):
     assert "fit" in {action.type for action in flight.list_actions()}
     with pytest.raises((NotImplementedError, pa.ArrowInvalid)):
         list(flight.do_action(fl.Action("dance", b"{}")))
@@ -122,7 +122,7 @@ def test_actions_are_listed_and_others_are_unimplemented(flight: fl.FlightClient
         put(flight)
 
 
-def test_a_unix_socket_needs_no_options(serve: Serve, tiny_folder: object, tiny: pa.Table):
+def test_unix_socket_needs_no_options(serve: Serve, tiny_folder: object, tiny: pa.Table):
     server = serve({"tiny": tiny_folder}, unix=True)
     assert server.url.startswith("grpc+unix:///")
     with fl.connect(server.url) as client:

@@ -307,9 +307,7 @@ def random_request(data: Data, remainder: str, number: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("remainder", REMAINDERS)
 @pytest.mark.parametrize("dataset", FILES)
-def test_every_row_is_where_the_order_says(
-    client: fl.FlightClient, datasets: dict[str, Data], dataset: str, remainder: str
-):
+def test_every_row_follows_the_order(client: fl.FlightClient, datasets: dict[str, Data], dataset: str, remainder: str):
     for number in range(CASES):
         check(client, datasets[dataset], random_request(datasets[dataset], remainder, number))
 
@@ -338,7 +336,7 @@ CORNERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("corner", CORNERS)
-def test_corners(client: fl.FlightClient, datasets: dict[str, Data], corner: str):
+def test_edge_cases_follow_the_order(client: fl.FlightClient, datasets: dict[str, Data], corner: str):
     asked = request(**CORNERS[corner])
     check(client, datasets[asked["dataset"]], asked)
 
@@ -368,14 +366,14 @@ def test_real_data_in_the_default_order(flights: pa.Table, flights_folder: Path,
             assert got["tail"].to_pylist() == rows["tailnum"].to_pylist()
 
 
-def test_the_server_counts_the_row_groups_that_the_files_have(client: fl.FlightClient, datasets: dict[str, Data]):
+def test_server_counts_match_the_files(client: fl.FlightClient, datasets: dict[str, Data]):
     """The row groups are permuted, the empty ones among them: their number is part of the order."""
     for found in client.list_flights():
         about = json.loads(found.app_metadata)
         assert about["row_groups"] == len(datasets[about["name"]].groups), about["name"]
 
 
-def test_row_ids_are_an_addition_and_nothing_else(client: fl.FlightClient):
+def test_row_ids_only_add_a_column(client: fl.FlightClient):
     asked = request("uneven", batch_size=50, world_size=2, window_rows=30)
     for with_ids, without in zip(
         info(client, asked).endpoints, info(client, {**asked, "with_row_ids": False}).endpoints, strict=True
@@ -391,7 +389,7 @@ def test_row_ids_are_an_addition_and_nothing_else(client: fl.FlightClient):
 
 
 @pytest.mark.parametrize(("dataset", "lanes", "step_rows"), [("uneven", 8, 40), ("single", 12, 240), ("ones", 16, 16)])
-def test_a_global_step_has_the_same_rows_at_every_world_size(
+def test_global_step_has_the_same_rows_at_every_world_size(
     client: fl.FlightClient, dataset: str, lanes: int, step_rows: int
 ):
     """Where lanes divides batch_size x world_size."""
@@ -416,7 +414,7 @@ def test_a_global_step_has_the_same_rows_at_every_world_size(
         ("PAD", {"dataset": "dozen", "world_size": 5, "batch_size": 2}),
     ],
 )
-def test_resuming_at_every_step_is_the_rest_to_the_byte(
+def test_resuming_at_every_step_gives_the_same_remaining_bytes(
     client: fl.FlightClient, datasets: dict[str, Data], remainder: str, changes: dict[str, Any]
 ):
     asked = request(**changes, remainder=remainder, seed=5, epoch=2)
@@ -453,7 +451,7 @@ def test_resuming_at_another_world_size_and_batch_size(
             assert sorted(before + after) == list(range(data.table.num_rows)), told(resumed)
 
 
-def test_a_cursor_goes_from_4_ranks_to_2_to_8(client: fl.FlightClient, datasets: dict[str, Data]):
+def test_cursor_moves_from_4_ranks_to_2_to_8(client: fl.FlightClient, datasets: dict[str, Data]):
     """Ten steps at each world size: every prefix is the order's, in rows and in number."""
     data, seen, position = datasets["single"], list[int](), 0
     for world, steps in ((4, 10), (2, 10), (8, 10), (4, 100)):
@@ -477,7 +475,7 @@ def test_epochs_and_seeds_differ_and_hold_the_same_rows(client: fl.FlightClient)
     assert len({tuple(sorted(order)) for order in orders.values()}) == 1
 
 
-def test_an_epoch_is_the_same_to_the_byte_anywhere_and_any_time(
+def test_epoch_is_byte_identical_across_servers_and_runs(
     client: fl.FlightClient, server: Server, root: Path, serve: Serve
 ):
     """Read twice, by all ranks at once, from another process with another state, and from that after a restart."""
@@ -501,7 +499,7 @@ def test_an_epoch_is_the_same_to_the_byte_anywhere_and_any_time(
             replica.stop()
 
 
-def test_an_epoch_survives_a_restart_with_the_same_state(root: Path, tmp_path: Path):
+def test_epoch_survives_a_restart_with_the_same_state(root: Path, tmp_path: Path):
     """The counts that a filter's pass left in --state are those that are used again."""
     asked = request("uneven", world_size=3, batch_size=9, where="id % 2 = 1", remainder="PAD", seed=9)
     seen: list[Any] = []
@@ -516,7 +514,7 @@ def test_an_epoch_survives_a_restart_with_the_same_state(root: Path, tmp_path: P
     assert seen[0] == seen[1]
 
 
-def test_a_stream_that_is_given_up_does_not_disturb_the_others(client: fl.FlightClient, datasets: dict[str, Data]):
+def test_abandoned_stream_does_not_disturb_others(client: fl.FlightClient, datasets: dict[str, Data]):
     asked = request("single", batch_size=10, world_size=2, window_rows=64)
     for _ in range(5):
         reader = client.do_get(info(client, asked).endpoints[1].ticket)
@@ -547,7 +545,7 @@ def test_a_stream_that_is_given_up_does_not_disturb_the_others(client: fl.Flight
         ({"seed": 2**65}, ["seed"]),
     ],
 )
-def test_a_wrong_request_names_the_field_and_what_is_allowed(
+def test_invalid_request_names_the_field_and_allowed_values(
     client: fl.FlightClient, server: Server, changes: dict[str, Any], words: list[str]
 ):
     error = failure(client, request("uneven", **changes))
@@ -558,14 +556,14 @@ def test_a_wrong_request_names_the_field_and_what_is_allowed(
 
 
 @pytest.mark.parametrize("lanes", [2**63, 2**64 - 16, 2**48, 2**32])
-def test_absurd_lanes_are_refused_with_a_limit(client: fl.FlightClient, server: Server, lanes: int):
+def test_rejects_excessive_lanes_naming_the_limit(client: fl.FlightClient, server: Server, lanes: int):
     error = failure(client, request("uneven", lanes=lanes))
     assert error.code in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"), str(error)
     assert "lanes" in str(error)
     assert server.alive
 
 
-def test_an_order_of_another_version_is_refused_by_name(client: fl.FlightClient, datasets: dict[str, Data]):
+def test_rejects_another_order_version_by_name(client: fl.FlightClient, datasets: dict[str, Data]):
     error = failure(client, request("uneven", order_version=2))
     assert error.code in ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNIMPLEMENTED"), str(error)
     assert "order_version" in str(error)
@@ -618,9 +616,7 @@ def long_request(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("change", [replaced, deleted])
-def test_a_file_that_changes_under_a_shuffled_stream_ends_it(
-    long_folder: Path, serve: Serve, change: Callable[[Path, int], None]
-):
+def test_changed_file_ends_a_shuffled_stream(long_folder: Path, serve: Serve, change: Callable[[Path, int], None]):
     running = serve({"long": long_folder})
     asked = long_request(seed=6)
     sizes = [LONG_ROWS] * (LONG_FILES * LONG_GROUPS)
@@ -645,7 +641,7 @@ def test_a_file_that_changes_under_a_shuffled_stream_ends_it(
     assert running.alive
 
 
-def test_windows_that_do_not_fit_in_memory_are_refused_with_the_numbers(long_folder: Path, serve: Serve):
+def test_rejects_windows_beyond_the_memory_limit_with_both_numbers(long_folder: Path, serve: Serve):
     limit = 8_000_000
     running = serve({"long": long_folder}, "--memory-limit-bytes", str(limit))
     wide = {"outputs": [{"name": "x", "parts": [{"columns": ["id"] * 500}]}, *LONG_PLAN["outputs"]]}
@@ -689,7 +685,7 @@ def pairs_are_even(orders: Array, one: int, other: int) -> bool:
 
 
 @pytest.mark.parametrize("size", range(2, 13))
-def test_every_row_comes_to_every_position_equally_often(size: int):
+def test_every_row_reaches_every_position_equally_often(size: int):
     trials = 20_000
     keys = np.array([order_key("w", seed, 0, 0, 0) for seed in range(trials)], np.uint64)[:, None]
     orders = permuted(np.arange(size)[None, :], np.uint64(size), keys).astype(np.int64)
@@ -702,7 +698,7 @@ def test_every_row_comes_to_every_position_equally_often(size: int):
 
 @pytest.mark.parametrize("varied", ["seed", "epoch"])
 @pytest.mark.parametrize("groups", [[12], [1] * 12])
-def test_neighbouring_seeds_and_epochs_have_nothing_in_common(groups: list[int], varied: str):
+def test_neighbouring_seeds_and_epochs_are_independent(groups: list[int], varied: str):
     epoch = Epoch(passing_rows(groups), shuffle=True, lanes=1, batch_size=12)
     trials = 800
     orders = np.array([epoch.with_(**{varied: value}).prefix(12) for value in range(trials)])
@@ -713,20 +709,20 @@ def test_neighbouring_seeds_and_epochs_have_nothing_in_common(groups: list[int],
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 63, 64, 65, 1000, 4097])
-def test_a_permutation_is_a_bijection(size: int):
+def test_permutation_is_a_bijection(size: int):
     for seed in (0, 1, SEED_MAX):
         order = permutation(size, order_key("g", seed, SEED_MAX, 0, 0))
         assert np.array_equal(np.sort(order), np.arange(size))
 
 
 @pytest.mark.parametrize("dataset", ["dozen", "twelve"])
-def test_the_server_permutes_as_the_oracle_does(client: fl.FlightClient, datasets: dict[str, Data], dataset: str):
+def test_server_permutation_matches_the_oracle(client: fl.FlightClient, datasets: dict[str, Data], dataset: str):
     for seed, lanes in itertools.product(range(8), (1, 3)):
         asked = request(dataset, lanes=lanes, seed=seed, epoch=seed // 3, batch_size=12)
         assert read_ids(client, asked)[0][0] == datasets[dataset].epoch(asked).prefix(12), told(asked)
 
 
-def test_the_first_version_of_the_order_stays_as_it_is():
+def test_order_version_1_is_stable():
     """The order is a format: these numbers change only with order_version."""
     epoch = Epoch(passing_rows([5, 0, 7]), shuffle=True, lanes=2, window_rows=4, seed=7, epoch=1)
     assert (order_key("g", 0, 0, 0, 0), order_key("w", 7, 1, 1, 0)) == (13797753934698153160, 8521847197681994343)

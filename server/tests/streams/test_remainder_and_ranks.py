@@ -101,7 +101,7 @@ def check_headers(messages: list[Message], asked: dict[str, Any], share: dict[st
 
 
 @pytest.mark.parametrize(("remainder", "world"), list(itertools.product(REMAINDERS, WORLDS)))
-def test_rows_are_shared_out_as_the_remainder_says(client: fl.FlightClient, remainder: str, world: int):
+def test_rows_are_distributed_by_the_remainder(client: fl.FlightClient, remainder: str, world: int):
     for count, size in itertools.product(COUNTS, BATCH_SIZES):
         asked = request(count, batch_size=size, world_size=world, remainder=remainder, epoch=3)
         found = info(client, asked)
@@ -136,7 +136,7 @@ def test_rows_are_shared_out_as_the_remainder_says(client: fl.FlightClient, rema
 
 
 @pytest.mark.parametrize("remainder", REMAINDERS)
-def test_no_row_passes(client: fl.FlightClient, remainder: str):
+def test_filter_that_passes_no_row(client: fl.FlightClient, remainder: str):
     """An epoch of nothing is an empty one, or an error that says so; never a hang, never a row."""
     asked = request(0, batch_size=4, world_size=2, remainder=remainder)
     found = info(client, asked)
@@ -158,7 +158,7 @@ def raw_messages(client: fl.FlightClient, ticket: fl.Ticket) -> list[tuple[bytes
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_each_type_resumes_to_the_byte(client: fl.FlightClient, name: str):
+def test_each_type_resumes_byte_for_byte(client: fl.FlightClient, name: str):
     plan = {"outputs": [output for output in STORED_OUTPUTS if output["name"] == name]}
     asked = {"dataset": "rows", "plan": plan, "batch_size": 5}
     whole = raw_messages(client, info(client, asked).endpoints[0].ticket)
@@ -180,7 +180,7 @@ def test_each_type_resumes_to_the_byte(client: fl.FlightClient, name: str):
         ("PAD", 5, 4, 2),
     ],
 )
-def test_resuming_at_every_step_is_the_rest_to_the_byte(
+def test_resuming_at_every_step_gives_the_same_remaining_bytes(
     client: fl.FlightClient, remainder: str, world: int, count: int, size: int
 ):
     asked = request(count, batch_size=size, world_size=world, remainder=remainder)
@@ -201,7 +201,7 @@ def test_resuming_at_every_step_is_the_rest_to_the_byte(
                 assert json.loads(got[-1][0])["last"]
 
 
-def test_resuming_at_the_end_has_nothing_left_and_behind_it_is_wrong(client: fl.FlightClient):
+def test_resuming_at_the_end_is_empty_and_past_it_is_rejected(client: fl.FlightClient):
     asked = request(ROWS, batch_size=30, world_size=2)
     ended = info(client, {**asked, "start_position": 120})
     for endpoint in ended.endpoints:
@@ -216,7 +216,7 @@ def test_resuming_at_the_end_has_nothing_left_and_behind_it_is_wrong(client: fl.
             assert word in str(error)
 
 
-def test_the_same_rows_come_in_every_encoding_of_the_world(client: fl.FlightClient):
+def test_rows_do_not_depend_on_world_size_or_batch_size(client: fl.FlightClient):
     """The union of ranks is the same table, whatever the world size and batch size."""
     tables = []
     for world, size in itertools.product(WORLDS, (5, 64)):

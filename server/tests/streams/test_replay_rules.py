@@ -36,7 +36,7 @@ def request(**options: Any) -> dict[str, Any]:
     return {"dataset": "tiny", "plan": PLAN, "shuffle": True, "seed": 5, **options}
 
 
-def test_a_large_batch_is_told_of_in_parts(flight: fl.FlightClient) -> None:
+def test_large_batch_is_described_in_parts(flight: fl.FlightClient) -> None:
     stream = request(batch_size=150_000, remainder="PAD")
     parts = act(flight, "replay", {"stream": stream, "rank": 0, "step": 0})
     assert [len(part["rows"]) for part in parts] == [65_536, 65_536, 18_928]
@@ -47,7 +47,7 @@ def test_a_large_batch_is_told_of_in_parts(flight: fl.FlightClient) -> None:
     assert (header["rows"], header["padding_rows"], header["last"]) == (150_000, 149_900, True)
 
 
-def test_a_stream_from_a_multiple_of_the_lanes_goes_on_and_is_replayed_from_each_of_its_places(
+def test_stream_from_a_multiple_of_the_lanes_resumes_and_replays_at_each_step(
     flight: fl.FlightClient,
 ) -> None:
     # 12 lanes, steps of 4 ranks of 5 rows: position 12 is no step's, and the places behind it are neither's.
@@ -63,7 +63,7 @@ def test_a_stream_from_a_multiple_of_the_lanes_goes_on_and_is_replayed_from_each
 
 
 @pytest.mark.parametrize(("start", "origin"), [(52, 0), (52, 13), (52, 60), (53, 12)])
-def test_a_place_that_no_run_reaches_is_refused(flight: fl.FlightClient, start: int, origin: int) -> None:
+def test_rejects_an_unreachable_position(flight: fl.FlightClient, start: int, origin: int) -> None:
     with pytest.raises(pa.ArrowInvalid, match="start_position|resumed_from"):
         info(flight, request(world_size=4, batch_size=5, lanes=12, start_position=start, resumed_from=origin))
 
@@ -78,20 +78,18 @@ def test_a_place_that_no_run_reaches_is_refused(flight: fl.FlightClient, start: 
         ({"stream": {**request(), "assume": {"rows": 1}}, "rank": 0, "step": 0}, "assume"),
     ],
 )
-def test_a_replay_of_what_is_not_there_names_the_field(
-    flight: fl.FlightClient, body: dict[str, Any], words: str
-) -> None:
+def test_invalid_replay_names_the_field(flight: fl.FlightClient, body: dict[str, Any], words: str) -> None:
     with pytest.raises(pa.ArrowInvalid, match=words):
         act(flight, "replay", body)
 
 
 @pytest.mark.parametrize("speed", [1e-300, -1, 0.5])
-def test_a_speed_that_is_none_is_refused(flight: fl.FlightClient, speed: float) -> None:
+def test_rejects_an_invalid_rate(flight: fl.FlightClient, speed: float) -> None:
     with pytest.raises(pa.ArrowInvalid, match="wire_bytes_per_second"):
         act(flight, "explain", request(assume={"wire_bytes_per_second": speed}))
 
 
-def test_a_sizing_question_needs_no_data(flight: fl.FlightClient) -> None:
+def test_explain_reads_no_data(flight: fl.FlightClient) -> None:
     assume = {"rows": 2_000_000_000, "row_bytes": 1024, "wire_bytes_per_second": 2e9}
     (answer,) = act(flight, "explain", {"world_size": 16, "assume": assume})
     assert answer["bytes"] == 2_048_000_000_000

@@ -124,7 +124,7 @@ def changed(raised: BaseException, file: Path | None) -> None:
 
 @pytest.mark.parametrize("flight", INFOS)
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_file_that_changes_before_the_stream_ends_it(server: Server, folder: Path, flight: Info, change: Change):
+def test_file_changed_before_the_stream_ends_it(server: Server, folder: Path, flight: Info, change: Change):
     with fl.connect(server.url) as client:
         found = flight(client)
         change(folder / "b.parquet", 1)
@@ -137,7 +137,7 @@ def test_a_file_that_changes_before_the_stream_ends_it(server: Server, folder: P
 
 @pytest.mark.parametrize("flight", INFOS)
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_file_that_changes_in_mid_stream_ends_it(server: Server, folder: Path, flight: Info, change: Change):
+def test_file_changed_in_mid_stream_ends_it(server: Server, folder: Path, flight: Info, change: Change):
     write(folder / "a.parquet", 0, LONG_ROWS)
     with fl.connect(server.url) as client:
         reader = client.do_get(flight(client).endpoints[0].ticket)
@@ -154,7 +154,7 @@ def test_a_file_that_changes_in_mid_stream_ends_it(server: Server, folder: Path,
 
 @pytest.mark.parametrize("change", [replaced, overwritten, overwritten_unseen])
 @pytest.mark.parametrize("rows", [ROWS, 777])
-def test_a_new_flight_info_sees_the_files_as_they_are(server: Server, folder: Path, change: Any, rows: int):
+def test_new_flight_info_sees_the_current_files(server: Server, folder: Path, change: Any, rows: int):
     with fl.connect(server.url) as client:
         old = [json.loads(flight(client).app_metadata)["snapshot"] for flight in INFOS]
         change(folder / "a.parquet", 1, rows)
@@ -166,7 +166,7 @@ def test_a_new_flight_info_sees_the_files_as_they_are(server: Server, folder: Pa
             assert table["version"].to_pylist() == [1] * rows + [0] * ROWS
 
 
-def test_an_epoch_does_not_go_on_in_a_file_that_was_rewritten_with_its_time_put_back(server: Server, folder: Path):
+def test_epoch_does_not_resume_in_a_rewritten_file_with_its_old_mtime(server: Server, folder: Path):
     with fl.connect(server.url) as client:
         tickets = [flight(client).endpoints[0].ticket for flight in INFOS]
         overwritten_unseen(folder / "a.parquet", 1)
@@ -182,7 +182,7 @@ def touched(path: Path) -> None:
     os.link(path, path.with_name("_link"))
 
 
-def test_an_epoch_resumes_in_a_file_of_which_only_the_permissions_changed(server: Server, folder: Path):
+def test_epoch_resumes_after_a_permission_change(server: Server, folder: Path):
     write(folder / "a.parquet", 0, LONG_ROWS)
     with fl.connect(server.url) as client:
         for flight in INFOS:
@@ -217,7 +217,7 @@ def test_tickets_outlive_permissions_links_and_the_server(folder: Path):
         second.stop()
 
 
-def test_an_added_file_is_no_part_of_an_older_ticket(server: Server, folder: Path):
+def test_older_ticket_excludes_an_added_file(server: Server, folder: Path):
     with fl.connect(server.url) as client:
         old = [flight(client) for flight in INFOS]
         write(folder / "aa.parquet", 1, rows=10)
@@ -235,7 +235,7 @@ def test_an_added_file_is_no_part_of_an_older_ticket(server: Server, folder: Pat
             assert flight(client).app_metadata == before.app_metadata
 
 
-def test_a_file_that_was_never_read_ends_no_rank(server: Server, folder: Path):
+def test_unread_file_ends_no_rank(server: Server, folder: Path):
     """Rank 0's half is the first file: the second one's change is no affair of its bytes, a change of its own is."""
     with fl.connect(server.url) as client:
         ranks = info(client, {**REQUEST, "world_size": 2}).endpoints
@@ -250,7 +250,7 @@ def test_a_file_that_was_never_read_ends_no_rank(server: Server, folder: Path):
         changed(raised.value, folder / "b.parquet")
 
 
-def test_a_ticket_of_files_that_a_restarted_server_never_saw_is_aborted(folder: Path):
+def test_ticket_of_files_unknown_after_a_restart_is_aborted(folder: Path):
     first = Server({"data": folder})
     with fl.connect(first.url) as client:
         tickets = [flight(client).endpoints[0].ticket for flight in INFOS]

@@ -57,7 +57,7 @@ def test_a_dictionary_header_claiming_2_gib(patient: Patient, codec: str):
 
 @pytest.mark.parametrize("size", [HUGE, 10**6, 1, 0, -1, -(2**31)])
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_a_page_header_whose_stored_size_lies(patient: Patient, codec: str, size: int):
+def test_wrong_stored_size_in_a_page_header(patient: Patient, codec: str, size: int):
     file = sample(codec)
     file.page(1, "word", 0).header[Header.COMPRESSED] = size
     patient.refuses(file.build(), *PLACE)
@@ -65,7 +65,7 @@ def test_a_page_header_whose_stored_size_lies(patient: Patient, codec: str, size
 
 @pytest.mark.parametrize("size", [10**6, 1, 0, -1, -(2**31)])
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_a_page_header_whose_uncompressed_size_lies(patient: Patient, codec: str, size: int):
+def test_wrong_uncompressed_size_in_a_page_header(patient: Patient, codec: str, size: int):
     file = sample(codec)
     file.page(1, "word", 0).header[Header.UNCOMPRESSED] = size
     if codec == "snappy" and size > 0:
@@ -99,12 +99,12 @@ def test_decompression_bomb(patient: Patient, codec: str, footer_says_so: bool):
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4", "brotli"])
-def test_decompression_bomb_that_claims_to_be_small(patient: Patient, codec: str):
+def test_decompression_bomb_with_a_small_declared_size(patient: Patient, codec: str):
     patient.refuses(with_bomb(codec, 2000, footer_says_so=False), "a.parquet", "row group 0", ways=("raw",))
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4", "brotli"])
-def test_decompression_bombs_in_many_columns_each_within_what_a_page_may_have(patient: Patient, codec: str):
+def test_decompression_bombs_in_many_columns_within_the_page_limit(patient: Patient, codec: str):
     """Together they are more than the budget, and their footer says nothing of it."""
     columns, rows, page_bytes = 20, 1000, 200 << 20
     table = pa.table({f"c{n}": [0.0] * rows for n in range(columns)})
@@ -123,7 +123,7 @@ def test_decompression_bombs_in_many_columns_each_within_what_a_page_may_have(pa
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["gzip", "brotli", "lz4 frame", "lz4 frame of old"])
-def test_decompression_bomb_in_a_dictionary_and_behind_levels(patient: Patient, codec: str, version: str):
+def test_decompression_bomb_in_a_dictionary_and_after_levels(patient: Patient, codec: str, version: str):
     file = sample(codec.partition(" ")[0], version)
     body = framed_as_before_lz4_had_a_standard() if "of old" in codec else streamed_bomb(codec.partition(" ")[0])
     page = file.page(1, "word", 0)
@@ -135,7 +135,7 @@ def test_decompression_bomb_in_a_dictionary_and_behind_levels(patient: Patient, 
     patient.refuses(file.build(), *PLACE)
 
 
-def test_frames_of_lz4_as_old_writers_made_them(patient: Patient):
+def test_lz4_frames_of_old_writers(patient: Patient):
     """Their codec is the one that has been given up since, and Hadoop's name for another framing."""
     file = sample("lz4")
     for row_group in (0, 1):
@@ -149,7 +149,7 @@ def test_frames_of_lz4_as_old_writers_made_them(patient: Patient):
     patient.serves(file.build(), TABLE)
 
 
-def test_decompression_bomb_of_lengths_that_never_change(patient: Patient):
+def test_decompression_bomb_of_equal_delta_lengths(patient: Patient):
     """A delta block of 2^28 equal lengths takes ten bytes, and a gibibyte once it is written out."""
     count = 1 << 28
     file = dissect(TABLE, column_encoding={"unique": "DELTA_LENGTH_BYTE_ARRAY"}, use_dictionary=False, **V2)

@@ -207,21 +207,21 @@ def test_page_headers(server: Server, root: Path, name: str):
     check(server, root, at_page_headers(data, root / f"{name}.layout"))
 
 
-def test_truncated_files_are_always_found_out(server: Server, root: Path):
+def test_truncated_files_are_detected(server: Server, root: Path):
     seen = check(server, root, truncations(layout(root, "dictionary")))
     assert "OK" not in seen
 
 
-def test_footers_that_lie(server: Server, root: Path):
+def test_corrupt_footers(server: Server, root: Path):
     seen = check(server, root, lies_of_the_footer(layout(root, "plain")))
     assert seen["DATA_LOSS"] > 40
 
 
-def test_row_counts_that_lie(server: Server, root: Path):
+def test_wrong_row_counts(server: Server, root: Path):
     check(server, root, lies_about_rows(layout(root, "plain")))
 
 
-def test_after_all_that_the_mended_file_is_served(server: Server, root: Path):
+def test_repaired_file_is_served(server: Server, root: Path):
     (root / "_new").write_bytes(layout(root, "plain"))
     (root / "_new").rename(root / "bad/a.parquet")
     with fl.connect(server.url) as client:

@@ -73,7 +73,7 @@ def test_bit_widths_above_64(patient: Patient, width: int):
 
 
 @pytest.mark.parametrize("width", [33, 64])
-def test_bit_widths_above_32_are_refused_or_hold_their_index(patient: Patient, width: int):
+def test_bit_widths_above_32_are_rejected_or_read(patient: Patient, width: int):
     table = pa.table({"word": ["k3"] * 500}, schema=REQUIRED)
     patient.refuses_or_serves(indices(bytes([width]) + run(500, 3, -(-width // 8))), table)
 
@@ -96,7 +96,7 @@ RUNS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_runs_that_lie_about_their_length(patient: Patient, name: str):
+def test_wrong_run_lengths(patient: Patient, name: str):
     same = "k0" if name == "bit width 0" else "k3"
     table = pa.table({"word": [same] * 500}, schema=REQUIRED)
     codes = patient.refuses_or_serves(indices(RUNS[name]), table)
@@ -105,7 +105,7 @@ def test_runs_that_lie_about_their_length(patient: Patient, name: str):
 
 
 @pytest.mark.parametrize("rest", [b"", run(500, 3)])
-def test_runs_of_nothing(patient: Patient, rest: bytes):
+def test_empty_runs(patient: Patient, rest: bytes):
     """No writer makes them, and some pad pages with them: readers differ in what they take them for."""
     patient.put(indices(b"\x08" + run(0, 3) * 1000 + rest))
     with patient.aftermath() as client:
@@ -135,7 +135,7 @@ TEXT_BODIES: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", TEXT_BODIES)
-def test_text_lengths_that_lie(patient: Patient, name: str):
+def test_wrong_text_lengths(patient: Patient, name: str):
     patient.refuses(plain_texts(TEXT_BODIES[name]), "a.parquet", "row group 0", 'column "word"')
 
 
@@ -154,7 +154,7 @@ def test_invalid_utf8_in_a_plain_page(patient: Patient, name: str):
     patient.refuses(plain_texts(body), "a.parquet", "row group 0", 'column "word"')
 
 
-def test_invalid_utf8_where_two_halves_make_a_letter_across_values(patient: Patient):
+def test_invalid_utf8_of_a_character_split_across_values(patient: Patient):
     body = ABC * 98 + struct.pack("<I", 3) + b"ab\xc3" + struct.pack("<I", 3) + b"\xa9bc"
     patient.refuses(plain_texts(body), "a.parquet", "row group 0", 'column "word"')
 
@@ -195,7 +195,7 @@ DELTAS = {(column, name) for column in ("id", "unique") for name in DELTA_HEADER
     sorted(DELTAS),
     ids=" ".join,
 )
-def test_delta_blocks_that_lie(patient: Patient, lie: tuple[str, str]):
+def test_corrupt_delta_blocks(patient: Patient, lie: tuple[str, str]):
     column, name = lie
     encoding = "DELTA_BINARY_PACKED" if column == "id" else "DELTA_LENGTH_BYTE_ARRAY"
     file, page = delta(encoding, column)
@@ -205,7 +205,7 @@ def test_delta_blocks_that_lie(patient: Patient, lie: tuple[str, str]):
 
 
 @pytest.mark.parametrize("encoding", ["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
-def test_delta_texts_whose_lengths_lie(patient: Patient, encoding: str):
+def test_wrong_lengths_of_delta_texts(patient: Patient, encoding: str):
     choose = random.Random(3)
     file, page = delta(encoding, "unique")
     start = page.own[DataHeaderV2.DEFINITION_BYTES]
@@ -228,7 +228,7 @@ LISTS = pa.table({"word": ["a"] * 100, "list": [[i] * (i % 4) for i in range(100
 
 @pytest.mark.parametrize("size", [0, 1, 10_000, HUGE, 2**32 - 1])
 @pytest.mark.parametrize("column", ["word", "list"])
-def test_a_v1_page_whose_level_lengths_lie(patient: Patient, column: str, size: int):
+def test_wrong_level_lengths_in_a_v1_page(patient: Patient, column: str, size: int):
     file = dissect(LISTS, use_dictionary=False)
     page = file.page(0, "word" if column == "word" else "list.list.element", 0)
     page.body = struct.pack("<I", size) + page.body[4:]
@@ -241,7 +241,7 @@ def test_a_v1_page_whose_level_lengths_lie(patient: Patient, column: str, size: 
 
 
 @pytest.mark.parametrize("flips", range(8))
-def test_levels_that_are_out_of_range(patient: Patient, flips: int):
+def test_levels_out_of_range(patient: Patient, flips: int):
     choose = random.Random(flips)
     file = dissect(LISTS, use_dictionary=False)
     page = file.page(0, "list.list.element", 0)
@@ -259,7 +259,7 @@ def test_levels_that_are_out_of_range(patient: Patient, flips: int):
             assert found in ("OK", "DATA_LOSS", "INVALID_ARGUMENT"), text[:300]
 
 
-def test_a_definition_level_above_the_largest(patient: Patient):
+def test_definition_level_above_the_maximum(patient: Patient):
     file = dissect(pa.table({"word": ["a"] * 100}), use_dictionary=False)
     page = file.page(0, "word", 0)
     (length,) = struct.unpack("<I", page.body[:4])

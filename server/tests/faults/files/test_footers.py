@@ -65,7 +65,7 @@ def test_truncated_footer(patient: Patient):
         patient.refuses(with_footer(data[: -8 - footer], cut), "a.parquet")
 
 
-def test_a_footer_that_points_into_itself(patient: Patient):
+def test_footer_pointing_into_itself(patient: Patient):
     data = written(TABLE)
     footer = struct.unpack("<I", data[-8:-4])[0]
     for length in (0, 1, footer // 2, footer - 1, footer + 1, len(data), HUGE, 2**32 - 1):
@@ -85,7 +85,7 @@ LISTS: dict[str, Callable[[Parquet], Items]] = {
 
 @pytest.mark.parametrize("claimed", [1000, 10**6, HUGE])
 @pytest.mark.parametrize("name", LISTS)
-def test_a_footer_list_that_claims_more_than_it_holds(patient: Patient, name: str, claimed: int):
+def test_footer_list_with_an_excessive_count(patient: Patient, name: str, claimed: int):
     file = sample()
     LISTS[name](file).claimed = claimed
     patient.refuses(file.build(), "a.parquet")
@@ -95,7 +95,7 @@ def test_a_footer_list_that_claims_more_than_it_holds(patient: Patient, name: st
 
 
 @pytest.mark.parametrize("rows", [0, 1, 999, 1001, -1, 2**62])
-def test_a_row_count_of_the_file_that_lies(patient: Patient, rows: int):
+def test_wrong_row_count_of_the_file(patient: Patient, rows: int):
     file = sample()
     file.footer[FileMeta.ROWS] = rows
     patient.refuses_or_serves(file.build(), TABLE)
@@ -105,14 +105,14 @@ COUNTS = (0, 1, 499, 501, 8000, -1, HUGE, 2**40, 2**62, 2**63 - 1)
 
 
 @pytest.mark.parametrize("rows", COUNTS)
-def test_a_row_count_of_a_row_group_that_lies(patient: Patient, rows: int):
+def test_wrong_row_count_of_a_row_group(patient: Patient, rows: int):
     file = sample()
     file.groups[1][RowGroup.ROWS] = rows
     patient.refuses(file.build(), "a.parquet", "row group 1")
 
 
 @pytest.mark.parametrize("values", [0, 499, 501, -1, 2**62])
-def test_a_value_count_of_a_column_that_lies(patient: Patient, values: int):
+def test_wrong_value_count_of_a_column(patient: Patient, values: int):
     file = sample()
     file.chunk(1, "word")[Chunk.VALUES] = values
     patient.refuses_or_serves(file.build(), TABLE)
@@ -155,25 +155,25 @@ OFFSETS: dict[str, tuple[str, Lie]] = {
 
 
 @pytest.mark.parametrize("name", list(OFFSETS))
-def test_offsets_and_lengths_that_lie(patient: Patient, name: str):
+def test_wrong_offsets_and_lengths(patient: Patient, name: str):
     column, lie = OFFSETS[name]
     file = dissect(TABLE, PAGES, use_dictionary=["word"])
     patient.refuses(file.build(lie), "a.parquet", column=column)
 
 
-def test_a_length_that_reaches_into_the_next_column(patient: Patient):
+def test_length_overlapping_the_next_column(patient: Patient):
     patient.refuses_or_serves(
         sample().build(offset("word", Chunk.COMPRESSED, lambda c: c[Chunk.COMPRESSED] + 1)), TABLE
     )
 
 
-def test_an_offset_of_a_data_page_that_nobody_needs(patient: Patient):
+def test_unused_data_page_offset(patient: Patient):
     """The dictionary lies before it, and the pages follow one after the other."""
     for place in (0, -1, 2**40, 2**63 - 1):
         patient.refuses_or_serves(sample().build(offset("word", Chunk.DATA_PAGE, place)), TABLE)
 
 
-def test_column_chunks_that_overlap(patient: Patient):
+def test_overlapping_column_chunks(patient: Patient):
     plain = dissect(pa.table({"id": range(1000), "other": range(1000, 2000)}), use_dictionary=False)
 
     def lie(file: Parquet) -> None:
@@ -184,7 +184,7 @@ def test_column_chunks_that_overlap(patient: Patient):
 
 
 @pytest.mark.parametrize("size", [0, 1, -1, 2**40, 2**62])
-def test_an_uncompressed_size_that_lies(patient: Patient, size: int):
+def test_wrong_uncompressed_size(patient: Patient, size: int):
     file = sample()
     file.chunk(1, "word")[Chunk.UNCOMPRESSED] = size
     patient.put(file.build())
@@ -196,7 +196,7 @@ def test_an_uncompressed_size_that_lies(patient: Patient, size: int):
         assert found != "RESOURCE_EXHAUSTED" or "--" in text
 
 
-def test_a_column_that_lies_in_another_file_is_not_fetched_from_there(patient: Patient):
+def test_column_chunk_in_another_file_is_not_fetched(patient: Patient):
     file = sample()
     pq.write_table(TABLE.slice(0, 500), patient.root / "secret.parquet")
     chunk = next(c for c in file.groups[0][RowGroup.COLUMNS].values if name_of(c) == "word")
@@ -223,7 +223,7 @@ STATISTICS: dict[str, tuple[str, int, bytes | int]] = {
 
 
 @pytest.mark.parametrize("name", STATISTICS)
-def test_statistics_that_are_none(patient: Patient, name: str):
+def test_malformed_statistics(patient: Patient, name: str):
     column, field, value = STATISTICS[name]
     file = sample()
     file.chunk(1, column)[Chunk.STATISTICS][field] = value
@@ -247,21 +247,21 @@ def test_statistics_that_are_none(patient: Patient, name: str):
 
 
 @pytest.mark.parametrize("codec", [1, 3, 6, 7, 8, 99, -1])
-def test_a_codec_that_is_not_the_pages(patient: Patient, codec: int):
+def test_codec_differing_from_the_pages(patient: Patient, codec: int):
     file = sample()
     file.chunk(1, "word")[Chunk.CODEC] = codec
     patient.refuses(file.build(), "a.parquet")
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3, 5, 7, 8, -1])
-def test_a_physical_type_that_is_not_the_schemas(patient: Patient, kind: int):
+def test_physical_type_differing_from_the_schema(patient: Patient, kind: int):
     file = sample()
     file.chunk(1, "word")[Chunk.TYPE] = kind
     patient.refuses_or_serves(file.build(), TABLE)
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 17, -1, HUGE])
-def test_a_fixed_length_that_lies(patient: Patient, length: int):
+def test_wrong_fixed_length(patient: Patient, length: int):
     """A shorter one leaves bytes over at a page's end: not every reader looks there, but none may trip."""
     table = pa.table({"bytes": pa.array([bytes([i]) * 16 for i in range(200)], pa.binary(16)), "word": ["a"] * 200})
     file = dissect(table, use_dictionary=False, store_schema=False)
@@ -289,7 +289,7 @@ DECIMALS: dict[str, tuple[int, int]] = {
 
 
 @pytest.mark.parametrize("name", DECIMALS)
-def test_a_decimal_that_lies(patient: Patient, name: str):
+def test_wrong_decimal_parameters(patient: Patient, name: str):
     table = pa.table({"money": pa.array(range(200), pa.decimal128(30, 4))})
     file = dissect(table, use_dictionary=False, store_schema=False)
     field, value = DECIMALS[name]
@@ -299,7 +299,7 @@ def test_a_decimal_that_lies(patient: Patient, name: str):
     patient.refuses(file.build(), "a.parquet", column="money")
 
 
-def test_int96_that_is_no_timestamp(patient: Patient):
+def test_int96_without_a_timestamp(patient: Patient):
     table = pa.table({"day": pa.array(range(200), pa.timestamp("ns"))})
     file = dissect(table, use_dictionary=False, use_deprecated_int96_timestamps=True, store_schema=False)
     page = file.page(0, "day", 0)

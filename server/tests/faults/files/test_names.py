@@ -102,7 +102,7 @@ LEADING_OUT: list[Callable[[Path, Path], None]] = [
 
 
 @pytest.mark.parametrize("link", LEADING_OUT)
-def test_symlink_out_of_the_root(patient: Patient, outside: Path, link: Callable[[Path, Path], None]):
+def test_rejects_a_symlink_out_of_the_root(patient: Patient, outside: Path, link: Callable[[Path, Path], None]):
     pq.write_table(OPEN, patient.root / "ill/a.parquet")
     link(patient.root / "ill", outside)
     with patient.aftermath() as client:
@@ -112,7 +112,7 @@ def test_symlink_out_of_the_root(patient: Patient, outside: Path, link: Callable
             assert "secret" not in text.replace("secret.parquet", "")
 
 
-def test_a_link_that_ends_inside_is_followed(patient: Patient, outside: Path):
+def test_follows_a_link_inside_the_root(patient: Patient, outside: Path):
     pq.write_table(OPEN, patient.root / "ill/a.parquet")
     chain_that_leaves_and_comes_back(patient.root / "ill", outside)
     with patient.aftermath() as client:
@@ -151,7 +151,7 @@ def folder_of_a_files_name(ill: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [loop, itself, own_folder, nowhere, pipe, link_to_a_pipe, folder_of_a_files_name])
-def test_what_is_no_file_is_left_out(patient: Patient, make: Callable[[Path], None]):
+def test_ignores_entries_that_are_not_files(patient: Patient, make: Callable[[Path], None]):
     pq.write_table(OPEN, patient.root / "ill/a.parquet")
     make(patient.root / "ill")
     with patient.aftermath() as client:
@@ -194,7 +194,7 @@ def is_hidden(name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_of_an_odd_name_is_read_or_refused_by_name(patient: Patient, name: str):
+def test_unusual_file_names_are_read_or_rejected_by_name(patient: Patient, name: str):
     """Never another file in its place, and never the other files without a word."""
     pq.write_table(OPEN, patient.root / "ill/a a.parquet")
     pq.write_table(SECRET, patient.root / "ill" / name)
@@ -212,7 +212,7 @@ def test_a_file_of_an_odd_name_is_read_or_refused_by_name(patient: Patient, name
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_errors_about_a_file_of_an_odd_name_are_one_clean_line(patient: Patient, name: str):
+def test_errors_about_unusual_file_names_are_one_printable_line(patient: Patient, name: str):
     (patient.root / "ill" / name).write_bytes(b"no Parquet at all, whatever it is called")
     with patient.aftermath() as client:
         found, text = ended(lambda: raw(client, "ill"))
@@ -220,7 +220,7 @@ def test_errors_about_a_file_of_an_odd_name_are_one_clean_line(patient: Patient,
     assert_readable(text)
 
 
-def test_a_file_whose_name_is_no_text_is_left_out(patient: Patient):
+def test_ignores_file_names_that_are_not_utf8(patient: Patient):
     pq.write_table(OPEN, patient.root / "ill/a.parquet")
     path = os.path.join(os.fsencode(patient.root / "ill"), b"b\xff.parquet")
     with open(path, "wb") as file:
@@ -231,7 +231,7 @@ def test_a_file_whose_name_is_no_text_is_left_out(patient: Patient):
         assert_readable(text)
 
 
-def test_folders_deeper_than_a_path_may_be_long(patient: Patient):
+def test_folders_deeper_than_the_longest_path(patient: Patient):
     folder = os.open(patient.root / "ill", os.O_RDONLY)
     for _ in range(300):
         name = "a folder of some name"
@@ -281,7 +281,7 @@ ASKED = (
 
 
 @pytest.mark.parametrize("name", ASKED, ids=lambda name: repr(name[:30]))
-def test_a_request_for_a_name_that_is_a_path(patient: Patient, name: str):
+def test_rejects_a_path_as_a_dataset_name(patient: Patient, name: str):
     pq.write_table(OPEN, patient.root / "ill/a.parquet")
     vocab = through("word", {"vocab": {}})
     with patient.aftermath() as client:
@@ -297,7 +297,7 @@ def test_a_request_for_a_name_that_is_a_path(patient: Patient, name: str):
 
 
 @pytest.mark.parametrize("name", ["..", "%2e%2e", "a\\b", "a b", "ü", "a/b", "two\nlines"])
-def test_a_dataset_of_an_odd_name_is_that_dataset_or_refused_at_the_start(patient: Patient, serve: Serve, name: str):
+def test_unusual_dataset_names_work_or_are_rejected_at_start(patient: Patient, serve: Serve, name: str):
     pq.write_table(OPEN, patient.root / "ill/a.parquet")
     with contextlib.suppress(RuntimeError):
         server = serve({name: patient.root / "ill"})

@@ -47,7 +47,7 @@ def sample(codec: str = "none", version: str = "1.0", **options: object) -> Parq
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_corrupt_page_that_is_cut(patient: Patient, codec: str, version: str):
+def test_corrupt_page_truncated(patient: Patient, codec: str, version: str):
     file = sample(codec, version)
     page = file.page(1, "word", 1)
     uncompressed = page.header[Header.UNCOMPRESSED]
@@ -57,7 +57,7 @@ def test_a_corrupt_page_that_is_cut(patient: Patient, codec: str, version: str):
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_a_corrupt_page_of_garbage(patient: Patient, codec: str, version: str):
+def test_corrupt_page_of_random_bytes(patient: Patient, codec: str, version: str):
     file = sample(codec, version)
     page = file.page(1, "word", 1)
     page.body = random.Random(5).randbytes(len(page.body))
@@ -66,26 +66,26 @@ def test_a_corrupt_page_of_garbage(patient: Patient, codec: str, version: str):
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_page_checksum_that_is_wrong(patient: Patient, codec: str, version: str):
+def test_wrong_page_checksum(patient: Patient, codec: str, version: str):
     file = sample(codec, version, write_page_checksum=True)
     file.page(1, "word", 1).header[Header.CRC] ^= 1
     patient.refuses(file.build(), *PLACE)
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_a_flipped_bit_that_only_the_checksum_tells(patient: Patient, version: str):
+def test_flipped_bit_detected_only_by_the_checksum(patient: Patient, version: str):
     file = sample(version=version, use_dictionary=False, write_page_checksum=True)
     file.page(1, "id", 1).flip(-3, 1)
     patient.refuses(file.build(), "a.parquet", "row group 1", 'column "id"', column="id")
 
 
-def test_a_flipped_bit_of_a_dictionary_that_only_the_checksum_tells(patient: Patient):
+def test_flipped_dictionary_bit_detected_only_by_the_checksum(patient: Patient):
     file = sample(write_page_checksum=True)
     file.dictionary(1, "word").flip(-1, 1)
     patient.refuses(file.build(), *PLACE)
 
 
-def test_right_checksums_are_taken(patient: Patient):
+def test_correct_checksums_are_accepted(patient: Patient):
     for version in ("1.0", "2.0"):
         for codec in CODECS:
             patient.serves(sample(codec, version, write_page_checksum=True).build(), TABLE)
@@ -96,14 +96,14 @@ def test_right_checksums_are_taken(patient: Patient):
 
 @pytest.mark.parametrize("values", [0, 1, 51, 10_000, HUGE, -1])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_a_page_whose_value_count_lies(patient: Patient, version: str, values: int):
+def test_wrong_value_count_of_a_page(patient: Patient, version: str, values: int):
     file = sample(version=version)
     file.page(1, "word", 0).own[DataHeader.VALUES] = values
     patient.refuses(file.build(), *PLACE)
 
 
 @pytest.mark.parametrize("values", [0, 1, 19, 21, HUGE, -1])
-def test_a_dictionary_whose_value_count_lies(patient: Patient, values: int):
+def test_wrong_value_count_of_a_dictionary(patient: Patient, values: int):
     file = sample()
     file.dictionary(1, "word").own[DataHeader.VALUES] = values
     if values > 20:
@@ -115,7 +115,7 @@ def test_a_dictionary_whose_value_count_lies(patient: Patient, values: int):
 
 @pytest.mark.parametrize("field", ["NULLS", "ROWS"])
 @pytest.mark.parametrize("count", [0, 1, 10_000, HUGE, -1])
-def test_a_v2_page_whose_null_or_row_count_lies(patient: Patient, field: str, count: int):
+def test_wrong_null_or_row_count_of_a_v2_page(patient: Patient, field: str, count: int):
     file = sample(version="2.0")
     file.page(1, "word", 0).own[getattr(DataHeaderV2, field)] = count
     patient.refuses_or_serves(file.build(), TABLE)
@@ -134,7 +134,7 @@ LEVEL_LENGTHS = [
     LEVEL_LENGTHS,
     ids=lambda lie: " ".join(map(str, lie)),
 )
-def test_a_v2_page_whose_level_lengths_lie(patient: Patient, lie: tuple[str, str, int]):
+def test_wrong_level_lengths_in_a_v2_page(patient: Patient, lie: tuple[str, str, int]):
     codec, field, size = lie
     file = sample(codec, "2.0")
     file.page(1, "word", 0).own[getattr(DataHeaderV2, field)] = size
@@ -145,7 +145,7 @@ def test_a_v2_page_whose_level_lengths_lie(patient: Patient, lie: tuple[str, str
 
 
 @pytest.mark.parametrize("encoding", [PLAIN, 1, 4, DELTA_BINARY_PACKED, 6, 7, 9, 99, -1])
-def test_a_page_whose_encoding_lies(patient: Patient, encoding: int):
+def test_wrong_encoding_of_a_page(patient: Patient, encoding: int):
     file = sample()
     file.page(1, "word", 0).own[DataHeader.ENCODING] = encoding
     patient.refuses(file.build(), *PLACE)
@@ -205,14 +205,14 @@ OUT_OF_PLACE: list[Callable[[Parquet], None]] = [
 
 
 @pytest.mark.parametrize("arrange", OUT_OF_PLACE)
-def test_pages_that_are_missing_or_out_of_place(patient: Patient, arrange: Callable[[Parquet], None]):
+def test_missing_or_misplaced_pages(patient: Patient, arrange: Callable[[Parquet], None]):
     file = sample()
     arrange(file)
     patient.refuses(file.build(), *PLACE)
 
 
 @pytest.mark.parametrize("arrange", [dictionary_twice, a_page_more])
-def test_pages_that_nobody_needs(patient: Patient, arrange: Callable[[Parquet], None]):
+def test_unused_pages(patient: Patient, arrange: Callable[[Parquet], None]):
     file = sample()
     arrange(file)
     patient.refuses_or_serves(file.build(), TABLE)
@@ -223,7 +223,7 @@ def test_pages_that_nobody_needs(patient: Patient, arrange: Callable[[Parquet], 
 FLIPS = 200
 
 
-def test_random_flips_end_in_a_clean_code(patient: Patient):
+def test_random_bit_flips_give_a_defined_status_code(patient: Patient):
     """Two in three hit footer or headers. What a flip makes of a value or a name, only a checksum could tell."""
     data = written(TABLE, PAGES, compression="snappy")
     footer = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
@@ -247,7 +247,7 @@ def test_random_flips_end_in_a_clean_code(patient: Patient):
     assert wrong == []
 
 
-def test_random_flips_in_pages_with_checksums_never_give_wrong_data(patient: Patient):
+def test_random_bit_flips_in_checksummed_pages_never_give_wrong_data(patient: Patient):
     choose = random.Random(7)
     table, wrong = TABLE.select(["id", "word"]), 0
     whole = dissect(table, PAGES, write_page_checksum=True)
@@ -277,13 +277,13 @@ def test_unknown_fields_of_a_page_header_are_skipped(patient: Patient):
 
 
 @pytest.mark.parametrize("depth", [100, 10_000, 1_000_000])
-def test_a_page_header_nested_deeply(patient: Patient, depth: int):
+def test_deeply_nested_page_header(patient: Patient, depth: int):
     file = sample()
     one_more_inside = bytes([1 << 4 | STRUCT])
     file.page(1, "word", 0).header.add(20, STRUCT, one_more_inside * depth + bytes(depth + 1))
     patient.refuses(file.build(), *PLACE)
 
 
-def test_dictionary_pages_are_what_the_samples_have():
+def test_samples_contain_dictionary_pages():
     file = sample()
     assert file.page(1, "word", 0).own[DataHeader.ENCODING] == RLE_DICTIONARY

@@ -99,7 +99,7 @@ SCHEMAS: dict[str, Lie] = {
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_a_schema_that_does_not_fit_its_columns(patient: Patient, name: str):
+def test_schema_not_matching_its_columns(patient: Patient, name: str):
     patient.refuses(sample().build(SCHEMAS[name]), "a.parquet")
 
 
@@ -114,7 +114,7 @@ def nested(depth: int) -> bytes:
 
 
 @pytest.mark.parametrize("depth", [100, 1000, 10_000, 100_000])
-def test_a_schema_nested_deeply(patient: Patient, depth: int):
+def test_deeply_nested_schema(patient: Patient, depth: int):
     patient.put(nested(depth))
     with patient.aftermath() as client:
         found, text = ended(lambda: raw(client, "ill"))
@@ -122,7 +122,7 @@ def test_a_schema_nested_deeply(patient: Patient, depth: int):
         assert "a.parquet" in text
 
 
-def test_a_table_nested_deeply_is_served(patient: Patient):
+def test_deeply_nested_table_is_served(patient: Patient):
     column: pa.Array = pa.array(range(100))
     for _ in range(30):
         column = pa.StructArray.from_arrays([column], ["inner"])
@@ -175,7 +175,7 @@ ARROW_SCHEMAS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", ARROW_SCHEMAS)
-def test_an_embedded_arrow_schema_that_is_corrupt(patient: Patient, name: str):
+def test_corrupt_embedded_arrow_schema(patient: Patient, name: str):
     file = sample()
     file.key_value("ARROW:schema")[2] = ARROW_SCHEMAS[name]
     patient.put(file.build())
@@ -214,7 +214,7 @@ CONTROLS = ("two\nlines", "\x1b[31mred", "nul\0l", "bell\a", "\x9b31m")
 
 
 @pytest.mark.parametrize("name", [*CONTROLS, "x" * 100_000])
-def test_errors_about_odd_column_names_are_one_clean_line(patient: Patient, name: str):
+def test_errors_about_unusual_column_names_are_one_printable_line(patient: Patient, name: str):
     file = dissect(pa.table({name: [1, 2, 3]}), use_dictionary=False)
     file.page(0, name, 0).store(b"")
     patient.put(file.build())
@@ -307,13 +307,13 @@ def encrypted(path: Path, **options: Any) -> bytes:
     return path.read_bytes()
 
 
-def test_an_encrypted_footer(patient: Patient):
+def test_encrypted_footer(patient: Patient):
     data = encrypted(patient.root / "secret", column_keys={"key": ["word"]})
     assert data[-4:] == b"PARE"
     patient.refuses(data, "a.parquet", "encrypt")
 
 
-def test_an_encrypted_column_under_a_plain_footer(patient: Patient):
+def test_encrypted_column_with_a_plaintext_footer(patient: Patient):
     data = encrypted(patient.root / "secret", column_keys={"key": ["word"]}, plaintext_footer=True)
     assert data[-4:] == b"PAR1"
     patient.refuses(data, "a.parquet")

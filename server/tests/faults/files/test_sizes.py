@@ -127,7 +127,7 @@ def test_a_hundred_thousand_row_groups_shuffled(tiny: Patient):
         assert (np.diff(first) == 1).mean() < 0.1
 
 
-def test_a_hundred_thousand_row_groups_under_a_filter_that_leaves_a_few(tiny: Patient):
+def test_a_hundred_thousand_row_groups_with_a_selective_filter(tiny: Patient):
     with tiny.aftermath() as client:
         kept = list(ids(client, {**as_stored("id"), "filter": "id >= 123456 AND id < 124000 AND id % 10 = 7"}))
         assert np.concatenate(kept).tolist() == list(range(123457, 124000, 10))
@@ -137,7 +137,7 @@ def in_one_file(patient: Patient) -> None:
     write(patient.root / "ill/a.parquet", 0, 2 * GROUPS, 2)
 
 
-def test_a_hundred_thousand_row_groups_in_one_file_are_served_or_refused_by_name(patient: Patient):
+def test_a_hundred_thousand_row_groups_in_one_file_are_served_or_rejected_by_name(patient: Patient):
     in_one_file(patient)
     with patient.aftermath() as client:
         found, text = ended(lambda: of_rank(client, 1))

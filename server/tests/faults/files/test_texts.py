@@ -32,7 +32,7 @@ def refused(patient: Patient, data: bytes, *ways: str) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_long_texts_that_a_dictionary_holds_once(patient: Patient, version: str, codec: str):
+def test_long_texts_stored_once_in_a_dictionary(patient: Patient, version: str, codec: str):
     """Twenty gigabytes of text in a megabyte, or in a hundred bytes."""
     words = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), pa.array([LONG]))
     options = {"dictionary_pagesize_limit": 1 << 24, "data_page_version": version, "compression": codec}
@@ -40,7 +40,7 @@ def test_long_texts_that_a_dictionary_holds_once(patient: Patient, version: str,
     refused(patient, silent(dissect(pa.table({"word": words}), options, store_schema=False)), "raw", "filtered")
 
 
-def test_texts_of_many_columns_are_too_much_together(patient: Patient):
+def test_texts_of_many_columns_exceed_the_limit_together(patient: Patient):
     words = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), pa.array(["x" * 4000]))
     file = dissect(pa.table(dict.fromkeys(["word", *(f"c{n}" for n in range(40))], words)), store_schema=False)
     for column in ("word", *(f"c{n}" for n in range(40))):
@@ -53,7 +53,7 @@ def test_texts_of_many_columns_are_too_much_together(patient: Patient):
 
 @pytest.mark.parametrize("limit", [1 << 20, 1 << 24], ids=["given up for plain pages", "kept"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_a_long_text_among_short_ones_is_read(patient: Patient, version: str, limit: int):
+def test_reads_a_long_text_among_short_ones(patient: Patient, version: str, limit: int):
     """It comes once, so it takes no more than it is, however long the dictionary makes the others look."""
     words = [LONG, None, *(f"w{n // 3}" for n in range(ROWS))]
     table = pa.table({"word": words, "list": [[word, "w1"] for word in words]})
@@ -61,27 +61,27 @@ def test_a_long_text_among_short_ones_is_read(patient: Patient, version: str, li
     patient.serves(silent(dissect(table, options)), table)
 
 
-def test_beginnings_that_delta_encoding_shares(patient: Patient):
+def test_prefixes_shared_by_delta_encoding(patient: Patient):
     table = pa.table({"word": [LONG + str(n) for n in range(500)]})
     options = {"use_dictionary": False, "column_encoding": {"word": "DELTA_BYTE_ARRAY"}}
     refused(patient, silent(dissect(table, **options)), "raw", "as stored", "shuffled", "filtered")
 
 
-def test_shared_beginnings_of_a_common_length_are_read(patient: Patient):
+def test_reads_shared_prefixes_of_ordinary_length(patient: Patient):
     words = [f"https://example.org/{n // 100:06}/{n % 100}" for n in range(ROWS)]
     table = pa.table({"word": [None if n % 7 == 0 else word for n, word in enumerate(words)]})
     options = {"use_dictionary": False, "column_encoding": {"word": "DELTA_BYTE_ARRAY"}}
     patient.serves(dissect(table, **options).build(), table)
 
 
-def test_a_row_whose_list_is_a_run_of_equal_values(patient: Patient):
+def test_list_of_one_long_run_of_equal_values(patient: Patient):
     count = 50_000_000
     assert 8 * count > MEMORY_LIMIT_BYTES
     lists = pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), pa.repeat(pa.scalar(0, pa.int64()), count))
     refused(patient, dissect(pa.table({"word": lists})).build(), "raw")
 
 
-def test_long_texts_that_stay_in_their_dictionary_are_read(patient: Patient):
+def test_reads_long_texts_that_stay_dictionary_encoded(patient: Patient):
     """Keys are what is streamed, and computed with: the text is there once."""
     words = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), pa.array([LONG]))
     file = dissect(pa.table({"word": words}), dictionary_pagesize_limit=1 << 24, compression="zstd")

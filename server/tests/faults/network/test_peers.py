@@ -89,7 +89,7 @@ def read_long(reader: fl.FlightStreamReader, batches: int, start: int = 0) -> in
     return start
 
 
-def test_a_slow_reader_slows_no_other_and_the_servers_memory_stays_flat(daemon: Daemon, rest: Rest):
+def test_slow_reader_affects_no_other_stream_and_memory_stays_flat(daemon: Daemon, rest: Rest):
     with fl.connect(daemon.url) as client, Bystander(daemon.url) as other:
         reader = client.do_get(ticket(client, LONG))
         row, resident = 0, list[float]()
@@ -104,7 +104,7 @@ def test_a_slow_reader_slows_no_other_and_the_servers_memory_stays_flat(daemon: 
     assert rest.is_back(), rest.left()
 
 
-def test_a_reader_that_stops_for_long_keeps_its_place_and_holds_nothing_up(start: Start):
+def test_paused_reader_keeps_its_stream_and_blocks_no_other(start: Start):
     """Its client is there, which is asked once a second, and it does not read: that is no reason to end its stream."""
     daemon = start(FOREBAY_KEEPALIVE_SECONDS="1")
     rest = Rest(daemon)
@@ -193,7 +193,7 @@ def test_disconnects_at_random_points_free_everything(daemon: Daemon, rest: Rest
     assert ended["failed"] == 0
 
 
-def test_peers_that_are_gone_without_a_word_are_given_up(start: Start):
+def test_silently_lost_peers_are_disconnected(start: Start):
     """Half open: their sockets take what they are sent, and nothing ever answers."""
     daemon = start(FOREBAY_KEEPALIVE_SECONDS="1")
     rest, where = Rest(daemon), ticket_bytes(daemon, LONG)
@@ -207,7 +207,7 @@ def test_peers_that_are_gone_without_a_word_are_given_up(start: Start):
 
 
 @pytest.mark.parametrize("window", [0, 65_535])
-def test_a_peer_that_answers_and_takes_nothing_is_kept(start: Start, window: int):
+def test_responsive_peer_that_reads_nothing_is_kept(start: Start, window: int):
     """A window that is never opened is a reader that rests, as long as its client is there."""
     daemon = start(FOREBAY_KEEPALIVE_SECONDS="1")
     rest, where = Rest(daemon), ticket_bytes(daemon, LONG)
@@ -233,7 +233,7 @@ def plain_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("dataset", ["plain", "data"])
-def test_windows_that_are_never_opened_cost_what_was_reserved(start: Start, plain_folder: Path, dataset: str):
+def test_never_opened_windows_cost_only_the_reserved_memory(start: Start, plain_folder: Path, dataset: str):
     """Streams reserve what they may hold: those that fit hold no more, and others are refused with a limit."""
     limit = 192 * MIB
     daemon = start("--memory-limit-bytes", str(limit), "--dataset", f"plain={plain_folder}")
@@ -275,7 +275,7 @@ HANDSHAKES: dict[str, bytes] = {
 HANDSHAKE_SECONDS = 24
 
 
-def test_a_handshake_that_does_not_end_is_given_up(start: Start):
+def test_unfinished_handshake_times_out(start: Start):
     """Those that stop, and one that says a byte a second."""
     daemon = start(FOREBAY_KEEPALIVE_SECONDS="1")
     with ExitStack() as peers:
@@ -292,7 +292,7 @@ def test_a_handshake_that_does_not_end_is_given_up(start: Start):
         assert not list(left)
 
 
-def test_handshakes_that_do_not_end_keep_nobody_out(daemon: Daemon, rest: Rest):
+def test_unfinished_handshakes_do_not_block_other_clients(daemon: Daemon, rest: Rest):
     before = resident_bytes(daemon)
     with Bystander(daemon.url), ExitStack() as slow:
         for n in range(1000):
@@ -303,7 +303,7 @@ def test_handshakes_that_do_not_end_keep_nobody_out(daemon: Daemon, rest: Rest):
     assert rest.is_back(), rest.left()
 
 
-def test_a_half_asked_scrape_is_given_up(daemon: Daemon):
+def test_incomplete_scrape_request_times_out(daemon: Daemon):
     with Peer(daemon.metrics_url, hello=b"GET /metrics HTTP/1.1\r\nHost: a\r\nX-Slow: ") as peer:
         assert peer.is_closed(HANDSHAKE_SECONDS)
 
@@ -365,7 +365,7 @@ def test_5000_idle_connections_beside_64_busy_ones(many_descriptors: None, start
 CROWD = 1000
 
 
-def test_a_crowd_that_comes_at_once_is_let_in(daemon: Daemon):
+def test_simultaneous_connections_are_accepted(daemon: Daemon):
     """As many trainers as a replica that failed may have had: while the server is busy, the kernel keeps them."""
     most = int(Path("/proc/sys/net/core/somaxconn").read_text())
     host, _, port = daemon.url.removeprefix("grpc://").rpartition(":")
@@ -440,7 +440,7 @@ GARBAGE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", GARBAGE)
-def test_garbage_is_cut_off(daemon: Daemon, rest: Rest, name: str):
+def test_garbage_is_disconnected(daemon: Daemon, rest: Rest, name: str):
     with Bystander(daemon.url):
         for _ in range(5):
             with Peer(daemon.url, hello=b"") as peer:
@@ -473,7 +473,7 @@ FLOODS: dict[str, tuple[bytes, bytes]] = {
 
 
 @pytest.mark.parametrize("name", FLOODS)
-def test_floods_cost_no_memory_and_hold_nobody_up(daemon: Daemon, rest: Rest, name: str):
+def test_frame_floods_use_no_memory_and_block_no_client(daemon: Daemon, rest: Rest, name: str):
     """The server ends it, or takes no more, or reads on: what it may not do is to keep it."""
     first, again = FLOODS[name]
     before = resident_bytes(daemon)
@@ -487,7 +487,7 @@ def test_floods_cost_no_memory_and_hold_nobody_up(daemon: Daemon, rest: Rest, na
     assert rest.is_back(), rest.left()
 
 
-def test_calls_beyond_what_a_connection_may_have_open_wait_or_are_refused(daemon: Daemon, rest: Rest):
+def test_calls_beyond_the_connections_limit_wait_or_are_rejected(daemon: Daemon, rest: Rest):
     """Calls whose request never ends, more than the server announced that it takes."""
     with Bystander(daemon.url), Peer(daemon.url) as peer:
         half = [http2.frame(Kind.HEADERS, n, http2.head("DoGet"), http2.END_HEADERS) for n in range(1, 4001, 2)]
@@ -499,7 +499,7 @@ def test_calls_beyond_what_a_connection_may_have_open_wait_or_are_refused(daemon
     assert rest.is_back(), rest.left()
 
 
-def test_an_answer_is_not_asked_for_by_a_request_without_an_end(daemon: Daemon, rest: Rest):
+def test_oversized_request_is_rejected_at_its_header(daemon: Daemon, rest: Rest):
     """A ticket that says that it is 100 MB long is refused at its head; one that stops ends with its client."""
     with Bystander(daemon.url):
         with Peer(daemon.url) as peer:
@@ -513,7 +513,7 @@ def test_an_answer_is_not_asked_for_by_a_request_without_an_end(daemon: Daemon, 
     assert rest.is_back(), rest.left()
 
 
-def test_a_request_that_breaks_off_is_its_clients_end_of_the_call(daemon: Daemon, rest: Rest):
+def test_truncated_request_is_not_counted_as_a_server_error(daemon: Daemon, rest: Rest):
     """An operator who is called out for INTERNAL and UNKNOWN is not called out for clients that go away."""
 
     def answered() -> dict[str, float]:
@@ -539,7 +539,7 @@ def test_a_request_that_breaks_off_is_its_clients_end_of_the_call(daemon: Daemon
     assert rest.is_back(), rest.left()
 
 
-def test_plain_calls_still_work_where_all_this_has_been(daemon: Daemon, rest: Rest):
+def test_ordinary_calls_still_work_afterwards(daemon: Daemon, rest: Rest):
     for hello in (b"", *HANDSHAKES.values(), *GARBAGE.values()):
         with Peer(daemon.url, hello=hello):
             pass

@@ -59,7 +59,7 @@ def start(folder: Path, tmp_path: Path) -> Iterator[Start]:
         yield begin
 
 
-def test_kill_9_in_mid_stream_goes_on_at_a_replica_to_the_byte(start: Start):
+def test_sigkill_in_mid_stream_resumes_at_a_replica_byte_for_byte(start: Start):
     first, second = start(), start()
     plan = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64"), "text": fb.cols("text").as_stored()})
     options: dict[str, Any] = {"batch_size": 500, "shuffle": True, "window_rows": 1000, "seed": 5}
@@ -78,7 +78,7 @@ def test_kill_9_in_mid_stream_goes_on_at_a_replica_to_the_byte(start: Start):
     assert count == ROWS // 500
 
 
-def test_without_descriptors_streams_go_on_and_clients_are_taken_again_when_there_are_some(start: Start):
+def test_streams_survive_descriptor_exhaustion_and_new_clients_recover(start: Start):
     daemon = start()
     rest = Rest(daemon)
     host, _, port = daemon.url.removeprefix("grpc://").rpartition(":")
@@ -126,7 +126,7 @@ def test_the_soft_limit_of_descriptors_is_raised_to_the_hard_one(
     assert scrape(daemon).value("forebay_process_max_fds") == 900
 
 
-def test_the_memory_limit_refuses_the_new_and_leaves_the_old(start: Start):
+def test_memory_limit_rejects_new_streams_and_keeps_running_ones(start: Start):
     daemon = start("--memory-limit-bytes", str(64 * MIB))
     rest = Rest(daemon)
     with contextlib.ExitStack() as clients:
@@ -186,7 +186,7 @@ def state_files(state: Path) -> list[str]:
     return [path.name for path in state.rglob("*") if path.is_file()]
 
 
-def test_a_full_state_directory_costs_the_fit_and_no_stream(start: Start, full: Path):
+def test_full_state_directory_fails_the_fit_but_no_stream(start: Start, full: Path):
     daemon = start(state=full)
     with fl.connect(daemon.url) as client, Bystander(daemon.url):
         # Counts of a filter are kept there as well, where there is room.
@@ -212,7 +212,7 @@ def test_a_full_state_directory_costs_the_fit_and_no_stream(start: Start, full: 
     assert not any("panic" in line for line in daemon.said)
 
 
-def test_a_full_disk_under_a_fit_that_spills_ends_it_with_a_sentence(start: Start, full: Path):
+def test_full_disk_ends_a_spilling_fit_with_a_message(start: Start, full: Path):
     daemon = start("--fit-memory-bytes", str(8 * MIB), state=full)
     rest = Rest(daemon)
     with fl.connect(daemon.url) as client, Bystander(daemon.url):
@@ -264,7 +264,7 @@ YEAR = 365 * 24 * 3600
 
 
 @pytest.mark.parametrize("seconds", [10 * YEAR, -10 * YEAR, -55 * YEAR, 3600, -3600])
-def test_a_clock_that_jumps_changes_no_stream_and_no_end(start: Start, clock: Path, tmp_path: Path, seconds: int):
+def test_clock_jumps_change_no_stream_and_no_shutdown(start: Start, clock: Path, tmp_path: Path, seconds: int):
     """By hours, by years, and to where clocks without a battery begin: batches, fits and the drain do not care."""
     told = tmp_path / "seconds"
     told.write_text("0")
@@ -310,7 +310,7 @@ def newer(state: Path) -> Callable[[], None]:
     return check
 
 
-def test_what_a_newer_version_left_is_not_read_as_ours(start: Start, tmp_path: Path):
+def test_state_of_a_newer_version_is_not_read(start: Start, tmp_path: Path):
     """Files of no known kind are left alone; a plan or a count with fields of no known meaning is none."""
     state = tmp_path / "state"
     first = start()
@@ -344,7 +344,7 @@ def test_what_a_newer_version_left_is_not_read_as_ours(start: Start, tmp_path: P
     assert not any("panic" in line for line in second.said)
 
 
-def test_a_state_directory_that_is_garbage_throughout_stops_no_stream(start: Start, tmp_path: Path):
+def test_corrupt_state_directory_stops_no_stream(start: Start, tmp_path: Path):
     state = tmp_path / "state"
     for kind in ("plans", "plan-columns", "row-counts", "spill"):
         (state / kind).mkdir(parents=True)

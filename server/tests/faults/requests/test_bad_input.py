@@ -203,7 +203,7 @@ CASES: dict[str, tuple[Call, str | tuple[str, ...], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_mistake_is_explained_and_the_server_goes_on(bad: Server, name: str):
+def test_each_mistake_is_explained_and_the_server_keeps_serving(bad: Server, name: str):
     call, codes, words = CASES[name]
     with fl.connect(bad.url) as client:
         with pytest.raises((pa.ArrowException, fl.FlightError)) as caught:
@@ -219,7 +219,7 @@ def test_each_mistake_is_explained_and_the_server_goes_on(bad: Server, name: str
     assert bad.alive
 
 
-def test_bad_datasets_are_listed_with_their_reason(bad: Server):
+def test_unreadable_datasets_are_listed_with_their_reason(bad: Server):
     with fl.connect(bad.url) as client:
         infos = {i.descriptor.path[0].decode(): json.loads(i.app_metadata) for i in client.list_flights()}
     assert infos["tiny"]["error"] == ""

@@ -94,7 +94,7 @@ def test_pad_does_not_escape_the_limit_of_a_batch(client: fl.FlightClient) -> No
     ],
     ids=["columns x ops", "ops", "columns", "repeat", "lpad", "a long name"],
 )
-def test_small_plans_of_large_cost_are_refused(client: fl.FlightClient, mistake: dict[str, Any], words: str) -> None:
+def test_rejects_small_plans_of_large_cost(client: fl.FlightClient, mistake: dict[str, Any], words: str) -> None:
     code, text = refused(client, {"dataset": "data", "plan": mistake})
     assert code == ("RESOURCE_EXHAUSTED" if "--" in words else "INVALID_ARGUMENT"), text
     assert words in text
@@ -102,7 +102,7 @@ def test_small_plans_of_large_cost_are_refused(client: fl.FlightClient, mistake:
         fit(client, "data", mistake)
 
 
-def test_hundreds_of_questions_do_not_stop_others(client: fl.FlightClient, server: Server) -> None:
+def test_hundreds_of_calls_do_not_block_others(client: fl.FlightClient, server: Server) -> None:
     parts = [{"columns": ["word"], "ops": [{"vocab": {"max_size": size}}]} for size in range(1, 201)]
     many = {"outputs": [{"name": "x", "dtype": "INT32", "parts": parts}]}
     body = fl.Action("fit", pa.py_buffer(json.dumps({"dataset": "data", "plan": many}).encode()))
@@ -114,7 +114,7 @@ def test_hundreds_of_questions_do_not_stop_others(client: fl.FlightClient, serve
     assert len(results[-1]["result"]["plan"]["outputs"][0]["parts"]) == 200
 
 
-def test_what_is_learned_beside_infinity_is_right_or_refused(client: fl.FlightClient) -> None:
+def test_statistics_with_infinities_are_correct_or_rejected(client: fl.FlightClient) -> None:
     values = table()["infinite"].to_numpy()
     learned = fit(client, "data", plan(["infinite"], [{"fill_null": {"stat": "MEDIAN"}}]))[-1]["result"]["plan"]
     assert learned["outputs"][0]["parts"][0]["ops"][0]["fill_null"]["value"] == np.median(values)
@@ -125,7 +125,7 @@ def test_what_is_learned_beside_infinity_is_right_or_refused(client: fl.FlightCl
         assert "infinite" in str(caught.value)
 
 
-def test_a_fit_refuses_what_could_not_be_streamed(client: fl.FlightClient) -> None:
+def test_fit_rejects_plans_that_cannot_be_streamed(client: fl.FlightClient) -> None:
     too_wide = {
         "outputs": [
             {"name": "x", "parts": [{"columns": ["id"], "ops": [{"vocab": {}}, {"one_hot": {"size": 70_000}}]}]}
@@ -143,7 +143,7 @@ def test_narrow_integers_do_not_wrap(client: fl.FlightClient) -> None:
     assert np.array_equal(batch["x"].to_numpy(), (np.arange(200) - 100) * 2)
 
 
-def test_text_computed_by_an_expression_travels_alone(client: fl.FlightClient) -> None:
+def test_computed_text_is_sent_without_the_rest_of_its_buffer(client: fl.FlightClient) -> None:
     cast = plan(["z"], [], derive=[{"name": "z", "expr": "CAST(id AS VARCHAR)"}])
     cast["outputs"][0]["dtype"] = "AS_STORED"
     batch = first(client, {"dataset": "data", "plan": cast, "batch_size": 10})

@@ -93,7 +93,7 @@ def held(url: str, count: int = 1) -> Iterator[list[fl.FlightStreamReader]]:
 
 
 @pytest.mark.parametrize("flag", ["--streams-max", "--streams-per-client"])
-def test_streams_beyond_the_limit_are_refused_at_once_and_told_when_to_come_back(start: Start, flag: str):
+def test_streams_beyond_the_limit_are_rejected_with_a_retry_delay(start: Start, flag: str):
     daemon = start(flag, "2")
     with fl.connect(daemon.url) as client, held(daemon.url, 2):
         ticket = client.get_flight_info(ask()).endpoints[0].ticket
@@ -114,7 +114,7 @@ def test_streams_beyond_the_limit_are_refused_at_once_and_told_when_to_come_back
         assert client.do_get(ticket).read_all().num_rows == ROWS
 
 
-def test_our_client_waits_for_a_place(start: Start):
+def test_python_client_waits_for_a_free_stream_slot(start: Start):
     daemon = start("--streams-max", "1")
     plan = fb.Plan(outputs={"x": fb.cols("x")})
     with held(daemon.url) as (reader,), fb.connect(daemon.url) as client:
@@ -124,7 +124,7 @@ def test_our_client_waits_for_a_place(start: Start):
         next(iter(client.stream("data", plan)))
 
 
-def test_a_principal_has_caps_of_its_own(start: Start, tmp_path: Path):
+def test_each_principal_has_its_own_caps(start: Start, tmp_path: Path):
     token = "token-of-the-tests-0123456789"
     file = tmp_path / "principals.toml"
     file.write_text(principal("trainer", token, "*", more="streams_max = 1\ncalls_per_second = 5"))
@@ -150,7 +150,7 @@ def test_a_principal_has_caps_of_its_own(start: Start, tmp_path: Path):
         client.get_flight_info(ask(), known)
 
 
-def test_connections_beyond_the_limit_are_told_so(start: Start):
+def test_connections_beyond_the_limit_are_rejected_with_a_message(start: Start):
     daemon = start("--connections-max", "3")
 
     def connected() -> fl.FlightClient:
@@ -170,7 +170,7 @@ def test_connections_beyond_the_limit_are_told_so(start: Start):
     connected().close()
 
 
-def test_requests_beyond_their_limits_name_the_flag(start: Start):
+def test_requests_beyond_a_limit_name_the_flag(start: Start):
     limits = {
         "--message-bytes-max": 20_000,
         "--plan-bytes-max": 4000,
@@ -218,7 +218,7 @@ def body(name: str, **fields: Any) -> fl.Action:
     return fl.Action(name, json.dumps(fields).encode())
 
 
-def test_bytes_that_are_no_message_are_the_clients_mistake(start: Start):
+def test_malformed_messages_are_invalid_argument(start: Start):
     daemon = start()
     with grpc.insecure_channel(daemon.url.removeprefix("grpc://")) as channel:
         for name in ("GetFlightInfo", "GetSchema", "DoGet", "DoAction", "ListFlights"):
@@ -229,7 +229,7 @@ def test_bytes_that_are_no_message_are_the_clients_mistake(start: Start):
                 assert told.value.code() == grpc.StatusCode.INVALID_ARGUMENT, (name, odd)  # type: ignore[attr-defined]
 
 
-def test_a_request_that_never_arrives_is_given_up(start: Start):
+def test_request_that_never_arrives_times_out(start: Start):
     daemon = start("--handshake-seconds", "1")
     release = threading.Event()
 
@@ -246,7 +246,7 @@ def test_a_request_that_never_arrives_is_given_up(start: Start):
         release.set()
 
 
-def test_a_stream_that_nobody_takes_from_gives_back_its_memory_and_goes_on_later(start: Start):
+def test_unread_stream_releases_its_memory_and_resumes_later(start: Start):
     daemon = start("--stream-idle-seconds", "1")
     with held(daemon.url) as (reader,):
         assert metric(daemon, "forebay_memory_reserved_bytes") > 0
@@ -263,7 +263,7 @@ def test_a_stream_that_nobody_takes_from_gives_back_its_memory_and_goes_on_later
         assert np.concatenate(rows).tolist() == list(range(ROWS))
 
 
-def test_a_store_is_asked_for_so_much_at_once(start: Start, folder: Path):
+def test_concurrent_store_requests_are_limited(start: Start, folder: Path):
     class Slow(Files):
         files: ClassVar[dict[str, bytes]] = {"/a.parquet": (folder / "a.parquet").read_bytes()}
         now: ClassVar[int] = 0
@@ -289,7 +289,7 @@ def test_a_store_is_asked_for_so_much_at_once(start: Start, folder: Path):
 
 
 @pytest.mark.skipif("/release/" in server_binary(), reason="only builds for tests panic on request")
-def test_a_panic_inside_a_kernel_ends_its_stream_alone(folder: Path, tmp_path: Path):
+def test_kernel_panic_ends_only_its_stream(folder: Path, tmp_path: Path):
     common = [*LOOPBACK, "--state", str(tmp_path / "state"), "--dataset", f"data={folder}"]
     # Debug builds alone read it: computing an output of this name panics.
     daemon = Daemon(*common, env={"FOREBAY_TEST_PANIC_OUTPUT": "boom"})
@@ -315,7 +315,7 @@ def test_a_panic_inside_a_kernel_ends_its_stream_alone(folder: Path, tmp_path: P
         daemon.stop()
 
 
-def test_what_nobody_asked_for_does_not_travel(start: Start, tmp_path: Path):
+def test_padding_and_values_under_nulls_are_zero(start: Start, tmp_path: Path):
     """Padding between buffers, and what lies under nulls, is zero in the very bytes of the messages."""
     random = np.random.default_rng(7)
     n = 1003

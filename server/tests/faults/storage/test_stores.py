@@ -241,7 +241,7 @@ LYING = ["another range", "the whole body", "a shorter body", "a longer body"]
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", PASSING)
-def test_a_fault_that_passes_is_ridden_out_to_the_byte(
+def test_transient_fault_is_retried_and_bytes_match(
     daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy, name: str, order: str
 ):
     # Each of the first reads, and one in the middle; stalls are for once, as they take their time.
@@ -261,9 +261,7 @@ COUNTED = ["500", "503", "429", "closed before the answer", "no answer", *BREAKI
 
 
 @pytest.mark.parametrize("name", COUNTED)
-def test_every_attempt_that_failed_and_is_made_again_is_counted(
-    daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy, name: str
-):
+def test_every_retried_attempt_is_counted(daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy, name: str):
     before = retries(daemon)
     clean.on(PASSING[name], "/data/1.parquet", times=2)
     assert read(daemon, "data").code == "OK"
@@ -274,9 +272,7 @@ def test_every_attempt_that_failed_and_is_made_again_is_counted(
     "second",
     ["another range", "the whole body", "a shorter body", "another ETag"],
 )
-def test_a_body_that_is_cut_and_gone_on_with_wrongly_gives_no_wrong_byte(
-    daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy, second: str
-):
+def test_rejects_a_wrongly_resumed_body(daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy, second: str):
     """The rest of a cut body is asked for by itself: its answer is held to the same as any other."""
     fault = Resumed(LASTING[second])
     clean.on(fault, "/data/1.parquet")
@@ -289,9 +285,7 @@ def test_a_body_that_is_cut_and_gone_on_with_wrongly_gives_no_wrong_byte(
         assert len(outcome.batches) == len(reference["in order"])
 
 
-def test_a_store_that_is_away_for_some_seconds_ends_no_stream(
-    daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy
-):
+def test_short_outage_ends_no_stream(daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy):
     """A restart, or a minute's throttling that is over sooner: much less than the server means to wait for a store."""
     away = time.monotonic() + GIVEN_UP_SECONDS / 4
     gone, back = LASTING["503"], lambda answer: answer
@@ -308,7 +302,7 @@ def test_a_store_that_is_away_for_some_seconds_ends_no_stream(
         *[(fault, "footer") for fault in ("500", "429", "closed in the body", "another range")],
     ],
 )
-def test_a_dataset_opens_through_faults_that_pass(
+def test_dataset_opens_despite_transient_faults(
     daemon: Daemon, reference: dict[str, Batches], store: Store, clean: FaultProxy, fault: str, key: str
 ):
     name = f"fresh-{key}"
@@ -328,7 +322,7 @@ def test_a_dataset_opens_through_faults_that_pass(
 
 
 @pytest.mark.parametrize("name", ["cut", "an error with status 200", "another document"])
-def test_a_later_page_of_a_listing_drops_no_file(
+def test_later_listing_page_loses_no_file(
     daemon: Daemon,
     reference: dict[str, Batches],
     clean: FaultProxy,
@@ -404,7 +398,7 @@ REFUSING = ["an expired token, 403", "an expired token, 400", "access denied", "
 
 
 @pytest.mark.parametrize("name", LASTING)
-def test_a_fault_that_lasts_ends_the_stream_in_time_with_right_bytes_and_a_name(
+def test_permanent_fault_ends_the_stream_in_time_naming_the_object(
     lasting: Lasting, reference: dict[str, Batches], name: str
 ):
     outcome = lasting.outcomes[name]
@@ -418,20 +412,20 @@ def test_a_fault_that_lasts_ends_the_stream_in_time_with_right_bytes_and_a_name(
 
 
 @pytest.mark.parametrize("name", UNAVAILABLE)
-def test_a_store_that_does_not_come_back_is_unavailable(lasting: Lasting, name: str):
+def test_permanent_outage_is_unavailable(lasting: Lasting, name: str):
     outcome = lasting.outcomes[name]
     assert outcome.code == "UNAVAILABLE", outcome.words
 
 
 @pytest.mark.parametrize("name", UNAVAILABLE)
-def test_where_storage_ends_a_stream_it_names_the_place_to_resume(lasting: Lasting, name: str):
+def test_storage_failure_names_the_position_to_resume(lasting: Lasting, name: str):
     outcome = lasting.outcomes[name]
     found = re.search(r"start_position (\d+)", outcome.words)
     assert found, outcome.words
     assert int(found[1]) == len(outcome.batches) * BATCH
 
 
-def test_a_stream_that_storage_ended_is_gone_on_with_when_it_is_back(
+def test_stream_ended_by_storage_resumes_after_recovery(
     lasting: Lasting, daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy
 ):
     for name in UNAVAILABLE:
@@ -442,13 +436,13 @@ def test_a_stream_that_storage_ended_is_gone_on_with_when_it_is_back(
 
 
 @pytest.mark.parametrize("name", LYING)
-def test_a_store_that_answers_something_else_than_was_asked_is_told_so(lasting: Lasting, name: str):
+def test_mismatched_store_response_is_reported(lasting: Lasting, name: str):
     """Nothing has changed and nothing is damaged: a reader that came back would find the same snapshot."""
     outcome = lasting.outcomes[name]
     assert outcome.code in ("UNAVAILABLE", "DATA_LOSS", "FAILED_PRECONDITION"), outcome.words
 
 
-def test_another_tag_is_another_snapshot(lasting: Lasting):
+def test_changed_etag_is_a_changed_snapshot(lasting: Lasting):
     outcome = lasting.outcomes["another ETag"]
     assert outcome.code == "ABORTED"
     assert "snapshot changed" in outcome.words
@@ -457,7 +451,7 @@ def test_another_tag_is_another_snapshot(lasting: Lasting):
 
 
 @pytest.mark.parametrize("name", REFUSING)
-def test_credentials_that_expire_in_mid_stream_are_the_operators_to_renew(lasting: Lasting, name: str):
+def test_expired_credentials_are_reported_to_the_operator(lasting: Lasting, name: str):
     """Whoever comes back at once meets the same: it is not UNAVAILABLE, and the words say who has to do what."""
     outcome = lasting.outcomes[name]
     assert outcome.code in ("FAILED_PRECONDITION", "PERMISSION_DENIED"), f"{outcome.code}: {outcome.words}"
@@ -467,7 +461,7 @@ def test_credentials_that_expire_in_mid_stream_are_the_operators_to_renew(lastin
 
 
 @pytest.mark.parametrize("name", UNOPENED)
-def test_a_dataset_that_cannot_be_opened_says_why(lasting: Lasting, name: str):
+def test_unopenable_dataset_reports_the_reason(lasting: Lasting, name: str):
     outcome = lasting.outcomes[name]
     expected = "FAILED_PRECONDITION" if "token" in name else "UNAVAILABLE"
     assert outcome.code == expected, f"{outcome.code}: {outcome.words}"
@@ -477,7 +471,7 @@ def test_a_dataset_that_cannot_be_opened_says_why(lasting: Lasting, name: str):
     assert outcome.seconds < 2 * (GIVEN_UP_SECONDS + TRY_SECONDS)
 
 
-def test_retries_are_bounded_and_differ(lasting: Lasting):
+def test_retries_are_limited_and_jittered(lasting: Lasting):
     rhythms: set[tuple[float, ...]] = set()
     names = ("500", "503", "429", "closed before the answer")
     for name in names:
@@ -489,11 +483,11 @@ def test_retries_are_bounded_and_differ(lasting: Lasting):
     assert len(rhythms) == len(names)
 
 
-def test_a_stalled_store_holds_up_no_other_dataset(lasting: Lasting):
+def test_stalled_store_blocks_no_other_dataset(lasting: Lasting):
     assert lasting.others >= 5
 
 
-def test_after_all_that_memory_is_free_and_every_dataset_is_read(
+def test_after_all_faults_memory_is_free_and_every_dataset_is_readable(
     lasting: Lasting, daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy
 ):
     assert poll(lambda: scrape(daemon).value("forebay_streams_active") == 0)
@@ -504,7 +498,7 @@ def test_after_all_that_memory_is_free_and_every_dataset_is_read(
         assert are_equal(outcome.batches, reference["in order"]), name
 
 
-def test_a_fit_rides_out_what_passes(daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy):
+def test_fit_survives_transient_faults(daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy):
     plan = {"outputs": [{"name": "a", "parts": [{"columns": ["a", "id"], "ops": [{"standardize": {}}]}]}]}
     with fl.connect(daemon.url) as client:
         want = fit(client, "data", plan)[-1]["result"]["plan_id"]
@@ -513,7 +507,7 @@ def test_a_fit_rides_out_what_passes(daemon: Daemon, reference: dict[str, Batche
         assert all(rule.hits == 2 for rule in rules)
 
 
-def test_faults_are_those_of_the_proxy_alone(daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy):
+def test_only_the_proxy_injects_faults(daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy):
     """The proxy by itself changes nothing, and the rules fall where they are meant to."""
     rule = clean.on(lambda answer: Answer(answer.status, answer.headers, answer.body, answer.whole), "/data/", skip=2)
     outcome = read(daemon, "data")
