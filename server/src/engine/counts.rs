@@ -1,7 +1,7 @@
-//! How often each value of a column occurs: the question behind vocabularies and modes.
+//! Counts of each distinct value of a column, for vocabularies and modes.
 //!
-//! DataFusion's GROUP BY counts, and spills sorted runs where its memory ends. What it counted is looked at batch by batch
-//! and only what is kept stays, so that neither a sort nor a result of all distinct values is ever held.
+//! DataFusion's GROUP BY counts, and spills sorted runs when its memory is full. Its output is reduced batch by batch to
+//! the values to keep, so that the set of all distinct values is never sorted or held in memory.
 
 use std::sync::Arc;
 
@@ -22,28 +22,28 @@ use futures::{FutureExt, TryStreamExt};
 use super::{Engine, EngineError, Job, Keep, ValueCounts, top_values::TopValues};
 
 impl Engine {
-    /// Counts of a column's values; nulls are not counted. Push batches of one column of the type: Utf8, Int64, `UInt64`,
-    /// Float64, Decimal128 or Decimal256.
+    /// Starts a job that counts the non-null values of a column of type Utf8, Int64, `UInt64`, Float64, Decimal128 or
+    /// Decimal256. Push batches of that one column.
     pub fn value_counts(&self, data_type: &DataType, keep: Keep) -> Result<Job<ValueCounts>, EngineError> {
         let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("value", data_type.clone(), true)]));
-        let memory = MemoryConsumer::new("values that are kept").register(self.context.memory_pool());
-        let mut kept = TopValues::new(keep, data_type, memory);
+        let memory = MemoryConsumer::new("vocabulary").register(self.context.memory_pool());
+        let mut top = TopValues::new(keep, data_type, memory);
         Job::start(self, &schema, plan, |mut output| {
             async move {
                 while let Some(batch) = output.try_next().await? {
                     let counts = batch.column(1).as_primitive_opt::<Int64Type>();
-                    kept.offer(batch.column(0), counts.map(|counts| &counts.values()[..]).unwrap_or_default())?;
-                    // So that a job that is dropped stops here.
+                    top.offer(batch.column(0), counts.map(|counts| &counts.values()[..]).unwrap_or_default())?;
+                    // Lets a dropped job stop here.
                     tokio::task::yield_now().await;
                 }
-                kept.finish()
+                top.finish()
             }
             .boxed()
         })
     }
 }
 
-/// GROUP BY value.
+/// Returns the plan of `SELECT value, COUNT(value) GROUP BY value`.
 fn plan(leaf: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
     let schema = leaf.schema();
     let value: Arc<dyn PhysicalExpr> = Arc::new(Column::new("value", 0));

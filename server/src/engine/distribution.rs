@@ -1,8 +1,7 @@
-//! How the values of a column are spread: medians and quantiles, exact for columns of up to a million distinct values and
-//! from a t-digest above.
+//! Medians and quantiles of a column: exact for up to a million distinct values, else from a t-digest.
 //!
-//! Which of the two it is, and what a t-digest comes to, depend on the rows and their order alone, not on how they were
-//! cut into batches nor on the memory at hand.
+//! The choice between the two, and the t-digest, depend only on the rows and their order, not on the sizes of batches or on
+//! the available memory.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,74 +18,74 @@ use super::{Engine, EngineError, Job, job::Fold};
 /// Distinct values up to which quantiles are exact.
 pub const EXACT_VALUES_MAX: usize = 1 << 20;
 
-/// Bytes of a distinct value in the table of counts: 16 for the pair, one for the control byte, at a load of 7/8 or, after
-/// the table has doubled, half of that; and the table before it while it doubles.
+/// Bytes of a distinct value in the hash table of counts: 16 for the pair and one for the control byte, at a load of 7/8 or,
+/// after the table has doubled, half of that, plus the old table while it doubles.
 const VALUE_BYTES: usize = 3 * 20;
 
-/// Values whose memory is reserved at once.
-const VALUES_A_RESERVATION: usize = 1 << 14;
+/// Values per memory reservation.
+const RESERVATION_VALUES: usize = 1 << 14;
 
-/// Centroids of a t-digest: with them the share of the rows below an answer is within [`SKETCH_SHARE_ERROR_MAX`] of the
-/// share asked for.
+/// Centroids of a t-digest: enough to keep the error of quantiles within [`SKETCH_SHARE_ERROR_MAX`].
 const CENTROIDS_MAX: usize = 4096;
 
-/// Values that are merged into the t-digest at once.
-const VALUES_A_MERGE: usize = 1 << 15;
+/// Values per merge into the t-digest.
+const MERGE_VALUES: usize = 1 << 15;
 
-/// What an answer above [`EXACT_VALUES_MAX`] may be off by: between the shares of the rows below it and up to it there is
-/// one that is no farther than this from the share asked for. Tests hold it.
+/// Largest rank error of a quantile of more than [`EXACT_VALUES_MAX`] distinct values: the distance between the requested
+/// share of rows and the range of shares that the returned value covers. Tests verify it.
 pub const SKETCH_SHARE_ERROR_MAX: f64 = 1e-3;
 
-/// A value of more than one row in so many when the t-digest begins is counted by itself: a digest would smear it over its
-/// neighbours (an amount that is mostly 0, a code for "unknown").
-const ROWS_A_SPIKE: u64 = 2048;
+/// A value with more than one row in this many is counted separately once the t-digest starts: the digest would blur it
+/// with its neighbours (an amount that is mostly 0, a code for "unknown").
+const SPIKE_ROWS: u64 = 2048;
 
-/// The spread of a column's values.
+/// The distribution of a column's values.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     spread: Spread,
-    /// A value is infinite.
+    /// Whether a value is infinite.
     is_infinite: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Spread {
-    /// Distinct values ascending, each with the rows up to and with it.
+    /// Distinct values ascending, each with the number of rows up to and including it.
     Exact { values: Vec<f64>, ends: Vec<u64> },
-    /// The same of integers.
+    /// The same for integers.
     Whole { values: Vec<i128>, ends: Vec<u64> },
     Sketch {
         digest: TDigest,
-        /// Ascending, with the rows of the digest below each.
+        /// Ascending.
         spikes: Vec<Spike>,
     },
 }
 
-/// A value that very many rows have.
+/// A very frequent value.
 #[derive(Clone, Copy, Debug)]
 struct Spike {
     value: f64,
     rows: u64,
+    /// Rows of the digest below the value.
     digest_rows_below: f64,
 }
 
-/// The values so far.
+/// Collects values into exact counts, or into a t-digest once there are too many distinct ones.
 #[derive(Debug)]
 struct Collector {
     exact_values_max: usize,
     kind: NumberKind,
     is_infinite: bool,
-    /// By bits; −0 and NaN do not occur.
+    /// Counts by the bits of the value; −0 and NaN do not occur.
     counts: HashMap<u64, u64>,
-    /// Once there are too many distinct values: the digest of all before `waiting`.
+    /// The digest of all values before `waiting`; none while counts are exact.
     sketch: Option<TDigest>,
-    /// Ascending; their rows are not in the digest.
+    /// Frequent values ascending, with their rows, which are not in the digest.
     spikes: Vec<(f64, u64)>,
     waiting: Vec<f64>,
     memory: MemoryReservation,
 }
 
-/// What the bits of counted values are.
+/// The type of the bits in `Collector::counts`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum NumberKind {
     Float,
@@ -95,20 +94,20 @@ enum NumberKind {
 }
 
 impl Engine {
-    /// The spread of a column of float64, int64 or uint64; nulls are not counted. Push batches of that one column, floats with −0
-    /// and NaN made 0 and null.
+    /// Starts a job that computes the distribution of the non-null values of a column of float64, int64 or uint64. Push
+    /// batches of that one column, with −0 replaced by 0 and NaN by null.
     pub fn distribution(&self, data_type: &DataType) -> Job<Option<Distribution>> {
         let memory = MemoryConsumer::new("distinct numbers").register(self.context.memory_pool());
         Job::start_fold(Collector::new(NumberKind::of(data_type), EXACT_VALUES_MAX, memory))
     }
 
-    /// Jobs of [`Self::distribution`] that half of the engine's pool holds: more would have to wait for another pass.
+    /// Returns the number of [`Self::distribution`] jobs that fit half of the engine's pool; more need another pass.
     pub fn distributions_max(&self) -> usize {
         (self.pool_bytes / 2 / (EXACT_VALUES_MAX * VALUE_BYTES)).max(1)
     }
 }
 
-/// The schema of a distribution's input.
+/// Returns the schema of a distribution's input.
 pub fn distribution_schema(data_type: &DataType) -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("value", data_type.clone(), true)]))
 }
@@ -116,7 +115,7 @@ pub fn distribution_schema(data_type: &DataType) -> SchemaRef {
 // === impl Distribution ===
 
 impl Distribution {
-    /// The value below which this share of the rows lies, linear between neighbours: what `numpy.quantile` gives.
+    /// Returns the quantile of a share of the rows, linear between neighbours, like `numpy.quantile`.
     pub fn quantile(&self, share: f64) -> f64 {
         match &self.spread {
             Spread::Exact { values, ends } => {
@@ -132,12 +131,12 @@ impl Distribution {
     }
 }
 
-/// Whether a double is exactly this integer.
+/// Returns whether a double represents this integer exactly.
 fn is_double(whole: i128) -> bool {
     whole as f64 as i128 == whole
 }
 
-/// The values of the two rows that a quantile is between, and how far it is from the first to the second.
+/// Returns the values of the two rows around a quantile, and its relative distance from the first.
 fn neighbours<T: Copy>(values: &[T], ends: &[u64], share: f64) -> (T, T, f64) {
     let last = ends.last().map_or(0, |sum| sum - 1);
     let row = |index: u64| values[ends.partition_point(|end| *end <= index)];
@@ -153,20 +152,20 @@ fn between(a: f64, b: f64, t: f64) -> f64 {
     }
     let distance = b - a;
     if distance.is_infinite() && a.is_finite() && b.is_finite() {
-        // Halves of numbers as large as these are exact, and so is what they are doubled to.
+        // Halving and doubling are exact for numbers this large.
         return 2.0 * between(a / 2.0, b / 2.0, t);
     }
-    // numpy's own form, which is exact at both ends.
+    // The formula of numpy, which is exact at both ends.
     if t >= 0.5 { b - distance * (1.0 - t) } else { a + distance * t }
 }
 
-/// The smallest integer that is not below the number at `t`, from 0 to 1, of the way from an integer to a greater one.
+/// Returns `a + (b - a) * t`, with `t` from 0 to 1, rounded up to an integer.
 fn whole_between(a: i128, b: i128, t: f64) -> i128 {
     if t <= 0.0 || a >= b {
         return a;
     }
     let bits = t.to_bits();
-    // t = mantissa / 2^shift, and the distance is below 2^65: the product is below 2^118, so a larger shift leaves the same nothing.
+    // t = mantissa / 2^shift. b - a is below 2^65, so the product is below 2^118, and every larger shift yields 0.
     let (mantissa, shift) = (i128::from(bits & ((1 << 52) - 1) | 1 << 52), (1075 - (bits >> 52)).min(126));
     let product = (b - a) * mantissa;
     let floor = product >> shift;
@@ -174,12 +173,12 @@ fn whole_between(a: i128, b: i128, t: f64) -> i128 {
 }
 
 impl Distribution {
-    /// Whether a value is infinite: then quantiles may be, too.
+    /// Returns whether a value is infinite; then quantiles may be infinite, too.
     pub fn is_infinite(&self) -> bool {
         self.is_infinite
     }
 
-    /// The median of integers where it is one that no double is; none where a double says it.
+    /// Returns the median of integers if it is an integer that a double cannot represent.
     pub fn whole_median(&self) -> Option<i128> {
         let Spread::Whole { values, ends } = &self.spread else { return None };
         let (a, b, t) = neighbours(values, ends, 0.5);
@@ -187,7 +186,8 @@ impl Distribution {
         (twice % 2 == 0 && !is_double(twice / 2)).then_some(twice / 2)
     }
 
-    /// The quantiles of integers, each rounded up to one, where doubles do not say them: integers that reach the one reach the other.
+    /// Returns the quantiles of integers, rounded up, if doubles cannot represent them. Rounding up changes no comparison
+    /// with an integer.
     pub fn whole_quantiles(&self, shares: impl Iterator<Item = f64>) -> Option<Vec<i128>> {
         let Spread::Whole { values, ends } = &self.spread else { return None };
         let edges: Vec<_> = shares.map(|share| neighbours(values, ends, share)).collect();
@@ -198,7 +198,7 @@ impl Distribution {
     }
 }
 
-/// The digest's value at a share of the rows, or the spike that lies there.
+/// Returns the value at a share of the rows: a spike, or the digest's estimate.
 fn sketched_quantile(digest: &TDigest, spikes: &[Spike], share: f64) -> f64 {
     let spike_rows: u64 = spikes.iter().map(|spike| spike.rows).sum();
     let rank = share * (digest.count() + spike_rows as f64);
@@ -219,7 +219,7 @@ fn sketched_quantile(digest: &TDigest, spikes: &[Spike], share: f64) -> f64 {
     digest.estimate_quantile(digest_share).max(least).min(most)
 }
 
-/// The digest's rows below a value, by halving the shares between which it lies.
+/// Estimates the digest's rows below a value, by bisection of the share.
 fn rows_below(digest: &TDigest, value: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..f64::MANTISSA_DIGITS {
@@ -245,7 +245,7 @@ impl Collector {
                 Ok(place) => self.spikes[place].1 += 1,
                 Err(_) => self.waiting.push(value),
             }
-            if self.waiting.len() == VALUES_A_MERGE {
+            if self.waiting.len() == MERGE_VALUES {
                 self.merge_waiting();
             }
             return Ok(());
@@ -254,7 +254,7 @@ impl Collector {
         if self.counts.len() > self.exact_values_max {
             self.begin_sketch()?;
         } else if self.counts.len() * VALUE_BYTES > self.memory.size() {
-            self.memory.try_grow(VALUES_A_RESERVATION * VALUE_BYTES)?;
+            self.memory.try_grow(RESERVATION_VALUES * VALUE_BYTES)?;
         }
         Ok(())
     }
@@ -266,10 +266,10 @@ impl Collector {
         sorted.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
         let rows: u64 = sorted.iter().map(|(_, count)| count).sum();
         let (spikes, others): (Vec<_>, Vec<_>) =
-            sorted.into_iter().partition(|(_, count)| *count > 1 && count * ROWS_A_SPIKE > rows);
+            sorted.into_iter().partition(|(_, count)| *count > 1 && count * SPIKE_ROWS > rows);
         self.spikes = spikes;
-        self.sketch = Some(digest(&others)?);
-        self.memory.resize(VALUES_A_MERGE * size_of::<f64>() + 2 * CENTROIDS_MAX * size_of::<Centroid>());
+        self.sketch = Some(digest_of(&others)?);
+        self.memory.resize(MERGE_VALUES * size_of::<f64>() + 2 * CENTROIDS_MAX * size_of::<Centroid>());
         Ok(())
     }
 
@@ -289,7 +289,7 @@ impl Fold for Collector {
 
     fn push(&mut self, batch: &RecordBatch) -> Result<(), EngineError> {
         let column = batch.column(0);
-        let unexpected = || exec_datafusion_err!("a distribution does not take {}", column.data_type());
+        let unexpected = || exec_datafusion_err!("a distribution of {} is not supported", column.data_type());
         match self.kind {
             NumberKind::Float => {
                 let values = column.as_primitive_opt::<Float64Type>().ok_or_else(unexpected)?;
@@ -355,7 +355,7 @@ impl NumberKind {
         }
     }
 
-    /// Of bits that are an integer's.
+    /// Returns the integer of these bits; not for floats.
     fn whole(self, bits: u64) -> i128 {
         if self == Self::Integer { bits.cast_signed().into() } else { bits.into() }
     }
@@ -368,12 +368,12 @@ impl NumberKind {
     }
 }
 
-/// The digest of distinct values ascending.
-fn digest(sorted: &[(f64, u64)]) -> Result<TDigest, EngineError> {
-    let centroids = sorted.iter().map(|(value, count)| Centroid::new(*value, *count as f64)).collect();
-    let count = sorted.iter().map(|(_, count)| *count as f64).sum();
+/// Returns the digest of ascending distinct values with their counts.
+fn digest_of(sorted: &[(f64, u64)]) -> Result<TDigest, EngineError> {
+    let centroids = sorted.iter().map(|(value, rows)| Centroid::new(*value, *rows as f64)).collect();
+    let count = sorted.iter().map(|(_, rows)| *rows as f64).sum();
     let (min, max) = (sorted.first().map_or(f64::NAN, |first| first.0), sorted.last().map_or(f64::NAN, |last| last.0));
-    // The sum is read by nobody.
+    // The sum of the values is not used.
     let whole = TDigest::try_from_parts(CENTROIDS_MAX, 0.0, count, max, min, centroids)?;
     Ok(TDigest::merge_digests([&whole]))
 }

@@ -1,29 +1,29 @@
-//! Sums of numbers and of their squares without any rounding, and the mean and the deviation rounded once from them.
+//! Exact sums of numbers and of their squares, and mean and deviation rounded once from them.
 //!
-//! A float64 is a whole number times a power of two, so a sum of them is a whole number of units of 2⁻¹⁰⁷⁴, and a sum of
-//! their squares one of units of 2⁻²¹⁴⁸. Both are held in full, as digits of 32 bits in words of 64 that carry seldom (the
-//! superaccumulator of Neal, "Fast exact summation using small and large superaccumulators", 2015). So neither the
-//! order of the values nor the way they were cut into batches can be seen in what comes out.
+//! A float64 is an integer times a power of two, so a sum of them is an integer multiple of 2⁻¹⁰⁷⁴, and a sum of their
+//! squares one of 2⁻²¹⁴⁸. Both are stored in full, as 32-bit digits in 64-bit words that rarely carry (the superaccumulator
+//! of Neal, "Fast exact summation using small and large superaccumulators", 2015). Therefore the result does not
+//! depend on the order of the values or on the sizes of batches.
 
 use num_bigint::{BigInt, BigUint, Sign};
 
 /// Bits of a digit.
 const DIGIT_BITS: u32 = 32;
 
-/// Values after which the words are carried: each adds less than 2³⁴ to a word of 2⁶³.
+/// Values after which carries are propagated: each adds less than 2³⁴ to a word, which holds 2⁶³.
 const VALUES_BETWEEN_CARRIES: u32 = 1 << 28;
 
-/// The exponent of a float64's last bit at its smallest.
+/// Exponent of the smallest positive float64.
 const UNIT_EXPONENT: i32 = -1074;
 
-/// Digits of a sum: 1074 bits below the point, 1024 above it, and 64 for the count, with room for the sign.
+/// Digits of a sum: 1074 bits after the binary point, 1024 before it, and 64 for the count, with room for the sign.
 const SUM_DIGITS: usize = (1074 + 1024 + 64) / DIGIT_BITS as usize + 3;
 
-/// Digits of a sum of squares: twice as many bits on both sides of the point.
+/// Digits of a sum of squares: twice as many bits on both sides of the binary point.
 const SQUARES_DIGITS: usize = (2 * (1074 + 1024) + 64) / DIGIT_BITS as usize + 4;
 
-/// Bits that a quotient or a root is computed to before it is rounded: the 53 of a float64, and more than the one that
-/// decides; what is left behind them is remembered as "not zero".
+/// Bits of a quotient or a root before rounding: more than the 53 of a float64 and the bit that decides the rounding. The
+/// rest is reduced to whether it is zero.
 const QUOTIENT_BITS: u64 = 66;
 
 /// The exact sum and sum of squares of values.
@@ -32,11 +32,11 @@ pub(super) struct Moments {
     count: u64,
     sum: Digits,
     squares: Digits,
-    /// An infinity has come by: there is no sum.
+    /// Whether a value was infinite; then there is no sum.
     is_infinite: bool,
 }
 
-/// A whole number as the sum of its words times powers of 2³².
+/// An integer, as the sum of its words times powers of 2³².
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Digits {
     words: Box<[i64]>,
@@ -44,12 +44,12 @@ struct Digits {
 }
 
 impl Moments {
-    /// No value.
+    /// Creates the moments of no values.
     pub(super) fn new() -> Self {
         Self { count: 0, sum: Digits::new(SUM_DIGITS), squares: Digits::new(SQUARES_DIGITS), is_infinite: false }
     }
 
-    /// Takes in a float; NaN counts as an infinity, as neither has a mean.
+    /// Adds a float. NaN is treated like an infinity: there is no mean.
     pub(super) fn add(&mut self, value: f64) {
         if !value.is_finite() {
             self.is_infinite = true;
@@ -64,7 +64,7 @@ impl Moments {
         self.add_scaled(value.is_sign_negative(), whole, exponent);
     }
 
-    /// Takes in a whole number.
+    /// Adds an integer.
     pub(super) fn add_integer(&mut self, is_negative: bool, magnitude: u64) {
         self.add_scaled(is_negative, magnitude, 0);
     }
@@ -81,7 +81,7 @@ impl Moments {
         self.squares.add(false, (square >> 64) as u64, 2 * place + 64);
     }
 
-    /// Takes in what others have summed.
+    /// Adds the values of another accumulator.
     pub(super) fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.is_infinite |= other.is_infinite;
@@ -89,7 +89,7 @@ impl Moments {
         self.squares.merge(&other.squares);
     }
 
-    /// The mean, rounded once to the nearest float64, ties to even; NaN where a value was infinite or there is none.
+    /// Returns the mean, rounded once to the nearest float64, ties to even; NaN without values or with an infinite one.
     pub(super) fn mean(&self) -> f64 {
         if self.count == 0 || self.is_infinite {
             return f64::NAN;
@@ -99,19 +99,19 @@ impl Moments {
         if sum.sign() == Sign::Minus { -mean } else { mean }
     }
 
-    /// The population's deviation √(Σx²/n − (Σx/n)²), rounded once; NaN where there is no mean.
+    /// Returns the population's standard deviation √(Σx²/n − (Σx/n)²), rounded once; NaN if there is no mean.
     pub(super) fn deviation(&self) -> f64 {
         if self.count == 0 || self.is_infinite {
             return f64::NAN;
         }
-        // n² times the variance is a whole number of units, so nothing is lost in the difference.
+        // n² times the variance is an integer multiple of the unit, so the difference is exact.
         let sum = self.sum.total();
         let scaled = self.squares.total() * self.count - &sum * &sum;
         let count = BigUint::from(self.count);
         rounded_root(scaled.magnitude(), &(&count * &count), UNIT_EXPONENT.into())
     }
 
-    /// The state as bytes, for another process or thread to merge.
+    /// Serializes the state, to be merged elsewhere.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut carried = self.clone();
         carried.sum.carry();
@@ -123,7 +123,7 @@ impl Moments {
         bytes
     }
 
-    /// Reads what [`Self::to_bytes`] wrote; `None` for anything else.
+    /// Reads the result of [`Self::to_bytes`]; `None` for other bytes.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (is_infinite, words) = bytes.split_last()?;
         if words.len() != (SUM_DIGITS + SQUARES_DIGITS + 1) * 8 {
@@ -140,12 +140,12 @@ impl Moments {
         })
     }
 
-    /// Values so far.
+    /// Returns the number of values.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         (self.sum.words.len() + self.squares.words.len()) * size_of::<i64>()
     }
@@ -158,7 +158,7 @@ impl Digits {
         Self { words: vec![0; digits].into(), values_until_carry: VALUES_BETWEEN_CARRIES }
     }
 
-    /// Adds whole × 2^place.
+    /// Adds ±`whole` × 2^`place`.
     fn add(&mut self, is_negative: bool, whole: u64, place: u32) {
         let first = (place / DIGIT_BITS) as usize;
         let shifted = u128::from(whole) << (place % DIGIT_BITS);
@@ -182,7 +182,7 @@ impl Digits {
         self.carry();
     }
 
-    /// Moves what is beyond 32 bits of each word to the next; only the last may stay below zero.
+    /// Propagates the bits beyond 32 of each word to the next; only the last word may remain negative.
     fn carry(&mut self) {
         let mut carry = 0;
         let last = self.words.len() - 1;
@@ -206,7 +206,7 @@ impl Digits {
 
 // === rounding ===
 
-/// numerator / denominator × 2^exponent as the nearest float64.
+/// Returns numerator / denominator × 2^exponent, rounded to the nearest float64.
 fn rounded_quotient(numerator: &BigUint, denominator: &BigUint, exponent: i64) -> f64 {
     let shift = (QUOTIENT_BITS + denominator.bits()).saturating_sub(numerator.bits());
     let shifted = numerator << shift;
@@ -215,7 +215,7 @@ fn rounded_quotient(numerator: &BigUint, denominator: &BigUint, exponent: i64) -
     nearest(&quotient, is_exact, exponent - shift as i64)
 }
 
-/// √(numerator / denominator) × 2^exponent as the nearest float64.
+/// Returns √(numerator / denominator) × 2^exponent, rounded to the nearest float64.
 fn rounded_root(numerator: &BigUint, denominator: &BigUint, exponent: i64) -> f64 {
     let half_shift = (2 * QUOTIENT_BITS + denominator.bits()).saturating_sub(numerator.bits()).div_ceil(2);
     let shifted = numerator << (2 * half_shift);
@@ -224,12 +224,13 @@ fn rounded_root(numerator: &BigUint, denominator: &BigUint, exponent: i64) -> f6
     nearest(&root, is_exact, exponent - half_shift as i64)
 }
 
-/// whole × 2^exponent as the nearest float64, ties to even; where it is not exact, the true number lies a little above.
+/// Returns whole × 2^exponent, rounded to the nearest float64, ties to even. If it is not exact, the true value is slightly
+/// larger.
 fn nearest(whole: &BigUint, is_exact: bool, exponent: i64) -> f64 {
     if whole.bits() == 0 {
         return 0.0;
     }
-    // The exponent of the last bit that the result can hold: 53 bits, fewer for numbers below 2^-1022.
+    // The exponent of the result's last bit: 53 bits, fewer for numbers below 2^-1022.
     let last = (whole.bits() as i64 + exponent - 53).max(UNIT_EXPONENT.into());
     let dropped = u64::try_from(last - exponent).unwrap_or(0);
     let kept = whole >> dropped;
@@ -241,7 +242,7 @@ fn nearest(whole: &BigUint, is_exact: bool, exponent: i64) -> f64 {
     (kept + u64::from(is_above)) as f64 * power_of_two(exponent + dropped as i64)
 }
 
-/// 2^exponent, from the smallest float64 on.
+/// Returns 2^exponent; exponents below the smallest float64 yield that.
 fn power_of_two(exponent: i64) -> f64 {
     if exponent > 1023 {
         return f64::INFINITY;

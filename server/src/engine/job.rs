@@ -1,7 +1,7 @@
-//! A running job: batches pushed in by a scan become the leaf of a DataFusion plan, or go to a fold one by one.
+//! Running jobs: batches pushed by a scan are the input of a DataFusion plan, or of a fold.
 //!
-//! A job computes on a thread of its own and ends in one of three ways: whole, with an error, or dropped. A dropped one
-//! stops where it stands, also behind its last input, and its spill files go with it.
+//! A job computes on a separate thread and ends in one of three ways: completed, failed or dropped. A dropped job stops
+//! immediately, even after its last input, and deletes its spill files.
 
 use std::{
     convert::Infallible,
@@ -28,41 +28,41 @@ use tokio::{
 
 use super::{Engine, EngineError};
 
-/// Batches that wait in front of a job.
+/// Batches that are queued for a job.
 const QUEUE_BATCHES_MAX: usize = 4;
 
-/// A running aggregate: push its input, then finish it. Dropping it stops it.
+/// A running aggregate: push its input, then call [`Job::finish`]. Dropping it stops it.
 #[derive(Debug)]
 pub struct Job<T> {
     sender: mpsc::Sender<RecordBatch>,
-    /// Set when the input is whole; a queue that ends without it belongs to a job that was dropped.
-    is_whole: Arc<AtomicBool>,
-    /// Never sent on: that it is gone tells the task to stop.
-    wanted: oneshot::Sender<Infallible>,
+    /// Set when the input is complete; a queue that ends before was that of a dropped job.
+    is_complete: Arc<AtomicBool>,
+    /// Never sends; dropping it stops the task.
+    keep_running: oneshot::Sender<Infallible>,
     task: JoinHandle<Result<T, EngineError>>,
 }
 
-/// A computation that takes its input batch by batch.
+/// A computation that processes its input batch by batch.
 pub(super) trait Fold: Send + 'static {
-    /// What it comes to.
+    /// The result.
     type Output: Send + 'static;
 
-    /// Takes in a batch.
+    /// Processes a batch.
     fn push(&mut self, batch: &RecordBatch) -> Result<(), EngineError>;
 
-    /// Behind the last batch.
+    /// Returns the result after the last batch.
     fn finish(self) -> Result<Self::Output, EngineError>;
 }
 
-/// Reads the queue once.
+/// The input of a DataFusion plan; can be executed once.
 struct BatchQueue {
     schema: SchemaRef,
     receiver: Mutex<Option<mpsc::Receiver<RecordBatch>>>,
-    is_whole: Arc<AtomicBool>,
+    is_complete: Arc<AtomicBool>,
 }
 
 impl<T: Send + 'static> Job<T> {
-    /// Starts a plan over what will be pushed; `fold` makes the result of its output.
+    /// Starts a plan over the batches to be pushed; `fold` computes the result from its output.
     pub(super) fn start(
         engine: &Engine,
         schema: &SchemaRef,
@@ -70,54 +70,54 @@ impl<T: Send + 'static> Job<T> {
         fold: impl FnOnce(SendableRecordBatchStream) -> BoxFuture<'static, Result<T, EngineError>> + Send + 'static,
     ) -> Result<Self, EngineError> {
         let (sender, receiver) = mpsc::channel(QUEUE_BATCHES_MAX);
-        let is_whole = Arc::new(AtomicBool::new(false));
+        let is_complete = Arc::new(AtomicBool::new(false));
         let receiver = Mutex::new(Some(receiver));
-        let queue = BatchQueue { schema: SchemaRef::clone(schema), receiver, is_whole: Arc::clone(&is_whole) };
+        let queue = BatchQueue { schema: SchemaRef::clone(schema), receiver, is_complete: Arc::clone(&is_complete) };
         let leaf = StreamingTableExec::try_new(SchemaRef::clone(schema), vec![Arc::new(queue)], None, [], false, None)?;
         let output = execute_stream(plan(Arc::new(leaf))?, Arc::clone(&engine.context))?;
-        let (wanted, unwanted) = oneshot::channel();
-        // Aggregates compute between awaits for longer than an I/O thread may be held.
+        let (keep_running, dropped) = oneshot::channel();
+        // Aggregates compute for too long between awaits to run on an I/O thread.
         let handle = tokio::runtime::Handle::current();
         let spill_directory = engine.spill_directory.clone();
         let task = tokio::task::spawn_blocking(move || {
             handle.block_on(async {
                 tokio::select! {
                     biased;
-                    _ = unwanted => Err(EngineError::Stopped),
+                    _ = dropped => Err(EngineError::Stopped),
                     result = fold(output) => result.map_err(|error| error.spilling_to(&spill_directory)),
                 }
             })
         });
-        Ok(Self { sender, is_whole, wanted, task })
+        Ok(Self { sender, is_complete, keep_running, task })
     }
 
-    /// Starts a fold over what will be pushed.
+    /// Starts a fold over the batches to be pushed.
     pub(super) fn start_fold(mut fold: impl Fold<Output = T>) -> Self {
         let (sender, mut receiver) = mpsc::channel::<RecordBatch>(QUEUE_BATCHES_MAX);
-        let is_whole = Arc::new(AtomicBool::new(false));
-        let whole = Arc::clone(&is_whole);
-        let (wanted, _) = oneshot::channel();
+        let is_complete = Arc::new(AtomicBool::new(false));
+        let complete = Arc::clone(&is_complete);
+        let (keep_running, _) = oneshot::channel();
         let task = tokio::task::spawn_blocking(move || {
             while let Some(batch) = receiver.blocking_recv() {
                 fold.push(&batch)?;
             }
-            if whole.load(Ordering::Acquire) { fold.finish() } else { Err(EngineError::Stopped) }
+            if complete.load(Ordering::Acquire) { fold.finish() } else { Err(EngineError::Stopped) }
         });
-        Self { sender, is_whole, wanted, task }
+        Self { sender, is_complete, keep_running, task }
     }
 
-    /// Hands over a batch; waits while the job is behind. False when the job has failed: `finish` says why.
+    /// Queues a batch; waits while the queue is full. Returns false if the job has failed: `finish` returns the error.
     pub async fn push(&self, batch: RecordBatch) -> bool {
         self.sender.send(batch).await.is_ok()
     }
 
-    /// Ends the input and waits for the result.
+    /// Completes the input and waits for the result.
     pub async fn finish(self) -> Result<T, EngineError> {
-        self.is_whole.store(true, Ordering::Release);
+        self.is_complete.store(true, Ordering::Release);
         drop(self.sender);
         let result = self.task.await.map_err(|_: JoinError| EngineError::Stopped)?;
-        // Until here: a job whose result is not awaited to the end stops.
-        drop(self.wanted);
+        // Only now, so that dropping this future stops the job.
+        drop(self.keep_running);
         result
     }
 }
@@ -135,14 +135,14 @@ impl PartitionStream for BatchQueue {
 
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let is_whole = Arc::clone(&self.is_whole);
-        let batches = futures::stream::unfold((receiver, is_whole), async |(receiver, is_whole)| {
+        let is_complete = Arc::clone(&self.is_complete);
+        let batches = futures::stream::unfold((receiver, is_complete), async |(receiver, is_complete)| {
             let mut receiver = receiver?;
             match receiver.recv().await {
-                Some(batch) => Some((Ok(batch), (Some(receiver), is_whole))),
-                None if is_whole.load(Ordering::Acquire) => None,
-                // An error, so that nothing is sorted or merged for nobody.
-                None => Some((exec_err!("the job was dropped"), (None, is_whole))),
+                Some(batch) => Some((Ok(batch), (Some(receiver), is_complete))),
+                None if is_complete.load(Ordering::Acquire) => None,
+                // An error, so that the plan does not sort or merge for a result that is not read.
+                None => Some((exec_err!("the job was dropped"), (None, is_complete))),
             }
         });
         Box::pin(RecordBatchStreamAdapter::new(SchemaRef::clone(&self.schema), batches.boxed()))

@@ -1,7 +1,6 @@
-//! Whole-table jobs: the aggregates that a fit learns from, run on the embedded DataFusion under a memory limit, with
-//! spilling to disk.
+//! Aggregates over whole tables, for fits: run on the embedded DataFusion under a memory limit, with spilling to disk.
 //!
-//! Batches come in through [`Job`]s from whoever scans; this room reads no files and knows nothing of plans.
+//! Callers push batches into [`Job`]s; this module reads no files and does not depend on plans.
 
 mod counts;
 mod distribution;
@@ -34,17 +33,17 @@ pub use top_values::{Keep, ValueCounts};
 
 use crate::state::State;
 
-/// Rows of the batches that aggregates exchange.
+/// Rows of DataFusion's batches.
 const BATCH_ROWS: usize = 8192;
 
-/// Kept back for merging what a sort has spilled (DataFusion's own default); a sixteenth of small budgets.
+/// Memory reserved for merging spilled runs (DataFusion's default); a sixteenth of small budgets.
 const SORT_RESERVATION_BYTES_MAX: usize = 10 << 20;
 
-/// The part of the limit that is handed out. A GROUP BY that spills sorts a copy of its groups, which DataFusion does not
-/// count: at a pool of the whole limit a fit of 50 million strings held 2.2 times as much.
+/// Part of the limit that is given to DataFusion's pool. A GROUP BY that spills sorts a copy of its groups, which DataFusion
+/// does not account for: with a pool of the whole limit a fit of 50 million strings used 2.2 times as much.
 const POOL_SHARE: (usize, usize) = (2, 5);
 
-/// Where aggregates run.
+/// Runs aggregates. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Engine {
     context: Arc<TaskContext>,
@@ -52,39 +51,39 @@ pub struct Engine {
     spill_directory: PathBuf,
 }
 
-/// Why a job has no result.
+/// The reason why a job failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The aggregate failed.
     #[error("{0}")]
     Aggregate(DataFusionError),
-    /// It does not fit its memory, even with spilling.
-    #[error("the fit needs more memory than it may use ({0}); raise --fit-memory-bytes")]
+    /// The aggregate exceeds its memory, even with spilling.
+    #[error("the fit exceeds its memory limit ({0}); raise --fit-memory-bytes")]
     Memory(DataFusionError),
-    /// What does not fit its memory cannot be put on the disk.
+    /// Data cannot be spilled to disk.
     #[error(
-        "the fit cannot spill to \"{}\": {reason}; make room there, or raise --fit-memory-bytes so that it spills less",
+        "the fit cannot spill to \"{}\": {reason}; free disk space, or raise --fit-memory-bytes so that it spills less",
         directory.display()
     )]
     Spill {
-        /// Where to.
+        /// The directory of spill files.
         directory: PathBuf,
-        /// What the system said.
+        /// The cause.
         reason: String,
     },
-    /// More distinct values are left than a vocabulary may hold.
+    /// The vocabulary is too large.
     #[error("more than {bytes} bytes of distinct values: set max_size or min_count, or use hash_bucket")]
     TooManyValues {
         /// The limit.
         bytes: usize,
     },
-    /// The job was cut.
+    /// The job was dropped.
     #[error("the fit was stopped")]
     Stopped,
 }
 
 impl Engine {
-    /// An engine that uses about so much memory and spills under the state directory.
+    /// Creates an engine that uses about `memory_bytes` and spills to the state directory.
     pub fn new(memory_bytes: usize, state: &State) -> Result<Self, EngineError> {
         let spill_directory = state.spill_directory();
         let spill =
@@ -94,7 +93,7 @@ impl Engine {
             .with_memory_pool(Arc::new(FairSpillPool::new(pool_bytes)))
             .with_disk_manager_builder(spill)
             .build_arc()?;
-        // One partition: a job has a thread of its own, and the jobs of a fit run side by side.
+        // One partition: each job has a separate thread, and the jobs of a fit run concurrently.
         let config = SessionConfig::new()
             .with_target_partitions(1)
             .with_batch_size(BATCH_ROWS)
@@ -105,7 +104,7 @@ impl Engine {
 }
 
 impl EngineError {
-    /// The same, with the place that could not be written or read: all that an aggregate does with files is to spill.
+    /// Adds the spill directory to an I/O error: the only I/O of an aggregate is spilling.
     fn spilling_to(self, directory: &Path) -> Self {
         let Self::Aggregate(error) = &self else { return self };
         let mut cause: Option<&(dyn Error + 'static)> = Some(error);

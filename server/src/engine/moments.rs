@@ -1,4 +1,4 @@
-//! The DataFusion aggregate `moments`: count, mean, deviation and bounds of a column in one go, exact until the last rounding.
+//! The DataFusion aggregate `moments`: count, mean, deviation and bounds of a column in one pass, rounded once.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,7 +14,8 @@ use datafusion_expr::{
 
 use super::exact::Moments;
 
-/// The aggregate: Float64, Int64 or `UInt64` in, a struct of count, mean, deviation, min and max out; null without a value.
+/// Returns the aggregate from Float64, Int64 or `UInt64` to a struct of count, mean, deviation, min and max, which are null
+/// without values.
 pub(super) fn moments_udaf() -> Arc<AggregateUDF> {
     static FUNCTION: LazyLock<Arc<AggregateUDF>> =
         LazyLock::new(|| Arc::new(AggregateUDF::from(MomentsFunction::new())));
@@ -26,7 +27,7 @@ struct MomentsFunction {
     signature: Signature,
 }
 
-/// One column's moments on their way.
+/// The moments of the values so far.
 #[derive(Debug)]
 struct MomentsAccumulator {
     moments: Moments,
@@ -34,7 +35,7 @@ struct MomentsAccumulator {
     max: f64,
 }
 
-/// The fields of the result.
+/// Returns the fields of the result.
 fn result_fields() -> Fields {
     let number = |name: &str| Field::new(name, DataType::Float64, true);
     let count = Field::new("count", DataType::UInt64, true);
@@ -88,7 +89,7 @@ impl MomentsAccumulator {
 
 impl Accumulator for MomentsAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let [values] = values else { return exec_err!("moments takes one column") };
+        let [values] = values else { return exec_err!("moments expects one column") };
         match values.data_type() {
             DataType::Float64 => each(values.as_primitive::<Float64Type>(), |value| {
                 self.moments.add(value);
@@ -102,7 +103,7 @@ impl Accumulator for MomentsAccumulator {
                 self.moments.add_integer(false, value);
                 self.bound(value as f64);
             }),
-            other => return exec_err!("moments does not take {other}"),
+            other => return exec_err!("moments of {other} are not supported"),
         }
         Ok(())
     }
@@ -143,7 +144,7 @@ impl Accumulator for MomentsAccumulator {
     }
 }
 
-/// Calls `take` with every value that is not null.
+/// Calls `take` with every non-null value.
 fn each<T: arrow::array::ArrowPrimitiveType>(
     values: &arrow::array::PrimitiveArray<T>,
     mut take: impl FnMut(T::Native),
@@ -169,7 +170,7 @@ mod tests {
 
     type Summary = Option<[u64; 4]>;
 
-    /// Mean, deviation, min and max to the bit.
+    /// The bits of mean, deviation, min and max.
     fn summary_of(accumulator: &mut MomentsAccumulator) -> Summary {
         let ScalarValue::Struct(row) = accumulator.evaluate().unwrap() else { panic!("a struct") };
         let numbers = [1, 2, 3, 4].map(|column| row.column(column).as_primitive::<Float64Type>().clone());
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_states_merge_to_the_same_bits_as_one_pass() {
+    fn merged_states_equal_one_pass_bit_for_bit() {
         let values: Vec<f64> = (0..1009).map(|i| (f64::from(i) - 500.0).powi(5) * 1e280 / 3.0).collect();
         let whole = of(&[Arc::new(Float64Array::from(values.clone()))]);
         for cut in [1, 2, 7, 1000] {
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_are_no_values() {
+    fn nulls_are_ignored() {
         assert_eq!(of(&[Arc::new(Float64Array::from(vec![None, None]))]), None);
         let one = of(&[Arc::new(Float64Array::from(vec![None, Some(0.1)]))]);
         assert_eq!(one, Some([0.1, 0.0, 0.1, 0.1].map(f64::to_bits)));

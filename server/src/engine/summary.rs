@@ -16,26 +16,26 @@ use futures::{FutureExt, TryStreamExt};
 
 use super::{Engine, EngineError, Job, moments::moments_udaf};
 
-/// What a column of numbers holds; nulls are not counted.
+/// A summary of the non-null values of a numeric column.
 ///
-/// Mean and deviation are the exact ones, rounded once: they depend on the values alone, not on their order nor on how
-/// they came in batches. A column with an infinite value has neither (NaN).
+/// Mean and deviation are exact and rounded once: they do not depend on the order of the values or on the sizes of batches.
+/// Both are NaN if a value is infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// Values.
+    /// Number of values.
     pub count: u64,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// The population's standard deviation.
+    /// Standard deviation of the population.
     pub deviation: f64,
-    /// The smallest.
+    /// Smallest value.
     pub min: f64,
-    /// The largest.
+    /// Largest value.
     pub max: f64,
 }
 
 impl Engine {
-    /// Summaries of the columns of [`summary_schema`]; `None` for one without a value.
+    /// Starts a job that summarizes the columns of [`summary_schema`]; `None` for a column without values.
     pub fn summaries(&self, types: &[DataType]) -> Result<Job<Vec<Option<Summary>>>, EngineError> {
         let (schema, columns) = (summary_schema(types), types.len());
         Job::start(
@@ -54,7 +54,7 @@ impl Engine {
     }
 }
 
-/// The schema of a summary's input: columns of float64, int64 or uint64 named 0, 1, ….
+/// Returns the schema of a summary's input: columns of float64, int64 or uint64 named 0, 1, ….
 pub fn summary_schema(types: &[DataType]) -> SchemaRef {
     let fields = types.iter().enumerate().map(|(column, kind)| Field::new(column.to_string(), kind.clone(), true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))

@@ -31,7 +31,7 @@ async fn summary(values: ArrayRef, rows_a_batch: usize) -> Option<Summary> {
 }
 
 #[tokio::test]
-async fn summaries_leave_nulls_out_and_say_when_there_is_nothing() {
+async fn summaries_ignore_nulls() {
     let (engine, _directory) = engine(64 << 20);
     let types = [DataType::Float64, DataType::Float64];
     let job = engine.summaries(&types).unwrap();
@@ -45,15 +45,15 @@ async fn summaries_leave_nulls_out_and_say_when_there_is_nothing() {
 }
 
 #[tokio::test]
-async fn sums_are_exact_whatever_is_added_in_whatever_cut() {
-    // The mean and the deviation of each are known by hand.
+async fn sums_are_exact_in_any_order_and_batch_size() {
+    // Values, mean and deviation, which were computed by hand.
     let third = 1.0 / 3.0;
     let cases: [(Vec<f64>, f64, f64); 9] = [
         ([1e9 - 1.0, 1e9 + 1.0].repeat(5003), 1e9, 1.0),
         (vec![1e300, 1.0, -1e300], third, f64::NAN),
         (vec![2.0_f64.powi(1000), 3.0 * 2.0_f64.powi(1000)], 2.0_f64.powi(1001), 2.0_f64.powi(1000)),
         (vec![f64::MAX, f64::MAX, f64::MAX], f64::MAX, 0.0),
-        // 1.5 units of 2^-1074, a tie, goes to the even 2; the deviation of half a unit goes to the even 0.
+        // 1.5 units of 2^-1074 is a tie and rounds to the even 2; the deviation of half a unit rounds to the even 0.
         (vec![5e-324, 1e-323], 1e-323, 0.0),
         (vec![-0.1; 9973], -0.1, 0.0),
         (vec![7.25], 7.25, 0.0),
@@ -77,7 +77,7 @@ async fn sums_are_exact_whatever_is_added_in_whatever_cut() {
 }
 
 #[tokio::test]
-async fn whole_numbers_beyond_a_float_are_summed_as_they_are() {
+async fn integers_beyond_2_to_the_53_are_summed_exactly() {
     // 2^53 + 1 and 2^53 + 3 have the mean 2^53 + 2; as floats they are 2^53 and 2^53 + 4.
     let near = (1_i64 << 53) + 1;
     let odd: ArrayRef = Arc::new(Int64Array::from(vec![near, near + 2]));
@@ -92,14 +92,14 @@ async fn whole_numbers_beyond_a_float_are_summed_as_they_are() {
 }
 
 #[tokio::test]
-async fn an_infinite_value_leaves_no_mean() {
+async fn an_infinite_value_has_no_mean() {
     let learned = summary(Arc::new(Float64Array::from(vec![1.0, f64::INFINITY])), 1).await.unwrap();
     assert!(learned.mean.is_nan() && learned.deviation.is_nan());
     assert_eq!((learned.min, learned.max), (1.0, f64::INFINITY));
 }
 
 #[tokio::test]
-async fn counts_come_by_count_then_value() {
+async fn counts_are_sorted_by_count_then_value() {
     let (engine, _directory) = engine(64 << 20);
     let texts: ArrayRef = Arc::new(StringArray::from(vec!["b", "a", "c", "b", "a", "d", "c", "c", "e", "e", "é"]));
     for (min_count, max_size, expected, counts) in [
@@ -118,7 +118,7 @@ async fn counts_come_by_count_then_value() {
 }
 
 #[tokio::test]
-async fn more_text_than_may_be_kept_is_an_error_unless_it_is_pruned() {
+async fn a_vocabulary_beyond_its_limit_is_an_error() {
     let (engine, _directory) = engine(64 << 20);
     for (max_size, is_too_much) in [(0, true), (10, false)] {
         let keep = Keep { min_count: 0, max_size, text_bytes_max: 1000 };
@@ -130,7 +130,7 @@ async fn more_text_than_may_be_kept_is_an_error_unless_it_is_pruned() {
     }
 }
 
-/// Each of these numbers twice, scattered (7,919 is prime and does not divide the count).
+/// Batches with each number twice, in scattered order (7,919 is prime and does not divide the count).
 fn scattered_twice(distinct: i64) -> impl Iterator<Item = ArrayRef> {
     [0, 1].into_iter().flat_map(move |_| {
         (0..distinct).step_by(8192).map(move |start| {
@@ -141,28 +141,28 @@ fn scattered_twice(distinct: i64) -> impl Iterator<Item = ArrayRef> {
 }
 
 #[tokio::test]
-async fn more_values_than_memory_are_spilled_and_counted_right() {
+async fn values_beyond_memory_are_spilled_and_counted() {
     let distinct = 600_000;
     let (engine, directory) = engine(8 << 20);
     let keep = Keep { min_count: 3, ..ALL };
     let job = engine.value_counts(&DataType::Int64, keep).unwrap();
     let mut has_spilled = false;
-    // Every sixteenth comes a third time, when the others of it have long been spilled.
+    // Every sixteenth value occurs a third time, after the first two were spilled.
     let thirds: ArrayRef = Arc::new(Int64Array::from_iter_values((0..distinct).step_by(16)));
     for values in scattered_twice(distinct).chain([thirds]) {
         job.push(column(values)).await;
         has_spilled |= spilled_bytes(&directory) > 0;
     }
     let counted = job.finish().await.unwrap();
-    assert!(has_spilled, "8 MiB hold them all: this test tests nothing");
+    assert!(has_spilled, "nothing was spilled: the memory limit of this test is too large");
     assert!(counted.values.as_primitive::<Int64Type>().values().iter().copied().eq((0..distinct).step_by(16)));
     assert!(counted.counts.iter().all(|count| *count == 3));
     assert_eq!(spilled_bytes(&directory), 0);
 }
 
 #[tokio::test]
-async fn a_dropped_job_stops_and_leaves_no_file_also_behind_its_last_input() {
-    for is_whole in [false, true] {
+async fn a_dropped_job_stops_and_deletes_its_files() {
+    for is_complete in [false, true] {
         let (engine, directory) = engine(8 << 20);
         let job = engine.value_counts(&DataType::Int64, ALL).unwrap();
         for values in scattered_twice(600_000) {
@@ -171,16 +171,16 @@ async fn a_dropped_job_stops_and_leaves_no_file_also_behind_its_last_input() {
         while spilled_bytes(&directory) == 0 {
             tokio::task::yield_now().await;
         }
-        if is_whole {
+        if is_complete {
             let finished = job.finish();
-            // Polled once: the input has ended, and the merge has begun.
-            assert!(futures::FutureExt::now_or_never(finished).is_none(), "it cannot be done yet");
+            // Polled once: the input is complete, and the merge has started.
+            assert!(futures::FutureExt::now_or_never(finished).is_none(), "the job has finished too early");
         } else {
             drop(job);
         }
         let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
         while spilled_bytes(&directory) > 0 || engine.context.memory_pool().reserved() > 0 {
-            assert!(std::time::Instant::now() < deadline, "the job goes on");
+            assert!(std::time::Instant::now() < deadline, "the job is still running");
             tokio::task::yield_now().await;
         }
     }

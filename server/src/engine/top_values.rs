@@ -1,4 +1,4 @@
-//! The values that a vocabulary keeps: those that occur often enough, the most frequent of them, within a limit of memory.
+//! Selection of a vocabulary: the most frequent values that occur often enough, within a limit of memory.
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
@@ -13,63 +13,63 @@ use datafusion_execution::memory_pool::MemoryReservation;
 
 use super::EngineError;
 
-/// Values whose memory is reserved at once.
-const VALUES_A_RESERVATION: usize = 4096;
+/// Values per memory reservation.
+const RESERVATION_VALUES: usize = 4096;
 
-/// Which values are kept, and how many.
+/// Which values to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
-    /// Values that occur less often are left out; 0 is taken for 1.
+    /// Values that occur less often are left out; 0 means 1.
     pub min_count: u64,
-    /// At most so many; 0: all.
+    /// Limit of values; 0: no limit.
     pub max_size: u64,
-    /// The most bytes that their texts may have together.
+    /// Limit of the total bytes of the values in a plan.
     pub text_bytes_max: usize,
 }
 
 /// Distinct values and their counts, by count descending, equal counts by value ascending.
 #[derive(Clone, Debug)]
 pub struct ValueCounts {
-    /// Of the type that was counted.
+    /// Values, of the type of the counted column.
     pub values: ArrayRef,
-    /// As long as the values.
+    /// One count per value.
     pub counts: Vec<u64>,
 }
 
-/// The best values so far.
+/// The most frequent values so far.
 #[derive(Debug)]
 pub(super) struct TopValues {
     keep: Keep,
     data_type: DataType,
-    /// The worst on top.
+    /// The least frequent on top.
     heap: BinaryHeap<(Reverse<u64>, Value)>,
     text_bytes: usize,
     memory: MemoryReservation,
 }
 
-/// A value in the order of its column: text by its bytes, floats by the order that IEEE 754 calls total.
+/// A value, ordered like its column: text by bytes, floats by IEEE 754's total order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Value {
     Integer(i64),
     Unsigned(u64),
-    /// The float's bits, turned so that they stand in the floats' order.
+    /// The float's bits, transformed so that their order is the order of floats.
     Float(u64),
     Text(Box<str>),
-    /// The unscaled value, in a box so that other values take no more memory for it.
+    /// The unscaled value, boxed to keep the other variants small.
     Decimal(Box<i256>),
 }
 
 impl TopValues {
-    /// Nothing yet; what is kept is accounted for in `memory`.
+    /// Creates an empty selection, whose memory is reserved in `memory`.
     pub(super) fn new(keep: Keep, data_type: &DataType, memory: MemoryReservation) -> Self {
         Self { keep, data_type: data_type.clone(), heap: BinaryHeap::new(), text_bytes: 0, memory }
     }
 
-    /// Looks at distinct values with their counts.
+    /// Considers distinct values with their counts.
     pub(super) fn offer(&mut self, values: &ArrayRef, counts: &[i64]) -> Result<(), EngineError> {
         for (row, count) in counts.iter().enumerate() {
             let count = count.unsigned_abs();
-            if values.is_null(row) || count < self.keep.min_count.max(1) || !self.is_wanted(count) {
+            if values.is_null(row) || count < self.keep.min_count.max(1) || !self.can_enter(count) {
                 continue;
             }
             let value = value(values, row).ok_or_else(|| unknown_type(values.data_type()))?;
@@ -78,7 +78,7 @@ impl TopValues {
         Ok(())
     }
 
-    /// The values in order.
+    /// Returns the values in order.
     pub(super) fn finish(self) -> Result<ValueCounts, EngineError> {
         let sorted = self.heap.into_sorted_vec();
         let counts = sorted.iter().map(|(Reverse(count), _)| *count).collect();
@@ -101,8 +101,8 @@ impl TopValues {
         Ok(ValueCounts { values, counts })
     }
 
-    /// Whether a value of this count can be among the best: with equal counts its value decides.
-    fn is_wanted(&self, count: u64) -> bool {
+    /// Returns whether a value of this count can enter the selection: on equal counts the value decides.
+    fn can_enter(&self, count: u64) -> bool {
         let is_full = self.keep.max_size > 0 && self.heap.len() as u64 >= self.keep.max_size;
         !is_full || self.heap.peek().is_some_and(|(Reverse(worst), _)| count >= *worst)
     }
@@ -118,9 +118,9 @@ impl TopValues {
         if self.text_bytes > self.keep.text_bytes_max {
             return Err(EngineError::TooManyValues { bytes: self.keep.text_bytes_max });
         }
-        if self.heap.len().is_multiple_of(VALUES_A_RESERVATION) {
+        if self.heap.len().is_multiple_of(RESERVATION_VALUES) {
             let entries = self.heap.capacity() * size_of::<(Reverse<u64>, Value)>();
-            // Never refused: it is little beside what is counted, and what is counted is on its way out.
+            // Not limited: the selection is small compared with the counts, whose memory is about to be released.
             self.memory.resize(entries + self.text_bytes);
         }
         Ok(())
@@ -128,11 +128,12 @@ impl TopValues {
 }
 
 impl Value {
-    /// Bytes in a plan's JSON, at least about: a text has two quotes and a comma, and millions of numbers seven digits.
+    /// Returns the approximate bytes in a plan's JSON: a text has two quotes and a comma, and millions of numbers have seven
+    /// digits.
     fn text_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len() + 3,
-            // Digits; and a sign, a point, two quotes and a comma.
+            // Digits, plus sign, point, two quotes and a comma.
             Self::Decimal(value) => value.wrapping_abs().checked_ilog10().unwrap_or(0) as usize + 6,
             _ => 8,
         }
@@ -174,7 +175,7 @@ fn value(values: &ArrayRef, row: usize) -> Option<Value> {
     })
 }
 
-/// Bits whose order as whole numbers is that of the floats: all turned below zero, the sign alone from zero on.
+/// Returns bits whose integer order is the order of floats: all flipped below zero, else only the sign bit.
 fn ordered_bits(value: f64) -> u64 {
     let bits = value.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
@@ -185,7 +186,7 @@ fn float_of_ordered(bits: u64) -> f64 {
 }
 
 fn unknown_type(data_type: &DataType) -> EngineError {
-    exec_datafusion_err!("values of {data_type} are not counted").into()
+    exec_datafusion_err!("counting values of {data_type} is not supported").into()
 }
 
 #[cfg(test)]
@@ -193,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_keep_their_order_and_their_bits() {
+    fn ordered_bits_keep_order_and_value() {
         let floats = [f64::NEG_INFINITY, -1e300, -1.0, -5e-324, 0.0, 5e-324, 1.0, f64::INFINITY];
         assert!(floats.map(ordered_bits).is_sorted());
         for float in floats {

@@ -23,12 +23,12 @@ fn shares() -> Vec<f64> {
     (0..=1000).map(|k| f64::from(k) / 1000.0).chain([1e-4, 0.9999]).collect()
 }
 
-/// Numbers of no pattern in [0, 1), the same every time.
+/// Pseudo-random numbers in [0, 1), the same at every run.
 fn scattered(count: u64) -> impl Iterator<Item = f64> {
     (1..=count).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
-/// How far the shares of the rows below an answer and up to it keep from the share asked for.
+/// The distance of the requested share from the range of shares that the returned value covers.
 fn share_error(sorted: &[f64], answer: f64, share: f64) -> f64 {
     let rows = sorted.len() as f64;
     let below = sorted.partition_point(|value| *value < answer) as f64 / rows;
@@ -37,7 +37,7 @@ fn share_error(sorted: &[f64], answer: f64, share: f64) -> f64 {
 }
 
 #[test]
-fn up_to_the_limit_quantiles_are_those_of_the_sorted_rows() {
+fn quantiles_are_exact_up_to_the_limit() {
     let values = [5.0, -1.0, 2.5, 2.5, 9.0];
     let spread = distribution(4, &values, 2);
     // numpy.quantile(values, shares).
@@ -48,12 +48,12 @@ fn up_to_the_limit_quantiles_are_those_of_the_sorted_rows() {
 }
 
 #[test]
-fn above_the_limit_the_error_is_the_stated_one() {
+fn the_error_above_the_limit_is_bounded() {
     let uniform: Vec<f64> = scattered(300_000).collect();
     let heavy_tail = uniform.iter().map(|u| (-(1.0 - u).ln() * 8.0).exp()).collect();
     let ascending = (0..300_000).map(f64::from).collect();
     let descending = (0..300_000).rev().map(f64::from).collect();
-    // Half of the rows are 0 and a tenth 100, among all others.
+    // Half of the rows are 0, and a tenth are 100.
     let spiked = uniform
         .iter()
         .map(|u| {
@@ -66,7 +66,7 @@ fn above_the_limit_the_error_is_the_stated_one() {
             }
         })
         .collect();
-    // Few distinct values at first, so that the digest begins late.
+    // Few distinct values at first, so that the digest starts late.
     let late =
         uniform.iter().enumerate().map(|(i, u)| if i < 150_000 { (u * 50.0).floor() } else { u * 50.0 }).collect();
     for (name, values) in [
@@ -89,7 +89,7 @@ fn above_the_limit_the_error_is_the_stated_one() {
 }
 
 #[test]
-fn a_spike_is_answered_with_its_own_value() {
+fn a_quantile_in_a_spike_is_its_exact_value() {
     let values: Vec<f64> = scattered(100_000)
         .map(|u| {
             if u < 0.5 {
@@ -107,7 +107,7 @@ fn a_spike_is_answered_with_its_own_value() {
 }
 
 #[test]
-fn how_the_rows_were_cut_into_batches_cannot_be_seen() {
+fn results_do_not_depend_on_batch_sizes() {
     let values: Vec<f64> = scattered(100_003).map(|u| if u < 0.2 { 0.0 } else { u }).collect();
     for exact_values_max in [1000, 200_000] {
         let whole = distribution(exact_values_max, &values, values.len());
@@ -121,8 +121,8 @@ fn how_the_rows_were_cut_into_batches_cannot_be_seen() {
 }
 
 #[test]
-fn memory_that_is_not_there_is_an_error_and_not_another_answer() {
-    let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(VALUES_A_RESERVATION * VALUE_BYTES));
+fn missing_memory_is_an_error() {
+    let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(RESERVATION_VALUES * VALUE_BYTES));
     let mut collector =
         Collector::new(NumberKind::Float, EXACT_VALUES_MAX, MemoryConsumer::new("test").register(&pool));
     let error = (0..EXACT_VALUES_MAX).find_map(|value| collector.add((value as f64).to_bits()).err()).unwrap();
@@ -144,7 +144,7 @@ fn of_integers(values: &[i128], is_unsigned: bool) -> Distribution {
 }
 
 #[test]
-fn integers_beyond_two_to_the_53rd_keep_their_last_digit() {
+fn integers_beyond_2_to_the_53_are_exact() {
     let odd = (1_i128 << 53) + 1;
     let (least, most) = (i128::from(i64::MIN), i128::from(i64::MAX));
     for (values, is_unsigned, median) in [
@@ -160,9 +160,9 @@ fn integers_beyond_two_to_the_53rd_keep_their_last_digit() {
     }
     let spread = of_integers(&[least, odd, most], false);
     assert_eq!(spread.whole_quantiles([0.5, 1.0].into_iter()), Some(vec![odd, most]));
-    // A quarter of the way from -2^63 to 2^53 + 1, half of it: a fraction, rounded up.
+    // Halfway between -2^63 and 2^53 + 1: a fraction, rounded up.
     assert_eq!(spread.whole_quantiles([0.25].into_iter()), Some(vec![(least + odd).div_euclid(2) + 1]));
-    assert_eq!(of_integers(&[1, 2, 5], false).whole_quantiles([0.25].into_iter()), None, "doubles say these");
+    assert_eq!(of_integers(&[1, 2, 5], false).whole_quantiles([0.25].into_iter()), None, "doubles represent these");
     assert_eq!(of_integers(&[1, 2, 5], false).quantile(0.25).to_bits(), 1.5_f64.to_bits());
 }
 
@@ -176,7 +176,7 @@ fn quantiles_between_the_largest_doubles_of_both_signs_are_finite() {
 }
 
 #[test]
-fn the_way_between_integers_is_rounded_up_exactly() {
+fn interpolation_between_integers_rounds_up() {
     for (a, b, t, expected) in [
         (0_i128, 10, 0.25, 3),
         (0, 10, 0.5, 5),
