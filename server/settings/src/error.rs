@@ -1,76 +1,78 @@
-//! Why settings cannot be used, and how a program ends because of it.
+//! Errors of settings, and how they end the program.
 
-use std::error::Error;
-use std::io::{self, Write};
-use std::path::PathBuf;
-use std::process;
+use std::{
+    error::Error,
+    io::{self, Write},
+    path::PathBuf,
+    process,
+};
 
-/// The exit code of bad usage or configuration.
+/// Exit code for wrong usage or configuration.
 const EXIT_USAGE: i32 = 2;
 
-/// Why no settings came out. Every variant but `Usage` is about the configuration file.
+/// The reason why settings cannot be used. Every variant except `Usage` is about the configuration file.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// What clap answers: wrong flags or environment variables, or the text of `--help` or `--version`.
+    /// Wrong flags or environment variables, or the text of `--help` or `--version`.
     #[error(transparent)]
     Usage(#[from] clap::Error),
 
     /// The file cannot be read.
     #[error("cannot read the configuration file {}", path.display())]
     Read {
-        /// The file as it was named.
+        /// Path of the file, as given.
         path: PathBuf,
-        /// What the system says.
+        /// The cause.
         source: io::Error,
     },
 
     /// The file is not TOML.
     #[error("the configuration file {} is not TOML", path.display())]
     Syntax {
-        /// The file as it was named.
+        /// Path of the file, as given.
         path: PathBuf,
-        /// Line and column of the mistake.
+        /// The mistake, with line and column.
         source: toml::de::Error,
     },
 
-    /// A key that no option has.
+    /// No option has the key.
     #[error("{}: unknown key `{key}`; {}", path.display(), suggestion(near, allowed))]
     UnknownKey {
-        /// The file as it was named.
+        /// Path of the file, as given.
         path: PathBuf,
-        /// The key, with the tables it stands in.
+        /// The key, including the names of its tables.
         key: String,
-        /// Allowed keys that look like it.
+        /// Similar allowed keys.
         near: Vec<String>,
-        /// Every key that may stand in its place.
+        /// All allowed keys.
         allowed: Vec<String>,
     },
 
-    /// An option that is given both as `some_key` and as `some-key`.
-    #[error("{}: key `{key}` is given twice, with `-` and with `_`", path.display())]
+    /// An option is set both as `some_key` and as `some-key`.
+    #[error("{}: key `{key}` is set twice, with `-` and with `_`", path.display())]
     Twice {
-        /// The file as it was named.
+        /// Path of the file, as given.
         path: PathBuf,
-        /// The key, with the tables it stands in.
+        /// The key, including the names of its tables.
         key: String,
     },
 
-    /// A value of a wrong type, or outside what the option allows.
+    /// A value has the wrong type, or the option does not allow it.
     #[error("{}: key `{key}`: {reason}; allowed: {allowed}", path.display())]
     Value {
-        /// The file as it was named.
+        /// Path of the file, as given.
         path: PathBuf,
-        /// The key, with the tables it stands in.
+        /// The key, including the names of its tables.
         key: String,
-        /// What is wrong with the value.
+        /// The mistake.
         reason: String,
-        /// What the option takes.
+        /// Values that the option accepts.
         allowed: String,
     },
 }
 
 impl SettingsError {
-    /// Ends the process: help and version go to stdout with code 0, everything else to stderr with code 2.
+    /// Exits the process: prints help and version to stdout with code 0, errors to stderr with code 2.
     pub fn exit(&self) -> ! {
         if let Self::Usage(error) = self {
             error.exit();
@@ -81,7 +83,7 @@ impl SettingsError {
             message = format!("{message}: {error}");
             source = error.source();
         }
-        // Where stderr is closed, the exit code is all that can be said.
+        // If stderr is closed, only the exit code reports the error.
         let _ = writeln!(io::stderr(), "error: {}", message.trim_end());
         process::exit(EXIT_USAGE)
     }

@@ -1,14 +1,14 @@
-//! Every option of a program as flag, environment variable and TOML key, from the one table that clap already has.
+//! Options of a program as flags, environment variables and TOML keys, from a single clap definition.
 //!
-//! A program derives [`clap::Parser`] with `#[arg(long, env = "FOREBAY_…")]` on every option and calls [`parse`]. That
-//! adds `--config FILE` (or `FOREBAY_CONFIG`), a TOML file whose keys are the long flags with `_` for `-`. Precedence:
-//! flag, environment, file, default. The file's values become the defaults of clap's own arguments, so `--help`, types
-//! and allowed values are stated once; an unknown key or a value of the wrong type is an error that names what is allowed.
+//! A program derives [`clap::Parser`] with `#[arg(long, env = "FOREBAY_…")]` on every option and calls [`parse`], which
+//! adds `--config FILE` (or `FOREBAY_CONFIG`): a TOML file whose keys are the long flags with `_` for `-`. Precedence:
+//! flag, environment, file, default. The file's values become the defaults of clap's arguments, so `--help`, types and
+//! allowed values are defined once. An unknown key or a value of the wrong type is an error that names what is allowed.
 //!
 //! In the file, an option that may be repeated is an array; one whose value name has the form `NAME=URL` may also be a
-//! table. The options of a subcommand stand in a table of its name. A switch is `true` or `false`.
+//! table. The options of a subcommand are in a table of its name. A switch is `true` or `false`.
 //!
-//! This crate knows no option of any program, and never looks for a file that was not named.
+//! This crate does not depend on the options of any program, and reads no file unless it is named.
 
 #![forbid(unsafe_code)]
 
@@ -17,34 +17,38 @@ mod file;
 mod table;
 mod value;
 
-use std::env;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+};
 
-use clap::builder::{BoolishValueParser, Resettable, ValueParser};
-use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, Command, CommandFactory, Parser};
+use clap::{
+    Arg, ArgAction, Command, CommandFactory, Parser,
+    builder::{BoolishValueParser, Resettable, ValueParser},
+    error::ErrorKind,
+};
 
 pub use error::SettingsError;
 pub use table::markdown_table;
 
 use file::CONFIG;
 
-/// Reads the settings of this process, or ends it: code 0 after `--help` and `--version` on stdout, code 2 with a
-/// message on stderr when the usage or the configuration is wrong.
+/// Reads the settings of this process. Exits with code 0 after `--help` and `--version`, and with code 2 and a message on
+/// stderr if the usage or the configuration is wrong.
 pub fn parse<T: Parser>() -> T {
     try_parse_from(env::args_os()).unwrap_or_else(|error: SettingsError| error.exit())
 }
 
 /// Reads settings from the given arguments (the first is the program's name), the environment variables that `T` and
-/// `--config` name, and the configuration file. `--help` and `--version` come back as [`SettingsError::Usage`].
+/// `--config` name, and the configuration file. `--help` and `--version` return [`SettingsError::Usage`].
 pub fn try_parse_from<T: Parser>(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<T, SettingsError> {
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     let plain = command::<T>();
     let command = match config_path(&arguments) {
         None => plain,
-        // A broken file must not stand between a user and the help that tells how to write it.
+        // Help and version must work with a broken file.
         Some(path) => match file::apply(plain.clone(), &path) {
             Ok(command) => command,
             Err(error) => return Err(help_or_version(plain, &arguments).unwrap_or(error)),
@@ -55,13 +59,13 @@ pub fn try_parse_from<T: Parser>(arguments: impl IntoIterator<Item = impl Into<O
     T::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut formatter).into())
 }
 
-/// The definition of `T` with everything that [`parse`] adds to it: `--config`, switches that also read `1`, `yes` and
-/// `on` from the environment, and empty environment variables taken as unset.
+/// Returns the definition of `T` with the additions of [`parse`]: `--config`, switches that accept `1`, `yes` and `on` from
+/// the environment, and empty environment variables that are treated as unset.
 pub fn command<T: CommandFactory>() -> Command {
     with_config_option(ready_for_environment(T::command()))
 }
 
-/// Adds `--config` where the program does not define it itself.
+/// Adds `--config` unless the program defines it.
 fn with_config_option(command: Command) -> Command {
     if command.get_arguments().any(|argument| argument.get_long() == Some(CONFIG)) {
         return command;
@@ -91,7 +95,7 @@ fn ready_for_environment(command: Command) -> Command {
         .mut_subcommands(ready_for_environment)
 }
 
-/// The configuration file, found before clap runs because its values take part in clap's run.
+/// Returns the path of the configuration file. Found before clap runs, because the file's values are clap's defaults.
 fn config_path(arguments: &[OsString]) -> Option<PathBuf> {
     let mut rest = arguments.iter().skip(1).take_while(|argument| *argument != "--");
     while let Some(argument) = rest.next() {
@@ -105,7 +109,7 @@ fn config_path(arguments: &[OsString]) -> Option<PathBuf> {
     env::var_os("FOREBAY_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// What clap answers when the arguments ask for help or the version, whatever else is in them.
+/// Returns clap's response if the arguments contain `--help` or `--version`.
 fn help_or_version(command: Command, arguments: &[OsString]) -> Option<SettingsError> {
     let error = command.try_get_matches_from(arguments).err()?;
     matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion).then(|| error.into())

@@ -1,4 +1,4 @@
-//! The options of a program as the table in the book.
+//! The options of a program as a Markdown table, for the book.
 
 use std::fmt::Write;
 
@@ -6,11 +6,11 @@ use clap::{Arg, ArgAction, Command};
 
 use crate::{file, with_config_option};
 
-/// Renders every option with a long flag as a Markdown table: flag, environment variable, TOML key, default, what it
-/// is. The options of subcommands follow those of the program, each with its subcommand and its table in the file.
+/// Renders every option with a long flag as a Markdown table: flag, environment variable, TOML key, default, description.
+/// Options of subcommands follow those of the program, with the names of the subcommand and of its table in the file.
 pub fn markdown_table(command: &Command) -> String {
     let command = with_config_option(command.clone());
-    let mut text = String::from("| flag | environment | TOML key | default | what |\n|---|---|---|---|---|\n");
+    let mut text = String::from("| flag | environment | TOML key | default | description |\n|---|---|---|---|---|\n");
     rows(&mut text, &command, "", "");
     text
 }
@@ -36,7 +36,7 @@ fn rows(text: &mut String, command: &Command, path: &str, section: &str) {
     }
 }
 
-/// What stands in a cell that has nothing to say.
+/// The text of an empty cell.
 const NONE: &str = "–";
 
 fn value_name(argument: &Arg) -> String {

@@ -5,8 +5,8 @@ use tempfile::NamedTempFile;
 
 use super::*;
 
-/// Environment variables cannot be set in a test without unsafe code, so two that cargo sets for every test stand in:
-/// one with a value and one that is empty, as this workspace gives no home page.
+/// Tests cannot set environment variables without unsafe code, so they use two that cargo sets: one with a value, and one
+/// that is empty because this workspace has no home page.
 #[derive(Debug, Parser, PartialEq)]
 #[command(version)]
 struct Options {
@@ -60,7 +60,7 @@ fn options(toml: &str, arguments: &[&str]) -> Options {
     parse_with(toml, arguments).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn complaint(toml: &str) -> String {
+fn error(toml: &str) -> String {
     parse_with::<Options>(toml, &["--dataset", "a=b"]).unwrap_err().to_string()
 }
 
@@ -76,14 +76,14 @@ fn flag_precedes_environment_precedes_file_precedes_default() {
 }
 
 #[test]
-fn an_empty_environment_variable_counts_as_unset() {
-    assert_eq!(env::var("CARGO_PKG_HOMEPAGE").as_deref(), Ok(""), "the test needs a variable that is empty");
+fn an_empty_environment_variable_is_treated_as_unset() {
+    assert_eq!(env::var("CARGO_PKG_HOMEPAGE").as_deref(), Ok(""), "this test requires an empty variable");
     assert_eq!(options("dataset = 'a=b'", &[]).from_empty_environment, "built in");
     assert_eq!(options("dataset = 'a=b'\nfrom_empty_environment = 'file'", &[]).from_empty_environment, "file");
 }
 
 #[test]
-fn repeated_options_are_arrays_tables_or_one_value_and_satisfy_the_requirement() {
+fn repeated_options_are_arrays_tables_or_one_value() {
     let two = vec!["flights=data/flights".to_owned(), "weather=s3://b/w?x=1".to_owned()];
     let table = "[dataset]\nflights = 'data/flights'\nweather = 's3://b/w?x=1'";
     assert_eq!(options(table, &[]).dataset, two);
@@ -103,39 +103,39 @@ fn switches_and_choices_and_dashed_keys_are_read() {
 }
 
 #[test]
-fn wrong_values_name_file_key_and_what_is_allowed() {
+fn errors_of_invalid_values_name_file_key_and_allowed_values() {
     let cases = [
         ("worker_threads = 'many'", "key `worker_threads`: \"many\" is a string; allowed: an integer"),
-        ("worker_threads = 70000", "key `worker_threads`: \"70000\" does not fit: 70000 is not in 0..=65535"),
+        ("worker_threads = 70000", "key `worker_threads`: \"70000\" is invalid: 70000 is not in 0..=65535"),
         ("worker_threads = [1]", "[…] is an array; allowed: an integer"),
         ("json = 'yes'", "key `json`: \"yes\" is a string; allowed: true or false"),
-        ("log_format = 'xml'", "key `log_format`: \"xml\" does not fit; allowed: one of \"text\", \"json\""),
+        ("log_format = 'xml'", "key `log_format`: \"xml\" is invalid; allowed: one of \"text\", \"json\""),
         ("dataset = 3", "an array of them, or a table with NAME = \"URL\""),
         ("[dataset]\na = 3", "3 is an integer"),
         ("from_environment = 1979-05-27", "is a date or time; allowed: a string"),
-        ("worker-threads = 1\nworker_threads = 2", "key `worker-threads` is given twice"),
+        ("worker-threads = 1\nworker_threads = 2", "key `worker-threads` is set twice"),
         ("worker_threads =", "is not TOML"),
     ];
     for (toml, expected) in cases {
-        let message = complaint(toml);
+        let message = error(toml);
         assert!(message.contains(expected), "{toml}: {message}");
         assert!(message.contains('/'), "names the file: {message}");
     }
 }
 
 #[test]
-fn unknown_keys_are_errors_that_list_near_and_allowed_ones() {
-    let message = complaint("worker_thread = 1");
+fn errors_of_unknown_keys_list_similar_and_allowed_keys() {
+    let message = error("worker_thread = 1");
     assert!(message.contains("unknown key `worker_thread`; did you mean `worker_threads`?"), "{message}");
     assert!(message.contains("`dataset`") && message.contains("`log_format`"), "{message}");
     for key in ["config = 'x'", "help = true", "zzz = 1"] {
-        assert!(complaint(key).contains("unknown key"), "{key}");
+        assert!(error(key).contains("unknown key"), "{key}");
     }
-    assert!(complaint("zzz = 1").contains("; allowed: `dataset`, `from_"));
+    assert!(error("zzz = 1").contains("; allowed: `dataset`, `from_"));
 }
 
 #[test]
-fn options_of_subcommands_stand_in_their_table() {
+fn options_of_subcommands_are_in_a_table() {
     let file = "server = 'there'\n[head]\nrows = 5";
     let head = |server: &str, rows| Verbs { server: server.into(), verb: Verb::Head { dataset: "d".into(), rows } };
     assert_eq!(parse_with::<Verbs>(file, &["head", "d"]).unwrap(), head("there", 5));
@@ -150,7 +150,7 @@ fn options_of_subcommands_stand_in_their_table() {
 }
 
 #[test]
-fn the_file_is_found_in_every_form_and_place() {
+fn config_is_accepted_in_every_form_and_position() {
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(b"server = 'there'").unwrap();
     let path = file.path().to_str().unwrap();
@@ -167,7 +167,7 @@ fn the_file_is_found_in_every_form_and_place() {
 }
 
 #[test]
-fn help_and_version_win_over_a_broken_file() {
+fn help_and_version_ignore_a_broken_file() {
     for flag in ["--help", "--version"] {
         let Err(SettingsError::Usage(error)) = parse_with::<Options>("nonsense", &[flag]) else { panic!("{flag}") };
         assert_eq!(error.exit_code(), 0);
@@ -175,7 +175,7 @@ fn help_and_version_win_over_a_broken_file() {
 }
 
 #[test]
-fn the_table_shows_every_option_once() {
+fn the_table_lists_every_option_once() {
     let table = markdown_table(&Options::command());
     let row = "| `--dataset NAME=URL` | – | `dataset` | required | Datasets \\| to serve |";
     assert!(table.contains(row), "{table}");

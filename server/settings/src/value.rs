@@ -1,38 +1,33 @@
-//! TOML values → the texts that clap's value parsers read, checked as strictly as TOML's types allow.
+//! TOML values → texts for clap's value parsers, with strict types.
 
-use std::any::TypeId;
-use std::error::Error;
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::{any::TypeId, error::Error, ffi::OsString, path::PathBuf};
 
-use clap::builder::PossibleValue;
-use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, ArgAction, Command, builder::PossibleValue, error::ErrorKind};
 use toml::Value;
 
-/// Why a value cannot be that of an option.
-pub(crate) struct Wrong {
-    /// What is wrong with it.
+/// A value that an option does not accept.
+pub(crate) struct InvalidValue {
+    /// The mistake.
     pub(crate) reason: String,
-    /// What the option takes.
+    /// Values that the option accepts.
     pub(crate) allowed: String,
 }
 
-/// The TOML types that an option reads.
+/// The TOML types that an option accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Boolean,
     Integer,
     Number,
     Text,
-    /// A type of the program's own, say `512MiB` or `30s`: a string, or a number as it would be typed on a command line.
+    /// A type defined by the program, such as `512MiB` or `30s`: a string, or a number.
     TextOrNumber,
 }
 
-/// The values of an option as texts: one, or as many as an array or table has.
-pub(crate) fn texts(argument: &Arg, value: &Value) -> Result<Vec<String>, Wrong> {
+/// Returns the values of an option as texts: one, or those of an array or a table.
+pub(crate) fn texts(argument: &Arg, value: &Value) -> Result<Vec<String>, InvalidValue> {
     let kind = kind(argument);
-    let wrong_type = |value: &Value| Wrong {
+    let wrong_type = |value: &Value| InvalidValue {
         reason: format!("{} is {}", shown(value), type_name(value)),
         allowed: allowed(argument, kind),
     };
@@ -50,14 +45,14 @@ pub(crate) fn texts(argument: &Arg, value: &Value) -> Result<Vec<String>, Wrong>
         value => vec![scalar(kind, value).ok_or_else(|| wrong_type(value))?],
     };
     for text in &texts {
-        check(argument, text).map_err(|reason| Wrong { reason, allowed: allowed(argument, kind) })?;
+        check(argument, text).map_err(|reason| InvalidValue { reason, allowed: allowed(argument, kind) })?;
     }
     Ok(texts)
 }
 
-/// The complaint about a subcommand's name with something else than a table.
-pub(crate) fn not_a_section(subcommand: &str, value: &Value) -> Wrong {
-    Wrong {
+/// Returns the error for a subcommand's key that is not a table.
+pub(crate) fn not_a_section(subcommand: &str, value: &Value) -> InvalidValue {
+    InvalidValue {
         reason: format!("{} is {}", shown(value), type_name(value)),
         allowed: format!("a table with the options of `{subcommand}`"),
     }
@@ -101,7 +96,7 @@ fn scalar(kind: Kind, value: &Value) -> Option<String> {
     }
 }
 
-/// Runs the option's own value parser over the text, so that a mistake is reported with the file and the key.
+/// Runs the option's value parser on the text, so that an error is reported with file and key.
 fn check(argument: &Arg, text: &str) -> Result<(), String> {
     let probe = Arg::new("value")
         .long("value")
@@ -114,8 +109,8 @@ fn check(argument: &Arg, text: &str) -> Result<(), String> {
         Command::new("file").no_binary_name(true).arg(probe).try_get_matches_from([format!("--value={text}")]);
     let Err(error) = outcome else { return Ok(()) };
     Err(match (error.kind(), error.source()) {
-        (ErrorKind::ValueValidation, Some(source)) => format!("{text:?} does not fit: {source}"),
-        _ => format!("{text:?} does not fit"),
+        (ErrorKind::ValueValidation, Some(source)) => format!("{text:?} is invalid: {source}"),
+        _ => format!("{text:?} is invalid"),
     })
 }
 
@@ -124,7 +119,7 @@ fn is_repeated(argument: &Arg) -> bool {
     takes_several || matches!(argument.get_action(), ArgAction::Append)
 }
 
-/// Whether the option's values are pairs, which its value name says: `NAME=URL`.
+/// Returns whether the option's values are pairs, according to its value name (`NAME=URL`).
 fn is_pair(argument: &Arg) -> bool {
     argument.get_value_names().is_some_and(|names| names.iter().any(|name| name.contains('=')))
 }

@@ -21,7 +21,7 @@ pub(super) fn open(flags: &Flags) -> Result<Vec<(String, Location)>, ConfigError
     for value in flags.dataset.iter().map(|value| value.trim()).filter(|value| !value.is_empty()) {
         let (name, location) = dataset(value, &mut stores)?;
         if datasets.iter().any(|(known, _)| *known == name) {
-            return Err(wrong("dataset", value, format!("the name \"{name}\" is given twice")));
+            return Err(wrong("dataset", value, format!("the name \"{name}\" is set twice")));
         }
         datasets.push((name, location));
     }
@@ -64,7 +64,7 @@ fn with_int96_units(
             return Err(wrong(format!("no --dataset is named \"{name}\": {near}")));
         }
         if units.insert(name, unit).is_some() {
-            return Err(wrong(format!("the name \"{name}\" is given twice")));
+            return Err(wrong(format!("the name \"{name}\" is set twice")));
         }
     }
     let with_unit = |(name, location): (String, Location)| {
