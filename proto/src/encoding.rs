@@ -1,27 +1,25 @@
-//! Bytes ↔ messages in either of the two encodings that a client may choose.
+//! Bytes ↔ messages, in the two encodings that a client may choose.
 //!
-//! JSON follows the proto3 JSON mapping: `snake_case` and `camelCase` names are read, unknown fields are errors; what is
-//! written has `snake_case` names, plain numbers, and every field present. A first byte `{` means JSON, anything
-//! else protobuf.
+//! JSON follows the proto3 JSON mapping: `snake_case` and `camelCase` names are accepted, and unknown fields are errors.
+//! Written JSON has `snake_case` names, plain numbers, and every field. A first byte `{` means JSON, any other protobuf.
 
 use std::sync::OnceLock;
 
 use prost_reflect::{
     DescriptorPool, DeserializeOptions, DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, SerializeOptions,
 };
-
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use serde_path_to_error::Track;
 
 use crate::{DESCRIPTORS, Message, exact};
 
-/// The largest message that is read: a plan with a vocabulary of some hundred thousand words fits.
+/// Limit of the bytes of a message: enough for a plan with a vocabulary of several hundred thousand words.
 pub const JSON_BYTES_MAX: usize = 64 << 20;
 
-/// Nested messages that are read before a text is refused; `forebay.v1` itself nests 6 deep.
+/// Limit of nested JSON values; `forebay.v1` itself nests 6 deep.
 const JSON_DEPTH_MAX: usize = 64;
 
-/// How a message is written.
+/// The encoding of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// proto3 JSON.
@@ -30,36 +28,36 @@ pub enum Encoding {
     Protobuf,
 }
 
-/// Why bytes are not the expected message.
+/// The reason why bytes are not the expected message.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// There is more of it than is read.
+    /// The message is too large.
     #[error("a {message} of {bytes} bytes: the limit is {JSON_BYTES_MAX}; fit the plan and send its plan_id")]
     TooLarge {
-        /// The message that was expected.
+        /// The expected message.
         message: &'static str,
-        /// Its size.
+        /// Its size in bytes.
         bytes: usize,
     },
-    /// The JSON text is malformed, or has a field or value that the message does not have.
-    #[error("not a {message} in JSON: {reason}")]
+    /// The JSON is malformed, or has a field or value that is not part of the message.
+    #[error("malformed {message} in JSON: {reason}")]
     Json {
-        /// The message that was expected.
+        /// The expected message.
         message: &'static str,
-        /// What is wrong and where (line and column).
+        /// The mistake, with line and column.
         reason: String,
     },
-    /// The bytes are no protobuf encoding of the message.
-    #[error("not a {message}: neither JSON (which starts with an opening brace) nor protobuf ({reason})")]
+    /// The bytes are not a protobuf encoding of the message.
+    #[error("malformed {message}: not JSON, which starts with an opening brace, and not valid protobuf ({reason})")]
     Protobuf {
-        /// The message that was expected.
+        /// The expected message.
         message: &'static str,
-        /// What the decoder met.
+        /// The error of the decoder.
         reason: String,
     },
 }
 
-/// Reads a message from JSON or protobuf bytes and says which it was.
+/// Reads a message from JSON or protobuf bytes, and returns its encoding.
 pub fn decode<M: Message>(bytes: &[u8]) -> Result<(M, Encoding), DecodeError> {
     if bytes.len() > JSON_BYTES_MAX {
         return Err(DecodeError::TooLarge { message: M::NAME, bytes: bytes.len() });
@@ -84,8 +82,8 @@ pub fn to_json<M: Message>(message: &M) -> String {
     written(message, CompactFormatter)
 }
 
-/// Writes a message as JSON for people: a field or value a line, indented by two spaces. Fields come in the order of their
-/// numbers, so equal messages have equal texts, and a change shows as a changed line.
+/// Writes a message as indented JSON with one field or value per line. Fields are ordered by number, so equal messages
+/// have equal texts and differences are single lines.
 pub fn to_pretty_json<M: Message>(message: &M) -> String {
     written(message, PrettyFormatter::new())
 }
@@ -126,7 +124,7 @@ fn decode_json<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
     message.transcode_to().map_err(|source| error(source.to_string()))
 }
 
-/// What could stand where an unknown field or enum value does, as the end of a sentence.
+/// Returns suggestions for an unknown field or enum value, as the end of a sentence.
 fn allowed(reason: &str, path: &str) -> String {
     let pool = pool();
     if let Some(name) = reason.split("unrecognized field name '").nth(1).and_then(|rest| rest.split('\'').next()) {
@@ -143,7 +141,7 @@ fn allowed(reason: &str, path: &str) -> String {
         });
         let names =
             kinds.map(|kinds| kinds.values().map(|value| value.name().to_owned()).collect::<Vec<_>>().join(", "));
-        return names.map(|names| format!("; one of {names}")).unwrap_or_default();
+        return names.map(|names| format!("; expected one of {names}")).unwrap_or_default();
     }
     String::new()
 }
@@ -152,7 +150,7 @@ fn decode_protobuf<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
     M::decode(bytes).map_err(|source| DecodeError::Protobuf { message: M::NAME, reason: source.to_string() })
 }
 
-/// The deepest nesting of brackets outside of strings, found before any recursive reader sees the text.
+/// Returns the deepest nesting of brackets outside strings. Checked before a recursive parser reads the text.
 fn json_depth(bytes: &[u8]) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in bytes {
@@ -196,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn protobuf_that_looks_like_blanks_and_a_brace_is_protobuf() {
+    fn protobuf_that_starts_like_json_is_protobuf() {
         // Field 1 is tagged 0x0a (a line feed), and a length of 123 is a brace.
         let request = StreamRequest { dataset: "x".repeat(123), ..Default::default() };
         assert_eq!(
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn json_names_are_read_in_both_cases_and_unknown_ones_refused() {
+    fn json_names_are_accepted_in_both_cases() {
         for text in [r#"{"batch_size": 5, "dataset": "a"}"#, r#"{"batchSize": "5", "dataset": "a"}"#] {
             assert_eq!(decode::<StreamRequest>(text.as_bytes()).unwrap().0.batch_size, Some(5));
         }
@@ -239,8 +237,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_json_are_the_same_to_the_bit() {
-        // Some of these come back one unit in the last place off from a reader that takes a short cut.
+    fn doubles_round_trip_through_json() {
+        // A parser that takes shortcuts returns some of these one unit in the last place off.
         let mut bits = 0x3ff0_0000_0000_0000_u64;
         for _ in 0..20_000 {
             bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -253,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_that_a_double_would_round_are_errors_that_name_the_field() {
+    fn integers_that_a_double_would_round_are_errors() {
         let clip = |bound: &str| {
             let text = format!(r#"{{"outputs": [{{"parts": [{{"ops": [{{"clip": {{"max": {bound}}}}}]}}]}}]}}"#);
             decode::<Plan>(text.as_bytes()).map(|(plan, _)| plan).map_err(|error| error.to_string())
@@ -262,7 +260,7 @@ mod tests {
             let error = clip(bound).unwrap_err();
             assert!(error.contains("outputs[0].parts[0].ops[0].clip.max: ") && error.contains(bound), "{error}");
         }
-        // Doubles, however they are spelled: the last as a writer pads them.
+        // Doubles in any spelling; the last one is padded with zeros.
         for bound in ["9007199254740992", "9007199254740993.0", "9223372036854775808", "1e22", "1234567890123456800"] {
             assert!(clip(bound).is_ok(), "{bound}");
         }
@@ -273,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_bytes_are_errors() {
+    fn malformed_bytes_are_errors() {
         let deep = [b"{\"plan\":".repeat(100_000), b"[".repeat(100_000)].concat();
         for bytes in [b"{".as_slice(), b"{\"dataset\": 3}", b"\xff\xfe\x00garbage", &deep, b"{} {}"] {
             assert!(decode::<StreamRequest>(bytes).is_err());

@@ -1,7 +1,7 @@
-//! Every message on Forebay's wire: the package `forebay.v1`, as protobuf bytes and as proto3 JSON.
+//! All messages of Forebay's protocol: the package `forebay.v1`, as protobuf bytes and as proto3 JSON.
 //!
-//! The `.proto` files under `forebay/v1/` are the source; `src/gen/` is generated from them and committed, and the
-//! test `tests/generated.rs` holds the two equal. This crate knows nothing of Flight, plans' meaning or data.
+//! `src/gen/` is generated from the `.proto` files in `forebay/v1/` and committed; `tests/generated.rs` checks that they
+//! match. This crate does not depend on Flight, on data, or on the meaning of plans.
 
 #![forbid(unsafe_code)]
 
@@ -26,10 +26,10 @@ pub mod v1 {
 /// The descriptors of `forebay.v1`: an encoded `google.protobuf.FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = include_bytes!("gen/forebay.v1.bin");
 
-/// The same of Flight's service, `arrow.flight.protocol`, and of what it imports.
+/// The descriptors of Flight's service, `arrow.flight.protocol`, and of its imports.
 pub const FLIGHT_DESCRIPTORS: &[u8] = include_bytes!("gen/arrow.flight.protocol.bin");
 
-/// Messages of `forebay.v1`: they know their own full name, so that they can be read from and written as JSON.
+/// A message of `forebay.v1`, with its full name, which JSON needs.
 pub trait Message: prost::Message + prost::Name + Default {}
 
 impl<M: prost::Message + prost::Name + Default> Message for M {}

@@ -1,11 +1,11 @@
-//! The committed code under `src/gen/` is what the `.proto` files generate.
+//! The committed code in `src/gen/` matches the `.proto` files.
 //!
-//! `FOREBAY_REGENERATE=1 cargo test -p forebay-proto` writes it anew.
+//! `FOREBAY_REGENERATE=1 cargo test -p forebay-proto` regenerates it.
 
 use std::{fs, path::Path};
 
 #[test]
-fn committed_code_is_what_the_proto_files_generate() {
+fn generated_code_is_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut compiler = protox::Compiler::new([root]).unwrap();
     compiler
@@ -20,7 +20,7 @@ fn committed_code_is_what_the_proto_files_generate() {
         .compile_fds(compiler.file_descriptor_set())
         .unwrap();
     let code = fs::read(out.path().join("forebay.v1.rs")).unwrap();
-    // The descriptors are committed without comments: those are in the code already.
+    // Without comments, which are in the code.
     let descriptors = compiler.include_source_info(false).encode_file_descriptor_set();
 
     let mut flight = protox::Compiler::new([root]).unwrap();
