@@ -13,6 +13,7 @@ import dataclasses
 import statistics
 import threading
 import urllib.request
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
