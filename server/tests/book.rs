@@ -2,7 +2,7 @@
 //!
 //! `FOREBAY_REGENERATE=1 cargo test -p forebay-server --test book` rewrites them.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::{fs, path::Path};
 

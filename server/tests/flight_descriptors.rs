@@ -1,6 +1,6 @@
-//! What reflection tells of Flight's messages is what arrow-flight reads and writes.
+//! The descriptors of Flight that reflection returns match the messages of arrow-flight.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use arrow_flight::{
     Action, ActionType, Criteria, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest,
@@ -9,8 +9,8 @@ use arrow_flight::{
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, ReflectMessage};
 
-/// Reads a message of arrow-flight's by its descriptor: every field must be known, set, and written back as it was.
-fn agrees(name: &str, message: &impl Message) {
+/// Checks a message of arrow-flight with its descriptor: every field is known, set, and round-trips.
+fn assert_matches(name: &str, message: &impl Message) {
     let pool = DescriptorPool::decode(forebay_proto::FLIGHT_DESCRIPTORS).unwrap();
     let descriptor = pool.get_message_by_name(&format!("arrow.flight.protocol.{name}")).unwrap();
     let bytes = message.encode_to_vec();
@@ -34,7 +34,7 @@ fn assert_known(message: &DynamicMessage) {
 }
 
 #[test]
-fn every_message_is_read_and_written_alike() {
+fn messages_match() {
     let bytes = || vec![1, 2, 3].into();
     let descriptor = FlightDescriptor { r#type: 2, cmd: bytes(), path: vec!["a".into(), "b".into()] };
     let ticket = Ticket { ticket: bytes() };
@@ -67,25 +67,25 @@ fn every_message_is_read_and_written_alike() {
         app_metadata: bytes(),
         data_body: bytes(),
     };
-    agrees("HandshakeRequest", &HandshakeRequest { protocol_version: 1, payload: bytes() });
-    agrees("HandshakeResponse", &HandshakeResponse { protocol_version: 1, payload: bytes() });
-    agrees("Criteria", &Criteria { expression: bytes() });
-    agrees("ActionType", &ActionType { r#type: "a".into(), description: "b".into() });
-    agrees("Action", &Action { r#type: "a".into(), body: bytes() });
-    agrees("Result", &arrow_flight::Result { body: bytes() });
-    agrees("SchemaResult", &SchemaResult { schema: bytes() });
-    agrees("PutResult", &PutResult { app_metadata: bytes() });
-    agrees("FlightDescriptor", &descriptor);
-    agrees("Ticket", &ticket);
-    agrees("Location", &location);
-    agrees("FlightEndpoint", &endpoint);
-    agrees("FlightInfo", &info);
-    agrees("PollInfo", &poll);
-    agrees("FlightData", &data);
+    assert_matches("HandshakeRequest", &HandshakeRequest { protocol_version: 1, payload: bytes() });
+    assert_matches("HandshakeResponse", &HandshakeResponse { protocol_version: 1, payload: bytes() });
+    assert_matches("Criteria", &Criteria { expression: bytes() });
+    assert_matches("ActionType", &ActionType { r#type: "a".into(), description: "b".into() });
+    assert_matches("Action", &Action { r#type: "a".into(), body: bytes() });
+    assert_matches("Result", &arrow_flight::Result { body: bytes() });
+    assert_matches("SchemaResult", &SchemaResult { schema: bytes() });
+    assert_matches("PutResult", &PutResult { app_metadata: bytes() });
+    assert_matches("FlightDescriptor", &descriptor);
+    assert_matches("Ticket", &ticket);
+    assert_matches("Location", &location);
+    assert_matches("FlightEndpoint", &endpoint);
+    assert_matches("FlightInfo", &info);
+    assert_matches("PollInfo", &poll);
+    assert_matches("FlightData", &data);
 }
 
 #[test]
-fn every_call_takes_and_returns_what_arrow_flight_does() {
+fn calls_match() {
     let pool = DescriptorPool::decode(forebay_proto::FLIGHT_DESCRIPTORS).unwrap();
     let service = pool.get_service_by_name("arrow.flight.protocol.FlightService").unwrap();
     let calls: Vec<String> = service

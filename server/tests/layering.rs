@@ -1,6 +1,6 @@
-//! Layering: which modules may import which, and which modules may name each heavy dependency.
+//! Layering: which modules may import which, and which modules may use each large dependency.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The modules of the server, from the top layer down. A module may import modules of lower layers only, never siblings.
+/// The modules of the server, from the top layer down. A module may import only modules of lower layers.
 const LAYERS: [&[&str]; 7] = [
     &["daemon"],
     &["flight", "metrics_http", "config"],
@@ -19,11 +19,11 @@ const LAYERS: [&[&str]; 7] = [
     &["auth", "error", "metrics", "log", "budget", "cpu_pool", "shutdown", "state", "thrift"],
 ];
 
-/// Imports within a layer, or upwards, that are allowed: from, to, why.
-const EXCEPTIONS: [(&str, &str, &str); 1] = [("budget", "metrics", "what is reserved is shown")];
+/// Allowed imports within a layer or of a higher one: from, to, reason.
+const EXCEPTIONS: [(&str, &str, &str); 1] = [("budget", "metrics", "reserved memory is a metric")];
 
-/// Crates that only some modules may name.
-const HEAVY: [(&str, &[&str]); 27] = [
+/// Crates that only some modules may use.
+const RESTRICTED: [(&str, &[&str]); 27] = [
     ("ring", &["auth"]),
     ("rustls", &["auth"]),
     ("tokio_rustls", &["flight"]),
@@ -71,13 +71,13 @@ fn sources(root: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// The lines that are code.
+/// Returns a source without comment lines.
 fn code(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The modules that a source imports: `crate::module`, alone or in a list.
+/// Returns the modules that a source imports as `crate::module`, alone or in a list.
 fn imports(code: &str) -> Vec<String> {
     let mut modules = Vec::new();
     for (start, found) in code.match_indices("crate::") {
@@ -113,7 +113,7 @@ fn modules_import_lower_layers_only() {
         .enumerate()
         .flat_map(|(layer, modules)| modules.iter().map(move |module| (*module, layer)))
         .collect();
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for (module, code) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
         if module == "lib" || module == "main" {
             continue;
@@ -123,34 +123,34 @@ fn modules_import_lower_layers_only() {
             let Some(theirs) = layer.get(other.as_str()) else { continue };
             let is_exception = EXCEPTIONS.iter().any(|(from, to, _)| (*from, *to) == (module.as_str(), other.as_str()));
             if other != module && theirs <= own && !is_exception {
-                breaches.push(format!("{module} imports {other}"));
+                violations.push(format!("{module} imports {other}"));
             }
         }
     }
-    assert!(breaches.is_empty(), "{breaches:#?}");
+    assert!(violations.is_empty(), "{violations:#?}");
 }
 
 #[test]
-fn each_heavy_crate_is_named_by_its_modules_only() {
-    let mut breaches = Vec::new();
+fn restricted_crates_are_used_by_their_modules_only() {
+    let mut violations = Vec::new();
     for (module, code) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
-        for (heavy, modules) in HEAVY {
-            if names(&code, heavy) && !modules.contains(&module.as_str()) {
-                breaches.push(format!("{module} names {heavy}"));
+        for (restricted, modules) in RESTRICTED {
+            if uses(&code, restricted) && !modules.contains(&module.as_str()) {
+                violations.push(format!("{module} uses {restricted}"));
             }
         }
         let records = ["counter!(", "gauge!(", "histogram!("].iter().any(|name| code.contains(name));
         if records && module != "metrics" {
-            breaches.push(format!("{module} records a metric by itself"));
+            violations.push(format!("{module} uses a metric macro"));
         }
     }
-    assert!(breaches.is_empty(), "{breaches:#?}");
+    assert!(violations.is_empty(), "{violations:#?}");
 }
 
-/// Whether a source names a crate: `ring::hmac`, not `String::new`.
-fn names(code: &str, heavy: &str) -> bool {
+/// Returns whether a source uses a crate: `ring::hmac`, not `String::new`.
+fn uses(code: &str, name: &str) -> bool {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
-    code.match_indices(&format!("{heavy}::")).any(|(start, _)| !code[..start].ends_with(is_word))
+    code.match_indices(&format!("{name}::")).any(|(start, _)| !code[..start].ends_with(is_word))
 }
 
 #[test]
@@ -172,25 +172,25 @@ fn crates_depend_on_lower_layers_only() {
 }
 
 #[test]
-fn unsafe_stays_out() {
+fn unsafe_code_is_forbidden_outside_the_kernels() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     for library in ["proto", "server", "server/settings", "server/simulation", "client"] {
         let text = fs::read_to_string(root.join(library).join("src/lib.rs")).unwrap();
         assert!(text.contains("#![forbid(unsafe_code)]"), "{library}");
     }
-    // The kernels let in what calls the CUDA driver and its compiler, and the test that loads a program.
+    // The kernels allow it where they call the CUDA driver and its compiler, and in the test that loads a program.
     let kernels = root.join("kernels/src");
     assert!(fs::read_to_string(kernels.join("lib.rs")).unwrap().contains("#![deny(unsafe_code)]"));
-    let let_in = ["cuda/compiler.rs", "cuda/device.rs", "cuda/tests/host.rs"];
+    let allowed = ["cuda/compiler.rs", "cuda/device.rs", "cuda/tests/host.rs"];
     let expects = sources(&kernels).iter().filter(|(_, code)| code.contains("(unsafe_code,")).count();
-    assert_eq!(expects, let_in.len());
-    for file in let_in {
+    assert_eq!(expects, allowed.len());
+    for file in allowed {
         assert!(fs::read_to_string(kernels.join(file)).unwrap().contains("#![expect(unsafe_code,"), "{file}");
     }
 }
 
 #[test]
-fn the_reader_of_imports_sees_lists_and_paths() {
+fn imports_are_found_in_lists_and_paths() {
     let code = "use crate::{\n    catalog::{File, Snapshot},\n    metrics,\n};\nlet x = crate::error::near_names();";
     assert_eq!(imports(code), ["catalog", "metrics", "error"]);
 }
