@@ -17,7 +17,7 @@ pub struct StreamLimits {
     /// Streams of one caller.
     pub per_client: usize,
     /// Streams of all callers.
-    pub in_all: usize,
+    pub total: usize,
 }
 
 /// Counts the open streams. Cheap to clone.
@@ -36,7 +36,7 @@ pub struct StreamPermit {
 
 #[derive(Debug, Default)]
 struct Open {
-    in_all: usize,
+    total: usize,
     by_name: HashMap<Arc<str>, usize>,
 }
 
@@ -71,10 +71,10 @@ impl Admission {
         if own >= own_limit {
             return refused(own, format!("of {}", caller.name()), own_limit, own_flag);
         }
-        if open.in_all >= self.limits.in_all {
-            return refused(open.in_all, "of this server".to_owned(), self.limits.in_all, "--streams-max");
+        if open.total >= self.limits.total {
+            return refused(open.total, "of this server".to_owned(), self.limits.total, "--streams-max");
         }
-        open.in_all += 1;
+        open.total += 1;
         *open.by_name.entry(Arc::clone(caller.name())).or_insert(0) += 1;
         Ok(StreamPermit { open: Arc::clone(&self.open), name: Arc::clone(caller.name()) })
     }
@@ -83,7 +83,7 @@ impl Admission {
 impl Drop for StreamPermit {
     fn drop(&mut self) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.in_all -= 1;
+        open.total -= 1;
         if let Some(own) = open.by_name.get_mut(&self.name) {
             *own -= 1;
             if *own == 0 {

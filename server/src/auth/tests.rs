@@ -135,7 +135,7 @@ fn streams_and_calls_are_limited_with_a_time_to_retry() {
     let refused = call().unwrap_err();
     assert!(matches!(refused, AccessError::Rate { retry_ms: 1..=500, .. }), "{refused:?}");
 
-    let admission = Admission::new(StreamLimits { per_client: 2, in_all: 3 });
+    let admission = Admission::new(StreamLimits { per_client: 2, total: 3 });
     let permit = admission.stream(&caller).unwrap();
     let words = admission.stream(&caller).unwrap_err().to_string();
     assert!(words.contains("of trainer") && words.contains("streams_max"), "{words}");

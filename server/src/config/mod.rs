@@ -129,7 +129,7 @@ impl Flags {
             principals: access.principals,
             ticket_secret: access.ticket_secret,
             ticket_lifetime: Duration::from_secs(self.ticket_seconds),
-            streams: StreamLimits { per_client: self.streams_per_client as usize, in_all: self.streams_max as usize },
+            streams: StreamLimits { per_client: self.streams_per_client as usize, total: self.streams_max as usize },
             stream_idle: Duration::from_secs(self.stream_idle_seconds),
             connections_max: self.connections_max as usize,
             requests: RequestLimits {

@@ -28,7 +28,7 @@ pub struct Access {
 impl Default for Access {
     /// Everybody, and as many streams as there is memory for.
     fn default() -> Self {
-        let limits = StreamLimits { per_client: usize::MAX, in_all: usize::MAX };
+        let limits = StreamLimits { per_client: usize::MAX, total: usize::MAX };
         Self { auth: Auth::off(), admission: Admission::new(limits) }
     }
 }
