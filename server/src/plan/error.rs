@@ -50,13 +50,13 @@ pub enum PlanError {
         /// The op's name.
         op: &'static str,
     },
-    /// A position of an epoch under another version of the order.
+    /// The position was saved under another version of the order.
     #[error(
         "order_version: the position was saved under version {requested} of the order, and this server follows version \
          {served}: resume on a server of that version, or start the epoch again"
     )]
     OrderChanged {
-        /// The version that the request names.
+        /// The version in the request.
         requested: u32,
         /// The version of this server.
         served: u32,
