@@ -236,7 +236,7 @@ def test_plan_unknown_to_one_replica_is_requested_from_the_next():
             raise fb.NotFound("no such plan")
         return url
 
-    options: dict[str, Any] = {"seconds": 1e9, "stopped": threading.Event(), "passed_over": (fb.NotFound,)}
+    options: dict[str, Any] = {"seconds": 1e9, "stopped": threading.Event(), "skipped": (fb.NotFound,)}
     assert try_everywhere(attempt, lambda: ["a", "b"], **options) == "b"
     with pytest.raises(fb.NotFound):
         try_everywhere(attempt, lambda: ["a"], **options)

@@ -326,12 +326,12 @@ def test_stream_error_is_raised_again_and_is_not_an_end_of_epoch(server: Server)
 def test_batch_stays_until_the_next_one_is_requested(server: Server):
     with fb.connect(server.url) as client:
         ahead = Prefetch(client.stream("tiny", IDS, batch_size=10), lambda batch: batch.header.step, depth=3)
-        first = ahead.behind(0)
+        first = ahead.after(0)
         assert first is not None
-        assert ahead.behind(0) is first
-        assert [found.value for n in range(10) if (found := ahead.behind(n))] == list(range(10))
-        assert ahead.behind(10) is None
+        assert ahead.after(0) is first
+        assert [found.value for n in range(10) if (found := ahead.after(n))] == list(range(10))
+        assert ahead.after(10) is None
         assert not ahead.is_closed
         ahead.close()
         assert ahead.is_closed
-        assert ahead.behind(1) is None
+        assert ahead.after(1) is None

@@ -1,4 +1,4 @@
-"""Forebay's Python client: training batches streamed from columnar storage, over Arrow Flight.
+"""Forebay's Python client: streams training batches from columnar storage over Arrow Flight.
 
 >>> import forebay as fb
 >>> plan = fb.Plan(outputs={"dense": fb.cols("dep_delay", "distance").fill_null("mean").standardize()})
@@ -6,7 +6,7 @@
 ...     for batch in client.stream("flights", plan, batch_size=4096):
 ...         batch["dense"]  # NumPy, [rows, 2], over the received memory
 
-Tensors come from `forebay.torch`, which alone imports torch.
+For tensors use `forebay.torch`; no other public module imports torch.
 """
 
 from .client import Client, connect

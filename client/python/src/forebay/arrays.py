@@ -1,8 +1,8 @@
 """Arrow columns of a batch as NumPy arrays, without a copy.
 
-One rule, from the schema alone, so that a column has one type in every batch: a column of numbers that holds no nulls
-by its schema, and a matrix of such numbers, is an array; anything else (AS_STORED text, dates, lists, nullable
-numbers) stays the Arrow array that it is. A column of lists of such numbers is a `Ragged`.
+The schema alone determines the type, so a column has one type in every batch: numbers without nulls, and matrices of
+them, become arrays; lists of such numbers become a `Ragged`; all else (AS_STORED text, dates, nullable numbers) stays
+an Arrow array.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .ragged import Ragged
 if TYPE_CHECKING:
     ArrowArray = pa.Array[Any]
 else:
-    ArrowArray = pa.Array  # generic in its stubs alone
+    ArrowArray = pa.Array  # generic only in its stubs
 
 Array = npt.NDArray[Any]
 
@@ -37,13 +37,13 @@ def column_of(batch: pa.RecordBatch, name: str) -> pa.Array[Any]:
 
 
 def is_bfloat16(column: pa.Field[Any]) -> bool:
-    """Whether the column's uint16 are the bits of bfloat16 numbers."""
+    """Whether the column's uint16 values are the bits of bfloat16 numbers."""
     metadata = column.metadata
     return metadata is not None and metadata.get(DTYPE_KEY) == BFLOAT16
 
 
 def is_numbers(column: pa.Field[Any]) -> bool:
-    """Whether the column becomes an array of numbers: see this module's rule."""
+    """Whether the column becomes an array of numbers."""
     if column.nullable:
         return False
     kind = cast(pa.DataType, column.type)
@@ -53,7 +53,7 @@ def is_numbers(column: pa.Field[Any]) -> bool:
 
 
 def numbers(array: pa.Array[Any]) -> tuple[pa.Array[Any], tuple[int, ...]]:
-    """Return the flat run of numbers behind a column, and the shape they are seen in: [n] or [n, width…]."""
+    """Return a column's flat numbers and their shape: [n] or [n, width…]."""
     kind = cast(pa.DataType, array.type)
     if isinstance(kind, pa.FixedShapeTensorType):
         storage = cast(Any, array).storage
@@ -74,7 +74,7 @@ def is_lists(column: pa.Field[Any]) -> bool:
 
 
 def lists(array: pa.Array[Any]) -> tuple[pa.Array[Any], pa.Array[Any]]:
-    """Return the flat run of a column's elements, and the offsets into it: copied where the batch was sliced."""
+    """Return the flat elements of a column of lists, and the offsets into them; copies offsets of a sliced batch."""
     column = cast(Any, array)
     offsets = cast("pa.Array[Any]", column.offsets)
     first = int(offsets[0].as_py())
@@ -82,8 +82,8 @@ def lists(array: pa.Array[Any]) -> tuple[pa.Array[Any], pa.Array[Any]]:
     return values, offsets if first == 0 else pc.subtract(offsets, offsets[0])
 
 
-def seen(array: pa.Array[Any], column: pa.Field[Any]) -> Array | Ragged | pa.Array[Any]:
-    """Return a column as a batch shows it."""
+def view(array: pa.Array[Any], column: pa.Field[Any]) -> Array | Ragged | pa.Array[Any]:
+    """Return a column as a value of `Batch`."""
     if is_numbers(column):
         return to_numpy(array)
     if is_lists(column):

@@ -1,7 +1,7 @@
-"""The iterator that a `FlightDataset` gives a loop, and what it leaves behind: its place and its figures.
+"""The iterator of a `FlightDataset`, with its position and statistics.
 
-A signal handler may raise anywhere in `next`. What an iteration has taken is therefore one value, replaced as the last
-thing before a batch is returned: up to then the batch stays where it is, and the following `next` returns it.
+A signal handler may raise anywhere in `next`. What an iteration has consumed is therefore a single value, replaced
+immediately before a batch is returned: until then the batch stays buffered, and the following `next` returns it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .worker_state import ResumeAck
 
 
 @dataclass(frozen=True)
-class Resume:
-    """A loaded state, to be continued from until the loop has a batch behind it."""
+class LoadedState:
+    """A loaded state, to resume from until the loop has consumed a batch."""
 
-    place: Cursor
+    cursor: Cursor
     generation: int
-    """Number of the note for the workers that says it; 0 where there is none."""
+    """Number of the message that tells workers about it; 0 if there is none."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What loops took, and their times."""
+    """Totals of the batches consumed by loops, and their times."""
 
     batches: int = 0
     rows: int = 0
@@ -53,67 +53,67 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """All that an iteration has taken."""
+class Consumed:
+    """What an iteration has consumed."""
 
     number: int = 0
-    """Batches."""
-    place: Cursor | None = None
-    """The place behind them; None before the first."""
+    """Number of batches."""
+    cursor: Cursor | None = None
+    """The position after them; None before the first."""
     is_over: bool = False
-    """There are no more."""
+    """Whether there are no more."""
     totals: Totals = Totals()
     at: float | None = None
-    """When the last of them was handed over, by `time.perf_counter`."""
+    """When the last one was returned, by `time.perf_counter`."""
 
 
-class Track:
-    """Where an iteration began, and what it has taken; outlives its iterator."""
+class Iteration:
+    """Start and progress of an iteration; outlives its iterator."""
 
-    def __init__(self, start: Cursor, resume: Resume | None) -> None:
+    def __init__(self, start: Cursor, loaded: LoadedState | None) -> None:
         self.start = start
-        self.resume = resume
-        """The loaded state that it began at."""
-        self.taken = Taken()
+        self.loaded = loaded
+        """The loaded state that it resumed from."""
+        self.consumed = Consumed()
 
     @property
-    def place(self) -> Cursor:
-        """The place behind the last batch that was taken."""
-        return self.taken.place or self.start
+    def cursor(self) -> Cursor:
+        """The position after the last batch consumed."""
+        return self.consumed.cursor or self.start
 
     @property
     def has_begun(self) -> bool:
-        """Whether a batch was taken, or the end was reached without any."""
-        return self.taken.place is not None
+        """Whether a batch was consumed, or the end reached without one."""
+        return self.consumed.cursor is not None
 
 
 @dataclass(frozen=True)
 class _Reading:
     """A stream that is read ahead."""
 
-    places: EpochCursors
+    cursors: EpochCursors
     batches: Prefetch[CopiedBatch]
 
 
 class FlightBatches(Iterator[TensorBatch]):
     """Iterator over a `FlightDataset`'s batches; dropping it ends its stream and its thread.
 
-    An exception that a signal handler raises in `next` loses no batch: the following `next` returns it. (Once
-    ``next(batches)`` has returned, what is raised before the caller's assignment is the caller's; ``for batch in
-    batches`` has no such gap in CPython.) An error of the stream is raised by every `next` from then on. After `close`
-    `next` raises StopIteration, and the dataset's place stays.
+    An exception that a signal handler raises in `next` loses no batch: the following `next` returns it. (If a handler
+    raises after ``next(batches)`` has returned but before the caller's assignment, the batch is lost; ``for batch in
+    batches`` has no such gap in CPython.) After an error of the stream, every `next` raises it again. After `close`,
+    `next` raises StopIteration, and the dataset's position does not move.
     """
 
     def __init__(
         self,
         open_stream: Callable[[], Stream],
-        track: Track,
+        iteration: Iteration,
         depth: int,
         device_copy: DeviceCopy,
         resume_ack: ResumeAck | None,
     ) -> None:
         self._open_stream = open_stream
-        self._track = track
+        self._iteration = iteration
         self._depth = depth
         self._device_copy = device_copy
         self._resume_ack = resume_ack
@@ -121,36 +121,36 @@ class FlightBatches(Iterator[TensorBatch]):
         self._is_closed = False
 
     def open(self) -> None:
-        """Open the stream and begin to read; otherwise the first `next` does it."""
+        """Open the stream and start reading; otherwise the first `next` does."""
         self._opened()
 
     def __next__(self) -> TensorBatch:
         """Return the next step's tensors."""
         while True:
-            taken = self._track.taken
-            if taken.is_over:
+            consumed = self._iteration.consumed
+            if consumed.is_over:
                 self.close()
             if self._is_closed:
                 raise StopIteration
             reading = self._opened()
-            ahead = reading.batches.behind(taken.number)
-            if ahead is None:
-                self._end(reading, taken)
+            item = reading.batches.after(consumed.number)
+            if item is None:
+                self._end(reading, consumed)
                 continue
-            copied = ahead.value
+            copied = item.value
             if copied is None:
                 continue
-            batch = self._on_its_way(copied.take(), taken)
-            behind = self._behind(reading, taken, copied)
-            # Unless another thread, or a signal handler, took it meanwhile. No call follows, so that no handler can run
+            batch = self._with_ack(copied.take(), consumed)
+            after = self._after(reading, consumed, copied)
+            # Unless another thread or a signal handler consumed it meanwhile. No call follows, so no handler can run
             # between this store and the return.
-            if self._track.taken is taken:
-                self._track.taken = behind
-                ahead.value = None
+            if self._iteration.consumed is consumed:
+                self._iteration.consumed = after
+                item.value = None
                 return batch
 
     def close(self) -> None:
-        """End the stream and the thread now; the place stays where the loop is."""
+        """End the stream and the thread; the position does not move."""
         self._is_closed = True
         reading = self._reading
         if reading is not None:
@@ -160,39 +160,39 @@ class FlightBatches(Iterator[TensorBatch]):
         reading = self._reading
         if reading is None:
             stream = self._open_stream()
-            places = stream.places()
-            reading = self._reading = _Reading(places, Prefetch(stream, self._device_copy.copy, depth=self._depth))
+            cursors = stream.cursors()
+            reading = self._reading = _Reading(cursors, Prefetch(stream, self._device_copy.copy, depth=self._depth))
         return reading
 
-    def _on_its_way(self, batch: TensorBatch, taken: Taken) -> TensorBatch:
-        """Return the batch in the form in which it goes to the loop."""
+    def _with_ack(self, batch: TensorBatch, consumed: Consumed) -> TensorBatch:
+        """Return the batch in the form that acknowledges a loaded state."""
         if self._resume_ack is None:
             return batch
-        if taken.number == 0:
-            return self._resume_ack.first(batch)
-        self._resume_ack.look()
+        if consumed.number == 0:
+            return self._resume_ack.wrap_first(batch)
+        self._resume_ack.note_later_batch()
         return batch
 
-    def _behind(self, reading: _Reading, taken: Taken, copied: CopiedBatch) -> Taken:
-        """Return what has been taken once this batch is."""
+    def _after(self, reading: _Reading, consumed: Consumed, copied: CopiedBatch) -> Consumed:
+        """Return what has been consumed including this batch."""
         header = copied.batch.header
         one = Totals(batches=1, rows=header.rows, bytes=copied.batch.data.nbytes, stages=header.stage_seconds)
-        return self._timed(reading, taken, reading.places(header), one)
+        return self._timed(reading, consumed, reading.cursors(header), one)
 
-    def _end(self, reading: _Reading, taken: Taken) -> None:
-        """Note that all was taken, unless the stream ended because it was closed."""
+    def _end(self, reading: _Reading, consumed: Consumed) -> None:
+        """Record the end of the epoch, unless the stream ended because it was closed."""
         if reading.batches.is_closed:
             self._is_closed = True
             return
-        if self._resume_ack is not None and taken.number == 0:
-            self._resume_ack.end()
-        over = replace(self._timed(reading, taken, reading.places(None), Totals()), is_over=True)
-        if self._track.taken is taken:
-            self._track.taken = over
+        if self._resume_ack is not None and consumed.number == 0:
+            self._resume_ack.acknowledge()
+        over = replace(self._timed(reading, consumed, reading.cursors(None), Totals()), is_over=True)
+        if self._iteration.consumed is consumed:
+            self._iteration.consumed = over
 
-    def _timed(self, reading: _Reading, taken: Taken, place: Cursor, more: Totals) -> Taken:
-        now, waited = time.perf_counter(), reading.batches.wait_seconds - taken.totals.wait_seconds
-        since = now - waited if taken.at is None else taken.at
-        first_waited = waited if taken.at is None else 0.0
+    def _timed(self, reading: _Reading, consumed: Consumed, cursor: Cursor, more: Totals) -> Consumed:
+        now, waited = time.perf_counter(), reading.batches.wait_seconds - consumed.totals.wait_seconds
+        since = now - waited if consumed.at is None else consumed.at
+        first_waited = waited if consumed.at is None else 0.0
         times = Totals(loop_seconds=now - since, wait_seconds=waited, first_wait_seconds=first_waited)
-        return Taken(taken.number + more.batches, place, totals=taken.totals + more + times, at=now)
+        return Consumed(consumed.number + more.batches, cursor, totals=consumed.totals + more + times, at=now)

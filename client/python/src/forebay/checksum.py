@@ -1,8 +1,7 @@
-"""Whether a batch's bytes are those that the server hashed: XXH3-64 of the Flight message's Arrow body.
+"""Verification of a batch's checksum: XXH3-64 of the Flight message's Arrow body.
 
-pyarrow does not hand out the body, but a batch's buffers are slices of it, and a slice knows what it was cut from.
-Where that is the body beyond doubt, it is hashed as it lies, without a copy; else the batch is let through.
-Done where the package xxhash is installed.
+pyarrow does not expose the body, but a batch's buffers are slices of it with a reference to their parent. If the parent
+is certainly the body, it is hashed in place; otherwise the batch is not verified. Requires the package xxhash.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ BODY_ALIGNMENT = 64
 
 
 def matches(batch: pa.RecordBatch, checksum: int) -> bool | None:
-    """Whether the batch's body has this checksum; None where that cannot be told."""
+    """Whether the batch's body has this checksum; None if unknown."""
     if xxh3_64_intdigest is None or not checksum:
         return None
     body = body_of(batch)
@@ -29,10 +28,10 @@ def matches(batch: pa.RecordBatch, checksum: int) -> bool | None:
 
 
 def body_of(batch: pa.RecordBatch) -> pa.Buffer | None:
-    """Return the body that the batch was received in, or None where its buffers do not show it.
+    """Return the body that the batch was received in, or None if its buffers do not identify it.
 
-    A body begins with its first buffer and ends with its last one, padded. A buffer that was copied on the way (to be
-    aligned, say), or a slice of something larger, does not fit that.
+    A body starts with its first buffer and ends with its last one, padded. Buffers that were copied (for alignment, for
+    instance) and slices of larger memory do not match.
     """
     columns = [cast("pa.Array[Any]", batch.column(index)) for index in range(batch.num_columns)]
     found = [buffer for column in columns for buffer in column.buffers() if buffer is not None and buffer.size]

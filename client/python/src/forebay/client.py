@@ -1,6 +1,6 @@
-"""A service of one or more replicas: what it has, what a plan learns from it, and streams of batches.
+"""Client of a service of one or more replicas: datasets, fits and streams of batches.
 
-Speaks the contract's JSON over plain Arrow Flight. Holds no torch and starts no process or thread.
+Exchanges JSON messages over Arrow Flight. Imports no torch, and starts no process or thread.
 """
 
 from __future__ import annotations
@@ -48,19 +48,18 @@ def connect(
     """Connect to a server, or to a list of replicas.
 
     A URL is ``grpc://HOST:PORT``, ``grpc+tls://HOST:PORT`` or ``grpc+unix://PATH``. `credentials` are for servers that
-    ask who calls, or whose certificate is of an authority of your own; without them the environment is looked at.
+    require authentication or use a private authority; by default they are read from the environment.
 
-    The first replica that answers is taken; where it fails later, another takes over, also in the middle of a stream:
-    the loop sees the same batches. `retry_seconds` bounds the tries for one batch, over all replicas and those that
-    the servers name in their endpoints; 0 means that a failure is raised at once. Raises `Unavailable` where no
-    replica answers now.
+    Connects to the first replica that responds. If it fails later, another takes over, also within a stream, and the
+    loop receives the same batches. `retry_seconds` limits the retries for one batch, over all replicas and those that
+    the servers report in their endpoints; 0 raises errors at once. Raises `Unavailable` if no replica responds now.
     """
     urls = [url] if isinstance(url, str) else list(url)
     if not urls:
-        raise ValueError("connect needs a server's URL, such as grpc://127.0.0.1:8815")
+        raise ValueError("connect requires a server's URL, such as grpc://127.0.0.1:8815")
     for one in urls:
         if not isinstance(cast(object, one), str) or "://" not in one:
-            raise ValueError(f"{one!r} is no server URL; it looks like grpc://127.0.0.1:8815")
+            raise ValueError(f"{one!r} is not a server URL; expected one such as grpc://127.0.0.1:8815")
     if not (math.isfinite(retry_seconds) and retry_seconds >= 0):
         raise ValueError(f"retry_seconds must be 0 or more, not {retry_seconds}")
     credentials = Credentials() if credentials is None else credentials
@@ -74,11 +73,11 @@ def connect(
             failed.append(f"{one}: {error}")
         else:
             return Client([*urls[at:], *urls[:at]], connection, retry_seconds=retry_seconds, credentials=credentials)
-    raise Unavailable("no server answers: " + "; ".join(failed))
+    raise Unavailable("no server responds: " + "; ".join(failed))
 
 
 class Client:
-    """A connection to a service; made by `connect`. Close it, or use it in a ``with`` block."""
+    """A connection to a service, made by `connect`. Close it, or use it in a ``with`` block."""
 
     def __init__(
         self, urls: Sequence[str], connection: Connection, *, retry_seconds: float, credentials: Credentials
@@ -92,7 +91,7 @@ class Client:
 
     @property
     def url(self) -> str:
-        """The replica that is asked at present."""
+        """The replica in use."""
         return self._connection.url
 
     def datasets(self) -> dict[str, DatasetInfo]:
@@ -109,13 +108,13 @@ class Client:
         return self._on_any(lambda connection: connection.table(dataset))
 
     def fit(self, dataset: str, plan: Plan, *, progress: Progress | bool | None = None) -> FittedPlan:
-        """Learn what the plan leaves open, over the rows that pass its filter.
+        """Fit the plan: learn its missing parameters from the rows that pass its filter.
 
-        `progress` is called with every `FitProgress`; True and None show a line where stderr is a terminal, False
-        shows nothing.
+        `progress` is called with every `FitProgress`; True and None show a line if stderr is a terminal, False shows
+        nothing.
         """
         if not isinstance(cast(object, plan), Plan):
-            raise TypeError(f"fit takes a Plan, not {plan!r}")
+            raise TypeError(f"fit expects a Plan, not {plan!r}")
         line = ProgressLine() if isinstance(progress, bool) or progress is None else None
         show = cast("Callable[[FitProgress], None]", progress if line is None else line)
         silent = line is not None and not line_wanted(cast("bool | None", progress))
@@ -136,7 +135,7 @@ class Client:
                 line.close()
 
     def fitted(self, dataset: str, plan: Plan | FittedPlan | str) -> Plan | FittedPlan | str:
-        """Return the plan if nothing in it is left to learn, else what `fit` makes of it, asked once per client."""
+        """Return the plan if it needs no fit, else the result of `fit`, cached per client."""
         if not isinstance(cast(object, plan), (Plan, FittedPlan, str)):
             raise TypeError(f"plan must be a Plan, a FittedPlan or the id of one, not {plan!r}")
         if not isinstance(plan, Plan) or not plan.needs_fit:
@@ -158,14 +157,13 @@ class Client:
     ) -> Stream:
         """Open the stream of one rank's batches of one epoch.
 
-        `plan` is a `Plan`, a `FittedPlan` or the id of a fitted one. A `Plan` that must learn something is fitted
-        first, once per client. `start_position` is a global position, such as a header names it; `snapshot` asks for
-        one state of the files and fails if they have changed since.
+        `plan` is a `Plan`, a `FittedPlan` or the id of one. A `Plan` that needs a fit is fitted first, once per client.
+        `options` are the fields of `StreamOptions`: batch_size, world_size, epoch, seed, shuffle, window_rows, lanes,
+        remainder, with_row_ids and snapshot. `start_position` is a global position, as in a batch's header.
 
-        `cursor` (a `Cursor`, or its dict or JSON) goes on where `Stream.cursor` or a dataset's ``state_dict`` was
-        taken: epoch, seed, shuffle, window_rows, lanes, remainder, start_position and snapshot are then the cursor's,
-        and what is given for them is not looked at. Raises `CursorRefused` where it does not belong to this stream,
-        and `SnapshotChanged` where the files are no more those that it was taken in.
+        `cursor` (a `Cursor`, or its dict or JSON) resumes from `Stream.cursor` or a dataset's ``state_dict``. It
+        overrides epoch, seed, shuffle, window_rows, lanes, remainder, start_position and snapshot. Raises
+        `CursorRefused` if it does not match this stream, and `SnapshotChanged` if the files have changed since.
         """
         chosen = StreamOptions(**options)
         world_size = chosen.world_size
@@ -184,18 +182,22 @@ class Client:
         if start.order_version:
             request["order_version"] = start.order_version
         info = self._on_any(lambda connection: info_at(connection, request, known, start), persist=True)
-        about, ticket = share(info, rank)
-        start.check_info(about)
-        begun = Cursor(
-            start.epoch, start.position, world_size, resolved(chosen.order, world_size, about), *_pinned(start, about)
+        described, ticket = share(info, rank)
+        start.check_info(described)
+        first_cursor = Cursor(
+            start.epoch,
+            start.position,
+            world_size,
+            resolved(chosen.order, world_size, described),
+            *_pinned(start, described),
         )
         url = self.url
         return Stream(
             lambda: Source(Connection(url, self._credentials), ticket),
-            self._failover(request, known, about, info.schema, rank, [url, *locations(info.endpoints[rank])]),
+            self._failover(request, known, described, info.schema, rank, [url, *locations(info.endpoints[rank])]),
             info.schema,
-            about,
-            begun,
+            described,
+            first_cursor,
             batch_size=chosen.batch_size,
             order=chosen.order,
         )
@@ -209,23 +211,23 @@ class Client:
         rank: int = 0,
         **options: Unpack[StreamKeywords],
     ) -> Replay:
-        """Tell of one batch where its rows lie: `step` of `rank`, counted from the epoch's start.
+        """Return the source of each row of one batch: `step` of `rank`, counted from the start of the epoch.
 
-        `options` are those of `stream` that the batch was, or would be, made with. Give the snapshot and the plan
-        that a run had, and the answer is of that run: the batch is a function of them.
+        `options` are those of `stream`. With the snapshot and the plan of an earlier run, the result is the batch of
+        that run.
         """
         chosen = StreamOptions(**options)
         _check_rank(rank, chosen.world_size)
         request = chosen.to_request(dataset)
 
-        def ask(whole: Json) -> Replay:
+        def send(whole: Json) -> Replay:
             def act(connection: Connection) -> Replay:
-                answers = connection.act("replay", {"stream": whole, "rank": rank, "step": step})
-                return read_replay(answers, lambda: Connection(connection.url, self._credentials))
+                results = connection.act("replay", {"stream": whole, "rank": rank, "step": step})
+                return read_replay(results, lambda: Connection(connection.url, self._credentials))
 
             return self._on_any(act)
 
-        return with_plan(ask, request, self.fitted(dataset, plan))
+        return with_plan(send, request, self.fitted(dataset, plan))
 
     def explain(
         self,
@@ -238,10 +240,10 @@ class Client:
         wire_bytes_per_second: float = 0.0,
         **options: Unpack[StreamKeywords],
     ) -> Explain:
-        """Tell what an epoch costs, by arithmetic and footers alone; `options` are those of `stream`.
+        """Estimate the cost of an epoch from arithmetic and file footers; `options` are those of `stream`.
 
-        `rows` and `row_bytes` stand in for those that are there. `storage_bytes_per_second` is what storage gives to
-        all ranks together, `wire_bytes_per_second` what the wire gives to each rank; 0 leaves any of them out.
+        `rows` and `row_bytes` replace those of the dataset. `storage_bytes_per_second` is the storage bandwidth of all
+        ranks together, `wire_bytes_per_second` the network bandwidth of each rank; 0 omits an assumption.
         """
         request = StreamOptions(**options).to_request(dataset)
         assume: Json = {
@@ -253,16 +255,16 @@ class Client:
         if any(assume.values()):
             request["assume"] = {name: value for name, value in assume.items() if value}
 
-        def ask(whole: Json) -> Explain:
+        def send(whole: Json) -> Explain:
             return read_explain(self._on_any(lambda connection: list(connection.act("explain", whole))))
 
-        return with_plan(ask, request, self.fitted(dataset, plan))
+        return with_plan(send, request, self.fitted(dataset, plan))
 
     def exchange(self, plan: Plan | FittedPlan | str, *, schema: pa.Schema | None = None) -> Exchange:
-        """Return what computes the plan's outputs for rows in memory, as `features = returned(rows)`.
+        """Return an `Exchange`, a callable that computes the plan's outputs for rows in memory.
 
-        `plan` has nothing left to learn: a `FittedPlan`, the id of one, or a `Plan` with every number in it. `schema`
-        gives the types of the batches' columns where the batches themselves leave them open (mappings of arrays).
+        `plan` must need no fit: a `FittedPlan`, the id of one, or a `Plan` with all parameters. `schema` sets the types
+        of the columns for batches without types (mappings of arrays).
         """
         if not isinstance(cast(object, plan), (Plan, FittedPlan, str)):
             raise TypeError(f"plan must be a Plan, a FittedPlan or the id of one, not {plan!r}")
@@ -277,7 +279,7 @@ class Client:
         return Exchange(open_at, urls, seconds=self._retry_seconds, schema=schema)
 
     def close(self) -> None:
-        """Close the connection; streams that are open have their own."""
+        """Close the connection; open streams have their own."""
         self._closed.set()
         self._connection.close()
 
@@ -290,7 +292,7 @@ class Client:
         self.close()
 
     def _on_any(self, call: Callable[[Connection], T], *, persist: bool = False) -> T:
-        """Make a call on the present replica, or on the next that can; `persist`: with pauses, until it goes well."""
+        """Call the replica in use, or the next one that succeeds; `persist`: retry with pauses."""
 
         def attempt(url: str) -> tuple[T]:
             if url == self._connection.url:
@@ -318,16 +320,16 @@ class Client:
         self,
         request: Json,
         plan: Plan | FittedPlan | str,
-        about: StreamInfo,
+        described: StreamInfo,
         schema: pa.Schema,
         rank: int,
         first: Sequence[str],
     ) -> Failover:
-        """Return what opens this very stream on another replica: same snapshot, same order, same plan."""
-        pinned = {**request, "snapshot": about.snapshot}
-        if about.order_version:
-            pinned["order_version"] = about.order_version
-        # A stream that was itself resumed may count its steps from there.
+        """Return a `Failover` that reopens this stream on another replica: same snapshot, order and plan."""
+        pinned = {**request, "snapshot": described.snapshot}
+        if described.order_version:
+            pinned["order_version"] = described.order_version
+        # A resumed stream counts its steps from its start position.
         pinned["resumed_from"] = request["start_position"]
 
         def open_at(url: str, position: int) -> Source:
@@ -336,8 +338,8 @@ class Client:
                 connection.hello(seconds=FAILOVER_HELLO_SECONDS)
                 info = connection.info({**pinned, "start_position": position}, plan)
                 there, ticket = share(info, rank)
-                if there != about or info.schema != schema:
-                    raise other_stream(url, about, there)
+                if there != described or info.schema != schema:
+                    raise other_stream(url, described, there)
             except BaseException:
                 connection.close()
                 raise
@@ -352,14 +354,14 @@ def _check_rank(rank: int, world_size: int) -> None:
 
 
 def _plan_id(plan: Plan | FittedPlan | str) -> str:
-    """Return the plan's id; empty where only the server can say."""
+    """Return the plan's id; empty if only the server knows it."""
     return plan if isinstance(plan, str) else getattr(plan, "plan_id", "")
 
 
-def _pinned(start: Cursor, about: StreamInfo) -> tuple[str, str, int]:
-    """Return snapshot, plan and order as a cursor at this place holds them."""
-    snapshot = about.snapshot if start.position else start.snapshot
-    return snapshot, about.plan_id, about.order_version
+def _pinned(start: Cursor, described: StreamInfo) -> tuple[str, str, int]:
+    """Return snapshot, plan and order version of the stream's start cursor."""
+    snapshot = described.snapshot if start.position else start.snapshot
+    return snapshot, described.plan_id, described.order_version
 
 
 def _progress(fields: Json) -> FitProgress:

@@ -1,6 +1,6 @@
-"""One connection to one server: Flight calls in the contract's JSON, with errors of ours.
+"""A connection to one server: Flight calls with JSON messages, and translated errors.
 
-Knows nothing of other replicas, of retries or of streams' rules.
+Replicas, retries and the rules of streams are handled by other modules.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from .credentials import Credentials
 from .errors import ForebayError, NotFound, ServerEnded, Unavailable, translated
 from .fitted import FittedPlan
 from .plan import Plan
-from .private_server import last_words
+from .private_server import exit_report
 
 Json = dict[str, Any]
 T = TypeVar("T")
 
-# A server that takes longer than this to say hello is passed over for the next of the list.
+# Seconds for a server to answer its first call before the next one is tried.
 HELLO_SECONDS = 20.0
-# One connection a stream: without this, gRPC would lay all of a process's streams on one TCP connection.
+# One connection per stream: by default gRPC multiplexes a process's streams over one TCP connection.
 OWN_CONNECTION: list[tuple[str, int | str]] = [("grpc.use_local_subchannel_pool", 1)]
-# On a Unix socket gRPC sends the percent-encoded path as :authority, which is no valid one and which strict HTTP/2
-# servers refuse with PROTOCOL_ERROR.
+# On a Unix socket gRPC sends the percent-encoded path as :authority, which is invalid and which strict HTTP/2 servers
+# reject with PROTOCOL_ERROR.
 UNIX_AUTHORITY: list[tuple[str, int | str]] = [("grpc.default_authority", "localhost")]
 
 
 class ForkGuard:
-    """Refuses to use gRPC in a forked child of a process that used it: there it would wait for ever."""
+    """Rejects gRPC calls in a forked child of a process that used gRPC, where they would hang."""
 
     def __init__(self) -> None:
         self._used = False
@@ -42,12 +42,12 @@ class ForkGuard:
             os.register_at_fork(after_in_child=self._forked)
 
     def enter(self) -> None:
-        """Note that gRPC is used in this process, if it can be."""
+        """Record the use of gRPC in this process; raise if it would hang."""
         if self._broken:
             raise ForebayError(
-                "this process was forked from one that had already talked to a server, which gRPC does not survive; "
+                "this process was forked from one that had already called a server, which gRPC does not support; "
                 "start workers with 'spawn': DataLoader(…, multiprocessing_context=\"spawn\"), "
-                "or use num_workers=0, which reads ahead in a thread as it is"
+                "or use num_workers=0, which reads ahead in a thread anyway"
             )
         self._used = True
 
@@ -59,7 +59,7 @@ _fork_guard = ForkGuard()
 
 
 class Connection:
-    """A connection to the server at `url`; may be used by several threads at a time."""
+    """A connection to the server at `url`; thread-safe."""
 
     def __init__(self, url: str, credentials: Credentials) -> None:
         self.url = url
@@ -77,7 +77,7 @@ class Connection:
             list(self._flight.list_actions(self._options(seconds=seconds)))
 
     def datasets(self) -> list[Json]:
-        """Return what the server says of each dataset."""
+        """Return the server's description of each dataset."""
         with self.translated():
             return [read_json(info.app_metadata) for info in self._flight.list_flights(options=self._options())]
 
@@ -94,14 +94,14 @@ class Connection:
             return self._flight.do_get(info.endpoints[0].ticket, self._options()).read_all()
 
     def info(self, request: Json, plan: Plan | FittedPlan | str) -> flight.FlightInfo:
-        """Return what the server says of a StreamRequest under the plan."""
+        """Return the FlightInfo of a StreamRequest under the plan."""
 
-        def ask(whole: Json) -> flight.FlightInfo:
+        def send(whole: Json) -> flight.FlightInfo:
             with self.translated():
                 command = flight.FlightDescriptor.for_command(to_bytes(whole))
                 return self._flight.get_flight_info(command, self._options())
 
-        return with_plan(ask, request, plan)
+        return with_plan(send, request, plan)
 
     def get(self, ticket: flight.Ticket) -> flight.FlightStreamReader:
         """Begin a DoGet."""
@@ -114,23 +114,23 @@ class Connection:
             return self._flight.do_exchange(flight.FlightDescriptor.for_command(command), self._options())
 
     def act(self, action: str, body: Json) -> Iterator[Json]:
-        """Yield an action's results as they come."""
+        """Yield an action's results as they arrive."""
         with self.translated():
             for result in self._flight.do_action(flight.Action(action, to_bytes(body)), self._options()):
                 yield read_json(result.body.to_pybytes())
 
     def close(self) -> None:
-        """Close the connection, and end what runs on it."""
+        """Close the connection and cancel its calls."""
         self._flight.close()
 
     def translated(self) -> _Translated:
-        """Return a context in which pyarrow's exceptions become ours."""
+        """Return a context that translates pyarrow's exceptions."""
         _fork_guard.enter()
         return _Translated(self.url)
 
 
 class _Translated(translated):
-    """As `translated`, and tells how a private server of `local` ended if that is why none answers."""
+    """Like `translated`, and reports how a private server of `local` ended if that is the cause."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -141,30 +141,30 @@ class _Translated(translated):
         try:
             super().__exit__(kind, error, trace)
         except Unavailable as unavailable:
-            words = last_words(self._url)
-            if words is None:
+            report = exit_report(self._url)
+            if report is None:
                 raise
-            raise ServerEnded(f"{unavailable}\n{words}") from error
+            raise ServerEnded(f"{unavailable}\n{report}") from error
 
 
-def with_plan(ask: Callable[[Json], T], request: Json, plan: Plan | FittedPlan | str) -> T:
-    """Ask with the plan named in the request: by its id where it has one, and as a whole where no such id is known."""
+def with_plan(send: Callable[[Json], T], request: Json, plan: Plan | FittedPlan | str) -> T:
+    """Send a request with a plan: by its id if it has one, and as a whole if the server does not know the id."""
     if isinstance(plan, Plan):
-        return ask({**request, "plan": plan.to_dict()})
+        return send({**request, "plan": plan.to_dict()})
     if isinstance(plan, str):
-        return ask({**request, "plan_id": plan})
+        return send({**request, "plan_id": plan})
     try:
-        return ask({**request, "plan_id": plan.plan_id})
+        return send({**request, "plan_id": plan.plan_id})
     except NotFound:
-        # Another server, or one that lost its state: the plan itself says everything.
-        return ask({**request, "plan": plan.plan.to_dict()})
+        # Another server, or one that lost its state: send the whole plan.
+        return send({**request, "plan": plan.plan.to_dict()})
 
 
 def read_json(data: bytes | str) -> Json:
-    """Read an answer; an empty one is an empty object."""
+    """Decode a response; an empty one is an empty object."""
     return cast(Json, json.loads(data or b"{}"))
 
 
 def to_bytes(message: Json) -> bytes:
-    """Write a request."""
+    """Encode a request."""
     return json.dumps(message, ensure_ascii=False, allow_nan=False).encode()

@@ -1,4 +1,4 @@
-"""What a client shows of itself to a server, and which servers it trusts."""
+"""Credentials that a client presents, and the authorities it trusts."""
 
 from __future__ import annotations
 
@@ -23,46 +23,46 @@ class _Tls(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Credentials:
-    """A bearer token, a certificate of the client's, and the authorities whose servers it trusts.
+    """Bearer token, client certificate and trusted authorities.
 
-    Files are read anew for each connection, so that what is renewed on disk is used. A token goes with every call, and
-    only over TLS, a Unix socket or to this machine. What is not given is taken from the environment:
-    ``FOREBAY_TOKEN``, ``FOREBAY_TOKEN_FILE``, ``FOREBAY_CA``, ``FOREBAY_CERT`` and ``FOREBAY_KEY``.
+    Files are read for each connection, so renewed files take effect. The token is sent with every call, but only over
+    TLS, to a Unix socket or to this machine. Missing values are read from the environment variables ``FOREBAY_TOKEN``,
+    ``FOREBAY_TOKEN_FILE``, ``FOREBAY_CA``, ``FOREBAY_CERT`` and ``FOREBAY_KEY``.
     """
 
     token: str | None = field(default=None, repr=False)
     """The token itself."""
     token_file: str | os.PathLike[str] | None = None
-    """A file that holds the token."""
+    """File with the token."""
     ca: str | os.PathLike[str] | None = None
-    """A file of certificates in PEM; without one the system's authorities are trusted."""
+    """File of trusted authorities, in PEM; the system's by default."""
     cert: str | os.PathLike[str] | None = None
-    """The client's certificate chain in PEM, for servers that ask for one."""
+    """File of the client's certificate chain, in PEM."""
     key: str | os.PathLike[str] | None = None
-    """Its key in PEM."""
+    """File of its key, in PEM."""
 
     def headers(self, url: str) -> list[tuple[bytes, bytes]]:
         """Return the headers of a call to the server at `url`."""
         token = self._token()
         if token is None:
             return []
-        if not _stays_private(url):
+        if not _is_private(url):
             raise InvalidRequest(
-                f"{url}: a token is not sent over a connection that others can read; say grpc+tls://, or leave it out"
+                f"{url}: a token is not sent over an unencrypted connection to another host: use grpc+tls://"
             )
         return [(b"authorization", b"Bearer " + token.encode())]
 
     def tls(self, url: str) -> _Tls:
-        """Return what pyarrow's client takes for TLS to the server at `url`."""
+        """Return the TLS arguments of pyarrow's client for the server at `url`."""
         if not url.startswith(_TLS):
             return {}
-        # pyarrow brings no authorities of its own along.
+        # pyarrow includes no authorities.
         ca = _given(self.ca, "FOREBAY_CA")
         if ca is None:
             ca = cast("str | None", ssl.get_default_verify_paths().cafile)
         cert, key = _given(self.cert, "FOREBAY_CERT"), _given(self.key, "FOREBAY_KEY")
         if (cert is None) != (key is None):
-            raise ValueError("a client's certificate and its key go together: give both cert and key, or neither")
+            raise ValueError("a client certificate requires its key: pass both cert and key, or omit both")
         options: _Tls = {}
         if ca is not None:
             options["tls_root_certs"] = Path(ca).read_text()
@@ -82,7 +82,7 @@ class Credentials:
             return None
         token = token.strip()
         if not token or not token.isascii() or not token.isprintable():
-            raise ValueError("the token is empty, or has letters that no header can carry")
+            raise ValueError("the token is empty or has characters that a header cannot carry")
         return token
 
 
@@ -90,7 +90,7 @@ def _given(value: str | os.PathLike[str] | None, variable: str) -> str | os.Path
     return value if value is not None else os.environ.get(variable) or None
 
 
-def _stays_private(url: str) -> bool:
+def _is_private(url: str) -> bool:
     if url.startswith((_TLS, "grpc+unix:")):
         return True
     host = urlsplit(url).hostname or ""

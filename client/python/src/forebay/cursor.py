@@ -1,7 +1,6 @@
-"""A place in the data, small enough for any checkpoint: what it holds, and from where it can be gone on with.
+"""Cursors: a position in the data, small enough for any checkpoint, and the rules for resuming from it.
 
-One global position names all that every rank has taken, for a batch is a function of its request and its place.
-Nothing here talks to a server.
+One global position covers all ranks because the request and the position determine a batch. Makes no calls.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ CURSOR_VERSION = 2
 
 @dataclass(frozen=True)
 class Cursor:
-    """The place behind the last batch that was taken; the same on every rank.
+    """The position after the last batch read; the same on every rank.
 
-    `to_json` gives at most 300 bytes for all that a server takes. `position` is global and counts rows of all ranks.
-    At a position of 0, an epoch's start, no snapshot is held: a new epoch reads the files as they are then.
+    `to_json` returns at most 300 bytes. `position` is global and counts the rows of all ranks. At position 0, the start
+    of an epoch, there is no snapshot: a new epoch reads the files that are current then.
     """
 
     epoch: int
@@ -33,13 +32,13 @@ class Cursor:
     world_size: int
     order: Order = field(default_factory=Order)
     snapshot: str = ""
-    """Digest of the files that the epoch reads."""
+    """Digest of the epoch's files."""
     plan_id: str = ""
     order_version: int = 0
-    """Version of the order's arithmetic; 0: not known yet."""
+    """Version of the order's arithmetic; 0 if unknown."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the cursor as plain values, which JSON and pickle both keep."""
+        """Return the cursor as plain values, for JSON and pickle."""
         return {
             "version": CURSOR_VERSION,
             "order_version": self.order_version,
@@ -61,7 +60,7 @@ class Cursor:
 
     @classmethod
     def of(cls, state: Cursor | Mapping[str, Any] | str) -> Cursor:
-        """Read what `to_dict` or `to_json` wrote; raises `CursorRefused` where it is not that."""
+        """Read the result of `to_dict` or `to_json`; raise `CursorRefused` for anything else."""
         if isinstance(state, Cursor):
             return state
         if isinstance(state, str):
@@ -70,13 +69,15 @@ class Cursor:
             except ValueError as error:
                 raise CursorRefused(f"the state is not JSON: {error}") from error
         if not isinstance(cast(object, state), Mapping):
-            raise CursorRefused(f"the state is no mapping but {state!r}; was it made by state_dict or a cursor?")
+            raise CursorRefused(
+                f"the state is not a mapping but {state!r}; pass the result of state_dict or of a cursor"
+            )
         return _read(state)
 
     def check(self, *, world_size: int, batch_size: int) -> None:
-        """Raise `CursorRefused` unless ranks of this many, in batches of this size, can go on from here.
+        """Raise `CursorRefused` unless this world size and batch size can resume here.
 
-        The server's rule: the position is a multiple of world_size x batch_size or, shuffled, of the lanes.
+        The server's rule: the position is a multiple of world_size x batch_size or, if shuffled, of the lanes.
         """
         if self.position == 0:
             return
@@ -89,34 +90,34 @@ class Cursor:
         if lanes % world_size:
             raise CursorRefused(
                 f"world size {world_size} does not divide the {lanes} lanes that the state was saved with; "
-                f"go on with one that does, such as {self.world_size}"
+                f"resume at one that does, such as {self.world_size}"
             )
         if self.position % lanes and (step_rows <= 0 or self.position % step_rows):
             raise CursorRefused(
-                f"position {self.position} is no multiple of the {lanes} lanes, nor of world_size x batch_size = "
-                f"{step_rows}: go on with the world size ({self.world_size}) and the batch size of the run that saved "
-                "it; where lanes divides batch_size x world_size, every place will do for any world size"
+                f"position {self.position} is not a multiple of the {lanes} lanes or of world_size x batch_size = "
+                f"{step_rows}: resume with the world size ({self.world_size}) and the batch size of the run that saved "
+                "it; if lanes divides batch_size x world_size, any world size can resume at any step"
             )
 
     def _check_file_order(self, world_size: int, batch_size: int, *, whole: bool) -> None:
         if self.world_size != world_size:
             raise CursorRefused(
-                f"the state was saved at world size {self.world_size} in the middle of an epoch in file order, where "
-                f"each rank has a span of its own, and this is world size {world_size}: go on at world size "
-                f"{self.world_size}, save at the end of an epoch, or use shuffle=True"
+                f"the state was saved within an epoch in file order at world size {self.world_size}, and this world "
+                f"size is {world_size}: each rank reads its own span, so resume at world size {self.world_size}, save "
+                "at the end of an epoch, or use shuffle=True"
             )
         if not whole:
             raise CursorRefused(
-                f"position {self.position} is no multiple of world_size x batch_size = {world_size * batch_size}, as "
-                f"start_position must be: batch_size {batch_size} is not that of the run that saved it"
+                f"position {self.position} is not a multiple of world_size x batch_size = {world_size * batch_size}, "
+                f"as start_position must be: batch_size {batch_size} differs from that of the run that saved it"
             )
 
     def check_plan(self, plan_id: str) -> None:
-        """Raise `CursorRefused` if this is another plan than the cursor's; an empty id is not known yet."""
+        """Raise `CursorRefused` if the plan differs from the cursor's; an empty id is unknown."""
         if self.plan_id and plan_id and plan_id != self.plan_id:
             raise CursorRefused(
-                f"the state was saved under plan {self.plan_id}; this plan is {plan_id}: load it with the plan that it "
-                "was saved with, or begin the epoch again"
+                f"the state was saved under plan {self.plan_id}; this plan is {plan_id}: resume with the saved plan, "
+                "or restart the epoch"
             )
 
     def check_info(self, info: StreamInfo) -> None:
@@ -124,23 +125,23 @@ class Cursor:
         self.check_plan(info.plan_id)
         if self.order_version and info.order_version != self.order_version:
             raise OrderChanged(
-                f"the state was saved under version {self.order_version} of the order, and the server follows "
-                f"{info.order_version}: go on with a server that knows it, or begin the epoch again"
+                f"the state was saved under version {self.order_version} of the order, and the server uses "
+                f"{info.order_version}: resume on a server that supports it, or restart the epoch"
             )
 
 
 @dataclass(frozen=True)
 class EpochCursors:
-    """The places of one stream."""
+    """Cursors of one stream, one after each of its batches."""
 
     start: Cursor
     info: StreamInfo
     order: Order
     step_rows: int
-    """Rows of a step of all ranks together."""
+    """Rows of a step, all ranks together."""
 
     def __call__(self, header: BatchHeader | None) -> Cursor:
-        """Return the place behind a batch; the next epoch's start behind None, and where no rank has a batch left."""
+        """Return the cursor after a batch: after None or the epoch's last step, the start of the next epoch."""
         start, info = self.start, self.info
         order = resolved(self.order, start.world_size, info)
         if header is None or self._ends(header):
@@ -150,9 +151,9 @@ class EpochCursors:
         return Cursor(start.epoch, position, start.world_size, order, info.snapshot, info.plan_id, info.order_version)
 
     def _ends(self, header: BatchHeader) -> bool:
-        """Whether the batch is of the epoch's last step, on whichever rank: all of them are to say the same."""
+        """Whether the batch belongs to the epoch's last step. All ranks return the same."""
         if self.order.remainder != "keep":
-            # All ranks have as many steps.
+            # All ranks have the same number of steps.
             return header.last
         longest = -(-self.info.rows // self.start.world_size)
         return (header.position + self.step_rows) // self.start.world_size >= longest
@@ -173,15 +174,15 @@ def resolved(order: Order, world_size: int, info: StreamInfo | None = None) -> O
 def _read(state: Mapping[str, Any]) -> Cursor:
     if state.get("version") != CURSOR_VERSION:
         raise CursorRefused(
-            f"the state is of version {state.get('version')!r}; this package reads version {CURSOR_VERSION}: load it "
-            "with the release of forebay that saved it, or begin the epoch again"
+            f"the state has version {state.get('version')!r}, this package reads version {CURSOR_VERSION}: load it "
+            "with the release of forebay that saved it, or restart the epoch"
         )
     names = ("epoch", "position", "world_size", "order_version", "lanes", "remainder", "seed", "shuffle", "window_rows")
     missing = [name for name in names if name not in state]
     if missing:
-        raise CursorRefused(f"the state lacks {', '.join(missing)}; was it made by state_dict or a cursor?")
+        raise CursorRefused(f"the state lacks {', '.join(missing)}; pass the result of state_dict or of a cursor")
     if state["remainder"] not in REMAINDERS:
-        raise CursorRefused(f"the state's remainder is {state['remainder']!r}, not keep, drop or pad")
+        raise CursorRefused(f"the state's remainder is {state['remainder']!r}: expected keep, drop or pad")
     try:
         order = Order(
             lanes=None if state["lanes"] is None else int(state["lanes"]),
@@ -200,4 +201,4 @@ def _read(state: Mapping[str, Any]) -> Cursor:
             order_version=int(state["order_version"]),
         )
     except (TypeError, ValueError) as error:
-        raise CursorRefused(f"the state holds what is no number: {error}") from error
+        raise CursorRefused(f"the state has an invalid number: {error}") from error

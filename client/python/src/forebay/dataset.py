@@ -13,7 +13,7 @@ import torch
 import torch.distributed
 import torch.utils.data
 
-from .batches import FlightBatches, Resume, Totals, Track
+from .batches import FlightBatches, Iteration, LoadedState, Totals
 from .client import Client, connect
 from .credentials import Credentials
 from .cursor import Cursor, resolved
@@ -40,29 +40,31 @@ if TYPE_CHECKING:
 class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     """One rank's batches of an epoch as dicts of tensors, read ahead in a background thread.
 
-    Use it as it is or through ``DataLoader(data, batch_size=None)``: batches come made. Call `set_epoch` before each
-    epoch, for a new order. ``len(data)`` is the exact number of steps of this rank's whole epoch, also after a resume.
+    Iterate it directly or through ``DataLoader(data, batch_size=None)``, as it yields whole batches. Call `set_epoch`
+    before each epoch for a new order. ``len(data)`` is the exact number of steps of this rank's whole epoch, also after
+    a resume.
 
-    `url` may be a list of replicas; a server that goes away in the middle of an epoch is replaced, or waited for, up
-    to `retry_seconds`; `credentials` are for servers that ask who calls: see `forebay.connect` for both.
+    `options` are fields of `forebay.StreamOptions`: batch_size, shuffle, seed, epoch, remainder, with_row_ids,
+    window_rows and lanes. `url` may be a list of replicas: if a server becomes unreachable within an epoch, the dataset
+    waits for it or continues on another one, for up to `retry_seconds`. `forebay.connect` describes `credentials`.
 
-    Rank and world size are those given, else torch.distributed's where that is initialized, else RANK and WORLD_SIZE
-    of the environment, else 0 of 1; looked up when they are first needed. The dataset shards itself: Lightning leaves
-    that alone; with Accelerate use `FlightLoader`, or iterate the dataset itself.
+    Rank and world size default to those of torch.distributed if it is initialized, else to RANK and WORLD_SIZE of the
+    environment, else to 0 of 1; they are determined on first use. The dataset shards itself. Lightning accepts this;
+    with Accelerate use `FlightLoader`, or iterate the dataset directly.
 
     Columns: FLOAT32, FLOAT16, BFLOAT16, INT32, INT64 and UINT8 outputs are tensors of that dtype; ``__row_id`` is
-    int64; an AS_STORED column stays the `pyarrow.Array` that it is (text, dates, lists, anything with nulls).
+    int64; an AS_STORED column stays a `pyarrow.Array` (text, dates, lists, anything with nulls).
 
-    ``device="cuda"`` (or ``"cuda:1"``) lands batches on that GPU ahead of the loop: the background thread copies each
-    into pinned memory and starts its way to the GPU on a stream of its own; `prefetch` of them lie there beside the one
-    in use. Without it they stay in this process's memory.
+    ``device="cuda"`` (or ``"cuda:1"``) copies batches to that GPU ahead of the loop: the background thread copies each
+    into pinned memory and starts its copy to the GPU on a separate CUDA stream. GPU memory holds `prefetch` batches in
+    addition to the one in use. By default batches stay in this process's memory.
 
-    With ``DataLoader(num_workers=n)`` worker 0 reads the whole stream and the others nothing, so that no row is lost
-    or doubled and the order stays; the prefetch thread makes workers needless. `set_epoch` and `load_state_dict`
-    reach workers that live on (``persistent_workers=True``) too. gRPC does not survive a fork: if this process has
-    talked to a server before (``len(data)``, ``fit``), give the DataLoader ``multiprocessing_context="spawn"``, or an
-    error says so. `state_dict` counts what the loop took, which with workers only torchdata's
-    ``StatefulDataLoader`` can see: ask that for its state_dict then.
+    With ``DataLoader(num_workers=n)`` worker 0 reads the whole stream and the others nothing, so rows are not lost or
+    repeated and the order is kept; the prefetch thread makes workers unnecessary. `set_epoch` and `load_state_dict`
+    take effect in persistent workers (``persistent_workers=True``) too. gRPC does not support forks: if this process
+    has called a server before (``len(data)``, ``fit``), pass ``multiprocessing_context="spawn"`` to the DataLoader;
+    otherwise the worker raises an error. `state_dict` counts the batches that the loop consumed, which with workers
+    only torchdata's ``StatefulDataLoader`` can observe: use its state_dict then.
     """
 
     def __init__(
@@ -81,9 +83,9 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     ) -> None:
         super().__init__()
         if "snapshot" in options:
-            raise TypeError("a FlightDataset takes no snapshot; load a state, or use Client.stream")
+            raise TypeError("a FlightDataset has no option snapshot; load a state, or use Client.stream")
         if (rank is None) != (world_size is None):
-            raise ValueError("give both rank and world_size, or neither")
+            raise ValueError("pass both rank and world_size, or omit both")
         if prefetch < 1:
             raise ValueError(f"prefetch must be at least 1, not {prefetch}")
         self._url = url
@@ -96,94 +98,94 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._retry_seconds = retry_seconds
         self._credentials = credentials
         self._given_rank = None if rank is None or world_size is None else (rank, world_size)
-        self._resume: Resume | None = None
-        # The iteration whose place is this dataset's: the latest, unless another place was chosen since.
-        self._track: Track | None = None
-        self._tracks: list[tuple[weakref.ref[FlightBatches], Track]] = []
+        self._loaded: LoadedState | None = None
+        # The iteration whose position is this dataset's: the latest, unless an epoch or a state was set since.
+        self._iteration: Iteration | None = None
+        self._iterations: list[tuple[weakref.ref[FlightBatches], Iteration]] = []
         self._totals = Totals()
         self._lanes = 1
         self._worker_state = WorkerState()
-        self._heard = 0
+        self._generation = 0
         self._client: Client | None = None
         self._lengths: dict[int, StreamInfo] = {}
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next iteration reads."""
+        """The epoch of the next iteration."""
         return self._given.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch; one other than the present begins at its first batch."""
-        self._hear()
+        """Set the epoch; a new epoch starts at its first batch."""
+        self._sync()
         if epoch != self.epoch:
-            self._choose(epoch)
-            self._tell(None)
+            self._select(epoch)
+            self._publish(None)
 
     def __len__(self) -> int:
         """Return the exact number of steps of this rank in the whole epoch."""
         if self.epoch not in self._lengths:
-            self._open(self._begin()).close()
+            self._open(self._epoch_start()).close()
         return self._lengths[self.epoch].rank_steps
 
     def __iter__(self) -> Iterator[TensorBatch]:
-        """Start the epoch, or continue where a loaded state left it.
+        """Start the epoch, or resume from a loaded state.
 
-        A loaded state is used up by the first batch, not before: where the server does not answer, or the iterator is
-        dropped unused, the next iteration begins at the same place.
+        The first batch consumes a loaded state: if the server does not respond, or the iterator is dropped unused, the
+        next iteration starts at the same position.
         """
         refuse_second_sharding(self._rank()[1])
         worker = torch.utils.data.get_worker_info()
-        self._hear()
+        self._sync()
         if worker is not None and worker.id != 0:
             return iter(())
         self._worker_state.in_worker = worker is not None
-        self._settle()
-        resume = self._resume
-        track = Track(self._begin() if resume is None else resume.place, resume)
+        self._drop_consumed()
+        loaded = self._loaded
+        iteration = Iteration(self._epoch_start() if loaded is None else loaded.cursor, loaded)
         resume_ack = None
-        if resume is not None and resume.generation:
-            resume_ack = (ResumeAck if worker is None else WorkerResumeAck)(self._worker_state, resume.generation)
+        if loaded is not None and loaded.generation:
+            resume_ack = (ResumeAck if worker is None else WorkerResumeAck)(self._worker_state, loaded.generation)
         batches = FlightBatches(
-            partial(self._open, track.start), track, self._prefetch, DeviceCopy(self._device), resume_ack
+            partial(self._open, iteration.start), iteration, self._prefetch, DeviceCopy(self._device), resume_ack
         )
         if worker is None:
-            # A worker opens with its first batch: torch does not pass on what is raised here in one that lives on.
+            # A worker opens with its first batch: torch does not propagate errors raised here in a persistent worker.
             batches.open()
-        self._tracks.append((weakref.ref(batches), track))
-        self._track = track
+        self._iterations.append((weakref.ref(batches), iteration))
+        self._iteration = iteration
         return batches
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the place in the data behind the last batch that the loop took: small, and the same on every rank.
+        """Return the position after the last batch that the loop consumed: small, and the same on every rank.
 
-        It is a `forebay.Cursor` as a dict, which `Client.stream` takes too. At an epoch's end the place is the start
-        of the next one. An exception in `next`, and `close`, leave the place where it is.
+        It is a `forebay.Cursor` as a dict, which `Client.stream` accepts too. At the end of an epoch it is the start of
+        the next one. Exceptions in `next` and `close` do not move it.
         """
         if self._worker_state.in_worker and torch.utils.data.get_worker_info() is None:
             raise RuntimeError(
-                "state_dict counts the batches that this process took, and a DataLoader's worker took them; "
-                "use num_workers=0 (batches are read ahead in a thread as it is), or torchdata's StatefulDataLoader, "
-                "and ask that for its state_dict"
+                "state_dict counts the batches that this process read, but a DataLoader's worker read them; "
+                "use num_workers=0 (a thread reads batches ahead anyway), or the state_dict of torchdata's "
+                "StatefulDataLoader"
             )
-        if self._track is not None:
-            return self._track.place.to_dict()
-        return (self._begin() if self._resume is None else self._resume.place).to_dict()
+        if self._iteration is not None:
+            return self._iteration.cursor.to_dict()
+        return (self._epoch_start() if self._loaded is None else self._loaded.cursor).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on, at the next iteration, behind the last batch that the saving loop took.
+        """LoadedState at the next iteration, after the last batch that the saving loop consumed.
 
-        Seed, shuffling, lanes, window and remainder are taken from the state. Batch size and world size are this
-        dataset's own, and may be others where the state's position allows it: `forebay.CursorRefused`, a ValueError,
-        says where it does not. That the files or the plan are others is seen when the iteration begins.
+        Seed, shuffling, lanes, window and remainder are the state's. Batch size and world size are this dataset's, if
+        the state's position allows them; otherwise raises `forebay.CursorRefused`, a ValueError. Changed files or plans
+        are reported when the iteration starts.
         """
-        place = Cursor.of(state)
-        place.check(world_size=self._rank()[1], batch_size=self._given.batch_size)
-        self._own_worker_state()
-        self._load(place, self._tell(place))
+        cursor = Cursor.of(state)
+        cursor.check(world_size=self._rank()[1], batch_size=self._given.batch_size)
+        self._claim_worker_state()
+        self._load(cursor, self._publish(cursor))
 
     def replay(self, *, step: int, rank: int | None = None, epoch: int | None = None) -> Replay:
-        """Tell of one batch, of this rank and epoch unless others are given, where its rows lie."""
-        client = self._connected()
+        """Return the source of each row of one batch; by default of this rank and epoch."""
+        client = self._fitted_client()
         rank = self._rank()[0] if rank is None else rank
         options = self._options() if epoch is None else replace(self._options(), epoch=epoch)
         return client.replay(self._dataset, self._plan, step=step, rank=rank, **options.keywords())
@@ -196,8 +198,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         storage_bytes_per_second: float = 0.0,
         wire_bytes_per_second: float = 0.0,
     ) -> Explain:
-        """Tell what an epoch costs; see `Client.explain`."""
-        return self._connected().explain(
+        """Estimate the cost of an epoch; see `Client.explain`."""
+        return self._fitted_client().explain(
             self._dataset,
             self._plan,
             rows=rows,
@@ -208,14 +210,14 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         )
 
     def stats(self) -> dict[str, float | str]:
-        """Return what this process's loops took so far, and what held them up.
+        """Return statistics of this process's loops, and their bottleneck.
 
         ``batches``, ``rows``, ``bytes``; ``loop_seconds``, from the first `next` to the end of the last one;
-        ``wait_seconds``, those of them in `next`, ``first_wait_seconds`` for the first batches among them; the server's
+        ``wait_seconds``, the part spent in `next`, of which ``first_wait_seconds`` for first batches; the server's
         ``fetch_seconds``, ``decode_seconds``, ``transform_seconds``, ``assemble_seconds`` and ``send_wait_seconds``;
-        ``bound_by``: "trainer", "wire", "storage" or "CPU", and ``because``, the figures that say so.
+        ``bound_by``: "trainer", "wire", "storage" or "CPU", and ``because``, the figures that determine it.
         """
-        totals = sum((track.taken.totals for _, track in self._tracks), self._totals)
+        totals = sum((iteration.consumed.totals for _, iteration in self._iterations), self._totals)
         verdict, because = bound_by(
             totals.stages,
             loop_seconds=totals.loop_seconds - totals.first_wait_seconds,
@@ -235,12 +237,12 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the connection behind: a worker opens its own. Keep torch.distributed's rank, which it cannot ask."""
+        """Drop the connection, as a worker opens its own, and keep torch.distributed's rank, which it cannot query."""
         refuse_second_sharding(self._rank()[1])
         rank = self._rank() if torch.distributed.is_available() and torch.distributed.is_initialized() else None
-        self._own_worker_state()
-        self._settle()
-        return {**self.__dict__, "_client": None, "_tracks": [], "_given_rank": rank or self._given_rank}
+        self._claim_worker_state()
+        self._drop_consumed()
+        return {**self.__dict__, "_client": None, "_iterations": [], "_given_rank": rank or self._given_rank}
 
     def _rank(self) -> tuple[int, int]:
         """Return this process's rank and the world size."""
@@ -254,75 +256,75 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         except ValueError:
             raise ValueError(f"RANK={rank!r} and WORLD_SIZE={world_size!r} must be whole numbers") from None
 
-    def _begin(self) -> Cursor:
-        """Return the start of the present epoch."""
+    def _epoch_start(self) -> Cursor:
+        """Return the cursor at the start of the epoch."""
         world_size = self._rank()[1]
         return Cursor(self.epoch, 0, world_size, resolved(self._given.order, world_size))
 
-    def _choose(self, epoch: int) -> None:
-        self._resume, self._track = None, None
+    def _select(self, epoch: int) -> None:
+        self._loaded, self._iteration = None, None
         self._given = replace(self._given, epoch=epoch)
 
-    def _load(self, place: Cursor, generation: int) -> None:
+    def _load(self, cursor: Cursor, generation: int) -> None:
         self._lengths = {}
-        # The snapshot stays with the place: the next epoch reads the files of its own time.
-        self._given = replace(self._given, **asdict(place.order), epoch=place.epoch)
-        self._resume, self._track = Resume(place, generation), None
+        # The snapshot stays with the cursor: the next epoch reads the files that are current then.
+        self._given = replace(self._given, **asdict(cursor.order), epoch=cursor.epoch)
+        self._loaded, self._iteration = LoadedState(cursor, generation), None
 
-    def _settle(self) -> None:
-        """Forget a loaded state that is used up, and the iterators that are gone."""
-        resume = self._resume
-        if resume is not None and resume.generation and resume.generation <= self._worker_state.resumed:
-            self._resume = None
+    def _drop_consumed(self) -> None:
+        """Drop a consumed loaded state, and the iterations of deleted iterators."""
+        loaded = self._loaded
+        if loaded is not None and loaded.generation and loaded.generation <= self._worker_state.resumed:
+            self._loaded = None
         elif (
-            resume is not None
-            # What a worker hands over is not yet the loop's: there the worker_state alone says it.
+            loaded is not None
+            # A batch from a worker has not reached the loop yet; there only the worker state decides.
             and torch.utils.data.get_worker_info() is None
-            and any(track.resume is resume and track.has_begun for _, track in self._tracks)
+            and any(iteration.loaded is loaded and iteration.has_begun for _, iteration in self._iterations)
         ):
-            self._worker_state.resumed = resume.generation
-            self._resume = None
-        gone = [track for batches, track in self._tracks if batches() is None]
-        if gone:
-            totals = sum((track.taken.totals for track in gone), self._totals)
-            live = [(batches, track) for batches, track in self._tracks if track not in gone]
-            self._totals, self._tracks = totals, live
+            self._worker_state.resumed = loaded.generation
+            self._loaded = None
+        ended = [iteration for batches, iteration in self._iterations if batches() is None]
+        if ended:
+            totals = sum((iteration.consumed.totals for iteration in ended), self._totals)
+            live = [(batches, iteration) for batches, iteration in self._iterations if iteration not in ended]
+            self._totals, self._iterations = totals, live
 
-    def _own_worker_state(self) -> None:
-        """Take a new worker_state where the present one is another process's, whose ranks would all write on it."""
+    def _claim_worker_state(self) -> None:
+        """Replace a worker state that another process created, as ranks must not share one."""
         if not self._worker_state.is_ours(in_worker=torch.utils.data.get_worker_info() is not None):
-            self._worker_state, self._heard = WorkerState(), 0
-            if self._resume is not None:
-                self._resume = Resume(self._resume.place, 0)
+            self._worker_state, self._generation = WorkerState(), 0
+            if self._loaded is not None:
+                self._loaded = LoadedState(self._loaded.cursor, 0)
 
-    def _tell(self, place: Cursor | None) -> int:
-        """Let workers know the epoch, or the place that was loaded; returns the note's number.
+    def _publish(self, cursor: Cursor | None) -> int:
+        """Publish the epoch, or the loaded cursor, to workers; return the generation.
 
-        What torchdata loads into a worker is noted too, so that one that comes after it knows; by worker 0 alone, which
+        A state that torchdata loads into a worker is published too, for later workers, but only by worker 0, which
         reads the stream.
         """
         worker = torch.utils.data.get_worker_info()
-        if worker is not None and (worker.id != 0 or place is None):
+        if worker is not None and (worker.id != 0 or cursor is None):
             return 0
-        note = {"epoch": self.epoch} if place is None else {"place": place.to_dict()}
-        self._heard = self._worker_state.write(note)
-        return self._heard
+        message = {"epoch": self.epoch} if cursor is None else {"cursor": cursor.to_dict()}
+        self._generation = self._worker_state.write(message)
+        return self._generation
 
-    def _hear(self) -> None:
-        """Follow what was noted, by this process or a worker, since this dataset last looked."""
-        self._own_worker_state()
+    def _sync(self) -> None:
+        """Apply the message that this process or a worker has published since the last call."""
+        self._claim_worker_state()
         generation = self._worker_state.generation
-        if generation == self._heard:
+        if generation == self._generation:
             return
-        note = self._worker_state.read()
-        if "place" in note:
-            self._load(Cursor.of(note["place"]), generation)
-        elif int(note["epoch"]) != self.epoch:
-            self._choose(int(note["epoch"]))
-        self._heard = generation
+        message = self._worker_state.read()
+        if "cursor" in message:
+            self._load(Cursor.of(message["cursor"]), generation)
+        elif int(message["epoch"]) != self.epoch:
+            self._select(int(message["epoch"]))
+        self._generation = generation
 
-    def _connected(self) -> Client:
-        """Return the client, and have the plan fitted."""
+    def _fitted_client(self) -> Client:
+        """Return the client; fit the plan if necessary."""
         if self._client is None:
             self._client = connect(self._url, retry_seconds=self._retry_seconds, credentials=self._credentials)
         self._plan = self._client.fitted(self._dataset, self._plan)
@@ -331,17 +333,17 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     def _options(self) -> StreamOptions:
         return replace(self._given, world_size=self._rank()[1])
 
-    def _open(self, place: Cursor) -> Stream:
-        """Open this rank's stream from a place on."""
-        client = self._connected()
+    def _open(self, cursor: Cursor) -> Stream:
+        """Open this rank's stream at the cursor."""
+        client = self._fitted_client()
         rank, world_size = self._rank()
         stream = client.stream(
             self._dataset,
             self._plan,
             rank=rank,
-            cursor=place,
+            cursor=cursor,
             **self._options().keywords(),
         )
-        self._lengths = {place.epoch: stream.info}
+        self._lengths = {cursor.epoch: stream.info}
         self._lanes = max(1, stream.info.lanes // max(1, world_size))
         return stream

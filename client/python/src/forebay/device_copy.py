@@ -1,7 +1,7 @@
-"""Where a batch's tensors come to lie: in the memory that they were received in, or on a GPU, ahead of the loop.
+"""Placement of a batch's tensors: in the received memory, or copied to a GPU ahead of the loop.
 
-To a GPU a batch goes by way of pinned memory, from which the GPU copies by itself, and on a stream of its own, so that
-the copy overlaps the step before. The loop's stream waits for the copy's event, and no thread of the CPU does.
+Batches reach a GPU through pinned memory, for asynchronous copies, and on a separate CUDA stream, so that the copy
+overlaps the previous step. The loop's stream waits for the copy's event; no CPU thread does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device | None:
-    """Return the GPU that is meant; None stands for this process's memory. Raise ValueError where there is none."""
+    """Return the GPU, or None for this process's memory. Raise ValueError if there is no such GPU."""
     if device is None:
         return None
     found = torch.device(device)
@@ -37,7 +37,7 @@ def resolve_device(device: str | torch.device | None) -> torch.device | None:
 
 
 class CopiedBatch:
-    """A batch whose tensors are on their way, or there."""
+    """A batch whose tensors were copied, or are being copied."""
 
     def __init__(self, batch: Batch, tensors: TensorBatch, arrival: torch.cuda.Event | None) -> None:
         self.batch = batch
@@ -45,45 +45,45 @@ class CopiedBatch:
         self._arrival = arrival
 
     def take(self) -> TensorBatch:
-        """Return the tensors; work that is queued from now on runs when they have arrived."""
+        """Return the tensors; work queued on the current stream from now on waits for the copy."""
         if self._arrival is not None:
-            _each(self._tensors, self._await)
+            _map_tensors(self._tensors, self._await)
         return self._tensors
 
     def _await(self, tensor: torch.Tensor) -> torch.Tensor:
         assert self._arrival is not None
         loop = torch.cuda.current_stream(tensor.device)
         loop.wait_event(self._arrival)
-        # The memory was given out on the copy's stream: it may not be given out again before the loop is done with it.
+        # The memory was allocated on the copy's stream; this keeps it from being reused before the loop is done.
         tensor.record_stream(loop)
         return tensor
 
 
 class DeviceCopy:
-    """Lands the batches of one stream; `copy` is called from its background thread."""
+    """Copies the batches of one stream to a device; `copy` is called from the background thread."""
 
     def __init__(self, device: torch.device | None) -> None:
         self._device = device
-        self._copies = None if device is None else torch.cuda.Stream(device)
+        self._copy_stream = None if device is None else torch.cuda.Stream(device)
 
     def copy(self, batch: Batch) -> CopiedBatch:
-        """Return the batch's tensors, or start their way to the GPU."""
+        """Return the batch's tensors, or start copying them to the GPU."""
         tensors = to_tensors(batch)
-        if self._copies is None:
+        if self._copy_stream is None:
             return CopiedBatch(batch, tensors, None)
-        with torch.cuda.stream(self._copies):
-            moved = _each(tensors, self._send)
+        with torch.cuda.stream(self._copy_stream):
+            moved = _map_tensors(tensors, self._to_device)
             arrival = torch.cuda.Event()
-            arrival.record(self._copies)
+            arrival.record(self._copy_stream)
         return CopiedBatch(batch, moved, arrival)
 
-    def _send(self, tensor: torch.Tensor) -> torch.Tensor:
-        # torch keeps pinned memory until the copy from it is done.
+    def _to_device(self, tensor: torch.Tensor) -> torch.Tensor:
+        # torch keeps the pinned memory until the copy is done.
         return tensor.pin_memory().to(self._device, non_blocking=True)
 
 
-def _each(tensors: TensorBatch, change: Callable[[torch.Tensor], torch.Tensor]) -> TensorBatch:
-    """Return the batch with every tensor changed, those of lists too; what is no tensor stays."""
+def _map_tensors(tensors: TensorBatch, change: Callable[[torch.Tensor], torch.Tensor]) -> TensorBatch:
+    """Return the batch with `change` applied to every tensor, including those of lists."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, Ragged):

@@ -1,8 +1,8 @@
-"""What can go wrong, by kind, with the server's own sentence as the text.
+"""Exceptions by kind, with the server's message.
 
-pyarrow wraps a gRPC status in one of its own exceptions, with a phrase of its own before the server's sentence and
-gRPC's bookkeeping behind it; several codes share one exception type, and only the phrase tells them apart. This
-module undoes that. Nothing here talks to a server.
+pyarrow wraps a gRPC status in one of its exceptions and adds a phrase before the server's message and gRPC's debug
+context after it. Several codes share an exception type and differ only in the phrase. This module reverses that. Makes
+no calls.
 """
 
 from __future__ import annotations
@@ -43,39 +43,39 @@ __all__ = [
 
 
 class ForebayError(Exception):
-    """Any failure of a Forebay server, of a stream from one, or on the way to one."""
+    """Base of all errors of a server, of a stream, or of the connection."""
 
     code: ClassVar[str] = "UNKNOWN"
     """The gRPC status code of the response."""
     reason: str = ""
-    """The name of the server's reason, as `reason.proto` lists them; "" where the server gave none. Messages may be
-    reworded between versions, reasons stay."""
+    """The server's reason, one of those in `reason.proto`; empty if it gave none. Messages may change between versions,
+    reasons do not."""
 
 
 class InvalidRequest(ForebayError, ValueError):
-    """The request is wrong; the text names the field and what is allowed."""
+    """The request is invalid; the message names the field and the allowed values."""
 
     code = "INVALID_ARGUMENT"
 
 
 class CursorRefused(InvalidRequest):
-    """A saved place in the data does not belong to this stream; the text says what differs and the way out."""
+    """A cursor does not match this stream; the message names the difference and the remedy."""
 
 
 class OrderChanged(CursorRefused):
-    """A saved place in the data was counted under another version of the order than the server follows."""
+    """A cursor was saved under another version of the order than the server uses."""
 
     reason = "ORDER_CHANGED"
 
 
 class NotFound(ForebayError, LookupError):
-    """No such dataset or plan; the text lists near names."""
+    """No such dataset or plan; the message lists similar names."""
 
     code = "NOT_FOUND"
 
 
 class FailedPrecondition(ForebayError):
-    """The request is sound but the data is not ready for it, such as an empty dataset."""
+    """The request is valid but the data does not permit it, such as an empty dataset."""
 
     code = "FAILED_PRECONDITION"
 
@@ -87,93 +87,93 @@ class NotFitted(FailedPrecondition):
 
 
 class SchemaDrift(FailedPrecondition):
-    """A dataset's files differ in their schemas, or an exchange's rows from those that the plan was fitted to."""
+    """The schemas of a dataset's files differ, or an exchange's rows differ from those that the plan was fitted to."""
 
     reason = "SCHEMA_DRIFT"
 
 
 class DataLoss(ForebayError):
-    """A file is corrupt; the text names the file, row group and column."""
+    """A file is corrupt; the message names the file, row group and column."""
 
     code = "DATA_LOSS"
 
 
 class SnapshotChanged(ForebayError):
-    """A file changed under a running epoch."""
+    """A file changed during an epoch."""
 
     code = "ABORTED"
     reason = "SNAPSHOT_CHANGED"
 
 
 class ResourceExhausted(ForebayError):
-    """A limit of the server; the text names the limit and the flag that sets it."""
+    """A limit of the server was exceeded; the message names the limit and its flag."""
 
     code = "RESOURCE_EXHAUSTED"
 
 
 class Overloaded(ResourceExhausted):
-    """A limit of the server is reached for now; the text says when to try again."""
+    """A limit of the server is temporarily reached; the message says when to retry."""
 
     reason = "OVERLOADED"
 
 
 class Unavailable(ForebayError, ConnectionError):
-    """No server answers, or it is shutting down: try again."""
+    """No server responds, or it is shutting down; a retry may succeed."""
 
     code = "UNAVAILABLE"
 
 
 class ServerEnded(Unavailable):
-    """A private server of `forebay.local` has ended, and none comes in its place; the text tells how it ended."""
+    """A private server of `forebay.local` has ended and is not restarted; the message says how it ended."""
 
 
 class DeadlineExceeded(ForebayError, TimeoutError):
-    """The server took longer than the time it was given."""
+    """The server did not respond within the time limit."""
 
     code = "DEADLINE_EXCEEDED"
 
 
 class Cancelled(ForebayError):
-    """The call was cancelled on this side."""
+    """The call was cancelled by this client."""
 
     code = "CANCELLED"
 
 
 class Unauthenticated(ForebayError):
-    """The server wants a credential."""
+    """The server requires credentials."""
 
     code = "UNAUTHENTICATED"
 
 
 class PermissionDenied(ForebayError):
-    """The credential does not allow this."""
+    """The credentials do not permit this call."""
 
     code = "PERMISSION_DENIED"
 
 
 class Unimplemented(ForebayError):
-    """The server does not offer this call."""
+    """The server does not implement this call."""
 
     code = "UNIMPLEMENTED"
 
 
 class InternalError(ForebayError):
-    """A bug of the server's."""
+    """A bug in the server."""
 
     code = "INTERNAL"
 
 
 class StreamError(ForebayError):
-    """A stream broke its own rules: a step left out, a wrong row count, an end without the last batch."""
+    """A stream is inconsistent: a skipped step, a wrong row count, a missing last batch."""
 
     code = "DATA_LOSS"
 
 
 class BrokenStream(StreamError):
-    """A stream broke on its way: it ended without its last batch, or a batch is not what the server sent."""
+    """A stream broke in transit: it ended before its last batch, or a batch was corrupted."""
 
 
-# pyarrow's phrase for a status code (cpp/src/arrow/flight/transport/grpc/util_internal.cc), and what it becomes.
+# Exception for pyarrow's phrase of a status code (cpp/src/arrow/flight/transport/grpc/util_internal.cc).
 _PHRASES: dict[str, type[ForebayError]] = {
     "Flight cancelled call": Cancelled,
     "Flight returned internal error": InternalError,
@@ -190,9 +190,9 @@ _PHRASES: dict[str, type[ForebayError]] = {
     "gRPC returned precondition failed error": FailedPrecondition,
     "gRPC returned resource exhausted error": ResourceExhausted,
 }
-# A broken connection or message surfaces as a plain OSError.
+# pyarrow raises a plain OSError for a broken connection or message.
 _PYARROW = (pa.ArrowException, flight.FlightError, OSError)
-# Without a phrase (a server in Arrow C++ or Python sends its own text through), the exception's type must do.
+# Exceptions without a phrase, from servers in Arrow C++ or Python, are translated by type.
 _TYPES: dict[type[BaseException], type[ForebayError]] = {
     flight.FlightUnavailableError: Unavailable,
     flight.FlightTimedOutError: DeadlineExceeded,
@@ -201,18 +201,18 @@ _TYPES: dict[type[BaseException], type[ForebayError]] = {
     flight.FlightUnauthorizedError: PermissionDenied,
 }
 _STATUS = re.compile(r"(?:Unknown: )?(?P<phrase>[^,]*?),? with message: (?P<sentence>.*)", re.DOTALL)
-# Reasons whose exceptions are narrower than their codes'.
+# Reasons with a narrower exception than their code.
 _REASONS: dict[str, type[ForebayError]] = {
     kind.reason: kind for kind in (NotFitted, OrderChanged, Overloaded, SchemaDrift, SnapshotChanged)
 }
-# The server's messages begin with the name of their reason (proto/forebay/v1/reason.proto).
+# The server's messages start with the name of their reason (proto/forebay/v1/reason.proto).
 _REASON = re.compile(r"(?P<reason>[A-Z][A-Z_]*): (?P<text>.*)", re.DOTALL)
-_BOOKKEEPING = re.compile(r"\. (?:gRPC client debug context|Client context): .*", re.DOTALL)
+_DEBUG_CONTEXT = re.compile(r"\. (?:gRPC client debug context|Client context): .*", re.DOTALL)
 
 
 def translate(error: BaseException) -> ForebayError:
-    """Return the exception of ours for one that pyarrow raised."""
-    text = _BOOKKEEPING.sub("", str(error)).strip()
+    """Return the package's exception for one raised by pyarrow."""
+    text = _DEBUG_CONTEXT.sub("", str(error)).strip()
     match = _STATUS.match(text)
     if match is None:
         return _TYPES.get(type(error), ForebayError)(text)
@@ -225,12 +225,12 @@ def translate(error: BaseException) -> ForebayError:
     return error
 
 
-class translated(contextlib.AbstractContextManager[None]):  # noqa: N801 (reads as a word: `with translated():`)
-    """Context in which pyarrow's exceptions become ours; the original stays as the cause."""
+class translated(contextlib.AbstractContextManager[None]):  # noqa: N801 (used as a function: `with translated():`)
+    """Context that translates pyarrow's exceptions; the original becomes the cause."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raise the translation of what pyarrow raised, if it raised."""
+        """Raise the translation of pyarrow's exception, if any."""
         if isinstance(error, _PYARROW) and not isinstance(error, ForebayError):
             raise translate(error) from error

@@ -1,7 +1,7 @@
-"""Online serving: raw rows in, the plan's features out, over one DoExchange that stays open.
+"""Online serving: computes a plan's features for raw rows, over one open DoExchange.
 
-The server runs the same kernels as for a training stream. One call is one round trip; a server that is gone is replaced
-by the next replica, which is asked again: an answer depends on nothing but the plan and the batch.
+The server runs the same kernels as for a training stream. Each call is one round trip. If the server becomes
+unreachable, the next replica repeats the call: a response depends only on the plan and the batch.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ import pyarrow.flight as flight
 from .arrays import Array, ArrowArray, column_of, is_numbers, to_numpy
 from .connection import Connection
 from .errors import BrokenStream, ForebayError
-from .failover import LEFT_BEHIND
-from .retry import Trouble, try_everywhere
+from .failover import RECOVERABLE
+from .retry import Failure, try_everywhere
 from .signal_safe import Latch
 
 Rows = pa.RecordBatch | pa.Table | Mapping[str, "npt.ArrayLike | ArrowArray"]
 Features = dict[str, "Array | ArrowArray"]
 
-# What a batch is told by, when its answer comes: a number that counts up, as so many little-endian bytes.
+# Size of the sequence number, little-endian, that matches responses to batches.
 NUMBER_BYTES = 8
 
 
 class Exchange:
     """Computes a plan's outputs for batches of rows: ``features = exchange(batch)``; made by `Client.exchange`.
 
-    A batch is a `pyarrow.RecordBatch`, a `pyarrow.Table`, or a mapping of names to NumPy arrays (or what
-    `pyarrow.array` takes); the answer is a dict of NumPy arrays over the received memory, as a stream's batches are.
-    Rows that do not pass the plan's filter are left out. The first batch says what types the columns have, unless
-    `schema` does; a batch of other columns or types opens the exchange anew.
+    A batch is a `pyarrow.RecordBatch`, a `pyarrow.Table`, or a mapping of names to NumPy arrays (or to other arguments
+    of `pyarrow.array`). The result is a dict of NumPy arrays over the received memory, like a stream's batches, without
+    the rows that do not pass the plan's filter. The first batch determines the columns' types, unless `schema` does; a
+    batch of other columns or types reopens the exchange.
 
-    May be called from several threads, one after the other: for calls at the same time open one exchange a thread.
-    Close it, or use it in a ``with`` block.
+    Calls from several threads are serialized: for concurrent calls, open one exchange per thread. Close the exchange,
+    or use it in a ``with`` block.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Exchange:
         self._stopped = Latch()
 
     def __call__(self, rows: Rows) -> Features:
-        """Return the outputs of the rows that pass; waits for them without holding the interpreter's lock."""
+        """Return the outputs of the rows that pass the filter; waits without holding the GIL."""
         batch = self.batch(rows)
         return {
             name: to_numpy(column_of(batch, name)) if is_numbers(field) else column_of(batch, name)
@@ -78,23 +78,23 @@ class Exchange:
             try:
                 if call is None or not call.schema.equals(batch.schema):
                     call = self._open(self._urls[0], batch.schema)
-                return call.turn(batch)
-            except LEFT_BEHIND as error:
-                return self._elsewhere(batch, error)
+                return call.send(batch)
+            except RECOVERABLE as error:
+                return self._fail_over(batch, error)
             except BaseException:
-                self._drop()
+                self._close_call()
                 raise
 
     def close(self) -> None:
-        """End the exchange; may be called from another thread to end a call that waits."""
+        """End the exchange; may be called from another thread to end a pending call."""
         self._stopped.set()
         call = self._call
         if call is not None:
             call.cancel()
-        # A call that waits, or is about to, sees to the rest by itself.
+        # A call in another thread holds the lock, and closes its connection when it fails.
         if self._lock.acquire(blocking=False):
             try:
-                self._drop()
+                self._close_call()
             finally:
                 self._lock.release()
 
@@ -109,42 +109,42 @@ class Exchange:
     def __del__(self) -> None:
         self.close()
 
-    def _elsewhere(self, batch: pa.RecordBatch, error: ForebayError) -> pa.RecordBatch:
-        """Ask the replicas in turn, the one that failed last."""
+    def _fail_over(self, batch: pa.RecordBatch, error: ForebayError) -> pa.RecordBatch:
+        """Try the replicas in turn, the failed one last."""
         failed = self._urls[0]
-        self._drop()
+        self._close_call()
         if self._stopped.is_set():
             raise error
         self._urls = [*self._urls[1:], failed]
 
         def attempt(url: str) -> pa.RecordBatch:
-            answer = self._open(url, batch.schema).turn(batch)
+            response = self._open(url, batch.schema).send(batch)
             at = self._urls.index(url)
             self._urls = [*self._urls[at:], *self._urls[:at]]
-            return answer
+            return response
 
-        trouble = Trouble(failed, error)
+        cause = Failure(failed, error)
         urls = tuple(self._urls)
-        answer = try_everywhere(attempt, lambda: urls, seconds=self._seconds, stopped=self._stopped, before=trouble)
-        if answer is None:
+        response = try_everywhere(attempt, lambda: urls, seconds=self._seconds, stopped=self._stopped, cause=cause)
+        if response is None:
             raise ForebayError("the exchange is closed")
-        return answer
+        return response
 
     def _open(self, url: str, schema: pa.Schema) -> Call:
-        self._drop()
+        self._close_call()
         self._call = self._open_at(url, schema)
         if self._stopped.is_set():
             self._call.close()
         return self._call
 
-    def _drop(self) -> None:
+    def _close_call(self) -> None:
         call, self._call = self._call, None
         if call is not None:
             call.close()
 
 
 class Call:
-    """One DoExchange on a connection of its own."""
+    """One DoExchange over a separate connection."""
 
     def __init__(self, connection: Connection, command: bytes, schema: pa.Schema) -> None:
         self.schema = schema
@@ -157,42 +157,42 @@ class Call:
             raise
         try:
             with connection.translated():
-                self._told(lambda: self._writer.begin(schema))
-                # The server's schema, or what is wrong with the plan or with ours.
+                self._write(lambda: self._writer.begin(schema))
+                # Waits for the server's schema, or its error.
                 _ = self._reader.schema
         except BaseException:
             self.close()
             raise
 
-    def turn(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Send a batch and wait for its answer."""
+    def send(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Send a batch and wait for its response."""
         self._number += 1
         number = self._number.to_bytes(NUMBER_BYTES, "little")
         with self._connection.translated():
-            self._told(lambda: self._writer.write_with_metadata(batch, pa.py_buffer(number)))
+            self._write(lambda: self._writer.write_with_metadata(batch, pa.py_buffer(number)))
             try:
                 chunk = self._reader.read_chunk()
             except StopIteration as end:
-                raise BrokenStream("the exchange ended before its answer") from end
+                raise BrokenStream("the exchange ended before the response") from end
         metadata = chunk.app_metadata
         if chunk.data is None or metadata is None or metadata.to_pybytes() != number:
-            raise BrokenStream("an answer came that is not that of the batch")
+            raise BrokenStream("the response does not match the batch")
         return chunk.data
 
     def cancel(self) -> None:
-        """End the call, and with it a write or a read that waits in another thread."""
+        """Cancel the call, which ends a pending write or read in another thread."""
         self._reader.cancel()
 
     def close(self) -> None:
-        """End the call and the connection; not while another thread uses it."""
+        """End the call and close the connection; not while another thread uses it."""
         self._reader.cancel()
-        # Closed here, for pyarrow would complain on stderr when it is thrown away; what it says of the end is no news.
+        # Closed here because pyarrow prints an error to stderr when an open writer is deleted.
         with contextlib.suppress(Exception):
             self._writer.close()
         self._connection.close()
 
-    def _told(self, write: Callable[[], None]) -> None:
-        """Write; where the server has ended the call, raise what it said and not that it has."""
+    def _write(self, write: Callable[[], None]) -> None:
+        """Write; if the server has ended the call, raise the server's error instead of the write's."""
         try:
             write()
         except (pa.ArrowException, flight.FlightError, OSError):
@@ -205,7 +205,7 @@ def _one_batch(rows: Rows, schema: pa.Schema | None) -> pa.RecordBatch:
         rows = rows.combine_chunks()
         batches = rows.to_batches()
         if len(batches) > 1:
-            raise ValueError(f"a table of {rows.num_rows} rows does not fit into one batch: send it in parts")
+            raise ValueError(f"a table of {rows.num_rows} rows does not fit into one batch: send it in several calls")
         rows = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
     if not isinstance(rows, pa.RecordBatch):
         return _of_arrays(rows, schema)
@@ -220,7 +220,7 @@ def _of_arrays(columns: Mapping[str, Any], schema: pa.Schema | None) -> pa.Recor
         return cast(Any, pa.RecordBatch).from_pydict(arrays)
     missing = [name for name in schema.names if name not in columns]
     if missing:
-        raise ValueError(f"the batch lacks {', '.join(missing)}, which the exchange's schema names")
+        raise ValueError(f"the batch lacks {', '.join(missing)} of the exchange's schema")
     arrays = [_array(columns[name], cast(Any, schema).field(name).type) for name in schema.names]
     return cast(Any, pa.RecordBatch).from_arrays(arrays, schema=schema)
 

@@ -1,4 +1,4 @@
-"""What an epoch costs, as the server's `explain` reckons it."""
+"""Cost of an epoch, as estimated by the server's action `explain`."""
 
 from __future__ import annotations
 
@@ -20,63 +20,63 @@ class RankExplain:
 
     rank: int
     rows: int
-    """Repeats of PAD included."""
+    """Including padding rows."""
     steps: int
     bytes: int
-    """What it receives."""
+    """Bytes it receives."""
     read_bytes: int
-    """What is read of storage for it, compressed."""
+    """Compressed bytes read from storage for it."""
     memory_bytes: int
-    """What its stream reserves on the server."""
+    """Memory its stream reserves on the server."""
 
 
 @dataclass(frozen=True)
 class Explain:
-    """What an epoch costs, by arithmetic and footers alone; ``print`` it."""
+    """Estimated cost of an epoch, from arithmetic and file footers; ``print`` it."""
 
     snapshot: str
     plan_id: str
     rows: int
-    """Rows of all ranks, repeats of PAD included."""
+    """Rows of all ranks, including padding rows."""
     steps: int
     """Steps of the longest rank."""
     row_bytes: int
-    """Bytes of a row on the wire; AS_STORED columns are counted as stored, uncompressed."""
+    """Bytes of a row on the wire; AS_STORED columns count uncompressed."""
     bytes: int
     """Bytes that all ranks receive."""
     lanes: int
     """0 in file order."""
     window_rows: int
     stored_bytes: int
-    """Compressed bytes of the columns that are read, each row group with passing rows once."""
+    """Compressed bytes of the columns read, counting each row group with passing rows once."""
     read_bytes: int
-    """The same as all ranks read them: a row group at a cut is read by both its lanes."""
+    """The same for all ranks together: a row group shared by two lanes is read by both."""
     read_amplification: float
     """read_bytes / stored_bytes."""
     memory_bytes: int
-    """What the stream of the rank that needs most reserves."""
+    """Memory reserved by the stream of the rank that needs most."""
     memory_limit_bytes: int
     """The server's limit for all streams."""
     row_groups_per_batch: float
-    """Distinct row groups that the rows of a full batch come from: the mean over the batches looked at."""
+    """Mean number of row groups that contribute to a full batch, over a sample of batches."""
     row_groups: int
     """Row groups with passing rows."""
     storage_seconds: float
-    """Seconds of an epoch at the assumed speed of storage; 0: none was assumed."""
+    """Seconds of an epoch at the assumed storage bandwidth; 0 if none was assumed."""
     wire_seconds: float
     epoch_seconds: float
     """The slower of the two."""
     bound_by: str
-    """"storage", "wire", or empty where no speed was assumed."""
+    """"storage", "wire", or empty if no bandwidth was assumed."""
     ranks: tuple[RankExplain, ...]
 
     def __str__(self) -> str:
         order = f"shuffled, {self.lanes} lanes of windows of {self.window_rows:,} rows" if self.lanes else "file order"
         lines = [
-            f"{self.rows:,} rows in {self.steps:,} steps a rank, {order}",
-            f"on the wire    {size(self.bytes)}, {self.row_bytes:,} bytes a row",
+            f"{self.rows:,} rows in {self.steps:,} steps per rank, {order}",
+            f"on the wire    {size(self.bytes)}, {self.row_bytes:,} bytes per row",
             f"from storage   {size(self.read_bytes)}, {self.read_amplification:.2f} times the "
-            f"{size(self.stored_bytes)} that are stored",
+            f"{size(self.stored_bytes)} stored",
             f"server memory  {size(self.memory_bytes)} for the rank that needs most, "
             f"of {size(self.memory_limit_bytes)}",
             f"mixing         {self.row_groups_per_batch:.1f} of {self.row_groups:,} row groups in a batch",
@@ -92,7 +92,7 @@ class Explain:
             for share in self.ranks[:RANKS_SHOWN]
         ]
         if len(self.ranks) > RANKS_SHOWN:
-            lines.append(f"… and {len(self.ranks) - RANKS_SHOWN:,} ranks more")
+            lines.append(f"… and {len(self.ranks) - RANKS_SHOWN:,} more ranks")
         lines.append(f"snapshot {self.snapshot}, plan {self.plan_id}")
         return "\n".join(lines)
 
@@ -100,7 +100,7 @@ class Explain:
 def read_explain(answers: Sequence[Json]) -> Explain:
     """Read the action's one result."""
     if len(answers) != 1:
-        raise StreamError(f"explain gave {len(answers)} results, not one")
+        raise StreamError(f"explain returned {len(answers)} results instead of one")
     fields = answers[0]
     ranks = [
         RankExplain(*(int(share.get(name) or 0) for name in RankExplain.__dataclass_fields__))
@@ -114,7 +114,7 @@ def read_explain(answers: Sequence[Json]) -> Explain:
 
 
 def size(count: float) -> str:
-    """Return bytes in a unit that a person reads."""
+    """Format bytes with a unit."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.1f} {unit}"

@@ -1,6 +1,6 @@
-"""Where a broken stream goes on: the replicas that can serve it, the last good one first.
+"""Resuming a broken stream on another replica, the last working one first.
 
-Knows nothing of batches and headers (`stream` checks those), and leaves the waiting to `retry`.
+`stream` checks the batches, and `retry` schedules the attempts.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .errors import NotFound
-from .retry import TRANSIENT, Stopped, Trouble, try_everywhere
+from .retry import TRANSIENT, Failure, Stopped, try_everywhere
 from .source import Source
 
 T = TypeVar("T")
 
-# What a stream goes on from elsewhere. NOT_FOUND is a plan that a server forgot when it was started again, or that one
-# replica does not know: the stream brings the plan along, where it has more of it than the id.
-LEFT_BEHIND = (*TRANSIENT, NotFound)
+# Errors after which a stream resumes on another replica. NOT_FOUND is a plan that a restarted server lost or that one
+# replica does not have: the stream sends the whole plan unless it has only the id.
+RECOVERABLE = (*TRANSIENT, NotFound)
 
 
 class Failover:
-    """Opens a rank's stream anew, at a position, on whichever replica can.
+    """Reopens a rank's stream at a position, on the first replica that can serve it.
 
-    `open_at` opens it on one; `urls` are the replicas, the first of them that which the stream begins on; `seconds`
-    bounds the tries for one batch, 0 means none.
+    `open_at` opens it on one replica. `urls` are the replicas, starting with the stream's first. `seconds` limits the
+    retries for one batch; 0 disables them.
     """
 
     def __init__(self, open_at: Callable[[str, int], Source], urls: Sequence[str], *, seconds: float) -> None:
@@ -33,26 +33,26 @@ class Failover:
 
     @property
     def url(self) -> str:
-        """The replica that is asked first."""
+        """The replica that is tried first."""
         return self._urls[0]
 
-    def go_on(
+    def resume(
         self,
         read: Callable[[Source], T],
         position: int,
-        trouble: Trouble | None,
+        cause: Failure | None,
         stopped: Stopped,
     ) -> T | None:
-        """Return what `read` makes of a source that begins at the position; None once `stopped` is set.
+        """Return the result of `read` for a source that begins at the position; None once `stopped` is set.
 
-        `trouble` is what made this necessary; None where only this process left the source before.
+        `cause` is the failure that led here; None if this process itself left the previous source.
 
-        A replica whose source breaks before `read` is done counts as one that does not answer. Raises `Unavailable`,
-        or what a replica answered for good, where there is none.
+        A source that breaks during `read` is a failure of its replica. Raises `Unavailable`, or a replica's permanent
+        error, if no replica succeeds.
         """
-        if trouble is not None and len(self._urls) > 1 and self._urls[0] == trouble.url:
-            # The one that broke is asked last.
-            self._urls = [*self._urls[1:], trouble.url]
+        if cause is not None and len(self._urls) > 1 and self._urls[0] == cause.url:
+            # The failed replica is tried last.
+            self._urls = [*self._urls[1:], cause.url]
 
         def attempt(url: str) -> T:
             result = read(self._open_at(url, position))
@@ -65,7 +65,7 @@ class Failover:
             lambda: tuple(self._urls),
             seconds=self._seconds,
             stopped=stopped,
-            passed_over=(NotFound,),
-            before=trouble,
-            then=f"; resume at start_position {position}",
+            skipped=(NotFound,),
+            cause=cause,
+            hint=f"; resume at start_position {position}",
         )

@@ -1,4 +1,4 @@
-"""Files of plans: a bare plan, or a fit's result around it, of a known version and not edited."""
+"""Files of plans: a bare plan, or a fit's result of a known version, unedited."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import cast
 from .op import Json
 from .plan_digest import plan_digest
 
-# The version of a fit's result that is read and written here.
+# Version of a fit's result that this package reads and writes.
 FIT_VERSION = 1
 
 
 def read_object(source: str | bytes | os.PathLike[str]) -> Json:
-    """Return the JSON object of a file, or of text that begins with a brace."""
+    """Return the JSON object of a file, or of text that starts with a brace."""
     if isinstance(source, bytes):
         text = source.decode()
     elif isinstance(source, str) and source.lstrip().startswith("{"):
@@ -32,23 +32,23 @@ def read_object(source: str | bytes | os.PathLike[str]) -> Json:
 
 
 def unwrapped(found: Json) -> Json:
-    """Return a fit's result out of the action's last answer, ``{"result": …}``; anything else as it is."""
+    """Return the result in the action's last message, ``{"result": …}``; anything else unchanged."""
     return cast(Json, found["result"]) if isinstance(found.get("result"), dict) else found
 
 
 def checked_plan(result: Json) -> Json:
-    """Return the plan of a fit's result, if its version is known and it is the plan of its id."""
+    """Return the plan of a fit's result; raise ValueError if its version is unknown or its id does not match."""
     version = result.get("version", FIT_VERSION)
     if version != FIT_VERSION:
         raise ValueError(
-            f"the fit's result is of version {version!r}, and this package reads version {FIT_VERSION}: "
+            f"the fit's result has version {version!r}, and this package reads version {FIT_VERSION}: "
             "use the release of forebay that wrote it, or fit the plan again"
         )
     plan = cast(Json, result["plan"])
     wanted = result.get("plan_id", result.get("planId"))
     if wanted and (found := plan_digest(plan)) != wanted:
         raise ValueError(
-            f"the fit's result has the plan_id {wanted}, but its plan is that of {found}: somebody has edited it; "
-            'fit again, or keep what stands under "plan" as a file of its own'
+            f"the fit's result has plan_id {wanted}, but the id of its plan is {found}: it was edited; "
+            'fit again, or save the value of "plan" as a file'
         )
     return plan

@@ -1,4 +1,4 @@
-"""A plan that has learned, the id that it is kept under, and the file that both are kept in."""
+"""Fitted plans and their files."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from .plan import Plan
 
 @dataclass(frozen=True)
 class FittedPlan:
-    """A plan with what was learned written in it, and the id under which the server keeps it."""
+    """A plan with its learned parameters, and the id under which the server stores it."""
 
     plan_id: str
     plan: Plan
 
     def to_json(self) -> str:
-        """Return what `FittedPlan.from_json`, `Plan.from_json` and ``forebay --plan`` read, to be checked in as a file.
+        """Return the text of a file for `FittedPlan.from_json`, `Plan.from_json` and ``forebay --plan``.
 
-        Equal fits give equal texts, every learned value on a line of its own.
+        Equal fits give equal texts, with one learned value per line, for version control.
         """
         result = {"version": FIT_VERSION, "plan_id": self.plan_id, "plan": self.plan.to_dict()}
         return json.dumps(result, ensure_ascii=False, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, source: str | bytes | os.PathLike[str]) -> FittedPlan:
-        """Read a fit's result from a file, or from text that begins with a brace.
+        """Read a fit's result from a file, or from text that starts with a brace.
 
-        Takes what `to_json` and ``forebay fit --json`` write. A result of an unknown version, and one whose plan
-        is not that of its id, are errors.
+        Accepts the output of `to_json` and ``forebay fit --json``. Rejects a result of an unknown version, or whose
+        plan does not match its id.
         """
         result = unwrapped(read_object(source))
         if not isinstance(result.get("plan"), dict) or not result.get("plan_id"):
-            raise ValueError("not a fit's result: it has no plan_id and plan; a bare plan is read by Plan.from_json")
+            raise ValueError("not a fit's result: missing plan_id or plan; read a bare plan with Plan.from_json")
         plan = checked_plan(result)
         return cls(str(result["plan_id"]), Plan.from_dict(plan))

@@ -15,9 +15,9 @@ from .plan import Plan
 
 
 def info_at(connection: Connection, request: Json, plan: Plan | FittedPlan | str, start: Cursor) -> flight.FlightInfo:
-    """Return what the server says of the request; where it refuses a place of another plan, say that instead.
+    """Return the FlightInfo of a request; report a mismatch of plans rather than the error that it causes.
 
-    A filter decides how many rows an epoch has, so that another plan's position may lie behind the end of this one's.
+    The plan's filter determines the number of rows in an epoch, so another plan's position can be past the end.
     """
     try:
         return connection.info(request, plan)
@@ -29,21 +29,21 @@ def info_at(connection: Connection, request: Json, plan: Plan | FittedPlan | str
 
 
 def share(info: flight.FlightInfo, rank: int) -> tuple[StreamInfo, flight.Ticket]:
-    """Return what is said of a rank's stream, and its ticket."""
+    """Return the description of a rank's stream, and its ticket."""
     if rank >= len(info.endpoints):
-        raise StreamError(f"the server names {len(info.endpoints)} ranks; rank {rank} was asked for")
+        raise StreamError(f"the server returned {len(info.endpoints)} ranks, but the request is for rank {rank}")
     endpoint = info.endpoints[rank]
     return StreamInfo.of(read_json(info.app_metadata), read_json(endpoint.app_metadata), rank), endpoint.ticket
 
 
 def locations(endpoint: flight.FlightEndpoint) -> list[str]:
-    """Return the replicas that an endpoint names; others of Flight's kinds (HTTP, "this connection") are left out."""
+    """Return an endpoint's replicas; ignores other locations of Flight (HTTP, "reuse connection")."""
     uris = [bytes(location.uri).decode() for location in cast(Any, endpoint).locations]
     return [uri for uri in uris if uri.startswith(("grpc://", "grpc+tcp://", "grpc+tls://", "grpc+unix://"))]
 
 
 def other_stream(url: str, wanted: StreamInfo, found: StreamInfo) -> ForebayError:
-    """Return the error for a replica that serves another stream than the one that broke."""
+    """Return the error for a replica whose stream differs from the one that broke."""
     if found.snapshot != wanted.snapshot:
-        return SnapshotChanged(f"{url} reads snapshot {found.snapshot}, and the stream began in {wanted.snapshot}")
-    return StreamError(f"{url} serves another stream than the one that broke: {found}, not {wanted}")
+        return SnapshotChanged(f"{url} reads snapshot {found.snapshot}, and the stream started in {wanted.snapshot}")
+    return StreamError(f"{url} serves a different stream than the one that broke: {found}, not {wanted}")

@@ -1,4 +1,4 @@
-"""What the server says of a batch, and of an epoch: read from the JSON that travels beside the data."""
+"""JSON metadata of datasets, epochs and batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class BatchHeader:
-    """What the server says of a batch."""
+    """Header of a batch."""
 
     epoch: int
     step: int
@@ -25,13 +25,13 @@ class BatchHeader:
     """Global position at which the step begins."""
     rows: int
     padding_rows: int
-    """Rows at the batch's end that repeat others (remainder PAD)."""
+    """Rows at the end of the batch that repeat others (remainder PAD)."""
     last: bool
-    """The rank's epoch ends with this batch."""
+    """Whether this is the rank's last batch of the epoch."""
     checksum: int
-    """XXH3-64 of the Arrow body as sent; verified where the package xxhash is installed."""
+    """XXH3-64 of the Arrow body as sent; verified if the package xxhash is installed."""
     stage_seconds: StageSeconds = field(default=StageSeconds(), compare=False)
-    """Where the stream's time went since the batch before: no property of the batch, and so not compared."""
+    """Stage times since the previous batch. Not a property of the batch, so not compared."""
 
     @classmethod
     def of(cls, fields: Json) -> BatchHeader:
@@ -78,13 +78,13 @@ class DatasetInfo:
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """What the server says of an epoch, and of one rank's share of it."""
+    """Description of an epoch and of one rank's share of it."""
 
     snapshot: str
-    """Digest of the dataset's files as they are read."""
+    """Digest of the files that are read."""
     plan_id: str
     rows: int
-    """Rows of all ranks, repeats of PAD included."""
+    """Rows of all ranks, including padding rows."""
     steps: int
     """Steps of the longest rank."""
     rank: int
@@ -95,13 +95,13 @@ class StreamInfo:
     window_rows: int = 0
     """Rows permuted together within a lane; 0 in file order."""
     order_version: int = 0
-    """Version of the order's arithmetic; 0 where the server names none."""
+    """Version of the order's arithmetic; 0 if the server does not report it."""
 
     @classmethod
     def of(cls, stream: Json, share: Json, rank: int) -> StreamInfo:
         """Read the JSON of the stream and of the rank's endpoint."""
         if int(share.get("rank") or 0) != rank:
-            raise StreamError(f"endpoint {rank} is that of rank {share.get('rank')}")
+            raise StreamError(f"endpoint {rank} belongs to rank {share.get('rank')}")
         return cls(
             snapshot=str(stream.get("snapshot") or ""),
             plan_id=str(stream.get("plan_id") or ""),
@@ -117,8 +117,8 @@ class StreamInfo:
 
 
 def read_header(metadata: pa.Buffer | None) -> BatchHeader:
-    """Read the JSON header that travels as a batch's app_metadata."""
+    """Read the JSON header in a batch's app_metadata."""
     try:
         return BatchHeader.of(cast(Json, json.loads(b"" if metadata is None else metadata.to_pybytes())))
     except (ValueError, AttributeError, TypeError) as error:
-        raise BrokenStream(f"a batch came without a header that can be read: {error}") from error
+        raise BrokenStream(f"a batch has no readable header: {error}") from error

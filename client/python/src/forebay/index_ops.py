@@ -1,4 +1,4 @@
-"""The ops whose results are indices, and those that lay indices out: one class each, as plan.proto has them."""
+"""Ops with indices as results, and ops that expand indices to columns, one class per message of plan.proto."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .op import INT32_MAX, INT64_MAX, Json, Op, spelled
 
 @dataclass(frozen=True)
 class Bucketize(Op):
-    """The count of boundaries that are <= x. All of them are ints where a float may not hold one."""
+    """The number of boundaries <= x. All are ints if one is not exact in float64."""
 
     name: ClassVar[str] = "bucketize"
     indexes: ClassVar[bool] = True
@@ -23,7 +23,7 @@ class Bucketize(Op):
 
     @property
     def learns(self) -> bool:
-        """Quantiles' edges are learned; given or learned boundaries are final."""
+        """Edges of quantiles are learned, unless boundaries are set."""
         return self.quantiles > 0 and not self.boundaries
 
     def to_dict(self) -> Json:
@@ -41,7 +41,7 @@ class Bucketize(Op):
 
 @dataclass(frozen=True)
 class Values:
-    """A vocabulary's values in index order, all of one kind; decimals are the texts of their digits."""
+    """A vocabulary's values in index order, all of one kind; decimals are strings of their digits."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("strings", "integers", "unsigned", "floats", "decimals")
     kind: str
@@ -49,7 +49,7 @@ class Values:
 
     @classmethod
     def of(cls, values: Sequence[str] | Sequence[int] | Sequence[float] | Sequence[Decimal]) -> Values:
-        """Tell the kind from the values."""
+        """Infer the kind from the values."""
         plain: list[object] = [v.item() if isinstance(v, np.generic) else v for v in values]
         if all(isinstance(v, str) for v in plain):
             return cls("strings", tuple(cast(list[str], plain)))
@@ -65,19 +65,19 @@ class Values:
             decimals = cast(list[Decimal], plain)
             for value in decimals:
                 if not value.is_finite():
-                    raise ValueError(f"vocab(values=…): {value} is no value of a decimal column")
+                    raise ValueError(f"vocab(values=…): {value} is not a value of a decimal column")
             return cls("decimals", tuple(f"{value:f}" for value in decimals))
         raise TypeError("vocab(values=…): the values must be all text, all integers, all floats or all Decimal")
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, object]) -> Values:
-        """Read the proto's form; lists left empty are as good as absent."""
+        """Read the JSON of the message; empty lists are ignored."""
         unknown = set(fields) - set(cls.KINDS)
         if unknown:
             raise ValueError(f"vocab: values has no field {sorted(unknown)[0]!r}; it has {', '.join(cls.KINDS)}")
         filled = {kind: cast(Sequence[object], items) for kind, items in fields.items() if items}
         if len(filled) > 1:
-            raise ValueError(f"vocab: values holds {' and '.join(filled)}; fill one of them")
+            raise ValueError(f"vocab: values has {' and '.join(filled)}; set only one of them")
         for kind, items in filled.items():
             listed = cast(Sequence[str], items)
             if kind in ("strings", "decimals"):
@@ -178,7 +178,7 @@ class SigridHash(Op):
 
 @dataclass(frozen=True)
 class MapId(Op):
-    """ids[i] becomes values[i]; another id becomes the default, or null where there is none."""
+    """ids[i] becomes values[i]; other ids become the default, or null without one."""
 
     name: ClassVar[str] = "map_id"
     indexes: ClassVar[bool] = True
@@ -193,7 +193,7 @@ class MapId(Op):
         return any(not -INT32_MAX <= value <= INT32_MAX for value in given)
 
     def to_dict(self) -> Json:
-        """Return both lists, and the default if it is set."""
+        """Return both lists, and the default if set."""
         kind = "unsigned" if any(value > INT64_MAX for value in self.ids) else "ids"
         fields: Json = {kind: list(self.ids), "values": list(self.values)}
         if self.default is not None:
@@ -203,7 +203,7 @@ class MapId(Op):
 
 @dataclass(frozen=True)
 class PositiveMod(Op):
-    """X modulo modulus, not below 0."""
+    """The non-negative remainder of x by the modulus."""
 
     name: ClassVar[str] = "positive_mod"
     indexes: ClassVar[bool] = True
@@ -227,7 +227,7 @@ class OneHot(Op):
     size: int = 0
 
     def to_dict(self) -> Json:
-        """Return the size, unless it is the one of the op before."""
+        """Return the size, unless it is that of the previous op."""
         return {"size": self.size} if self.size else {}
 
 
@@ -239,5 +239,5 @@ class MultiHot(Op):
     size: int = 0
 
     def to_dict(self) -> Json:
-        """Return the size, unless it is the one of the op before."""
+        """Return the size, unless it is that of the previous op."""
         return {"size": self.size} if self.size else {}

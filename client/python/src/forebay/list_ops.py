@@ -1,4 +1,4 @@
-"""The ops on the shape of lists, and the join: one class each, as plan.proto has them."""
+"""Ops on the shape of lists, and the join, one class per message of plan.proto."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .op import INT32_MAX, Json, Op, spelled
 
 @dataclass(frozen=True)
 class FirstN(Op):
-    """The first n elements of a list; with a value n columns."""
+    """The first n elements of a list; n columns with a fill value."""
 
     name: ClassVar[str] = "first_n"
     n: int = 0
@@ -18,12 +18,12 @@ class FirstN(Op):
 
     @property
     def keeps_indexes(self) -> bool:
-        """A whole number fills lists up with another index."""
+        """A whole number is another index."""
         return self.value is None or self.value.is_integer()
 
     @property
     def wide(self) -> bool:
-        """The number that fills may be a large one."""
+        """The fill value may exceed int32."""
         return self.value is not None and abs(self.value) > INT32_MAX
 
     def to_dict(self) -> Json:
@@ -33,7 +33,7 @@ class FirstN(Op):
 
 @dataclass(frozen=True)
 class Pad(Op):
-    """A list becomes n columns: shorter ones are filled up with the value, longer ones cut."""
+    """A list becomes n columns: shorter ones are padded, longer ones truncated."""
 
     name: ClassVar[str] = "pad"
     n: int = 0
@@ -41,12 +41,12 @@ class Pad(Op):
 
     @property
     def keeps_indexes(self) -> bool:
-        """A whole number fills lists up with another index."""
+        """A whole number is another index."""
         return self.value.is_integer()
 
     @property
     def wide(self) -> bool:
-        """The number that fills may be a large one."""
+        """The fill value may exceed int32."""
         return abs(self.value) > INT32_MAX
 
     def to_dict(self) -> Json:
@@ -56,7 +56,7 @@ class Pad(Op):
 
 @dataclass(frozen=True)
 class Ngram(Op):
-    """A list becomes the list of its runs of n elements, each hashed into buckets."""
+    """A list becomes the list of its n-grams, each hashed into buckets."""
 
     name: ClassVar[str] = "ngram"
     indexes: ClassVar[bool] = True
@@ -76,7 +76,7 @@ class Ngram(Op):
 
 @dataclass(frozen=True)
 class Lookup(Op):
-    """The value becomes the columns of the row of another dataset that has it as its key; null where none has."""
+    """The value becomes columns of the row of another dataset with that key, or null."""
 
     name: ClassVar[str] = "lookup"
     table: str = ""
@@ -85,6 +85,6 @@ class Lookup(Op):
     snapshot: str = ""
 
     def to_dict(self) -> Json:
-        """Return every field; the snapshot if it was chosen."""
+        """Return every field, and the snapshot if set."""
         chosen: Json = {"snapshot": self.snapshot} if self.snapshot else {}
         return {"table": self.table, "key": self.key, "columns": list(self.columns), **chosen}

@@ -1,4 +1,4 @@
-"""The ops whose results are numbers to compute with: one class each, as plan.proto has them."""
+"""Ops with numeric results, one class per message of plan.proto."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class FillNull(Op):
 
     @property
     def keeps_indexes(self) -> bool:
-        """A whole number fills indices with another index."""
+        """A whole number is another index."""
         return self._is_exact or (self.value is not None and self.value.is_integer())
 
     @property
     def wide(self) -> bool:
-        """The number that fills may be a large one."""
+        """The fill value may exceed int32."""
         return self._is_exact or self.decimal is not None or (self.value is not None and abs(self.value) > INT32_MAX)
 
     @property
@@ -57,7 +57,7 @@ class FillNull(Op):
 
 @dataclass(frozen=True)
 class Clip(Op):
-    """Values below min become min, above max become max. A bound is an int where a float may not hold it."""
+    """Values below min become min, above max become max. A bound that is not exact in float64 is an int."""
 
     name: ClassVar[str] = "clip"
     min: float | None = None
@@ -81,7 +81,7 @@ class Log1p(Op):
     name: ClassVar[str] = "log1p"
 
     def to_dict(self) -> Json:
-        """Return no field: there is none."""
+        """Return an empty object."""
         return {}
 
 
@@ -92,7 +92,7 @@ class Sqrt(Op):
     name: ClassVar[str] = "sqrt"
 
     def to_dict(self) -> Json:
-        """Return no field: there is none."""
+        """Return an empty object."""
         return {}
 
 
@@ -103,13 +103,13 @@ class Abs(Op):
     name: ClassVar[str] = "abs"
 
     def to_dict(self) -> Json:
-        """Return no field: there is none."""
+        """Return an empty object."""
         return {}
 
 
 @dataclass(frozen=True)
 class Logit(Op):
-    """ln(x / (1 - x)), x clipped to [eps, 1 - eps] where eps is given."""
+    """ln(x / (1 - x)), x clipped to [eps, 1 - eps] if eps is given."""
 
     name: ClassVar[str] = "logit"
     eps: float | None = None
@@ -121,7 +121,7 @@ class Logit(Op):
 
 @dataclass(frozen=True)
 class BoxCox(Op):
-    """(x^lambda - 1) / lambda; ln x where lambda is 0."""
+    """(x^lambda - 1) / lambda; ln x if lambda is 0."""
 
     name: ClassVar[str] = "box_cox"
     lambda_: float = 0.0
@@ -186,7 +186,7 @@ class MaxAbs(Op):
 
 @dataclass(frozen=True)
 class Robust(Op):
-    """(x - center) / scale: the median and the distance between the quartiles."""
+    """(x - center) / scale, by default the median and the interquartile range."""
 
     name: ClassVar[str] = "robust"
     center: float | None = None

@@ -1,4 +1,4 @@
-"""What an op of a plan is to the builder, and the checks of its parameters."""
+"""The base class of ops, and checks of their parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 Json = dict[str, object]
 
-# Every integer up to this is one of float64's.
+# float64 represents every integer up to this exactly.
 EXACT_IN_DOUBLE = 2**53
 INT32_MAX, UINT32_MAX = 2**31 - 1, 2**32 - 1
 INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
@@ -23,21 +23,21 @@ class Op(ABC):
     name: ClassVar[str]
     """The op's field in plan.proto."""
     indexes: ClassVar[bool] = False
-    """Whether the result is an index, so that an integer dtype is meant."""
+    """Whether the result is an index, whose default dtype is an integer."""
 
     @property
     def keeps_indexes(self) -> bool:
-        """Whether indices that reach the op leave it as indices."""
+        """Whether the op maps indices to indices."""
         return False
 
     @property
     def wide(self) -> bool:
-        """Whether an index that the op gives may be more than an int32 holds."""
+        """Whether the op's indices may exceed int32."""
         return False
 
     @property
     def learns(self) -> bool:
-        """Whether a fit must fill something in."""
+        """Whether the op has parameters to learn."""
         return False
 
     @abstractmethod
@@ -46,7 +46,7 @@ class Op(ABC):
 
 
 def ending_in_indexes(chain: Sequence[Op]) -> Sequence[Op]:
-    """Return the op whose indices a chain ends in and those behind it that leave them indices; empty if none are."""
+    """Return the last op of a chain that produces indices, and the ops after it that keep them; empty if none do."""
     for place in range(len(chain) - 1, -1, -1):
         if chain[place].indexes:
             return chain[place:]
@@ -56,17 +56,17 @@ def ending_in_indexes(chain: Sequence[Op]) -> Sequence[Op]:
 
 
 def number(where: str, value: object) -> float:
-    """Return a finite number as float, or say what is wanted."""
+    """Return a finite number as float; raise for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{where} must be a number, not {value!r}")
     result = float(cast(float, value))
     if not math.isfinite(result):
-        raise ValueError(f"{where} must be finite, not {value!r}; leave an open bound out")
+        raise ValueError(f"{where} must be finite, not {value!r}; omit an open bound")
     return result
 
 
 def exact(where: str, value: object) -> float:
-    """Return a finite number as float, or as int where it is an integer that no float is."""
+    """Return a finite number as float, or as int if it is an integer that float64 cannot represent."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         given = int(cast(int, value))
         if int(float(given)) != given:
@@ -75,12 +75,12 @@ def exact(where: str, value: object) -> float:
 
 
 def optional(where: str, value: float | None) -> float | None:
-    """Return a finite number as float if there is one."""
+    """Return a finite number as float, or None."""
     return None if value is None else number(where, value)
 
 
 def in_range(where: str, value: object, least: float, most: float = math.inf) -> float:
-    """Return a finite number of the range as float, or say what is wanted."""
+    """Return a finite number in the range as float; raise for anything else."""
     result = number(where, value)
     if not least <= result <= most:
         allowed = f"from {least:g} to {most:g}" if math.isfinite(most) else f"{least:g} or more"
@@ -89,7 +89,7 @@ def in_range(where: str, value: object, least: float, most: float = math.inf) ->
 
 
 def whole(where: str, value: object, *, least: int = 0, most: int = UINT64_MAX) -> int:
-    """Return an integer of the range, or say what is wanted."""
+    """Return an integer in the range; raise for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{where} must be a whole number, not {value!r}")
     result = int(cast(int, value))
@@ -99,17 +99,17 @@ def whole(where: str, value: object, *, least: int = 0, most: int = UINT64_MAX) 
 
 
 def filling(where: str, value: object) -> float:
-    """Return the number that fills gaps, NaN and the infinities among them, as float, or say what is wanted."""
+    """Return a fill value, possibly NaN or infinite, as float; raise for anything else."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{where} must be a number, not {value!r}")
     result = float(cast(float, value))
     if isinstance(value, (int, np.integer)) and int(cast(int, value)) != result:
-        raise ValueError(f"{where} must be a number that float64 holds exactly, which {value!r} is not")
+        raise ValueError(f"{where} must be exact in float64, which {value!r} is not")
     return result
 
 
 def column_name(where: str, value: object) -> str:
-    """Return a column's name, or say what is wanted."""
+    """Return a column's name; raise for anything else."""
     if not isinstance(value, str) or not value:
         raise TypeError(f"{where} must be text, not {value!r}")
     return value
@@ -121,7 +121,7 @@ def present(**fields: float | None) -> Json:
 
 
 def spelled(value: float) -> float | str:
-    """Return a number as proto3's JSON spells it: NaN and the infinities are text."""
+    """Return a number as proto3 JSON, in which NaN and infinities are strings."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

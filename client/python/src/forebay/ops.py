@@ -1,7 +1,7 @@
-"""The ops of a plan, one class each, as the server's plan.proto has them.
+"""The ops of a plan, one class per message of plan.proto.
 
-An op knows its JSON, whether it is left to learn something, and whether what it makes is an index. Meanings are the
-server's; here they are only written down and checked for what can be seen without data.
+An op has its JSON, and properties such as whether it must be fitted and whether it produces an index. The server
+defines their meaning.
 """
 
 from __future__ import annotations

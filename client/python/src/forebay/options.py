@@ -1,6 +1,6 @@
-"""Options of a stream and their defaults, each named once.
+"""Options of a stream and their defaults, each defined once.
 
-The defaults are those of forebay_proto::defaults; a test compares the two. Knows nothing of servers or cursors.
+The defaults are those of forebay_proto::defaults; a test compares the two.
 """
 
 from __future__ import annotations

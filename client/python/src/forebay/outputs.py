@@ -22,33 +22,33 @@ class Output:
 
 
 def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> Output:
-    """Lay parts side by side as one output, in a dtype of your choice.
+    """Return an output of parts side by side, in one dtype.
 
-    Left out, the dtype is INT32 (INT64 if it must be) where every part ends in indices (bucketize, vocab, hash_bucket,
-    cross, ngram, sigrid_hash, map_id, positive_mod; fill_null, first_n and pad behind them with whole numbers),
+    The default dtype is INT32 (INT64 if necessary) if every part ends in indices (bucketize, vocab, hash_bucket, cross,
+    ngram, sigrid_hash, map_id, positive_mod, optionally followed by fill_null, first_n or pad with whole numbers),
     AS_STORED for `Columns.as_stored`, and FLOAT32 otherwise.
 
-    One part of one column whose chain ends in a list is an output of lists: see `Ragged`.
+    A single part of a single column whose chain ends in a list is an output of lists: see `Ragged`.
     """
     listed = (parts,) if isinstance(parts, Columns) else tuple(parts)
     if not listed:
-        raise ValueError("an output needs at least one part")
+        raise ValueError("an output requires at least one part")
     for part in listed:
         if not isinstance(cast(object, part), Columns):
-            raise TypeError(f'an output is made of cols("…") chains, not {part!r}')
+            raise TypeError(f'an output consists of cols("…") chains, not {part!r}')
     stored = any(part.stored for part in listed)
     if stored and len(listed) > 1:
-        raise ValueError("as_stored must be its output's only part")
+        raise ValueError("as_stored must be the only part of its output")
     if dtype is None:
         return Output(listed, "AS_STORED" if stored else _default_dtype(listed))
     if not isinstance(cast(object, dtype), str) or dtype.upper() not in DTYPES:
-        raise ValueError(f"dtype {dtype!r} is none of {', '.join(DTYPES)}")
+        raise ValueError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
     chosen = cast(DType, dtype.upper())
     if stored and chosen != "AS_STORED":
-        raise ValueError(f"as_stored keeps the column's own type; it cannot become {chosen}")
+        raise ValueError(f"as_stored keeps the column's type; it cannot be converted to {chosen}")
     if chosen == "AS_STORED":
         if len(listed) != 1:
-            raise ValueError("dtype AS_STORED takes one part of one column")
+            raise ValueError("dtype AS_STORED requires one part of one column")
         listed = (listed[0].as_stored(),)
     return Output(listed, chosen)
 

@@ -1,7 +1,7 @@
-"""The plan builder: which rows pass, what is computed from them, how it is laid out.
+"""Plans: a filter, derived columns and outputs.
 
-Builds and reads the JSON of the server's plan.proto and checks what needs no data. Columns, types and SQL are the
-server's to judge. Every object here is immutable.
+Builds and reads the JSON of the server's plan.proto, and checks it as far as possible without data. The server checks
+columns, types and SQL. All objects are immutable.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ __all__ = ["DTYPES", "Columns", "DType", "Output", "Plan", "cols", "output"]
 
 @dataclass(frozen=True, init=False)
 class Plan:
-    """Which rows of a dataset pass, what is computed from them, and how it is laid out.
+    """A filter on the rows of a dataset, derived columns, and the outputs of a batch.
 
-    `filter` and the expressions of `derive` are SQL over the dataset's columns. `outputs` names the columns of every
-    batch; each is one `cols` chain, a list of them side by side, or an `output` with a dtype of its own.
+    `filter` and the expressions of `derive` are SQL over the dataset's columns. `outputs` maps names to `cols` chains,
+    lists of chains side by side, or an `output` with an explicit dtype.
     """
 
     filter: str
     derive: Mapping[str, str] = field(hash=False)
     outputs: Mapping[str, Output] = field(hash=False)
     units: Mapping[str, str] = field(hash=False)
-    """What the columns of dates and times counted where the plan was fitted; written by a fit."""
+    """Units of date and time columns when the plan was fitted; set by a fit."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class Plan:
         units: Mapping[str, str] | None = None,
     ) -> None:
         if filter is not None and not isinstance(cast(object, filter), str):
-            raise TypeError(f"filter must be an SQL expression in text, not {filter!r}")
+            raise TypeError(f"filter must be a string with an SQL expression, not {filter!r}")
         if not isinstance(cast(object, outputs), Mapping) or not outputs:
             raise TypeError('outputs must map names to cols chains: outputs={"dense": fb.cols("a", "b")}')
         for name, expr in (derive or {}).items():
             if not isinstance(cast(object, expr), str) or not expr.strip():
-                raise TypeError(f"derive: {name!r} must be an SQL expression in text, not {expr!r}")
+                raise TypeError(f"derive: {name!r} must be a string with an SQL expression, not {expr!r}")
         made: dict[str, Output] = {}
         for name, parts in outputs.items():
             if not isinstance(cast(object, name), str) or not name:
@@ -65,11 +65,11 @@ class Plan:
 
     @property
     def needs_fit(self) -> bool:
-        """Whether an op is left to learn something: a mean, a bound, a vocabulary."""
+        """Whether an op has parameters to learn: a mean, a bound, a vocabulary."""
         return any(op.learns for out in self.outputs.values() for part in out.parts for op in part.ops)
 
     def to_dict(self) -> Json:
-        """Return the plan as the server's JSON has it."""
+        """Return the plan as JSON of the server."""
         plan: Json = {}
         if self.filter:
             plan["filter"] = self.filter
@@ -89,15 +89,15 @@ class Plan:
 
     @classmethod
     def from_dict(cls, plan: Mapping[str, object]) -> Plan:
-        """Read what `to_dict` writes, or the server's JSON of a plan; an unknown field is an error."""
+        """Read the result of `to_dict`, or the server's JSON of a plan; unknown fields are errors."""
         return cls(**read_plan(plan))
 
     @classmethod
     def from_json(cls, source: str | bytes | os.PathLike[str]) -> Plan:
-        """Read a plan from a file, or from text that begins with a brace.
+        """Read a plan from a file, or from text that starts with a brace.
 
-        Takes a bare plan, and the ``{"version": 1, "plan_id": …, "plan": …}`` of ``forebay fit --json``: an error
-        if somebody has edited it since, or if its version is not known.
+        Accepts a bare plan, and the ``{"version": 1, "plan_id": …, "plan": …}`` of ``forebay fit --json`` unless it was
+        edited or its version is unknown.
         """
         found = unwrapped(read_object(source))
         return cls.from_dict(checked_plan(found) if isinstance(found.get("plan"), dict) else found)

@@ -1,8 +1,7 @@
-"""The id of a fitted plan: a digest of its protobuf bytes, computed here from its JSON.
+"""The id of a fitted plan: a digest of its protobuf bytes, computed from its JSON.
 
-The server's id is the SHA-256 of a line that names the form and of the plan's bytes as protobuf writes them:
-fields in the order of their numbers, defaults left out, numbers in lists packed. `MESSAGES` says what plan.proto says;
-a test holds the two together.
+The server's id is the SHA-256 of a line that names the format and of the plan's canonical protobuf bytes: fields in the
+order of their numbers, without defaults, numbers in lists packed. `MESSAGES` repeats plan.proto; a test compares them.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ FORM = b"forebay plan 1\n"
 DTYPES = ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED")
 STATS = ("MEAN", "MEDIAN", "MODE")
 
-# Message: its fields, each a number and a kind. "?": written whenever it is there (optional, or one of a oneof); "*": a
-# list. A kind that is a message's name is that message.
+# Messages and their fields, each a number and a kind. "?": explicit presence (optional, or in a oneof); "*": repeated.
+# Kinds include the names of messages.
 MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "Plan": {"filter": (1, "string"), "derive": (2, "*Derive"), "outputs": (3, "*Output"), "units": (4, "*Unit")},
     "Unit": {"column": (1, "string"), "unit": (2, "string")},
@@ -124,7 +123,7 @@ VARINT, FIXED64, LENGTH = 0, 1, 2
 
 
 def plan_digest(plan: Fields) -> str:
-    """Return the id of a plan that a fit has returned, from its JSON; an unknown field is an error."""
+    """Return the id of a fitted plan from its JSON; unknown fields are errors."""
     return hashlib.sha256(FORM + encode("Plan", plan)).hexdigest()[:32]
 
 
@@ -163,7 +162,7 @@ def _scalar(kind: str, value: object) -> tuple[int, bytes]:
     if kind == "string":
         return LENGTH, str(value).encode()
     if kind == "double":
-        # proto3's JSON spells what is not finite as a word, which float reads.
+        # Non-finite numbers are strings in proto3 JSON, which float() parses.
         return FIXED64, struct.pack("<d", float(cast("float | str", value)))
     if kind in ENUMS and isinstance(value, str):
         return VARINT, _varint(ENUMS[kind].index(value))

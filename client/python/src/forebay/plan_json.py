@@ -1,8 +1,8 @@
-"""Reads the JSON of a plan, ours or the server's, into the builder's objects.
+"""Parses the JSON of a plan.
 
-The server writes every field, some of them null or empty, and proto3's JSON may spell a 64-bit number as text and an
-infinity as a word: all of that is read. A field that plan.proto does not have is an error, for a misspelt one would
-otherwise be a silent default.
+The server writes every field, including null and empty ones, and proto3 JSON may represent 64-bit numbers and
+infinities as strings; all of these are accepted. Fields not in plan.proto are errors, so that a misspelled field is not
+silently ignored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def read_plan(plan: Fields) -> PlanFields:
         entry = _fields(f"outputs[{i}]", item, "name", "dtype", "parts")
         name = _text(f"outputs[{i}].name", entry.get("name"))
         if name in outputs:
-            raise ValueError(f"outputs[{i}]: the name {name!r} is taken")
+            raise ValueError(f"outputs[{i}]: the name {name!r} is used twice")
         parts = [_part(f"outputs[{i}].parts[{j}]", part) for j, part in enumerate(_list("parts", entry.get("parts")))]
         outputs[name] = output(parts, dtype=_text(f"outputs[{i}].dtype", entry.get("dtype") or "FLOAT32"))
     units: dict[str, str] = {}

@@ -1,11 +1,11 @@
-"""Reads a stream ahead of the loop, in a thread, onto a bounded shelf.
+"""Reading a stream ahead of the loop, in a thread, into a bounded buffer.
 
-The thread waits on the wire without the interpreter's lock. It is owned by the `Prefetch` object: closing that, or
-dropping it, ends the stream and the thread, wherever either of them waits.
+The thread waits for the network without holding the GIL. The `Prefetch` object owns it: closing or dropping the object
+ends the stream and the thread, even while they wait.
 
-The loop does not take what it waits for off the shelf: it asks for what is behind the last one that it took, and gets
-the same one until it asks with a higher number. So an exception that a signal handler raises while the loop waits, or
-before it has made the batch its own, loses nothing.
+The loop does not remove items from the buffer. It requests the item after the last one that it consumed, and receives
+the same item until it requests a higher number. No item is lost if a signal handler raises while the loop waits or
+before it has stored the batch.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ JOIN_SECONDS = 10.0
 T = TypeVar("T")
 
 
-class Ahead(Generic[T]):
-    """What was made of one batch, numbered from 1."""
+class Prefetched(Generic[T]):
+    """The prepared form of one batch, numbered from 1."""
 
     def __init__(self, number: int, value: T) -> None:
         self.number = number
         self.value: T | None = value
-        """None once it was taken, for the shelf is to keep no batch that the loop has."""
+        """None once consumed, so that the buffer holds no batch of the loop."""
 
 
 class Prefetch(Generic[T]):
-    """What `prepare` makes of a stream's batches, up to `depth` of them made ahead."""
+    """A stream's batches, prepared by `prepare` up to `depth` batches ahead."""
 
     def __init__(self, stream: Stream, prepare: Callable[[Batch], T], *, depth: int) -> None:
         if depth < 1:
             raise ValueError(f"prefetch must be at least 1, not {depth}")
-        self._shelf: _Shelf[T] = _Shelf(depth)
+        self._buffer: _Buffer[T] = _Buffer(depth)
         self._stream = stream
         self.wait_seconds = 0.0
-        """Time that the loop waited in `behind`."""
-        # The thread must not hold this object, or dropping it would never end the thread.
+        """Time that the loop waited in `after`."""
+        # The thread must not reference this object, or dropping it would not end the thread.
         self._thread = threading.Thread(
-            target=_read_ahead, args=(stream, prepare, self._shelf), name="forebay-prefetch", daemon=True
+            target=_read_ahead, args=(stream, prepare, self._buffer), name="forebay-prefetch", daemon=True
         )
-        weakref.finalize(self, _end, stream, self._shelf, self._thread)
+        weakref.finalize(self, _end, stream, self._buffer, self._thread)
         self._thread.start()
 
-    def behind(self, number: int) -> Ahead[T] | None:
-        """Return the one behind this number; None where all were taken or this is closed (see `is_closed`).
+    def after(self, number: int) -> Prefetched[T] | None:
+        """Return the item after this number; None at the end of the stream or once closed (see `is_closed`).
 
-        Raises what the stream raised, every time that it is asked.
+        Raises the stream's error, on every call.
         """
         began = time.perf_counter()
         try:
-            return self._shelf.behind(number)
+            return self._buffer.after(number)
         except BaseException as error:
-            if error is self._shelf.failure:
+            if error is self._buffer.failure:
                 self.close()
             raise
         finally:
@@ -69,94 +69,94 @@ class Prefetch(Generic[T]):
     @property
     def is_closed(self) -> bool:
         """Whether `close` was called."""
-        return self._shelf.is_closed
+        return self._buffer.is_closed
 
     def close(self) -> None:
-        """End the stream and the thread; may be called from another thread, and again after an interrupt."""
-        _end(self._stream, self._shelf, self._thread)
+        """End the stream and the thread; may be called from another thread, and again if interrupted."""
+        _end(self._stream, self._buffer, self._thread)
 
 
-class _Shelf(Generic[T]):
-    """Up to `depth` batches beside the one that the loop has asked for. No lock: see `signal_safe`."""
+class _Buffer(Generic[T]):
+    """Up to `depth` batches after the one that the loop has requested. Lock-free: see `signal_safe`."""
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
-        self._made: deque[Ahead[T]] = deque()
-        self._asked = 0
+        self._items: deque[Prefetched[T]] = deque()
+        self._requested = 0
         self._is_over = False
         self.failure: BaseException | None = None
         self.is_closed = False
-        self._came = Wakeup()
-        self._room = Wakeup()
+        self._filled = Wakeup()
+        self._freed = Wakeup()
 
-    def put(self, ahead: Ahead[T]) -> bool:
-        """Add one once there is room; False if the shelf is closed."""
-        while ahead.number - self._asked > self._depth and not self.is_closed:
-            self._room.wait()
+    def put(self, item: Prefetched[T]) -> bool:
+        """Add an item once there is space; return False if the buffer is closed."""
+        while item.number - self._requested > self._depth and not self.is_closed:
+            self._freed.wait()
         if self.is_closed:
             return False
-        self._made.append(ahead)
-        self._came.ring()
+        self._items.append(item)
+        self._filled.set()
         return True
 
-    def behind(self, number: int) -> Ahead[T] | None:
-        """Wait for the one behind this number; None at the rightful end, or once closed. Raises the stream's error."""
+    def after(self, number: int) -> Prefetched[T] | None:
+        """Wait for the item after this number; None at the end or once closed. Raises the stream's error."""
         while True:
             is_over, failure = self._is_over, self.failure
-            if (ahead := self._oldest(number)) is not None:
-                self._asked = ahead.number
-                self._room.ring()
-                # One ring wakes one thread, and another may wait for the one behind it.
-                self._came.ring()
-                return ahead
+            if (item := self._oldest(number)) is not None:
+                self._requested = item.number
+                self._freed.set()
+                # `set` wakes one thread, and another may wait for the next item.
+                self._filled.set()
+                return item
             if failure is not None:
-                self._came.ring()
+                self._filled.set()
                 raise failure
             if is_over or self.is_closed:
-                self._came.ring()
+                self._filled.set()
                 return None
-            self._came.wait()
+            self._filled.wait()
 
     def end(self, failure: BaseException | None) -> None:
-        """Let the loop know, once it has taken what was made, that no more comes, or why."""
+        """Mark the end of the items, or the error that the loop raises after them."""
         if failure is None:
             self._is_over = True
         else:
             self.failure = failure
-        self._came.ring()
+        self._filled.set()
 
     def close(self) -> None:
-        """Let nothing more in and drop what was not taken."""
+        """Reject further items and drop those not consumed."""
         self.is_closed = True
-        self._made.clear()
-        self._room.ring()
-        self._came.ring()
+        self._items.clear()
+        self._freed.set()
+        self._filled.set()
 
-    def _oldest(self, number: int) -> Ahead[T] | None:
+    def _oldest(self, number: int) -> Prefetched[T] | None:
         try:
-            while self._made[0].number <= number:
-                self._made.popleft()
-            return self._made[0]
+            while self._items[0].number <= number:
+                self._items.popleft()
+            return self._items[0]
         except IndexError:
             return None
 
 
-def _read_ahead(stream: Stream, prepare: Callable[[Batch], T], shelf: _Shelf[T]) -> None:
+def _read_ahead(stream: Stream, prepare: Callable[[Batch], T], buffer: _Buffer[T]) -> None:
     number = 1
     try:
-        while shelf.put(Ahead(number, prepare(next(stream)))):
+        while buffer.put(Prefetched(number, prepare(next(stream)))):
             number += 1
     except StopIteration:
-        # The rightful end, or that of a stream that was closed: the shelf was closed before.
-        shelf.end(None)
+        # The end of the epoch, or of a closed stream, whose buffer was closed first.
+        buffer.end(None)
     except BaseException as error:
         # The loop's thread raises it.
-        shelf.end(error)
+        buffer.end(error)
 
 
-def _end(stream: Stream, shelf: _Shelf[T], thread: threading.Thread) -> None:
-    # In this order, so that the end of a stream that was closed is never taken for a rightful one.
-    shelf.close()
+def _end(stream: Stream, buffer: _Buffer[T], thread: threading.Thread) -> None:
+    # In this order, so that the end of a closed stream is not mistaken for the end of the epoch.
+    buffer.close()
     stream.close()
     if thread is not threading.current_thread() and thread.ident is not None:
         thread.join(JOIN_SECONDS)

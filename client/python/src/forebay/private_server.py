@@ -1,7 +1,7 @@
-"""A private server for this process: from a directory of Parquet to batches without anything running yet.
+"""A private server for this process, for reading Parquet files without a running server.
 
-The server is a child that ends when its standard input closes, and this process holds the other end of that pipe: so
-it ends with the process however the process ends, kill -9 included. Nothing here speaks Flight.
+The server is a child process that exits when its standard input closes. This process holds the other end of the pipe,
+so the server ends with it in any case, including SIGKILL. Makes no Flight calls.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pathlib import Path
 
 START_SECONDS = 60.0
 STOP_SECONDS = 5.0
-# sockaddr_un holds 108 bytes on Linux and 104 on macOS, the closing zero included.
+# The path in sockaddr_un has 108 bytes on Linux and 104 on macOS, including the terminating zero.
 SOCKET_PATH_MAX = 100
 LOG_LINES_KEPT = 200
-LOG_LINES_TOLD = 20
+LOG_LINES_SHOWN = 20
 READY = re.compile(r"listening on (grpc\S*://.+?)\s*$")
 
 Location = str | os.PathLike[str]
@@ -31,13 +31,13 @@ Location = str | os.PathLike[str]
 def local(datasets: Mapping[str, Location] | None = None, /, **named: Location) -> str:
     """Start a private ``forebay-server`` for the datasets, NAME=path or URL, and return its URL.
 
-    It listens on a Unix socket where there are such (else on a loopback port), keeps its state in a temporary
-    directory (which a killed process leaves behind), and ends with this process. The same datasets again give the
-    same server. The program is ``FOREBAY_SERVER_BIN`` if that is set, else ``forebay-server`` of the PATH.
+    The server listens on a Unix socket (a loopback port if the platform has none), keeps its state in a temporary
+    directory, which a killed process does not remove, and ends with this process. Calls with the same datasets return
+    the same server. The program is ``FOREBAY_SERVER_BIN`` if set, else ``forebay-server`` from the PATH.
     """
     roots = {name: _location(root) for name, root in {**(datasets or {}), **named}.items()}
     if not roots:
-        raise TypeError('local needs a dataset: fb.local(flights="data/flights")')
+        raise TypeError('local requires a dataset: fb.local(flights="data/flights")')
     key = tuple(sorted(roots.items()))
     with _lock:
         server = _servers.get(key)
@@ -83,12 +83,12 @@ class PrivateServer:
         self._ready.wait(START_SECONDS)
         if self._url is None:
             self.stop()
-            raise RuntimeError(f"{program} was not ready within {START_SECONDS:.0f} s.\n{self.last_words()}")
+            raise RuntimeError(f"{program} was not ready within {START_SECONDS:.0f} s.\n{self.exit_report()}")
         self.url: str = self._url
 
     @property
     def alive(self) -> bool:
-        """Whether the server runs."""
+        """Whether the server is running."""
         return self._process.poll() is None
 
     @property
@@ -96,14 +96,16 @@ class PrivateServer:
         """The server's process id."""
         return self._process.pid
 
-    def last_words(self) -> str:
-        """Tell how the server ended and what it last said."""
+    def exit_report(self) -> str:
+        """Return how the server ended, with the last lines of its log."""
         code = self._process.poll()
-        ended = "the private forebay-server runs" if code is None else f"the private forebay-server ended with {code}"
-        return "\n  ".join([f"{ended}; its last lines:", *list(self._log)[-LOG_LINES_TOLD:]])
+        ended = (
+            "the private forebay-server is running" if code is None else f"the private forebay-server ended with {code}"
+        )
+        return "\n  ".join([f"{ended}; its last lines:", *list(self._log)[-LOG_LINES_SHOWN:]])
 
     def stop(self) -> None:
-        """End the server and remove what it kept; nothing happens in a forked child of the owner."""
+        """Stop the server and remove its state; does nothing in a forked child of the owner."""
         if os.getpid() != self._owner:
             return
         if self._process.stdin is not None:
@@ -119,7 +121,7 @@ class PrivateServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _read_log(self) -> None:
-        """Read stderr to its end, so that the server never waits for a reader."""
+        """Read stderr to its end, so that the server never blocks on a full pipe."""
         assert self._process.stderr is not None
         for raw in self._process.stderr:
             line = raw.decode(errors="replace").rstrip()
@@ -131,11 +133,11 @@ class PrivateServer:
         self._ready.set()
 
 
-def last_words(url: str) -> str | None:
-    """Tell how the private server of this URL ended, or None if there is none or it runs."""
+def exit_report(url: str) -> str | None:
+    """Return how the private server at this URL ended; None if there is none or it is running."""
     for server in list(_servers.values()):
         if server.url == url and not server.alive:
-            return server.last_words()
+            return server.exit_report()
     return None
 
 
@@ -153,7 +155,7 @@ def _program() -> str:
     named = os.environ.get("FOREBAY_SERVER_BIN")
     if named:
         if not os.access(named, os.X_OK) or os.path.isdir(named):
-            raise FileNotFoundError(f"FOREBAY_SERVER_BIN={named} is no program that can be run")
+            raise FileNotFoundError(f"FOREBAY_SERVER_BIN={named} is not an executable program")
         return named
     found = shutil.which("forebay-server")
     if found is None:
@@ -175,6 +177,6 @@ def _listen(folder: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Leave out the variables that configure a server, which were meant for another than this private one."""
+    """Return the environment without server settings, which apply to other servers."""
     kept = ("FOREBAY_SERVER_BIN",)
     return {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_") or name in kept}

@@ -1,4 +1,4 @@
-"""A fit's progress, as data and as a line on a terminal."""
+"""Progress of a fit, as data and as a line on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIDTH = 30
 
 @dataclass(frozen=True)
 class FitProgress:
-    """How far a fit is."""
+    """Progress of a fit."""
 
     pass_number: int
     """Counted from 1."""
@@ -30,7 +30,7 @@ class ProgressLine:
         self._length = 0
 
     def __call__(self, progress: FitProgress) -> None:
-        """Show how far the fit is."""
+        """Show the progress."""
         share = min(1.0, progress.rows_done / progress.rows_total) if progress.rows_total else 1.0
         bar = ("=" * round(share * WIDTH)).ljust(WIDTH)
         line = (
@@ -42,7 +42,7 @@ class ProgressLine:
         self._length = len(line)
 
     def close(self) -> None:
-        """Wipe the line."""
+        """Clear the line."""
         if self._length:
             sys.stderr.write("\r" + " " * self._length + "\r")
             sys.stderr.flush()
@@ -50,5 +50,5 @@ class ProgressLine:
 
 
 def line_wanted(progress: bool | None) -> bool:
-    """Whether to show a line: where stderr is a terminal, unless told not to."""
+    """Whether to show a line: if stderr is a terminal, unless `progress` is False."""
     return progress is not False and sys.stderr.isatty()

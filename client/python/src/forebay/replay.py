@@ -1,4 +1,4 @@
-"""One batch looked up again: where each of its rows lies, and the batch itself, byte for byte."""
+"""Replay of one batch: the source of each row, and the batch itself, byte for byte."""
 
 from __future__ import annotations
 
@@ -42,20 +42,21 @@ class Replay:
         connect: Callable[[], Connection],
     ) -> None:
         self.header = header
-        """The batch's header; its checksum is 0, for the batch itself has it."""
+        """The batch's header, except for its checksum, which is 0."""
         self.rows = rows
-        """A row for each of the batch's, in its order: file, row_group (index in the file), row (index in the row
-        group, rows that do not pass the filter counted too), row_id (index in the snapshot in file order, what
-        with_row_ids adds), padding (it repeats another)."""
+        """The source of each row, in the batch's order: file, row_group (index in the file), row (index in the row
+        group, before filtering), row_id (index in the snapshot in file order, as added by with_row_ids), padding
+        (whether it
+        repeats another row)."""
         self.ticket = ticket
-        """What a DoGet of any Flight client gets the batch with."""
+        """Ticket of a DoGet that returns the batch."""
         self.snapshot = snapshot
         self.plan_id = plan_id
         self._connect = connect
 
     @cached_property
     def batch(self) -> Batch:
-        """The batch, fetched when it is first asked for."""
+        """The batch, fetched on first access."""
         source = Source(self._connect(), flight.Ticket(self.ticket))
         try:
             while True:
@@ -72,7 +73,7 @@ class Replay:
 
 
 def read_replay(answers: Iterable[Json], connect: Callable[[], Connection]) -> Replay:
-    """Read the action's results: the first says what the batch is, and each brings rows of it."""
+    """Read the action's results: the first describes the batch, and each has rows of it."""
     first: Json | None = None
     parts: list[pa.Table] = []
     for answer in answers:

@@ -1,8 +1,8 @@
-"""When to try again, where, and for how long: the policy alone, without a connection or a stream.
+"""Retry policy: when to retry, on which replica, and for how long. Makes no connection.
 
-A pass asks each replica once, one right after the other: a server that drains or is gone costs no wait while another
-answers. Between passes there is a pause, twice as long each time and jittered, so that the ranks of a job do not come
-back all at once. Passes and seconds are both bounded.
+A pass tries each replica once without a pause, so a draining or unreachable server costs no delay while another one
+responds. Pauses between passes double and are jittered, so that the ranks of a job do not reconnect at once. Passes and
+time are limited.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from .errors import BrokenStream, Cancelled, DeadlineExceeded, ForebayError, Ove
 
 T = TypeVar("T")
 
-# 0.1 s + 0.2 s + … + 12.8 s of pauses, each of them shortened by up to a half: some 19 s where no connection hangs.
+# Pauses of 0.1 s + 0.2 s + … + 12.8 s, each jittered down to half: about 19 s if no connection hangs.
 PASSES_MAX = 9
 PAUSE_SECONDS_FIRST = 0.1
 RETRY_SECONDS = 60.0
 
-# Another try, here or elsewhere, may bring what was asked for. (A call is cancelled by neither side but through a
-# broken connection: our own cancelling is looked at before.)
+# Errors after which a retry may succeed, on any replica. Only a broken connection cancels a call: callers handle their
+# own cancellation first.
 TRANSIENT = (Unavailable, DeadlineExceeded, Cancelled, BrokenStream, Overloaded)
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """What a replica answered instead."""
+class Failure:
+    """A replica's error."""
 
     url: str
     error: ForebayError
 
 
 class Stopped(Protocol):
-    """A flag that ends the tries: a `signal_safe.Latch`, or a `threading.Event`."""
+    """A flag that ends the retries: a `signal_safe.Latch` or a `threading.Event`."""
 
     def is_set(self) -> bool:
         """Whether the flag is set."""
         ...
 
     def wait(self, seconds: float, /) -> bool:
-        """Wait for the flag, at most so long; returns whether it is set."""
+        """Wait for the flag up to `seconds`; return whether it is set."""
         ...
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether another try may go well."""
+    """Whether a retry may succeed."""
     return isinstance(error, TRANSIENT) and not isinstance(error, ServerEnded)
 
 
@@ -58,41 +58,41 @@ def try_everywhere(
     *,
     seconds: float,
     stopped: Stopped,
-    passed_over: tuple[type[ForebayError], ...] = (),
-    before: Trouble | None = None,
-    then: str = "",
+    skipped: tuple[type[ForebayError], ...] = (),
+    cause: Failure | None = None,
+    hint: str = "",
 ) -> T | None:
-    """Return what the first replica of `urls` gives that can; None once `stopped` is set, at once also from a pause.
+    """Return the result of the first replica of `urls` that succeeds; None once `stopped` is set, also during a pause.
 
-    `before` is the trouble that made this necessary: where `seconds` is 0 it is raised as it is. A lasting error is
-    raised at once, but for those of `passed_over`, which another replica may not have: they are raised when a pass
-    gives no reason to hope. After the last pass, or `seconds`, raises `Unavailable`, which says how often and where it
-    was tried; `then` says what the caller may do.
+    `cause` is the failure that led here; it is raised unchanged if `seconds` is 0. Permanent errors are raised at once,
+    except those in `skipped`, which another replica may not have: these are raised after a pass without a transient
+    error. After the last pass, or `seconds`, raises `Unavailable` with the number of attempts, each replica's last
+    error and the `hint`.
     """
-    if before is not None and seconds <= 0:
-        raise before.error
-    troubles = [] if before is None else [before]
-    tries = len(troubles)
+    if cause is not None and seconds <= 0:
+        raise cause.error
+    failures = [] if cause is None else [cause]
+    tries = len(failures)
     deadline = time.monotonic() + seconds
     for passed in range(PASSES_MAX):
-        hope = False
+        may_recover = False
         for url in urls():
             if stopped.is_set():
                 return None
             try:
                 return attempt(url)
-            except (*TRANSIENT, *passed_over) as error:
+            except (*TRANSIENT, *skipped) as error:
                 tries += 1
-                troubles = [*(trouble for trouble in troubles if trouble.url != url), Trouble(url, error)]
-                hope = hope or is_transient(error)
-        last = troubles[-1].error
-        if not hope or seconds <= 0:
+                failures = [*(failure for failure in failures if failure.url != url), Failure(url, error)]
+                may_recover = may_recover or is_transient(error)
+        last = failures[-1].error
+        if not may_recover or seconds <= 0:
             raise last
         pause = PAUSE_SECONDS_FIRST * 2**passed * random.uniform(0.5, 1.0)
         if passed + 1 == PASSES_MAX or time.monotonic() + pause > deadline:
             break
         if stopped.wait(pause):
             return None
-    where = "; ".join(f"{trouble.url}: {trouble.error}" for trouble in troubles)
-    kind = Overloaded if all(isinstance(trouble.error, Overloaded) for trouble in troubles) else Unavailable
-    raise kind(f"gave up after {tries} tries: {where}{then}") from troubles[-1].error
+    where = "; ".join(f"{failure.url}: {failure.error}" for failure in failures)
+    kind = Overloaded if all(isinstance(failure.error, Overloaded) for failure in failures) else Unavailable
+    raise kind(f"gave up after {tries} tries: {where}{hint}") from failures[-1].error

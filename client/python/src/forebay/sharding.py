@@ -13,15 +13,14 @@ SHARDING = ("DataLoaderDispatcher", "IterableDatasetShard")
 
 
 def refuse_second_sharding(world_size: int) -> None:
-    """Raise RuntimeError where Accelerate is about to shard, or deal out, the stream of one of several ranks."""
+    """Raise RuntimeError if Accelerate is about to shard or distribute the stream of one of several ranks."""
     if world_size == 1 or ACCELERATE not in sys.modules:
         return
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if frame.f_globals.get("__name__") == ACCELERATE and type(frame.f_locals.get("self")).__name__ in SHARDING:
             raise RuntimeError(
-                "a FlightDataset gives each rank its own rows, and Accelerate is sharding it once more: rows would be "
-                "lost. Hand accelerator.prepare a forebay.torch.FlightLoader(data) in the place of "
-                "DataLoader(data, batch_size=None)"
+                "a FlightDataset reads each rank's own rows, and Accelerate would shard it again and lose rows: pass "
+                "forebay.torch.FlightLoader(data) to accelerator.prepare instead of DataLoader(data, batch_size=None)"
             )
         frame = frame.f_back

@@ -1,7 +1,8 @@
-"""What threads wait for each other with, whole wherever an exception strikes.
+"""Synchronization that stays consistent if a signal handler raises.
 
-A signal handler may raise between any two calls of the main thread. `threading.Event` and `threading.Condition` take
-their lock in Python code, which such an exception can leave locked; a raw lock and a `SimpleQueue` cannot be left so.
+A signal handler may raise between any two calls of the main thread. `threading.Event` and `threading.Condition` acquire
+their lock in Python code, so such an exception can leave it locked. Raw locks and `SimpleQueue` do not have this
+problem.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ class Latch:
 
     def __init__(self) -> None:
         self._is_set = False
-        # Held until the flag is set; a waiter takes it and passes it on.
+        # Locked until the flag is set; each waiter then acquires and releases it.
         self._gate = threading.Lock()
         self._gate.acquire()
 
     def set(self) -> None:
-        """Set the flag and wake all that wait."""
+        """Set the flag and wake all waiters."""
         self._is_set = True
         self._open()
 
@@ -30,28 +31,28 @@ class Latch:
         return self._is_set
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the flag, at most so long; returns whether it is set."""
+        """Wait for the flag up to `seconds`; return whether it is set."""
         if not self._is_set and self._gate.acquire(timeout=seconds):
             self._open()
         return self._is_set
 
     def _open(self) -> None:
-        with contextlib.suppress(RuntimeError):  # It is open already.
+        with contextlib.suppress(RuntimeError):  # Already open.
             self._gate.release()
 
 
 class Wakeup:
-    """Wakes one waiter, or keeps the next one from waiting."""
+    """Wakes one waiter, or lets the next one pass without waiting."""
 
     def __init__(self) -> None:
-        # At most one entry for each thread that rings.
-        self._rung: queue.SimpleQueue[None] = queue.SimpleQueue()
+        # At most one entry per setting thread.
+        self._pending: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    def ring(self) -> None:
-        """Wake the waiter; call it after the change that the waiter looks for."""
-        if self._rung.empty():
-            self._rung.put(None)
+    def set(self) -> None:
+        """Wake the waiter; call this after the change that it waits for."""
+        if self._pending.empty():
+            self._pending.put(None)
 
     def wait(self) -> None:
-        """Wait for a ring since the last wait; the caller then looks again whether its change has come."""
-        self._rung.get()
+        """Wait for a `set` since the last wait; the caller must then check its condition again."""
+        self._pending.get()

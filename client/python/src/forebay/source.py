@@ -1,4 +1,4 @@
-"""One DoGet on a connection of its own: where a stream's batches come from until it breaks or ends."""
+"""One DoGet over a separate connection: the source of a stream's batches until it breaks or ends."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from .errors import BrokenStream, ForebayError
 
 
 class Source:
-    """The messages of one DoGet. It owns its connection; `close` may be called from another thread."""
+    """Messages of one DoGet. Owns its connection; `close` may be called from another thread."""
 
     def __init__(self, connection: Connection, ticket: flight.Ticket) -> None:
         self.url = connection.url
         self._connection = connection
         self._closed = False
         try:
-            with _received():
+            with _reading():
                 self._reader = connection.get(ticket)
         except BaseException:
             connection.close()
             raise
 
     def read(self) -> flight.FlightStreamChunk:
-        """Wait for the next message, without the interpreter's lock; raises StopIteration at the end."""
-        with _received(), self._connection.translated():
+        """Wait for the next message without holding the GIL; raise StopIteration at the end."""
+        with _reading(), self._connection.translated():
             return self._reader.read_chunk()
 
     def close(self) -> None:
-        """End the call and the connection, which also ends a read that waits."""
+        """Cancel the call and close the connection, which also ends a pending read."""
         if self._closed:
             return
         with contextlib.suppress(Exception):
             self._reader.cancel()
         self._connection.close()
-        # Last, so that a close that was interrupted can be repeated.
+        # Set last, so that an interrupted close can be repeated.
         self._closed = True
 
 
-class _received(contextlib.AbstractContextManager[None]):  # noqa: N801 (reads as a word)
-    """Context in which what no server said, but pyarrow when it could not read a message, is a broken stream."""
+class _reading(contextlib.AbstractContextManager[None]):  # noqa: N801 (used as a function)
+    """Context that turns pyarrow's errors of reading a message into `BrokenStream`; the server's errors pass."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if type(error) is ForebayError:
-            raise BrokenStream(f"a message could not be read: {error}") from error
+            raise BrokenStream(f"cannot read a message: {error}") from error

@@ -1,6 +1,6 @@
-"""Where a stream's time went, as the server says it in every header, and what holds a loop up.
+"""Stage times of a stream, as reported in every header, and the bottleneck of a loop.
 
-The server's seconds are those of one stream. Lanes of a shuffled stream work side by side, and theirs are added up.
+Stage times cover one stream, and are summed over the concurrent lanes of a shuffled one.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import Any
 
 Json = dict[str, Any]
 
-# A loop that waits for less than this share of its time is not held up by its data.
+# A loop that waits for less than this share of its time is not limited by its data.
 WAITING_SHARE = 0.1
-# A server that waits for its client for more than this share of the time is held up by what lies between them; so is a
-# loop that waits while the server has nothing to do for more than this share of it.
+# The wire is the bottleneck if the server waits for its client for more than this share of the time, or if the loop
+# waits while the server is idle for more than this share.
 SENDING_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class StageSeconds:
-    """Seconds that a stream spent on the server."""
+    """Seconds that a stream spent in each stage on the server."""
 
     fetch: float = 0.0
     """Waiting for storage."""
@@ -34,7 +34,7 @@ class StageSeconds:
 
     @classmethod
     def of(cls, fields: Json | None) -> StageSeconds:
-        """Read the message's JSON; zeros where a server says nothing."""
+        """Read the message's JSON; missing times are 0."""
         given = fields or {}
         return cls(*(float(given.get(name) or 0.0) for name in cls.__dataclass_fields__))
 
@@ -54,22 +54,22 @@ class StageSeconds:
 
 
 def bound_by(stages: StageSeconds, *, loop_seconds: float, wait_seconds: float, lanes: int = 1) -> tuple[str, str]:
-    """Return what a loop is bound by (trainer, wire, storage or CPU) and the figures that say so.
+    """Return the bottleneck of a loop (trainer, wire, storage or CPU) and the figures that determine it.
 
-    `loop_seconds` and `wait_seconds` are counted from the first batch on, for its wait is the start's and not the
-    stream's; `lanes` are those that fetch side by side for this rank. Two empty texts where nothing was measured.
+    `loop_seconds` and `wait_seconds` start after the first batch, whose wait is that of the start; `lanes` is the
+    number of lanes that fetch concurrently for this rank. Returns two empty texts if nothing was measured.
     """
     if loop_seconds <= 0.0:
         return "", ""
     waited = wait_seconds / loop_seconds
     if waited < WAITING_SHARE:
         return "trainer", f"the loop waited for data for {waited:.1%} of its {loop_seconds:.2f} s"
-    told = f"the loop waited for data for {waited:.0%} of its {loop_seconds:.2f} s; meanwhile the server"
+    prefix = f"the loop waited for data for {waited:.0%} of its {loop_seconds:.2f} s; meanwhile the server"
     fetch = stages.fetch / max(1, lanes)
     if stages.send_wait > SENDING_SHARE * loop_seconds:
-        return "wire", f"{told} waited {stages.send_wait:.2f} s for batches to be taken off it"
+        return "wire", f"{prefix} waited {stages.send_wait:.2f} s for the client to take batches"
     if fetch + stages.compute < (1 - SENDING_SHARE) * wait_seconds:
-        return "wire", f"{told} made batches for {fetch + stages.compute:.2f} s only"
-    side_by_side = f" a lane, of {lanes}" if lanes > 1 else ""
-    figures = f"waited {fetch:.2f} s for storage{side_by_side}, and computed for {stages.compute:.2f} s"
-    return ("storage" if fetch > stages.compute else "CPU"), f"{told} {figures}"
+        return "wire", f"{prefix} prepared batches for {fetch + stages.compute:.2f} s only"
+    per_lane = f" per lane, of {lanes}" if lanes > 1 else ""
+    figures = f"waited {fetch:.2f} s for storage{per_lane}, and computed for {stages.compute:.2f} s"
+    return ("storage" if fetch > stages.compute else "CPU"), f"{prefix} {figures}"

@@ -1,4 +1,4 @@
-"""A batch's columns as torch tensors over the received memory (through DLPack): nothing is copied."""
+"""A batch's columns as torch tensors over the received memory, without a copy (through DLPack)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def to_tensor(array: pa.Array[Any], column: pa.Field[Any]) -> torch.Tensor:
     if is_bfloat16(column):
         tensor = tensor.view(torch.bfloat16)
     elif column.name == ROW_ID:
-        # Indices of rows are far below 2^63, and torch can do little with uint64.
+        # Row indices are far below 2^63, and torch has few operations for uint64.
         tensor = tensor.view(torch.int64)
     return tensor.view(shape)
 
