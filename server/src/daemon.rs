@@ -22,7 +22,7 @@ use crate::{
     config::{Config, Listen},
     cpu_pool::CpuPool,
     engine::{Engine, EngineError},
-    flight::{self, Access, BindError, Listener, ReflectionError, ServeSettings, Service},
+    flight::{self, Access, BindError, Listener, MessageLimits, ReflectionError, ServeSettings, Service},
     log::{self, LogError},
     metrics,
     metrics_http::MetricsListener,
@@ -137,12 +137,13 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     }
 
     let service = Service::new(streams, cpu.clone(), watch.clone(), config.advertise);
-    let service = service.with_rules(access, config.requests);
+    let message_limits = MessageLimits { bytes_max: config.message_bytes_max, arrival: config.handshake };
+    let service = service.with_access(access).with_limits(config.requests, message_limits);
     let settings = ServeSettings {
         connection_age: config.connection_age,
         connection_grace: config.connection_grace,
         keepalive: config.keepalive,
-        handshake: config.requests.arrival,
+        handshake: config.handshake,
         connections_max: config.connections_max,
         reflection: config.reflection,
     };

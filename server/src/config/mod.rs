@@ -81,6 +81,10 @@ pub struct Config {
     pub stream_idle: Duration,
     /// Limit of open connections.
     pub connections_max: usize,
+    /// Bytes of a received gRPC message.
+    pub message_bytes_max: usize,
+    /// Time in which a client must complete its handshake, and a request must arrive.
+    pub handshake: Duration,
     /// Limits of requests.
     pub requests: RequestLimits,
 }
@@ -132,9 +136,9 @@ impl Flags {
             streams: StreamLimits { per_client: self.streams_per_client as usize, total: self.streams_max as usize },
             stream_idle: Duration::from_secs(self.stream_idle_seconds),
             connections_max: self.connections_max as usize,
+            message_bytes_max: self.message_bytes_max as usize,
+            handshake: Duration::from_secs(self.handshake_seconds),
             requests: RequestLimits {
-                message_bytes_max: self.message_bytes_max as usize,
-                arrival: Duration::from_secs(self.handshake_seconds),
                 plan_bytes_max: self.plan_bytes_max as usize,
                 plan_columns_max: self.plan_columns_max as usize,
                 plan_ops_max: self.plan_ops_max as usize,

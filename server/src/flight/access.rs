@@ -1,6 +1,6 @@
-//! What a caller may do: who it is, which datasets it may read, how many streams it may open.
+//! Access rules: who the caller is, which datasets it may read, how many streams it may open.
 //!
-//! Names that no grant covers are answered alike, whether there is such a dataset or not: what others have is not told.
+//! A caller learns nothing of datasets it has no grant for: existing and missing ones give the same error.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
     stream::{StreamError, Streams},
 };
 
-/// The rules of a service. Cheap to clone.
+/// The access rules of a service. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Access {
     auth: Auth,
@@ -26,7 +26,7 @@ pub struct Access {
 }
 
 impl Default for Access {
-    /// Everybody, and as many streams as there is memory for.
+    /// Any caller, and any number of streams.
     fn default() -> Self {
         let limits = StreamLimits { per_client: usize::MAX, total: usize::MAX };
         Self { auth: Auth::off(), admission: Admission::new(limits) }
@@ -34,32 +34,32 @@ impl Default for Access {
 }
 
 impl Access {
-    /// These callers, and so many streams.
+    /// The callers that `auth` knows, and as many streams as `admission` permits.
     pub fn new(auth: Auth, admission: Admission) -> Self {
         Self { auth, admission }
     }
 
-    /// Who makes a call, by its headers and its connection.
+    /// Authenticates a call by its headers and its connection.
     pub(super) fn caller(&self, headers: &HeaderMap, peer: &Peer) -> Result<Caller, Status> {
         let authorization = headers.get(header::AUTHORIZATION).map(header::HeaderValue::as_bytes);
         self.auth.caller(authorization, peer).map_err(|refused| status::of_refusal(&refused))
     }
 
-    /// Who makes a call, as it was found out when it came.
-    pub(super) fn known<T>(&self, request: &tonic::Request<T>) -> Result<Caller, Status> {
+    /// The caller as the router authenticated it.
+    pub(super) fn authenticated<T>(&self, request: &tonic::Request<T>) -> Result<Caller, Status> {
         match request.extensions().get::<Caller>() {
             Some(caller) => Ok(caller.clone()),
-            None if self.auth.is_on() => Err(Status::unauthenticated("nobody said who makes this call")),
+            None if self.auth.is_on() => Err(Status::unauthenticated("the call was not authenticated")),
             None => Ok(Caller::anyone()),
         }
     }
 
-    /// A place for a stream of a caller.
+    /// A permit for a stream of the caller.
     pub(super) fn stream(&self, caller: &Caller) -> Result<StreamPermit, Status> {
         self.admission.stream(caller).map_err(|refused| status::of_refusal(&refused))
     }
 
-    /// A ticket as it goes out to a caller.
+    /// The ticket as it is sent to the caller: signed, if callers are authenticated.
     pub(super) fn sign(&self, ticket: Ticket, caller: &Caller) -> Ticket {
         match self.auth.ticket_key() {
             Some(key) => Ticket { ticket: key.sign(&ticket.ticket, caller.name()).into() },
@@ -67,7 +67,7 @@ impl Access {
         }
     }
 
-    /// A ticket as it was made, from a caller who may use it now.
+    /// The ticket without its signature, if the signature is valid for the caller.
     pub(super) fn unsigned(&self, ticket: &Ticket, caller: &Caller) -> Result<Ticket, Status> {
         match self.auth.ticket_key() {
             Some(key) => {
@@ -76,13 +76,13 @@ impl Access {
                 Ok(Ticket { ticket: Bytes::copy_from_slice(opened) })
             }
             None if TicketKey::is_signed(&ticket.ticket) => Err(Status::invalid_argument(
-                "ticket: signed by a server that asks who calls, which this one does not: ask GetFlightInfo here",
+                "ticket: signed by a server with authentication, which this server does not use: call GetFlightInfo here",
             )),
             None => Ok(ticket.clone()),
         }
     }
 
-    /// Whether a caller may read a dataset.
+    /// Checks that the caller may read a dataset.
     pub(super) fn dataset(caller: &Caller, streams: &Streams, name: &str) -> Result<(), Status> {
         if !caller.may_read(name) {
             return Err(Status::permission_denied(format!(
@@ -94,12 +94,12 @@ impl Access {
         if !caller.reads_everything() && streams.catalog().dataset(name).is_err() {
             let granted =
                 streams.catalog().datasets().map(|dataset| dataset.name()).filter(|name| caller.may_read(name));
-            return Err(Status::not_found(format!("no dataset of this name here: {}", near_names(name, granted))));
+            return Err(Status::not_found(format!("no dataset of this name: {}", near_names(name, granted))));
         }
         Ok(())
     }
 
-    /// Whether a caller may read what a stream is made from: its dataset, and the tables that its plan looks up.
+    /// Checks that the caller may read the sources of a stream: its dataset and the lookup tables of its plan.
     pub(super) async fn sources(
         caller: &Caller,
         streams: &Arc<Streams>,
@@ -123,10 +123,10 @@ impl Access {
             Ok(v1::FitResult { plan: Some(kept), .. }) => {
                 plan::table_names(&kept).try_for_each(|table| Self::dataset(caller, streams, table))
             }
-            // Who knows a plan's id may use it: near ones are not told.
-            Ok(_) | Err(StreamError::UnknownPlan { .. }) => Err(Status::not_found(
-                "no fitted plan of this id is kept here (--state): fit it, or send the plan itself",
-            )),
+            // An id is permission to use the plan, so similar ids are not suggested.
+            Ok(_) | Err(StreamError::UnknownPlan { .. }) => {
+                Err(Status::not_found("no fitted plan with this id (--state): fit it, or send the plan itself"))
+            }
             Err(error) => Err(status::of(&error)),
         }
     }

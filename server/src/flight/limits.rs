@@ -1,11 +1,29 @@
-//! What a request may be at most: each limit has a flag, and an error that names it.
+//! Limits of requests: each has a flag, which its error names.
+
+use std::time::Duration;
 
 use forebay_proto::v1;
 use tonic::Status;
 
 use crate::{expr, plan::RequestLimits};
 
-/// Checks the length of a message before it is read.
+/// Limits of gRPC messages.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageLimits {
+    /// Bytes of a received message.
+    pub bytes_max: usize,
+    /// Time in which a request must arrive completely.
+    pub arrival: Duration,
+}
+
+impl Default for MessageLimits {
+    /// The largest limits of any server.
+    fn default() -> Self {
+        Self { bytes_max: 2 * forebay_proto::JSON_BYTES_MAX, arrival: Duration::from_secs(10) }
+    }
+}
+
+/// Checks the length of a request before it is decoded.
 pub(super) fn check_bytes(limits: &RequestLimits, bytes: usize) -> Result<(), Status> {
     within("the request", bytes, "bytes", limits.plan_bytes_max, "--plan-bytes-max")
 }
@@ -17,7 +35,7 @@ pub(super) fn check_plan(limits: &RequestLimits, plan: &v1::Plan) -> Result<(), 
     within("plan.outputs", columns, "columns", limits.plan_columns_max, "--plan-columns-max")?;
     let ops = parts().map(|part| part.ops.len()).max().unwrap_or(0);
     within("plan.outputs", ops, "ops of a part", limits.plan_ops_max, "--plan-ops-max")?;
-    // What no server takes is refused where expressions are read.
+    // The parser of expressions enforces the limit of all servers.
     if limits.expression_operators_max < expr::OPERATORS_MAX {
         let derived = plan.derive.iter().map(|derive| ("plan.derive", derive.expr.as_str()));
         for (path, text) in derived.chain([("plan.filter", plan.filter.as_str())]) {
@@ -28,9 +46,9 @@ pub(super) fn check_plan(limits: &RequestLimits, plan: &v1::Plan) -> Result<(), 
     Ok(())
 }
 
-fn within(path: &str, count: usize, what: &str, limit: usize, flag: &str) -> Result<(), Status> {
+fn within(path: &str, count: usize, unit: &str, limit: usize, flag: &str) -> Result<(), Status> {
     if count <= limit {
         return Ok(());
     }
-    Err(Status::resource_exhausted(format!("{path}: {count} {what}, the limit is {limit} ({flag})")))
+    Err(Status::resource_exhausted(format!("{path}: {count} {unit}, the limit is {limit} ({flag})")))
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod call;
+mod context;
 mod descriptor;
 mod limits;
 mod rpc;
@@ -15,9 +16,10 @@ mod transport;
 mod wire;
 
 pub use access::Access;
+pub use limits::MessageLimits;
 pub use service::Service;
 pub use transport::{
-    BindError, ConnectionSettings, Listener, Reflection, ReflectionError, Router, ServeSettings, lingering, serve,
-    serve_connections, tune,
+    BindError, CallBody, ConnectionSettings, Listener, Reflection, ReflectionError, Router, ServeSettings, lingering,
+    serve, serve_connections, tune,
 };
 pub use wire::{Encoder, Message, response};

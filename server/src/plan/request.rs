@@ -81,10 +81,6 @@ pub struct Limits {
 /// Limits of requests; each has a flag.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLimits {
-    /// Largest gRPC message that is accepted.
-    pub message_bytes_max: usize,
-    /// Time in which a request must arrive.
-    pub arrival: Duration,
     /// Bytes of a `forebay.v1` message, including its plan.
     pub plan_bytes_max: usize,
     /// Columns of a plan's outputs, before ops widen them.
@@ -99,8 +95,6 @@ impl Default for RequestLimits {
     /// The largest limits that any server accepts.
     fn default() -> Self {
         Self {
-            message_bytes_max: 2 * forebay_proto::JSON_BYTES_MAX,
-            arrival: Duration::from_secs(10),
             plan_bytes_max: forebay_proto::JSON_BYTES_MAX,
             plan_columns_max: PLAN_COLUMNS_MAX,
             plan_ops_max: OPS_MAX,

@@ -1,5 +1,12 @@
-//! The calls of Flight, one module each.
+//! The Flight calls, one module each. None knows tonic's service or the transport: a call gets its context and its
+//! message, and returns messages or a status.
 
-pub(crate) mod do_action;
-pub(crate) mod do_exchange;
-pub(crate) mod do_get;
+pub(super) mod do_action;
+pub(super) mod do_exchange;
+pub(super) mod do_get;
+pub(super) mod get_flight_info;
+pub(super) mod get_schema;
+pub(super) mod list_flights;
+pub(super) mod unimplemented;
+
+mod table_info;

@@ -15,5 +15,5 @@ mod tls;
 pub use connection::{ConnectionSettings, serve_connections};
 pub use linger::lingering;
 pub use reflection::{Reflection, ReflectionError};
-pub use router::Router;
+pub use router::{CallBody, Router};
 pub use serve::{BindError, Listener, ServeSettings, serve, tune};

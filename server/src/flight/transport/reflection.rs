@@ -1,33 +1,33 @@
-//! gRPC server reflection: what the calls and their messages are, for tools that ask.
+//! gRPC server reflection: the calls and their messages, for tools such as grpcurl.
 
 use std::{convert::Infallible, fmt, sync::Arc};
 
 use futures::future::BoxFuture;
-use hyper::{Request, Response, body::Incoming};
+use hyper::{Request, Response};
 use tonic::{body::Body, codegen::Service};
 use tonic_reflection::server::Builder;
 
-/// A descriptor of the program's own cannot be read.
+/// A built-in descriptor cannot be read.
 pub type ReflectionError = tonic_reflection::server::Error;
 
 const V1: &str = "/grpc.reflection.v1.ServerReflection/";
 
-/// The version that older tools know.
+/// The version of older tools.
 const V1_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/";
 
-type Answer = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+type ReflectionResponse = BoxFuture<'static, Result<Response<Body>, Infallible>>;
 
-type Answers = Arc<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
+type Handler = Arc<dyn Fn(Request<Body>) -> ReflectionResponse + Send + Sync>;
 
-/// Answers what tools ask. Cheap to clone.
+/// The reflection service. Cheap to clone.
 #[derive(Clone)]
 pub struct Reflection {
-    v1: Answers,
-    v1_alpha: Answers,
+    v1: Handler,
+    v1_alpha: Handler,
 }
 
 impl Reflection {
-    /// What the program tells of itself.
+    /// Reflection of the Flight, Forebay and health services.
     pub fn new() -> Result<Self, ReflectionError> {
         let builder = || {
             Builder::configure()
@@ -35,11 +35,11 @@ impl Reflection {
                 .register_encoded_file_descriptor_set(forebay_proto::DESCRIPTORS)
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
-        Ok(Self { v1: answers(builder().build_v1()?), v1_alpha: answers(builder().build_v1alpha()?) })
+        Ok(Self { v1: handler(builder().build_v1()?), v1_alpha: handler(builder().build_v1alpha()?) })
     }
 
-    /// What answers the calls of a path, if it is one of reflection's.
-    pub(super) fn of(&self, path: &str) -> Option<&Answers> {
+    /// The handler of a path, if it is one of reflection's.
+    pub(super) fn handler(&self, path: &str) -> Option<&Handler> {
         match path {
             path if path.starts_with(V1) => Some(&self.v1),
             path if path.starts_with(V1_ALPHA) => Some(&self.v1_alpha),
@@ -48,9 +48,9 @@ impl Reflection {
     }
 }
 
-fn answers<S>(server: S) -> Answers
+fn handler<S>(server: S) -> Handler
 where
-    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
     S::Future: Send,
 {
     Arc::new(move |request| {

@@ -1,40 +1,41 @@
-//! A request that must arrive: one that is begun and never sent would hold its call for ever.
+//! Bounds the time in which a request must arrive; a call whose request is never sent would be held indefinitely.
 //!
-//! One that breaks off is its client's end of the call, where tonic makes it an error of nobody knows whom.
+//! A request that breaks off ends with CANCELLED, where tonic would report an error of the server.
 
 use std::{
+    fmt::Display,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
 
-/// The body of a request, up to a deadline.
-pub(super) struct RequestTimeout {
-    body: Incoming,
+/// The body of a request with a deadline.
+pub(super) struct RequestTimeout<B> {
+    body: B,
     time: Duration,
     /// None once the body has ended.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl RequestTimeout {
-    /// The body must have ended within the time.
-    pub(super) fn new(body: Incoming, time: Duration) -> Self {
+impl<B> RequestTimeout<B> {
+    /// The body must end within the time.
+    pub(super) fn new(body: B, time: Duration) -> Self {
         Self { body, time, deadline: Some(Box::pin(sleep(time))) }
     }
 }
 
-/// What a request ends with that breaks off: reset, cut, or against the rules of HTTP/2. tonic takes it for the end of the
-/// request, of which its message is then missing.
-fn broken_off(error: &hyper::Error) -> Status {
-    Status::cancelled(format!("the client ended the call before all of its request had come: {error}"))
+/// The status of a request that was reset, truncated or in violation of HTTP/2. tonic would take it for a complete request
+/// without a message.
+fn incomplete(error: &impl Display) -> Status {
+    Status::cancelled(format!("client disconnected before the request completed: {error}"))
 }
 
-impl Body for RequestTimeout {
+impl<B: Body<Data = Bytes, Error: Display> + Unpin> Body for RequestTimeout<B> {
     type Data = Bytes;
     type Error = Status;
 
@@ -44,7 +45,7 @@ impl Body for RequestTimeout {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Some(Ok(frame))),
-            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(broken_off(&error)))),
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(incomplete(&error)))),
             Poll::Ready(None) => {
                 self.deadline = None;
                 return Poll::Ready(None);
@@ -54,7 +55,7 @@ impl Body for RequestTimeout {
         let Some(deadline) = &mut self.deadline else { return Poll::Pending };
         ready!(deadline.as_mut().poll(context));
         Poll::Ready(Some(Err(Status::deadline_exceeded(format!(
-            "the call was begun, and its request did not arrive within {} s (--handshake-seconds)",
+            "the request did not arrive within {} s (--handshake-seconds)",
             self.time.as_secs_f64()
         )))))
     }

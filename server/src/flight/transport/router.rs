@@ -1,19 +1,22 @@
-//! Which code answers a call: `DoGet` goes out through `wire`, every other call through tonic.
+//! Answers a call: authenticates the caller, sends `DoGet` through the uncopied body and every other call through tonic.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, fmt::Display, sync::Arc};
 
 use arrow_flight::{Ticket, flight_service_server::FlightServiceServer};
-use hyper::{Request, Response, body::Incoming};
-use tonic::{Code, Status, Streaming, body::Body, codec::BufferSettings, codegen::Service as _};
+use bytes::Bytes;
+use hyper::{Request, Response, body::Body as RequestBody};
+use tonic::{Code, Status, Streaming, body::Body, codec::BufferSettings, codegen::Service as _, codegen::StdError};
 use tonic_health::{pb::health_server::HealthServer, server::HealthService};
 use tonic_prost::ProstDecoder;
 use tracing::Instrument;
 
 use super::{reflection::Reflection, request_timeout::RequestTimeout};
 use crate::{
-    auth::{Caller, Peer},
+    auth::Peer,
     flight::{
         call::{Call, code_name},
+        context::{CallContext, Resources},
+        rpc::do_get,
         service::Service,
         status, wire,
     },
@@ -24,38 +27,47 @@ const HEALTH: &str = "/grpc.health.v1.Health/";
 
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 
-/// Calls whose client may go on sending for as long as it likes.
+/// Calls whose request may take any time.
 const STREAMING: [&str; 3] = ["DoExchange", "DoPut", "Handshake"];
+
+/// The body of a request: hyper's, or one in memory.
+pub trait CallBody: RequestBody<Data = Bytes, Error: Into<StdError> + Display + Send> + Unpin + Send + 'static {}
+
+impl<B> CallBody for B where
+    B: RequestBody<Data = Bytes, Error: Into<StdError> + Display + Send> + Unpin + Send + 'static
+{
+}
 
 /// Answers the calls of one connection. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Router {
-    service: Service,
+    resources: Resources,
     flight: FlightServiceServer<Service>,
     health: HealthServer<HealthService>,
     reflection: Option<Reflection>,
 }
 
 impl Router {
-    /// `health` answers gRPC's health checks, `reflection` what tools ask about the calls.
+    /// Routes Flight calls to `service`, health checks to `health`, and reflection calls to `reflection`.
     pub fn new(service: Service, health: HealthServer<HealthService>, reflection: Option<Reflection>) -> Self {
-        let flight = FlightServiceServer::new(service.clone())
-            .max_decoding_message_size(service.limits().message_bytes_max)
+        let resources = service.resources().clone();
+        let flight = FlightServiceServer::new(service)
+            .max_decoding_message_size(resources.message_limits.bytes_max)
             .max_encoding_message_size(usize::MAX);
-        Self { service, flight, health, reflection }
+        Self { resources, flight, health, reflection }
     }
 
     /// Answers one call.
-    pub async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    pub async fn answer(self, request: Request<impl CallBody>) -> Result<Response<Body>, Infallible> {
         let call = Call::of(&request);
-        let limit = self.service.limits().message_bytes_max;
+        let limit = self.resources.message_limits.bytes_max;
         let mut response = self.admit(request, &call).instrument(call.span.clone()).await?;
-        // tonic's word for a message that is too long; ours for nothing.
+        // tonic reports a message that is too long as OUT_OF_RANGE; this server returns that code nowhere else.
         if code_name(&response) == "OUT_OF_RANGE" {
             response = call.error(&too_large(limit)).into_http();
         }
-        if code_name(&response) == "INTERNAL" && is_about_bytes(&response) {
-            response = call.error(&Status::invalid_argument("what came is no message of this call")).into_http();
+        if code_name(&response) == "INTERNAL" && is_malformed_request(&response) {
+            response = call.error(&Status::invalid_argument("malformed request message")).into_http();
         }
         let code = code_name(&response);
         if code != "OK"
@@ -71,16 +83,18 @@ impl Router {
         Ok(response)
     }
 
-    /// Answers whom the service knows. Whether it is healthy may be asked by anybody: probes have no credentials.
-    async fn admit(mut self, mut request: Request<Incoming>, call: &Call) -> Result<Response<Body>, Infallible> {
+    /// Authenticates the caller. Health checks need no credentials, because probes have none.
+    async fn admit(mut self, mut request: Request<impl CallBody>, call: &Call) -> Result<Response<Body>, Infallible> {
         if request.uri().path().starts_with(HEALTH) {
             return self.health.call(request).await;
         }
         let peer = request.extensions().get::<Arc<Peer>>().map(Arc::clone).unwrap_or_default();
-        match self.service.access().caller(request.headers(), &peer) {
+        match self.resources.access.caller(request.headers(), &peer) {
             Ok(caller) => {
                 request.extensions_mut().insert(caller.clone());
-                self.route(request, &caller, call).await
+                request.extensions_mut().insert(call.clone());
+                let context = CallContext { resources: self.resources.clone(), caller, call: call.clone() };
+                self.route(request, context).await
             }
             Err(status) => Ok(call.error(&status).into_http()),
         }
@@ -88,24 +102,23 @@ impl Router {
 
     async fn route(
         mut self,
-        request: Request<Incoming>,
-        caller: &Caller,
-        call: &Call,
+        request: Request<impl CallBody>,
+        context: CallContext,
     ) -> Result<Response<Body>, Infallible> {
-        let limits = *self.service.limits();
+        let limits = self.resources.message_limits;
         let path = request.uri().path();
         if path == DO_GET {
             let body = RequestTimeout::new(request.into_body(), limits.arrival);
-            let answered = match read_ticket(body, limits.message_bytes_max).await {
-                Ok(ticket) => self.service.messages(&ticket, caller, call).await,
+            let messages = match read_ticket(body, limits.bytes_max).await {
+                Ok(ticket) => do_get::messages(&context, &ticket).await,
                 Err(status) => Err(status),
             };
-            return Ok(answered.map_or_else(|status| call.error(&status).into_http(), wire::response));
+            return Ok(messages.map_or_else(|status| context.call.error(&status).into_http(), wire::response));
         }
-        if let Some(answers) = self.reflection.as_ref().and_then(|reflection| reflection.of(path)) {
-            return answers(request).await;
+        if let Some(handler) = self.reflection.as_ref().and_then(|reflection| reflection.handler(path)) {
+            return handler(request.map(Body::new)).await;
         }
-        if STREAMING.contains(&call.method) {
+        if STREAMING.contains(&context.call.method) {
             return self.flight.call(request).await;
         }
         self.flight.call(request.map(|body| RequestTimeout::new(body, limits.arrival))).await
@@ -113,31 +126,32 @@ impl Router {
 }
 
 /// The one message of the request.
-async fn read_ticket(body: RequestTimeout, bytes_max: usize) -> Result<Ticket, Status> {
+async fn read_ticket(body: RequestTimeout<impl CallBody>, bytes_max: usize) -> Result<Ticket, Status> {
     let decoder = ProstDecoder::<Ticket>::new(BufferSettings::default());
     let mut messages = Streaming::new_request(decoder, body, None, Some(bytes_max));
     let ticket = messages.message().await.map_err(|status| match status.code() {
-        // tonic's word for bytes that are no message: the client's mistake, and no bug of ours.
-        Code::Internal => {
-            status::of_words(Code::InvalidArgument, &format!("DoGet: what came is no Ticket: {}", status.message()))
-        }
+        // tonic's code for a malformed message, which is the client's fault.
+        Code::Internal => status::of_words(
+            Code::InvalidArgument,
+            &format!("DoGet: malformed request, expected a Ticket: {}", status.message()),
+        ),
         _ => status,
     })?;
-    ticket.ok_or_else(|| Status::invalid_argument("DoGet: the call carries no Ticket"))
+    ticket.ok_or_else(|| Status::invalid_argument("DoGet: the request has no Ticket"))
 }
 
-/// Whether tonic answers so because a client's bytes are no message: INTERNAL would say that it is our bug.
-fn is_about_bytes(response: &Response<Body>) -> bool {
-    const WORDS: [&str; 4] = [
+/// Whether tonic reports malformed bytes of the client. Its code, INTERNAL, would mean a bug of this server.
+fn is_malformed_request(response: &Response<Body>) -> bool {
+    const MESSAGES: [&str; 4] = [
         "failed to decode Protobuf message",
         "protocol error",
         "Unexpected EOF decoding stream",
         "Missing request message",
     ];
-    let told = Status::from_header_map(response.headers());
-    told.is_some_and(|status| WORDS.iter().any(|words| status.message().starts_with(words)))
+    let status = Status::from_header_map(response.headers());
+    status.is_some_and(|status| MESSAGES.iter().any(|start| status.message().starts_with(start)))
 }
 
 fn too_large(bytes_max: usize) -> Status {
-    Status::resource_exhausted(format!("a message of more than {bytes_max} bytes is not taken (--message-bytes-max)"))
+    Status::resource_exhausted(format!("the message exceeds {bytes_max} bytes (--message-bytes-max)"))
 }

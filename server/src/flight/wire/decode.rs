@@ -29,13 +29,13 @@ pub(crate) use schema::read as read_schema;
 
 /// Why a message is not decoded.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum MessageError {
     /// Its bytes are no schema, dictionary or batch.
     #[error("{0}")]
     Malformed(String),
     /// There is too much of it.
     #[error("it has more than the {0} bytes of --batch-bytes-max: send smaller batches")]
-    Large(u64),
+    TooLarge(u64),
 }
 
 /// Decodes the batches of one client, of which it reads some columns.
@@ -51,7 +51,7 @@ pub(crate) struct Decoder {
 
 /// What a message is, before it is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Message {
+pub(crate) enum MessageKind {
     /// Nothing but metadata.
     Empty,
     /// The values of a dictionary; whether they follow those that are there.
@@ -72,32 +72,32 @@ impl Decoder {
 
     /// What a message is, and the bytes that its body has once decompressed, at most `bytes_max`; its layout is sound
     /// then.
-    pub(crate) fn look(&self, data: &FlightData, bytes_max: u64) -> Result<Message, Refused> {
+    pub(crate) fn check(&self, data: &FlightData, bytes_max: u64) -> Result<MessageKind, MessageError> {
         if data.data_header.is_empty() {
-            return Ok(Message::Empty);
+            return Ok(MessageKind::Empty);
         }
         let message = message(&data.data_header)?;
         let body = &data.data_body;
         match message.header_type() {
-            MessageHeader::NONE => Ok(Message::Empty),
+            MessageHeader::NONE => Ok(MessageKind::Empty),
             MessageHeader::RecordBatch => {
                 let batch = message.header_as_record_batch().ok_or_else(headless)?;
                 let types = self.schema.fields().iter().map(|field| field.data_type());
                 let bytes = layout::check(&batch, types, message.version(), body, bytes_max)?;
-                Ok(Message::Batch { rows: batch.length().unsigned_abs(), bytes })
+                Ok(MessageKind::Batch { rows: batch.length().unsigned_abs(), bytes })
             }
             MessageHeader::DictionaryBatch => {
                 let dictionary = message.header_as_dictionary_batch().ok_or_else(headless)?;
                 let (id, is_delta) = (dictionary.id(), dictionary.isDelta());
-                let Some(values) = self.used.get(&id) else { return Ok(Message::Empty) };
+                let Some(values) = self.used.get(&id) else { return Ok(MessageKind::Empty) };
                 let batch = dictionary.data().ok_or_else(headless)?;
                 let bytes = layout::check(&batch, [values].into_iter(), message.version(), body, bytes_max)?;
-                Ok(Message::Dictionary { id, bytes, is_delta })
+                Ok(MessageKind::Dictionary { id, bytes, is_delta })
             }
-            MessageHeader::Schema => Err(Refused::Malformed(
+            MessageHeader::Schema => Err(MessageError::Malformed(
                 "a second schema: an exchange has one, open another for other columns".to_owned(),
             )),
-            other => Err(Refused::Malformed(format!(
+            other => Err(MessageError::Malformed(format!(
                 "{} has no place in an exchange",
                 other.variant_name().unwrap_or("this")
             ))),
@@ -105,7 +105,7 @@ impl Decoder {
     }
 
     /// The columns of a batch that was looked at; their values are checked on the way.
-    pub(crate) fn batch(&self, data: &FlightData) -> Result<RecordBatch, Refused> {
+    pub(crate) fn batch(&self, data: &FlightData) -> Result<RecordBatch, MessageError> {
         let message = message(&data.data_header)?;
         let batch = message.header_as_record_batch().ok_or_else(headless)?;
         let body = aligned(data);
@@ -118,7 +118,7 @@ impl Decoder {
     }
 
     /// Takes in a dictionary that was looked at: in place of the one before, or behind its values.
-    pub(crate) fn dictionary(&mut self, data: &FlightData) -> Result<(), Refused> {
+    pub(crate) fn dictionary(&mut self, data: &FlightData) -> Result<(), MessageError> {
         let message = message(&data.data_header)?;
         let dictionary = message.header_as_dictionary_batch().ok_or_else(headless)?;
         let (Some(values), Some(batch)) = (self.used.get(&dictionary.id()), dictionary.data()) else { return Ok(()) };
@@ -132,8 +132,8 @@ impl Decoder {
         let mut values = Arc::clone(decoded.column(0));
         if dictionary.isDelta() {
             let before = self.dictionaries.get(&dictionary.id());
-            let before =
-                before.ok_or_else(|| Refused::Malformed("a delta of a dictionary that did not come".to_owned()))?;
+            let before = before
+                .ok_or_else(|| MessageError::Malformed("a delta of a dictionary that did not come".to_owned()))?;
             values = caught(|| concat(&[before.as_ref(), values.as_ref()]))?;
         }
         self.dictionaries.insert(dictionary.id(), values);
@@ -160,15 +160,15 @@ fn dictionaries_of(field: &Field, used: &mut HashMap<i64, DataType>) {
     }
 }
 
-fn message(header: &[u8]) -> Result<arrow_ipc::Message<'_>, Refused> {
+fn message(header: &[u8]) -> Result<arrow_ipc::Message<'_>, MessageError> {
     root_as_message(header).map_err(|source| {
         let text = source.to_string();
-        Refused::Malformed(format!("its header is no Arrow message: {}", text.lines().next().unwrap_or_default()))
+        MessageError::Malformed(format!("its header is no Arrow message: {}", text.lines().next().unwrap_or_default()))
     })
 }
 
-fn headless() -> Refused {
-    Refused::Malformed("its header names a kind that it does not hold".to_owned())
+fn headless() -> MessageError {
+    MessageError::Malformed("its header names a kind that it does not hold".to_owned())
 }
 
 /// The body at an address that is a multiple of 64, as Arrow's arrays want it.
@@ -182,10 +182,10 @@ fn aligned(data: &FlightData) -> Buffer {
 }
 
 /// Runs Arrow's reader, for which bytes that it did not expect may be a reason to panic.
-fn caught<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, Refused> {
+fn caught<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, MessageError> {
     match catch_unwind(AssertUnwindSafe(read)) {
-        Ok(read) => read.map_err(|source| Refused::Malformed(source.to_string())),
-        Err(panic) => Err(Refused::Malformed(CpuError::of_panic(&*panic).of_damage())),
+        Ok(read) => read.map_err(|source| MessageError::Malformed(source.to_string())),
+        Err(panic) => Err(MessageError::Malformed(CpuError::of_panic(&*panic).of_damage())),
     }
 }
 

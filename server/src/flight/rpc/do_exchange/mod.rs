@@ -1,76 +1,58 @@
-//! `DoExchange`: raw batches in, the plan's outputs out, a batch for a batch.
+//! `DoExchange`: raw batches in, the plan's outputs out, one batch for each.
 //!
-//! Nothing runs ahead: the next message is taken from the client when the one before has been answered and the answer
-//! is on its way. So a client that does not read stops its own exchange and holds one batch's memory, and an idle
-//! exchange holds none.
+//! The next message is read from the client when the outputs of the previous one have been sent. So a client that does
+//! not read stalls only its own exchange and holds the memory of one batch, and an idle exchange holds none.
+
+mod worker;
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
     time::Instant,
 };
 
 use arrow::datatypes::SchemaRef;
 use arrow_flight::{FlightData, FlightDescriptor, flight_descriptor::DescriptorType};
-use bytes::Bytes;
 use forebay_proto::{Encoding, v1};
 use futures::Stream;
 use tonic::{Code, Status, Streaming};
 
+use worker::{Processed, Worker};
+
 use crate::{
-    auth::{Caller, StreamPermit},
+    auth::StreamPermit,
     budget::Reservation,
     flight::{
-        limits,
-        service::Service,
-        status,
+        context::CallContext,
+        limits, status,
         wire::{
             Encoder,
-            decode::{Decoder, Message, Refused, read_schema},
+            decode::{Decoder, read_schema},
         },
     },
-    metrics::{self, ExchangeGuard, Stage, StageTimes, StreamStatus},
+    metrics::{self, ExchangeGuard, StreamStatus},
     shutdown::Phase,
-    stream::{Exchange, StreamError},
+    stream::StreamError,
 };
 
-/// An exchange until its end.
-struct Exchanging {
+/// An open exchange.
+struct ExchangeSession {
     incoming: Streaming<FlightData>,
-    service: Service,
-    caller: Caller,
-    _place: StreamPermit,
-    /// What is asked for, once it is known.
+    context: CallContext,
+    _permit: StreamPermit,
+    /// The request, once it has arrived.
     descriptor: Option<FlightDescriptor>,
-    /// What computes, once the schema has come; away while a job has it.
+    /// None before the schema has arrived, and while a job of the CPU pool uses it.
     worker: Option<Worker>,
     ready: VecDeque<FlightData>,
-    /// Memory of the batch that is on its way out.
+    /// Memory of the batch that is being sent.
     held: Option<Reservation>,
     guard: ExchangeGuard,
-    log: EndLog,
+    record: ExchangeRecord,
     ended: bool,
 }
 
-/// Decodes, computes and encodes; on the CPU pool while it does.
-struct Worker {
-    exchange: Arc<Exchange>,
-    decoder: Decoder,
-    encoder: Encoder,
-    /// Memory of the dictionaries, by id: a delta adds to what is there.
-    dictionaries: HashMap<i64, Vec<Reservation>>,
-}
-
-/// What has become of a message.
-enum Done {
-    /// It has no answer.
-    Nothing,
-    /// The messages of its outputs, and the memory that they hold.
-    Outputs { rows: u64, messages: Vec<FlightData>, held: Reservation },
-}
-
-/// One line when an exchange ends, whatever ends it.
-struct EndLog {
+/// The counts of an exchange. Dropping it logs the end.
+struct ExchangeRecord {
     plan: String,
     started: Instant,
     batches: u64,
@@ -78,36 +60,34 @@ struct EndLog {
     outcome: &'static str,
 }
 
-/// The answers to a client's messages.
-pub(crate) fn answers(
+/// The outputs for a client's messages.
+pub(crate) fn outputs(
+    context: CallContext,
     incoming: Streaming<FlightData>,
-    service: &Service,
-    caller: Caller,
-    place: StreamPermit,
-) -> impl Stream<Item = Result<FlightData, Status>> + Send + use<> {
-    let log = EndLog { plan: String::new(), started: Instant::now(), batches: 0, rows: 0, outcome: "cancelled" };
-    let exchanging = Exchanging {
+) -> Result<impl Stream<Item = Result<FlightData, Status>> + Send, Status> {
+    context.check_serving()?;
+    let permit = context.access().stream(&context.caller)?;
+    let record =
+        ExchangeRecord { plan: String::new(), started: Instant::now(), batches: 0, rows: 0, outcome: "cancelled" };
+    let session = ExchangeSession {
         incoming,
-        service: service.clone(),
-        caller,
-        _place: place,
+        context,
+        _permit: permit,
         descriptor: None,
         worker: None,
         ready: VecDeque::new(),
         held: None,
         guard: ExchangeGuard::open(),
-        log,
+        record,
         ended: false,
     };
-    futures::stream::unfold(exchanging, async |mut exchanging| {
-        let item = exchanging.next().await?;
-        Some((item, exchanging))
-    })
+    Ok(futures::stream::unfold(session, async |mut session| {
+        let item = session.next().await?;
+        Some((item, session))
+    }))
 }
 
-// === impl Exchanging ===
-
-impl Exchanging {
+impl ExchangeSession {
     async fn next(&mut self) -> Option<Result<FlightData, Status>> {
         loop {
             if let Some(message) = self.ready.pop_front() {
@@ -119,8 +99,8 @@ impl Exchanging {
             }
             let received = tokio::select! {
                 biased;
-                // An exchange has no end of its own, and nothing of it is lost: the client asks another replica.
-                () = self.service.shutdown().reached(Phase::Draining) => {
+                // An exchange may never end by itself, and loses nothing: the client sends the batch to another replica.
+                () = self.context.resources.shutdown.reached(Phase::Draining) => {
                     self.end(StreamStatus::Failed, "cut by shutdown");
                     return Some(Err(Status::unavailable(
                         "the server is shutting down: exchange with another replica, or here after its restart",
@@ -128,42 +108,42 @@ impl Exchanging {
                 }
                 received = self.incoming.message() => received,
             };
-            let answered = match received {
-                Ok(Some(data)) => self.answer(data).await,
+            let processed = match received {
+                Ok(Some(data)) => self.process(data).await,
                 Ok(None) => {
                     self.end(StreamStatus::Complete, "complete");
                     return None;
                 }
-                Err(status) => Err(self.unreadable(status)),
+                Err(status) => Err(self.receive_error(status)),
             };
-            if let Err(status) = answered {
+            if let Err(status) = processed {
                 self.end(StreamStatus::Failed, "failed");
                 return Some(Err(status));
             }
         }
     }
 
-    /// Makes ready what answers a message.
-    async fn answer(&mut self, mut data: FlightData) -> Result<(), Status> {
+    /// Processes a message; its outputs become ready.
+    async fn process(&mut self, mut data: FlightData) -> Result<(), Status> {
         if let Some(descriptor) = data.flight_descriptor.take() {
             self.descriptor.get_or_insert(descriptor);
         }
         let Some(worker) = self.worker.take() else { return self.begin(data).await };
         let start = Instant::now();
-        let batch = self.log.batches;
-        let job = self.service.cpu().run(move || {
+        let batch = self.record.batches;
+        let job = self.context.cpu().run(move || {
             let mut worker = worker;
-            let done = worker.answer(&data);
-            (worker, done)
+            let processed = worker.process(&data);
+            (worker, processed)
         });
-        let (worker, done) = job.await.map_err(|error| status::of(&error.into()))?;
+        let (worker, processed) = job.await.map_err(|error| status::of(&error.into()))?;
         self.worker = Some(worker);
-        match done {
-            Ok(Done::Nothing) => {}
-            Ok(Done::Outputs { rows, messages, held }) => {
+        match processed {
+            Ok(Processed::Nothing) => {}
+            Ok(Processed::Outputs { rows, messages, held }) => {
                 metrics::exchanged(rows, start.elapsed());
-                self.log.batches += 1;
-                self.log.rows += rows;
+                self.record.batches += 1;
+                self.record.rows += rows;
                 self.held = Some(held);
                 self.ready = messages.into();
             }
@@ -175,33 +155,33 @@ impl Exchanging {
         Ok(())
     }
 
-    /// Compiles the plan once the client has said which, and what its batches are.
+    /// Compiles the plan against the schema, once both have arrived.
     async fn begin(&mut self, data: FlightData) -> Result<(), Status> {
         let Some(descriptor) = &self.descriptor else {
             return Err(Status::invalid_argument(
-                "the first message of an exchange names it: a FlightDescriptor whose command is an ExchangeRequest",
+                "the first message of an exchange needs a FlightDescriptor whose command is an ExchangeRequest",
             ));
         };
         if data.data_header.is_empty() {
             return Ok(());
         }
         if descriptor.r#type() != DescriptorType::Cmd {
-            return Err(Status::invalid_argument("descriptor: a command, an ExchangeRequest, names an exchange"));
+            return Err(Status::invalid_argument("descriptor: expected a command, an ExchangeRequest"));
         }
         let command = descriptor.cmd.clone();
-        limits::check_bytes(self.service.limits(), command.len())?;
-        let read = self.service.cpu().run(move || {
+        limits::check_bytes(&self.context.resources.limits, command.len())?;
+        let read = self.context.cpu().run(move || {
             let (request, _) =
                 forebay_proto::decode::<v1::ExchangeRequest>(&command).map_err(|error| status::of_bytes(&error))?;
-            let schema = read_schema(&data.data_header).map_err(|refused| Failed::from(refused).status())?;
+            let schema = read_schema(&data.data_header).map_err(|error| worker::WorkerError::from(error).status())?;
             Ok::<_, Status>((request, SchemaRef::new(schema)))
         });
         let (request, schema) = read.await.map_err(|error| status::of(&error.into()))??;
-        self.service.check(&self.caller, "", request.plan.as_ref(), &request.plan_id).await?;
-        let exchange = self.service.streams().exchange(request, SchemaRef::clone(&schema)).await;
+        self.context.authorize("", request.plan.as_ref(), &request.plan_id).await?;
+        let exchange = self.context.streams().exchange(request, SchemaRef::clone(&schema)).await;
         let exchange = exchange.map_err(|error| status::of(&error))?;
-        exchange.plan_id().clone_into(&mut self.log.plan);
-        tracing::info!(plan = self.log.plan, "exchange opened");
+        exchange.plan_id().clone_into(&mut self.record.plan);
+        tracing::info!(plan = self.record.plan, "exchange opened");
         let schema_out = exchange.schema();
         let encoder =
             Encoder::new(&schema_out, Encoding::Json).map_err(|error| status::of(&StreamError::from(error)))?;
@@ -211,19 +191,18 @@ impl Exchanging {
         Ok(())
     }
 
-    /// The status of a message that did not arrive.
-    fn unreadable(&self, status: Status) -> Status {
+    /// The status of a message that could not be received.
+    fn receive_error(&self, status: Status) -> Status {
         match status.code() {
-            // tonic's word for a message that is too long.
+            // tonic's code for a message that is too long.
             Code::OutOfRange => Status::resource_exhausted(format!(
-                "batch {}: a message of more than {} bytes is not taken (--message-bytes-max): send smaller batches",
-                self.log.batches,
-                self.service.limits().message_bytes_max
+                "batch {}: the message exceeds {} bytes (--message-bytes-max): send smaller batches",
+                self.record.batches, self.context.resources.message_limits.bytes_max
             )),
-            // Its word for bytes that are no message, or half of one: the client's mistake, and no bug of ours.
+            // tonic's code for malformed or incomplete messages, which are the client's fault.
             Code::Internal => status::of_words(
                 Code::InvalidArgument,
-                &format!("batch {}: what came is no FlightData: {}", self.log.batches, status.message()),
+                &format!("batch {}: malformed message, expected FlightData: {}", self.record.batches, status.message()),
             ),
             _ => status,
         }
@@ -233,78 +212,11 @@ impl Exchanging {
         self.ended = true;
         self.worker = None;
         self.guard.end(status);
-        self.log.outcome = outcome;
+        self.record.outcome = outcome;
     }
 }
 
-// === impl Worker ===
-
-impl Worker {
-    fn answer(&mut self, data: &FlightData) -> Result<Done, Failed> {
-        match self.decoder.look(data, self.exchange.batch_bytes_max())? {
-            Message::Empty => Ok(Done::Nothing),
-            Message::Dictionary { id, bytes, is_delta } => {
-                let held = self.exchange.reserve_dictionary(bytes)?;
-                self.decoder.dictionary(data)?;
-                let reservations = self.dictionaries.entry(id).or_default();
-                if !is_delta {
-                    reservations.clear();
-                }
-                reservations.push(held);
-                Ok(Done::Nothing)
-            }
-            Message::Batch { rows, bytes } => {
-                let held = self.exchange.reserve(rows, bytes)?;
-                let mut times = StageTimes::default();
-                let start = Instant::now();
-                let batch = self.decoder.batch(data)?;
-                times.add_since(Stage::Decode, start);
-                let outputs = self.exchange.compute(&batch, &mut times)?;
-                times.record();
-                let rows = outputs.num_rows() as u64;
-                let metadata = Bytes::clone(&data.app_metadata);
-                let messages = self.encoder.exchanged(&outputs, metadata).map_err(StreamError::from)?;
-                let messages = messages.into_iter().map(FlightData::from).collect();
-                Ok(Done::Outputs { rows, messages, held })
-            }
-        }
-    }
-}
-
-/// Why a message has no answer.
-#[derive(Debug)]
-enum Failed {
-    Refused(Refused),
-    Stream(StreamError),
-}
-
-impl From<Refused> for Failed {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
-    }
-}
-
-impl From<StreamError> for Failed {
-    fn from(error: StreamError) -> Self {
-        Self::Stream(error)
-    }
-}
-
-impl Failed {
-    fn status(&self) -> Status {
-        match self {
-            Self::Refused(refused @ Refused::Malformed(_)) => {
-                status::of_words(Code::InvalidArgument, &refused.to_string())
-            }
-            Self::Refused(refused @ Refused::Large(_)) => {
-                status::of_words(Code::ResourceExhausted, &refused.to_string())
-            }
-            Self::Stream(error) => status::of(error),
-        }
-    }
-}
-
-impl Drop for EndLog {
+impl Drop for ExchangeRecord {
     fn drop(&mut self) {
         tracing::info!(
             plan = self.plan,

@@ -1,283 +1,138 @@
-//! The response of a `DoGet`: batches encoded on the CPU pool, counted when they go out, cut when the server ends.
+//! `DoGet`: the messages of a ticket. tonic's service and the router's uncopied body both send this stream.
+//!
+//! A ticket is opened here; `encoded` makes the messages, `recorded` counts and logs them, `resume` adds to errors where
+//! the client can resume.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    time::{Duration, Instant},
-};
+mod encoded;
+mod recorded;
+mod resume;
+
+use std::future::ready;
 
 use arrow::datatypes::SchemaRef;
+use arrow_flight::Ticket;
 use forebay_proto::{Encoding, v1};
-use futures::{Stream, StreamExt};
-use tonic::{Code, Status};
-use tracing::Instrument;
+use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
+use tonic::Status;
+
+use encoded::EncodedBatches;
+use recorded::{Recorded, StreamRecord};
+use resume::Resume;
 
 use crate::{
     auth::StreamPermit,
-    cpu_pool::{CpuError, CpuPool},
     flight::{
-        call::Call,
-        status,
+        access::Access,
+        context::CallContext,
+        status, ticket,
         wire::{Encoder, Message},
     },
-    log,
-    metrics::{self, Stage, StageTimes, StreamGuard, StreamLabels, StreamStatus},
-    shutdown::{Phase, ShutdownWatch},
-    stream::{Batch, BatchTask, StreamError},
+    metrics::StreamLabels,
+    plan::{self, PlanError},
+    stream::{BatchTask, StreamError},
 };
 
-/// What a stream needs until its end.
-struct Outgoing {
-    batches: BatchTask,
-    /// Away while a job has it.
-    encoder: Option<Encoder>,
-    ready: VecDeque<Message>,
-    cpu: CpuPool,
-    shutdown: ShutdownWatch,
-    with_stage_seconds: bool,
-    call: Call,
-    log: EndLog,
-    /// Where the stream would go on, for a client that is cut off; a raw table cannot be resumed.
-    resume: Option<Resume>,
-    _place: StreamPermit,
-    ended: bool,
-}
+type Messages = BoxStream<'static, Result<Message, Status>>;
 
-/// A stream that has been opened.
-pub(crate) struct Opened {
-    /// The call that asked for it.
-    pub call: Call,
-    /// What tells it from others.
-    pub labels: StreamLabels,
-    /// Its headers.
-    pub headers: Headers,
-    /// Where it can be resumed.
-    pub resume: Option<Resume>,
-    /// Its place among the streams that may be open.
-    pub place: StreamPermit,
+/// A stream that a ticket opened.
+struct OpenedStream {
+    labels: StreamLabels,
+    schema: SchemaRef,
+    batches: BatchTask,
+    headers: HeaderFormat,
+    /// None for a raw table, which cannot be resumed.
+    resume: Option<Resume>,
 }
 
 /// How the headers of a stream are written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Headers {
-    /// As what.
-    pub encoding: Encoding,
-    /// Whether they say where the time went.
-    pub with_stage_seconds: bool,
+struct HeaderFormat {
+    encoding: Encoding,
+    /// Whether they hold the seconds spent in each stage.
+    with_stage_seconds: bool,
 }
 
-/// Where a stream can be resumed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Resume {
-    /// The position of the next batch.
-    pub position: u64,
-    /// Positions from one step to the next.
-    pub step_rows: u64,
-    /// Where the run's steps are counted from.
-    pub resumed_from: u64,
+/// The messages of a ticket: the schema, then the batches.
+pub(crate) async fn messages(context: &CallContext, ticket: &Ticket) -> Result<Messages, Status> {
+    context.check_serving()?;
+    // Before any work: rejecting a caller must cost next to nothing.
+    let permit = context.access().stream(&context.caller)?;
+    let opened = match ticket::read(&context.access().unsigned(ticket, &context.caller)?)? {
+        v1::ticket::Read::Table(read) => {
+            Access::dataset(&context.caller, context.streams(), &read.dataset)?;
+            open_table(context, read).await
+        }
+        v1::ticket::Read::Stream(read) => {
+            if let Some(request) = &read.request {
+                context.authorize(&request.dataset, request.plan.as_ref(), &request.plan_id).await?;
+            }
+            open_stream(context, read).await
+        }
+    };
+    opened.and_then(|opened| send(context, opened, permit)).map_err(|error| status::of(&error))
 }
 
-/// One line when a stream ends, whatever ends it.
-struct EndLog {
-    labels: StreamLabels,
-    call: Call,
-    guard: StreamGuard,
-    batches: u64,
-    rows: u64,
-    bytes: u64,
-    outcome: Outcome,
+async fn open_table(context: &CallContext, read: v1::TableRead) -> Result<OpenedStream, StreamError> {
+    let dataset = context.streams().catalog().dataset(&read.dataset)?;
+    let snapshot = match read.snapshot.as_str() {
+        "" => dataset.present().await?,
+        digest => dataset.pinned(digest).await?,
+    };
+    let labels = StreamLabels { stream: context.call.id.to_string(), dataset: read.dataset, ..StreamLabels::default() };
+    let schema = SchemaRef::clone(snapshot.schema());
+    let batches = context.streams().table(snapshot)?;
+    let headers = HeaderFormat { encoding: Encoding::Json, with_stage_seconds: false };
+    Ok(OpenedStream { labels, schema, batches, headers, resume: None })
 }
 
-/// What ends a stream.
-enum Outcome {
-    Complete,
-    /// The client went away, or its connection did.
-    Cancelled,
-    /// The server ended before it.
-    Cut,
-    Failed(String),
+async fn open_stream(context: &CallContext, read: v1::StreamRead) -> Result<OpenedStream, StreamError> {
+    let message = read.request.ok_or_else(|| PlanError::field("stream.request", "missing: a StreamRequest"))?;
+    let prepared = context.streams().prepare(plan::Request::check(&message)?).await?;
+    let request = prepared.request();
+    let encoding = match v1::Encoding::try_from(read.encoding) {
+        Ok(v1::Encoding::Protobuf) => Encoding::Protobuf,
+        _ => Encoding::Json,
+    };
+    let headers = HeaderFormat { encoding, with_stage_seconds: request.with_stage_seconds };
+    let labels = StreamLabels {
+        stream: context.call.id.to_string(),
+        dataset: request.dataset.clone(),
+        epoch: request.epoch.to_string(),
+        rank: read.rank.to_string(),
+    };
+    let steps = Some(read.steps).filter(|steps| *steps > 0);
+    let batches = context.streams().batches(&prepared, read.rank, steps).await?;
+    let resume =
+        Resume { position: request.start_position, step_rows: request.step_rows(), resumed_from: request.resumed_from };
+    Ok(OpenedStream { labels, schema: prepared.schema(), batches, headers, resume: Some(resume) })
 }
 
-/// Flight messages of a stream: the schema, then the batches.
-pub(crate) fn messages(
-    opened: Opened,
-    schema: &SchemaRef,
-    batches: BatchTask,
-    cpu: &CpuPool,
-    shutdown: &ShutdownWatch,
-) -> Result<impl Stream<Item = Result<Message, Status>> + Send + use<>, StreamError> {
-    let Opened { call, labels, headers, resume, place } = opened;
-    let encoder = Encoder::new(schema, headers.encoding)?;
-    let ready = VecDeque::from([Encoder::schema(schema)]);
+fn send(context: &CallContext, opened: OpenedStream, permit: StreamPermit) -> Result<Messages, StreamError> {
+    let OpenedStream { labels, schema, batches, headers, mut resume } = opened;
+    let encoder = Encoder::new(&schema, headers.encoding)?;
     let StreamLabels { dataset, epoch, rank, .. } = &labels;
     let position = resume.map_or(0, |resume| resume.position);
     tracing::info!(dataset, epoch, rank, position, "stream opened");
-    let guard = StreamGuard::open(&labels, call.asked);
-    let log = EndLog { labels, call: call.clone(), guard, batches: 0, rows: 0, bytes: 0, outcome: Outcome::Cancelled };
-    let outgoing = Outgoing {
+    let encoded = EncodedBatches {
         batches,
         encoder: Some(encoder),
-        ready,
-        cpu: cpu.clone(),
-        shutdown: shutdown.clone(),
+        cpu: context.cpu().clone(),
+        shutdown: context.resources.shutdown.clone(),
         with_stage_seconds: headers.with_stage_seconds,
-        call,
-        log,
-        resume,
-        _place: place,
-        ended: false,
+        step_rows: resume.map(|resume| resume.step_rows),
+        _permit: permit,
     };
-    Ok(futures::stream::unfold(outgoing, async |mut outgoing| {
-        let span = outgoing.call.span.clone();
-        let item = outgoing.next().instrument(span).await?;
-        Some((item, outgoing))
-    }))
-}
-
-impl Outgoing {
-    async fn next(&mut self) -> Option<Result<Message, Status>> {
-        if let Some(message) = self.ready.pop_front() {
-            return Some(Ok(message));
-        }
-        if self.ended {
-            return None;
-        }
-        let start = Instant::now();
-        let made = tokio::select! {
-            biased;
-            () = self.shutdown.reached(Phase::Ended) => return Some(Err(self.cut())),
-            made = self.batches.next() => made,
-        };
-        match made {
-            None => {
-                self.end(StreamStatus::Complete, Outcome::Complete);
-                None
+    let recorded = Recorded::new(encoded.into_stream().boxed(), StreamRecord::open(labels, context.call.clone()));
+    let call = context.call.clone();
+    let messages = recorded.map(move |batch| match batch {
+        Ok(batch) => {
+            if let Some(resume) = &mut resume {
+                resume.position = batch.next_position;
             }
-            Some(Err(error)) => Some(Err(self.fail(&error))),
-            Some(Ok(batch)) => match self.encode(batch, start.elapsed()).await {
-                Ok(first) => Some(Ok(first)),
-                Err(error) => Some(Err(self.fail(&error))),
-            },
+            Ok(stream::iter(batch.messages).map(Ok))
         }
-    }
-
-    /// Encodes a batch and returns its first message.
-    async fn encode(&mut self, batch: Batch, waited: Duration) -> Result<Message, StreamError> {
-        let start = Instant::now();
-        let times = batch.times;
-        let stage_seconds = self.with_stage_seconds.then(|| stage_seconds(&times));
-        let header = v1::BatchHeader { stage_seconds, ..batch.header };
-        let mut encoder = self.encoder.take().ok_or(CpuError::Gone)?;
-        let encoded = self.cpu.run_short(move || {
-            let encoded = encoder.batch(&batch.data, header);
-            (encoder, encoded)
-        });
-        let (back, encoded) = encoded.await?;
-        self.encoder = Some(back);
-        let messages = encoded?;
-        let bytes = messages.iter().map(|message| message.byte_count() as u64).sum();
-        metrics::batch_sent(header.rows, bytes, waited + start.elapsed());
-        if self.log.batches == 0 {
-            metrics::first_batch(self.call.asked.elapsed());
-        }
-        if let Some(resume) = &mut self.resume {
-            resume.position = header.position + resume.step_rows;
-        }
-        let position = self.resume.map_or(header.position + header.rows, |resume| resume.position);
-        self.log.guard.batch(header.rows, bytes, position, &times);
-        self.log.batches += 1;
-        self.log.rows += header.rows;
-        self.log.bytes += bytes;
-        self.ready = messages.into();
-        // A batch is at least one message.
-        Ok(self.ready.pop_front().unwrap_or_default())
-    }
-
-    fn cut(&mut self) -> Status {
-        self.end(StreamStatus::Failed, Outcome::Cut);
-        self.call.error(&Status::unavailable(match self.resume {
-            Some(resume) => format!(
-                "the server is shutting down: go on at another replica, or here after its restart, with {resume}"
-            ),
-            None => "the server is shutting down: read the table again at another replica, or here after its restart"
-                .to_owned(),
-        }))
-    }
-
-    fn fail(&mut self, error: &StreamError) -> Status {
-        self.end(StreamStatus::Failed, Outcome::Failed(error.to_string()));
-        let status = status::of(error);
-        self.call.error(&match self.resume {
-            Some(resume) if status.code() == Code::Unavailable => {
-                Status::unavailable(format!("{}; go on later with {resume}", status.message()))
-            }
-            _ => status,
-        })
-    }
-
-    fn end(&mut self, status: StreamStatus, outcome: Outcome) {
-        self.ended = true;
-        self.log.guard.end(status);
-        self.log.outcome = outcome;
-    }
-}
-
-impl fmt::Display for Resume {
-    /// The fields of the request that goes on.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "start_position {}", self.position)?;
-        if self.resumed_from > 0 {
-            write!(formatter, " and resumed_from {}", self.resumed_from)?;
-        }
-        Ok(())
-    }
-}
-
-fn stage_seconds(times: &StageTimes) -> v1::StageSeconds {
-    let seconds = |stage| times.of(stage).as_secs_f64();
-    v1::StageSeconds {
-        fetch: seconds(Stage::Fetch),
-        decode: seconds(Stage::Decode),
-        transform: seconds(Stage::Transform),
-        assemble: seconds(Stage::Assemble),
-        send_wait: seconds(Stage::SendWait),
-    }
-}
-
-impl Drop for EndLog {
-    fn drop(&mut self) {
-        let _in_call = self.call.span.enter();
-        let StreamLabels { dataset, epoch, rank, .. } = &self.labels;
-        let seconds = |stage| self.guard.seconds(stage);
-        macro_rules! tell {
-            ($level:ident, $($more:tt)*) => {
-                tracing::$level!(
-                    dataset,
-                    epoch,
-                    rank,
-                    // Signed: traces know no other numbers.
-                    batches = self.batches as i64,
-                    rows = self.rows as i64,
-                    bytes = self.bytes as i64,
-                    seconds = self.call.asked.elapsed().as_secs_f64(),
-                    fetch_seconds = seconds(Stage::Fetch),
-                    decode_seconds = seconds(Stage::Decode),
-                    transform_seconds = seconds(Stage::Transform),
-                    assemble_seconds = seconds(Stage::Assemble),
-                    send_wait_seconds = seconds(Stage::SendWait),
-                    $($more)*
-                    "stream ended"
-                )
-            };
-        }
-        if let Outcome::Failed(reason) = &self.outcome {
-            log::failed(&self.call.span, reason);
-        }
-        match &self.outcome {
-            Outcome::Complete => tell!(info, outcome = "complete",),
-            Outcome::Cancelled => tell!(info, outcome = "cancelled",),
-            Outcome::Cut => tell!(warn, outcome = "cut by shutdown",),
-            Outcome::Failed(error) => tell!(warn, outcome = "failed", error,),
-        }
-    }
+        Err(interruption) => Err(call.error(&resume::status(&interruption, resume))),
+    });
+    let schema = stream::once(ready(Ok(Encoder::schema(&schema))));
+    Ok(schema.chain(messages.try_flatten()).boxed())
 }

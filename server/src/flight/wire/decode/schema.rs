@@ -5,7 +5,7 @@ use arrow_ipc::{
     DateUnit, Endianness, Field, Int, IntervalUnit, Precision, TimeUnit, Type, convert::fb_to_schema, root_as_message,
 };
 
-use super::{Refused, caught};
+use super::{MessageError, caught};
 
 /// The most bytes of a schema message.
 const SCHEMA_BYTES_MAX: usize = 16 << 20;
@@ -17,26 +17,33 @@ const COLUMNS_MAX: usize = 65_536;
 const FIXED_ROW_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads the header of a schema message.
-pub(crate) fn read(header: &[u8]) -> Result<Schema, Refused> {
+pub(crate) fn read(header: &[u8]) -> Result<Schema, MessageError> {
     if header.len() > SCHEMA_BYTES_MAX {
-        return Err(Refused::Malformed(format!("schema: {} bytes, the limit is {SCHEMA_BYTES_MAX}", header.len())));
+        return Err(MessageError::Malformed(format!(
+            "schema: {} bytes, the limit is {SCHEMA_BYTES_MAX}",
+            header.len()
+        )));
     }
-    let missing =
-        || Refused::Malformed("schema: the first Arrow message of an exchange is the schema of its batches".to_owned());
+    let missing = || {
+        MessageError::Malformed(
+            "schema: the first Arrow message of an exchange is the schema of its batches".to_owned(),
+        )
+    };
     let message = root_as_message(header).map_err(|_| missing())?;
     let schema = message.header_as_schema().ok_or_else(missing)?;
     if schema.endianness() != Endianness::Little {
-        return Err(Refused::Malformed("schema: big-endian values are not read".to_owned()));
+        return Err(MessageError::Malformed("schema: big-endian values are not read".to_owned()));
     }
-    let fields = schema.fields().ok_or_else(|| Refused::Malformed("schema: it has no list of fields".to_owned()))?;
+    let fields =
+        schema.fields().ok_or_else(|| MessageError::Malformed("schema: it has no list of fields".to_owned()))?;
     if fields.len() > COLUMNS_MAX {
-        return Err(Refused::Malformed(format!("schema: {} columns, the limit is {COLUMNS_MAX}", fields.len())));
+        return Err(MessageError::Malformed(format!("schema: {} columns, the limit is {COLUMNS_MAX}", fields.len())));
     }
     let mut bytes = 0_u64;
     for field in fields {
         bytes = bytes.saturating_add(row_bytes(&field)?);
         if bytes > FIXED_ROW_BYTES_MAX {
-            return Err(Refused::Malformed(format!(
+            return Err(MessageError::Malformed(format!(
                 "schema: with column \"{}\" a row has more than {FIXED_ROW_BYTES_MAX} bytes of fixed width",
                 field.name().unwrap_or_default()
             )));
@@ -46,11 +53,11 @@ pub(crate) fn read(header: &[u8]) -> Result<Schema, Refused> {
 }
 
 /// Bytes that a row's value of the field has at least; an error for types that are not read.
-fn row_bytes(field: &Field<'_>) -> Result<u64, Refused> {
+fn row_bytes(field: &Field<'_>) -> Result<u64, MessageError> {
     const WORD: u64 = 8;
     let strange = || {
         let (name, kind) = (field.name().unwrap_or_default(), field.type_type());
-        Refused::Malformed(format!("schema: column \"{name}\" is no type that is read ({kind:?})"))
+        MessageError::Malformed(format!("schema: column \"{name}\" is no type that is read ({kind:?})"))
     };
     if let Some(dictionary) = field.dictionary() {
         dictionary.indexType().filter(is_sound_int).ok_or_else(strange)?;
@@ -115,7 +122,7 @@ fn row_bytes(field: &Field<'_>) -> Result<u64, Refused> {
 }
 
 /// Bytes of the fields inside of a field, if there are as many.
-fn children(field: &Field<'_>, count: usize) -> Option<Result<u64, Refused>> {
+fn children(field: &Field<'_>, count: usize) -> Option<Result<u64, MessageError>> {
     let Some(children) = field.children() else { return (count == 0).then_some(Ok(0)) };
     let sum = |bytes: u64, field| Ok(bytes.saturating_add(row_bytes(&field)?));
     (children.len() == count).then(|| children.iter().try_fold(0, sum))

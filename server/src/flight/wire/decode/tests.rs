@@ -63,13 +63,13 @@ fn decoder(schema: &[u8]) -> Decoder {
 }
 
 /// Decodes messages until one is refused. Returns the batches.
-fn decode(decoder: &mut Decoder, messages: &[FlightData]) -> Result<Vec<RecordBatch>, Refused> {
+fn decode(decoder: &mut Decoder, messages: &[FlightData]) -> Result<Vec<RecordBatch>, MessageError> {
     let mut batches = Vec::new();
     for data in messages {
-        match decoder.look(data, BYTES_MAX)? {
-            Message::Empty => {}
-            Message::Dictionary { .. } => decoder.dictionary(data)?,
-            Message::Batch { .. } => batches.push(decoder.batch(data)?),
+        match decoder.check(data, BYTES_MAX)? {
+            MessageKind::Empty => {}
+            MessageKind::Dictionary { .. } => decoder.dictionary(data)?,
+            MessageKind::Batch { .. } => batches.push(decoder.batch(data)?),
         }
     }
     Ok(batches)
@@ -183,15 +183,15 @@ fn a_buffer_that_grows_beyond_the_limit_or_its_claim_is_refused_before_it_is_dec
         let (schema, messages) = sent(std::slice::from_ref(&zeros), Some(codec));
         let decoder = decoder(&schema);
         assert!(messages[0].data_body.len() < 1 << 16);
-        assert!(matches!(decoder.look(&messages[0], 1 << 22), Err(Refused::Large(_))));
-        assert!(matches!(decoder.look(&messages[0], 1 << 24), Ok(Message::Batch { .. })));
+        assert!(matches!(decoder.check(&messages[0], 1 << 22), Err(MessageError::TooLarge(_))));
+        assert!(matches!(decoder.check(&messages[0], 1 << 24), Ok(MessageKind::Batch { .. })));
         // The claim of the buffer, which is the first thing in the body that is not zero, made smaller and larger.
         for claim in [1_i64 << 10, 1 << 22, 1 << 50, i64::MIN, -2] {
             let mut body = messages[0].data_body.to_vec();
             let place = body.windows(8).position(|bytes| bytes == (8_i64 << 20).to_le_bytes()).unwrap();
             body[place..place + 8].copy_from_slice(&claim.to_le_bytes());
             let data = FlightData { data_body: body.into(), ..messages[0].clone() };
-            let refused = decoder.look(&data, 1 << 24).and_then(|_| decoder.batch(&data)).unwrap_err().to_string();
+            let refused = decoder.check(&data, 1 << 24).and_then(|_| decoder.batch(&data)).unwrap_err().to_string();
             assert!(!refused.contains("contradict"), "{codec:?} {claim}: {refused}");
         }
     }

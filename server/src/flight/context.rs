@@ -1,0 +1,106 @@
+//! What a call works with: the server's resources, the caller's identity, the call's id.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_proto::{Encoding, v1};
+use tonic::{Request, Status};
+
+use super::{access::Access, call::Call, limits, limits::MessageLimits, status};
+use crate::{
+    auth::Caller,
+    catalog::Snapshot,
+    cpu_pool::CpuPool,
+    plan::{self, RequestLimits},
+    shutdown::{Phase, ShutdownWatch},
+    stream::{Prepared, Streams},
+};
+
+/// The parts of the server that all calls share. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Resources {
+    pub streams: Arc<Streams>,
+    pub cpu: CpuPool,
+    pub shutdown: ShutdownWatch,
+    /// URLs of every replica, listed in the endpoints; empty: this server alone.
+    pub replicas: Arc<Vec<String>>,
+    pub access: Access,
+    pub limits: RequestLimits,
+    pub message_limits: MessageLimits,
+}
+
+/// One call by one caller. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct CallContext {
+    pub resources: Resources,
+    pub caller: Caller,
+    pub call: Call,
+}
+
+impl CallContext {
+    /// The context of a call that the router has authenticated.
+    pub(super) fn of<T>(resources: &Resources, request: &Request<T>) -> Result<Self, Status> {
+        let caller = resources.access.authenticated(request)?;
+        let call = request.extensions().get::<Call>().cloned().unwrap_or_else(|| Call::new("other", None));
+        Ok(Self { resources: resources.clone(), caller, call })
+    }
+
+    pub(super) fn streams(&self) -> &Arc<Streams> {
+        &self.resources.streams
+    }
+
+    pub(super) fn cpu(&self) -> &CpuPool {
+        &self.resources.cpu
+    }
+
+    pub(super) fn access(&self) -> &Access {
+        &self.resources.access
+    }
+
+    /// Rejects new work once the server drains.
+    pub(super) fn check_serving(&self) -> Result<(), Status> {
+        match self.resources.shutdown.phase() {
+            Phase::Serving => Ok(()),
+            Phase::Draining | Phase::Ended | Phase::Closed => Err(Status::unavailable(
+                "the server is shutting down and takes no new streams: try another replica, or again",
+            )),
+        }
+    }
+
+    /// Decodes a message in either encoding. A long one may hold a vocabulary and is decoded on the CPU pool.
+    pub(super) async fn decode<M: forebay_proto::Message + 'static>(
+        &self,
+        bytes: &Bytes,
+    ) -> Result<(M, Encoding), Status> {
+        const SHORT_BYTES: usize = 16 << 10;
+        limits::check_bytes(&self.resources.limits, bytes.len())?;
+        let decoded = if bytes.len() <= SHORT_BYTES {
+            forebay_proto::decode(bytes)
+        } else {
+            let bytes = bytes.clone();
+            let decoded = self.cpu().run_short(move || forebay_proto::decode(&bytes)).await;
+            decoded.map_err(|error| status::of(&error.into()))?
+        };
+        decoded.map_err(|error| status::of_bytes(&error))
+    }
+
+    /// Checks that the caller may read the sources of a computation and that its plan is within the limits.
+    pub(super) async fn authorize(&self, dataset: &str, plan: Option<&v1::Plan>, plan_id: &str) -> Result<(), Status> {
+        Access::sources(&self.caller, self.streams(), dataset, plan, plan_id).await?;
+        plan.map_or(Ok(()), |plan| limits::check_plan(&self.resources.limits, plan))
+    }
+
+    /// The epoch of a request, if the caller may read it.
+    pub(super) async fn prepare(&self, message: &v1::StreamRequest) -> Result<Prepared, Status> {
+        self.authorize(&message.dataset, message.plan.as_ref(), &message.plan_id).await?;
+        let request = plan::Request::check(message).map_err(|error| status::of(&error.into()))?;
+        self.streams().prepare(request).await.map_err(|error| status::of(&error))
+    }
+
+    /// The current snapshot of a dataset, if the caller may read it.
+    pub(super) async fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, Status> {
+        Access::dataset(&self.caller, self.streams(), name)?;
+        let dataset = self.streams().catalog().dataset(name).map_err(|error| status::of(&error.into()))?;
+        dataset.present().await.map_err(|error| status::of(&error.into()))
+    }
+}

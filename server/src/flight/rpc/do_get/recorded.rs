@@ -1,0 +1,138 @@
+//! Metrics and log lines of a stream. Its end is recorded when it is dropped, so cancelled streams count too.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+
+use futures::{Stream, StreamExt};
+
+use super::encoded::{EncodedBatch, Interruption};
+use crate::{
+    flight::call::Call,
+    log,
+    metrics::{self, Stage, StreamGuard, StreamLabels, StreamStatus},
+};
+
+/// A stream of batches that are counted as they pass.
+pub(super) struct Recorded<S> {
+    stream: S,
+    record: StreamRecord,
+    /// When the next batch was first polled for.
+    polled: Option<Instant>,
+}
+
+/// The counts of a stream. Dropping it logs the end.
+pub(super) struct StreamRecord {
+    labels: StreamLabels,
+    call: Call,
+    guard: StreamGuard,
+    batches: u64,
+    rows: u64,
+    bytes: u64,
+    outcome: Outcome,
+}
+
+/// How a stream ended.
+enum Outcome {
+    Complete,
+    /// Dropped before its end: the client cancelled or disconnected.
+    Cancelled,
+    Shutdown,
+    Failed(String),
+}
+
+impl<S> Recorded<S> {
+    pub(super) fn new(stream: S, record: StreamRecord) -> Self {
+        Self { stream, record, polled: None }
+    }
+}
+
+impl<S: Stream<Item = Result<EncodedBatch, Interruption>> + Unpin> Stream for Recorded<S> {
+    type Item = S::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        let Self { stream, record, polled } = &mut *self;
+        let _in_call = record.call.span.clone().entered();
+        let start = *polled.get_or_insert_with(Instant::now);
+        let item = ready!(stream.poll_next_unpin(context));
+        *polled = None;
+        match &item {
+            Some(Ok(batch)) => record.batch(batch, start.elapsed()),
+            Some(Err(Interruption::Shutdown)) => record.end(StreamStatus::Failed, Outcome::Shutdown),
+            Some(Err(Interruption::Failed(error))) => {
+                record.end(StreamStatus::Failed, Outcome::Failed(error.to_string()));
+            }
+            None => record.end(StreamStatus::Complete, Outcome::Complete),
+        }
+        Poll::Ready(item)
+    }
+}
+
+// === impl StreamRecord ===
+
+impl StreamRecord {
+    pub(super) fn open(labels: StreamLabels, call: Call) -> Self {
+        let guard = StreamGuard::open(&labels, call.asked);
+        Self { labels, call, guard, batches: 0, rows: 0, bytes: 0, outcome: Outcome::Cancelled }
+    }
+
+    fn batch(&mut self, batch: &EncodedBatch, waited: Duration) {
+        let bytes = batch.byte_count();
+        metrics::batch_sent(batch.rows, bytes, waited);
+        if self.batches == 0 {
+            metrics::first_batch(self.call.asked.elapsed());
+        }
+        self.guard.batch(batch.rows, bytes, batch.next_position, &batch.times);
+        self.batches += 1;
+        self.rows += batch.rows;
+        self.bytes += bytes;
+    }
+
+    /// Sets the outcome. The first one counts.
+    fn end(&mut self, status: StreamStatus, outcome: Outcome) {
+        if matches!(self.outcome, Outcome::Cancelled) {
+            self.guard.end(status);
+            self.outcome = outcome;
+        }
+    }
+}
+
+impl Drop for StreamRecord {
+    fn drop(&mut self) {
+        let _in_call = self.call.span.enter();
+        let StreamLabels { dataset, epoch, rank, .. } = &self.labels;
+        let seconds = |stage| self.guard.seconds(stage);
+        macro_rules! ended {
+            ($level:ident, $($more:tt)*) => {
+                tracing::$level!(
+                    dataset,
+                    epoch,
+                    rank,
+                    // Signed: traces have no unsigned numbers.
+                    batches = self.batches as i64,
+                    rows = self.rows as i64,
+                    bytes = self.bytes as i64,
+                    seconds = self.call.asked.elapsed().as_secs_f64(),
+                    fetch_seconds = seconds(Stage::Fetch),
+                    decode_seconds = seconds(Stage::Decode),
+                    transform_seconds = seconds(Stage::Transform),
+                    assemble_seconds = seconds(Stage::Assemble),
+                    send_wait_seconds = seconds(Stage::SendWait),
+                    $($more)*
+                    "stream ended"
+                )
+            };
+        }
+        if let Outcome::Failed(reason) = &self.outcome {
+            log::failed(&self.call.span, reason);
+        }
+        match &self.outcome {
+            Outcome::Complete => ended!(info, outcome = "complete",),
+            Outcome::Cancelled => ended!(info, outcome = "cancelled",),
+            Outcome::Shutdown => ended!(warn, outcome = "cut by shutdown",),
+            Outcome::Failed(error) => ended!(warn, outcome = "failed", error,),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `FlightInfo` of raw tables, which `ListFlights` and `GetFlightInfo` return.
+
+use arrow::{datatypes::Schema, error::ArrowError};
+use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo};
+use forebay_proto::v1;
+use tonic::Status;
+
+use crate::{
+    catalog::{CatalogError, Dataset, Snapshot},
+    flight::{context::CallContext, ticket},
+};
+
+/// The raw table of a snapshot: one endpoint, every column as stored.
+pub(super) fn table_info(context: &CallContext, snapshot: &Snapshot) -> Result<FlightInfo, Status> {
+    let about = v1::DatasetInfo {
+        name: snapshot.dataset().to_owned(),
+        snapshot: snapshot.digest().to_owned(),
+        files: snapshot.files().len() as u64,
+        row_groups: snapshot.row_groups().len() as u64,
+        rows: snapshot.row_count(),
+        bytes: snapshot.byte_count(),
+        error: String::new(),
+    };
+    let ticket = ticket::table(snapshot.dataset(), snapshot.digest());
+    let endpoint = FlightEndpoint::new().with_ticket(context.access().sign(ticket, &context.caller));
+    let info = FlightInfo::new()
+        .try_with_schema(snapshot.schema())
+        .map_err(|error| arrow_status(&error))?
+        .with_descriptor(FlightDescriptor::new_path(vec![snapshot.dataset().to_owned()]))
+        .with_endpoint(endpoint)
+        .with_total_records(signed(snapshot.row_count()))
+        .with_total_bytes(signed(snapshot.byte_count()))
+        .with_ordered(true)
+        .with_app_metadata(forebay_proto::to_json(&about));
+    Ok(info)
+}
+
+/// A dataset that cannot be read, with its error.
+pub(super) fn unreadable_info(dataset: &Dataset, error: &CatalogError) -> Result<FlightInfo, Status> {
+    let about =
+        v1::DatasetInfo { name: dataset.name().to_owned(), error: error.to_string(), ..v1::DatasetInfo::default() };
+    let info = FlightInfo::new()
+        .try_with_schema(&Schema::empty())
+        .map_err(|error| arrow_status(&error))?
+        .with_descriptor(FlightDescriptor::new_path(vec![dataset.name().to_owned()]))
+        .with_total_records(-1)
+        .with_total_bytes(-1)
+        .with_app_metadata(forebay_proto::to_json(&about));
+    Ok(info)
+}
+
+pub(super) fn arrow_status(error: &ArrowError) -> Status {
+    Status::internal(format!("arrow: {error}"))
+}
+
+/// Flight's counts are signed.
+pub(super) fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
