@@ -14,7 +14,7 @@ mod expression;
 mod parquet;
 mod path_resolver;
 mod plan;
-mod promise;
+mod invariants;
 mod server;
 mod tables;
 mod ticket;

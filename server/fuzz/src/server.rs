@@ -24,7 +24,7 @@ use futures::Future;
 use tokio::runtime::{Builder, Runtime};
 use tonic::Status;
 
-use crate::{promise, tables};
+use crate::{invariants, tables};
 
 /// Bytes that streams may reserve together.
 const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
@@ -142,7 +142,7 @@ impl Server {
 
     /// Runs a call to its end and holds it to what is promised of every call.
     pub(crate) fn hold<T>(&self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
-        promise::hold(&self.process.runtime, &self.budget, call)
+        invariants::hold(&self.process.runtime, &self.budget, call)
     }
 }
 
