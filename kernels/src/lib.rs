@@ -36,13 +36,21 @@ mod error;
 mod execute;
 mod ops;
 mod prefix;
+mod program;
+mod spec;
 #[cfg(test)]
 mod testing;
 mod vector;
 
-pub use compile::program::{Chain, DType, MAX_COLUMNS, OutputSpec, Program};
+pub use compile::program::Program;
 pub use error::{CompileError, KernelError, OpProblem};
-pub use execute::builder::{BatchBuilder, Workspace};
+pub use execute::builder::BatchBuilder;
 pub use execute::interleave::Interleave;
-pub use ops::{ExactDecimal, Fill, LookupTable, Op, VocabValues};
+pub use execute::workspace::Workspace;
+pub use ops::exact_decimal::ExactDecimal;
+pub use ops::fill_null::Fill;
+pub use ops::lookup::LookupTable;
+pub use ops::op::Op;
+pub use ops::vocab::VocabValues;
 pub use prefix::Prefix;
+pub use spec::{Chain, DType, MAX_COLUMNS, OutputSpec};

@@ -11,14 +11,17 @@ use arrow::error::ArrowError;
 
 use crate::compile::chain::{CompiledChain, Head, Joined, JoinedRows};
 use crate::compile::inputs::Inputs;
-use crate::compile::program::chain_error;
+use crate::compile::outputs::chain_error;
 use crate::domain::{Domain, same_values};
 use crate::error::{CompileError, KernelError, OpProblem};
-use crate::execute::dictionary::Keys;
+use crate::execute::dictionary::DictionaryKeys;
+use crate::execute::explain::{column_error, wrong_type};
+use crate::execute::list_rows::ListRows;
 use crate::execute::lists::ListFeed;
-use crate::execute::source::{Feed, ListRows, Unreadable};
+use crate::execute::source::evaluate_column;
+use crate::execute::source::{Feed, UnreadableColumn};
 use crate::execute::text::Strings;
-use crate::ops::Op;
+use crate::ops::op::Op;
 use crate::vector::collected::Collected;
 use crate::vector::tile::Values;
 
@@ -38,7 +41,7 @@ pub struct Prefix {
 impl Prefix {
     /// Compiles the ops against the columns' types.
     pub fn compile(column: &str, ops: &[Op], input: &Schema) -> Result<Self, CompileError> {
-        let mut inputs = Inputs::new(input);
+        let mut inputs = Inputs::new(input, evaluate_column);
         let chain = CompiledChain::compile(column, ops, &mut inputs)
             .map_err(|problem| chain_error(problem, None, column, ops, &mut inputs))?;
         if let Some(op) = ops.last().filter(|op| matches!(op, Op::OneHot { .. } | Op::MultiHot { .. })) {
@@ -87,23 +90,20 @@ impl Prefix {
                 return Err(KernelError::MissingColumn { column: column.clone() });
             };
             if !same_values(expected, array.data_type()) {
-                return Err(wrong_type(column, expected, array));
+                return Err(wrong_type(column, expected, array.data_type()));
             }
             inputs.push(Arc::clone(array));
         }
-        self.values(&inputs).map_err(|Unreadable { input, source }| {
-            let column = &self.columns[input];
-            match source {
-                Some(source) => KernelError::Arrow { what: "read column", name: column.clone(), source },
-                None => wrong_type(column, &self.input_types[input], &inputs[input]),
-            }
+        self.values(&inputs).map_err(|problem| {
+            let input = problem.input;
+            column_error(problem, &self.columns[input], &self.input_types[input], &inputs[input])
         })
     }
 
-    fn values(&self, inputs: &[ArrayRef]) -> Result<ArrayRef, Unreadable> {
+    fn values(&self, inputs: &[ArrayRef]) -> Result<ArrayRef, UnreadableColumn> {
         let input = self.chain.input;
         let (column, rows) = (&inputs[input], 0..inputs[input].len());
-        let unreadable = |source| Unreadable { input, source };
+        let unreadable = |source| UnreadableColumn { input, source };
         let mut mapped: Vec<_> = (0..=self.chain.slot).map(|_| None).collect();
         if let Some(list) = &self.chain.list {
             let lists =
@@ -142,8 +142,8 @@ impl Prefix {
         }
     }
 
-    fn decimals(&self, values: &ArrayRef) -> Result<ArrayRef, Unreadable> {
-        let unreadable = |source| Unreadable { input: self.chain.input, source };
+    fn decimals(&self, values: &ArrayRef) -> Result<ArrayRef, UnreadableColumn> {
+        let unreadable = |source| UnreadableColumn { input: self.chain.input, source };
         let exact = decimals::exact(values, self.chain.filled.as_deref(), &self.data_type);
         exact.map_err(|source| unreadable(Some(source)))?.ok_or_else(|| unreadable(None))
     }
@@ -157,15 +157,10 @@ fn places(rows: &Collected) -> UInt64Array {
     }
 }
 
-fn wrong_type(column: &str, expected: &DataType, array: &ArrayRef) -> KernelError {
-    let (column, expected, found) = (column.to_owned(), expected.clone(), array.data_type().clone());
-    KernelError::ColumnType { column, expected, found }
-}
-
 /// A column of text as plain UTF-8, its nulls filled; none when it is no text. Utf8 ends at 2 GiB; more is an error.
 fn text(array: &ArrayRef, fill: Option<&str>) -> Result<Option<ArrayRef>, ArrowError> {
     let (strings, keys) = match array.as_any_dictionary_opt() {
-        Some(dictionary) => (Strings::new(dictionary.values().as_ref()), Keys::new(dictionary)),
+        Some(dictionary) => (Strings::new(dictionary.values().as_ref()), DictionaryKeys::new(dictionary)),
         None => (Strings::new(array.as_ref()), None),
     };
     let Some(strings) = strings else { return Ok(None) };

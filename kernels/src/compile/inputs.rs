@@ -1,58 +1,70 @@
-//! What compilation gathers on its way: the columns that are read, vocabularies' indices, and places for dictionaries.
+//! State of a compilation: the columns that chains read, the indices that they share, and slots for dictionaries.
 
 use std::collections::HashMap;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, FieldRef, Schema};
+use arrow::error::ArrowError;
 
-use crate::ops::lookup_keys::Keys;
+use crate::compile::chain::CompiledChain;
+use crate::ops::lookup_keys::LookupKeys;
 use crate::ops::vocab::Indices;
+use crate::vector::collected::Collected;
 
-/// The columns of a schema that chains read.
-#[derive(Debug)]
+/// Runs a chain over a whole column, its only input.
+pub(crate) type EvaluateColumn = fn(&CompiledChain, ArrayRef) -> Result<Collected, ArrowError>;
+
+/// The columns of a schema that chains read, and the state that chains of one program share.
 pub(crate) struct Inputs<'a> {
     schema: &'a Schema,
-    /// In the order of their first use.
+    /// In the order of first use.
     pub(crate) columns: Vec<&'a FieldRef>,
-    places: HashMap<String, usize>,
+    positions: HashMap<String, usize>,
     pub(crate) indices: Indices,
-    /// Keys of tables, for the types of the columns that look them up: chains share them.
-    pub(crate) keys: Vec<(ArrayRef, DataType, Keys)>,
+    /// The keys of each lookup table for each column type, shared by the chains that look them up.
+    pub(crate) keys: Vec<(ArrayRef, DataType, LookupKeys)>,
     slots: usize,
+    evaluate: EvaluateColumn,
 }
 
 impl<'a> Inputs<'a> {
-    pub(crate) fn new(schema: &'a Schema) -> Self {
+    pub(crate) fn new(schema: &'a Schema, evaluate: EvaluateColumn) -> Self {
         Self {
             schema,
             columns: Vec::new(),
-            places: HashMap::new(),
+            positions: HashMap::new(),
             indices: Indices::default(),
             keys: Vec::new(),
             slots: 0,
+            evaluate,
         }
     }
 
-    /// The place of a column among those that are read, and its field; none if the schema lacks it.
-    pub(crate) fn place(&mut self, column: &str) -> Option<(usize, &'a FieldRef)> {
-        if let Some(place) = self.places.get(column) {
-            return Some((*place, self.columns[*place]));
+    /// The field of a column and its position among the columns that are read; `None` if the schema lacks it.
+    pub(crate) fn find(&mut self, column: &str) -> Option<(usize, &'a FieldRef)> {
+        if let Some(position) = self.positions.get(column) {
+            return Some((*position, self.columns[*position]));
         }
         let (_, field) = self.schema.fields().find(column)?;
-        let place = self.columns.len();
+        let position = self.columns.len();
         self.columns.push(field);
-        self.places.insert(column.to_owned(), place);
-        Some((place, field))
+        self.positions.insert(column.to_owned(), position);
+        Some((position, field))
     }
 
-    /// A place for what is made of a dictionary.
+    /// Reserves a slot for a chain's mapped dictionary.
     pub(crate) fn next_slot(&mut self) -> usize {
         self.slots += 1;
         self.slots - 1
     }
 
-    /// How many such places there are.
+    /// The number of reserved slots.
     pub(crate) fn slots(&self) -> usize {
         self.slots
+    }
+
+    /// Runs a chain over a column of a lookup table.
+    pub(crate) fn evaluate(&self, chain: &CompiledChain, column: ArrayRef) -> Result<Collected, ArrowError> {
+        (self.evaluate)(chain, column)
     }
 }

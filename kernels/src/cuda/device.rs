@@ -73,7 +73,7 @@ pub struct Device {
     compute: Arc<CudaStream>,
     outward: Arc<CudaStream>,
     slots: Mutex<Vec<Slot>>,
-    outputs: Mutex<Vec<Output>>,
+    outputs: Mutex<Vec<OutputBuffer>>,
 }
 
 /// A compiled program on the device.
@@ -95,7 +95,7 @@ pub(super) struct Slot {
 
 /// The outputs of a batch on the device, and where they come back to.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct OutputBuffer {
     device: CudaSlice<u8>,
     host: PinnedHostSlice<u8>,
     computed: CudaEvent,
@@ -106,7 +106,7 @@ pub(super) struct Output {
 #[derive(Debug)]
 struct Lent {
     device: Arc<Device>,
-    output: Option<Output>,
+    output: Option<OutputBuffer>,
 }
 
 /// Slots and outputs that are kept for the next batches, of each.
@@ -121,8 +121,8 @@ unsafe impl DeviceRepr for Launch {}
 // === impl Device ===
 
 impl Device {
-    /// Opens the device of that number, and makes sure that it can compile and run a program.
-    pub fn open(ordinal: usize) -> Result<Arc<Self>, DeviceError> {
+    /// Opens the device with this number. Callers verify it with a program before they use it.
+    pub(super) fn connect(ordinal: usize) -> Result<Arc<Self>, DeviceError> {
         // SAFETY: loading the driver's library runs its initializers, as any CUDA program does.
         if !unsafe { sys::is_culib_present() } {
             return Err(DeviceError::NoDriver);
@@ -138,7 +138,7 @@ impl Device {
         unsafe { context.disable_event_tracking() };
         let (major, minor) = context.compute_capability().map_err(failed("tell its compute capability"))?;
         let stream = || context.new_stream().map_err(failed("make a stream"));
-        let device = Arc::new(Self {
+        Ok(Arc::new(Self {
             compiler: Compiler::load()?,
             architecture: Architecture::Real(major.unsigned_abs(), minor.unsigned_abs()),
             name: context.name().map_err(failed("tell its name"))?,
@@ -148,9 +148,7 @@ impl Device {
             slots: Mutex::default(),
             outputs: Mutex::default(),
             context,
-        });
-        super::executor::probe(&device)?;
-        Ok(device)
+        }))
     }
 
     /// The device's name, as in "NVIDIA H200".
@@ -183,11 +181,11 @@ impl Device {
     }
 
     /// Memory for outputs of so many bytes.
-    pub(super) fn output(&self, bytes: usize) -> Result<Output, DeviceError> {
+    pub(super) fn output(&self, bytes: usize) -> Result<OutputBuffer, DeviceError> {
         if let Some(output) = take(&self.outputs, |output| output.host.len() >= bytes) {
             return Ok(output);
         }
-        Ok(Output {
+        Ok(OutputBuffer {
             device: self.memory(bytes)?,
             host: self.pinned(bytes)?,
             computed: self.event()?,
@@ -205,7 +203,7 @@ impl Device {
         module: &Module,
         slot: &mut Slot,
         load: &Load,
-        output: &mut Output,
+        output: &mut OutputBuffer,
     ) -> Result<(), DeviceError> {
         let started = self.try_start(module, slot, load, output);
         if started.is_err() {
@@ -216,7 +214,13 @@ impl Device {
         started
     }
 
-    fn try_start(&self, module: &Module, slot: &mut Slot, load: &Load, output: &mut Output) -> Result<(), DeviceError> {
+    fn try_start(
+        &self,
+        module: &Module,
+        slot: &mut Slot,
+        load: &Load,
+        output: &mut OutputBuffer,
+    ) -> Result<(), DeviceError> {
         // What the slot held is done with: its faults were waited for, or it is new.
         let staging = slot.staging.as_mut_slice().map_err(failed("reach pinned memory"))?;
         load.write(&mut staging[..load.len()]);
@@ -239,7 +243,7 @@ impl Device {
     }
 
     /// Starts the kernel on a run that the device holds.
-    fn launch(&self, module: &Module, slot: &Slot, load: &Load, output: &Output) -> Result<(), DeviceError> {
+    fn launch(&self, module: &Module, slot: &Slot, load: &Load, output: &OutputBuffer) -> Result<(), DeviceError> {
         let too_many = |_| DeviceError::Driver {
             what: "launch a program",
             reason: "there are more blocks than a grid has".to_owned(),
@@ -259,7 +263,7 @@ impl Device {
         module: &Module,
         slot: &Slot,
         load: &Load,
-        output: &Output,
+        output: &OutputBuffer,
         repetitions: usize,
     ) -> Result<Vec<f64>, DeviceError> {
         let timed = self.time(repetitions, || self.launch(module, slot, load, output));
@@ -294,7 +298,7 @@ impl Device {
     }
 
     /// Waits for the outputs and gives their bytes as one buffer, whose memory comes back when the last part of it is dropped.
-    pub(super) fn bring_back(self: &Arc<Self>, mut output: Output, bytes: usize) -> Result<Buffer, DeviceError> {
+    pub(super) fn bring_back(self: &Arc<Self>, mut output: OutputBuffer, bytes: usize) -> Result<Buffer, DeviceError> {
         self.outward.wait(&output.computed).map_err(failed("wait for an event"))?;
         let (place, _) = output.device.device_ptr(&self.outward);
         let host = output.host.as_mut_slice().map_err(failed("reach pinned memory"))?;
@@ -370,7 +374,7 @@ impl Drop for Slot {
     }
 }
 
-impl Drop for Output {
+impl Drop for OutputBuffer {
     fn drop(&mut self) {
         let _ = self.computed.synchronize();
         let _ = self.returned.synchronize();

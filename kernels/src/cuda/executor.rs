@@ -4,17 +4,18 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayData, ArrayRef, AsArray, Float64Array, RecordBatch, RecordBatchOptions, make_array};
+use arrow::array::{ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array};
 use arrow::buffer::Buffer;
-use arrow::datatypes::{DataType, Float32Type};
+use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
-use super::device::{Device, DeviceError, Module, Output, Slot};
+use super::device::{Device, DeviceError, Module, OutputBuffer, Slot};
 use super::fault::{Fault, first_fault};
-use super::feed::{Load, Mapped, Target};
+use super::feed::{Load, MappedTables, Target};
 use super::generate::{Generated, generate};
 use crate::compile::program::Program;
-use crate::{BatchBuilder, Chain, DType, Fill, KernelError, Op, OutputSpec};
+use crate::error::KernelError;
+use crate::execute::builder::BatchBuilder;
 
 /// A program compiled for a device.
 #[derive(Debug)]
@@ -35,11 +36,11 @@ pub struct DeviceProgram {
 pub struct Executor {
     program: Arc<DeviceProgram>,
     rest: BatchBuilder,
-    output: Output,
+    output: OutputBuffer,
     /// Where each device output begins, and where the last one ends.
     offsets: Vec<usize>,
     output_bytes: usize,
-    mapped: Mapped,
+    mapped: MappedTables,
     running: VecDeque<Running>,
 }
 
@@ -110,7 +111,15 @@ impl Executor {
     fn with_rest(program: Arc<DeviceProgram>, rest: BatchBuilder) -> Result<Self, KernelError> {
         let (offsets, output_bytes) = program.layout(rest.capacity());
         let output = program.device.output(output_bytes).map_err(lost)?;
-        Ok(Self { program, rest, output, offsets, output_bytes, mapped: Mapped::default(), running: VecDeque::new() })
+        Ok(Self {
+            program,
+            rest,
+            output,
+            offsets,
+            output_bytes,
+            mapped: MappedTables::default(),
+            running: VecDeque::new(),
+        })
     }
 
     /// Rows there are.
@@ -163,7 +172,8 @@ impl Executor {
             let array = match on_device.next_if(|(output, _)| output.output == place) {
                 Some((output, offset)) => {
                     let values = buffer.slice_with_length(*offset, rows * output.row_bytes);
-                    matrix(values, rows, field.data_type()).map_err(|source| program.program.refused(place, source))?
+                    matrix(values, rows, field.data_type())
+                        .map_err(|source| program.program.output_error(place, source))?
                 }
                 None => on_cpu.next().map(Arc::clone).ok_or_else(|| device_error("an output is missing"))?,
             };
@@ -243,35 +253,4 @@ fn device_error(problem: &str) -> KernelError {
 
 fn misjudged(fault: Fault) -> KernelError {
     device_error(&format!("it finds fault with rows in which the CPU finds none ({fault:?})"))
-}
-
-/// Runs a small program on the device and on the CPU.
-pub(super) fn probe(device: &Arc<Device>) -> Result<(), DeviceError> {
-    let wrong = |reason: String| DeviceError::Probe { reason };
-    let column: Float64Array = (0..1000).map(|row| (row % 3 > 0).then_some(f64::from(row))).collect();
-    let table =
-        RecordBatch::try_from_iter([("x", Arc::new(column) as ArrayRef)]).map_err(|error| wrong(error.to_string()))?;
-    let ops = vec![Op::FillNull(Fill::Number(2.0)), Op::Log1p, Op::Standardize { mean: 1.5, std: 0.7 }];
-    let chains = vec![Chain { column: "x".to_owned(), ops }];
-    let outputs = [OutputSpec { name: "out".to_owned(), dtype: DType::Float32, chains }];
-    let program = Program::compile(&outputs, &table.schema()).map_err(|error| wrong(error.to_string()))?;
-    let program = Arc::new(program);
-    let on_device =
-        DeviceProgram::new(device, &program)?.ok_or_else(|| wrong("nothing of it runs there".to_owned()))?;
-    let run = || -> Result<bool, KernelError> {
-        let mut executor = Executor::new(Arc::new(on_device), table.num_rows())?;
-        executor.append(&table, 0..table.num_rows())?;
-        let mut builder = BatchBuilder::new(Arc::clone(&program), table.num_rows());
-        builder.append(&table, 0..table.num_rows())?;
-        let (device, cpu) = (executor.finish()?, builder.finish()?);
-        let bits = |batch: &RecordBatch| -> Vec<u32> {
-            batch.column(0).as_primitive::<Float32Type>().values().iter().map(|value| value.to_bits()).collect()
-        };
-        Ok(bits(&device) == bits(&cpu))
-    };
-    match run() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(wrong("the numbers differ".to_owned())),
-        Err(error) => Err(wrong(error.to_string())),
-    }
 }

@@ -14,7 +14,7 @@ use arrow::error::ArrowError;
 
 use super::fault::NO_FAULT_BYTE;
 use super::generate::Generated;
-use super::layout::{Column, Form, Launch, NOTHING};
+use super::layout::{DeviceColumn, Form, Launch, NOTHING};
 use super::shape::reader;
 use crate::compile::chain::CompiledChain;
 use crate::compile::program::Program;
@@ -23,7 +23,7 @@ use crate::execute::source;
 
 /// What is kept of the dictionary last met at each feed.
 #[derive(Debug, Default)]
-pub(crate) struct Mapped(Vec<Option<(ArrayRef, ArrayRef)>>);
+pub(crate) struct MappedTables(Vec<Option<(ArrayRef, ArrayRef)>>);
 
 /// Where a run's rows go.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ enum Piece {
 
 /// A load in the making.
 #[derive(Debug, Default)]
-struct Builder {
+struct LoadBuilder {
     pieces: Vec<(usize, Piece)>,
     len: usize,
 }
@@ -64,11 +64,11 @@ impl Load {
         rows: Range<usize>,
         target: Target<'_>,
         offsets: &[usize],
-        mapped: &mut Mapped,
+        mapped: &mut MappedTables,
     ) -> Result<Self, KernelError> {
         mapped.0.resize_with(generated.feeds.len(), || None);
-        let mut builder = Builder::default();
-        let header = generated.feeds.len() * Column::BYTES;
+        let mut builder = LoadBuilder::default();
+        let header = generated.feeds.len() * DeviceColumn::BYTES;
         builder.len = header;
         let outputs: Vec<u8> = offsets.iter().flat_map(|offset| (*offset as u64).to_le_bytes()).collect();
         let outputs = builder.push(Piece::Owned(outputs));
@@ -138,7 +138,7 @@ impl Piece {
     }
 }
 
-impl Builder {
+impl LoadBuilder {
     /// Adds bytes at a multiple of 16 and says where they are.
     fn push(&mut self, piece: Piece) -> u64 {
         let place = self.len.next_multiple_of(16);
@@ -154,7 +154,7 @@ impl Builder {
         array: &ArrayRef,
         rows: &Range<usize>,
         mapped: &mut Option<(ArrayRef, ArrayRef)>,
-    ) -> Result<Option<Column>, ArrowError> {
+    ) -> Result<Option<DeviceColumn>, ArrowError> {
         if let Some(dictionary) = array.as_any_dictionary_opt() {
             let values = dictionary.values();
             let known = mapped.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, values));
@@ -168,7 +168,7 @@ impl Builder {
                 let all = 0..table.len();
                 let (valid, first_valid_bit) = self.valid(dictionary.keys().nulls(), rows);
                 // The table begins a buffer of its own, so its validity begins at bit 0.
-                return Ok(Some(Column {
+                return Ok(Some(DeviceColumn {
                     valid,
                     first_valid_bit,
                     keys: self.push(Piece::Owned(keys)),
@@ -186,7 +186,7 @@ impl Builder {
     }
 
     /// The rows of an array of numbers, their bytes as they are.
-    fn plain(&mut self, array: &dyn Array, rows: &Range<usize>, form: Form) -> Column {
+    fn plain(&mut self, array: &dyn Array, rows: &Range<usize>, form: Form) -> DeviceColumn {
         let data = array.to_data();
         let start = data.offset() + rows.start;
         let (bytes, first_value_bit) = match array.data_type().primitive_width() {
@@ -196,7 +196,7 @@ impl Builder {
         let (valid, first_valid_bit) = self.valid(array.nulls(), rows);
         let values = self.push(Piece::Borrowed(bytes));
         let nothing = (NOTHING, NOTHING);
-        Column {
+        DeviceColumn {
             values,
             valid,
             keys: nothing.0,

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use super::layout::{Chain, Group, TILE_ROW_BYTES};
-use super::shape::{Shape, shape};
+use super::layout::{DeviceChain, Group, TILE_ROW_BYTES};
+use super::shape::{ChainFunction, shape};
 use super::tables::Tables;
-use crate::compile::chain::{CompiledChain, Head, Shape as Columns};
-use crate::compile::program::{DType, Output, PlacedChain, Program};
+use crate::compile::chain::{CompiledChain, Head, RowShape};
+use crate::compile::outputs::{CompiledOutput, PlacedChain};
+use crate::compile::program::Program;
 use crate::domain::Domain;
+use crate::spec::DType;
 
 /// What every program begins with, the functions that are more than an instruction, and the kernel itself.
 const PRELUDE: &str = include_str!("prelude.cu");
@@ -32,14 +34,14 @@ pub(crate) struct Generated {
     pub(crate) chains: u64,
     pub(crate) chain_count: usize,
     /// The columns that each run brings.
-    pub(crate) feeds: Vec<Feed>,
+    pub(crate) feeds: Vec<ColumnFeed>,
     /// The outputs that the device computes, in the program's order.
     pub(crate) outputs: Vec<DeviceOutput>,
 }
 
 /// A column that the device reads.
 #[derive(Debug)]
-pub(crate) struct Feed {
+pub(crate) struct ColumnFeed {
     pub(crate) input: usize,
     /// The chain without its steps: how the CPU makes numbers of rows that the device does not read as they are stored.
     pub(crate) front: CompiledChain,
@@ -64,8 +66,8 @@ struct Generator {
     shapes: HashMap<String, u32>,
     bodies: Vec<String>,
     groups: Vec<Group>,
-    chains: Vec<Chain>,
-    feeds: Vec<Feed>,
+    chains: Vec<DeviceChain>,
+    feeds: Vec<ColumnFeed>,
     /// The feeds of inputs that are numbers, which chains share.
     number_feeds: HashMap<usize, u32>,
     outputs: Vec<DeviceOutput>,
@@ -75,7 +77,7 @@ struct Generator {
 pub(crate) fn generate(program: &Program) -> Generated {
     let mut generator = Generator::default();
     for (place, output) in program.outputs.iter().enumerate() {
-        if let Output::Matrix { dtype, width, chains } = output {
+        if let CompiledOutput::Matrix { dtype, width, chains } = output {
             generator.output(program, place, *dtype, *width, chains);
         }
     }
@@ -102,7 +104,7 @@ impl Generator {
             let first_chain = self.chains.len() as u32;
             let feed = self.feed(chain, &shape);
             self.chain(feed, shape);
-            let one_hot = if let Columns::OneHot(size) = chain.shape { size } else { 0 };
+            let one_hot = if let RowShape::OneHot(size) = chain.shape { size } else { 0 };
             let alone = Group {
                 output,
                 first_chain,
@@ -128,7 +130,7 @@ impl Generator {
     }
 
     /// The place of a chain's column among a run's columns. Numbers are brought once, however many chains read them.
-    fn feed(&mut self, chain: &CompiledChain, shape: &Shape) -> u32 {
+    fn feed(&mut self, chain: &CompiledChain, shape: &ChainFunction) -> u32 {
         let next = self.feeds.len() as u32;
         if matches!(chain.head, Head::Numbers) {
             let known = *self.number_feeds.entry(chain.input).or_insert(next);
@@ -139,18 +141,18 @@ impl Generator {
         let mut front = chain.clone();
         front.steps.clear();
         front.domain = Domain::Number(shape.number);
-        self.feeds.push(Feed { input: chain.input, front });
+        self.feeds.push(ColumnFeed { input: chain.input, front });
         next
     }
 
-    fn chain(&mut self, column: u32, shape: Shape) {
+    fn chain(&mut self, column: u32, shape: ChainFunction) {
         let next = self.bodies.len() as u32;
         let number = *self.shapes.entry(shape.body).or_insert_with_key(|body| {
             self.bodies.push(body.clone());
             next
         });
         let constants = self.tables.blob.push_words(shape.constants);
-        self.chains.push(Chain { shape: number, column, constants });
+        self.chains.push(DeviceChain { shape: number, column, constants });
     }
 
     fn finish(self) -> Generated {

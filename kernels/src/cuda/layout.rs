@@ -25,7 +25,7 @@ pub(super) struct Group {
 
 /// A chain: its shape, its column among the run's, and where its constants are in the fixed part.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chain {
+pub(super) struct DeviceChain {
     pub(super) shape: u32,
     pub(super) column: u32,
     pub(super) constants: u64,
@@ -44,7 +44,7 @@ pub(super) enum Form {
 
 /// A column of a run. Places are bytes from the start of the run's columns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Column {
+pub(super) struct DeviceColumn {
     pub(super) values: u64,
     pub(super) valid: u64,
     pub(super) keys: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Launch {
 #[derive(Debug, Default)]
 pub(super) struct Blob(Vec<u8>);
 
-// === impl Group, Chain, Column, Launch ===
+// === impl Group, DeviceChain, DeviceColumn, Launch ===
 
 impl Group {
     pub(super) const BYTES: usize = 40;
@@ -99,7 +99,7 @@ impl Group {
     }
 }
 
-impl Chain {
+impl DeviceChain {
     pub(super) fn write(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(&self.shape.to_le_bytes());
         to.extend_from_slice(&self.column.to_le_bytes());
@@ -107,7 +107,7 @@ impl Chain {
     }
 }
 
-impl Column {
+impl DeviceColumn {
     pub(super) const BYTES: usize = 48;
 
     pub(super) fn write(&self, to: &mut Vec<u8>) {

@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 
 use super::device::{Device, DeviceError};
 use super::executor::DeviceProgram;
-use super::feed::{Load, Mapped, Target};
+use super::feed::{Load, MappedTables, Target};
 use crate::error::KernelError;
 
 /// Seconds of a kernel and of a copy, each a repetition.
@@ -33,7 +33,8 @@ impl DeviceProgram {
         let (offsets, written_bytes) = self.layout(batch.num_rows());
         let rows = 0..batch.num_rows();
         let (program, generated) = (&self.program, &self.generated);
-        let load = Load::new(program, generated, &inputs, rows, Target::From(0), &offsets, &mut Mapped::default())?;
+        let load =
+            Load::new(program, generated, &inputs, rows, Target::From(0), &offsets, &mut MappedTables::default())?;
         let run = || -> Result<Measured, DeviceError> {
             let device: &Arc<Device> = &self.device;
             let mut slot = device.slot(load.len(), load.faults().len())?;

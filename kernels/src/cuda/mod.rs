@@ -25,6 +25,7 @@ mod feed;
 mod generate;
 mod layout;
 mod measure;
+mod open;
 mod shape;
 mod tables;
 #[cfg(test)]

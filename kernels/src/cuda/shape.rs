@@ -6,16 +6,16 @@
 use arrow::datatypes::{DataType, TimeUnit};
 
 use super::tables::Tables;
-use crate::compile::chain::{CompiledChain, Head, Shape as Columns};
-use crate::compile::program::DType;
+use crate::compile::chain::{CompiledChain, Head, RowShape};
 use crate::domain::{Domain, Number};
-use crate::ops::Step;
 use crate::ops::clip::Clip;
 use crate::ops::fill_null::FillNull;
+use crate::ops::step::Step;
+use crate::spec::DType;
 
 /// A chain as the device runs it.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct ChainFunction {
     /// The function's body.
     pub(super) body: String,
     /// What its `constants` are.
@@ -35,7 +35,12 @@ struct Writer<'a> {
 }
 
 /// The chain's shape; none when an op of it does not run on the device.
-pub(super) fn shape(chain: &CompiledChain, stored: &DataType, dtype: DType, tables: &mut Tables) -> Option<Shape> {
+pub(super) fn shape(
+    chain: &CompiledChain,
+    stored: &DataType,
+    dtype: DType,
+    tables: &mut Tables,
+) -> Option<ChainFunction> {
     let number = match (&chain.head, Domain::of(stored)?) {
         (Head::Numbers, Domain::Number(number)) => number,
         (Head::Encoded(_), _) => Number::Int,
@@ -53,14 +58,14 @@ pub(super) fn shape(chain: &CompiledChain, stored: &DataType, dtype: DType, tabl
     writer.line("    return 0;");
     writer.line("}");
     match chain.shape {
-        Columns::OneHot(size) => {
+        RowShape::OneHot(size) => {
             let size = writer.bits(size as u64);
             writer.line(&format!("return one_hot({}, {size}, fault);", writer.value()));
         }
-        Columns::Single => writer.line(&format!("return {}({}, fault);", cast(dtype)?, writer.value())),
-        Columns::List | Columns::Columns(_) | Columns::OneHots { .. } | Columns::MultiHot(_) => return None,
+        RowShape::Single => writer.line(&format!("return {}({}, fault);", cast(dtype)?, writer.value())),
+        RowShape::List | RowShape::Columns(_) | RowShape::OneHots { .. } | RowShape::MultiHot(_) => return None,
     }
-    Some(Shape { body: writer.body, constants: writer.constants, number })
+    Some(ChainFunction { body: writer.body, constants: writer.constants, number })
 }
 
 /// The C type of a stored type that the device reads as it is; none where the CPU makes numbers of it first.

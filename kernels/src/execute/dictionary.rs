@@ -15,7 +15,7 @@ use crate::vector::tile::{Tile, Values, ValuesMut};
 
 /// The keys of a dictionary array, one a row.
 #[derive(Debug)]
-pub(crate) struct Keys<'a> {
+pub(crate) struct DictionaryKeys<'a> {
     integers: Integers<'a>,
     nulls: Option<&'a NullBuffer>,
 }
@@ -35,14 +35,14 @@ enum Integers<'a> {
 /// The dictionary last met and, once there were enough rows for it, what its values became. Holding the dictionary itself keeps
 /// its address from being given to another.
 #[derive(Debug)]
-pub(crate) struct Mapped {
+pub(crate) struct MappedDictionary {
     dictionary: ArrayRef,
     /// Rows that came by before it was mapped.
     rows: usize,
     values: Option<Arc<Collected>>,
 }
 
-impl Mapped {
+impl MappedDictionary {
     pub(crate) fn new(dictionary: &ArrayRef) -> Self {
         Self { dictionary: Arc::clone(dictionary), rows: 0, values: None }
     }
@@ -66,7 +66,7 @@ impl Mapped {
     }
 }
 
-impl<'a> Keys<'a> {
+impl<'a> DictionaryKeys<'a> {
     /// Borrows the keys of a dictionary array; none when they are no integers, which Arrow rules out.
     pub(crate) fn new(array: &'a dyn AnyDictionaryArray) -> Option<Self> {
         let keys = array.keys();

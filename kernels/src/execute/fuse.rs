@@ -2,8 +2,8 @@
 //! that is slow to come is waited for under the arithmetic. The functions are the ops' own, so every bit is.
 
 use crate::domain::Number;
-use crate::ops::Step;
 use crate::ops::fill_null::FillNull;
+use crate::ops::step::Step;
 use crate::vector::math::ln_1p_single;
 use crate::vector::tile::Tile;
 

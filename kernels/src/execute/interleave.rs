@@ -11,7 +11,8 @@ use arrow::compute::{concat, interleave};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
-use crate::compile::program::{Output, Program};
+use crate::compile::outputs::CompiledOutput;
+use crate::compile::program::Program;
 use crate::error::KernelError;
 use crate::execute::matrix::copy_row;
 
@@ -19,14 +20,14 @@ use crate::execute::matrix::copy_row;
 #[derive(Debug)]
 pub struct Interleave {
     program: Arc<Program>,
-    columns: Vec<Column>,
+    columns: Vec<InterleavedColumn>,
     capacity: usize,
     len: usize,
 }
 
 /// An output in the making.
 #[derive(Debug)]
-enum Column {
+enum InterleavedColumn {
     Matrix { row_bytes: usize, rows: MutableBuffer },
     Stored { pieces: Vec<ArrayRef> },
 }
@@ -34,12 +35,14 @@ enum Column {
 impl Interleave {
     /// An empty batch with room for `rows`. That allocates `rows` × [`Program::row_bytes`]; the caller has made sure that it may.
     pub fn new(program: Arc<Program>, rows: usize) -> Self {
-        let column = |output: &Output| match output {
-            Output::Matrix { dtype, width, .. } => {
+        let column = |output: &CompiledOutput| match output {
+            CompiledOutput::Matrix { dtype, width, .. } => {
                 let row_bytes = width * dtype.bytes().unwrap_or(0);
-                Column::Matrix { row_bytes, rows: MutableBuffer::with_capacity(rows * row_bytes) }
+                InterleavedColumn::Matrix { row_bytes, rows: MutableBuffer::with_capacity(rows * row_bytes) }
             }
-            Output::Stored { .. } | Output::Ragged { .. } => Column::Stored { pieces: Vec::new() },
+            CompiledOutput::Stored { .. } | CompiledOutput::Ragged { .. } => {
+                InterleavedColumn::Stored { pieces: Vec::new() }
+            }
         };
         let columns = program.outputs.iter().map(column).collect();
         Self { program, columns, capacity: rows, len: 0 }
@@ -84,15 +87,15 @@ impl Interleave {
         for (place, column) in self.columns.iter_mut().enumerate() {
             let arrays: Vec<&ArrayRef> = batches.iter().map(|batch| batch.column(place)).collect();
             match column {
-                Column::Matrix { row_bytes, rows } => {
+                InterleavedColumn::Matrix { row_bytes, rows } => {
                     let values: Vec<Buffer> = arrays.iter().map(|array| bytes(array)).collect();
                     let values: Vec<&[u8]> = values.iter().map(Buffer::as_slice).collect();
                     add_rows(rows, *row_bytes, count, turn().map(|(batch, row)| &values[batch][row * *row_bytes..]));
                 }
-                Column::Stored { pieces } => {
+                InterleavedColumn::Stored { pieces } => {
                     let arrays: Vec<&dyn Array> = arrays.into_iter().map(AsRef::as_ref).collect();
                     let woven = interleave(&arrays, &turn().collect::<Vec<_>>());
-                    pieces.push(woven.map_err(|source| self.program.refused(place, source))?);
+                    pieces.push(woven.map_err(|source| self.program.output_error(place, source))?);
                 }
             }
         }
@@ -106,14 +109,14 @@ impl Interleave {
         let mut arrays = Vec::with_capacity(self.columns.len());
         for (place, (column, field)) in self.columns.into_iter().zip(schema.fields()).enumerate() {
             let array = match column {
-                Column::Matrix { rows, .. } => matrix(rows.into(), len, field.data_type()),
-                Column::Stored { pieces } => match pieces.as_slice() {
+                InterleavedColumn::Matrix { rows, .. } => matrix(rows.into(), len, field.data_type()),
+                InterleavedColumn::Stored { pieces } => match pieces.as_slice() {
                     [] => Ok(new_empty_array(field.data_type())),
                     [piece] => Ok(Arc::clone(piece)),
                     _ => concat(&pieces.iter().map(AsRef::as_ref).collect::<Vec<_>>()),
                 },
             };
-            arrays.push(array.map_err(|source| self.program.refused(place, source))?);
+            arrays.push(array.map_err(|source| self.program.output_error(place, source))?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(len));
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|source| KernelError::Arrow {

@@ -3,11 +3,16 @@
 use std::ops::Range;
 
 use crate::compile::chain::CompiledChain;
-use crate::execute::source::{Feed, ListRows};
+use crate::execute::fuse;
+use crate::execute::list_rows::ListRows;
+use crate::execute::source::Feed;
 use crate::ops::list::ListChange;
 use crate::ops::pad::Pad;
+use crate::ops::step::Step;
 use crate::vector::collected::{Collected, Pick};
 use crate::vector::tile::Values;
+use crate::vector::tile::{Scratch, Tile};
+use crate::vector::tiling::tiles;
 
 /// A chain over lists, ready to give runs of rows.
 #[derive(Debug)]
@@ -40,10 +45,26 @@ impl ListFeed<'_> {
         let mut tile = ListTile { elements: self.elements.collect(span), ends, nulls };
         for (change, steps) in self.chain.list.iter().flat_map(|list| &list.changes) {
             tile.change(change);
-            tile.elements = tile.elements.through(steps);
+            tile.elements = apply(steps, tile.elements);
         }
         tile
     }
+}
+
+/// The column behind some steps more.
+fn apply(steps: &[Step], column: Collected) -> Collected {
+    if steps.is_empty() {
+        return column;
+    }
+    let mut tile = Tile::new(Scratch::default());
+    let mut out = None;
+    // A column without rows goes through too, for the kind of number that comes out.
+    for rows in tiles(0..column.len()).chain((column.len() == 0).then_some(0..0)) {
+        column.load(rows, &mut tile);
+        fuse::apply(steps, &mut tile);
+        out.get_or_insert_with(|| Collected::new(tile.number(), column.len())).push(&mut tile);
+    }
+    out.unwrap_or(column)
 }
 
 impl ListTile {

@@ -38,15 +38,15 @@ enum Numbers<'a> {
     F16(&'a [f16]),
     F32(&'a [f32]),
     F64(&'a [f64]),
-    Decimal32(&'a [i32], Scale),
-    Decimal64(&'a [i64], Scale),
-    Decimal128(&'a [i128], Scale),
-    Decimal256(&'a [i256], Scale),
+    Decimal32(&'a [i32], DecimalScale),
+    Decimal64(&'a [i64], DecimalScale),
+    Decimal128(&'a [i128], DecimalScale),
+    Decimal256(&'a [i256], DecimalScale),
 }
 
 /// A decimal's scale as the power of ten to divide by, or to multiply with when the scale is negative.
 #[derive(Clone, Copy, Debug)]
-struct Scale {
+struct DecimalScale {
     power: f64,
     negative: bool,
 }
@@ -61,16 +61,16 @@ impl<'a> NumberColumn<'a> {
             DataType::Float32 => Numbers::F32(array.as_primitive::<t::Float32Type>().values()),
             DataType::Float64 => Numbers::F64(array.as_primitive::<t::Float64Type>().values()),
             DataType::Decimal32(_, scale) => {
-                Numbers::Decimal32(array.as_primitive::<t::Decimal32Type>().values(), Scale::new(*scale))
+                Numbers::Decimal32(array.as_primitive::<t::Decimal32Type>().values(), DecimalScale::new(*scale))
             }
             DataType::Decimal64(_, scale) => {
-                Numbers::Decimal64(array.as_primitive::<t::Decimal64Type>().values(), Scale::new(*scale))
+                Numbers::Decimal64(array.as_primitive::<t::Decimal64Type>().values(), DecimalScale::new(*scale))
             }
             DataType::Decimal128(_, scale) => {
-                Numbers::Decimal128(array.as_primitive::<t::Decimal128Type>().values(), Scale::new(*scale))
+                Numbers::Decimal128(array.as_primitive::<t::Decimal128Type>().values(), DecimalScale::new(*scale))
             }
             DataType::Decimal256(_, scale) => {
-                Numbers::Decimal256(array.as_primitive::<t::Decimal256Type>().values(), Scale::new(*scale))
+                Numbers::Decimal256(array.as_primitive::<t::Decimal256Type>().values(), DecimalScale::new(*scale))
             }
             _ => Numbers::integers(array).or_else(|| Numbers::times(array))?,
         };
@@ -191,7 +191,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-impl Scale {
+impl DecimalScale {
     fn new(scale: i8) -> Self {
         // The parser rounds correctly, which powi does not promise; |scale| ≤ 128, so the power is finite.
         let power = format!("1e{}", scale.unsigned_abs()).parse().unwrap_or(f64::NAN);

@@ -10,14 +10,14 @@ use arrow::error::ArrowError;
 use half::{bf16, f16};
 use pulp::bytemuck;
 
-use crate::compile::program::DType;
 use crate::execute::lists::ListTile;
-use crate::execute::source::tiles;
 use crate::execute::transpose;
 use crate::ops::one_hot;
+use crate::spec::DType;
 use crate::vector::cast::{self, Element};
 use crate::vector::collected::Collected;
 use crate::vector::tile::{Scratch, Tile};
+use crate::vector::tiling::tiles;
 
 /// A matrix of `width` columns. Behind its `rows` there may be scratch, where rows are made that are then put into their places.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ enum Elements {
 
 /// A row of a tile that the matrix cannot take.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum TileRowError {
     Null(usize),
     Lossy(usize),
     NoIndex(usize),
@@ -48,7 +48,7 @@ pub(crate) enum Refused {
 
 /// Lists that an output cannot take.
 #[derive(Debug)]
-pub(crate) enum ListRefused {
+pub(crate) enum ListElementError {
     /// A row, as a list or for one of its elements.
     Null(usize),
     /// An element.
@@ -111,21 +111,28 @@ impl Matrix {
     }
 
     /// Writes the tile that came out of a chain into column `at`, from `row` on.
-    pub(crate) fn write(&mut self, tile: &Tile, row: usize, at: usize) -> Result<(), Refused> {
+    pub(crate) fn write(&mut self, tile: &Tile, row: usize, at: usize) -> Result<(), TileRowError> {
         if let Some(row) = tile.first_null() {
-            return Err(Refused::Null(row));
+            return Err(TileRowError::Null(row));
         }
         let width = self.width;
-        with_elements!(&mut self.elements, write(buffer, width, tile, row, at)).map_err(Refused::Lossy)
+        with_elements!(&mut self.elements, write(buffer, width, tile, row, at)).map_err(TileRowError::Lossy)
     }
 
     /// Writes each index of the tile as `size` columns from `at` on.
-    pub(crate) fn write_one_hot(&mut self, tile: &Tile, row: usize, at: usize, size: usize) -> Result<(), Refused> {
+    pub(crate) fn write_one_hot(
+        &mut self,
+        tile: &Tile,
+        row: usize,
+        at: usize,
+        size: usize,
+    ) -> Result<(), TileRowError> {
         if let Some(row) = tile.first_null() {
-            return Err(Refused::Null(row));
+            return Err(TileRowError::Null(row));
         }
         let width = self.width;
-        with_elements!(&mut self.elements, write_one_hot(buffer, width, tile, row, at, size)).map_err(Refused::NoIndex)
+        with_elements!(&mut self.elements, write_one_hot(buffer, width, tile, row, at, size))
+            .map_err(TileRowError::NoIndex)
     }
 
     /// Writes each list of indices as `size` columns from `at` on, or each of a known number of indices as so many.
@@ -136,13 +143,13 @@ impl Matrix {
         at: usize,
         size: usize,
         columns: Option<usize>,
-    ) -> Result<(), ListRefused> {
+    ) -> Result<(), ListElementError> {
         if let Some(row) = lists.first_null() {
-            return Err(ListRefused::Null(row));
+            return Err(ListElementError::Null(row));
         }
         let width = self.width;
         let written = with_elements!(&mut self.elements, write_multi_hot(buffer, width, lists, row, at, size, columns));
-        written.map_err(ListRefused::NoIndex)
+        written.map_err(ListElementError::NoIndex)
     }
 
     /// Writes the n elements of each row into columns from `at` on.
@@ -153,11 +160,11 @@ impl Matrix {
         at: usize,
         n: usize,
         dtype: DType,
-    ) -> Result<(), ListRefused> {
+    ) -> Result<(), ListElementError> {
         if let Some(row) = lists.first_null() {
-            return Err(ListRefused::Null(row));
+            return Err(ListElementError::Null(row));
         }
-        let flat = Self::flat(dtype, &lists.elements).map_err(ListRefused::Lossy)?;
+        let flat = Self::flat(dtype, &lists.elements).map_err(ListElementError::Lossy)?;
         let Some(flat) = flat else { return Ok(()) };
         let bytes = dtype.bytes().unwrap_or(0);
         let (row_bytes, piece) = (self.width * bytes, n * bytes);
@@ -187,11 +194,11 @@ impl Matrix {
     }
 
     /// Puts the tile that came out of a chain into elements of four bytes, if it does not hold such already.
-    pub(crate) fn convert(&self, tile: &Tile, column: &mut Vec<u32>) -> Result<(), Refused> {
+    pub(crate) fn convert(&self, tile: &Tile, column: &mut Vec<u32>) -> Result<(), TileRowError> {
         if let Some(row) = tile.first_null() {
-            return Err(Refused::Null(row));
+            return Err(TileRowError::Null(row));
         }
-        if self.lies_as(tile).is_some() {
+        if self.words(tile).is_some() {
             return Ok(());
         }
         column.resize(tile.rows(), 0);
@@ -199,11 +206,11 @@ impl Matrix {
             Elements::Int32(_) => cast::write::<i32>(tile, bytemuck::cast_slice_mut(column), 1, 0),
             _ => cast::write::<f32>(tile, bytemuck::cast_slice_mut(column), 1, 0),
         };
-        written.map_err(Refused::Lossy)
+        written.map_err(TileRowError::Lossy)
     }
 
     /// The tile's values, if they are elements as they lie.
-    pub(crate) fn lies_as<'b>(&self, tile: &'b Tile) -> Option<&'b [u32]> {
+    pub(crate) fn words<'b>(&self, tile: &'b Tile) -> Option<&'b [u32]> {
         match (&self.elements, tile.values()) {
             (Elements::Float32(_), crate::vector::tile::Values::F32(values)) => Some(bytemuck::cast_slice(values)),
             _ => None,
@@ -302,7 +309,9 @@ fn write_multi_hot<E: Element>(
     size: usize,
     columns: Option<usize>,
 ) -> Result<(), usize> {
-    one_hot::write_lists::<E>(lists, rows_mut::<E>(buffer, width, row, lists.rows()), width, at, size, columns)
+    let values = lists.elements.values(0..lists.elements.len());
+    let out = rows_mut::<E>(buffer, width, row, lists.rows());
+    one_hot::write_lists::<E>(values, &lists.ends, out, width, at, size, columns)
 }
 
 fn rows_mut<E: Element>(buffer: &mut MutableBuffer, width: usize, row: usize, rows: usize) -> &mut [E::Native] {

@@ -3,13 +3,19 @@
 
 pub(crate) mod builder;
 pub(crate) mod dictionary;
+pub(crate) mod explain;
 pub(crate) mod fuse;
 pub(crate) mod interleave;
 #[cfg(test)]
 mod levels;
+mod list_output;
+pub(crate) mod list_rows;
 pub(crate) mod lists;
 pub(crate) mod load;
 pub(crate) mod matrix;
+mod matrix_output;
+mod row_run;
 pub(crate) mod source;
 pub(crate) mod text;
 pub(crate) mod transpose;
+pub(crate) mod workspace;

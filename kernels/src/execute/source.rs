@@ -4,20 +4,21 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, UInt64Array};
-use arrow::buffer::NullBuffer;
 use arrow::compute::take;
 use arrow::error::ArrowError;
 
 use crate::compile::chain::{CompiledChain, Head, JoinedRows};
 use crate::domain::Number;
-use crate::execute::dictionary::{Keys, Mapped};
+use crate::execute::dictionary::{DictionaryKeys, MappedDictionary};
 use crate::execute::fuse;
 use crate::execute::load::NumberColumn;
 use crate::execute::text::Strings;
 use crate::ops::decimal::{DecimalPlaces, Decimals};
-use crate::ops::{Encoder, hash};
+use crate::ops::hash;
+use crate::ops::step::Encoder;
 use crate::vector::collected::Collected;
-use crate::vector::tile::{Scratch, TILE_ROWS, Tile};
+use crate::vector::tile::{Scratch, Tile};
+use crate::vector::tiling::tiles;
 
 /// A chain over the columns that it reads, ready to give tiles.
 #[derive(Debug)]
@@ -36,9 +37,9 @@ enum Source<'a> {
     /// Text or bytes, turned into numbers row by row.
     Strings { strings: Strings<'a>, encoder: &'a Encoder },
     /// The same behind the keys of a dictionary larger than the rows asked for.
-    Keyed { strings: Strings<'a>, keys: Keys<'a>, encoder: &'a Encoder },
+    Keyed { strings: Strings<'a>, keys: DictionaryKeys<'a>, encoder: &'a Encoder },
     /// A dictionary whose values went through the chain already.
-    Mapped { values: Arc<Collected>, keys: Keys<'a> },
+    Mapped { values: Arc<Collected>, keys: DictionaryKeys<'a> },
     /// Decimals from row `start` on, looked up in a list.
     Decimals { column: ArrayRef, start: usize, places: &'a DecimalPlaces },
     /// The components of a tuple.
@@ -49,7 +50,7 @@ enum Source<'a> {
 
 /// A column that a chain cannot read.
 #[derive(Debug)]
-pub(crate) struct Unreadable {
+pub(crate) struct UnreadableColumn {
     /// Its place in the inputs.
     pub(crate) input: usize,
     /// Arrow's reason; none if it has another type than the chain was compiled for.
@@ -63,10 +64,10 @@ impl<'a> Feed<'a> {
         chain: &'a CompiledChain,
         inputs: &'a [ArrayRef],
         rows: &Range<usize>,
-        mapped: &mut [Option<Mapped>],
-    ) -> Result<Self, Unreadable> {
+        mapped: &mut [Option<MappedDictionary>],
+    ) -> Result<Self, UnreadableColumn> {
         let input = chain.input;
-        let unreadable = |source| Unreadable { input, source };
+        let unreadable = |source| UnreadableColumn { input, source };
         let Some(column) = inputs.get(input) else { return Err(unreadable(None)) };
         let source = match &chain.head {
             Head::Tuple(tuple) => {
@@ -87,11 +88,11 @@ impl<'a> Feed<'a> {
         chain: &'a CompiledChain,
         column: &'a ArrayRef,
         rows: &Range<usize>,
-        mapped: &mut [Option<Mapped>],
-    ) -> Result<Self, Unreadable> {
+        mapped: &mut [Option<MappedDictionary>],
+    ) -> Result<Self, UnreadableColumn> {
         let source = Source::new(chain, column.as_ref(), rows, mapped.get_mut(chain.slot));
-        let source = source.map_err(|source| Unreadable { input: chain.input, source: Some(source) })?;
-        let source = source.ok_or(Unreadable { input: chain.input, source: None })?;
+        let source = source.map_err(|source| UnreadableColumn { input: chain.input, source: Some(source) })?;
+        let source = source.ok_or(UnreadableColumn { input: chain.input, source: None })?;
         Ok(Self { chain, source })
     }
 
@@ -126,7 +127,7 @@ impl<'a> Feed<'a> {
         tile.start(Number::Int, len);
         tile.write_ints(|buckets| {
             for (bucket, row) in buckets.iter_mut().zip(bytes.chunks_exact(row_bytes)) {
-                *bucket = tuple.bucket(row);
+                *bucket = tuple.cross.bucket(row);
             }
         });
     }
@@ -149,15 +150,15 @@ impl<'a> Source<'a> {
         chain: &'a CompiledChain,
         column: &'a dyn Array,
         rows: &Range<usize>,
-        mapped: Option<&mut Option<Mapped>>,
+        mapped: Option<&mut Option<MappedDictionary>>,
     ) -> Result<Option<Self>, ArrowError> {
         let Some(array) = column.as_any_dictionary_opt() else {
             return Ok(Self::plain(&chain.head, column));
         };
-        let (dictionary, Some(keys)) = (array.values(), Keys::new(array)) else { return Ok(None) };
+        let (dictionary, Some(keys)) = (array.values(), DictionaryKeys::new(array)) else { return Ok(None) };
         if let Some(mapped) = mapped {
             let known = mapped.take().filter(|mapped| mapped.is_of(dictionary));
-            let mut known = known.unwrap_or_else(|| Mapped::new(dictionary));
+            let mut known = known.unwrap_or_else(|| MappedDictionary::new(dictionary));
             let values = known.values(rows.len(), || map(chain, dictionary))?;
             *mapped = Some(known);
             if let Some(values) = values {
@@ -250,6 +251,17 @@ impl<'a> Source<'a> {
     }
 }
 
+/// Runs a chain over a whole column, its only input.
+pub(crate) fn evaluate_column(chain: &CompiledChain, column: ArrayRef) -> Result<Collected, ArrowError> {
+    let rows = 0..column.len();
+    let mut mapped: Vec<_> = (0..=chain.slot).map(|_| None).collect();
+    let columns = [column];
+    let feed = Feed::new(chain, &columns, &rows, &mut mapped).map_err(|problem| {
+        problem.source.unwrap_or_else(|| ArrowError::SchemaError("a table's column changed its type".to_owned()))
+    })?;
+    Ok(feed.collect(rows))
+}
+
 /// A dictionary's values through the chain, and a null behind them, which null keys point at.
 fn map(chain: &CompiledChain, dictionary: &ArrayRef) -> Result<Option<Collected>, ArrowError> {
     let places = (0..dictionary.len() as u64).map(Some).chain([None]);
@@ -257,66 +269,4 @@ fn map(chain: &CompiledChain, dictionary: &ArrayRef) -> Result<Option<Collected>
     let rows = 0..values.len();
     let Some(source) = Source::plain(&chain.head, values.as_ref()) else { return Ok(None) };
     Ok(Some(Feed { chain, source }.collect(rows)))
-}
-
-/// The runs of at most [`TILE_ROWS`] that make up `rows`.
-pub(crate) fn tiles(rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    let end = rows.end;
-    rows.step_by(TILE_ROWS).map(move |start| start..end.min(start + TILE_ROWS))
-}
-
-/// Lists of a run of rows: their elements one after the other.
-#[derive(Debug)]
-pub(crate) struct ListRows {
-    /// The elements that are looked at.
-    pub(crate) elements: ArrayRef,
-    /// Where each list ends in them.
-    pub(crate) ends: Vec<usize>,
-    /// The rows that are null, if there are any.
-    pub(crate) nulls: Option<NullBuffer>,
-}
-
-impl ListRows {
-    /// The lists of `rows`, each cut to `limit`; none when the column is none of lists.
-    pub(crate) fn new(column: &dyn Array, rows: Range<usize>, limit: usize) -> Result<Option<Self>, ArrowError> {
-        let (child, ranges): (&ArrayRef, Vec<Range<usize>>) = if let Some(lists) = column.as_list_opt::<i32>() {
-            let offsets = lists.value_offsets();
-            (lists.values(), rows.clone().map(|row| offsets[row] as usize..offsets[row + 1] as usize).collect())
-        } else if let Some(lists) = column.as_list_opt::<i64>() {
-            let offsets = lists.value_offsets();
-            (lists.values(), rows.clone().map(|row| offsets[row] as usize..offsets[row + 1] as usize).collect())
-        } else if let Some(lists) = column.as_fixed_size_list_opt() {
-            let size = lists.value_length() as usize;
-            (lists.values(), rows.clone().map(|row| row * size..(row + 1) * size).collect())
-        } else {
-            return Ok(None);
-        };
-        let nulls =
-            column.nulls().filter(|nulls| nulls.null_count() > 0).map(|nulls| nulls.slice(rows.start, rows.len()));
-        let cut = |(row, range): (usize, &Range<usize>)| {
-            let is_null = nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
-            range.start..if is_null { range.start } else { range.end.min(range.start.saturating_add(limit)) }
-        };
-        let ranges: Vec<Range<usize>> = ranges.iter().enumerate().map(cut).collect();
-        let ends = ranges.iter().scan(0, |end, range| {
-            *end += range.len();
-            Some(*end)
-        });
-        let ends: Vec<usize> = ends.collect();
-        let (start, count) = (ranges.first().map_or(0, |range| range.start), ends.last().copied().unwrap_or(0));
-        let is_whole = ranges.last().is_none_or(|range| range.end == start + count);
-        let elements = if is_whole {
-            child.slice(start, count)
-        } else {
-            let places = ranges.into_iter().flatten().map(|place| place as u64);
-            take(child.as_ref(), &UInt64Array::from_iter_values(places), None)?
-        };
-        Ok(Some(Self { elements, ends, nulls }))
-    }
-
-    /// The elements of a run of rows.
-    pub(crate) fn span(&self, rows: &Range<usize>) -> Range<usize> {
-        let end = |row: usize| row.checked_sub(1).map_or(0, |before| self.ends[before]);
-        end(rows.start)..end(rows.end)
-    }
 }

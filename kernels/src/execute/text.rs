@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
     use crate::vector::simd::testing::under_each_level;
-    use crate::vector::tile::TILE_ROWS;
+    use crate::vector::tiling::TILE_ROWS;
 
     #[test]
     fn values_of_every_length_are_hashed_wherever_they_lie() {

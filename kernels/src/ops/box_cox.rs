@@ -4,7 +4,7 @@
 //! - f32 is computed in f64 and rounded once, everything else is f64: within 2 ulp of the exact value, also near x = 1.
 //! - λ must be finite, and within ±2^512; below 10^−19 it is taken for 0, as scipy does.
 
-use super::{Step, finite};
+use super::parameter::finite;
 use crate::error::OpProblem;
 use crate::vector::math;
 use crate::vector::tile::Tile;
@@ -19,13 +19,13 @@ pub(crate) struct BoxCox {
 }
 
 impl BoxCox {
-    pub(crate) fn compile(lambda: f64) -> Result<Step, OpProblem> {
+    pub(crate) fn compile(lambda: f64) -> Result<Self, OpProblem> {
         let lambda = finite("lambda", lambda)?;
         if lambda.abs() > 2f64.powi(512) {
             return Err(OpProblem::Parameter(format!("lambda must be within ±2^512, not {lambda}")));
         }
         // So near to 0 the power differs from the logarithm by less than a double shows, as long as x is one.
-        Ok(Step::BoxCox(Self { lambda: if lambda.abs() < LAMBDA_LEAST { 0.0 } else { lambda } }))
+        Ok(Self { lambda: if lambda.abs() < LAMBDA_LEAST { 0.0 } else { lambda } })
     }
 
     pub(crate) fn apply(self, tile: &mut Tile) {

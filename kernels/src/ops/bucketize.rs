@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use super::{Step, TWO_63};
 use crate::error::OpProblem;
+use crate::vector::exact::TWO_63;
 use crate::vector::tile::Tile;
 
 /// The boundaries for each kind of number.
@@ -22,7 +22,7 @@ pub(crate) struct Bucketize {
 
 impl Bucketize {
     /// Compiles to the step and how many indices it gives.
-    pub(crate) fn compile(boundaries: &[f64]) -> Result<(Step, u64), OpProblem> {
+    pub(crate) fn compile(boundaries: &[f64]) -> Result<(Self, u64), OpProblem> {
         if boundaries.is_empty() {
             return Err(OpProblem::Parameter("it needs at least one boundary".to_owned()));
         }
@@ -38,11 +38,11 @@ impl Bucketize {
         let uints =
             boundaries.iter().filter(|boundary| boundary.ceil() < 2.0 * TWO_63).map(|boundary| boundary.ceil() as u64);
         let step = Self { floats: boundaries.into(), ints: ints.collect(), uints: uints.collect() };
-        Ok((Step::Bucketize(step), boundaries.len() as u64 + 1))
+        Ok((step, boundaries.len() as u64 + 1))
     }
 
     /// The same for boundaries that are integers.
-    pub(crate) fn compile_whole(boundaries: &[i128]) -> Result<(Step, u64), OpProblem> {
+    pub(crate) fn compile_whole(boundaries: &[i128]) -> Result<(Self, u64), OpProblem> {
         if boundaries.is_empty() {
             return Self::compile(&[]);
         }
@@ -55,7 +55,7 @@ impl Bucketize {
         let uints = boundaries.iter().filter_map(|boundary| u64::try_from((*boundary).max(0)).ok());
         let floats = boundaries.iter().map(|boundary| double_from(*boundary));
         let step = Self { floats: floats.collect(), ints: ints.collect(), uints: uints.collect() };
-        Ok((Step::Bucketize(step), boundaries.len() as u64 + 1))
+        Ok((step, boundaries.len() as u64 + 1))
     }
 
     pub(crate) fn apply(&self, tile: &mut Tile) {

@@ -6,9 +6,9 @@
 //!   `UInt64`) does nothing. Any other bound takes integers to f64.
 //! - An f32 column takes bounds rounded to f32, as numpy does with Python floats.
 
-use super::{Step, TWO_63, exact_i64, exact_u64};
 use crate::domain::Number;
 use crate::error::OpProblem;
+use crate::vector::exact::{TWO_63, exact_i64, exact_u64};
 use crate::vector::tile::Tile;
 
 /// The bounds, in the domain of the tile that they clip.
@@ -21,7 +21,7 @@ pub(crate) enum Clip {
 
 impl Clip {
     /// Compiles for a domain: the step and the domain behind it.
-    pub(crate) fn compile(min: Option<f64>, max: Option<f64>, number: Number) -> Result<(Step, Number), OpProblem> {
+    pub(crate) fn compile(min: Option<f64>, max: Option<f64>, number: Number) -> Result<(Self, Number), OpProblem> {
         if min.is_none() && max.is_none() {
             return Err(OpProblem::Parameter("it needs min, max or both".to_owned()));
         }
@@ -38,8 +38,8 @@ impl Clip {
             Number::F32 | Number::F64 => None,
         };
         Ok(match clip {
-            Some(clip) => (Step::Clip(clip), number),
-            None => (Step::Clip(Self::Float { min, max }), number.floating()),
+            Some(clip) => (clip, number),
+            None => (Self::Float { min, max }, number.floating()),
         })
     }
 
@@ -48,7 +48,7 @@ impl Clip {
         min: Option<i128>,
         max: Option<i128>,
         number: Number,
-    ) -> Result<(Step, Number), OpProblem> {
+    ) -> Result<(Self, Number), OpProblem> {
         if let (Some(min), Some(max)) = (min, max)
             && min > max
         {
@@ -68,7 +68,7 @@ impl Clip {
             Number::F32 | Number::F64 => None,
         };
         match clip {
-            Some(clip) => Ok((Step::Clip(clip), number)),
+            Some(clip) => Ok((clip, number)),
             None => Self::compile(min.map(|min| min as f64), max.map(|max| max as f64), number),
         }
     }

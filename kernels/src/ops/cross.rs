@@ -7,17 +7,15 @@
 //! - The result is never null. Single values only, no lists. `buckets` is from 1 to 2^63 − 1, with at least one other column.
 
 use super::hash::{self, Modulus};
-use crate::compile::chain::CompiledChain;
 use crate::error::OpProblem;
 use crate::vector::tile::Tile;
 
 /// The most columns beside the chain's.
 const COLUMNS_MAX: usize = 255;
 
-/// The columns that are hashed together, each as the chain that gives its hashes.
-#[derive(Clone, Debug)]
+/// The parameters.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Cross {
-    pub(crate) parts: Vec<CompiledChain>,
     modulus: Modulus,
     seed: u64,
 }
@@ -41,21 +39,16 @@ pub(crate) fn components(tile: &mut Tile) {
 }
 
 impl Cross {
-    /// The parameters, checked.
-    pub(crate) fn check(columns: &[String], buckets: u64) -> Result<Modulus, OpProblem> {
+    pub(crate) fn compile(columns: &[String], buckets: u64, seed: u64) -> Result<Self, OpProblem> {
         if !(1..=COLUMNS_MAX).contains(&columns.len()) {
             let reason = format!("columns must name from 1 to {COLUMNS_MAX} other columns, not {}", columns.len());
             return Err(OpProblem::Parameter(reason));
         }
-        Modulus::of_buckets(buckets)
-    }
-
-    pub(crate) fn new(parts: Vec<CompiledChain>, modulus: Modulus, seed: u64) -> Self {
-        Self { parts, modulus, seed }
+        Ok(Self { modulus: Modulus::of_buckets(buckets)?, seed })
     }
 
     /// The bucket of a tuple's components, each as its hash's bytes.
-    pub(crate) fn bucket(&self, components: &[u8]) -> i64 {
+    pub(crate) fn bucket(self, components: &[u8]) -> i64 {
         self.modulus.rest(hash::bytes(components, self.seed)) as i64
     }
 }

@@ -9,8 +9,9 @@ use arrow::datatypes as t;
 use arrow::datatypes::{DataType, i256};
 
 use super::exact_decimal::ExactDecimal;
+use super::fill_null::Fill;
+use super::hash;
 use super::vocab_index::IndexProblem;
-use super::{Fill, hash};
 
 /// The unscaled values of a column of decimals, borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -54,20 +55,6 @@ pub(crate) fn scale(data_type: &DataType) -> Option<i8> {
         DataType::Dictionary(_, values) => scale(values),
         _ => None,
     }
-}
-
-/// The unscaled value at another scale; none where it is not a whole one, or too large for any decimal.
-pub(crate) fn rescaled(value: i256, from: i8, to: i8) -> Option<i256> {
-    let digits = u32::from(from.abs_diff(to));
-    if value == i256::ZERO || digits == 0 {
-        return Some(value);
-    }
-    // 10^77 is beyond an i256: no value but 0 has so many zeros behind it.
-    let power = i256::from_i128(10).checked_pow(digits)?;
-    if to >= from {
-        return value.checked_mul(power);
-    }
-    (value.checked_rem(power)? == i256::ZERO).then(|| value.checked_div(power)).flatten()
 }
 
 impl<'a> Decimals<'a> {
@@ -132,7 +119,7 @@ impl DecimalIndex {
     }
 
     fn place_of_fill(&self, fill: &Fill) -> Option<i64> {
-        let exact = ExactDecimal::of_fill(fill)?;
+        let exact = fill.exact()?;
         match exact.at_scale(self.scale) {
             Some(value) => self.place(value),
             None => self.others.get(&exact.text()).copied(),

@@ -5,9 +5,6 @@
 
 use arrow::datatypes::i256;
 
-use super::Fill;
-use super::decimal::rescaled;
-
 /// unscaled × 10^(−scale).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExactDecimal {
@@ -91,18 +88,6 @@ impl ExactDecimal {
         self.at_scale(0).and_then(i256::to_i128)
     }
 
-    /// The number that a fill is written as; none for text.
-    pub(crate) fn of_fill(fill: &Fill) -> Option<Self> {
-        let whole = |value: i128| Some(Self { unscaled: i256::from_i128(value), scale: 0 });
-        match fill {
-            Fill::Number(value) => Self::of_double(*value),
-            Fill::Integer(value) => whole((*value).into()),
-            Fill::Unsigned(value) => whole((*value).into()),
-            Fill::Decimal(value) => Some(*value),
-            Fill::Text(_) => None,
-        }
-    }
-
     /// The unscaled value at a scale; none where the scale has too few digits for it.
     pub fn at_scale(self, scale: i8) -> Option<i256> {
         rescaled(self.unscaled, self.scale, scale)
@@ -115,6 +100,20 @@ impl ExactDecimal {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         (whole.len(), fraction.len())
     }
+}
+
+/// The unscaled value at another scale; none where it is not a whole one, or too large for any decimal.
+pub(crate) fn rescaled(value: i256, from: i8, to: i8) -> Option<i256> {
+    let digits = u32::from(from.abs_diff(to));
+    if value == i256::ZERO || digits == 0 {
+        return Some(value);
+    }
+    // 10^77 is beyond an i256: no value but 0 has so many zeros behind it.
+    let power = i256::from_i128(10).checked_pow(digits)?;
+    if to >= from {
+        return value.checked_mul(power);
+    }
+    (value.checked_rem(power)? == i256::ZERO).then(|| value.checked_div(power)).flatten()
 }
 
 #[cfg(test)]

@@ -6,10 +6,28 @@
 //! - An f32 column takes the value rounded to f32.
 //! - Text columns take text, and nothing else does; a column of bytes takes nothing.
 
-use super::{Fill, Step, exact_i64, exact_u64};
+use arrow::datatypes::i256;
+
 use crate::domain::{Domain, Number};
 use crate::error::OpProblem;
+use crate::ops::exact_decimal::ExactDecimal;
+use crate::vector::exact::{exact_i64, exact_u64};
 use crate::vector::tile::Tile;
+
+/// What a null becomes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fill {
+    /// A number.
+    Number(f64),
+    /// An integer that a double may not hold.
+    Integer(i64),
+    /// One that an i64 may not hold either.
+    Unsigned(u64),
+    /// A decimal that a double may not hold.
+    Decimal(ExactDecimal),
+    /// Text, for columns of text.
+    Text(String),
+}
 
 /// The value, in the domain of the tile that it fills.
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +37,34 @@ pub(crate) enum FillNull {
     Float(f64),
 }
 
+impl Fill {
+    /// The number as a double; NaN for text, which is none.
+    pub(crate) fn double(&self) -> f64 {
+        match self {
+            Self::Number(value) => *value,
+            Self::Integer(value) => *value as f64,
+            Self::Unsigned(value) => *value as f64,
+            Self::Decimal(value) => value.double(),
+            Self::Text(_) => f64::NAN,
+        }
+    }
+
+    /// The number that a fill is written as; none for text.
+    pub(crate) fn exact(&self) -> Option<ExactDecimal> {
+        let whole = |value: i128| Some(ExactDecimal::new(i256::from_i128(value), 0));
+        match self {
+            Self::Number(value) => ExactDecimal::of_double(*value),
+            Self::Integer(value) => whole((*value).into()),
+            Self::Unsigned(value) => whole((*value).into()),
+            Self::Decimal(value) => Some(*value),
+            Self::Text(_) => None,
+        }
+    }
+}
+
 impl FillNull {
     /// Compiles for a chain of numbers: the step and the domain behind it.
-    pub(crate) fn compile(fill: &Fill, number: Number) -> Result<(Step, Number), OpProblem> {
+    pub(crate) fn compile(fill: &Fill, number: Number) -> Result<(Self, Number), OpProblem> {
         let (int, uint, float) = match fill {
             Fill::Number(value) => (exact_i64(*value), exact_u64(*value), *value),
             Fill::Integer(value) => (Some(*value), u64::try_from(*value).ok(), *value as f64),
@@ -39,7 +82,7 @@ impl FillNull {
             _ => Self::Float(float),
         };
         let number = if matches!(fill, Self::Float(_)) { number.floating() } else { number };
-        Ok((Step::FillNull(fill), number))
+        Ok((fill, number))
     }
 
     /// The text that fills a column of text.

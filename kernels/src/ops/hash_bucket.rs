@@ -9,7 +9,6 @@
 //!
 //! Null stays null. `buckets` is from 1 to 2^63 − 1, so that an index is an i64.
 
-use super::Step;
 use super::hash::{self, Modulus};
 use crate::error::OpProblem;
 use crate::vector::tile::Tile;
@@ -24,11 +23,6 @@ pub(crate) struct HashBucket {
 impl HashBucket {
     pub(crate) fn compile(buckets: u64, seed: u64) -> Result<Self, OpProblem> {
         Ok(Self { modulus: Modulus::of_buckets(buckets)?, seed })
-    }
-
-    /// As a step over numbers.
-    pub(crate) fn step(self) -> Step {
-        Step::HashBucket(self)
     }
 
     pub(crate) fn cardinality(self) -> u64 {

@@ -1,8 +1,8 @@
 //! What ops do to lists, beside what they do to the elements.
 
-use super::Step;
 use super::ngram::Ngram;
 use super::pad::Pad;
+use super::step::Step;
 
 /// What becomes of a column's lists.
 #[derive(Clone, Debug)]

@@ -4,7 +4,6 @@
 //!   NaN stays NaN; null stays null.
 //! - f32 computes in f32, bounds too, everything else in f64: the same operations as torch's, with a logarithm within 1 ulp.
 
-use super::Step;
 use crate::error::OpProblem;
 use crate::vector::math;
 use crate::vector::tile::Tile;
@@ -16,11 +15,11 @@ pub(crate) struct Logit {
 }
 
 impl Logit {
-    pub(crate) fn compile(eps: Option<f64>) -> Result<Step, OpProblem> {
+    pub(crate) fn compile(eps: Option<f64>) -> Result<Self, OpProblem> {
         if let Some(eps) = eps.filter(|eps| !(0.0..=0.5).contains(eps)) {
             return Err(OpProblem::Parameter(format!("eps must be from 0 to 0.5, not {eps}")));
         }
-        Ok(Step::Logit(Self { eps }))
+        Ok(Self { eps })
     }
 
     pub(crate) fn apply(self, tile: &mut Tile) {

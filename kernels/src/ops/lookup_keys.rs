@@ -25,6 +25,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use arrow::error::ArrowError;
 
 use super::decimal::{self, DecimalIndex};
+use super::exact_decimal::rescaled;
 use super::hash::float_bits;
 use super::vocab_index::{IndexProblem, VocabIndex};
 
@@ -37,9 +38,9 @@ pub(crate) enum KeyIndex {
     Decimals(std::sync::Arc<DecimalIndex>),
 }
 
-/// Keys made ready for a column.
+/// LookupKeys made ready for a column.
 #[derive(Clone, Debug)]
-pub(crate) struct Keys {
+pub(crate) struct LookupKeys {
     pub(crate) index: KeyIndex,
     /// The table's rows that the index counts, where it leaves some out.
     pub(crate) rows: Option<Vec<u64>>,
@@ -47,7 +48,7 @@ pub(crate) struct Keys {
 
 /// Why keys are not ready.
 #[derive(Debug)]
-pub(crate) enum KeysProblem {
+pub(crate) enum LookupKeysProblem {
     /// The two types have no values in common.
     Types,
     /// The key of a row is there twice, or there are too many.
@@ -57,38 +58,38 @@ pub(crate) enum KeysProblem {
 }
 
 /// Readies keys, none of them null, for a column.
-pub(crate) fn align(keys: &dyn Array, column: &DataType) -> Result<Keys, KeysProblem> {
+pub(crate) fn align(keys: &dyn Array, column: &DataType) -> Result<LookupKeys, LookupKeysProblem> {
     if let (Some(from), Some(to)) = (decimal::scale(keys.data_type()), decimal::scale(column)) {
-        let values = decimal::Decimals::new(keys).ok_or(KeysProblem::Types)?;
-        let (values, rows) = kept((0..keys.len()).map(|row| decimal::rescaled(values.get(row), from, to)));
-        let index = DecimalIndex::new(values, to).map_err(KeysProblem::Index)?;
-        return Ok(Keys { index: KeyIndex::Decimals(index.into()), rows });
+        let values = decimal::Decimals::new(keys).ok_or(LookupKeysProblem::Types)?;
+        let (values, rows) = kept((0..keys.len()).map(|row| rescaled(values.get(row), from, to)));
+        let index = DecimalIndex::new(values, to).map_err(LookupKeysProblem::Index)?;
+        return Ok(LookupKeys { index: KeyIndex::Decimals(index.into()), rows });
     }
     let (bits, rows) = match (Meaning::of(keys.data_type()), Meaning::of(column)) {
         (Some(Meaning::Nothing), _) | (_, Some(Meaning::Nothing)) => (Vec::new(), Some(Vec::new())),
-        (Some(from), Some(to)) if !from.is_comparable(to) => return Err(KeysProblem::Types),
+        (Some(from), Some(to)) if !from.is_comparable(to) => return Err(LookupKeysProblem::Types),
         (Some(Meaning::Text), Some(_)) => return texts(keys),
         (Some(Meaning::Floats), Some(_)) => {
-            let wide = cast(keys, &DataType::Float64).map_err(KeysProblem::Arrow)?;
+            let wide = cast(keys, &DataType::Float64).map_err(LookupKeysProblem::Arrow)?;
             kept(wide.as_primitive::<t::Float64Type>().values().iter().map(|value| Some(float_bits(*value))))
         }
         (Some(from), Some(to)) => {
-            let counts = counts(keys).map_err(KeysProblem::Arrow)?.ok_or(KeysProblem::Types)?;
+            let counts = counts(keys).map_err(LookupKeysProblem::Arrow)?.ok_or(LookupKeysProblem::Types)?;
             let is_unsigned = *column == DataType::UInt64;
             kept(counts.into_iter().map(|count| in_column(from.recounted(to, count)?, is_unsigned)))
         }
-        _ => return Err(KeysProblem::Types),
+        _ => return Err(LookupKeysProblem::Types),
     };
-    let index =
-        VocabIndex::of_bits(bits.into_iter()).map_err(|problem| KeysProblem::Index(at_row(problem, rows.as_ref())))?;
-    Ok(Keys { index: KeyIndex::Values(index.into()), rows })
+    let index = VocabIndex::of_bits(bits.into_iter())
+        .map_err(|problem| LookupKeysProblem::Index(at_row(problem, rows.as_ref())))?;
+    Ok(LookupKeys { index: KeyIndex::Values(index.into()), rows })
 }
 
-fn texts(keys: &dyn Array) -> Result<Keys, KeysProblem> {
-    let texts = cast(keys, &DataType::LargeUtf8).map_err(KeysProblem::Arrow)?;
+fn texts(keys: &dyn Array) -> Result<LookupKeys, LookupKeysProblem> {
+    let texts = cast(keys, &DataType::LargeUtf8).map_err(LookupKeysProblem::Arrow)?;
     let texts = texts.as_string::<i64>();
-    let index = VocabIndex::of_texts((0..texts.len()).map(|row| texts.value(row))).map_err(KeysProblem::Index)?;
-    Ok(Keys { index: KeyIndex::Values(index.into()), rows: None })
+    let index = VocabIndex::of_texts((0..texts.len()).map(|row| texts.value(row))).map_err(LookupKeysProblem::Index)?;
+    Ok(LookupKeys { index: KeyIndex::Values(index.into()), rows: None })
 }
 
 /// The values that are there, and their rows where some are not.

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use super::Step;
 use super::lookup_keys::counts_time;
 use super::vocab_index::{IndexProblem, VocabIndex};
 use crate::domain::Number;
 use crate::error::OpProblem;
-use crate::vector::tile::Tile;
+use crate::vector::tile::{Tile, Values};
 
 /// The mapping.
 #[derive(Clone, Debug)]
@@ -39,7 +38,7 @@ impl MapId {
         values: &[i64],
         default: Option<i64>,
         number: Number,
-    ) -> Result<Step, OpProblem> {
+    ) -> Result<Self, OpProblem> {
         if ids.is_empty() || ids.len() != values.len() {
             let (ids, values) = (ids.len(), values.len());
             return Err(OpProblem::Parameter(format!(
@@ -60,7 +59,7 @@ impl MapId {
             }
             IndexProblem::TooLong => OpProblem::Parameter("too many ids".to_owned()),
         })?;
-        Ok(Step::MapId(Self { index: Arc::new(index), values: values.into(), default }))
+        Ok(Self { index: Arc::new(index), values: values.into(), default })
     }
 
     fn find(&self, id: u64) -> Option<i64> {
@@ -71,8 +70,8 @@ impl MapId {
         let mut lost = Vec::new();
         if self.default.is_none() {
             lost = match tile.values() {
-                crate::vector::tile::Values::Int(ids) => ids.iter().map(|id| self.find(*id as u64).is_none()).collect(),
-                crate::vector::tile::Values::UInt(ids) => ids.iter().map(|id| self.find(*id).is_none()).collect(),
+                Values::Int(ids) => ids.iter().map(|id| self.find(*id as u64).is_none()).collect(),
+                Values::UInt(ids) => ids.iter().map(|id| self.find(*id).is_none()).collect(),
                 _ => Vec::new(),
             };
         }

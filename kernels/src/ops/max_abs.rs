@@ -3,17 +3,17 @@
 //! - A largest value below 10 · 2^−52 divides by 1, as scikit-learn does. A negative one, NaN and infinity are errors.
 //! - Arithmetic, NaN, infinities and nulls: [`super::scale`]. Bit-equal to scikit-learn on f64 and integers.
 
+use super::parameter::finite;
 use super::scale::{Scale, divisor};
-use super::{Step, finite};
 use crate::error::OpProblem;
 
 /// The step, its parameter checked.
-pub(crate) fn compile(max_abs: f64) -> Result<Step, OpProblem> {
+pub(crate) fn compile(max_abs: f64) -> Result<Scale, OpProblem> {
     let max_abs = finite("max_abs", max_abs)?;
     if max_abs < 0.0 {
         return Err(OpProblem::Parameter(format!("max_abs must not be negative, but is {max_abs}")));
     }
-    Ok(Step::Scale(Scale::new(0.0, divisor(max_abs))))
+    Ok(Scale::new(0.0, divisor(max_abs)))
 }
 
 #[cfg(test)]

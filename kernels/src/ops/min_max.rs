@@ -6,17 +6,17 @@
 //! - Arithmetic, NaN, infinities and nulls: [`super::scale`]. scikit-learn multiplies by 1 / (max − min) instead and adds; near 0 its
 //!   result cancels, so compare it absolutely.
 
+use super::parameter::finite;
 use super::scale::{Scale, divisor};
-use super::{Step, finite};
 use crate::error::OpProblem;
 
 /// The step, its parameters checked.
-pub(crate) fn compile(min: f64, max: f64) -> Result<Step, OpProblem> {
+pub(crate) fn compile(min: f64, max: f64) -> Result<Scale, OpProblem> {
     let (min, max) = (finite("min", min)?, finite("max", max)?);
     if max < min {
         return Err(OpProblem::Parameter(format!("max {max} is less than min {min}")));
     }
-    Ok(Step::Scale(Scale::new(min, divisor(finite("the range max - min", max - min)?))))
+    Ok(Scale::new(min, divisor(finite("the range max - min", max - min)?)))
 }
 
 #[cfg(test)]

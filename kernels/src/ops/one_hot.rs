@@ -6,9 +6,8 @@
 //!   0…size−1 are errors of the row, and so is null.
 
 use crate::error::OpProblem;
-use crate::execute::lists::ListTile;
-use crate::ops::exact_u64;
 use crate::vector::cast::Element;
+use crate::vector::exact::exact_u64;
 use crate::vector::tile::{Tile, Values};
 
 /// The most columns that one `one_hot` makes: 64 Ki × 4 bytes are 256 KiB a row already.
@@ -56,14 +55,14 @@ pub(crate) fn write<E: Element>(
 /// indices, each of them into `size` columns of its own. All of the columns are written. The first element that is no index is the
 /// error.
 pub(crate) fn write_lists<E: Element>(
-    lists: &ListTile,
+    values: Values,
+    ends: &[usize],
     out: &mut [E::Native],
     width: usize,
     at: usize,
     size: usize,
     columns: Option<usize>,
 ) -> Result<(), usize> {
-    let values = lists.elements.values(0..lists.elements.len());
     let index = |element: usize| {
         let index = match values {
             Values::Int(values) => u64::try_from(values[element]).ok(),
@@ -84,7 +83,7 @@ pub(crate) fn write_lists<E: Element>(
         return Ok(());
     }
     let mut element = 0;
-    for (columns, end) in out.chunks_exact_mut(width).zip(&lists.ends) {
+    for (columns, end) in out.chunks_exact_mut(width).zip(ends) {
         let columns = &mut columns[at..at + size];
         columns.fill(E::ZERO);
         while element < *end {

@@ -5,9 +5,9 @@
 //!   rounded to f32. NaN is a value.
 //! - Lists of numbers; text is encoded first (`vocab`, `hash_bucket`). `n` is from 1 to 65,536.
 
-use super::{exact_i64, exact_u64};
 use crate::domain::Number;
 use crate::error::OpProblem;
+use crate::vector::exact::{exact_i64, exact_u64};
 
 /// The most columns that one list makes.
 const N_MAX: u32 = 65_536;

@@ -4,7 +4,6 @@
 //! - Integers stay integers. Floats compute in their own precision; ±inf and NaN give NaN. Null stays null.
 //! - `modulus` is from 1 to 2^63 − 1.
 
-use super::Step;
 use crate::error::OpProblem;
 use crate::vector::tile::Tile;
 
@@ -15,11 +14,11 @@ pub(crate) struct PositiveMod {
 }
 
 impl PositiveMod {
-    pub(crate) fn compile(modulus: i64) -> Result<Step, OpProblem> {
+    pub(crate) fn compile(modulus: i64) -> Result<Self, OpProblem> {
         if modulus < 1 {
             return Err(OpProblem::Parameter(format!("modulus must be at least 1, not {modulus}")));
         }
-        Ok(Step::PositiveMod(Self { modulus }))
+        Ok(Self { modulus })
     }
 
     pub(crate) fn apply(self, tile: &mut Tile) {

@@ -3,17 +3,17 @@
 //! - A scale below 10 · 2^−52 divides by 1, as scikit-learn does. A negative scale, and parameters that are not finite, are errors.
 //! - Arithmetic, NaN, infinities and nulls: [`super::scale`]. Bit-equal to scikit-learn on f64 and integers.
 
+use super::parameter::finite;
 use super::scale::{Scale, divisor};
-use super::{Step, finite};
 use crate::error::OpProblem;
 
 /// The step, its parameters checked.
-pub(crate) fn compile(center: f64, scale: f64) -> Result<Step, OpProblem> {
+pub(crate) fn compile(center: f64, scale: f64) -> Result<Scale, OpProblem> {
     let (center, scale) = (finite("center", center)?, finite("scale", scale)?);
     if scale < 0.0 {
         return Err(OpProblem::Parameter(format!("scale must not be negative, but is {scale}")));
     }
-    Ok(Step::Scale(Scale::new(center, divisor(scale))))
+    Ok(Scale::new(center, divisor(scale)))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //!   `max_value`, from 1 to 2^63 − 1.
 //! - Whole numbers only, `UInt64` by its bits. Null stays null.
 
-use super::Step;
 use crate::error::OpProblem;
 use crate::vector::tile::Tile;
 
@@ -16,11 +15,11 @@ pub(crate) struct SigridHash {
 }
 
 impl SigridHash {
-    pub(crate) fn compile(salt: i64, max_value: i64) -> Result<Step, OpProblem> {
+    pub(crate) fn compile(salt: i64, max_value: i64) -> Result<Self, OpProblem> {
         if max_value < 1 {
             return Err(OpProblem::Parameter(format!("max_value must be at least 1, not {max_value}")));
         }
-        Ok(Step::SigridHash(Self { salt, max_value }))
+        Ok(Self { salt, max_value })
     }
 
     #[inline(always)]

@@ -4,17 +4,17 @@
 //! - Arithmetic, NaN, infinities and nulls: [`super::scale`]. Bit-equal to scikit-learn on f64 and integers; on f32 within 1 ulp of it,
 //!   which rounds between the two operations.
 
+use super::parameter::finite;
 use super::scale::Scale;
-use super::{Step, finite};
 use crate::error::OpProblem;
 
 /// The step, its parameters checked.
-pub(crate) fn compile(mean: f64, std: f64) -> Result<Step, OpProblem> {
+pub(crate) fn compile(mean: f64, std: f64) -> Result<Scale, OpProblem> {
     let (mean, std) = (finite("mean", mean)?, finite("std", std)?);
     if std < 0.0 {
         return Err(OpProblem::Parameter(format!("std must not be negative, but is {std}")));
     }
-    Ok(Step::Scale(Scale::new(mean, if std == 0.0 { 1.0 } else { std })))
+    Ok(Scale::new(mean, if std == 0.0 { 1.0 } else { std }))
 }
 
 #[cfg(test)]

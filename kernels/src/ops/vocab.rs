@@ -18,10 +18,24 @@ use super::decimal::{DecimalIndex, DecimalPlaces, TextProblem};
 use super::fill_null::FillNull;
 use super::hash::float_bits;
 use super::vocab_index::{IndexProblem, MAX_VALUES, VocabIndex};
-use super::{Step, VocabValues};
 use crate::domain::{Domain, Number};
 use crate::error::OpProblem;
 use crate::vector::tile::Tile;
+
+/// A vocabulary in index order, in the type of the column's values. An empty list of any type fits any column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VocabValues {
+    /// For text.
+    Strings(Vec<String>),
+    /// For integers up to 64 bits, Boolean and times.
+    Integers(Vec<i64>),
+    /// For `UInt64`.
+    Unsigned(Vec<u64>),
+    /// For floating-point numbers, and for decimals as the doubles that they are nearest to.
+    Floats(Vec<f64>),
+    /// For decimals with all their digits, as texts ([`ExactDecimal`]).
+    Decimals(Vec<String>),
+}
 
 /// A list's index and the buckets behind it.
 #[derive(Clone, Debug)]
@@ -162,14 +176,10 @@ impl Vocab {
         );
         NULL_IS_ZERO.apply(tile);
     }
-
-    /// What follows a vocabulary of text, which is looked up before there is a tile.
-    pub(crate) fn null_step() -> Step {
-        Step::FillNull(NULL_IS_ZERO)
-    }
 }
 
-const NULL_IS_ZERO: FillNull = FillNull::Int(0);
+/// The fill behind every vocabulary.
+pub(crate) const NULL_IS_ZERO: FillNull = FillNull::Int(0);
 
 fn twice(value: &str) -> OpProblem {
     OpProblem::Parameter(format!("value {value} is in the vocabulary twice"))
@@ -191,6 +201,7 @@ mod tests {
 
     use super::*;
     use crate::Op;
+    use crate::ops::fill_null::Fill;
     use crate::testing::{assert_ints, doubles, evaluate, ints, refusal, singles};
 
     fn vocab(values: VocabValues, oov_buckets: u32) -> [Op; 1] {
@@ -238,12 +249,12 @@ mod tests {
 
     #[test]
     fn a_filled_null_is_looked_up() {
-        let fill = |op: crate::Fill| Op::FillNull(op);
+        let fill = |op: Fill| Op::FillNull(op);
         let [lookup] = vocab(words(&["none", "a"]), 0);
         let column = StringArray::from(vec![Some("a"), None]);
-        assert_ints(&evaluate(&[fill(crate::Fill::Text("none".into())), lookup], column), &[2, 1].map(Some));
+        assert_ints(&evaluate(&[fill(Fill::Text("none".into())), lookup], column), &[2, 1].map(Some));
         let [lookup] = vocab(VocabValues::Integers(vec![4]), 0);
-        assert_ints(&evaluate(&[fill(crate::Fill::Integer(4)), lookup], ints(&[None, Some(1)])), &[1, 0].map(Some));
+        assert_ints(&evaluate(&[fill(Fill::Integer(4)), lookup], ints(&[None, Some(1)])), &[1, 0].map(Some));
     }
 
     #[test]

@@ -11,12 +11,12 @@ use super::hash;
 /// Values of one kind, each with its place.
 #[derive(Debug)]
 pub(crate) struct VocabIndex {
-    keys: Keys,
-    table: Table,
+    keys: VocabKeys,
+    table: HashTable,
 }
 
 #[derive(Debug)]
-enum Keys {
+enum VocabKeys {
     /// i64, u64 and floats by their bits.
     Bits(Vec<u64>),
     Bytes {
@@ -27,7 +27,7 @@ enum Keys {
 
 /// Slots of entry numbers + 1 beside the upper half of their hashes; 0 is an empty slot. At most two thirds of them are taken.
 #[derive(Debug)]
-struct Table {
+struct HashTable {
     slots: Vec<u64>,
     /// Multiply-shift with a random odd factor of this process: which slot a hash goes to changes no result, and nobody can
     /// write a vocabulary whose values all go to one.
@@ -53,7 +53,7 @@ pub(crate) const MAX_VALUES: usize = u32::MAX as usize - 1;
 impl VocabIndex {
     /// Indexes numbers by their bits.
     pub(crate) fn of_bits(bits: impl ExactSizeIterator<Item = u64>) -> Result<Self, IndexProblem> {
-        let keys = Keys::Bits(bits.collect());
+        let keys = VocabKeys::Bits(bits.collect());
         Self::build(keys)
     }
 
@@ -70,19 +70,19 @@ impl VocabIndex {
             bytes.extend_from_slice(text.as_bytes());
             ends.push(bytes.len());
         }
-        Self::build(Keys::Bytes { bytes, ends })
+        Self::build(VocabKeys::Bytes { bytes, ends })
     }
 
-    fn build(keys: Keys) -> Result<Self, IndexProblem> {
+    fn build(keys: VocabKeys) -> Result<Self, IndexProblem> {
         let len = keys.len();
         if len > MAX_VALUES {
             return Err(IndexProblem::TooLong);
         }
-        let mut table = Table::new(len);
+        let mut table = HashTable::new(len);
         for entry in 0..len {
             let hash = match &keys {
-                Keys::Bits(bits) => hash::word(bits[entry], 0),
-                Keys::Bytes { bytes, ends } => hash::bytes(word(bytes, ends, entry), 0),
+                VocabKeys::Bits(bits) => hash::word(bits[entry], 0),
+                VocabKeys::Bytes { bytes, ends } => hash::bytes(word(bytes, ends, entry), 0),
             };
             if !table.insert(hash, entry, |other| keys.equal(entry, other)) {
                 return Err(IndexProblem::Duplicate(entry));
@@ -100,8 +100,8 @@ impl VocabIndex {
     #[cfg(feature = "cuda")]
     pub(crate) fn number_keys(&self) -> &[u64] {
         match &self.keys {
-            Keys::Bits(bits) => bits,
-            Keys::Bytes { .. } => &[],
+            VocabKeys::Bits(bits) => bits,
+            VocabKeys::Bytes { .. } => &[],
         }
     }
 
@@ -109,8 +109,8 @@ impl VocabIndex {
     pub(crate) fn find_bits(&self, value: u64) -> Result<usize, u64> {
         let hash = hash::word(value, 0);
         match &self.keys {
-            Keys::Bits(bits) => self.table.find(hash, |entry| bits[entry] == value).ok_or(hash),
-            Keys::Bytes { .. } => Err(hash),
+            VocabKeys::Bits(bits) => self.table.find(hash, |entry| bits[entry] == value).ok_or(hash),
+            VocabKeys::Bytes { .. } => Err(hash),
         }
     }
 
@@ -123,15 +123,15 @@ impl VocabIndex {
     #[inline(always)]
     pub(crate) fn find_hashed(&self, value: &[u8], hash: u64) -> Result<usize, u64> {
         match &self.keys {
-            Keys::Bytes { bytes, ends } => {
+            VocabKeys::Bytes { bytes, ends } => {
                 self.table.find(hash, |entry| is_same(word(bytes, ends, entry), value)).ok_or(hash)
             }
-            Keys::Bits(_) => Err(hash),
+            VocabKeys::Bits(_) => Err(hash),
         }
     }
 }
 
-impl Keys {
+impl VocabKeys {
     fn len(&self) -> usize {
         match self {
             Self::Bits(bits) => bits.len(),
@@ -165,7 +165,7 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-impl Table {
+impl HashTable {
     fn new(len: usize) -> Self {
         let bits = (len + len / 2 + 1).next_power_of_two().max(2).ilog2();
         let factor = RandomState::new().hash_one(len) | 1;
@@ -219,15 +219,15 @@ mod tests {
     /// Bytes of an index beside its words.
     fn overhead(index: &VocabIndex) -> usize {
         let ends = match &index.keys {
-            Keys::Bytes { ends, .. } => ends.capacity() * size_of::<usize>(),
-            Keys::Bits(_) => 0,
+            VocabKeys::Bytes { ends, .. } => ends.capacity() * size_of::<usize>(),
+            VocabKeys::Bits(_) => 0,
         };
         ends + index.table.slots.capacity() * size_of::<u64>()
     }
 
     #[test]
     fn an_entry_costs_at_most_32_bytes_beside_its_text() {
-        // Table sizes double: just behind a doubling an entry costs most.
+        // HashTable sizes double: just behind a doubling an entry costs most.
         for len in [1_000, 10_922, 10_923, 21_845, 21_846, 100_000] {
             let words: Vec<String> = (0..len).map(|word| format!("w{word}")).collect();
             let index = VocabIndex::of_strings(&words).unwrap();

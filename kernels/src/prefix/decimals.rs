@@ -8,8 +8,9 @@ use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, DecimalType, i2
 use arrow::error::ArrowError;
 
 use crate::compile::chain::{CompiledChain, Head};
-use crate::ops::decimal::{self, Decimals, rescaled};
-use crate::ops::{ExactDecimal, Fill};
+use crate::ops::decimal::{self, Decimals};
+use crate::ops::exact_decimal::rescaled;
+use crate::ops::fill_null::Fill;
 
 /// Two decimals of at most so many digits have two doubles.
 const DOUBLE_DIGITS: u8 = 15;
@@ -33,7 +34,7 @@ pub(super) fn exact_type(chain: &CompiledChain) -> Option<DataType> {
     }
     let (mut whole, mut places) = (i32::from(precision) - i32::from(scale), scale);
     if let Some(fill) = &chain.filled {
-        let fill = ExactDecimal::of_fill(fill)?;
+        let fill = fill.exact()?;
         let (fill_whole, fill_places) = fill.digits();
         whole = whole.max(i32::try_from(fill_whole).ok()?);
         if fill.at_scale(scale).is_none() {
@@ -68,7 +69,7 @@ pub(super) fn exact(column: &ArrayRef, fill: Option<&Fill>, to: &DataType) -> Re
         }
     }
     let Some(values) = Decimals::new(plain.as_ref()) else { return Ok(None) };
-    let fill = fill.and_then(ExactDecimal::of_fill).and_then(|fill| fill.at_scale(scale));
+    let fill = fill.and_then(Fill::exact).and_then(|fill| fill.at_scale(scale));
     let value = |row| {
         if plain.is_null(row) {
             return Ok(fill);

@@ -6,7 +6,7 @@
 use arrow::datatypes::ArrowNativeType;
 use half::{bf16, f16};
 
-use crate::ops::TWO_63;
+use crate::vector::exact::TWO_63;
 use crate::vector::simd;
 use crate::vector::tile::{Tile, Values, convert};
 

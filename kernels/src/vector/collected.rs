@@ -7,10 +7,8 @@ use arrow::array::{ArrayRef, Float32Array, Float64Array, Int64Array, UInt64Array
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 
 use crate::domain::Number;
-use crate::execute::fuse;
-use crate::execute::source::tiles;
-use crate::ops::Step;
-use crate::vector::tile::{Scratch, Tile, Values, ValuesMut};
+use crate::vector::tile::{Tile, Values, ValuesMut};
+use crate::vector::tiling::TILE_ROWS;
 
 /// A growing column. Every tile but the last is a full one, so that validity stays aligned to words.
 #[derive(Debug)]
@@ -112,22 +110,6 @@ impl Collected {
         }
     }
 
-    /// The column behind some steps more.
-    pub(crate) fn through(self, steps: &[Step]) -> Self {
-        if steps.is_empty() {
-            return self;
-        }
-        let mut tile = Tile::new(Scratch::default());
-        let mut out = None;
-        // A column without rows goes through too, for the kind of number that comes out.
-        for rows in tiles(0..self.rows).chain((self.rows == 0).then_some(0..0)) {
-            self.load(rows, &mut tile);
-            fuse::apply(steps, &mut tile);
-            out.get_or_insert_with(|| Self::new(tile.number(), self.rows)).push(&mut tile);
-        }
-        out.unwrap_or(self)
-    }
-
     /// A column of these rows, with the fill of its kind of number in between.
     pub(crate) fn rearranged(&self, picks: &[Pick], int: i64, uint: u64, float: f64) -> Self {
         fn gather<T: Copy + Default>(values: &[T], picks: &[Pick], fill: T) -> Vec<T> {
@@ -162,7 +144,7 @@ impl Collected {
 
     /// Turns a tile of this column's places into its values there.
     pub(crate) fn pick(&self, tile: &mut Tile) {
-        let mut places = [0_usize; crate::vector::tile::TILE_ROWS];
+        let mut places = [0_usize; TILE_ROWS];
         let rows = tile.rows();
         if let Values::Int(values) = tile.values() {
             for (place, value) in places.iter_mut().zip(values) {

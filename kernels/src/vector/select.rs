@@ -7,7 +7,7 @@ use std::arch::x86_64::{__m512, __m512i};
 use crate::vector::simd::Call;
 use crate::vector::simd::{self, Level};
 #[cfg(target_arch = "x86_64")]
-use crate::vector::tile::TILE_ROWS;
+use crate::vector::tiling::TILE_ROWS;
 
 macro_rules! select {
     ($from:ident, $within:ident, $word:ty, $lanes:literal, $blend:ident, $mask:ty, $vector:ty) => {

@@ -7,11 +7,10 @@ mod validity;
 
 use pulp::bytemuck::{cast_slice, cast_slice_mut};
 
-use super::{select, simd};
 use crate::domain::Number;
+use crate::vector::tiling::TILE_ROWS;
+use crate::vector::{select, simd};
 
-/// Rows of a tile: 1,024 × 8 bytes are 8 KiB, a quarter of the smallest L1 data cache about, and 16 words of validity.
-pub(crate) const TILE_ROWS: usize = 1024;
 const WORDS: usize = TILE_ROWS / u64::BITS as usize;
 
 /// Values of one kind.

@@ -9,9 +9,10 @@ use half::{bf16, f16};
 use super::cases::{Case, Random, cases, faulty, table};
 use super::host::{HostProgram, bytes, compiler};
 use super::skipped;
-use crate::compile::program::{Output, Program};
+use crate::compile::outputs::CompiledOutput;
+use crate::compile::program::Program;
 use crate::cuda::fault::{Fault, first_fault};
-use crate::cuda::feed::{Load, Mapped, Target};
+use crate::cuda::feed::{Load, MappedTables, Target};
 use crate::cuda::generate::{Generated, generate};
 use crate::{BatchBuilder, DType, KernelError};
 
@@ -79,7 +80,7 @@ fn assert_same(
     expected: &RecordBatch,
 ) {
     for (output, offset) in generated.outputs.iter().zip(offsets) {
-        let Output::Matrix { dtype, width, .. } = &program.outputs[output.output] else { panic!("a matrix") };
+        let CompiledOutput::Matrix { dtype, width, .. } = &program.outputs[output.output] else { panic!("a matrix") };
         let cpu = canonical(*dtype, &made(expected.column(output.output)));
         let device = canonical(*dtype, &out[*offset..*offset + expected.num_rows() * output.row_bytes]);
         assert_eq!(cpu.len(), device.len());
@@ -101,10 +102,10 @@ pub(super) fn assert_same_batches(case: &str, program: &Program, device: &Record
     for (place, output) in program.outputs.iter().enumerate() {
         let (device, cpu) = (device.column(place), cpu.column(place));
         match output {
-            Output::Matrix { dtype, .. } => {
+            CompiledOutput::Matrix { dtype, .. } => {
                 assert!(canonical(*dtype, &made(device)) == canonical(*dtype, &made(cpu)), "{case}, output {place}");
             }
-            Output::Stored { .. } | Output::Ragged { .. } => assert_eq!(device, cpu),
+            CompiledOutput::Stored { .. } | CompiledOutput::Ragged { .. } => assert_eq!(device, cpu),
         }
     }
 }
@@ -118,7 +119,7 @@ fn the_host_computes_what_the_cpu_does() {
         let program = Arc::new(case.program());
         let generated = generate(&program);
         let host = HostProgram::build(&compiler, &generated);
-        let mut mapped = Mapped::default();
+        let mut mapped = MappedTables::default();
         for (seed, (rows, run)) in RUNS.into_iter().enumerate() {
             let batch = table(seed as u64 + 1, rows).slice(0, rows);
             let batch = if seed % 2 == 0 { batch } else { table(seed as u64, rows + 5).slice(5, rows) };
@@ -161,7 +162,7 @@ fn rows_go_on_where_the_rows_before_ended() {
     let program = Arc::new(case.program());
     let generated = generate(&program);
     let host = HostProgram::build(&compiler, &generated);
-    let (batch, mut mapped) = (table(9, 700), Mapped::default());
+    let (batch, mut mapped) = (table(9, 700), MappedTables::default());
     let (offsets, len) = offsets(&generated, 700);
     let mut out = vec![0_u64; len.div_ceil(8)];
     for run in [0..300, 300..700] {
@@ -196,7 +197,7 @@ fn the_fault_is_the_one_that_the_cpu_tells_of() {
                 run.clone(),
                 Target::From(0),
                 &offsets,
-                &mut Mapped::default(),
+                &mut MappedTables::default(),
             );
             let mut out = vec![0_u64; len.div_ceil(8)];
             let faults = host.run(&generated, &load.unwrap(), &mut out);
@@ -208,7 +209,7 @@ fn the_fault_is_the_one_that_the_cpu_tells_of() {
     }
 }
 
-/// Output, column, row of the run, and whether it was a null.
+/// CompiledOutput, column, row of the run, and whether it was a null.
 type Told = (String, String, usize, bool);
 
 fn told_of(_: &Program, error: &KernelError, start: usize) -> Told {
@@ -222,7 +223,7 @@ fn told_of(_: &Program, error: &KernelError, start: usize) -> Told {
 }
 
 fn named(program: &Program, fault: Fault) -> Told {
-    let Output::Matrix { chains, .. } = &program.outputs[fault.output] else { panic!("a matrix") };
+    let CompiledOutput::Matrix { chains, .. } = &program.outputs[fault.output] else { panic!("a matrix") };
     let column = program.input_columns()[chains[fault.chain].chain.input].clone();
     (program.schema().field(fault.output).name().clone(), column, fault.row, fault.is_null)
 }

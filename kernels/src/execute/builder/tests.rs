@@ -1,6 +1,7 @@
 //! Batches put together from rows of other batches.
 
 use arrow::array::*;
+use arrow::compute::concat;
 use arrow::datatypes::*;
 use proptest::prelude::*;
 

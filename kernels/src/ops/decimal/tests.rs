@@ -9,6 +9,7 @@ use arrow::compute::cast;
 use arrow::datatypes::Field;
 
 use super::*;
+use crate::ops::exact_decimal::rescaled;
 use crate::testing::{assemble, assert_ints, evaluate, refusal, table};
 use crate::{DType, LookupTable, Op, Prefix, VocabValues};
 

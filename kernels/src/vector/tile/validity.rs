@@ -4,8 +4,9 @@
 use arrow::buffer::NullBuffer;
 use arrow::util::bit_chunk_iterator::BitChunks;
 
-use super::{TILE_ROWS, Tile, WORDS};
+use super::{Tile, WORDS};
 use crate::vector::simd;
+use crate::vector::tiling::TILE_ROWS;
 
 impl Tile<'_> {
     /// Takes the validity of the rows from `start` on of an array's nulls. Free when the array has none.

@@ -1,7 +1,12 @@
 //! What compiles, the schema it compiles to, and what is refused.
 
-use super::*;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
+
 use crate::testing::output;
+use crate::{Chain, CompileError, DType, KernelError, Op, OutputSpec, Program};
 
 fn schema() -> Schema {
     let tags = DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)));

@@ -1,0 +1,81 @@
+//! A column and its ops → a chain: each op goes to the compiler of the values that the chain holds at that point.
+
+use arrow::datatypes::DataType;
+
+use crate::compile::chain::{ChainProblem, CompiledChain, Head, RowShape};
+use crate::compile::inputs::Inputs;
+use crate::domain::{Domain, list_item};
+use crate::error::OpProblem;
+use crate::ops::list::ListSteps;
+use crate::ops::op::Op;
+
+impl CompiledChain {
+    /// Compiles the ops of a column.
+    pub(crate) fn compile(column: &str, ops: &[Op], inputs: &mut Inputs) -> Result<Self, ChainProblem> {
+        let Some((input, field)) = inputs.find(column) else { return Err(ChainProblem::Column(column.to_owned())) };
+        Self::compile_input(input, field.data_type(), ops, inputs)
+    }
+
+    pub(super) fn compile_input(
+        input: usize,
+        data_type: &DataType,
+        ops: &[Op],
+        inputs: &mut Inputs,
+    ) -> Result<Self, ChainProblem> {
+        let mut chain = Self::of_type(input, data_type, inputs)?;
+        for (position, op) in ops.iter().enumerate() {
+            if let Op::Lookup(table) = op {
+                return chain.join(table, &ops[position + 1..], inputs).map_err(|problem| match problem {
+                    ChainProblem::Op(rest, problem) => ChainProblem::Op(position + rest, problem),
+                    other => other,
+                });
+            }
+            chain.push(op, inputs).map_err(|problem| match problem {
+                ChainProblem::Op(_, problem) => ChainProblem::Op(position, problem),
+                other => other,
+            })?;
+        }
+        Ok(chain)
+    }
+
+    /// The chain of a column without ops.
+    fn of_type(input: usize, data_type: &DataType, inputs: &mut Inputs) -> Result<Self, ChainProblem> {
+        let item = list_item(data_type);
+        let meaning = match item.unwrap_or(data_type) {
+            DataType::Dictionary(_, values) => values.as_ref().clone(),
+            plain => plain.clone(),
+        };
+        let domain = Domain::of(item.unwrap_or(data_type)).ok_or(ChainProblem::Type)?;
+        let head = match domain {
+            Domain::Number(_) => Head::Numbers,
+            Domain::Text | Domain::Binary => Head::Strings { fill: None },
+        };
+        let (shape, list) =
+            if item.is_some() { (RowShape::List, Some(ListSteps::default())) } else { (RowShape::Single, None) };
+        let (slot, steps) = (inputs.next_slot(), Vec::new());
+        Ok(Self { input, slot, head, steps, list, domain, meaning, shape, cardinality: None, filled: None })
+    }
+
+    fn push(&mut self, op: &Op, inputs: &mut Inputs) -> Result<(), ChainProblem> {
+        let problem = |problem| ChainProblem::Op(0, problem);
+        match (op, self.shape) {
+            (_, RowShape::OneHot(_) | RowShape::OneHots { .. } | RowShape::MultiHot(_)) => {
+                Err(problem(OpProblem::AfterOneHot))
+            }
+            (Op::FirstN { .. } | Op::Pad { .. } | Op::MultiHot { .. } | Op::Ngram { .. }, RowShape::List) => {
+                self.push_list(op).map_err(problem)
+            }
+            (Op::FirstN { .. } | Op::Pad { .. } | Op::MultiHot { .. } | Op::Ngram { .. }, _) => {
+                Err(problem(OpProblem::Input { takes: "lists", gets: self.words() }))
+            }
+            (Op::OneHot { .. }, RowShape::List) | (Op::Cross { .. }, RowShape::List | RowShape::Columns(_)) => {
+                Err(problem(OpProblem::Input { takes: "one value a row", gets: self.words() }))
+            }
+            (Op::Cross { columns, buckets, seed }, _) => self.push_cross(columns, *buckets, *seed, inputs),
+            _ => match self.domain {
+                Domain::Number(number) => self.push_numbers(op, number, inputs).map_err(problem),
+                Domain::Text | Domain::Binary => self.push_strings(op, inputs).map_err(problem),
+            },
+        }
+    }
+}

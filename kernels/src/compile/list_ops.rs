@@ -1,0 +1,81 @@
+//! Ops over lists → changes of the lists.
+
+use crate::compile::chain::{CompiledChain, RowShape};
+use crate::domain::{Domain, Number};
+use crate::error::OpProblem;
+use crate::ops::list::ListChange;
+use crate::ops::ngram::Ngram;
+use crate::ops::op::Op;
+use crate::ops::pad::{self, Pad};
+use crate::ops::step::Step;
+use crate::ops::{first_n, multi_hot};
+
+impl CompiledChain {
+    pub(super) fn push_list(&mut self, op: &Op) -> Result<(), OpProblem> {
+        let domain = self.domain;
+        let gets = domain.words();
+        let numbers = || {
+            if let Domain::Number(number) = domain {
+                Ok(number)
+            } else {
+                Err(OpProblem::Input { takes: "lists of numbers", gets })
+            }
+        };
+        match op {
+            Op::FirstN { n, value } => {
+                let n = first_n::check(*n)?;
+                self.limit(n);
+                if let Some(value) = value {
+                    self.pad(n, *value, numbers()?);
+                }
+            }
+            Op::Pad { n, value } => {
+                let n = pad::check(*n)?;
+                self.pad(n, *value, numbers()?);
+            }
+            Op::MultiHot { size } => {
+                numbers()?;
+                self.shape = RowShape::MultiHot(multi_hot::compile(*size, self.cardinality)?);
+            }
+            Op::Ngram { n, buckets, seed } => {
+                let ngram = Ngram::compile(*n, *buckets, *seed)?;
+                self.push_component();
+                self.change(ListChange::Ngram(ngram));
+                self.cardinality = Some(*buckets);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Cuts each list to its first `n` elements.
+    fn limit(&mut self, n: usize) {
+        let Some(list) = &mut self.list else { return };
+        if list.changes.is_empty() {
+            // No element depends on another yet, so the elements that are cut are not even read.
+            list.limit = list.limit.min(n);
+        } else {
+            self.change(ListChange::First(n));
+        }
+    }
+
+    fn pad(&mut self, n: usize, value: f64, number: Number) {
+        let (pad, number) = Pad::compile(n, value, number);
+        self.cardinality = self.cardinality.filter(|cardinality| pad.index().is_some_and(|index| index < *cardinality));
+        if number.is_float() {
+            self.push_step(Step::ToFloat);
+        }
+        self.change(ListChange::Pad(pad));
+        if self.domain != Domain::Number(number) {
+            self.meaning = number.data_type();
+        }
+        self.domain = Domain::Number(number);
+        self.shape = RowShape::Columns(n);
+    }
+
+    fn change(&mut self, change: ListChange) {
+        if let Some(list) = &mut self.list {
+            list.changes.push((change, Vec::new()));
+        }
+    }
+}

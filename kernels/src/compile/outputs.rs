@@ -1,0 +1,140 @@
+//! One output of a plan → its chains and its Arrow field.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+
+use crate::compile::chain::{ChainProblem, CompiledChain};
+use crate::compile::inputs::Inputs;
+use crate::domain::Domain;
+use crate::error::CompileError;
+use crate::ops::op::Op;
+use crate::spec::{Chain, DType, OutputSpec};
+
+/// A compiled output. Inputs are positions in `Program::input_columns`.
+#[derive(Clone, Debug)]
+pub(crate) enum CompiledOutput {
+    Matrix {
+        dtype: DType,
+        width: usize,
+        chains: Vec<PlacedChain>,
+    },
+    /// A column of lists.
+    Ragged {
+        dtype: DType,
+        chain: CompiledChain,
+    },
+    Stored {
+        input: usize,
+    },
+}
+
+/// A chain, and the columns `at..at + width` of its output that it writes.
+#[derive(Clone, Debug)]
+pub(crate) struct PlacedChain {
+    pub(crate) at: usize,
+    pub(crate) chain: CompiledChain,
+}
+
+/// Compiles the output at a position of the plan.
+pub(crate) fn compile_output(
+    position: usize,
+    spec: &OutputSpec,
+    inputs: &mut Inputs,
+) -> Result<(CompiledOutput, Field), CompileError> {
+    let output = || spec.name.clone();
+    let at =
+        |chain: usize, error: CompileError| CompileError::Chain { output: position, chain, error: Box::new(error) };
+    if spec.chains.is_empty() {
+        return Err(CompileError::NoColumns { output: output() });
+    }
+    if spec.dtype == DType::AsStored {
+        return stored_output(spec, inputs);
+    }
+    let (mut chains, mut width) = (Vec::with_capacity(spec.chains.len()), 0);
+    for (number, Chain { column, ops }) in spec.chains.iter().enumerate() {
+        let chain = CompiledChain::compile(column, ops, inputs)
+            .map_err(|problem| at(number, chain_error(problem, Some(&spec.name), column, ops, inputs)))?;
+        let data_type = inputs.columns[chain.input].data_type();
+        if let Domain::Text | Domain::Binary = chain.domain {
+            let ways = if chain.domain == Domain::Text { "vocab or hash_bucket" } else { "hash_bucket" };
+            let (column, data_type) = (column.clone(), data_type.clone());
+            return Err(at(number, CompileError::NotNumeric { output: output(), column, data_type, ways }));
+        }
+        let Some(chain_width) = chain.width() else {
+            if spec.chains.len() > 1 {
+                return Err(at(number, CompileError::Lists { output: output(), column: column.clone() }));
+            }
+            let field = ragged_field(&spec.name, spec.dtype);
+            return Ok((CompiledOutput::Ragged { dtype: spec.dtype, chain }, field));
+        };
+        chains.push(PlacedChain { at: width, chain });
+        width += chain_width;
+    }
+    let field = matrix_field(&spec.name, spec.dtype, width);
+    Ok((CompiledOutput::Matrix { dtype: spec.dtype, width, chains }, field))
+}
+
+fn stored_output(spec: &OutputSpec, inputs: &mut Inputs) -> Result<(CompiledOutput, Field), CompileError> {
+    let ops = spec.chains.iter().map(|chain| chain.ops.len()).sum();
+    let ([Chain { column, .. }], 0) = (spec.chains.as_slice(), ops) else {
+        return Err(CompileError::AsStored { output: spec.name.clone(), columns: spec.chains.len(), ops });
+    };
+    let unknown = || CompileError::UnknownColumn { output: Some(spec.name.clone()), column: column.clone() };
+    let (input, field) = inputs.find(column).ok_or_else(unknown)?;
+    Ok((CompiledOutput::Stored { input }, field.as_ref().clone().with_name(&spec.name)))
+}
+
+/// A chain's problem, with the names that it concerns.
+pub(crate) fn chain_error(
+    problem: ChainProblem,
+    output: Option<&str>,
+    column: &str,
+    ops: &[Op],
+    inputs: &mut Inputs,
+) -> CompileError {
+    let (output, column) = (output.map(str::to_owned), column.to_owned());
+    match problem {
+        ChainProblem::Type => {
+            let (op, found) = (ops.first().map(Op::name), inputs.find(&column));
+            let data_type = found.map_or(DataType::Null, |(_, field)| field.data_type().clone());
+            CompileError::UnsupportedType { output, column, data_type, op }
+        }
+        ChainProblem::Op(position, problem) => {
+            let op = ops.get(position).map_or("", Op::name);
+            CompileError::Op { output, column, op, number: position + 1, problem: Box::new(problem) }
+        }
+        ChainProblem::Column(column) => CompileError::UnknownColumn { output, column },
+        ChainProblem::Table(source) => CompileError::Table { output, column, source },
+    }
+}
+
+/// A primitive field for one column, the canonical extension type `arrow.fixed_shape_tensor` for several; never nullable.
+fn matrix_field(name: &str, dtype: DType, width: usize) -> Field {
+    let mut metadata = dtype_metadata(dtype);
+    let data_type = if width == 1 {
+        dtype.data_type()
+    } else {
+        metadata.insert("ARROW:extension:name".to_owned(), "arrow.fixed_shape_tensor".to_owned());
+        metadata.insert("ARROW:extension:metadata".to_owned(), format!("{{\"shape\":[{width}]}}"));
+        // A width that exceeds i32 exceeds MAX_COLUMNS too, which is checked later.
+        DataType::FixedSizeList(
+            Arc::new(Field::new("item", dtype.data_type(), false)),
+            i32::try_from(width).unwrap_or(i32::MAX),
+        )
+    };
+    Field::new(name, data_type, false).with_metadata(metadata)
+}
+
+/// Non-nullable lists of non-nullable elements.
+fn ragged_field(name: &str, dtype: DType) -> Field {
+    let item = Field::new("item", dtype.data_type(), false);
+    Field::new(name, DataType::List(Arc::new(item)), false).with_metadata(dtype_metadata(dtype))
+}
+
+/// The metadata of dtypes that Arrow has no type for.
+fn dtype_metadata(dtype: DType) -> HashMap<String, String> {
+    let name = (dtype == DType::BFloat16).then(|| ("forebay.dtype".to_owned(), dtype.name().to_owned()));
+    name.into_iter().collect()
+}

@@ -1,0 +1,55 @@
+//! Opening a device: it is ready once a small program gives the same bits as on the CPU.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch};
+use arrow::datatypes::Float32Type;
+
+use super::device::{Device, DeviceError};
+use super::executor::{DeviceProgram, Executor};
+use crate::compile::program::Program;
+use crate::error::KernelError;
+use crate::execute::builder::BatchBuilder;
+use crate::ops::fill_null::Fill;
+use crate::ops::op::Op;
+use crate::spec::{Chain, DType, OutputSpec};
+
+impl Device {
+    /// Opens the device with this number, and verifies that it compiles and runs a program.
+    pub fn open(ordinal: usize) -> Result<Arc<Self>, DeviceError> {
+        let device = Self::connect(ordinal)?;
+        probe(&device)?;
+        Ok(device)
+    }
+}
+
+/// Runs a small program on the device and on the CPU.
+fn probe(device: &Arc<Device>) -> Result<(), DeviceError> {
+    let wrong = |reason: String| DeviceError::Probe { reason };
+    let column: Float64Array = (0..1000).map(|row| (row % 3 > 0).then_some(f64::from(row))).collect();
+    let table =
+        RecordBatch::try_from_iter([("x", Arc::new(column) as ArrayRef)]).map_err(|error| wrong(error.to_string()))?;
+    let ops = vec![Op::FillNull(Fill::Number(2.0)), Op::Log1p, Op::Standardize { mean: 1.5, std: 0.7 }];
+    let chains = vec![Chain { column: "x".to_owned(), ops }];
+    let outputs = [OutputSpec { name: "out".to_owned(), dtype: DType::Float32, chains }];
+    let program = Program::compile(&outputs, &table.schema()).map_err(|error| wrong(error.to_string()))?;
+    let program = Arc::new(program);
+    let on_device =
+        DeviceProgram::new(device, &program)?.ok_or_else(|| wrong("nothing of it runs there".to_owned()))?;
+    let run = || -> Result<bool, KernelError> {
+        let mut executor = Executor::new(Arc::new(on_device), table.num_rows())?;
+        executor.append(&table, 0..table.num_rows())?;
+        let mut builder = BatchBuilder::new(Arc::clone(&program), table.num_rows());
+        builder.append(&table, 0..table.num_rows())?;
+        let (device, cpu) = (executor.finish()?, builder.finish()?);
+        let bits = |batch: &RecordBatch| -> Vec<u32> {
+            batch.column(0).as_primitive::<Float32Type>().values().iter().map(|value| value.to_bits()).collect()
+        };
+        Ok(bits(&device) == bits(&cpu))
+    };
+    match run() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(wrong("the numbers differ".to_owned())),
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}

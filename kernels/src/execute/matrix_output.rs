@@ -1,0 +1,132 @@
+//! Computes a matrix tile by tile: each tile runs through every chain, whose result is written to the tile's rows.
+//!
+//! Tiles of four-byte elements are staged first, up to [`COLUMNS`] of them, and then written side by side.
+
+use std::ops::Range;
+
+use arrow::datatypes::Field;
+
+use crate::compile::chain::RowShape;
+use crate::compile::outputs::PlacedChain;
+use crate::error::KernelError;
+use crate::execute::explain::TileContext;
+use crate::execute::matrix::Matrix;
+use crate::execute::row_run::{ChainFeed, RowRun};
+use crate::execute::transpose::COLUMNS;
+use crate::execute::workspace::Workspace;
+use crate::spec::DType;
+use crate::vector::tile::Tile;
+use crate::vector::tiling::tiles;
+
+/// A tile being computed, and its values as elements of four bytes.
+#[derive(Debug)]
+struct StagedTile<'a> {
+    tile: Tile<'a>,
+    column: Vec<u32>,
+}
+
+/// The rows of one tile.
+#[derive(Clone, Debug)]
+struct TileRows {
+    /// In the batch that was appended.
+    rows: Range<usize>,
+    /// The first of them, counted from the first row of the run.
+    run_row: usize,
+    /// The first row of the matrix that they fill.
+    matrix_row: usize,
+}
+
+/// Computes a run of rows of a matrix.
+pub(super) fn compute_matrix(
+    matrix: &mut Matrix,
+    chains: &[PlacedChain],
+    run: &RowRun,
+    dtype: DType,
+    field: &Field,
+    workspace: &mut Workspace,
+) -> Result<(), KernelError> {
+    let lists = chains.iter().map(|chain| run.lists(&chain.chain)).collect::<Result<Vec<_>, _>>()?;
+    let mut feeds = Vec::with_capacity(chains.len());
+    for (chain, lists) in chains.iter().zip(&lists) {
+        feeds.push(run.feed(&chain.chain, lists.as_ref(), &mut workspace.mapped)?);
+    }
+    let mut memory = std::mem::take(&mut workspace.staging);
+    memory.resize_with(COLUMNS, Default::default);
+    let mut staging: Vec<StagedTile> =
+        memory.into_iter().map(|(scratch, column)| StagedTile { tile: Tile::new(scratch), column }).collect();
+    let mut result = Ok(());
+    for rows in tiles(run.rows.clone()) {
+        let (run_row, row_count) = (rows.start - run.rows.start, rows.len());
+        // Scattered rows are computed side by side in the scratch rows, and then copied to their places.
+        let matrix_row = if run.places.is_some() { matrix.scratch_row() } else { run.output_row + run_row };
+        matrix.reach(matrix_row + row_count);
+        let context = TileContext { program: run.program, dtype, field, first_row: rows.start };
+        let tile_rows = TileRows { rows, run_row, matrix_row };
+        result = compute_tile(matrix, chains, &feeds, &mut staging, &tile_rows, context);
+        if result.is_err() {
+            break;
+        }
+        if let Some(places) = run.places {
+            matrix.place(&places[run_row..run_row + row_count]);
+        }
+    }
+    workspace.staging = staging.into_iter().map(|staged| (staged.tile.into_scratch(), staged.column)).collect();
+    result
+}
+
+/// Computes a tile of rows of a matrix.
+fn compute_tile<'a>(
+    matrix: &mut Matrix,
+    chains: &[PlacedChain],
+    feeds: &'a [ChainFeed<'a>],
+    staging: &mut [StagedTile<'a>],
+    tile_rows: &TileRows,
+    context: TileContext,
+) -> Result<(), KernelError> {
+    let row = tile_rows.matrix_row;
+    let (mut staged, mut first, takes_columns) = (0, 0, matrix.takes_columns());
+    for (PlacedChain { at, chain }, feed) in chains.iter().zip(feeds) {
+        let at = *at;
+        if staged == COLUMNS || !(takes_columns && chain.shape == RowShape::Single) {
+            write_staged(matrix, &staging[..staged], row, first);
+            staged = 0;
+        }
+        match feed {
+            ChainFeed::Single(feed) => {
+                let StagedTile { tile, column } = &mut staging[staged];
+                feed.load(tile_rows.rows.clone(), tile);
+                let written = match chain.shape {
+                    RowShape::OneHot(size) => matrix.write_one_hot(tile, row, at, size),
+                    _ if takes_columns => {
+                        first = if staged == 0 { at } else { first };
+                        staged += 1;
+                        matrix.convert(tile, column)
+                    }
+                    _ => matrix.write(tile, row, at),
+                };
+                written.map_err(|error| context.row_error(&error, tile, chain))?;
+            }
+            ChainFeed::Lists(feed) => {
+                let tile = feed.load(tile_rows.run_row..tile_rows.run_row + tile_rows.rows.len());
+                let written = match chain.shape {
+                    RowShape::MultiHot(size) => matrix.write_multi_hot(&tile, row, at, size, None),
+                    RowShape::OneHots { n, size } => matrix.write_multi_hot(&tile, row, at, size, Some(n)),
+                    RowShape::Columns(n) => matrix.write_columns(&tile, row, at, n, context.dtype),
+                    RowShape::Single | RowShape::List | RowShape::OneHot(_) => Ok(()),
+                };
+                written.map_err(|error| context.list_error(error, &tile, chain))?;
+            }
+        }
+    }
+    write_staged(matrix, &staging[..staged], row, first);
+    Ok(())
+}
+
+/// Writes the staged tiles side by side.
+fn write_staged(matrix: &mut Matrix, staging: &[StagedTile], row: usize, at: usize) {
+    let mut columns: [&[u32]; COLUMNS] = [&[]; COLUMNS];
+    for (column, staged) in columns.iter_mut().zip(staging) {
+        *column = matrix.words(&staged.tile).unwrap_or(&staged.column);
+    }
+    matrix.write_words(&columns[..staging.len()], row, at);
+}

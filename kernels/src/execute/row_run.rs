@@ -1,0 +1,64 @@
+//! A run of rows on its way through a program, and the feeds of its chains.
+
+use std::ops::Range;
+
+use arrow::array::ArrayRef;
+
+use crate::compile::chain::CompiledChain;
+use crate::compile::program::Program;
+use crate::error::KernelError;
+use crate::execute::dictionary::MappedDictionary;
+use crate::execute::explain::column_error;
+use crate::execute::list_rows::ListRows;
+use crate::execute::lists::ListFeed;
+use crate::execute::source::{Feed, UnreadableColumn};
+
+/// Rows of a batch that are being appended.
+#[derive(Debug)]
+pub(super) struct RowRun<'a> {
+    pub(super) program: &'a Program,
+    /// The program's input columns in the batch.
+    pub(super) inputs: &'a [ArrayRef],
+    pub(super) rows: Range<usize>,
+    /// The first row of the output that they fill, unless they are scattered.
+    pub(super) output_row: usize,
+    /// The row of the output for each of the rows, if they are scattered.
+    pub(super) places: Option<&'a [u32]>,
+}
+
+/// A chain ready to compute the rows of a run.
+#[derive(Debug)]
+pub(super) enum ChainFeed<'a> {
+    Single(Feed<'a>),
+    Lists(ListFeed<'a>),
+}
+
+impl RowRun<'_> {
+    /// The lists of a chain over lists; `None` for other chains.
+    pub(super) fn lists(&self, chain: &CompiledChain) -> Result<Option<ListRows>, KernelError> {
+        let Some(list) = &chain.list else { return Ok(None) };
+        let unreadable = |source| self.unreadable(UnreadableColumn { input: chain.input, source });
+        let lists = ListRows::new(self.inputs[chain.input].as_ref(), self.rows.clone(), list.limit);
+        lists.map_err(|source| unreadable(Some(source)))?.map(Some).ok_or_else(|| unreadable(None))
+    }
+
+    /// Readies a chain for the run; `lists` is the result of [`Self::lists`] for the chain.
+    pub(super) fn feed<'b>(
+        &'b self,
+        chain: &'b CompiledChain,
+        lists: Option<&'b ListRows>,
+        mapped: &mut [Option<MappedDictionary>],
+    ) -> Result<ChainFeed<'b>, KernelError> {
+        let feed = match lists {
+            None => Feed::new(chain, self.inputs, &self.rows, mapped).map(ChainFeed::Single),
+            Some(lists) => Feed::of(chain, &lists.elements, &(0..lists.elements.len()), mapped)
+                .map(|elements| ChainFeed::Lists(ListFeed { chain, lists, elements })),
+        };
+        feed.map_err(|problem| self.unreadable(problem))
+    }
+
+    fn unreadable(&self, problem: UnreadableColumn) -> KernelError {
+        let (program, input) = (self.program, problem.input);
+        column_error(problem, &program.input_columns()[input], &program.input_types[input], &self.inputs[input])
+    }
+}

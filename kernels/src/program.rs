@@ -1,0 +1,20 @@
+//! Compiles a plan's outputs. Compilation needs the executor in one place: the ops after a `lookup` run on the table's rows
+//! once, at compile time.
+
+use arrow::datatypes::Schema;
+
+use crate::compile::inputs::Inputs;
+use crate::compile::program::Program;
+use crate::error::CompileError;
+use crate::execute::source::evaluate_column;
+use crate::spec::OutputSpec;
+
+impl Program {
+    /// Compiles outputs against the schema of the input. Columns that no chain names are ignored.
+    pub fn compile(outputs: &[OutputSpec], input: &Schema) -> Result<Self, CompileError> {
+        Self::from_outputs(outputs, Inputs::new(input, evaluate_column))
+    }
+}
+
+#[cfg(test)]
+mod tests;
