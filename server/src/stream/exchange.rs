@@ -1,8 +1,7 @@
-//! Raw rows of a client → a plan's outputs: the kernels of the training streams, for serving.
+//! A client's own rows → a plan's outputs, for serving: the same kernels as in training streams.
 //!
-//! A plan is compiled against the client's schema as it is against a snapshot's, once for all the exchanges of that
-//! schema. It knows nothing of gRPC or of Arrow's messages: batches come in decoded, and their outputs go back to
-//! `flight`.
+//! A plan is compiled once for all exchanges of a schema. This module has no access to gRPC or Arrow IPC: `flight`
+//! decodes the batches and encodes their outputs.
 
 use std::{sync::Arc, time::Instant};
 
@@ -14,21 +13,22 @@ use forebay_kernels::{BatchBuilder, Program};
 use forebay_proto::v1;
 
 use super::{
-    StreamError, Streams,
-    resolve::compiled::read_plan,
-    resolve::drift::KnownColumns,
-    resolve::rows::{Derivation, Expressions},
-    resolve::units,
+    error::StreamError,
+    resolve::{
+        cache::{PinnedPlan, PlanCache},
+        rows::{Derivation, Expressions},
+        units,
+    },
+    resources::Resources,
 };
 use crate::{
     budget::{Budget, Reservation},
     metrics::{Stage, StageTimes},
-    plan::{self, PlanError, Source, Tables},
+    plan::{self, PlanError, Source},
     scan::CHUNK_ROWS_MAX,
-    state::{Kind, State, is_id},
 };
 
-/// A plan that waits for batches of one schema. Shared by all the exchanges that have the two.
+/// A plan compiled for batches of one schema. All exchanges with both share it.
 #[derive(Debug)]
 pub struct Exchange {
     plan_id: String,
@@ -38,62 +38,38 @@ pub struct Exchange {
     batch_bytes_max: u64,
 }
 
-/// What a compiled exchange depends on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ExchangeKey {
+/// Exchanges that are compiled, by plan and schema.
+#[derive(Debug)]
+pub(super) struct Exchanges {
+    resources: Arc<Resources>,
+    cache: Arc<PlanCache<ExchangeKey, Exchange>>,
+}
+
+/// Everything that a compiled exchange depends on.
+#[derive(Debug, PartialEq, Eq)]
+struct ExchangeKey {
     plan_id: String,
     schema: SchemaRef,
 }
 
-impl Streams {
-    /// The plan of a request, compiled against the schema of the batches that will come.
-    pub async fn exchange(
-        self: &Arc<Self>,
+impl Exchanges {
+    pub(super) fn new(resources: Arc<Resources>) -> Self {
+        Self { resources, cache: Arc::new(PlanCache::new(None)) }
+    }
+
+    /// Compiles a request's plan against the schema of its batches.
+    pub(super) async fn open(
+        &self,
         request: v1::ExchangeRequest,
         schema: SchemaRef,
     ) -> Result<Arc<Exchange>, StreamError> {
         let source = source(request)?;
-        if let Source::Id(id) = &source
-            && is_id(id)
-            && self.state.has(Kind::Plan, id)
-            && let Some(known) =
-                self.exchanges.find(&ExchangeKey { plan_id: id.clone(), schema: SchemaRef::clone(&schema) })
-        {
-            return Ok(known);
-        }
-        let state = self.state.clone();
-        let read = self.cpu.run(move || read_plan(&state, &source)).await?;
-        let (sent_id, plan, original) = read?;
-        let (plan, tables) = self.with_tables(plan).await.map_err(|error| original.place(error))?;
-        let streams = Arc::clone(self);
-        let compiled = self.cpu.run(move || {
-            let plan_id = if tables.is_empty() { sent_id } else { plan::plan_id(&plan) };
-            streams.compile_exchange(&plan, plan_id, &tables, &schema)
-        });
-        compiled.await?.map_err(|error| original.place(error))
-    }
-
-    fn compile_exchange(
-        &self,
-        plan: &v1::Plan,
-        plan_id: String,
-        tables: &Tables,
-        schema: &SchemaRef,
-    ) -> Result<Arc<Exchange>, StreamError> {
-        let key = ExchangeKey { plan_id: plan_id.clone(), schema: SchemaRef::clone(schema) };
-        if let Some(known) = self.exchanges.find(&key) {
-            return Ok(known);
-        }
-        let (derivation, program) = compile(&self.state, plan, tables, &plan_id, schema)?;
-        let exchange = Arc::new(Exchange {
-            plan_id,
-            derivation,
-            program,
-            budget: self.budget.clone(),
-            batch_bytes_max: self.limits.batch_bytes_max,
-        });
-        self.exchanges.keep(key, &exchange);
-        Ok(exchange)
+        let key = {
+            let schema = SchemaRef::clone(&schema);
+            move |plan_id: &str| ExchangeKey { plan_id: plan_id.to_owned(), schema: SchemaRef::clone(&schema) }
+        };
+        let compile = move |resources: &Resources, plan| Exchange::compile(resources, plan, &schema);
+        self.cache.get(&self.resources, &source, key, compile).await
     }
 }
 
@@ -109,25 +85,21 @@ fn source(request: v1::ExchangeRequest) -> Result<Source, PlanError> {
     }
 }
 
-fn compile(
-    state: &State,
-    plan: &v1::Plan,
-    tables: &Tables,
-    plan_id: &str,
-    schema: &Schema,
-) -> Result<(Derivation, Arc<Program>), StreamError> {
-    KnownColumns::of_plan(state, plan_id).check(schema)?;
-    let expressions = Expressions::compile(plan, schema)?;
-    units::check(plan, &expressions.schema)?;
-    let program = Arc::new(plan::compile(plan, &expressions.schema, false, tables)?);
-    let columns = program.input_columns().iter().map(AsRef::as_ref);
-    let derivation = Derivation::new(schema, &expressions, columns, false)?;
-    Ok((derivation, program))
-}
-
 // === impl Exchange ===
 
 impl Exchange {
+    fn compile(resources: &Resources, pinned: PinnedPlan, schema: &Schema) -> Result<Self, StreamError> {
+        let PinnedPlan { plan_id, plan, tables, .. } = pinned;
+        resources.plans.fitted_types(&plan_id).check(schema)?;
+        let expressions = Expressions::compile(&plan, schema)?;
+        units::check(&plan, &expressions.schema)?;
+        let program = Arc::new(plan::compile(&plan, &expressions.schema, false, &tables)?);
+        let columns = program.input_columns().iter().map(AsRef::as_ref);
+        let derivation = Derivation::new(schema, &expressions, columns, false)?;
+        let (budget, batch_bytes_max) = (resources.budget.clone(), resources.limits.batch_bytes_max);
+        Ok(Self { plan_id, derivation, program, budget, batch_bytes_max })
+    }
+
     /// The plan's id.
     pub fn plan_id(&self) -> &str {
         &self.plan_id
@@ -138,41 +110,40 @@ impl Exchange {
         self.program.schema()
     }
 
-    /// The columns of the client's schema that are read, as indices that rise: [`Self::compute`] takes batches of
-    /// these.
+    /// Indices, in rising order, of the client's columns that the plan reads: [`Self::compute`] takes batches of these.
     pub fn columns(&self) -> &[usize] {
         &self.derivation.columns
     }
 
-    /// The most bytes that a batch may have, as it comes and as it goes.
+    /// The most bytes of a batch, received or sent.
     pub fn batch_bytes_max(&self) -> u64 {
         self.batch_bytes_max
     }
 
-    /// Sets memory aside for a batch of so many rows and bytes, and for its outputs.
+    /// Reserves memory for a batch and its outputs.
     pub fn reserve(&self, rows: u64, bytes: u64) -> Result<Reservation, StreamError> {
-        /// A batch as it was received, as its columns, and as the columns that are passed through.
-        const INPUTS_HELD: u64 = 3;
+        /// The received message, its columns, and the columns that are passed through.
+        const INPUT_COPIES: u64 = 3;
         /// The outputs, and their bytes for the wire.
-        const OUTPUTS_HELD: u64 = 2;
+        const OUTPUT_COPIES: u64 = 2;
         let row_bytes = self.program.row_bytes().unwrap_or(0) as u64;
-        let made = rows.saturating_mul(row_bytes);
-        if made > self.batch_bytes_max {
+        let output_bytes = rows.saturating_mul(row_bytes);
+        if output_bytes > self.batch_bytes_max {
             return Err(StreamError::BatchBytes { rows, row_bytes, limit: self.batch_bytes_max });
         }
-        let held = bytes.saturating_mul(INPUTS_HELD).saturating_add(made.saturating_mul(OUTPUTS_HELD));
-        Ok(self.budget.reserve(held)?)
+        let reserved = bytes.saturating_mul(INPUT_COPIES).saturating_add(output_bytes.saturating_mul(OUTPUT_COPIES));
+        Ok(self.budget.reserve(reserved)?)
     }
 
-    /// Sets memory aside for a dictionary of so many bytes.
+    /// Reserves memory for a dictionary.
     pub fn reserve_dictionary(&self, bytes: u64) -> Result<Reservation, StreamError> {
-        /// As it was received, and as its values.
-        const HELD: u64 = 2;
-        Ok(self.budget.reserve(bytes.saturating_mul(HELD))?)
+        /// The received message, and its values.
+        const COPIES: u64 = 2;
+        Ok(self.budget.reserve(bytes.saturating_mul(COPIES))?)
     }
 
-    /// The outputs of the rows that pass: run it on the CPU pool. Like a stream it takes rows a chunk at a time, so
-    /// that what lies between the columns and the outputs stays small.
+    /// Computes the outputs of the passing rows: run it on the CPU pool. Like a stream it works chunk by chunk, to keep
+    /// intermediate values small.
     pub fn compute(&self, batch: &RecordBatch, times: &mut StageTimes) -> Result<RecordBatch, StreamError> {
         let mut builder = BatchBuilder::new(Arc::clone(&self.program), batch.num_rows());
         for first in (0..batch.num_rows()).step_by(CHUNK_ROWS_MAX) {

@@ -1,39 +1,41 @@
-//! What an epoch costs, by arithmetic and footers alone: nothing is read but what counting a filter's rows reads.
+//! The cost of an epoch, from arithmetic and footers alone: only counting a filter's rows reads data.
 
 use std::{collections::HashSet, sync::Arc};
 
 use forebay_proto::v1;
 
-use super::{Prepared, StreamError, Streams, epoch::in_order, epoch::shuffled, resolve::prepare::epoch_of};
+use super::{
+    epoch::{in_order, memory},
+    error::StreamError,
+    resolve::prepare::{Prepared, Resolver, epoch_of},
+    resources::Resources,
+};
 use crate::{
     order::{Epoch, Sequence, Share},
     plan::{PlanError, Request},
 };
 
-/// Rows that are looked at to see how many row groups meet in a batch.
-const ROWS_LOOKED_AT: u64 = 1 << 18;
+/// Rows sampled to estimate the row groups of a batch.
+const SAMPLE_ROWS: u64 = 1 << 18;
 
-/// Batches that are looked at, at most.
-const BATCHES_LOOKED_AT: u64 = 32;
+/// Batches sampled, at most.
+const SAMPLE_BATCHES_MAX: u64 = 32;
 
-impl Streams {
-    /// Explains a request; its `assume` may replace what is there by what could be.
-    pub async fn explain(self: &Arc<Self>, mut message: v1::StreamRequest) -> Result<v1::Explain, StreamError> {
-        let assume = message.assume.take().unwrap_or_default();
-        check_speeds(&assume)?;
-        if message.dataset.is_empty() && assume.rows > 0 && assume.row_bytes > 0 {
-            let explained = on_paper(&message, &assume)?;
-            return Ok(v1::Explain { memory_limit_bytes: self.budget.limit(), ..explained });
-        }
-        let prepared = self.prepare(Request::check(&message)?).await?;
-        let limit = self.budget.limit();
-        let explained = self.cpu.run(move || {
-            let mut explained = explain(&prepared, &assume);
-            explained.memory_limit_bytes = limit;
-            explained
-        });
-        Ok(explained.await?)
+/// Explains a request. Its `assume` replaces properties of the dataset by assumed ones.
+pub(super) async fn explain(
+    resources: &Resources,
+    resolver: &Resolver,
+    mut message: v1::StreamRequest,
+) -> Result<v1::Explain, StreamError> {
+    let assume = message.assume.take().unwrap_or_default();
+    check_speeds(&assume)?;
+    let memory_limit_bytes = resources.budget.limit();
+    if message.dataset.is_empty() && assume.rows > 0 && assume.row_bytes > 0 {
+        return Ok(v1::Explain { memory_limit_bytes, ..explain_assumed(&message, &assume)? });
     }
+    let prepared = resolver.prepare(Request::check(&message)?).await?;
+    let explained = resources.cpu.run(move || explain_prepared(&prepared, &assume)).await?;
+    Ok(v1::Explain { memory_limit_bytes, ..explained })
 }
 
 fn check_speeds(assume: &v1::Assumptions) -> Result<(), PlanError> {
@@ -44,32 +46,32 @@ fn check_speeds(assume: &v1::Assumptions) -> Result<(), PlanError> {
     let is_speed = |speed: f64| speed.is_finite() && (speed == 0.0 || speed >= 1.0);
     match speeds.into_iter().find(|(_, speed)| !is_speed(*speed)) {
         Some((field, speed)) => {
-            Err(PlanError::field(field, format!("{speed} is no speed: 0 (no limit), or 1 and more")))
+            Err(PlanError::field(field, format!("{speed} is not a speed: set 0 (no limit), or at least 1")))
         }
         None => Ok(()),
     }
 }
 
-/// A sizing question about data that is not there.
-fn on_paper(message: &v1::StreamRequest, assume: &v1::Assumptions) -> Result<v1::Explain, PlanError> {
-    // The dataset and the plan are the only fields that are not arithmetic.
+/// Explains an epoch of assumed rows, without a dataset.
+fn explain_assumed(message: &v1::StreamRequest, assume: &v1::Assumptions) -> Result<v1::Explain, PlanError> {
+    // Arithmetic needs every field except for the dataset and the plan.
     let named = v1::StreamRequest { dataset: "-".to_owned(), plan: None, plan_id: "-".to_owned(), ..message.clone() };
     let request = Request::check(&named)?;
     let epoch = epoch_of(&request, Arc::new(vec![assume.rows]));
     let mut explained = sizes(&request, &epoch, assume.row_bytes);
-    time(&mut explained, assume);
+    add_times(&mut explained, assume);
     Ok(explained)
 }
 
-fn explain(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explain {
+fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explain {
     let row_bytes = if assume.row_bytes > 0 { assume.row_bytes } else { prepared.wire_row_bytes() };
     let epoch =
         if assume.rows > 0 { epoch_of(&prepared.request, Arc::new(vec![assume.rows])) } else { prepared.epoch.clone() };
     let mut explained = sizes(&prepared.request, &epoch, row_bytes);
     prepared.snapshot_digest().clone_into(&mut explained.snapshot);
     prepared.plan_id().clone_into(&mut explained.plan_id);
-    read(prepared, &mut explained);
-    // Storage is read in proportion to the rows.
+    add_reads(prepared, &mut explained);
+    // Reads are proportional to the rows.
     let scale = if assume.rows > 0 { assume.rows as f64 / prepared.epoch.row_count().max(1) as f64 } else { 1.0 };
     if assume.rows > 0 {
         let scaled = |bytes: u64| (bytes as f64 * scale) as u64;
@@ -79,7 +81,7 @@ fn explain(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explain {
             rank.read_bytes = scaled(rank.read_bytes);
         }
     }
-    time(&mut explained, assume);
+    add_times(&mut explained, assume);
     explained
 }
 
@@ -103,8 +105,8 @@ fn sizes(request: &Request, epoch: &Epoch, row_bytes: u64) -> v1::Explain {
     }
 }
 
-/// What is read from storage and held in memory, of the rows that are there.
-fn read(prepared: &Prepared, explained: &mut v1::Explain) {
+/// Bytes read from storage and kept in memory, for the rows of the dataset.
+fn add_reads(prepared: &Prepared, explained: &mut v1::Explain) {
     let (epoch, snapshot) = (&prepared.epoch, &prepared.snapshot);
     let projection = &prepared.compiled.rows.projection;
     let bytes: Vec<u64> = snapshot.row_groups().iter().map(|group| projection.stored_bytes(snapshot, group)).collect();
@@ -112,7 +114,7 @@ fn read(prepared: &Prepared, explained: &mut v1::Explain) {
     explained.row_groups = passing().count() as u64;
     explained.stored_bytes = passing().map(|(bytes, _)| *bytes).fold(0, u64::saturating_add);
     let sequence = epoch.sequence();
-    let of_lanes = epoch.shuffle().map(|shuffle| shuffled::reading_bytes(prepared, shuffle, &epoch.share(0)));
+    let of_lanes = epoch.shuffle().map(|shuffle| memory::shuffled_bytes(prepared, shuffle, &epoch.share(0)));
     for rank in &mut explained.ranks {
         let share = epoch.share(rank.rank);
         let pieces = if of_lanes.is_some() {
@@ -122,8 +124,8 @@ fn read(prepared: &Prepared, explained: &mut v1::Explain) {
             in_order::pieces(prepared, &sequence, &share)
         };
         rank.read_bytes = pieces.iter().map(|piece| bytes[piece.row_group]).fold(0, u64::saturating_add);
-        let reading = of_lanes.unwrap_or_else(|| in_order::reading_bytes(prepared, &pieces));
-        rank.memory_bytes = prepared.held_bytes(reading);
+        let reading = of_lanes.unwrap_or_else(|| memory::in_order_bytes(prepared, &pieces));
+        rank.memory_bytes = memory::with_batches(prepared, reading);
     }
     explained.read_bytes = explained.ranks.iter().map(|rank| rank.read_bytes).fold(0, u64::saturating_add);
     if explained.stored_bytes > 0 {
@@ -133,7 +135,7 @@ fn read(prepared: &Prepared, explained: &mut v1::Explain) {
     explained.row_groups_per_batch = row_groups_per_batch(prepared, &sequence);
 }
 
-/// The mean number of row groups that meet in a full batch of rank 0, over batches evenly spread.
+/// The mean number of row groups in a full batch of rank 0, over evenly spaced batches.
 fn row_groups_per_batch(prepared: &Prepared, sequence: &Sequence) -> f64 {
     let (epoch, batch_size) = (&prepared.epoch, prepared.request.batch_size);
     let share = epoch.share(0);
@@ -141,7 +143,7 @@ fn row_groups_per_batch(prepared: &Prepared, sequence: &Sequence) -> f64 {
     if rows == 0 {
         return 0.0;
     }
-    let batches = (share.length / rows).min(BATCHES_LOOKED_AT).min((ROWS_LOOKED_AT / rows).max(1));
+    let batches = (share.length / rows).min(SAMPLE_BATCHES_MAX).min((SAMPLE_ROWS / rows).max(1));
     let step = share.length / rows / batches;
     let groups_of = |batch: u64| {
         let start = batch * step * rows;
@@ -149,16 +151,16 @@ fn row_groups_per_batch(prepared: &Prepared, sequence: &Sequence) -> f64 {
         if epoch.shuffle().is_none() {
             return in_order::pieces(prepared, sequence, &whole).len();
         }
-        // A batch of more rows than are looked at is judged by those that are.
-        let rows = start..start + rows.min(ROWS_LOOKED_AT);
+        // A larger batch is estimated from its first rows.
+        let rows = start..start + rows.min(SAMPLE_ROWS);
         let places = rows.filter_map(|row| epoch.row_at(row * prepared.request.world_size));
         places.map(|place| sequence.row_group_at(place)).collect::<HashSet<_>>().len()
     };
     (0..batches).map(|batch| groups_of(batch) as f64).sum::<f64>() / batches as f64
 }
 
-/// How long the epoch takes at the assumed speeds.
-fn time(explained: &mut v1::Explain, assume: &v1::Assumptions) {
+/// The time of the epoch at the assumed speeds.
+fn add_times(explained: &mut v1::Explain, assume: &v1::Assumptions) {
     let seconds = |bytes: u64, speed: f64| if speed > 0.0 { bytes as f64 / speed } else { 0.0 };
     let longest = explained.ranks.iter().map(|rank| rank.bytes).max().unwrap_or(0);
     explained.storage_seconds = seconds(explained.read_bytes, assume.storage_bytes_per_second);

@@ -1,7 +1,12 @@
-//! Wires the rooms of one stream together with bounded channels: snapshot + plan + order → work list → scan → kernels →
-//! batches; the same rows into the engine for a fit; and a client's own rows through the same kernels.
+//! Streams, fits and exchanges: connects the modules below with bounded channels.
 //!
-//! It knows nothing of gRPC: requests come in checked, batches with their headers go out, to be encoded by `flight`.
+//! ```text
+//! stream    snapshot + plan + order ─ resolve ─▶ pieces ─▶ scan ─▶ kernels ─ epoch ─▶ batches
+//! fit       the same rows ─▶ engine ─ fit ─▶ learned parameters
+//! exchange  a client's rows ─▶ kernels ─▶ outputs
+//! ```
+//!
+//! This module has no access to gRPC: it receives checked requests, and `flight` encodes the batches that it sends.
 
 mod decode;
 mod device;
@@ -10,21 +15,22 @@ mod error;
 mod exchange;
 mod explain;
 mod fit;
+mod plan_store;
 mod replay;
 mod resolve;
+mod resources;
 mod table;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use forebay_proto::v1;
-use tokio::sync::Semaphore;
 
 pub use device::{Device, DeviceName};
-pub use epoch::task::{Ahead, BatchTask};
+pub use epoch::{
+    memory::SENDING_BYTES,
+    task::{Ahead, Batch, BatchTask},
+};
 pub use error::StreamError;
 pub use exchange::Exchange;
 pub use fit::FitTask;
@@ -32,50 +38,30 @@ pub use replay::Replayed;
 pub use resolve::prepare::Prepared;
 
 use crate::{
-    budget::Budget, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, metrics::StageTimes, plan::Limits,
+    budget::Budget,
+    catalog::{Catalog, Snapshot},
+    cpu_pool::CpuPool,
+    engine::Engine,
+    plan::{Limits, Request},
     state::State,
 };
+use exchange::Exchanges;
+use fit::Fits;
+use plan_store::PlanStore;
+use resolve::prepare::Resolver;
+use resources::Resources;
 
-/// Row groups that are fetched ahead of the one being decoded.
-const FETCH_AHEAD: usize = 2;
-
-/// Batches that wait between their making and the wire.
-const BATCHES_AHEAD: usize = 2;
-
-/// Bytes of a stream that may wait for its socket, beside the batch that is being written: room for some of the next one,
-/// so that a stream does not stop in the midst of every batch. Counted in the memory that it reserves.
-pub const SENDING_BYTES: usize = 4 << 20;
-
-/// Everything that streams and fits are made from; shared by all of them.
+/// Starts streams, fits and exchanges, which share memory, threads and compiled plans.
 #[derive(Debug)]
 pub struct Streams {
-    catalog: Catalog,
-    engine: Engine,
-    cpu: CpuPool,
-    budget: Budget,
-    state: State,
-    limits: Limits,
-    /// Passing rows of each row group, by snapshot and filter.
-    counts: Mutex<HashMap<String, Arc<resolve::count::CountCell>>>,
-    compiled: Arc<resolve::compiled::Recent<resolve::compiled::Key, resolve::compiled::Compiled>>,
-    exchanges: resolve::compiled::Recent<exchange::ExchangeKey, Exchange>,
-    device: Device,
-    fits: Semaphore,
-}
-
-/// A batch on its way to the wire; the header's checksum and times are filled in where it is encoded.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    /// What it is.
-    pub header: v1::BatchHeader,
-    /// Its columns.
-    pub data: RecordBatch,
-    /// Where the stream's time went since the batch before.
-    pub times: StageTimes,
+    resources: Arc<Resources>,
+    resolver: Resolver,
+    exchanges: Exchanges,
+    fits: Fits,
 }
 
 impl Streams {
-    /// The room, over these.
+    /// Streams over these parts of the server.
     pub fn new(
         catalog: Catalog,
         engine: Engine,
@@ -85,23 +71,62 @@ impl Streams {
         limits: Limits,
         device: Device,
     ) -> Self {
+        let plans = PlanStore::new(state.clone());
+        let resources = Arc::new(Resources { catalog, engine, cpu, budget, state, plans, limits, device });
         Self {
-            catalog,
-            engine,
-            cpu,
-            budget,
-            state,
-            limits,
-            counts: Mutex::default(),
-            compiled: Arc::default(),
-            device,
-            exchanges: resolve::compiled::Recent::default(),
-            fits: Semaphore::new(fit::FITS_MAX),
+            resolver: Resolver::new(Arc::clone(&resources)),
+            exchanges: Exchanges::new(Arc::clone(&resources)),
+            fits: Fits::new(Arc::clone(&resources)),
+            resources,
         }
     }
 
     /// The datasets.
     pub fn catalog(&self) -> &Catalog {
-        &self.catalog
+        &self.resources.catalog
+    }
+
+    /// Resolves a request: opens the snapshot, compiles the plan and counts the rows.
+    pub async fn prepare(&self, request: Request) -> Result<Prepared, StreamError> {
+        self.resolver.prepare(request).await
+    }
+
+    /// Starts the batches of a rank from the request's start position; with `steps`, only that many.
+    pub async fn batches(&self, prepared: &Prepared, rank: u64, steps: Option<u64>) -> Result<BatchTask, StreamError> {
+        epoch::batches::start(&self.resources, prepared, rank, steps).await
+    }
+
+    /// Starts to read a snapshot's rows as stored. The `position` of a header is the index of its first row.
+    pub fn table(&self, snapshot: Arc<Snapshot>) -> Result<BatchTask, StreamError> {
+        table::start(&self.resources, snapshot)
+    }
+
+    /// Estimates the cost of a request's epoch. Its `assume` replaces properties of the dataset by assumed ones.
+    pub async fn explain(&self, message: v1::StreamRequest) -> Result<v1::Explain, StreamError> {
+        explain::explain(&self.resources, &self.resolver, message).await
+    }
+
+    /// Streams a rank's batch of a step again and finds the source of each row.
+    pub async fn replay(&self, message: v1::StreamRequest, rank: u64, step: u64) -> Result<Replayed, StreamError> {
+        replay::replay(&self.resources, &self.resolver, message, rank, step).await
+    }
+
+    /// Starts to fit a plan on a dataset.
+    pub fn fit(&self, dataset: String, plan: v1::Plan) -> FitTask {
+        self.fits.start(dataset, plan)
+    }
+
+    /// Reads the stored result of a fit, by this server or another one with the same state directory.
+    pub async fn show(&self, plan_id: String) -> Result<v1::FitResult, StreamError> {
+        self.fits.stored(plan_id).await
+    }
+
+    /// Compiles the plan of an exchange against the schema of its batches.
+    pub async fn exchange(
+        &self,
+        request: v1::ExchangeRequest,
+        schema: SchemaRef,
+    ) -> Result<Arc<Exchange>, StreamError> {
+        self.exchanges.open(request, schema).await
     }
 }

@@ -1,4 +1,4 @@
-//! The rows behind one batch: made again with their row ids, which lead to files, row groups and rows.
+//! The rows of one batch: streams it again with row ids, and maps these to files, row groups and rows.
 
 use std::sync::Arc;
 
@@ -6,85 +6,86 @@ use arrow::{array::AsArray, datatypes::UInt64Type};
 use forebay_proto::v1;
 use futures::StreamExt;
 
-use super::{Prepared, StreamError, Streams};
+use super::{
+    epoch::batches,
+    error::StreamError,
+    resolve::prepare::{Prepared, Resolver},
+    resources::Resources,
+};
 use crate::{
     budget::Reservation,
     catalog::Snapshot,
     plan::{PlanError, ROW_ID, Request},
 };
 
-/// Bytes of a row that is told of, as message and encoded.
-const ROW_TOLD_BYTES: u64 = 512;
+/// Rows of a part.
+const PART_ROWS: usize = 1 << 16;
 
-/// One batch, and where its rows lie.
+/// Bytes of a row of a part, as a message and encoded.
+const PART_ROW_BYTES: u64 = 512;
+
+/// One batch and the source of its rows.
 #[derive(Debug)]
 pub struct Replayed {
-    /// What was read.
+    /// The stream.
     pub prepared: Prepared,
-    /// A request whose first batch it is.
+    /// A request whose first batch is this one.
     pub request: v1::StreamRequest,
-    /// What it is.
+    /// The batch's header.
     pub header: v1::BatchHeader,
     ids: Vec<u64>,
-    /// Memory for the ids, and for a part of what is made of them.
+    /// Memory of the ids and of one part.
     _memory: Reservation,
 }
-
-/// Rows that are told of at a time.
-const REPLAY_ROWS: usize = 1 << 16;
 
 impl Replayed {
     /// Parts of at most 65,536 rows; at least one.
     pub fn part_count(&self) -> usize {
-        self.ids.len().div_ceil(REPLAY_ROWS).max(1)
+        self.ids.len().div_ceil(PART_ROWS).max(1)
     }
 
-    /// Where the rows of a part lie, in the batch's order.
+    /// The sources of a part's rows, in the batch's order.
     pub fn part(&self, part: usize) -> Vec<v1::ReplayRow> {
         let own_rows = (self.header.rows - self.header.padding_rows) as usize;
-        let rows = self.ids.iter().enumerate().skip(part * REPLAY_ROWS).take(REPLAY_ROWS);
-        rows.map(|(index, id)| place_of(&self.prepared.snapshot, *id, index >= own_rows)).collect()
+        let rows = self.ids.iter().enumerate().skip(part * PART_ROWS).take(PART_ROWS);
+        rows.map(|(index, id)| source_of(&self.prepared.snapshot, *id, index >= own_rows)).collect()
     }
 }
 
-impl Streams {
-    /// Makes a rank's batch of a step again.
-    pub async fn replay(
-        self: &Arc<Self>,
-        message: v1::StreamRequest,
-        rank: u64,
-        step: u64,
-    ) -> Result<Replayed, StreamError> {
-        let prepared = self.prepare(Request::check(&message)?).await?;
-        let checked = prepared.request();
-        let share = prepared.share_from_start(rank)?;
-        let first_step = checked.start_position / checked.step_rows();
-        let steps = step.checked_sub(first_step).filter(|steps| *steps < share.step_count).ok_or_else(|| {
-            let end = first_step + share.step_count;
-            PlanError::field(
-                "step",
-                format!("{step} is not one of the steps {first_step} to {end}, exclusive, of rank {rank}"),
-            )
-        })?;
-        let start_position = checked.start_position + steps * checked.step_rows();
-        let snapshot = prepared.snapshot_digest().to_owned();
-        let resumed_from = checked.resumed_from;
-        let request = v1::StreamRequest { start_position, resumed_from, snapshot, ..message };
-        let with_row_ids = v1::StreamRequest { with_row_ids: true, ..request.clone() };
-        let with_ids = self.prepare(Request::check(&with_row_ids)?).await?;
-        let rows = with_ids.request().batch_size.min(share.row_count());
-        let memory = self.budget.reserve(rows * size_of::<u64>() as u64 + REPLAY_ROWS as u64 * ROW_TOLD_BYTES)?;
-        let batch = self.batches(&with_ids, rank, Some(1)).await?.next().await;
-        let batch = batch.ok_or_else(|| StreamError::Miscounted {
-            dataset: request.dataset.clone(),
-            counted: prepared.epoch.row_count(),
-        })??;
-        let ids = batch.data.column_by_name(ROW_ID).map(|ids| ids.as_primitive::<UInt64Type>().values().to_vec());
-        Ok(Replayed { prepared, request, header: batch.header, ids: ids.unwrap_or_default(), _memory: memory })
-    }
+/// Replays a rank's batch of a step.
+pub(super) async fn replay(
+    resources: &Arc<Resources>,
+    resolver: &Resolver,
+    message: v1::StreamRequest,
+    rank: u64,
+    step: u64,
+) -> Result<Replayed, StreamError> {
+    let prepared = resolver.prepare(Request::check(&message)?).await?;
+    let checked = prepared.request();
+    let share = prepared.share_from_start(rank)?;
+    let first_step = checked.start_position / checked.step_rows();
+    let steps = step.checked_sub(first_step).filter(|steps| *steps < share.step_count).ok_or_else(|| {
+        let end = first_step + share.step_count;
+        PlanError::field(
+            "step",
+            format!("{step} is not one of the steps {first_step} to {end}, exclusive, of rank {rank}"),
+        )
+    })?;
+    let start_position = checked.start_position + steps * checked.step_rows();
+    let snapshot = prepared.snapshot_digest().to_owned();
+    let resumed_from = checked.resumed_from;
+    let request = v1::StreamRequest { start_position, resumed_from, snapshot, ..message };
+    let with_row_ids = v1::StreamRequest { with_row_ids: true, ..request.clone() };
+    let with_ids = resolver.prepare(Request::check(&with_row_ids)?).await?;
+    let rows = with_ids.request().batch_size.min(share.row_count());
+    let memory = resources.budget.reserve(rows * size_of::<u64>() as u64 + PART_ROWS as u64 * PART_ROW_BYTES)?;
+    let batch = batches::start(resources, &with_ids, rank, Some(1)).await?.next().await;
+    let batch = batch.ok_or_else(|| prepared.miscounted())??;
+    let ids = batch.data.column_by_name(ROW_ID).map(|ids| ids.as_primitive::<UInt64Type>().values().to_vec());
+    Ok(Replayed { prepared, request, header: batch.header, ids: ids.unwrap_or_default(), _memory: memory })
 }
 
-fn place_of(snapshot: &Snapshot, row_id: u64, padding: bool) -> v1::ReplayRow {
+fn source_of(snapshot: &Snapshot, row_id: u64, padding: bool) -> v1::ReplayRow {
     let groups = snapshot.row_groups();
     let group = &groups[groups.partition_point(|group| group.rows.end <= row_id)];
     v1::ReplayRow {

@@ -1,4 +1,9 @@
-//! Where the kernels run: on the CPU, or on the GPU that `--device` names. The same batches come out of both.
+//! The device that kernels run on: the CPU, or the GPU that `--device` names. Both compute the same batches.
+
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(not(feature = "cuda"))]
+mod without;
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -6,14 +11,16 @@ use arrow::array::RecordBatch;
 use forebay_kernels::{BatchBuilder, KernelError, Program, Workspace};
 
 #[cfg(feature = "cuda")]
-use forebay_kernels::cuda;
+use cuda::{Gpu, GpuBuilder, GpuProgram};
+#[cfg(not(feature = "cuda"))]
+use without::{Gpu, GpuBuilder, GpuProgram};
 
-/// A device as the operator names it.
+/// A device by the name of `--device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceName {
     /// The CPU.
     Cpu,
-    /// The GPU of that number.
+    /// The GPU with this number.
     Cuda(usize),
 }
 
@@ -23,27 +30,21 @@ pub enum Device {
     /// The CPU.
     Cpu,
     /// A GPU.
-    #[cfg(feature = "cuda")]
-    Cuda(Arc<cuda::Device>),
+    Gpu(Gpu),
 }
 
-/// A program where it runs.
+/// A program loaded on a device.
 #[derive(Clone, Debug)]
-pub(crate) enum Placed {
-    Cpu(Arc<Program>),
-    #[cfg(feature = "cuda")]
-    Cuda {
-        program: Arc<Program>,
-        on_device: Arc<cuda::DeviceProgram>,
-    },
+pub(crate) struct Executable {
+    program: Arc<Program>,
+    on_gpu: Option<GpuProgram>,
 }
 
-/// One output batch being filled.
+/// An output batch that is being filled.
 #[derive(Debug)]
-pub(crate) enum Builder {
+pub(super) enum Builder {
     Cpu(BatchBuilder),
-    #[cfg(feature = "cuda")]
-    Cuda(Box<cuda::Executor>),
+    Gpu(GpuBuilder),
 }
 
 // === impl DeviceName, Device ===
@@ -58,133 +59,87 @@ impl fmt::Display for DeviceName {
 }
 
 impl Device {
-    /// Opens a device. One that cannot be used is told of in one line, and the CPU computes.
+    /// Opens a device. If that fails, logs why and returns the CPU.
     pub fn open(name: DeviceName) -> Self {
         match name {
             DeviceName::Cpu => Self::Cpu,
-            DeviceName::Cuda(number) => Self::open_cuda(number).unwrap_or_else(|reason| {
-                tracing::warn!("--device {name} is not used, the CPU computes: {reason}");
-                Self::Cpu
-            }),
+            DeviceName::Cuda(number) => Gpu::open(number).map_or_else(
+                |reason| {
+                    tracing::warn!("cannot use --device {name}, computing on the CPU: {reason}");
+                    Self::Cpu
+                },
+                Self::Gpu,
+            ),
         }
     }
 
-    #[cfg(feature = "cuda")]
-    fn open_cuda(number: usize) -> Result<Self, cuda::DeviceError> {
-        let device = cuda::Device::open(number)?;
-        tracing::info!(gpu = device.name(), "computing on cuda:{number}");
-        Ok(Self::Cuda(device))
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn open_cuda(_: usize) -> Result<Self, &'static str> {
-        Err("this forebay-server was built without its feature `cuda`")
-    }
-
-    /// A program where it runs: what the device cannot run, whole plans or some outputs, the CPU does.
-    pub(crate) fn place(&self, program: &Arc<Program>, plan_id: &str) -> Placed {
-        match self {
-            Self::Cpu => {
-                let _ = plan_id;
-                Placed::Cpu(Arc::clone(program))
-            }
-            #[cfg(feature = "cuda")]
-            Self::Cuda(device) => match cuda::DeviceProgram::new(device, program) {
-                Ok(Some(on_device)) => {
-                    let (gpu, cpu) = on_device.outputs_by_place();
-                    tracing::info!(plan_id, ?gpu, ?cpu, "outputs by where they are computed");
-                    Placed::Cuda { program: Arc::clone(program), on_device: Arc::new(on_device) }
-                }
-                Ok(None) => {
-                    tracing::info!(plan_id, "no output of the plan runs on the GPU, the CPU computes them");
-                    Placed::Cpu(Arc::clone(program))
-                }
-                Err(error) => {
-                    tracing::warn!(plan_id, %error, "the plan does not run on the GPU, the CPU computes it");
-                    Placed::Cpu(Arc::clone(program))
-                }
-            },
-        }
+    /// Loads a program. The CPU runs the outputs that the device cannot run.
+    pub(super) fn load(&self, program: &Arc<Program>, plan_id: &str) -> Executable {
+        let on_gpu = match self {
+            Self::Cpu => None,
+            Self::Gpu(gpu) => gpu.load(program, plan_id),
+        };
+        Executable { program: Arc::clone(program), on_gpu }
     }
 }
 
-// === impl Placed ===
+// === impl Executable ===
 
-impl Placed {
-    /// An empty batch with room for `rows`, to be filled in order, with what the batch before left behind.
-    pub(crate) fn builder(&self, rows: usize, workspace: Workspace) -> Builder {
-        match self {
-            Self::Cpu(program) => Builder::Cpu(BatchBuilder::new(Arc::clone(program), rows).reuse(workspace)),
-            #[cfg(feature = "cuda")]
-            Self::Cuda { program, on_device } => {
-                let made = cuda::Executor::new(Arc::clone(on_device), rows);
-                cuda_builder(made, || BatchBuilder::new(Arc::clone(program), rows))
-            }
-        }
+impl Executable {
+    /// An empty batch with room for `rows`, to be filled in order, with the workspace of the previous batch.
+    pub(super) fn builder(&self, rows: usize, workspace: Workspace) -> Builder {
+        let on_gpu = self.on_gpu.as_ref().and_then(|program| program.builder(rows));
+        on_gpu.map_or_else(
+            || Builder::Cpu(BatchBuilder::new(Arc::clone(&self.program), rows).reuse(workspace)),
+            Builder::Gpu,
+        )
     }
 
-    /// An empty batch with room for `rows`, whose rows are scattered, with what the batch before left behind.
-    pub(crate) fn scattered(&self, rows: usize, workspace: Workspace) -> Builder {
-        match self {
-            Self::Cpu(program) => Builder::Cpu(BatchBuilder::scattered(Arc::clone(program), rows).reuse(workspace)),
-            #[cfg(feature = "cuda")]
-            Self::Cuda { program, on_device } => {
-                let made = cuda::Executor::scattered(Arc::clone(on_device), rows);
-                cuda_builder(made, || BatchBuilder::scattered(Arc::clone(program), rows))
-            }
-        }
+    /// An empty batch with room for `rows`, to be filled by [`Builder::scatter`], with the workspace of the previous
+    /// batch.
+    pub(super) fn scattered(&self, rows: usize, workspace: Workspace) -> Builder {
+        let on_gpu = self.on_gpu.as_ref().and_then(|program| program.scattered(rows));
+        on_gpu.map_or_else(
+            || Builder::Cpu(BatchBuilder::scattered(Arc::clone(&self.program), rows).reuse(workspace)),
+            Builder::Gpu,
+        )
     }
-}
-
-/// The device's builder; the CPU's where the device has no memory left.
-#[cfg(feature = "cuda")]
-fn cuda_builder(made: Result<cuda::Executor, KernelError>, on_cpu: impl FnOnce() -> BatchBuilder) -> Builder {
-    made.map_or_else(
-        |error| {
-            tracing::warn!(%error, "a batch is computed on the CPU");
-            Builder::Cpu(on_cpu())
-        },
-        |executor| Builder::Cuda(Box::new(executor)),
-    )
 }
 
 // === impl Builder ===
 
 impl Builder {
-    /// Rows there are.
-    pub(crate) fn len(&self) -> usize {
+    /// The number of rows.
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::Cpu(builder) => builder.len(),
-            #[cfg(feature = "cuda")]
-            Self::Cuda(executor) => executor.len(),
+            Self::Gpu(builder) => builder.len(),
         }
     }
 
-    /// Rows there is room for.
-    pub(crate) fn capacity(&self) -> usize {
+    /// The number of rows that fit.
+    pub(super) fn capacity(&self) -> usize {
         match self {
             Self::Cpu(builder) => builder.capacity(),
-            #[cfg(feature = "cuda")]
-            Self::Cuda(executor) => executor.capacity(),
+            Self::Gpu(builder) => builder.capacity(),
         }
     }
 
-    /// Whether there is no room left.
-    pub(crate) fn is_full(&self) -> bool {
+    /// Whether no more rows fit.
+    pub(super) fn is_full(&self) -> bool {
         self.len() == self.capacity()
     }
 
     /// Computes rows into the next free ones.
-    pub(crate) fn append(&mut self, batch: &RecordBatch, rows: Range<usize>) -> Result<(), KernelError> {
+    pub(super) fn append(&mut self, batch: &RecordBatch, rows: Range<usize>) -> Result<(), KernelError> {
         match self {
             Self::Cpu(builder) => builder.append(batch, rows),
-            #[cfg(feature = "cuda")]
-            Self::Cuda(executor) => executor.append(batch, rows),
+            Self::Gpu(builder) => builder.append(batch, rows),
         }
     }
 
-    /// Computes each row into its place.
-    pub(crate) fn scatter(
+    /// Computes the i-th of `rows` into row `places[i]`.
+    pub(super) fn scatter(
         &mut self,
         batch: &RecordBatch,
         rows: Range<usize>,
@@ -192,17 +147,15 @@ impl Builder {
     ) -> Result<(), KernelError> {
         match self {
             Self::Cpu(builder) => builder.scatter(batch, rows, places),
-            #[cfg(feature = "cuda")]
-            Self::Cuda(executor) => executor.scatter(batch, rows, places),
+            Self::Gpu(builder) => builder.scatter(batch, rows, places),
         }
     }
 
-    /// The batch, and what the next one may go on with.
-    pub(crate) fn finish(self) -> (Result<RecordBatch, KernelError>, Workspace) {
+    /// The batch, and a workspace for the next one.
+    pub(super) fn finish(self) -> (Result<RecordBatch, KernelError>, Workspace) {
         match self {
             Self::Cpu(builder) => builder.finish_and_keep(),
-            #[cfg(feature = "cuda")]
-            Self::Cuda(executor) => (executor.finish(), Workspace::default()),
+            Self::Gpu(builder) => (builder.finish(), Workspace::default()),
         }
     }
 }

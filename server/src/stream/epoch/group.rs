@@ -1,4 +1,4 @@
-//! A row group being read: its passing rows, run by run, from wherever a piece of it begins.
+//! A row group being read: its passing rows, run by run, from any piece of it.
 
 use std::{
     ops::Range,
@@ -7,26 +7,28 @@ use std::{
 
 use arrow::array::RecordBatch;
 
-use crate::stream::{StreamError, resolve::rows::Rows};
 use crate::{
-    budget::Budget,
     catalog::Snapshot,
-    cpu_pool::CpuPool,
     metrics::{Stage, StageTimes},
     order::Piece,
     scan::{self, RowGroupReader, Sharing},
+    stream::{
+        error::StreamError,
+        resolve::{prepare::Prepared, rows::Rows},
+        resources::Resources,
+    },
 };
 
-/// A row group whose bytes are here, decoded as far as its rows were asked for.
+/// A row group whose bytes are fetched, decoded up to the last run.
 pub(crate) struct OpenGroup {
-    /// Its index in the snapshot.
-    pub index: usize,
+    /// The row group's index in the snapshot.
+    index: usize,
     reader: RowGroupReader,
     /// Index in the snapshot of the next stored row.
     next_row: u64,
-    /// Passing rows that lie before the next one.
+    /// Passing rows before the next one.
     seen: u64,
-    /// Passing rows of the chunk decoded last, those before the index handed out.
+    /// The chunk decoded last, and how many of its passing rows have been returned.
     pending: Option<(RecordBatch, usize)>,
 }
 
@@ -37,18 +39,18 @@ pub(crate) struct Run {
 }
 
 impl OpenGroup {
-    /// Fetches a row group for a piece of it, unless another reader of the stream has its bytes.
+    /// Fetches a piece's row group, unless another reader of the stream has its bytes.
     pub(crate) async fn open(
-        snapshot: &Snapshot,
+        resources: &Resources,
+        prepared: &Prepared,
         piece: Piece,
-        rows: &Rows,
-        cpu: &CpuPool,
-        budget: &Budget,
         sharing: &Sharing,
     ) -> Result<Self, StreamError> {
+        let Resources { cpu, budget, .. } = resources;
+        let (snapshot, rows): (&Snapshot, &Rows) = (&prepared.snapshot, &prepared.compiled.rows);
         let group = &snapshot.row_groups()[piece.row_group];
-        // Without a filter, chunks before the piece need not be decoded. Whole ones: a batch is made of the same pieces
-        // of the same chunks wherever its stream began, so that it is the same to the byte.
+        // Without a filter, decoding skips the whole chunks before the piece. Chunk boundaries stay the same for any
+        // start position, so a batch is equal to the byte.
         let chunk_rows = rows.projection.chunk_rows(snapshot, group);
         let unread = if rows.all_pass() { piece.skip / chunk_rows * chunk_rows } else { 0 };
         let shared = sharing.bytes_of(piece.row_group);
@@ -57,18 +59,18 @@ impl OpenGroup {
         Ok(Self { index: piece.row_group, reader, next_row, seen: unread, pending: None })
     }
 
-    /// How long storage took for its bytes.
+    /// The time that storage took.
     pub(crate) fn fetch_time(&self) -> Duration {
         self.reader.fetch_time()
     }
 
-    /// Whether a piece can be read from here on.
+    /// Whether a piece is ahead in this row group.
     pub(crate) fn leads_to(&self, piece: &Piece) -> bool {
         self.index == piece.row_group && self.seen <= piece.skip
     }
 
-    /// The next passing rows of a piece, as many as lie in one chunk; none once all have been handed out, or where the row
-    /// group ends. Decodes: run it on the CPU pool.
+    /// Returns the next passing rows of a piece, all of one chunk; none after the last of the piece or row group.
+    /// Decodes: run it on the CPU pool.
     pub(crate) fn next_run(
         &mut self,
         piece: &Piece,
@@ -100,7 +102,7 @@ impl OpenGroup {
         Ok(None)
     }
 
-    /// Whether all rows of a piece have been handed out.
+    /// Whether all rows of a piece have been returned.
     pub(crate) fn is_past(&self, piece: &Piece) -> bool {
         self.seen >= piece.skip + piece.take
     }

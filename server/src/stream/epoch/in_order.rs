@@ -1,4 +1,4 @@
-//! A rank's rows in file order: its pieces of row groups, one after another, cut into batches of exactly the asked size.
+//! A rank's rows in file order: its pieces of row groups, one after another, cut into batches of the requested size.
 
 use std::{mem, sync::Arc, time::Instant};
 
@@ -9,44 +9,50 @@ use arrow::{
 use forebay_kernels::Workspace;
 use futures::StreamExt;
 
-use crate::stream::{
-    Ahead, FETCH_AHEAD, Prepared, StreamError, Streams, decode,
-    device::{Builder, Placed},
-    epoch::batches::{Ended, Outlet},
-    epoch::group::{OpenGroup, Run},
-    epoch::task::{AheadSender, fetched_ahead},
-};
 use crate::{
     log::PARTS,
     metrics::{Stage, StageTimes},
     order::{Piece, Sequence, Share},
     scan::Sharing,
+    stream::{
+        decode::decode,
+        device::{Builder, Executable},
+        epoch::{
+            group::{OpenGroup, Run},
+            outlet::{Ended, Outlet},
+            task::{Ahead, AheadSender, fetched_ahead},
+        },
+        error::StreamError,
+        resolve::prepare::Prepared,
+        resources::Resources,
+    },
 };
 
-/// Runs that wait to be computed from, beside one that is and one that is being decoded.
-const RUNS_AHEAD: usize = 1;
+/// Runs that wait between decoding and computing.
+pub(super) const RUNS_AHEAD: usize = 1;
 
-/// Fills batches from chunks; lives on the CPU pool while it works.
+/// Fills batches from chunks, on the CPU pool.
 struct Filler {
-    placed: Placed,
+    executable: Executable,
     batch_size: u64,
-    /// Rows that are still to be put into batches, repeats included.
-    due: u64,
+    /// Rows left to put into batches, repeats included.
+    rows_left: u64,
     builder: Option<Builder>,
-    /// What the batch before left behind: dictionaries that went through the chains.
+    /// Dictionaries that went through the chains for the previous batch.
     workspace: Workspace,
 }
 
-/// Sends a share's batches: row groups are fetched, runs decoded and batches filled at the same time.
+/// Sends a share's batches: fetches row groups, decodes runs and fills batches concurrently.
 pub(crate) async fn send(
-    streams: &Arc<Streams>,
+    resources: &Arc<Resources>,
     prepared: &Prepared,
     share: &Share,
     outlet: &mut Outlet,
 ) -> Result<(), Ended> {
     let mut filler = Filler::new(prepared, share.row_count());
     let pieces = pieces(prepared, &prepared.epoch.sequence(), share);
-    let mut runs = Ahead::start(RUNS_AHEAD, |sender| decode(Arc::clone(streams), prepared.clone(), pieces, sender));
+    let mut runs =
+        Ahead::start(RUNS_AHEAD, |sender| decode_runs(Arc::clone(resources), prepared.clone(), pieces, sender));
     while let Some(run) = runs.next().await {
         let (run, times) = run?;
         outlet.times.merge(times);
@@ -56,7 +62,7 @@ pub(crate) async fn send(
             (filler, full, start.elapsed())
         };
         let (full, taken);
-        (filler, full, taken) = streams.cpu.run(work).await?;
+        (filler, full, taken) = resources.cpu.run(work).await?;
         outlet.times.add(Stage::Assemble, taken);
         for batch in full? {
             outlet.send(batch).await?;
@@ -68,9 +74,9 @@ pub(crate) async fn send(
     Ok(())
 }
 
-/// Sends the runs of the pieces, in their order.
-async fn decode(
-    streams: Arc<Streams>,
+/// Sends the runs of the pieces, in order.
+async fn decode_runs(
+    resources: Arc<Resources>,
     prepared: Prepared,
     pieces: Vec<Piece>,
     sender: AheadSender<(Run, StageTimes)>,
@@ -78,32 +84,27 @@ async fn decode(
     let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
     let sharing = Arc::<Sharing>::default();
     let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
-        let (snapshot, rows) = (Arc::clone(snapshot), Arc::clone(rows));
-        let (streams, sharing) = (Arc::clone(&streams), Arc::clone(&sharing));
-        async move {
-            let (cpu, budget) = (&streams.cpu, &streams.budget);
-            let opened = OpenGroup::open(&snapshot, piece, &rows, cpu, budget, &sharing).await;
-            opened.map(|group| (piece, group))
-        }
+        let (resources, prepared, sharing) = (Arc::clone(&resources), prepared.clone(), Arc::clone(&sharing));
+        async move { Ok((piece, OpenGroup::open(&resources, &prepared, piece, &sharing).await?)) }
     }));
-    let (mut times, columns) = (StageTimes::default(), prepared.compiled.rows.projection.schema());
+    let (mut times, columns) = (StageTimes::default(), rows.projection.schema());
     loop {
         let start = Instant::now();
         let Some(opened) = groups.next().await else { break };
         let (piece, mut group) = opened?;
-        // What lies in the queue for the CPU is no wait for storage.
+        // Waiting for the CPU pool is not waiting for storage.
         times.add(Stage::Fetch, start.elapsed().min(group.fetch_time()));
         while !group.is_past(&piece) {
             let rows = Arc::clone(rows);
             let span = tracing::info_span!(target: PARTS, "decode", row_group = piece.row_group as i64);
-            let work = move || {
+            let next_run = move || {
                 let _in_span = span.entered();
                 let run = group.next_run(&piece, &rows, &mut times);
                 (group, times, run)
             };
             let row_group = &snapshot.row_groups()[piece.row_group];
             let run;
-            (group, times, run) = decode::decode(&streams.cpu, snapshot, row_group, columns, work).await?;
+            (group, times, run) = decode(&resources.cpu, snapshot, row_group, columns, next_run).await?;
             let run = run?.ok_or_else(|| prepared.miscounted())?;
             if sender.send(Ok((run, mem::take(&mut times)))).await.is_err() {
                 return Ok(());
@@ -113,37 +114,25 @@ async fn decode(
     Ok(())
 }
 
-/// The compressed row groups in flight, and the decoded chunks: one computed from, those that wait, one being decoded.
-pub(crate) fn reading_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
-    let projection = &prepared.compiled.rows.projection;
-    let groups = prepared.snapshot.row_groups();
-    let (mut fetched, mut chunk) = (0, 0);
-    for piece in pieces {
-        let group = &groups[piece.row_group];
-        fetched = projection.stored_bytes(&prepared.snapshot, group).max(fetched);
-        let decoding = projection.chunk_bytes(&prepared.snapshot, group);
-        chunk = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group)).max(chunk);
-    }
-    chunk.saturating_mul(RUNS_AHEAD as u64 + 2).saturating_add(fetched.saturating_mul(FETCH_AHEAD as u64 + 1))
-}
-
-/// The reads that yield a share, its repeats at the end.
+/// The pieces that make up a share, its repeats at the end.
 pub(crate) fn pieces(prepared: &Prepared, sequence: &Sequence, share: &Share) -> Vec<Piece> {
     prepared.epoch.runs(share).into_iter().flat_map(|run| sequence.pieces(run)).collect()
 }
 
+// === impl Filler ===
+
 impl Filler {
-    fn new(prepared: &Prepared, due: u64) -> Self {
+    fn new(prepared: &Prepared, rows_left: u64) -> Self {
         Self {
-            placed: prepared.compiled.placed.clone(),
+            executable: prepared.compiled.executable.clone(),
             batch_size: prepared.request.batch_size,
-            due,
+            rows_left,
             builder: None,
             workspace: Workspace::default(),
         }
     }
 
-    /// Computes rows into batches and returns those that became full.
+    /// Computes rows into batches and returns the full ones.
     fn fill(&mut self, run: &Run) -> Result<Vec<RecordBatch>, StreamError> {
         let mut full = Vec::new();
         let (mut next, end) = (run.rows.start, run.rows.end);
@@ -152,7 +141,7 @@ impl Filler {
             let count = (end - next).min(builder.capacity() - builder.len());
             builder.append(&run.chunk, next..next + count)?;
             next += count;
-            self.due -= count as u64;
+            self.rows_left -= count as u64;
             if builder.is_full() {
                 let (batch, workspace) = builder.finish();
                 self.workspace = workspace;
@@ -164,19 +153,19 @@ impl Filler {
         Ok(full)
     }
 
-    /// The batch being filled, or a new one for the rows that are due.
+    /// Takes the batch being filled, or starts one for the rows left.
     fn take_builder(&mut self) -> Builder {
-        let rows = self.batch_size.min(self.due) as usize;
-        mem::take(&mut self.builder).unwrap_or_else(|| self.placed.builder(rows, mem::take(&mut self.workspace)))
+        let rows = self.batch_size.min(self.rows_left) as usize;
+        mem::take(&mut self.builder).unwrap_or_else(|| self.executable.builder(rows, mem::take(&mut self.workspace)))
     }
 
-    /// A last batch that is not full repeats its own rows until it is (PAD with fewer rows than a batch).
+    /// Repeats the rows of an incomplete last batch until it is full (PAD with fewer rows than a batch).
     fn pad_last(&mut self, batch_rows: u64) -> Result<Option<RecordBatch>, StreamError> {
         let Some(builder) = self.builder.take() else { return Ok(None) };
         let part = builder.finish().0?;
         let rows = part.num_rows() as u64;
         let repeated = UInt64Array::from_iter_values((0..batch_rows).map(|row| row % rows.max(1)));
-        self.due = 0;
+        self.rows_left = 0;
         Ok(Some(take_record_batch(&part, &repeated)?))
     }
 }

@@ -1,7 +1,19 @@
-//! One rank's batches of an epoch.
+//! The batches of one rank of an epoch.
+//!
+//! ```text
+//! batches ─┬─ in_order: pieces of row groups ──────────────────────────────────┬─▶ outlet ──▶ the stream's queue (task)
+//!          └─ shuffled: lane_task (windows) ─▶ interleave (rows) ─▶ padding ───┘
+//! ```
+//!
+//! Both read row groups through `group`; `memory` sizes them before they start.
 
 pub(crate) mod batches;
-pub(crate) mod group;
+mod group;
 pub(crate) mod in_order;
-pub(crate) mod shuffled;
+mod interleave;
+mod lane_task;
+pub(crate) mod memory;
+mod outlet;
+mod padding;
+mod shuffled;
 pub(crate) mod task;

@@ -1,51 +1,70 @@
-//! Work that runs ahead of whoever takes its results, and ends with its reader.
+//! Tasks that run ahead of the reader of their results, and end with it.
 
 use std::{
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
 };
 
+use arrow::array::RecordBatch;
+use forebay_proto::v1;
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::{sync::mpsc, task::JoinHandle, time};
 use tracing::Instrument;
 
-use crate::cpu_pool::CpuError;
-use crate::stream::{BATCHES_AHEAD, Batch, FETCH_AHEAD, StreamError};
+use crate::{cpu_pool::CpuError, metrics::StageTimes, stream::error::StreamError};
 
-/// Results of a task that makes them ahead, as many as its queue holds. Dropping it ends the task at its next await.
+/// Row groups that are fetched ahead of the one being decoded.
+pub(crate) const FETCH_AHEAD: usize = 2;
+
+/// Batches that wait for the wire.
+pub(crate) const BATCHES_AHEAD: usize = 2;
+
+/// A batch on its way to the wire, which fills in the header's checksum and times.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The header.
+    pub header: v1::BatchHeader,
+    /// The columns.
+    pub data: RecordBatch,
+    /// The time that each stage took since the previous batch.
+    pub times: StageTimes,
+}
+
+/// Results of a task that computes them ahead, up to the capacity of its queue. Dropping it ends the task at its next
+/// await.
 #[derive(Debug)]
 pub struct Ahead<T> {
-    queue: Arc<Queue<T>>,
+    queue: Arc<AheadQueue<T>>,
     _task: Spawned<()>,
 }
 
-/// The end of a queue that its reader takes from, and its writer empties when the reader takes nothing any more.
+/// The receiving end of a queue: the reader takes results, and the writer empties it when the reader is idle.
 #[derive(Debug)]
-struct Queue<T> {
+struct AheadQueue<T> {
     receiver: Mutex<mpsc::Receiver<Result<T, StreamError>>>,
     taken: AtomicU64,
 }
 
-/// The batches of one stream, made ahead of the wire.
+/// The batches of one stream, computed ahead of the wire.
 pub type BatchTask = Ahead<Batch>;
 
-/// Where a task puts its results.
+/// The sending end of a task's queue.
 pub(crate) type AheadSender<T> = mpsc::Sender<Result<T, StreamError>>;
 
-/// Where a stream's task puts its batches.
+/// The sending end of a stream's queue.
 pub(crate) type BatchSender = AheadSender<Batch>;
 
-/// A future that goes on by itself and ends with this handle.
+/// A spawned future that ends with this handle.
 #[derive(Debug)]
 struct Spawned<T>(JoinHandle<T>);
 
-/// The results of futures, in their order: each of them is under way before it is asked for.
+/// The results of fetches in their order; the next [`FETCH_AHEAD`] fetches run while one is used.
 pub(crate) fn fetched_ahead<T, Fetch>(
     fetches: impl Iterator<Item = Fetch>,
 ) -> impl Stream<Item = Result<T, StreamError>>
@@ -55,7 +74,7 @@ where
 {
     let spawned = fetches.map(|fetch| Spawned(tokio::spawn(AssertUnwindSafe(fetch).catch_unwind().in_current_span())));
     let fetched = futures::stream::iter(spawned).buffered(FETCH_AHEAD + 1);
-    fetched.map(|made| made.unwrap_or_else(|panic| Err(CpuError::of_panic(&*panic).into())))
+    fetched.map(|fetched| fetched.unwrap_or_else(|panic| Err(CpuError::of_panic(&*panic).into())))
 }
 
 // === impl Ahead ===
@@ -63,51 +82,52 @@ where
 impl BatchTask {
     /// Starts a stream's task.
     ///
-    /// When its reader takes nothing for `idle_max` (zero: for ever), though there is something, what is ready is dropped with
-    /// all that the work holds, and the reader, should it come back, is told so.
-    pub(crate) fn batches<Work, Made>(idle_max: Duration, work: Work) -> Self
+    /// If its reader leaves a ready batch for `idle_max` (zero: no limit), the task ends: it drops its batches and
+    /// memory, and a reader that resumes gets [`StreamError::Idle`].
+    pub(crate) fn batches<Work, Output>(idle_max: Duration, work: Work) -> Self
     where
-        Work: FnOnce(BatchSender) -> Made,
-        Made: Future<Output = Result<(), StreamError>> + Send + 'static,
+        Work: FnOnce(BatchSender) -> Output,
+        Output: Future<Output = Result<(), StreamError>> + Send + 'static,
     {
         Self::start_within(idle_max, BATCHES_AHEAD, work)
     }
 }
 
 impl<T: Send + 'static> Ahead<T> {
-    /// Starts a task that sends results until it is done, fails, or its reader goes; so many may wait to be taken.
-    pub(crate) fn start<Work, Made>(waiting_max: usize, work: Work) -> Self
+    /// Starts a task that sends results until it ends, fails, or its reader is dropped; at most `waiting_max` results
+    /// wait.
+    pub(crate) fn start<Work, Output>(waiting_max: usize, work: Work) -> Self
     where
-        Work: FnOnce(AheadSender<T>) -> Made,
-        Made: Future<Output = Result<(), StreamError>> + Send + 'static,
+        Work: FnOnce(AheadSender<T>) -> Output,
+        Output: Future<Output = Result<(), StreamError>> + Send + 'static,
     {
         Self::start_within(Duration::ZERO, waiting_max, work)
     }
 
-    fn start_within<Work, Made>(idle_max: Duration, waiting_max: usize, work: Work) -> Self
+    fn start_within<Work, Output>(idle_max: Duration, waiting_max: usize, work: Work) -> Self
     where
-        Work: FnOnce(AheadSender<T>) -> Made,
-        Made: Future<Output = Result<(), StreamError>> + Send + 'static,
+        Work: FnOnce(AheadSender<T>) -> Output,
+        Output: Future<Output = Result<(), StreamError>> + Send + 'static,
     {
         let (sender, receiver) = mpsc::channel(waiting_max);
-        let queue = Arc::new(Queue { receiver: Mutex::new(receiver), taken: AtomicU64::new(0) });
-        let made = work(sender.clone());
+        let queue = Arc::new(AheadQueue { receiver: Mutex::new(receiver), taken: AtomicU64::new(0) });
+        let output = work(sender.clone());
         let watched = Arc::clone(&queue);
-        let work = async move {
-            let made = AssertUnwindSafe(made).catch_unwind();
-            let made = tokio::select! {
-                made = made => made.unwrap_or_else(|panic| Err(CpuError::of_panic(&*panic).into())),
+        let task = async move {
+            let output = AssertUnwindSafe(output).catch_unwind();
+            let output = tokio::select! {
+                output = output => output.unwrap_or_else(|panic| Err(CpuError::of_panic(&*panic).into())),
                 () = watched.is_idle(&sender, idle_max) => {
                     watched.clear();
                     Err(StreamError::Idle { seconds: idle_max.as_secs_f64() })
                 }
             };
-            if let Err(error) = made {
-                // Nobody is told where the reader has gone.
+            if let Err(error) = output {
+                // Fails if the reader is gone; nothing else needs the error.
                 let _ = sender.send(Err(error)).await;
             }
         };
-        Self { queue, _task: Spawned(tokio::spawn(work.in_current_span())) }
+        Self { queue, _task: Spawned(tokio::spawn(task.in_current_span())) }
     }
 }
 
@@ -121,10 +141,10 @@ impl<T> Stream for Ahead<T> {
     }
 }
 
-// === impl Queue ===
+// === impl AheadQueue ===
 
-impl<T> Queue<T> {
-    fn receiver(&self) -> std::sync::MutexGuard<'_, mpsc::Receiver<Result<T, StreamError>>> {
+impl<T> AheadQueue<T> {
+    fn receiver(&self) -> MutexGuard<'_, mpsc::Receiver<Result<T, StreamError>>> {
         self.receiver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -133,19 +153,19 @@ impl<T> Queue<T> {
         while receiver.try_recv().is_ok() {}
     }
 
-    /// Waits until something has lain ready for so long, and nothing was taken.
+    /// Waits until the reader has left a ready result for `idle_max`.
     async fn is_idle(&self, sender: &AheadSender<T>, idle_max: Duration) {
-        /// Looks in that time.
-        const LOOKS: u32 = 8;
+        /// Polls in that time.
+        const POLLS: u32 = 8;
         if idle_max.is_zero() {
             return std::future::pending().await;
         }
-        let (mut taken, mut looks) = (self.taken.load(Ordering::Relaxed), 0);
-        while looks < LOOKS {
-            time::sleep(idle_max / LOOKS).await;
+        let (mut taken, mut idle_polls) = (self.taken.load(Ordering::Relaxed), 0);
+        while idle_polls < POLLS {
+            time::sleep(idle_max / POLLS).await;
             let now = self.taken.load(Ordering::Relaxed);
             let is_ready = sender.capacity() < sender.max_capacity();
-            looks = if now == taken && is_ready { looks + 1 } else { 0 };
+            idle_polls = if now == taken && is_ready { idle_polls + 1 } else { 0 };
             taken = now;
         }
     }
@@ -158,8 +178,9 @@ impl<T> Future for Spawned<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         match ready!(self.0.poll_unpin(context)) {
-            Ok(made) => Poll::Ready(made),
-            // Its panics are caught within and nobody else ends it: the runtime is shutting down, and this task too.
+            Ok(output) => Poll::Ready(output),
+            // Its panics are caught inside and only dropping the handle aborts it: the runtime is shutting down, and
+            // this task with it.
             Err(_) => Poll::Pending,
         }
     }

@@ -1,18 +1,21 @@
-//! What can be said of a fit before any data is read: every question of the plan is asked of the columns' types.
+//! Dry run of a fit: rejects plans that cannot be fitted, from the columns' types alone.
 
 use arrow::datatypes::{DataType, Schema};
 use forebay_kernels::Prefix;
 use forebay_proto::v1;
 
-use crate::plan::{self, Answer, Question, Tables, Wanted};
-use crate::stream::StreamError;
+use crate::{
+    error::near_names,
+    plan::{self, Answer, PlanError, Question, Tables, Wanted},
+    stream::error::StreamError,
+};
 
-/// Walks through all passes with made-up answers, so that a plan that cannot be fitted is refused before data is read.
+/// Runs all passes with placeholder answers, so that a plan that cannot be fitted fails before any data is read.
 pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Result<(), StreamError> {
     let mut plan = plan.clone();
-    // Shape and names first: their errors name the field.
+    // Check shape and names first: their errors name the field.
     match plan::output_specs(&plan, schema, tables) {
-        Err(plan::PlanError::NotFitted { .. }) | Ok(_) => {}
+        Err(PlanError::NotFitted { .. }) | Ok(_) => {}
         Err(other) => return Err(other.into()),
     }
     loop {
@@ -36,29 +39,25 @@ pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Resu
     }
 }
 
-/// The front of a question's chain, if what is wanted can be learned from its values.
+/// Compiles the ops of a chain before a question's op, and checks that the op can learn from their values.
 pub(crate) fn checked_prefix(question: &Question, schema: &Schema) -> Result<Prefix, StreamError> {
     if schema.index_of(&question.column).is_err() {
-        let near =
-            crate::error::near_names(&question.column, schema.fields().iter().map(|field| field.name().as_str()));
-        return Err(plan::PlanError::UnknownColumn {
-            path: question.path.clone(),
-            column: question.column.clone(),
-            near,
-        }
-        .into());
+        let near = near_names(&question.column, schema.fields().iter().map(|field| field.name().as_str()));
+        return Err(
+            PlanError::UnknownColumn { path: question.path.clone(), column: question.column.clone(), near }.into()
+        );
     }
     let prefix = Prefix::compile(&question.column, &question.prefix, schema)
-        .map_err(|error| plan::PlanError::of_chain(question.chain_path(), error, schema))?;
+        .map_err(|error| PlanError::of_chain(question.chain_path(), error, schema))?;
     let is_counted = question.wanted.is_counted();
-    // Values that are counted are told apart by all their digits; arithmetic is done in float64.
+    // Counting distinguishes decimals by all their digits; arithmetic uses float64.
     let prefix = if is_counted { prefix.with_exact_decimals() } else { prefix };
     match prefix.data_type() {
         DataType::Utf8 if is_counted => Ok(prefix),
         data_type if data_type.is_numeric() => Ok(prefix),
         other => {
-            let reason = format!("column \"{}\" is {other} here, and this must learn from numbers", question.column);
-            Err(plan::PlanError::Field { path: question.path.clone(), reason }.into())
+            let reason = format!("column \"{}\" is {other} here, but this op learns from numbers", question.column);
+            Err(PlanError::Field { path: question.path.clone(), reason }.into())
         }
     }
 }

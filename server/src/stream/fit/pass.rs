@@ -1,4 +1,4 @@
-//! One pass of a fit: the questions of all chains become as few aggregates as they share, and every row goes to them.
+//! One pass of a fit: questions that need the same values share an aggregate, and every row goes to all aggregates.
 
 use std::sync::Arc;
 
@@ -11,38 +11,38 @@ use forebay_kernels::{Op, Prefix};
 use forebay_proto::JSON_BYTES_MAX;
 use futures::{FutureExt, future};
 
-use crate::stream::{
-    StreamError,
-    fit::answers::{of_counts, of_distribution, of_summary},
-    fit::dry_run::checked_prefix,
+use super::{
+    answers::{of_counts, of_distribution, of_summary},
+    dry_run::checked_prefix,
 };
 use crate::{
     engine::{Distribution, Engine, EngineError, Job, Keep, Summary, ValueCounts, distribution_schema, summary_schema},
     plan::{Answer, Question, Wanted},
+    stream::error::StreamError,
 };
 
-/// Questions that one pass answers: each may be an aggregate of its own, with its own memory and thread.
+/// Questions that one pass answers: each may need an aggregate with memory and a thread.
 const QUESTIONS_A_PASS_MAX: usize = 64;
 
 /// The running aggregates of a pass.
 pub(crate) struct Pass {
-    /// Distinct chains' prefixes; questions point at them.
+    /// The distinct prefixes of the questions' chains.
     prefixes: Vec<Prefix>,
     summaries: Option<Job<Vec<Option<Summary>>>>,
-    /// Which prefix each column of the summaries is.
+    /// The prefix of each column of the summaries.
     summarized: Vec<usize>,
-    distributions: Vec<Spreading>,
-    counts: Vec<Counting>,
-    /// Where the answer to each question is.
+    distributions: Vec<PrefixDistribution>,
+    counts: Vec<PrefixCounts>,
+    /// The aggregate that answers each question.
     sources: Vec<AnswerSource>,
 }
 
-struct Spreading {
+struct PrefixDistribution {
     prefix: usize,
     job: Job<Option<Distribution>>,
 }
 
-struct Counting {
+struct PrefixCounts {
     prefix: usize,
     keep: Keep,
     job: Job<ValueCounts>,
@@ -62,8 +62,8 @@ pub(crate) struct PassValues {
     counts: Vec<RecordBatch>,
 }
 
-/// The first questions, as many as one pass has room for; the others are asked again in the next.
-pub(crate) fn for_one_pass(questions: &mut Vec<Question>, engine: &Engine) {
+/// Keeps the first questions that one pass has room for; later passes answer the others.
+pub(crate) fn truncate_to_one_pass(questions: &mut Vec<Question>, engine: &Engine) {
     questions.truncate(QUESTIONS_A_PASS_MAX);
     let room = engine.distributions_max();
     let mut spread: Vec<(String, Vec<Op>)> = Vec::new();
@@ -84,7 +84,7 @@ fn needs_distribution(wanted: &Wanted) -> bool {
     matches!(wanted, Wanted::Median | Wanted::MedianAndQuartiles | Wanted::Quantiles(_))
 }
 
-/// Whether one prefix serves both: values that are counted may have more digits than those that are computed with.
+/// Whether one prefix serves both: counting keeps all digits of decimals, arithmetic does not.
 fn is_of_same_values(one: &Question, other: &Question) -> bool {
     let is_counted = |question: &Question| question.wanted.is_counted();
     one.column == other.column && one.prefix == other.prefix && is_counted(one) == is_counted(other)
@@ -132,12 +132,12 @@ impl Pass {
         Ok(pass)
     }
 
-    /// The columns that the questions are about.
+    /// The columns that the questions read.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &str> {
         self.prefixes.iter().flat_map(Prefix::columns).map(String::as_str)
     }
 
-    /// What the aggregates get of a batch of passing rows; run it on the CPU pool.
+    /// Computes the aggregates' inputs from passing rows: run it on the CPU pool.
     pub(crate) fn values(&self, rows: &RecordBatch) -> Result<PassValues, StreamError> {
         let evaluated: Result<Vec<ArrayRef>, _> = self.prefixes.iter().map(|prefix| prefix.evaluate(rows)).collect();
         let evaluated = evaluated?;
@@ -149,31 +149,31 @@ impl Pass {
             Some(RecordBatch::try_new(summary_schema(&self.summarized_types()), columns?)?)
         };
         let mut distributions = Vec::with_capacity(self.distributions.len());
-        for spreading in &self.distributions {
-            let values = learnable(&evaluated[spreading.prefix])?;
+        for distribution in &self.distributions {
+            let values = learnable(&evaluated[distribution.prefix])?;
             distributions.push(RecordBatch::try_new(distribution_schema(values.data_type()), vec![values])?);
         }
         let mut counts = Vec::with_capacity(self.counts.len());
-        for counting in &self.counts {
-            let values = learnable(&evaluated[counting.prefix])?;
+        for counted_prefix in &self.counts {
+            let values = learnable(&evaluated[counted_prefix.prefix])?;
             counts.push(RecordBatch::try_from_iter_with_nullable([("value", values, true)])?);
         }
         Ok(PassValues { summaries, distributions, counts })
     }
 
-    /// Hands a chunk's values to the aggregates; false when one of them has failed, so that the others need no more.
+    /// Pushes a chunk's values to the aggregates. False if one of them failed: the pass ends.
     pub(crate) async fn push(&self, values: PassValues) -> bool {
-        let mut is_wanted = true;
+        let mut is_running = true;
         if let (Some(job), Some(batch)) = (&self.summaries, values.summaries) {
-            is_wanted &= job.push(batch).await;
+            is_running &= job.push(batch).await;
         }
-        for (spreading, batch) in self.distributions.iter().zip(values.distributions) {
-            is_wanted &= spreading.job.push(batch).await;
+        for (distribution, batch) in self.distributions.iter().zip(values.distributions) {
+            is_running &= distribution.job.push(batch).await;
         }
-        for (counting, batch) in self.counts.iter().zip(values.counts) {
-            is_wanted &= counting.job.push(batch).await;
+        for (counted_prefix, batch) in self.counts.iter().zip(values.counts) {
+            is_running &= counted_prefix.job.push(batch).await;
         }
-        is_wanted
+        is_running
     }
 
     /// Ends the input and waits for the answers, in the order of the questions.
@@ -183,15 +183,15 @@ impl Pass {
             None => future::ready(Ok(Vec::new())).boxed(),
         };
         let distributions =
-            future::try_join_all(self.distributions.into_iter().map(|spreading| spreading.job.finish()));
-        // A vocabulary that is too large is told with its column, below.
-        let counted = self.counts.into_iter().map(|counting| {
-            counting.job.finish().map(|counted| match counted {
+            future::try_join_all(self.distributions.into_iter().map(|distribution| distribution.job.finish()));
+        // `of_counts` reports a too large vocabulary with its column.
+        let counted = self.counts.into_iter().map(|counted_prefix| {
+            counted_prefix.job.finish().map(|counted| match counted {
                 Err(EngineError::TooManyValues { .. }) => Ok(None),
                 counted => counted.map(Some),
             })
         });
-        // The first error ends the other jobs.
+        // The first error cancels the other jobs.
         let (summaries, distributions, counted) =
             future::try_join3(summaries, distributions, future::try_join_all(counted)).await?;
         let mut answers = Vec::with_capacity(questions.len());
@@ -222,7 +222,7 @@ impl Pass {
         let known = self.distributions.iter().position(|known| known.prefix == prefix);
         AnswerSource::Distribution(known.unwrap_or_else(|| {
             let job = engine.distribution(&learned_type(self.prefixes[prefix].data_type()));
-            self.distributions.push(Spreading { prefix, job });
+            self.distributions.push(PrefixDistribution { prefix, job });
             self.distributions.len() - 1
         }))
     }
@@ -233,12 +233,12 @@ impl Pass {
             return Ok(AnswerSource::Counts(index));
         }
         let job = engine.value_counts(&learned_type(self.prefixes[prefix].data_type()), keep)?;
-        self.counts.push(Counting { prefix, keep, job });
+        self.counts.push(PrefixCounts { prefix, keep, job });
         Ok(AnswerSource::Counts(self.counts.len() - 1))
     }
 }
 
-/// The type that is learned from: text, whole numbers and decimals as they are, every other number as float64.
+/// The type of an aggregate's input: text, integers and decimals unchanged, other numbers as float64.
 fn learned_type(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Utf8 | DataType::Int64 | DataType::UInt64 | DataType::Decimal128(..) | DataType::Decimal256(..) => {
@@ -248,7 +248,7 @@ fn learned_type(data_type: &DataType) -> DataType {
     }
 }
 
-/// Values of the type that is learned from.
+/// Casts values to the type of an aggregate's input.
 fn learnable(values: &ArrayRef) -> Result<ArrayRef, StreamError> {
     if learned_type(values.data_type()) == *values.data_type() && !values.data_type().is_floating() {
         return Ok(Arc::clone(values));
@@ -256,7 +256,7 @@ fn learnable(values: &ArrayRef) -> Result<ArrayRef, StreamError> {
     numbers(values)
 }
 
-/// Values as float64, with NaN made null (it is a missing value to a fit, as in scikit-learn) and −0 made 0.
+/// Casts values to float64; NaN becomes null (fits treat it as missing, like scikit-learn) and −0 becomes 0.
 fn numbers(values: &ArrayRef) -> Result<ArrayRef, StreamError> {
     let cast = cast(values, &DataType::Float64)?;
     let numbers = cast.as_primitive::<Float64Type>();

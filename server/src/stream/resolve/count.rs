@@ -1,42 +1,54 @@
-//! How many rows of each row group pass a filter: counted once for a snapshot and a filter, then kept.
+//! Passing rows of each row group: counted once for a snapshot and a filter, then kept in memory and in the state
+//! directory.
 
-use std::sync::{Arc, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
 
-use crate::stream::{
-    StreamError, Streams,
-    decode::decode,
-    resolve::rows::{Expressions, Rows},
-};
 use crate::{
     catalog::{RowGroup, Snapshot},
     scan,
-    state::{Kind, short_digest},
+    state::{Kind, State, short_digest},
+    stream::{
+        decode::decode,
+        error::StreamError,
+        resolve::rows::{Expressions, Rows},
+        resources::Resources,
+    },
 };
 
 /// Row groups that are counted at once.
 const COUNTED_AT_ONCE: usize = 4;
 
-/// Counts kept in memory; more are read from the state directory again.
-const COUNTS_KEPT_MAX: usize = 64;
+/// Counts in memory; further ones are read from the state directory again.
+const COUNTS_CACHED_MAX: usize = 64;
 
-/// What is kept in the state directory; a count that was damaged there would silently shift every row.
+/// Counts by snapshot and filter.
+#[derive(Debug, Default)]
+pub(crate) struct RowCounts(Mutex<HashMap<String, Arc<CountCell>>>);
+
+/// The counts of one snapshot and filter; empty until they are counted.
+type CountCell = OnceCell<Arc<Vec<u64>>>;
+
+/// Counts in the state directory. The digest detects damage, which would silently shift every row.
 #[derive(Debug, serde::Deserialize, serde::Serialize)]
-struct Kept {
+struct StoredCounts {
     counts: Vec<u64>,
     digest: String,
 }
 
-/// The counts of one snapshot and filter; empty while they are counted.
-pub(crate) type CountCell = OnceCell<Arc<Vec<u64>>>;
-
-impl Streams {
-    /// Passing rows of every row group. Without a filter the footers say it; with one, only the columns of the filter
-    /// are read, of the row groups that statistics do not rule out.
-    pub(crate) async fn passing_rows(
+impl RowCounts {
+    /// Passing rows of each row group.
+    ///
+    /// Without a filter the footers have the counts; with one, the filter's columns are read, of the row groups that
+    /// statistics do not rule out.
+    pub(crate) async fn passing(
         &self,
+        resources: &Resources,
         snapshot: &Arc<Snapshot>,
         filter_text: &str,
         expressions: &Arc<Expressions>,
@@ -45,98 +57,107 @@ impl Streams {
             return Ok(Arc::clone(snapshot.row_counts()));
         }
         let key = count_key(snapshot, filter_text);
-        let cell = self.count_cell(&key);
-        // Ranks that ask at once wait for one count.
-        let counted = cell.get_or_try_init(|| self.count(snapshot, &key, expressions)).await;
+        // Concurrent ranks share one count.
+        let cell = self.cell(&key);
+        let counted = cell.get_or_try_init(|| load_or_count(resources, snapshot, &key, expressions)).await;
         counted.map(Arc::clone)
     }
 
-    async fn count(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        key: &str,
-        expressions: &Arc<Expressions>,
-    ) -> Result<Arc<Vec<u64>>, StreamError> {
-        if let Some(kept) = self.kept_counts(key, snapshot.row_groups()) {
-            return Ok(kept);
+    fn cell(&self, key: &str) -> Arc<CountCell> {
+        let mut cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if cells.len() >= COUNTS_CACHED_MAX && !cells.contains_key(key) {
+            cells.clear();
         }
-        let (rows, may_pass) = self.rows_and_groups(snapshot, expressions, Vec::new()).await?;
-        let counts = futures::stream::iter(may_pass.into_iter().enumerate().map(|(index, may_pass)| {
-            let rows = Arc::clone(&rows);
-            async move {
-                if may_pass { self.count_group(snapshot, &snapshot.row_groups()[index], rows).await } else { Ok(0) }
-            }
-        }));
-        let counts: Vec<u64> = counts.buffered(COUNTED_AT_ONCE).try_collect().await?;
-        self.keep_counts(key, &counts);
-        Ok(Arc::new(counts))
+        Arc::clone(cells.entry(key.to_owned()).or_default())
     }
+}
 
-    async fn count_group(&self, snapshot: &Snapshot, group: &RowGroup, rows: Arc<Rows>) -> Result<u64, StreamError> {
-        let mut reader = scan::open(snapshot, group, &rows.projection, 0, &self.cpu, &self.budget).await?;
-        let mut sum = 0;
-        loop {
-            let counting = Arc::clone(&rows);
-            let step = move || {
-                let counted = match reader.next_chunk() {
-                    Ok(Some(chunk)) => counting.count(&chunk).map(Some),
-                    Ok(None) => Ok(None),
-                    Err(source) => Err(source.into()),
-                };
-                (reader, counted)
+/// Prepares to read these columns: the rows to compute, and for each row group whether statistics leave room for a
+/// passing row. Runs on the CPU pool, whose stacks are deep enough for expressions.
+pub(crate) async fn rows_and_groups(
+    resources: &Resources,
+    snapshot: &Arc<Snapshot>,
+    expressions: &Arc<Expressions>,
+    columns: Vec<String>,
+) -> Result<(Arc<Rows>, Vec<bool>), StreamError> {
+    let (snapshot, expressions) = (Arc::clone(snapshot), Arc::clone(expressions));
+    let prepared = resources.cpu.run(move || {
+        let rows = Rows::new(&snapshot, &expressions, columns.iter().map(String::as_str), false)?;
+        Ok((Arc::new(rows), may_pass(&snapshot, &expressions)))
+    });
+    prepared.await?
+}
+
+async fn load_or_count(
+    resources: &Resources,
+    snapshot: &Arc<Snapshot>,
+    key: &str,
+    expressions: &Arc<Expressions>,
+) -> Result<Arc<Vec<u64>>, StreamError> {
+    if let Some(stored) = load(&resources.state, key, snapshot.row_groups()) {
+        return Ok(stored);
+    }
+    let (rows, may_pass) = rows_and_groups(resources, snapshot, expressions, Vec::new()).await?;
+    let counts = futures::stream::iter(may_pass.into_iter().enumerate().map(|(index, may_pass)| {
+        let rows = Arc::clone(&rows);
+        async move {
+            if !may_pass {
+                return Ok(0);
+            }
+            count_row_group(resources, snapshot, &snapshot.row_groups()[index], rows).await
+        }
+    }));
+    let counts: Vec<u64> = counts.buffered(COUNTED_AT_ONCE).try_collect().await?;
+    store(&resources.state, key, &counts);
+    Ok(Arc::new(counts))
+}
+
+async fn count_row_group(
+    resources: &Resources,
+    snapshot: &Snapshot,
+    row_group: &RowGroup,
+    rows: Arc<Rows>,
+) -> Result<u64, StreamError> {
+    let Resources { cpu, budget, .. } = resources;
+    let mut reader = scan::open(snapshot, row_group, &rows.projection, 0, cpu, budget).await?;
+    let mut sum = 0;
+    loop {
+        let counting = Arc::clone(&rows);
+        let step = move || {
+            let counted = match reader.next_chunk() {
+                Ok(Some(chunk)) => counting.count(&chunk).map(Some),
+                Ok(None) => Ok(None),
+                Err(source) => Err(source.into()),
             };
-            let counted;
-            (reader, counted) = decode(&self.cpu, snapshot, group, rows.projection.schema(), step).await?;
-            match counted? {
-                Some(count) => sum += count,
-                None => return Ok(sum),
-            }
+            (reader, counted)
+        };
+        let counted;
+        (reader, counted) = decode(cpu, snapshot, row_group, rows.projection.schema(), step).await?;
+        match counted? {
+            Some(count) => sum += count,
+            None => return Ok(sum),
         }
     }
+}
 
-    /// What reads these columns, and which row groups statistics leave room in; on the CPU pool, whose stacks are made
-    /// for deep expressions.
-    pub(crate) async fn rows_and_groups(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        expressions: &Arc<Expressions>,
-        columns: Vec<String>,
-    ) -> Result<(Arc<Rows>, Vec<bool>), StreamError> {
-        let (snapshot, expressions) = (Arc::clone(snapshot), Arc::clone(expressions));
-        let made = self.cpu.run(move || {
-            let rows = Rows::new(&snapshot, &expressions, columns.iter().map(String::as_str), false)?;
-            Ok((Arc::new(rows), may_pass(&snapshot, &expressions)))
-        });
-        made.await?
+/// Reads stored counts; none where the file is missing, damaged or of other row groups, so that they are counted again.
+fn load(state: &State, key: &str, row_groups: &[RowGroup]) -> Option<Arc<Vec<u64>>> {
+    let bytes = state.read(Kind::RowCounts, key).ok()??;
+    let StoredCounts { counts, digest } = serde_json::from_slice(&bytes).ok()?;
+    if digest != counts_digest(key, &counts) {
+        return None;
     }
+    let fits = |(count, group): (&u64, &RowGroup)| *count <= group.rows.end - group.rows.start;
+    let is_valid = counts.len() == row_groups.len() && counts.iter().zip(row_groups).all(fits);
+    is_valid.then(|| Arc::new(counts))
+}
 
-    fn count_cell(&self, key: &str) -> Arc<CountCell> {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.len() >= COUNTS_KEPT_MAX && !counts.contains_key(key) {
-            counts.clear();
-        }
-        Arc::clone(counts.entry(key.to_owned()).or_default())
-    }
-
-    fn kept_counts(&self, key: &str, groups: &[RowGroup]) -> Option<Arc<Vec<u64>>> {
-        // A file that cannot be read or does not fit is counted anew.
-        let bytes = self.state.read(Kind::RowCounts, key).ok()??;
-        let Kept { counts: stored, digest } = serde_json::from_slice(&bytes).ok()?;
-        if digest != counts_digest(key, &stored) {
-            return None;
-        }
-        let fits = |(count, group): (&u64, &RowGroup)| *count <= group.rows.end - group.rows.start;
-        let valid = stored.len() == groups.len() && stored.iter().zip(groups).all(fits);
-        valid.then(|| Arc::new(stored))
-    }
-
-    fn keep_counts(&self, key: &str, counts: &[u64]) {
-        let kept = Kept { digest: counts_digest(key, counts), counts: counts.to_vec() };
-        // A list of numbers and a text always have a JSON form.
-        let bytes = serde_json::to_vec(&kept).unwrap_or_default();
-        if let Err(error) = self.state.write(Kind::RowCounts, key, &bytes) {
-            tracing::warn!(%error, "row counts are not kept; they are counted again after a restart");
-        }
+fn store(state: &State, key: &str, counts: &[u64]) {
+    let stored = StoredCounts { digest: counts_digest(key, counts), counts: counts.to_vec() };
+    // Numbers and a string always have a JSON form.
+    let bytes = serde_json::to_vec(&stored).unwrap_or_default();
+    if let Err(error) = state.write(Kind::RowCounts, key, &bytes) {
+        tracing::warn!(%error, "cannot store row counts; a restart counts them again");
     }
 }
 
@@ -145,7 +166,6 @@ fn counts_digest(key: &str, counts: &[u64]) -> String {
     short_digest(&[key.as_bytes(), &bytes])
 }
 
-/// For each row group, whether statistics leave room for a passing row.
 fn may_pass(snapshot: &Snapshot, expressions: &Expressions) -> Vec<bool> {
     match &expressions.filter {
         Some(filter) => filter.may_pass(snapshot.wide_schema(), &scan::statistics(snapshot, filter.columns())),

@@ -1,8 +1,9 @@
-//! A checked request → its snapshot, compiled plan and order.
+//! Resolves a checked request to its snapshot, compiled plan and order.
 
-pub(crate) mod compiled;
+pub(crate) mod cache;
+mod compiled;
 pub(crate) mod count;
-pub(crate) mod drift;
+mod drift;
 pub(crate) mod lookup;
 pub(crate) mod prepare;
 pub(crate) mod rows;

@@ -1,24 +1,39 @@
-//! A checked request → everything that its ranks share: snapshot, plan, program, order.
+//! Resolves a checked request to what its ranks share: snapshot, compiled plan and order.
 
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use forebay_kernels::Program;
 use forebay_proto::v1;
 use prost::Message as _;
 use tracing::Instrument;
 
-use crate::stream::{
-    StreamError, Streams,
-    resolve::compiled::{Compiled, TICKET_PLAN_BYTES_MAX},
-};
 use crate::{
     catalog::Snapshot,
     log::PARTS,
+    metrics::Cache,
     order::{Epoch, ORDER_VERSION, Remainder, Share, Shuffle},
-    plan::{PlanError, Request},
+    plan::{PlanError, Request, Source},
+    stream::{
+        error::StreamError,
+        resolve::{
+            cache::PlanCache,
+            compiled::{Compiled, CompiledKey, TICKET_PLAN_BYTES_MAX},
+            count::RowCounts,
+        },
+        resources::Resources,
+    },
 };
 
-/// One epoch of a dataset under a plan, ready to be read by any rank.
+/// Resolves requests; keeps compiled plans and row counts.
+#[derive(Debug)]
+pub(crate) struct Resolver {
+    resources: Arc<Resources>,
+    plans: Arc<PlanCache<CompiledKey, Compiled>>,
+    counts: RowCounts,
+}
+
+/// One epoch of a dataset under a plan, ready for any rank to read.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(crate) request: Request,
@@ -33,7 +48,7 @@ impl Prepared {
         self.compiled.program.schema()
     }
 
-    /// The digest of the snapshot that is read.
+    /// The snapshot's digest.
     pub fn snapshot_digest(&self) -> &str {
         self.snapshot.digest()
     }
@@ -43,7 +58,7 @@ impl Prepared {
         &self.compiled.plan_id
     }
 
-    /// The request as a rank's ticket carries it: pinned to the snapshot, and small, whatever the plan's size.
+    /// The request of a rank's ticket: pinned to the snapshot, and small for any size of plan.
     pub fn ticket_request(&self, message: v1::StreamRequest) -> v1::StreamRequest {
         let mut request =
             v1::StreamRequest { snapshot: self.snapshot.digest().to_owned(), order_version: ORDER_VERSION, ..message };
@@ -54,47 +69,57 @@ impl Prepared {
             .plan
             .as_ref()
             .is_some_and(|plan| plan.encoded_len() > TICKET_PLAN_BYTES_MAX || self.compiled.pinned.is_some());
-        if is_large && self.compiled.is_kept {
+        if is_large && self.compiled.is_stored {
             request.plan = None;
             request.plan_id.clone_from(&self.compiled.plan_id);
         }
         request
     }
 
-    /// The request that this answers.
+    /// The request.
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// The order of the epoch.
+    /// The epoch's order.
     pub fn epoch(&self) -> &Epoch {
         &self.epoch
     }
 
-    /// Bytes of a row, where every column has a fixed width.
+    /// Bytes of a row; none if a column has no fixed width.
     pub fn row_bytes(&self) -> Option<usize> {
         self.compiled.program.row_bytes()
     }
 
-    /// A rank's share from the request's start position on.
+    /// The rest of a rank's share, from the request's start position.
     pub(crate) fn share_from_start(&self, rank: u64) -> Result<Share, StreamError> {
         let world_size = self.request.world_size;
         if rank >= world_size {
             return Err(StreamError::Rank { rank, world_size });
         }
-        // Whole steps, or as many rows of every lane, have been sent: every rank has sent as many rows.
+        // The position is a multiple of the step or of the lanes' rows, so every rank has sent the same number of rows.
         Ok(self.epoch.share_from(rank, self.request.start_position / world_size))
     }
 
-    /// Bytes of a row, AS_STORED columns taken for what they have in the file, uncompressed.
+    /// The compiled program.
+    pub(crate) fn program(&self) -> Arc<Program> {
+        Arc::clone(&self.compiled.program)
+    }
+
+    /// The error of fewer passing rows than were counted.
+    pub(crate) fn miscounted(&self) -> StreamError {
+        StreamError::Miscounted { counted: self.epoch.row_count(), dataset: self.request.dataset.clone() }
+    }
+
+    /// Approximate bytes of a row; AS_STORED columns count with their uncompressed bytes in the files.
     pub(crate) fn wire_row_bytes(&self) -> u64 {
         self.compiled.program.row_bytes().unwrap_or(0) as u64 + self.compiled.stored_row_bytes
     }
 
-    /// Bytes of a full batch, about.
+    /// Approximate bytes of a full batch.
     pub(crate) fn batch_bytes(&self) -> u64 {
         let rows = match self.request.remainder {
-            // A batch is filled up with repeats, however few rows there are.
+            // Repeated rows fill the batch.
             v1::Remainder::Pad => self.request.batch_size,
             v1::Remainder::Keep | v1::Remainder::Drop => self.request.batch_size.min(self.epoch.row_count().max(1)),
         };
@@ -102,15 +127,22 @@ impl Prepared {
     }
 }
 
-impl Streams {
-    /// Opens the snapshot, resolves and compiles the plan, counts the rows.
-    pub async fn prepare(self: &Arc<Self>, request: Request) -> Result<Prepared, StreamError> {
+// === impl Resolver ===
+
+impl Resolver {
+    pub(crate) fn new(resources: Arc<Resources>) -> Self {
+        Self { resources, plans: Arc::new(PlanCache::new(Some(Cache::Plans))), counts: RowCounts::default() }
+    }
+
+    /// Opens the snapshot, compiles the plan and counts the rows.
+    pub(crate) async fn prepare(&self, request: Request) -> Result<Prepared, StreamError> {
         let span = tracing::info_span!(target: PARTS, "prepare", dataset = request.dataset);
         self.prepare_parts(request).instrument(span).await
     }
 
-    async fn prepare_parts(self: &Arc<Self>, request: Request) -> Result<Prepared, StreamError> {
-        let dataset = self.catalog.dataset(&request.dataset)?;
+    async fn prepare_parts(&self, request: Request) -> Result<Prepared, StreamError> {
+        let resources = &self.resources;
+        let dataset = resources.catalog.dataset(&request.dataset)?;
         let snapshot = match &request.snapshot {
             Some(digest) => dataset.pinned(digest).await?,
             None => dataset.present().await?,
@@ -120,30 +152,44 @@ impl Streams {
             return Err(StreamError::NoRows { dataset: request.dataset, files });
         }
         let compiled = self.compiled(&snapshot, &request.source, request.with_row_ids).await?;
-        let passing = self.passing_rows(&snapshot, &compiled.filter, &compiled.expressions).await?;
+        let Compiled { filter, expressions, .. } = compiled.as_ref();
+        let passing = self.counts.passing(resources, &snapshot, filter, expressions).await?;
         check_order_version(&request)?;
         let epoch = epoch_of(&request, passing);
         let end = epoch.step_count_max().saturating_mul(request.step_rows()).max(epoch.row_count());
         if request.start_position > end {
-            let reason = format!("{} lies behind the epoch's end at {end}", request.start_position);
+            let reason = format!("{} is past the end of the epoch at {end}", request.start_position);
             return Err(PlanError::field("start_position", reason).into());
         }
         let prepared = Prepared { request, snapshot, compiled, epoch };
-        self.check_batch_bytes(&prepared)?;
+        check_batch_bytes(&prepared, resources.limits.batch_bytes_max)?;
         Ok(prepared)
     }
 
-    fn check_batch_bytes(&self, prepared: &Prepared) -> Result<(), StreamError> {
-        let limit = self.limits.batch_bytes_max;
-        if prepared.batch_bytes() <= limit {
-            return Ok(());
-        }
-        let (rows, row_bytes) = (prepared.request.batch_size, prepared.wire_row_bytes());
-        Err(StreamError::BatchBytes { rows, row_bytes, limit })
+    async fn compiled(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        source: &Source,
+        with_row_ids: bool,
+    ) -> Result<Arc<Compiled>, StreamError> {
+        let digest = snapshot.digest().to_owned();
+        let key =
+            move |plan_id: &str| CompiledKey { snapshot: digest.clone(), plan_id: plan_id.to_owned(), with_row_ids };
+        let snapshot = Arc::clone(snapshot);
+        let compile = move |resources: &Resources, plan| Compiled::new(resources, &snapshot, plan, with_row_ids);
+        self.plans.get(&self.resources, source, key, compile).await
     }
 }
 
-/// The order of a request's epoch over row groups with these numbers of passing rows.
+fn check_batch_bytes(prepared: &Prepared, limit: u64) -> Result<(), StreamError> {
+    if prepared.batch_bytes() <= limit {
+        return Ok(());
+    }
+    let (rows, row_bytes) = (prepared.request.batch_size, prepared.wire_row_bytes());
+    Err(StreamError::BatchBytes { rows, row_bytes, limit })
+}
+
+/// The order of a request's epoch over row groups with these counts of passing rows.
 pub(crate) fn epoch_of(request: &Request, passing: Arc<Vec<u64>>) -> Epoch {
     let shuffle = request.shuffle.map(|shuffle| Shuffle {
         seed: shuffle.seed,

@@ -1,4 +1,4 @@
-//! Stored chunk → the rows that pass, with the derived columns and the row ids beside the stored ones.
+//! Computes the passing rows of stored chunks, with derived columns and row ids.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,12 +10,12 @@ use arrow::{
 use forebay_kernels::Program;
 use forebay_proto::v1;
 
-use crate::stream::StreamError;
 use crate::{
     catalog::Snapshot,
     expr::Expression,
     plan::{PlanError, ROW_ID, stored_columns},
     scan::Projection,
+    stream::error::StreamError,
 };
 
 /// A plan's filter and derived columns, checked against a snapshot's schema.
@@ -27,17 +27,17 @@ pub(crate) struct Expressions {
     pub schema: SchemaRef,
 }
 
-/// Which columns of a snapshot are read, and what becomes of a chunk of them.
+/// The columns to read of a snapshot, and the derivation of its chunks.
 #[derive(Debug)]
 pub(crate) struct Rows {
     pub projection: Projection,
     derivation: Derivation,
 }
 
-/// What becomes of a chunk of some columns, wherever they come from.
+/// Filters a chunk of columns and adds derived ones; the chunk may be of a snapshot or a client.
 #[derive(Debug)]
 pub(crate) struct Derivation {
-    /// The columns that it reads, as indices that rise, and their schema.
+    /// Indices, in rising order, of the columns that it reads, and their schema.
     pub columns: Vec<usize>,
     pub input: SchemaRef,
     filter: Option<Expression>,
@@ -61,9 +61,7 @@ impl Expressions {
         for (index, derive) in plan.derive.iter().enumerate() {
             let path = format!("plan.derive[{index}]");
             if derive.name.is_empty() || derive.name == ROW_ID {
-                return Err(
-                    PlanError::field(format!("{path}.name"), format!("a name, not empty and not {ROW_ID}")).into()
-                );
+                return Err(PlanError::field(format!("{path}.name"), format!("must not be empty or {ROW_ID}")).into());
             }
             if fields.iter().any(|field| field.name() == &derive.name) {
                 let reason = format!("the dataset or the plan already has a column \"{}\"", derive.name);
@@ -80,7 +78,7 @@ impl Expressions {
 }
 
 impl Rows {
-    /// Reads what these columns need, stored or derived, and no more.
+    /// Reads only the stored columns that these columns, stored or derived, need.
     pub(crate) fn new<'a>(
         snapshot: &Snapshot,
         expressions: &Expressions,
@@ -91,7 +89,7 @@ impl Rows {
         Ok(Self { projection: Projection::new(snapshot, derivation.columns.clone()), derivation })
     }
 
-    /// The same, but what goes into the chains of a program and nowhere else may come as dictionaries.
+    /// Lets the scan keep dictionaries for columns that only a program's chains read.
     #[must_use]
     pub(crate) fn with_keys(self, program: &Program) -> Self {
         let passed: BTreeSet<&str> = program.stored_columns().collect();
@@ -108,19 +106,19 @@ impl Rows {
         self.derivation.filter.is_none()
     }
 
-    /// Passing rows of a chunk of the projection.
+    /// The number of passing rows in a chunk of the projection.
     pub(crate) fn count(&self, chunk: &RecordBatch) -> Result<u64, StreamError> {
         Ok(self.derivation.mask(chunk)?.map_or(chunk.num_rows(), |mask| mask.true_count()) as u64)
     }
 
-    /// The passing rows of a chunk whose first row has this index in the snapshot.
+    /// The passing rows of a chunk; `first_row` is the index of its first row in the snapshot.
     pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
         self.derivation.apply(chunk, first_row)
     }
 }
 
 impl Derivation {
-    /// What these columns, stored or derived, need of a schema, and no more.
+    /// Reads only the columns of a schema that these columns, stored or derived, need.
     pub(crate) fn new<'a>(
         stored: &Schema,
         expressions: &Expressions,
@@ -157,7 +155,7 @@ impl Derivation {
         Ok(Self { columns, input, filter, derived, with_row_ids, schema: Arc::new(Schema::new(fields)) })
     }
 
-    /// The passing rows of a chunk of the columns, whose first row has this number.
+    /// The passing rows of a chunk of [`Self::columns`]; `first_row` is the id of its first row.
     pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
         let mask = self.mask(chunk)?.filter(|mask| mask.true_count() < chunk.num_rows());
         let passing = match &mask {
@@ -170,8 +168,8 @@ impl Derivation {
         let row_count = passing.num_rows();
         let mut columns: Vec<ArrayRef> = passing.columns().to_vec();
         for (index, expression) in self.derived.iter().enumerate() {
-            let known = self.batch(columns.len(), columns.clone(), row_count)?;
-            let values = expression.evaluate(&known).map_err(|source| {
+            let inputs = self.batch(columns.len(), columns.clone(), row_count)?;
+            let values = expression.evaluate(&inputs).map_err(|source| {
                 let name = self.schema.field(passing.num_columns() + index).name();
                 StreamError::Expression { path: format!("derived column \"{name}\""), source }
             })?;
@@ -192,11 +190,12 @@ impl Derivation {
         mask.map_err(|source| StreamError::Expression { path: "plan.filter".to_owned(), source })
     }
 
-    /// A batch of the schema's first columns, of which some may be dictionaries of what it says.
+    /// A batch of the schema's first columns; columns may be dictionaries of the schema's types.
     fn batch(&self, width: usize, columns: Vec<ArrayRef>, row_count: usize) -> Result<RecordBatch, StreamError> {
         let fields = &self.schema.fields()[..width];
-        let is_as_said = fields.iter().zip(&columns).all(|(field, column)| field.data_type() == column.data_type());
-        let schema = if is_as_said && width == self.schema.fields().len() {
+        let has_schema_types =
+            fields.iter().zip(&columns).all(|(field, column)| field.data_type() == column.data_type());
+        let schema = if has_schema_types && width == self.schema.fields().len() {
             SchemaRef::clone(&self.schema)
         } else {
             let found = fields.iter().zip(&columns).map(|(field, column)| {

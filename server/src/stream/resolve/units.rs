@@ -1,14 +1,16 @@
-//! What the dates and times of a plan counted where it was fitted: a mean, a bound or a vocabulary in microseconds means nothing
-//! among milliseconds, so a fit writes the units into the plan, and no stream or exchange computes in others.
+//! Time units of a plan's columns.
+//!
+//! A mean, bound or vocabulary in microseconds is wrong for milliseconds, so a fit writes the units into the plan, and
+//! streams and exchanges reject columns in other units.
 
 use std::collections::BTreeMap;
 
 use arrow::datatypes::{DataType, Schema, TimeUnit};
 use forebay_proto::v1::{self, op::Op as OpMessage};
 
-use crate::stream::StreamError;
+use crate::stream::error::StreamError;
 
-/// Writes the units of the columns that a plan computes with into it.
+/// Writes the units of the columns that a plan computes from into the plan.
 pub(crate) fn write(plan: &mut v1::Plan, schema: &Schema) {
     let mut units = BTreeMap::new();
     let computed = plan.outputs.iter().filter(|output| output.dtype != v1::DType::AsStored as i32);
@@ -27,7 +29,7 @@ pub(crate) fn write(plan: &mut v1::Plan, schema: &Schema) {
     plan.units = units.into_iter().map(|(column, unit)| v1::Unit { column, unit }).collect();
 }
 
-/// Refuses columns that count another unit than they did. A missing column is reported where it is read.
+/// Rejects columns in other units than the plan's. A missing column is reported where it is read.
 pub(crate) fn check(plan: &v1::Plan, schema: &Schema) -> Result<(), StreamError> {
     for v1::Unit { column, unit: expected } in &plan.units {
         let Ok(field) = schema.field_with_name(column) else { continue };
@@ -39,8 +41,9 @@ pub(crate) fn check(plan: &v1::Plan, schema: &Schema) -> Result<(), StreamError>
     Ok(())
 }
 
-/// What the values of a type, or the elements of its lists, count; none for types that count no time. Spelled as pyarrow spells
-/// types, which is part of a plan's id; the zone's name does not change what an instant is.
+/// The unit of a type's values or list elements; none for types other than dates and times.
+///
+/// Spelled as in pyarrow; the spelling is part of a plan's id. Time zones are left out: they do not change an instant.
 fn unit(data_type: &DataType) -> Option<String> {
     let name = |unit: &TimeUnit| match unit {
         TimeUnit::Second => "s",

@@ -1,0 +1,60 @@
+//! Counterpart of `cuda` for builds without the feature: no GPU opens, and its types have no values.
+
+use std::{ops::Range, sync::Arc};
+
+use arrow::array::RecordBatch;
+use forebay_kernels::{KernelError, Program};
+
+/// An open GPU.
+#[derive(Clone, Debug)]
+pub enum Gpu {}
+
+/// A program loaded on a GPU.
+#[derive(Clone, Debug)]
+pub(super) enum GpuProgram {}
+
+/// An output batch that a GPU fills.
+#[derive(Debug)]
+pub(super) enum GpuBuilder {}
+
+impl Gpu {
+    pub(super) fn open(_: usize) -> Result<Self, &'static str> {
+        Err("this forebay-server was built without its feature `cuda`")
+    }
+
+    pub(super) fn load(&self, _: &Arc<Program>, _: &str) -> Option<GpuProgram> {
+        match *self {}
+    }
+}
+
+impl GpuProgram {
+    pub(super) fn builder(&self, _: usize) -> Option<GpuBuilder> {
+        match *self {}
+    }
+
+    pub(super) fn scattered(&self, _: usize) -> Option<GpuBuilder> {
+        match *self {}
+    }
+}
+
+impl GpuBuilder {
+    pub(super) fn len(&self) -> usize {
+        match *self {}
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        match *self {}
+    }
+
+    pub(super) fn append(&mut self, _: &RecordBatch, _: Range<usize>) -> Result<(), KernelError> {
+        match *self {}
+    }
+
+    pub(super) fn scatter(&mut self, _: &RecordBatch, _: Range<usize>, _: &[u32]) -> Result<(), KernelError> {
+        match *self {}
+    }
+
+    pub(super) fn finish(self) -> Result<RecordBatch, KernelError> {
+        match self {}
+    }
+}

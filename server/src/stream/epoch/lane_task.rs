@@ -1,0 +1,150 @@
+//! The task of one lane: computes its windows ahead, writing every row directly to its permuted place.
+
+use std::{mem, ops::Range, sync::Arc, time::Instant};
+
+use arrow::array::RecordBatch;
+use forebay_kernels::Workspace;
+use futures::StreamExt;
+use tokio::sync::mpsc;
+use tracing::Instrument;
+
+use crate::{
+    log::PARTS,
+    metrics::{Stage, StageTimes},
+    order::{Lane, Piece, Sequence, Shuffle, Window},
+    scan::Sharing,
+    stream::{
+        decode::decode,
+        device::Builder,
+        epoch::{group::OpenGroup, task::fetched_ahead},
+        error::StreamError,
+        resolve::{prepare::Prepared, rows::Rows},
+        resources::Resources,
+    },
+};
+
+/// A shuffled epoch whose lanes are read. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct ShuffledEpoch {
+    pub resources: Arc<Resources>,
+    pub prepared: Prepared,
+    pub sequence: Arc<Sequence>,
+    pub shuffle: Shuffle,
+}
+
+/// A window and the time that each stage of computing it took.
+pub(super) type TimedWindow = (RecordBatch, StageTimes);
+
+/// Computes a lane's windows.
+pub(super) struct LaneTask {
+    epoch: ShuffledEpoch,
+    lane: Lane,
+    /// Lanes in the same large row group fetch it once.
+    sharing: Arc<Sharing>,
+    /// The row group in which the previous window ended.
+    open: Option<OpenGroup>,
+    /// Dictionaries that went through the chains for the previous window.
+    workspace: Workspace,
+    times: StageTimes,
+}
+
+impl LaneTask {
+    pub(super) fn new(epoch: &ShuffledEpoch, lane: Lane, sharing: &Arc<Sharing>) -> Self {
+        Self {
+            epoch: epoch.clone(),
+            lane,
+            sharing: Arc::clone(sharing),
+            open: None,
+            workspace: Workspace::default(),
+            times: StageTimes::default(),
+        }
+    }
+
+    /// Sends the lane's windows of these indices, until the lane ends or a window fails.
+    pub(super) async fn run(mut self, windows: Range<u64>, sender: mpsc::Sender<Result<TimedWindow, StreamError>>) {
+        for index in windows {
+            let window = self.lane.window(index);
+            if window.rows.is_empty() {
+                break;
+            }
+            // Reserving first keeps the number of windows within the memory reservation.
+            let Ok(permit) = sender.reserve().await else { return };
+            let span =
+                tracing::info_span!(target: PARTS, "window", lane = self.lane.index as i64, window = index as i64);
+            let computed = self.compute(window).instrument(span).await;
+            let is_failed = computed.is_err();
+            permit.send(computed.map(|window| (window, mem::take(&mut self.times))));
+            if is_failed {
+                return;
+            }
+        }
+    }
+
+    async fn compute(&mut self, window: Window) -> Result<RecordBatch, StreamError> {
+        let row_count = (window.rows.end - window.rows.start) as usize;
+        let ShuffledEpoch { resources, prepared, sequence, .. } = self.epoch.clone();
+        let pieces = sequence.pieces(window.rows.clone());
+        let executable = prepared.compiled.executable.clone();
+        let workspace = mem::take(&mut self.workspace);
+        let begin = move || (executable.scattered(row_count, workspace), window.places());
+        let (mut builder, mut places) = resources.cpu.run(begin).await?;
+        let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
+        let mut open = self.open.take();
+        let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
+            // The previous window may have ended in the row group in which this one begins.
+            let open = open.take().filter(|open| open.leads_to(&piece));
+            let (resources, prepared, sharing) = (Arc::clone(&resources), prepared.clone(), Arc::clone(&self.sharing));
+            async move {
+                match open {
+                    Some(group) => Ok((piece, group)),
+                    None => Ok((piece, OpenGroup::open(&resources, &prepared, piece, &sharing).await?)),
+                }
+            }
+        }));
+        let mut done = 0;
+        loop {
+            let start = Instant::now();
+            let Some(opened) = groups.next().await else { break };
+            let (piece, mut group) = opened?;
+            // Neither waiting for the CPU pool nor a row group that was already open is waiting for storage.
+            self.times.add(Stage::Fetch, start.elapsed().min(group.fetch_time()));
+            let (chunk_rows, mut times) = (Arc::clone(rows), mem::take(&mut self.times));
+            let work = move || {
+                let scattered = scatter(&mut group, &piece, &chunk_rows, &mut builder, &places[done..], &mut times);
+                (builder, places, group, times, scattered)
+            };
+            let row_group = &snapshot.row_groups()[piece.row_group];
+            let scattered;
+            (builder, places, group, self.times, scattered) =
+                decode(&resources.cpu, snapshot, row_group, rows.projection.schema(), work).await?;
+            scattered?;
+            if !group.is_past(&piece) {
+                return Err(prepared.miscounted());
+            }
+            done += piece.take as usize;
+            self.open = Some(group);
+        }
+        let (window, workspace) = resources.cpu.run(move || builder.finish()).await?;
+        self.workspace = workspace;
+        Ok(window?)
+    }
+}
+
+/// Writes the rows of a piece to their places.
+fn scatter(
+    group: &mut OpenGroup,
+    piece: &Piece,
+    rows: &Rows,
+    builder: &mut Builder,
+    mut places: &[u32],
+    times: &mut StageTimes,
+) -> Result<(), StreamError> {
+    while let Some(run) = group.next_run(piece, rows, times)? {
+        let start = Instant::now();
+        let (of_run, rest) = places.split_at(run.rows.len());
+        builder.scatter(&run.chunk, run.rows, of_run)?;
+        places = rest;
+        times.add_since(Stage::Assemble, start);
+    }
+    Ok(())
+}

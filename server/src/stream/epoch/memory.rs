@@ -1,0 +1,92 @@
+//! Memory accounting: the most bytes that a stream keeps at once, reserved before it starts.
+
+use super::{
+    in_order::{self, RUNS_AHEAD},
+    interleave::WINDOWS_AHEAD,
+    task::{BATCHES_AHEAD, FETCH_AHEAD},
+};
+use crate::{
+    order::{Piece, Share, Shuffle},
+    stream::resolve::prepare::Prepared,
+};
+
+/// Bytes of a stream that may wait for its socket besides the batch being written: room for part of the next batch, so
+/// that the stream does not stall within every batch.
+pub const SENDING_BYTES: usize = 4 << 20;
+
+/// Batches of a stream that exist at once: one being filled, those that wait, one on the wire.
+const BATCHES_MAX: u64 = BATCHES_AHEAD as u64 + 2;
+
+/// Windows of a lane that exist at once: the one that batches take rows of, and those computed ahead.
+const WINDOWS_MAX: u64 = WINDOWS_AHEAD as u64 + 1;
+
+/// Bytes of a lane besides rows and fetched bytes: its task, and per column the state of a decoder. Measured on lanes
+/// of a few rows.
+const LANE_BYTES: u64 = 96 << 10;
+
+/// See [`LANE_BYTES`].
+const LANE_COLUMN_BYTES: u64 = 48 << 10;
+
+/// A row's place in its window, and for AS_STORED columns, which a window assembles at its end, its chunk and row.
+const PLACE_BYTES: u64 = (size_of::<u32>() + size_of::<(usize, usize)>()) as u64;
+
+/// The memory of a share's stream.
+pub(crate) fn stream_bytes(prepared: &Prepared, share: &Share) -> u64 {
+    let reading = match prepared.epoch.shuffle() {
+        None => in_order_bytes(prepared, &in_order::pieces(prepared, &prepared.epoch.sequence(), share)),
+        Some(shuffle) => shuffled_bytes(prepared, shuffle, share),
+    };
+    with_batches(prepared, reading)
+}
+
+/// Adds the batches, and the bytes that wait for the socket, to the memory for reading rows.
+pub(crate) fn with_batches(prepared: &Prepared, reading: u64) -> u64 {
+    let epoch = prepared.epoch.sent_row_count().saturating_mul(prepared.wire_row_bytes());
+    let sending = epoch.min(SENDING_BYTES as u64);
+    reading.saturating_add(prepared.batch_bytes().saturating_mul(BATCHES_MAX)).saturating_add(sending)
+}
+
+/// The memory for reading pieces in file order: compressed row groups in flight, and decoded chunks, of which one is
+/// computed from, [`RUNS_AHEAD`] wait and one is being decoded.
+pub(crate) fn in_order_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
+    let projection = &prepared.compiled.rows.projection;
+    let groups = prepared.snapshot.row_groups();
+    let (mut fetched, mut chunk) = (0, 0);
+    for piece in pieces {
+        let group = &groups[piece.row_group];
+        fetched = projection.stored_bytes(&prepared.snapshot, group).max(fetched);
+        let decoding = projection.chunk_bytes(&prepared.snapshot, group);
+        chunk = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group)).max(chunk);
+    }
+    chunk.saturating_mul(RUNS_AHEAD as u64 + 2).saturating_add(fetched.saturating_mul(FETCH_AHEAD as u64 + 1))
+}
+
+/// The memory for reading a share's lanes: compressed row groups that they have open, their chunks and their windows.
+pub(crate) fn shuffled_bytes(prepared: &Prepared, shuffle: &Shuffle, share: &Share) -> u64 {
+    let projection = &prepared.compiled.rows.projection;
+    let lanes = prepared.epoch.lanes_of(share.rank);
+    let lane_rows = lanes.iter().map(|lane| lane.length).max().unwrap_or(0).max(1);
+    let window_rows = shuffle.window_rows.min(lane_rows);
+    let (mut fetched, mut chunk, mut fewest_rows, mut groups) = (0_u64, 0, u64::MAX, 0_u64);
+    for (group, passing) in prepared.snapshot.row_groups().iter().zip(prepared.epoch.passing()) {
+        if *passing > 0 {
+            fetched = projection.stored_bytes(&prepared.snapshot, group).max(fetched);
+            let decoding = projection.chunk_bytes(&prepared.snapshot, group);
+            chunk = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group)).max(chunk);
+            fewest_rows = fewest_rows.min(*passing);
+            groups += 1;
+        }
+    }
+    let lane_count = lanes.len().max(1) as u64;
+    // A window spans at most two row groups that are not smaller than it. Lanes share the row groups they have in common.
+    let groups_open = if fewest_rows >= window_rows { 2 } else { FETCH_AHEAD as u64 + 1 };
+    let groups_open = groups_open.saturating_mul(lane_count).min(groups);
+    let scratch_rows = window_rows.min(1024);
+    let window_rows_max = WINDOWS_MAX.saturating_mul(window_rows).saturating_add(scratch_rows);
+    let lane = (prepared.wire_row_bytes().saturating_mul(window_rows_max))
+        .saturating_add(window_rows.saturating_mul(PLACE_BYTES + prepared.compiled.stored_row_bytes))
+        .saturating_add(chunk)
+        .saturating_add(LANE_BYTES)
+        .saturating_add(LANE_COLUMN_BYTES.saturating_mul(projection.schema().fields().len() as u64));
+    lane.saturating_mul(lane_count).saturating_add(fetched.saturating_mul(groups_open))
+}

@@ -1,0 +1,84 @@
+//! Numbers the batches of a rank and sends them.
+
+use std::{mem, time::Instant};
+
+use arrow::array::RecordBatch;
+use forebay_proto::v1;
+
+use crate::{
+    metrics::{Stage, StageTimes},
+    order::Share,
+    stream::{
+        epoch::task::{Batch, BatchSender},
+        error::StreamError,
+        resolve::prepare::Prepared,
+    },
+};
+
+/// Numbers the batches of a rank and sends them.
+pub(crate) struct Outlet {
+    pub prepared: Prepared,
+    share: Share,
+    /// Rows of the rank's sequence before the next batch.
+    next: u64,
+    sender: BatchSender,
+    pub times: StageTimes,
+}
+
+/// Why a rank's batches end early.
+pub(crate) enum Ended {
+    /// The reader is gone.
+    Gone,
+    /// A batch cannot be computed.
+    Failed(StreamError),
+}
+
+impl<E: Into<StreamError>> From<E> for Ended {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+// === impl Outlet ===
+
+impl Outlet {
+    pub(crate) fn new(prepared: &Prepared, share: Share, sender: BatchSender) -> Self {
+        Self { prepared: prepared.clone(), share, next: share.start, sender, times: StageTimes::default() }
+    }
+
+    /// Rows of the next batch.
+    pub(crate) fn batch_rows(&self) -> u64 {
+        self.prepared.request.batch_size.min(self.share.end - self.next)
+    }
+
+    /// Numbers a batch and sends it.
+    pub(crate) async fn send(&mut self, data: RecordBatch) -> Result<(), Ended> {
+        let times = mem::take(&mut self.times);
+        times.record();
+        let batch = self.number(data, times);
+        let start = Instant::now();
+        let sent = self.sender.send(Ok(batch)).await;
+        self.times.add_since(Stage::SendWait, start);
+        sent.map_err(|_| Ended::Gone)
+    }
+
+    fn number(&mut self, data: RecordBatch, times: StageTimes) -> Batch {
+        let rows = data.num_rows() as u64;
+        let request = &self.prepared.request;
+        // All ranks advance together from the start position.
+        let position = request.start_position + (self.next - self.share.start) * request.world_size;
+        let end = self.next + rows;
+        let header = v1::BatchHeader {
+            epoch: request.epoch,
+            step: position / request.step_rows(),
+            position,
+            rows,
+            padding_rows: self.share.padding(self.next, end),
+            last: end == self.share.end,
+            checksum: 0,
+            stage_seconds: None,
+        };
+        self.next = end;
+        Batch { header, data, times }
+    }
+}

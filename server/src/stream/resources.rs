@@ -1,0 +1,17 @@
+//! The parts of the server that streams and fits run on.
+
+use super::{device::Device, plan_store::PlanStore};
+use crate::{budget::Budget, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, plan::Limits, state::State};
+
+/// The parts of the server that streams and fits run on, shared by all of them.
+#[derive(Debug)]
+pub(super) struct Resources {
+    pub catalog: Catalog,
+    pub engine: Engine,
+    pub cpu: CpuPool,
+    pub budget: Budget,
+    pub state: State,
+    pub plans: PlanStore,
+    pub limits: Limits,
+    pub device: Device,
+}
