@@ -1,6 +1,6 @@
-//! The pool that all work of more than half a millisecond runs on, so that the threads that move data never wait for it.
+//! The thread pool for CPU work of more than half a millisecond, which would block the threads that move data.
 //!
-//! It knows nothing of what it runs. A panic in a job ends that job with an error and nothing else.
+//! A panic in a job fails that job and nothing else.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -14,54 +14,54 @@ use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 use tokio::sync::oneshot;
 use tracing::Span;
 
-/// Stack of a pool thread: expressions are trees that are walked by recursion, at most
-/// `expr::OPERATORS_MAX` (256) deep, at up to 64 KiB a level in an unoptimized build.
+/// Stack of a pool thread: expression trees are walked recursively, to a depth of `expr::OPERATORS_MAX` (256), with up to
+/// 64 KiB a level in an unoptimized build.
 const STACK_BYTES: usize = 32 << 20;
 
-/// What the names of the pool's threads begin with.
+/// Prefix of the names of the pool's threads.
 pub const THREAD_NAME: &str = "cpu-";
 
-/// The same of those for short jobs.
+/// Prefix of the names of the threads for short jobs.
 const SHORT_THREAD_NAME: &str = "cpu-short-";
 
 /// A pool of threads for CPU work.
 #[derive(Clone, Debug)]
 pub struct CpuPool {
     workers: Workers,
-    /// Jobs that no thread has taken yet.
+    /// Jobs that wait for a thread.
     waiting: Arc<AtomicUsize>,
 }
 
-/// Where jobs run.
+/// The threads that run jobs.
 #[derive(Clone, Debug)]
 enum Workers {
     Threads {
         long: Arc<rayon::ThreadPool>,
-        /// As many threads for short jobs, which would stand in the queue behind long ones.
+        /// The same number of threads for short jobs, which long ones would delay.
         short: Arc<rayon::ThreadPool>,
     },
-    /// In the task that asks.
+    /// The calling task.
     Caller,
 }
 
 /// Why a job has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CpuError {
-    /// The job panicked: a bug, or a library's bug met by hostile data.
+    /// The job panicked: a bug, of this server or of a library that meets hostile data.
     #[error("panicked: {0}")]
     Panicked(String),
-    /// The pool is gone.
+    /// The pool has shut down.
     #[error("the server is shutting down")]
     Gone,
 }
 
 impl CpuError {
-    /// The error of what panicked.
+    /// The error of a caught panic.
     pub fn of_panic(panic: &(dyn std::any::Any + Send)) -> Self {
         Self::Panicked(panic_text(panic))
     }
 
-    /// What a decoder that gave up on a file says of the file.
+    /// Describes the file whose decoder failed.
     pub fn of_damage(&self) -> String {
         match self {
             Self::Panicked(reason) => format!("its parts contradict each other ({reason})"),
@@ -71,7 +71,7 @@ impl CpuError {
 }
 
 impl CpuPool {
-    /// A pool of so many threads; 0: one a core.
+    /// A pool with this number of threads; 0: one per core.
     pub fn new(threads: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
         let pool = |name: &'static str| {
             let builder = rayon::ThreadPoolBuilder::new().num_threads(threads).stack_size(STACK_BYTES);
@@ -81,13 +81,13 @@ impl CpuPool {
         Ok(Self { workers, waiting: Arc::default() })
     }
 
-    /// No threads: each job runs in the task that asks for it. For simulations, whose time and order of events threads
-    /// would leave to chance.
+    /// A pool without threads: each job runs in the calling task. For simulations, in which threads would make time and
+    /// the order of events random.
     pub fn inline() -> Self {
         Self { workers: Workers::Caller, waiting: Arc::default() }
     }
 
-    /// Its threads.
+    /// The number of threads.
     pub fn threads(&self) -> usize {
         match &self.workers {
             Workers::Threads { long, .. } => long.current_num_threads(),
@@ -95,12 +95,12 @@ impl CpuPool {
         }
     }
 
-    /// Jobs that wait for a thread.
+    /// The number of jobs that wait for a thread.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Runs a job on the pool, in the caller's span of the log, and waits for its result without holding a thread.
+    /// Runs a job on the pool in the caller's tracing span, and waits for its result without blocking a thread.
     pub async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, CpuError> {
         match &self.workers {
             Workers::Threads { long, .. } => self.run_on(long, job).await,
@@ -108,8 +108,8 @@ impl CpuPool {
         }
     }
 
-    /// The same for a job of about a millisecond that a client waits for, on threads of its own: what a stream makes ahead
-    /// does not hold up what it has made. The system shares the cores out.
+    /// Runs a job of about a millisecond that a client waits for, on separate threads: work ahead does not delay finished
+    /// batches. The operating system schedules both on the same cores.
     pub async fn run_short<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, CpuError> {
         match &self.workers {
             Workers::Threads { short, .. } => self.run_on(short, job).await,
@@ -127,18 +127,18 @@ impl CpuPool {
         waiting.fetch_add(1, Ordering::Relaxed);
         pool.spawn(move || {
             waiting.fetch_sub(1, Ordering::Relaxed);
-            // Nobody waits any more: the stream was dropped while the job stood in the queue.
+            // The caller was dropped while the job was queued.
             if sender.is_closed() {
                 return;
             }
-            // The receiver is gone when the stream was dropped: nobody wants the result.
+            // Fails if the caller was dropped meanwhile.
             let _ = sender.send(outcome(|| span.in_scope(job)));
         });
         receiver.await.map_err(|_| CpuError::Gone)?
     }
 }
 
-/// Runs a job without a pool. Others have their turn before it, as they have where one waits for a thread.
+/// Runs a job in the calling task. Yields first, as waiting for a thread would.
 async fn run_here<T>(job: impl FnOnce() -> T) -> Result<T, CpuError> {
     tokio::task::yield_now().await;
     outcome(job)
@@ -148,12 +148,12 @@ fn outcome<T>(job: impl FnOnce() -> T) -> Result<T, CpuError> {
     catch_unwind(AssertUnwindSafe(job)).map_err(|panic| CpuError::of_panic(&*panic))
 }
 
-/// Calls with every item, from a job of the pool: on the pool's threads that have nothing else to do, or here. Results
-/// are in the items' order.
+/// Calls a function with every item, on idle threads of the pool if the caller is one of its jobs. Results are in the
+/// items' order.
 pub fn in_parallel<Item: Send, T: Send>(items: &mut [Item], call: impl Fn(&mut Item) -> T + Send + Sync) -> Vec<T> {
     match items {
         [one] => vec![call(one)],
-        // Not on a pool's thread: rayon would make threads of its own.
+        // Outside the pool, rayon would start its global pool.
         many if rayon::current_thread_index().is_none() => many.iter_mut().map(call).collect(),
         many => many.par_iter_mut().map(call).collect(),
     }
@@ -173,7 +173,7 @@ mod tests {
     use super::{CpuError, CpuPool, in_parallel};
 
     #[tokio::test]
-    async fn a_panic_is_an_error_and_the_pool_goes_on() {
+    async fn a_panic_fails_its_job_only() {
         for pool in [CpuPool::new(1).unwrap(), CpuPool::inline()] {
             let error = pool.run(|| panic!("on purpose")).await.unwrap_err();
             assert!(matches!(error, CpuError::Panicked(text) if text == "on purpose"));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_inline_pool_has_no_thread() {
+    async fn an_inline_pool_runs_jobs_in_the_calling_task() {
         let pool = CpuPool::inline();
         let here = std::thread::current().id();
         let threads = pool.run(|| in_parallel(&mut [(); 8], |()| std::thread::current().id())).await.unwrap();

@@ -1,4 +1,4 @@
-//! Why a stream or a fit cannot start, or ends early: the errors of the rooms below, and a few of its own.
+//! Errors of streams, fits and exchanges.
 
 use forebay_proto::v1;
 
@@ -7,125 +7,127 @@ use crate::{
     plan::PlanError, scan::ScanError, state::StateError,
 };
 
-/// Anything between a checked request and its last batch.
+/// Why a stream, fit or exchange cannot start, or ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// The request or its plan is wrong.
+    /// The request or its plan is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The dataset cannot be read.
+    /// The dataset cannot be opened.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     /// A row group cannot be read.
     #[error(transparent)]
     Scan(#[from] ScanError),
-    /// The filter or a derived column is wrong, or fails on the data.
+    /// The filter or a derived column is invalid, or fails on the data.
     #[error("{path}: {source}")]
     Expression {
         /// The field.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         source: ExprError,
     },
-    /// A row has a value that an output cannot hold.
+    /// A value does not fit an output.
     #[error(transparent)]
     Kernel(#[from] forebay_kernels::KernelError),
-    /// An op has nothing to learn from, or learned what cannot be used.
+    /// An op has no values to learn from, or learned unusable ones.
     #[error("{path}: {reason}")]
     Unlearnable {
         /// The op.
         path: String,
-        /// Why, and the way out.
+        /// The reason, and what to do.
         reason: String,
     },
-    /// The aggregates failed.
+    /// An aggregate failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// No plan is kept under this id.
-    #[error("no fitted plan \"{id}\" here: {near}; a plan is kept by the server (its --state) that fitted it")]
+    /// No plan is stored under this id.
+    #[error("no fitted plan \"{id}\": {near}; a plan is stored by the server that fitted it (--state)")]
     UnknownPlan {
         /// The id.
         id: String,
         /// Ids to offer.
         near: String,
     },
-    /// The dataset's files hold no row.
+    /// The dataset's files have no rows.
     #[error("dataset \"{dataset}\" has no rows: its {files} file(s) are empty tables")]
     NoRows {
         /// The dataset.
         dataset: String,
-        /// Its files.
+        /// The number of its files.
         files: usize,
     },
-    /// The rank is not one of the epoch's.
-    #[error("rank: {rank} is not below world_size {world_size}")]
+    /// The epoch has no such rank.
+    #[error("rank: {rank} must be less than world_size {world_size}")]
     Rank {
         /// The rank.
         rank: u64,
-        /// The ranks.
+        /// The number of ranks.
         world_size: u64,
     },
-    /// A batch would be larger than this server makes.
-    #[error("batch_size: {rows} rows of {row_bytes} bytes are more than the {limit} bytes of --batch-bytes-max")]
+    /// A batch would exceed the limit.
+    #[error(
+        "batch_size: {rows} rows of {row_bytes} bytes exceed the {limit} bytes of --batch-bytes-max: use smaller batches"
+    )]
     BatchBytes {
-        /// Rows.
+        /// Rows of the batch.
         rows: u64,
-        /// Bytes a row.
+        /// Bytes of a row.
         row_bytes: u64,
         /// The limit.
         limit: u64,
     },
-    /// A batch to compute from lacks columns.
-    #[error("the batches lack the plan's column(s) {}: {near}", .columns.join(", "))]
+    /// An exchange's schema lacks columns.
+    #[error("the batches lack column(s) {} of the plan: {near}", .columns.join(", "))]
     ColumnsMissing {
         /// The columns.
         columns: Vec<String>,
         /// Names to offer for the first.
         near: String,
     },
-    /// A batch to compute from has other values than the plan was fitted to.
+    /// A column has another type or unit than where the plan was fitted.
     #[error(
-        "schema drift: column \"{column}\" is {found} here, and was {expected} in the data that the plan was fitted to; \
-         convert it to that, or fit the plan to data like this"
+        "schema drift: column \"{column}\" is {found}, but the plan was fitted on {expected}: convert the column, or fit \
+         the plan on this data"
     )]
     InputDrift {
         /// The column.
         column: String,
-        /// The types that it had.
+        /// The types that the plan was fitted on.
         expected: String,
-        /// The type that it has.
+        /// The column's type.
         found: String,
     },
-    /// Its client takes nothing.
-    #[error("nothing was taken of the stream for {seconds} s, and what it held was given back (--stream-idle-seconds)")]
+    /// The client left a ready batch unread.
+    #[error("the client read nothing for {seconds} s: the stream ended to release its memory (--stream-idle-seconds)")]
     Idle {
-        /// For so long.
+        /// The limit.
         seconds: f64,
     },
-    /// There is no memory for it now.
+    /// The memory budget is exhausted.
     #[error(transparent)]
     Budget(#[from] BudgetError),
-    /// The state directory does not work.
+    /// The state directory cannot be read or written.
     #[error(transparent)]
     State(#[from] StateError),
-    /// Arrow refused arrays that it should take: a bug.
+    /// Arrow rejected valid arrays: a bug.
     #[error("arrow: {0}")]
     Arrow(#[from] arrow::error::ArrowError),
     /// Work on the CPU pool ended without a result.
     #[error(transparent)]
     Cpu(#[from] CpuError),
-    /// Fewer rows came than were counted: a bug, or a state directory that holds another dataset's counts.
-    #[error("dataset \"{dataset}\": {counted} rows were counted to pass the filter, but fewer came")]
+    /// Fewer rows pass the filter than were counted: a bug, or another dataset's counts in the state directory.
+    #[error("dataset \"{dataset}\": {counted} rows passed the filter when counted, but fewer when read")]
     Miscounted {
         /// The dataset.
         dataset: String,
-        /// Rows that should have come.
+        /// Rows that were counted.
         counted: u64,
     },
 }
 
 impl StreamError {
-    /// The same with a plan's paths as they are in the plan that was sent.
+    /// Rewrites the paths of a canonical plan to those of the plan that the client sent.
     #[must_use]
     pub(super) fn in_original(self, sent: &v1::Plan) -> Self {
         match self {

@@ -1,7 +1,7 @@
 //! A client's own rows → a plan's outputs, for serving: the same kernels as in training streams.
 //!
-//! A plan is compiled once for all exchanges of a schema. This module has no access to gRPC or Arrow IPC: `flight`
-//! decodes the batches and encodes their outputs.
+//! Exchanges of the same schema share a compiled plan. This module has no access to gRPC or Arrow IPC: `flight` decodes
+//! the batches and encodes their outputs.
 
 use std::{sync::Arc, time::Instant};
 
@@ -13,13 +13,13 @@ use forebay_kernels::{BatchBuilder, Program};
 use forebay_proto::v1;
 
 use super::{
+    environment::Environment,
     error::StreamError,
     resolve::{
         cache::{PinnedPlan, PlanCache},
         rows::{Derivation, Expressions},
         units,
     },
-    resources::Resources,
 };
 use crate::{
     budget::{Budget, Reservation},
@@ -41,7 +41,7 @@ pub struct Exchange {
 /// Exchanges that are compiled, by plan and schema.
 #[derive(Debug)]
 pub(super) struct Exchanges {
-    resources: Arc<Resources>,
+    environment: Arc<Environment>,
     cache: Arc<PlanCache<ExchangeKey, Exchange>>,
 }
 
@@ -53,8 +53,8 @@ struct ExchangeKey {
 }
 
 impl Exchanges {
-    pub(super) fn new(resources: Arc<Resources>) -> Self {
-        Self { resources, cache: Arc::new(PlanCache::new(None)) }
+    pub(super) fn new(environment: Arc<Environment>) -> Self {
+        Self { environment, cache: Arc::new(PlanCache::new(None)) }
     }
 
     /// Compiles a request's plan against the schema of its batches.
@@ -68,8 +68,8 @@ impl Exchanges {
             let schema = SchemaRef::clone(&schema);
             move |plan_id: &str| ExchangeKey { plan_id: plan_id.to_owned(), schema: SchemaRef::clone(&schema) }
         };
-        let compile = move |resources: &Resources, plan| Exchange::compile(resources, plan, &schema);
-        self.cache.get(&self.resources, &source, key, compile).await
+        let compile = move |environment: &Environment, plan| Exchange::compile(environment, plan, &schema);
+        self.cache.get(&self.environment, &source, key, compile).await
     }
 }
 
@@ -88,15 +88,15 @@ fn source(request: v1::ExchangeRequest) -> Result<Source, PlanError> {
 // === impl Exchange ===
 
 impl Exchange {
-    fn compile(resources: &Resources, pinned: PinnedPlan, schema: &Schema) -> Result<Self, StreamError> {
+    fn compile(environment: &Environment, pinned: PinnedPlan, schema: &Schema) -> Result<Self, StreamError> {
         let PinnedPlan { plan_id, plan, tables, .. } = pinned;
-        resources.plans.fitted_types(&plan_id).check(schema)?;
+        environment.plans.fitted_types(&plan_id).check(schema)?;
         let expressions = Expressions::compile(&plan, schema)?;
         units::check(&plan, &expressions.schema)?;
         let program = Arc::new(plan::compile(&plan, &expressions.schema, false, &tables)?);
         let columns = program.input_columns().iter().map(AsRef::as_ref);
         let derivation = Derivation::new(schema, &expressions, columns, false)?;
-        let (budget, batch_bytes_max) = (resources.budget.clone(), resources.limits.batch_bytes_max);
+        let (budget, batch_bytes_max) = (environment.budget.clone(), environment.limits.batch_bytes_max);
         Ok(Self { plan_id, derivation, program, budget, batch_bytes_max })
     }
 

@@ -5,10 +5,10 @@ use std::{collections::HashSet, sync::Arc};
 use forebay_proto::v1;
 
 use super::{
+    environment::Environment,
     epoch::{in_order, memory},
     error::StreamError,
     resolve::prepare::{Prepared, Resolver, epoch_of},
-    resources::Resources,
 };
 use crate::{
     order::{Epoch, Sequence, Share},
@@ -23,18 +23,18 @@ const SAMPLE_BATCHES_MAX: u64 = 32;
 
 /// Explains a request. Its `assume` replaces properties of the dataset by assumed ones.
 pub(super) async fn explain(
-    resources: &Resources,
+    environment: &Environment,
     resolver: &Resolver,
     mut message: v1::StreamRequest,
 ) -> Result<v1::Explain, StreamError> {
     let assume = message.assume.take().unwrap_or_default();
     check_speeds(&assume)?;
-    let memory_limit_bytes = resources.budget.limit();
+    let memory_limit_bytes = environment.budget.limit();
     if message.dataset.is_empty() && assume.rows > 0 && assume.row_bytes > 0 {
         return Ok(v1::Explain { memory_limit_bytes, ..explain_assumed(&message, &assume)? });
     }
     let prepared = resolver.prepare(Request::check(&message)?).await?;
-    let explained = resources.cpu.run(move || explain_prepared(&prepared, &assume)).await?;
+    let explained = environment.cpu.run(move || explain_prepared(&prepared, &assume)).await?;
     Ok(v1::Explain { memory_limit_bytes, ..explained })
 }
 

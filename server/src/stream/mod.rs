@@ -10,6 +10,7 @@
 
 mod decode;
 mod device;
+mod environment;
 mod epoch;
 mod error;
 mod exchange;
@@ -18,7 +19,6 @@ mod fit;
 mod plan_store;
 mod replay;
 mod resolve;
-mod resources;
 mod table;
 
 use std::sync::Arc;
@@ -45,16 +45,16 @@ use crate::{
     plan::{Limits, Request},
     state::State,
 };
+use environment::Environment;
 use exchange::Exchanges;
 use fit::Fits;
 use plan_store::PlanStore;
 use resolve::prepare::Resolver;
-use resources::Resources;
 
 /// Starts streams, fits and exchanges, which share memory, threads and compiled plans.
 #[derive(Debug)]
 pub struct Streams {
-    resources: Arc<Resources>,
+    environment: Arc<Environment>,
     resolver: Resolver,
     exchanges: Exchanges,
     fits: Fits,
@@ -72,18 +72,18 @@ impl Streams {
         device: Device,
     ) -> Self {
         let plans = PlanStore::new(state.clone());
-        let resources = Arc::new(Resources { catalog, engine, cpu, budget, state, plans, limits, device });
+        let environment = Arc::new(Environment { catalog, engine, cpu, budget, state, plans, limits, device });
         Self {
-            resolver: Resolver::new(Arc::clone(&resources)),
-            exchanges: Exchanges::new(Arc::clone(&resources)),
-            fits: Fits::new(Arc::clone(&resources)),
-            resources,
+            resolver: Resolver::new(Arc::clone(&environment)),
+            exchanges: Exchanges::new(Arc::clone(&environment)),
+            fits: Fits::new(Arc::clone(&environment)),
+            environment,
         }
     }
 
     /// The datasets.
     pub fn catalog(&self) -> &Catalog {
-        &self.resources.catalog
+        &self.environment.catalog
     }
 
     /// Resolves a request: opens the snapshot, compiles the plan and counts the rows.
@@ -93,22 +93,22 @@ impl Streams {
 
     /// Starts the batches of a rank from the request's start position; with `steps`, only that many.
     pub async fn batches(&self, prepared: &Prepared, rank: u64, steps: Option<u64>) -> Result<BatchTask, StreamError> {
-        epoch::batches::start(&self.resources, prepared, rank, steps).await
+        epoch::batches::start(&self.environment, prepared, rank, steps).await
     }
 
     /// Starts to read a snapshot's rows as stored. The `position` of a header is the index of its first row.
     pub fn table(&self, snapshot: Arc<Snapshot>) -> Result<BatchTask, StreamError> {
-        table::start(&self.resources, snapshot)
+        table::start(&self.environment, snapshot)
     }
 
     /// Estimates the cost of a request's epoch. Its `assume` replaces properties of the dataset by assumed ones.
     pub async fn explain(&self, message: v1::StreamRequest) -> Result<v1::Explain, StreamError> {
-        explain::explain(&self.resources, &self.resolver, message).await
+        explain::explain(&self.environment, &self.resolver, message).await
     }
 
     /// Streams a rank's batch of a step again and finds the source of each row.
     pub async fn replay(&self, message: v1::StreamRequest, rank: u64, step: u64) -> Result<Replayed, StreamError> {
-        replay::replay(&self.resources, &self.resolver, message, rank, step).await
+        replay::replay(&self.environment, &self.resolver, message, rank, step).await
     }
 
     /// Starts to fit a plan on a dataset.

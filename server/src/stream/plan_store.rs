@@ -1,6 +1,9 @@
 //! Fitted and large plans in the state directory, by plan id, each with the types of the columns that it reads.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use forebay_proto::{JSON_BYTES_MAX, v1};
 use prost::Message as _;
@@ -17,6 +20,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct PlanStore {
     state: State,
+    /// The plan that was loaded last: an access check loads the plan that its request then loads.
+    last: Arc<Mutex<Option<(String, Arc<v1::Plan>)>>>,
 }
 
 /// A request's plan in its canonical form.
@@ -38,7 +43,7 @@ pub(super) struct FittedTypes(pub BTreeMap<String, BTreeMap<String, String>>);
 
 impl PlanStore {
     pub(super) fn new(state: State) -> Self {
-        Self { state }
+        Self { state, last: Arc::default() }
     }
 
     /// Whether a plan is stored under this id.
@@ -53,12 +58,29 @@ impl PlanStore {
                 let plan = plan::canonical(sent);
                 Ok(CanonicalPlan { plan_id: plan::plan_id(&plan), plan, sent: SentPlan(Some(Arc::clone(sent))) })
             }
-            Source::Id(id) => Ok(CanonicalPlan { plan_id: id.clone(), plan: self.load(id)?, sent: SentPlan(None) }),
+            Source::Id(id) => {
+                Ok(CanonicalPlan { plan_id: id.clone(), plan: self.load(id)?.as_ref().clone(), sent: SentPlan(None) })
+            }
         }
     }
 
-    /// Reads a stored plan. Decodes: run it on the CPU pool.
-    pub(super) fn load(&self, plan_id: &str) -> Result<v1::Plan, StreamError> {
+    /// Reads a stored plan. Decodes, unless it was loaded last: run it on the CPU pool.
+    pub(super) fn load(&self, plan_id: &str) -> Result<Arc<v1::Plan>, StreamError> {
+        if self.has(plan_id)
+            && let Some((_, plan)) = self.last().as_ref().filter(|(id, _)| id == plan_id)
+        {
+            return Ok(Arc::clone(plan));
+        }
+        let plan = Arc::new(self.decode(plan_id)?);
+        *self.last() = Some((plan_id.to_owned(), Arc::clone(&plan)));
+        Ok(plan)
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<(String, Arc<v1::Plan>)>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn decode(&self, plan_id: &str) -> Result<v1::Plan, StreamError> {
         let stored = if is_id(plan_id) { self.state.read(Kind::Plan, plan_id)? } else { None };
         let Some(bytes) = stored else {
             let ids = self.state.ids(Kind::Plan);
@@ -117,5 +139,30 @@ impl SentPlan {
             Some(sent) => error.in_original(sent),
             None => error,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_a_stored_plan_once_in_a_row() {
+        let folder = tempfile::tempdir().unwrap();
+        let plans = PlanStore::new(State::open(folder.path()).unwrap());
+        let ids: Vec<String> = ["a > 1", "a > 2"]
+            .into_iter()
+            .map(|filter| {
+                let plan = plan::canonical(&v1::Plan { filter: filter.to_owned(), ..v1::Plan::default() });
+                let id = plan::plan_id(&plan);
+                plans.store(&id, &plan, FittedTypes::default()).unwrap();
+                id
+            })
+            .collect();
+        let first = plans.load(&ids[0]).unwrap();
+        assert!(Arc::ptr_eq(&first, &plans.load(&ids[0]).unwrap()));
+        assert_ne!(first, plans.load(&ids[1]).unwrap());
+        assert_eq!(first, plans.load(&ids[0]).unwrap());
+        assert!(matches!(plans.load("00").unwrap_err(), StreamError::UnknownPlan { .. }));
     }
 }

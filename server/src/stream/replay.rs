@@ -7,10 +7,10 @@ use forebay_proto::v1;
 use futures::StreamExt;
 
 use super::{
+    environment::Environment,
     epoch::batches,
     error::StreamError,
     resolve::prepare::{Prepared, Resolver},
-    resources::Resources,
 };
 use crate::{
     budget::Reservation,
@@ -54,7 +54,7 @@ impl Replayed {
 
 /// Replays a rank's batch of a step.
 pub(super) async fn replay(
-    resources: &Arc<Resources>,
+    environment: &Arc<Environment>,
     resolver: &Resolver,
     message: v1::StreamRequest,
     rank: u64,
@@ -78,8 +78,8 @@ pub(super) async fn replay(
     let with_row_ids = v1::StreamRequest { with_row_ids: true, ..request.clone() };
     let with_ids = resolver.prepare(Request::check(&with_row_ids)?).await?;
     let rows = with_ids.request().batch_size.min(share.row_count());
-    let memory = resources.budget.reserve(rows * size_of::<u64>() as u64 + PART_ROWS as u64 * PART_ROW_BYTES)?;
-    let batch = batches::start(resources, &with_ids, rank, Some(1)).await?.next().await;
+    let memory = environment.budget.reserve(rows * size_of::<u64>() as u64 + PART_ROWS as u64 * PART_ROW_BYTES)?;
+    let batch = batches::start(environment, &with_ids, rank, Some(1)).await?.next().await;
     let batch = batch.ok_or_else(|| prepared.miscounted())??;
     let ids = batch.data.column_by_name(ROW_ID).map(|ids| ids.as_primitive::<UInt64Type>().values().to_vec());
     Ok(Replayed { prepared, request, header: batch.header, ids: ids.unwrap_or_default(), _memory: memory })

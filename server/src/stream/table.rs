@@ -8,12 +8,12 @@ use futures::StreamExt;
 
 use super::{
     decode::decode,
+    environment::Environment,
     epoch::{
         memory::SENDING_BYTES,
         task::{BATCHES_AHEAD, Batch, BatchSender, BatchTask, FETCH_AHEAD, fetched_ahead},
     },
     error::StreamError,
-    resources::Resources,
 };
 use crate::{
     budget::Reservation,
@@ -23,12 +23,12 @@ use crate::{
 };
 
 /// Starts to read a snapshot's rows. The `position` of a header is the index of its first row.
-pub(super) fn start(resources: &Arc<Resources>, snapshot: Arc<Snapshot>) -> Result<BatchTask, StreamError> {
+pub(super) fn start(environment: &Arc<Environment>, snapshot: Arc<Snapshot>) -> Result<BatchTask, StreamError> {
     let projection = Projection::all(&snapshot);
-    let memory = resources.budget.reserve(memory_bytes(&snapshot, &projection))?;
-    let idle_max = resources.limits.idle_max;
-    let resources = Arc::clone(resources);
-    Ok(BatchTask::batches(idle_max, move |sender| send(resources, snapshot, projection, sender, memory)))
+    let memory = environment.budget.reserve(memory_bytes(&snapshot, &projection))?;
+    let idle_max = environment.limits.idle_max;
+    let environment = Arc::clone(environment);
+    Ok(BatchTask::batches(idle_max, move |sender| send(environment, snapshot, projection, sender, memory)))
 }
 
 fn memory_bytes(snapshot: &Snapshot, projection: &Projection) -> u64 {
@@ -41,7 +41,7 @@ fn memory_bytes(snapshot: &Snapshot, projection: &Projection) -> u64 {
 }
 
 async fn send(
-    resources: Arc<Resources>,
+    environment: Arc<Environment>,
     snapshot: Arc<Snapshot>,
     projection: Projection,
     sender: BatchSender,
@@ -55,9 +55,9 @@ async fn send(
     }
     let mut times = StageTimes::default();
     let mut readers = fetched_ahead((0..snapshot.row_groups().len()).map(|index| {
-        let (resources, snapshot, projection) = (Arc::clone(&resources), Arc::clone(&snapshot), projection.clone());
+        let (environment, snapshot, projection) = (Arc::clone(&environment), Arc::clone(&snapshot), projection.clone());
         async move {
-            let Resources { cpu, budget, .. } = resources.as_ref();
+            let Environment { cpu, budget, .. } = environment.as_ref();
             let row_group = &snapshot.row_groups()[index];
             Ok((index, scan::open(&snapshot, row_group, &projection, 0, cpu, budget).await?))
         }
@@ -76,7 +76,7 @@ async fn send(
             };
             let row_group = &snapshot.row_groups()[index];
             let chunk;
-            (reader, times, chunk) = decode(&resources.cpu, &snapshot, row_group, projection.schema(), step).await?;
+            (reader, times, chunk) = decode(&environment.cpu, &snapshot, row_group, projection.schema(), step).await?;
             let Some(data) = chunk? else { break };
             header.rows = data.num_rows() as u64;
             header.last = header.position + header.rows == snapshot.row_count();

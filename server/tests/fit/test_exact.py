@@ -130,7 +130,7 @@ def quantile(values: list[Fraction], share: Fraction) -> Fraction:
 
 def test_missing_training_values_are_reported_with_the_op(client: fb.Client):
     for part in (fb.cols("x").standardize(), fb.cols("x").fill_null("median"), fb.cols("x").fill_null("mode")):
-        with pytest.raises(fb.FailedPrecondition, match=r"outputs\[0\].*every row that passes is null"):
+        with pytest.raises(fb.FailedPrecondition, match=r"outputs\[0\].*every passing row is null"):
             client.fit("all_null", fb.Plan(outputs={"o": part}), progress=False)
 
 

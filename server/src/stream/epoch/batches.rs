@@ -8,6 +8,7 @@ use crate::{
     budget::Reservation,
     order::Share,
     stream::{
+        environment::Environment,
         epoch::{
             in_order, memory,
             outlet::{Ended, Outlet},
@@ -16,32 +17,31 @@ use crate::{
         },
         error::StreamError,
         resolve::prepare::Prepared,
-        resources::Resources,
     },
 };
 
 /// Starts the batches of a rank from the request's start position; with `steps`, only that many.
 pub(crate) async fn start(
-    resources: &Arc<Resources>,
+    environment: &Arc<Environment>,
     prepared: &Prepared,
     rank: u64,
     steps: Option<u64>,
 ) -> Result<BatchTask, StreamError> {
     let share = prepared.share_from_start(rank)?;
     let sent = steps.map_or(share, |steps| share.first_steps(steps, prepared.request.batch_size));
-    let (resources, prepared) = (Arc::clone(resources), prepared.clone());
+    let (environment, prepared) = (Arc::clone(environment), prepared.clone());
     // Reads the footers of all row groups, which may be many.
     let sized = prepared.clone();
-    let bytes = resources.cpu.run(move || memory::stream_bytes(&sized, &sent)).await?;
-    let memory = resources.budget.reserve(bytes)?;
-    Ok(BatchTask::batches(resources.limits.idle_max, move |sender| {
+    let bytes = environment.cpu.run(move || memory::stream_bytes(&sized, &sent)).await?;
+    let memory = environment.budget.reserve(bytes)?;
+    Ok(BatchTask::batches(environment.limits.idle_max, move |sender| {
         let outlet = Outlet::new(&prepared, share, sender);
-        send(resources, prepared, sent, outlet, memory)
+        send(environment, prepared, sent, outlet, memory)
     }))
 }
 
 async fn send(
-    resources: Arc<Resources>,
+    environment: Arc<Environment>,
     prepared: Prepared,
     share: Share,
     mut outlet: Outlet,
@@ -52,13 +52,13 @@ async fn send(
         return Ok(());
     }
     let sent = match prepared.epoch.shuffle() {
-        None => in_order::send(&resources, &prepared, &share, &mut outlet).await,
-        Some(shuffle) => shuffled::send(&resources, &prepared, *shuffle, &share, &mut outlet).await,
+        None => in_order::send(&environment, &prepared, &share, &mut outlet).await,
+        Some(shuffle) => shuffled::send(&environment, &prepared, *shuffle, &share, &mut outlet).await,
     };
     outlet.times.record();
     drop(memory);
     match sent {
-        Ok(()) | Err(Ended::Gone) => Ok(()),
+        Ok(()) | Err(Ended::ReaderDropped) => Ok(()),
         Err(Ended::Failed(error)) => Err(error),
     }
 }

@@ -13,9 +13,9 @@ use crate::{
     order::Piece,
     scan::{self, RowGroupReader, Sharing},
     stream::{
+        environment::Environment,
         error::StreamError,
         resolve::{prepare::Prepared, rows::Rows},
-        resources::Resources,
     },
 };
 
@@ -41,12 +41,12 @@ pub(crate) struct Run {
 impl OpenGroup {
     /// Fetches a piece's row group, unless another reader of the stream has its bytes.
     pub(crate) async fn open(
-        resources: &Resources,
+        environment: &Environment,
         prepared: &Prepared,
         piece: Piece,
         sharing: &Sharing,
     ) -> Result<Self, StreamError> {
-        let Resources { cpu, budget, .. } = resources;
+        let Environment { cpu, budget, .. } = environment;
         let (snapshot, rows): (&Snapshot, &Rows) = (&prepared.snapshot, &prepared.compiled.rows);
         let group = &snapshot.row_groups()[piece.row_group];
         // Without a filter, decoding skips the whole chunks before the piece. Chunk boundaries stay the same for any

@@ -17,6 +17,7 @@ use crate::{
     stream::{
         decode::decode,
         device::{Builder, Executable},
+        environment::Environment,
         epoch::{
             group::{OpenGroup, Run},
             outlet::{Ended, Outlet},
@@ -24,7 +25,6 @@ use crate::{
         },
         error::StreamError,
         resolve::prepare::Prepared,
-        resources::Resources,
     },
 };
 
@@ -44,7 +44,7 @@ struct Filler {
 
 /// Sends a share's batches: fetches row groups, decodes runs and fills batches concurrently.
 pub(crate) async fn send(
-    resources: &Arc<Resources>,
+    environment: &Arc<Environment>,
     prepared: &Prepared,
     share: &Share,
     outlet: &mut Outlet,
@@ -52,7 +52,7 @@ pub(crate) async fn send(
     let mut filler = Filler::new(prepared, share.row_count());
     let pieces = pieces(prepared, &prepared.epoch.sequence(), share);
     let mut runs =
-        Ahead::start(RUNS_AHEAD, |sender| decode_runs(Arc::clone(resources), prepared.clone(), pieces, sender));
+        Ahead::start(RUNS_AHEAD, |sender| decode_runs(Arc::clone(environment), prepared.clone(), pieces, sender));
     while let Some(run) = runs.next().await {
         let (run, times) = run?;
         outlet.times.merge(times);
@@ -62,7 +62,7 @@ pub(crate) async fn send(
             (filler, full, start.elapsed())
         };
         let (full, taken);
-        (filler, full, taken) = resources.cpu.run(work).await?;
+        (filler, full, taken) = environment.cpu.run(work).await?;
         outlet.times.add(Stage::Assemble, taken);
         for batch in full? {
             outlet.send(batch).await?;
@@ -76,7 +76,7 @@ pub(crate) async fn send(
 
 /// Sends the runs of the pieces, in order.
 async fn decode_runs(
-    resources: Arc<Resources>,
+    environment: Arc<Environment>,
     prepared: Prepared,
     pieces: Vec<Piece>,
     sender: AheadSender<(Run, StageTimes)>,
@@ -84,8 +84,8 @@ async fn decode_runs(
     let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
     let sharing = Arc::<Sharing>::default();
     let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
-        let (resources, prepared, sharing) = (Arc::clone(&resources), prepared.clone(), Arc::clone(&sharing));
-        async move { Ok((piece, OpenGroup::open(&resources, &prepared, piece, &sharing).await?)) }
+        let (environment, prepared, sharing) = (Arc::clone(&environment), prepared.clone(), Arc::clone(&sharing));
+        async move { Ok((piece, OpenGroup::open(&environment, &prepared, piece, &sharing).await?)) }
     }));
     let (mut times, columns) = (StageTimes::default(), rows.projection.schema());
     loop {
@@ -104,7 +104,7 @@ async fn decode_runs(
             };
             let row_group = &snapshot.row_groups()[piece.row_group];
             let run;
-            (group, times, run) = decode(&resources.cpu, snapshot, row_group, columns, next_run).await?;
+            (group, times, run) = decode(&environment.cpu, snapshot, row_group, columns, next_run).await?;
             let run = run?.ok_or_else(|| prepared.miscounted())?;
             if sender.send(Ok((run, mem::take(&mut times)))).await.is_err() {
                 return Ok(());

@@ -73,7 +73,7 @@ impl LaneInterleaver {
             let first = self.next_row - index * window_rows * lanes;
             let count = (end - self.next_row).min(window_rows * lanes - first);
             let windows = Arc::clone(&self.windows);
-            let appended = self.epoch.resources.cpu.run_short(move || {
+            let appended = self.epoch.environment.cpu.run_short(move || {
                 let start = Instant::now();
                 let appended = batch.append(&windows, first as usize, count as usize);
                 appended.map(|()| (batch, start.elapsed()))

@@ -16,17 +16,17 @@ use crate::{
     stream::{
         decode::decode,
         device::Builder,
+        environment::Environment,
         epoch::{group::OpenGroup, task::fetched_ahead},
         error::StreamError,
         resolve::{prepare::Prepared, rows::Rows},
-        resources::Resources,
     },
 };
 
 /// A shuffled epoch whose lanes are read. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct ShuffledEpoch {
-    pub resources: Arc<Resources>,
+    pub environment: Arc<Environment>,
     pub prepared: Prepared,
     pub sequence: Arc<Sequence>,
     pub shuffle: Shuffle,
@@ -82,22 +82,23 @@ impl LaneTask {
 
     async fn compute(&mut self, window: Window) -> Result<RecordBatch, StreamError> {
         let row_count = (window.rows.end - window.rows.start) as usize;
-        let ShuffledEpoch { resources, prepared, sequence, .. } = self.epoch.clone();
+        let ShuffledEpoch { environment, prepared, sequence, .. } = self.epoch.clone();
         let pieces = sequence.pieces(window.rows.clone());
         let executable = prepared.compiled.executable.clone();
         let workspace = mem::take(&mut self.workspace);
         let begin = move || (executable.scattered(row_count, workspace), window.places());
-        let (mut builder, mut places) = resources.cpu.run(begin).await?;
+        let (mut builder, mut places) = environment.cpu.run(begin).await?;
         let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
         let mut open = self.open.take();
         let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
             // The previous window may have ended in the row group in which this one begins.
             let open = open.take().filter(|open| open.leads_to(&piece));
-            let (resources, prepared, sharing) = (Arc::clone(&resources), prepared.clone(), Arc::clone(&self.sharing));
+            let (environment, prepared, sharing) =
+                (Arc::clone(&environment), prepared.clone(), Arc::clone(&self.sharing));
             async move {
                 match open {
                     Some(group) => Ok((piece, group)),
-                    None => Ok((piece, OpenGroup::open(&resources, &prepared, piece, &sharing).await?)),
+                    None => Ok((piece, OpenGroup::open(&environment, &prepared, piece, &sharing).await?)),
                 }
             }
         }));
@@ -106,7 +107,7 @@ impl LaneTask {
             let start = Instant::now();
             let Some(opened) = groups.next().await else { break };
             let (piece, mut group) = opened?;
-            // Neither waiting for the CPU pool nor a row group that was already open is waiting for storage.
+            // Waiting for the CPU pool is not waiting for storage, and an open row group took no time.
             self.times.add(Stage::Fetch, start.elapsed().min(group.fetch_time()));
             let (chunk_rows, mut times) = (Arc::clone(rows), mem::take(&mut self.times));
             let work = move || {
@@ -116,7 +117,7 @@ impl LaneTask {
             let row_group = &snapshot.row_groups()[piece.row_group];
             let scattered;
             (builder, places, group, self.times, scattered) =
-                decode(&resources.cpu, snapshot, row_group, rows.projection.schema(), work).await?;
+                decode(&environment.cpu, snapshot, row_group, rows.projection.schema(), work).await?;
             scattered?;
             if !group.is_past(&piece) {
                 return Err(prepared.miscounted());
@@ -124,7 +125,7 @@ impl LaneTask {
             done += piece.take as usize;
             self.open = Some(group);
         }
-        let (window, workspace) = resources.cpu.run(move || builder.finish()).await?;
+        let (window, workspace) = environment.cpu.run(move || builder.finish()).await?;
         self.workspace = workspace;
         Ok(window?)
     }

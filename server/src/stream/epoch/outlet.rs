@@ -27,8 +27,8 @@ pub(crate) struct Outlet {
 
 /// Why a rank's batches end early.
 pub(crate) enum Ended {
-    /// The reader is gone.
-    Gone,
+    /// The reader was dropped.
+    ReaderDropped,
     /// A batch cannot be computed.
     Failed(StreamError),
 }
@@ -59,7 +59,7 @@ impl Outlet {
         let start = Instant::now();
         let sent = self.sender.send(Ok(batch)).await;
         self.times.add_since(Stage::SendWait, start);
-        sent.map_err(|_| Ended::Gone)
+        sent.map_err(|_| Ended::ReaderDropped)
     }
 
     fn number(&mut self, data: RecordBatch, times: StageTimes) -> Batch {

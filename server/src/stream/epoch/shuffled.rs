@@ -13,20 +13,20 @@ use super::{
 };
 use crate::{
     order::{Share, Shuffle},
-    stream::{resolve::prepare::Prepared, resources::Resources},
+    stream::{environment::Environment, resolve::prepare::Prepared},
 };
 
 /// Sends a share's batches.
 pub(super) async fn send(
-    resources: &Arc<Resources>,
+    environment: &Arc<Environment>,
     prepared: &Prepared,
     shuffle: Shuffle,
     share: &Share,
     outlet: &mut Outlet,
 ) -> Result<(), Ended> {
     let order = prepared.epoch.clone();
-    let sequence = resources.cpu.run(move || Arc::new(order.sequence())).await?;
-    let epoch = ShuffledEpoch { resources: Arc::clone(resources), prepared: prepared.clone(), sequence, shuffle };
+    let sequence = environment.cpu.run(move || Arc::new(order.sequence())).await?;
+    let epoch = ShuffledEpoch { environment: Arc::clone(environment), prepared: prepared.clone(), sequence, shuffle };
     let own_end = share.start + share.own_rows();
     let own_lanes = prepared.epoch.lanes_of(share.rank);
     let mut lanes = LaneInterleaver::start(&epoch, &own_lanes, share.start, own_end);
@@ -40,7 +40,7 @@ pub(super) async fn send(
             lanes.release_windows();
             batch = padding::fill(&epoch, share, batch, &mut outlet.times).await?;
         }
-        let batch = resources.cpu.run_short(move || batch.finish()).await??;
+        let batch = environment.cpu.run_short(move || batch.finish()).await??;
         outlet.send(batch).await?;
         next += rows;
     }

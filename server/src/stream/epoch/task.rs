@@ -123,7 +123,7 @@ impl<T: Send + 'static> Ahead<T> {
                 }
             };
             if let Err(error) = output {
-                // Fails if the reader is gone; nothing else needs the error.
+                // Fails if the reader was dropped, which needs no error.
                 let _ = sender.send(Err(error)).await;
             }
         };

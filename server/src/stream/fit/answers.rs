@@ -1,4 +1,4 @@
-//! What the aggregates of a pass came to → answers to the questions.
+//! Converts the results of a pass's aggregates to answers.
 
 use arrow::{
     array::{Array, ArrayRef, AsArray},
@@ -12,7 +12,7 @@ use crate::{
     plan::{Answer, Question, Wanted},
 };
 
-/// A question about mean, deviation or bounds.
+/// Answers a question about the mean, deviation or bounds.
 pub(crate) fn of_summary(question: &Question, summary: Option<Summary>) -> Result<Answer, String> {
     let summary = summary.ok_or_else(|| nothing(question))?;
     let learned = match question.wanted {
@@ -30,11 +30,11 @@ pub(crate) fn of_summary(question: &Question, summary: Option<Summary>) -> Resul
     finite(question, learned)
 }
 
-/// Finite values whose distance is not.
+/// The error of finite values whose distance is infinite.
 fn too_far(question: &Question, which: &str, least: f64, most: f64) -> String {
     format!(
-        "column \"{}\": the distance between {which}, {least:e} and {most:e}, is more than a float64 holds: scale the column down \
-         first (derive), or clip it",
+        "column \"{}\": the distance between {which}, {least:e} and {most:e}, exceeds the range of float64: scale the column \
+         down (derive), or clip it",
         question.column
     )
 }
@@ -54,10 +54,10 @@ fn finite(question: &Question, learned: Answer) -> Result<Answer, String> {
     if is_finite {
         return Ok(learned);
     }
-    Err(format!("column \"{}\" has infinite values: clip them first, or filter them out", question.column))
+    Err(format!("column \"{}\" has infinite values: clip them, or filter them out", question.column))
 }
 
-/// A question about medians and quantiles.
+/// Answers a question about the median or quantiles.
 pub(crate) fn of_distribution(question: &Question, spread: Option<&Distribution>) -> Result<Answer, String> {
     let spread = spread.ok_or_else(|| nothing(question))?;
     let learned = match question.wanted {
@@ -79,20 +79,20 @@ pub(crate) fn of_distribution(question: &Question, spread: Option<&Distribution>
     };
     if !spread.is_infinite() && finite(question, learned.clone()).is_err() {
         return Err(format!(
-            "column \"{}\": its quantiles are too large to be estimated in float64: scale the column down first (derive), or clip it",
+            "column \"{}\": its quantiles exceed the range of float64: scale the column down (derive), or clip it",
             question.column
         ));
     }
     finite(question, learned)
 }
 
-/// An integer of a column of integers.
+/// The answer for an integer.
 fn whole(value: i128) -> Answer {
     let unsigned = || u64::try_from(value).map_or(Answer::Number(value as f64), Answer::Unsigned);
     i64::try_from(value).map_or_else(|_| unsigned(), Answer::Integer)
 }
 
-/// A question about modes and vocabularies; `None` where there were more values than a plan may hold.
+/// Answers a question about the mode or vocabulary; `counts` is none if there are more values than a plan may have.
 pub(crate) fn of_counts(question: &Question, counts: Option<&ValueCounts>) -> Result<Answer, String> {
     let Some(counts) = counts else {
         let column = &question.column;
@@ -108,7 +108,7 @@ pub(crate) fn of_counts(question: &Question, counts: Option<&ValueCounts>) -> Re
 }
 
 fn nothing(question: &Question) -> String {
-    format!("column \"{}\" has no value to learn from: every row that passes is null or NaN", question.column)
+    format!("column \"{}\" has no value to learn from: every passing row is null or NaN", question.column)
 }
 
 fn mode(counts: &ValueCounts) -> Option<Answer> {
@@ -131,7 +131,7 @@ fn mode(counts: &ValueCounts) -> Option<Answer> {
     Some(Answer::Number(values.as_primitive_opt::<Float64Type>()?.value(0)))
 }
 
-/// A decimal as a double if that is written with the same digits, else as the integer that it is, else as text.
+/// A decimal as a double if that has the same digits, else as an integer if it is one, else as text.
 fn decimal_mode(decimal: ExactDecimal) -> Answer {
     let (number, text) = (decimal.double(), decimal.text());
     if ExactDecimal::of_double(number).is_some_and(|read| read.text() == text) {
@@ -141,7 +141,7 @@ fn decimal_mode(decimal: ExactDecimal) -> Answer {
     integer.map_or(Answer::Decimal(text), whole)
 }
 
-/// The values of a column of decimals; none of other columns.
+/// The values of a decimal array; none for other types.
 fn decimals(values: &ArrayRef) -> Option<Box<dyn Iterator<Item = ExactDecimal> + '_>> {
     match values.data_type() {
         DataType::Decimal128(_, scale) => {

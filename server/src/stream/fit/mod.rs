@@ -13,6 +13,7 @@ use tracing::Instrument;
 
 use super::{
     decode::decode,
+    environment::Environment,
     epoch::task::{Ahead, AheadSender, fetched_ahead},
     error::StreamError,
     plan_store::FittedTypes,
@@ -22,7 +23,6 @@ use super::{
         rows::{Derivation, Expressions},
         units,
     },
-    resources::Resources,
 };
 use crate::{
     catalog::Snapshot,
@@ -51,7 +51,7 @@ pub type FitTask = Ahead<v1::FitUpdate>;
 /// Starts fits, and limits how many run at once.
 #[derive(Debug)]
 pub(super) struct Fits {
-    resources: Arc<Resources>,
+    environment: Arc<Environment>,
     permits: Arc<Semaphore>,
 }
 
@@ -69,20 +69,20 @@ struct Reporter {
 }
 
 impl Fits {
-    pub(super) fn new(resources: Arc<Resources>) -> Self {
-        Self { resources, permits: Arc::new(Semaphore::new(FITS_MAX)) }
+    pub(super) fn new(environment: Arc<Environment>) -> Self {
+        Self { environment, permits: Arc::new(Semaphore::new(FITS_MAX)) }
     }
 
     /// Starts to fit a plan on a dataset.
     pub(super) fn start(&self, dataset: String, plan: v1::Plan) -> FitTask {
-        let (resources, permits) = (Arc::clone(&self.resources), Arc::clone(&self.permits));
+        let (environment, permits) = (Arc::clone(&self.environment), Arc::clone(&self.permits));
         FitTask::start(REPORTS_MAX, |sender| async move {
             // The semaphore is never closed.
             let _permit = permits.acquire().await;
             let _guard = FitGuard::open();
             let reporter = Reporter { sender: sender.clone(), progress: v1::FitProgress::default() };
-            let result = run(&resources, &dataset, plan, reporter).await?;
-            // Fails if the client is gone; nothing else needs the result.
+            let result = run(&environment, &dataset, plan, reporter).await?;
+            // Fails if the client disconnected, which needs no result.
             let _ = sender.send(Ok(v1::FitUpdate { update: Some(v1::fit_update::Update::Result(result)) })).await;
             Ok(())
         })
@@ -90,38 +90,38 @@ impl Fits {
 
     /// Reads the stored result of a fit, by this server or another one with the same state directory.
     pub(super) async fn stored(&self, plan_id: String) -> Result<v1::FitResult, StreamError> {
-        let plans = self.resources.plans.clone();
-        let read = self.resources.cpu.run(move || {
+        let plans = self.environment.plans.clone();
+        let read = self.environment.cpu.run(move || {
             let plan = plans.load(&plan_id)?;
-            Ok(v1::FitResult { version: FIT_VERSION, plan_id, plan: Some(plan) })
+            Ok(v1::FitResult { version: FIT_VERSION, plan_id, plan: Some(plan.as_ref().clone()) })
         });
         read.await?
     }
 }
 
 async fn run(
-    resources: &Arc<Resources>,
+    environment: &Arc<Environment>,
     dataset: &str,
     plan: v1::Plan,
     mut reporter: Reporter,
 ) -> Result<v1::FitResult, StreamError> {
-    let snapshot = resources.catalog.dataset(dataset)?.present().await?;
+    let snapshot = environment.catalog.dataset(dataset)?.present().await?;
     if snapshot.row_count() == 0 {
         return Err(StreamError::NoRows { dataset: dataset.to_owned(), files: snapshot.files().len() });
     }
-    let CheckedPlan { mut plan, tables, expressions } = check(resources, &snapshot, plan).await?;
+    let CheckedPlan { mut plan, tables, expressions } = check(environment, &snapshot, plan).await?;
     reporter.progress.passes = plan::pass_count(&plan)? as u64;
     loop {
         let mut questions = plan::questions(&plan, &tables)?;
         if questions.is_empty() {
             break;
         }
-        truncate_to_one_pass(&mut questions, &resources.engine);
+        truncate_to_one_pass(&mut questions, &environment.engine);
         reporter.progress.pass += 1;
         reporter.progress.passes = reporter.progress.passes.max(reporter.progress.pass);
-        let pass = Pass::new(&resources.engine, &expressions.schema, &questions)?;
+        let pass = Pass::new(&environment.engine, &expressions.schema, &questions)?;
         let span = tracing::info_span!(target: PARTS, "pass", number = reporter.progress.pass as i64);
-        let pass = run_pass(resources, &snapshot, &expressions, pass, &mut reporter).instrument(span).await?;
+        let pass = run_pass(environment, &snapshot, &expressions, pass, &mut reporter).instrument(span).await?;
         for (question, answer) in questions.iter().zip(pass.answers(&questions).await?) {
             plan::learn(&mut plan, question, answer);
         }
@@ -129,18 +129,18 @@ async fn run(
     if reporter.progress.pass > 0 {
         units::write(&mut plan, &expressions.schema);
     }
-    let result = store(resources, &snapshot, CheckedPlan { plan, tables, expressions }).await?;
+    let result = store(environment, &snapshot, CheckedPlan { plan, tables, expressions }).await?;
     tracing::info!(dataset, plan_id = result.plan_id, passes = reporter.progress.passes, "plan fitted");
     Ok(result)
 }
 
 /// Checks a plan against the dataset's schema before any row is read.
-async fn check(resources: &Resources, snapshot: &Snapshot, sent: v1::Plan) -> Result<CheckedPlan, StreamError> {
+async fn check(environment: &Environment, snapshot: &Snapshot, sent: v1::Plan) -> Result<CheckedPlan, StreamError> {
     plan::check_shape(&sent)?;
-    let pinned = with_tables(resources, plan::canonical(&sent)).await;
+    let pinned = with_tables(environment, plan::canonical(&sent)).await;
     let (plan, tables) = pinned.map_err(|error| error.in_original(&sent))?;
     let stored = Arc::clone(snapshot.wide_schema());
-    let checked = resources.cpu.run(move || {
+    let checked = environment.cpu.run(move || {
         let expressions = Arc::new(Expressions::compile(&plan, &stored)?);
         units::check(&plan, &expressions.schema)?;
         dry_run::dry_run(&plan, &expressions.schema, &tables).map_err(|error| error.in_original(&sent))?;
@@ -150,9 +150,13 @@ async fn check(resources: &Resources, snapshot: &Snapshot, sent: v1::Plan) -> Re
 }
 
 /// Compiles a fitted plan and stores it under its id, on the CPU pool: digesting a large vocabulary is work.
-async fn store(resources: &Resources, snapshot: &Snapshot, fitted: CheckedPlan) -> Result<v1::FitResult, StreamError> {
-    let (plans, stored) = (resources.plans.clone(), Arc::clone(snapshot.wide_schema()));
-    let result = resources.cpu.run(move || {
+async fn store(
+    environment: &Environment,
+    snapshot: &Snapshot,
+    fitted: CheckedPlan,
+) -> Result<v1::FitResult, StreamError> {
+    let (plans, stored) = (environment.plans.clone(), Arc::clone(snapshot.wide_schema()));
+    let result = environment.cpu.run(move || {
         let CheckedPlan { plan, tables, expressions } = fitted;
         // Learned parameters may be too large for an output: fail now, not when the plan is streamed.
         let program = plan::compile(&plan, &expressions.schema, false, &tables)?;
@@ -167,21 +171,21 @@ async fn store(resources: &Resources, snapshot: &Snapshot, fitted: CheckedPlan) 
 
 /// Pushes every passing row into a pass.
 async fn run_pass(
-    resources: &Arc<Resources>,
+    environment: &Arc<Environment>,
     snapshot: &Arc<Snapshot>,
     expressions: &Arc<Expressions>,
     mut pass: Pass,
     reporter: &mut Reporter,
 ) -> Result<Pass, StreamError> {
     let columns = pass.columns().map(str::to_owned).collect();
-    let (rows, may_pass) = rows_and_groups(resources, snapshot, expressions, columns).await?;
+    let (rows, may_pass) = rows_and_groups(environment, snapshot, expressions, columns).await?;
     let groups = snapshot.row_groups();
     let read: Vec<usize> = (0..groups.len()).filter(|index| may_pass[*index]).collect();
     reporter.begin(read.iter().map(|index| groups[*index].rows.end - groups[*index].rows.start).sum());
     let mut readers = fetched_ahead(read.into_iter().map(|index| {
-        let (resources, snapshot, rows) = (Arc::clone(resources), Arc::clone(snapshot), Arc::clone(&rows));
+        let (environment, snapshot, rows) = (Arc::clone(environment), Arc::clone(snapshot), Arc::clone(&rows));
         async move {
-            let Resources { cpu, budget, .. } = resources.as_ref();
+            let Environment { cpu, budget, .. } = environment.as_ref();
             let row_group = &snapshot.row_groups()[index];
             Ok((index, scan::open(&snapshot, row_group, &rows.projection, 0, cpu, budget).await?))
         }
@@ -203,7 +207,7 @@ async fn run_pass(
             };
             let values;
             (reader, pass, values) =
-                decode(&resources.cpu, snapshot, &groups[index], rows.projection.schema(), step).await?;
+                decode(&environment.cpu, snapshot, &groups[index], rows.projection.schema(), step).await?;
             let Some((values, row_count)) = values? else { break };
             if !pass.push(values).await {
                 return Ok(pass);

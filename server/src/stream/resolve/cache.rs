@@ -10,7 +10,7 @@ use forebay_proto::v1;
 use crate::{
     metrics::{self, Cache},
     plan::{self, Source, Tables},
-    stream::{error::StreamError, plan_store::CanonicalPlan, resolve::lookup::with_tables, resources::Resources},
+    stream::{environment::Environment, error::StreamError, plan_store::CanonicalPlan, resolve::lookup::with_tables},
 };
 
 /// Compiled plans that a cache keeps.
@@ -46,29 +46,29 @@ where
     /// expressions.
     pub(crate) async fn get(
         self: &Arc<Self>,
-        resources: &Arc<Resources>,
+        environment: &Arc<Environment>,
         source: &Source,
         key: impl Fn(&str) -> K + Send + 'static,
-        compile: impl FnOnce(&Resources, PinnedPlan) -> Result<T, StreamError> + Send + 'static,
+        compile: impl FnOnce(&Environment, PinnedPlan) -> Result<T, StreamError> + Send + 'static,
     ) -> Result<Arc<T>, StreamError> {
         if let Source::Id(id) = source
-            && resources.plans.has(id)
+            && environment.plans.has(id)
             && let Some(known) = self.find(&key(id))
         {
             self.record(true);
             return Ok(known);
         }
-        let (plans, source) = (resources.plans.clone(), source.clone());
-        let read = resources.cpu.run(move || plans.read(&source)).await?;
+        let (plans, source) = (environment.plans.clone(), source.clone());
+        let read = environment.cpu.run(move || plans.read(&source)).await?;
         let CanonicalPlan { plan_id: sent_id, plan, sent } = read?;
         if let Some(known) = self.find(&key(&sent_id)) {
             self.record(true);
             return Ok(known);
         }
         self.record(false);
-        let (plan, tables) = with_tables(resources, plan).await.map_err(|error| sent.locate(error))?;
-        let (cache, shared) = (Arc::clone(self), Arc::clone(resources));
-        let compiled = resources.cpu.run(move || {
+        let (plan, tables) = with_tables(environment, plan).await.map_err(|error| sent.locate(error))?;
+        let (cache, shared) = (Arc::clone(self), Arc::clone(environment));
+        let compiled = environment.cpu.run(move || {
             // Digesting a large plan is work, and only pinned tables change it.
             let plan_id = if tables.is_empty() { sent_id.clone() } else { plan::plan_id(&plan) };
             let key = key(&plan_id);

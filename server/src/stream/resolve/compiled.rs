@@ -13,6 +13,7 @@ use crate::{
     scan::Projection,
     stream::{
         device::Executable,
+        environment::Environment,
         error::StreamError,
         plan_store::FittedTypes,
         resolve::{
@@ -20,7 +21,6 @@ use crate::{
             rows::{Expressions, Rows},
             units,
         },
-        resources::Resources,
     },
 };
 
@@ -56,7 +56,7 @@ pub(crate) struct CompiledKey {
 impl Compiled {
     /// Compiles a plan, and stores it if tickets are to carry its id.
     pub(super) fn new(
-        resources: &Resources,
+        environment: &Environment,
         snapshot: &Snapshot,
         pinned: PinnedPlan,
         with_row_ids: bool,
@@ -68,9 +68,10 @@ impl Compiled {
         let program = Arc::new(plan::compile(&plan, &expressions.schema, with_row_ids, &tables)?);
         let columns = program.input_columns().iter().map(AsRef::as_ref);
         let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?.with_keys(&program));
-        let executable = resources.device.load(&program, &plan_id);
-        let is_stored = resources.plans.has(&plan_id)
-            || ((is_changed || plan.encoded_len() > TICKET_PLAN_BYTES_MAX) && store(resources, &plan_id, &plan, &rows));
+        let executable = environment.device.load(&program, &plan_id);
+        let is_stored = environment.plans.has(&plan_id)
+            || ((is_changed || plan.encoded_len() > TICKET_PLAN_BYTES_MAX)
+                && store(environment, &plan_id, &plan, &rows));
         Ok(Self {
             plan_id,
             filter: plan.filter.clone(),
@@ -85,12 +86,12 @@ impl Compiled {
     }
 }
 
-fn store(resources: &Resources, plan_id: &str, plan: &v1::Plan, rows: &Rows) -> bool {
-    let stored = resources.plans.store(plan_id, plan, FittedTypes::of(rows.projection.schema()));
+fn store(environment: &Environment, plan_id: &str, plan: &v1::Plan, rows: &Rows) -> bool {
+    let stored = environment.plans.store(plan_id, plan, FittedTypes::of(rows.projection.schema()));
     stored.inspect_err(|error| tracing::warn!(%error, "tickets carry the whole plan: it cannot be stored")).is_ok()
 }
 
-/// Uncompressed bytes of the AS_STORED columns in a row of the files; derived columns are taken for a few bytes.
+/// Uncompressed bytes of the AS_STORED columns in a row of the files; derived columns are estimated.
 fn stored_row_bytes(snapshot: &Snapshot, program: &Program) -> u64 {
     const DERIVED_BYTES: u64 = 16;
     let (mut indices, mut derived) = (Vec::new(), 0);

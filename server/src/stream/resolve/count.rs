@@ -15,9 +15,9 @@ use crate::{
     state::{Kind, State, short_digest},
     stream::{
         decode::decode,
+        environment::Environment,
         error::StreamError,
         resolve::rows::{Expressions, Rows},
-        resources::Resources,
     },
 };
 
@@ -48,7 +48,7 @@ impl RowCounts {
     /// statistics do not rule out.
     pub(crate) async fn passing(
         &self,
-        resources: &Resources,
+        environment: &Environment,
         snapshot: &Arc<Snapshot>,
         filter_text: &str,
         expressions: &Arc<Expressions>,
@@ -59,7 +59,7 @@ impl RowCounts {
         let key = count_key(snapshot, filter_text);
         // Concurrent ranks share one count.
         let cell = self.cell(&key);
-        let counted = cell.get_or_try_init(|| load_or_count(resources, snapshot, &key, expressions)).await;
+        let counted = cell.get_or_try_init(|| load_or_count(environment, snapshot, &key, expressions)).await;
         counted.map(Arc::clone)
     }
 
@@ -75,13 +75,13 @@ impl RowCounts {
 /// Prepares to read these columns: the rows to compute, and for each row group whether statistics leave room for a
 /// passing row. Runs on the CPU pool, whose stacks are deep enough for expressions.
 pub(crate) async fn rows_and_groups(
-    resources: &Resources,
+    environment: &Environment,
     snapshot: &Arc<Snapshot>,
     expressions: &Arc<Expressions>,
     columns: Vec<String>,
 ) -> Result<(Arc<Rows>, Vec<bool>), StreamError> {
     let (snapshot, expressions) = (Arc::clone(snapshot), Arc::clone(expressions));
-    let prepared = resources.cpu.run(move || {
+    let prepared = environment.cpu.run(move || {
         let rows = Rows::new(&snapshot, &expressions, columns.iter().map(String::as_str), false)?;
         Ok((Arc::new(rows), may_pass(&snapshot, &expressions)))
     });
@@ -89,36 +89,36 @@ pub(crate) async fn rows_and_groups(
 }
 
 async fn load_or_count(
-    resources: &Resources,
+    environment: &Environment,
     snapshot: &Arc<Snapshot>,
     key: &str,
     expressions: &Arc<Expressions>,
 ) -> Result<Arc<Vec<u64>>, StreamError> {
-    if let Some(stored) = load(&resources.state, key, snapshot.row_groups()) {
+    if let Some(stored) = load(&environment.state, key, snapshot.row_groups()) {
         return Ok(stored);
     }
-    let (rows, may_pass) = rows_and_groups(resources, snapshot, expressions, Vec::new()).await?;
+    let (rows, may_pass) = rows_and_groups(environment, snapshot, expressions, Vec::new()).await?;
     let counts = futures::stream::iter(may_pass.into_iter().enumerate().map(|(index, may_pass)| {
         let rows = Arc::clone(&rows);
         async move {
             if !may_pass {
                 return Ok(0);
             }
-            count_row_group(resources, snapshot, &snapshot.row_groups()[index], rows).await
+            count_row_group(environment, snapshot, &snapshot.row_groups()[index], rows).await
         }
     }));
     let counts: Vec<u64> = counts.buffered(COUNTED_AT_ONCE).try_collect().await?;
-    store(&resources.state, key, &counts);
+    store(&environment.state, key, &counts);
     Ok(Arc::new(counts))
 }
 
 async fn count_row_group(
-    resources: &Resources,
+    environment: &Environment,
     snapshot: &Snapshot,
     row_group: &RowGroup,
     rows: Arc<Rows>,
 ) -> Result<u64, StreamError> {
-    let Resources { cpu, budget, .. } = resources;
+    let Environment { cpu, budget, .. } = environment;
     let mut reader = scan::open(snapshot, row_group, &rows.projection, 0, cpu, budget).await?;
     let mut sum = 0;
     loop {

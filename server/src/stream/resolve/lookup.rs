@@ -20,29 +20,32 @@ use crate::{
     error::near_names,
     plan::{self, Lookup, PlanError, Tables},
     scan::{self, Projection},
-    stream::{decode::decode, error::StreamError, resources::Resources},
+    stream::{decode::decode, environment::Environment, error::StreamError},
 };
 
 /// The most uncompressed bytes of a table's column: a lookup keeps its columns in memory.
 const TABLE_COLUMN_BYTES_MAX: u64 = 256 << 20;
 
 /// Pins the tables of a plan's lookups to snapshots, and reads them.
-pub(crate) async fn with_tables(resources: &Resources, mut plan: v1::Plan) -> Result<(v1::Plan, Tables), StreamError> {
+pub(crate) async fn with_tables(
+    environment: &Environment,
+    mut plan: v1::Plan,
+) -> Result<(v1::Plan, Tables), StreamError> {
     let mut tables = Tables::default();
     if plan::lookups(&plan)?.is_empty() {
         return Ok((plan, tables));
     }
-    pin_tables(resources, &mut plan).await?;
+    pin_tables(environment, &mut plan).await?;
     let mut columns: HashMap<(Lookup, String), ArrayRef> = HashMap::new();
     let mut keys: HashMap<Lookup, ArrayRef> = HashMap::new();
     for (path, lookup) in plan::lookups(&plan)? {
         let of_key = Lookup { column: lookup.key.clone(), ..lookup.clone() };
         let table = async |field: &str, column: &str| {
-            table_column(resources, &format!("{path}.{field}"), &lookup, column).await
+            table_column(environment, &format!("{path}.{field}"), &lookup, column).await
         };
         if !keys.contains_key(&of_key) {
             let values = table("key", &lookup.key).await?;
-            let checked = resources.cpu.run({
+            let checked = environment.cpu.run({
                 let (path, lookup, values) = (format!("{path}.key"), lookup.clone(), Arc::clone(&values));
                 move || check_unique(&path, &lookup, &values)
             });
@@ -63,11 +66,11 @@ pub(crate) async fn with_tables(resources: &Resources, mut plan: v1::Plan) -> Re
 }
 
 /// Pins every table that the plan leaves open to its dataset's current snapshot.
-async fn pin_tables(resources: &Resources, plan: &mut v1::Plan) -> Result<(), StreamError> {
+async fn pin_tables(environment: &Environment, plan: &mut v1::Plan) -> Result<(), StreamError> {
     let mut pinned = HashMap::new();
     for (path, lookup) in plan::lookups(plan)? {
         if lookup.snapshot.is_empty() && !pinned.contains_key(&lookup.table) {
-            let dataset = resources.catalog.dataset(&lookup.table);
+            let dataset = environment.catalog.dataset(&lookup.table);
             let dataset = dataset.map_err(|error| PlanError::field(format!("{path}.table"), error.to_string()))?;
             let snapshot = dataset.present().await?;
             pinned.insert(lookup.table, snapshot.digest().to_owned());
@@ -80,12 +83,12 @@ async fn pin_tables(resources: &Resources, plan: &mut v1::Plan) -> Result<(), St
 /// Reads a whole column of a table in its stored type, which decides how keys compare. Text is Utf8, and dictionaries
 /// are expanded.
 async fn table_column(
-    resources: &Resources,
+    environment: &Environment,
     path: &str,
     lookup: &Lookup,
     column: &str,
 ) -> Result<ArrayRef, StreamError> {
-    let snapshot = resources.catalog.dataset(&lookup.table)?.pinned(&lookup.snapshot).await?;
+    let snapshot = environment.catalog.dataset(&lookup.table)?.pinned(&lookup.snapshot).await?;
     let stored = snapshot.wide_schema();
     let Ok(index) = stored.index_of(column) else {
         let near = near_names(column, stored.fields().iter().map(|field| field.name().as_str()));
@@ -102,10 +105,10 @@ async fn table_column(
         return Err(PlanError::field(path, reason).into());
     }
     check_type(path, column, stored)?;
-    let mut pieces = vec![plain_column(resources, RecordBatch::new_empty(Arc::clone(projection.schema()))).await?];
+    let mut pieces = vec![plain_column(environment, RecordBatch::new_empty(Arc::clone(projection.schema()))).await?];
     for row_group in snapshot.row_groups() {
-        for chunk in chunks(resources, &snapshot, row_group, &projection).await? {
-            pieces.push(plain_column(resources, chunk).await?);
+        for chunk in chunks(environment, &snapshot, row_group, &projection).await? {
+            pieces.push(plain_column(environment, chunk).await?);
         }
     }
     let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
@@ -113,12 +116,12 @@ async fn table_column(
 }
 
 async fn chunks(
-    resources: &Resources,
+    environment: &Environment,
     snapshot: &Arc<Snapshot>,
     row_group: &RowGroup,
     projection: &Projection,
 ) -> Result<Vec<RecordBatch>, StreamError> {
-    let Resources { cpu, budget, .. } = resources;
+    let Environment { cpu, budget, .. } = environment;
     let mut reader = scan::open(snapshot, row_group, projection, 0, cpu, budget).await?;
     let read = move || {
         let mut chunks = Vec::new();
@@ -131,8 +134,8 @@ async fn chunks(
 }
 
 /// The only column of a chunk, in one type for all row groups, which may encode text differently.
-async fn plain_column(resources: &Resources, chunk: RecordBatch) -> Result<ArrayRef, StreamError> {
-    let plain = resources.cpu.run(move || cast(chunk.column(0), &plain_type(chunk.column(0).data_type())));
+async fn plain_column(environment: &Environment, chunk: RecordBatch) -> Result<ArrayRef, StreamError> {
+    let plain = environment.cpu.run(move || cast(chunk.column(0), &plain_type(chunk.column(0).data_type())));
     Ok(plain.await??)
 }
 

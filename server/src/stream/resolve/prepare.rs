@@ -15,20 +15,20 @@ use crate::{
     order::{Epoch, ORDER_VERSION, Remainder, Share, Shuffle},
     plan::{PlanError, Request, Source},
     stream::{
+        environment::Environment,
         error::StreamError,
         resolve::{
             cache::PlanCache,
             compiled::{Compiled, CompiledKey, TICKET_PLAN_BYTES_MAX},
             count::RowCounts,
         },
-        resources::Resources,
     },
 };
 
 /// Resolves requests; keeps compiled plans and row counts.
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    resources: Arc<Resources>,
+    environment: Arc<Environment>,
     plans: Arc<PlanCache<CompiledKey, Compiled>>,
     counts: RowCounts,
 }
@@ -130,8 +130,8 @@ impl Prepared {
 // === impl Resolver ===
 
 impl Resolver {
-    pub(crate) fn new(resources: Arc<Resources>) -> Self {
-        Self { resources, plans: Arc::new(PlanCache::new(Some(Cache::Plans))), counts: RowCounts::default() }
+    pub(crate) fn new(environment: Arc<Environment>) -> Self {
+        Self { environment, plans: Arc::new(PlanCache::new(Some(Cache::Plans))), counts: RowCounts::default() }
     }
 
     /// Opens the snapshot, compiles the plan and counts the rows.
@@ -141,8 +141,8 @@ impl Resolver {
     }
 
     async fn prepare_parts(&self, request: Request) -> Result<Prepared, StreamError> {
-        let resources = &self.resources;
-        let dataset = resources.catalog.dataset(&request.dataset)?;
+        let environment = &self.environment;
+        let dataset = environment.catalog.dataset(&request.dataset)?;
         let snapshot = match &request.snapshot {
             Some(digest) => dataset.pinned(digest).await?,
             None => dataset.present().await?,
@@ -153,7 +153,7 @@ impl Resolver {
         }
         let compiled = self.compiled(&snapshot, &request.source, request.with_row_ids).await?;
         let Compiled { filter, expressions, .. } = compiled.as_ref();
-        let passing = self.counts.passing(resources, &snapshot, filter, expressions).await?;
+        let passing = self.counts.passing(environment, &snapshot, filter, expressions).await?;
         check_order_version(&request)?;
         let epoch = epoch_of(&request, passing);
         let end = epoch.step_count_max().saturating_mul(request.step_rows()).max(epoch.row_count());
@@ -162,7 +162,7 @@ impl Resolver {
             return Err(PlanError::field("start_position", reason).into());
         }
         let prepared = Prepared { request, snapshot, compiled, epoch };
-        check_batch_bytes(&prepared, resources.limits.batch_bytes_max)?;
+        check_batch_bytes(&prepared, environment.limits.batch_bytes_max)?;
         Ok(prepared)
     }
 
@@ -176,8 +176,8 @@ impl Resolver {
         let key =
             move |plan_id: &str| CompiledKey { snapshot: digest.clone(), plan_id: plan_id.to_owned(), with_row_ids };
         let snapshot = Arc::clone(snapshot);
-        let compile = move |resources: &Resources, plan| Compiled::new(resources, &snapshot, plan, with_row_ids);
-        self.plans.get(&self.resources, source, key, compile).await
+        let compile = move |environment: &Environment, plan| Compiled::new(environment, &snapshot, plan, with_row_ids);
+        self.plans.get(&self.environment, source, key, compile).await
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{budget::Budget, catalog::Catalog, cpu_pool::CpuPool, engine::Engine,
 
 /// The parts of the server that streams and fits run on, shared by all of them.
 #[derive(Debug)]
-pub(super) struct Resources {
+pub(super) struct Environment {
     pub catalog: Catalog,
     pub engine: Engine,
     pub cpu: CpuPool,
