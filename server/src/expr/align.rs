@@ -1,25 +1,18 @@
-//! Literals among values that must have one type, such as the arguments of `coalesce`, take the type of the others.
+//! Gives literals the type of the other operands where all must have one type, such as the arguments of `coalesce`.
 //!
-//! Otherwise the others would take the literal's: a column of microseconds would be counted in nanoseconds, and a
-//! decimal cut to the digits of a float.
+//! Type coercion does the opposite: it would convert a column of microseconds to nanoseconds, and a decimal to a float.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{DFSchema, ScalarValue};
-use datafusion_expr::{Expr, binary::type_union_resolution, expr::ScalarFunction};
+use datafusion_expr::{Expr, binary::type_union_resolution};
 
 use super::{
-    compare::{cast, type_of},
     constant::{Position, is_time_literal, position},
     numbers,
+    operands::{cast, type_of},
 };
 
-/// Whether a function's arguments and its value have one type.
-pub(super) fn has_one_type(call: &ScalarFunction) -> bool {
-    matches!(call.func.name(), "coalesce" | "nvl" | "greatest" | "least")
-}
-
-/// Gives literals the type of the expressions beside them, where that holds them exactly. Decimals beside floats become
-/// float64.
+/// Gives literals the type of the other expressions if it can hold them exactly. Decimals among floats become float64.
 pub(super) fn align(exprs: &mut [&mut Expr], schema: &DFSchema) {
     align_times(exprs, schema);
     align_bytes(exprs, schema);
@@ -32,7 +25,7 @@ pub(super) fn align(exprs: &mut [&mut Expr], schema: &DFSchema) {
         let found = decimal.as_ref().and_then(|decimal| position(&value, decimal));
         **expr = match found {
             Some(Position::At(value)) => Expr::Literal(value, None),
-            // A decimal all the same, with more digits.
+            // Still a decimal, with more digits.
             Some(_) => value,
             None if has_float && type_of(&value, schema).is_decimal() => {
                 cast(numbers::as_float(value), DataType::Float64)
@@ -42,7 +35,7 @@ pub(super) fn align(exprs: &mut [&mut Expr], schema: &DFSchema) {
     }
 }
 
-/// Gives binary literals beside large binaries their type: DataFusion finds no common one.
+/// Makes binary literals among large binaries large, as DataFusion finds no common type.
 fn align_bytes(exprs: &mut [&mut Expr], schema: &DFSchema) {
     if !exprs.iter().any(|expr| type_of(expr, schema) == DataType::LargeBinary) {
         return;
@@ -54,7 +47,7 @@ fn align_bytes(exprs: &mut [&mut Expr], schema: &DFSchema) {
     }
 }
 
-/// Casts expressions of different types to the one that coercion finds for them, so that their type is known before.
+/// Casts expressions of different types to their common type before coercion does, so that later rewrites know it.
 pub(super) fn unite(exprs: &mut [&mut Expr], schema: &DFSchema) {
     let types: Vec<DataType> = exprs.iter().map(|expr| type_of(expr, schema)).collect();
     let Some(united) = type_union_resolution(&types) else { return };
@@ -66,7 +59,7 @@ pub(super) fn unite(exprs: &mut [&mut Expr], schema: &DFSchema) {
     }
 }
 
-/// Gives TIMESTAMP and TIME literals the type of the times beside them, where that holds them exactly.
+/// Gives TIMESTAMP and TIME literals the type of the other times if it can hold them exactly.
 pub(super) fn align_times(exprs: &mut [&mut Expr], schema: &DFSchema) {
     let others = exprs.iter().filter(|expr| !is_time_literal(expr));
     let is_time = |kind: &DataType| matches!(kind, DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_));

@@ -1,9 +1,9 @@
-//! Which casts keep every value apart and in order, so that what is compared may be compared before the cast.
+//! Casts that preserve distinctness and order, so that a comparison may be evaluated before the cast.
 
 use arrow::datatypes::DataType;
 
-/// Whether every value of a type has its own value in the other type, and larger ones larger ones. A cast of which this
-/// is not known, such as one from timestamps to the times of their days, must be computed before it is compared.
+/// Whether a cast is strictly increasing. Any other cast, such as from timestamps to times of day, must be computed before
+/// its result is compared.
 pub(super) fn is_lossless(from: &DataType, to: &DataType) -> bool {
     use DataType::{Date32, Date64, Dictionary, Time32, Time64, Timestamp};
     match (from, to) {
@@ -30,7 +30,7 @@ fn is_binary(kind: &DataType) -> bool {
     matches!(kind, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
-/// Whether integers or decimals of a type all fit into another one.
+/// Whether all integers or decimals of a type fit into another type.
 fn holds(from: &DataType, to: &DataType) -> bool {
     let ((from_whole, from_scale), (to_whole, to_scale)) = (digits(from), digits(to));
     let is_signed = |kind: &DataType| kind.is_signed_integer() || kind.is_decimal();
@@ -43,8 +43,7 @@ fn holds(from: &DataType, to: &DataType) -> bool {
     fits && from_scale <= to_scale
 }
 
-/// Digits before and after the point that any value of a type may have; for a type that values are to fit into, the
-/// digits that all of them may have.
+/// Digits before and after the decimal point of a type.
 fn digits(kind: &DataType) -> (i32, i32) {
     match kind {
         DataType::Decimal32(precision, scale)
@@ -66,7 +65,7 @@ mod tests {
     use super::is_lossless;
 
     #[test]
-    fn only_casts_that_keep_every_value_are_lossless() {
+    fn only_strictly_increasing_casts_are_lossless() {
         use DataType::{
             Binary, Boolean, Date32, Decimal128, Float64, Int8, Int32, Int64, LargeUtf8, Time64, Timestamp, UInt8,
             UInt64, Utf8,

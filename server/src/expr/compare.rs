@@ -1,7 +1,7 @@
-//! Comparisons of a column, or of what is computed from it, with a constant of another type.
+//! Rewrites comparisons of a column or a derived value with a constant of another type.
 //!
-//! The constant is replaced by a value of the column's own type, and where there is none at its place by the nearest
-//! comparison that means the same: `i > 2.5` is `i > 2`, and `i = 2.5` is false. Row groups are pruned by the result.
+//! The constant is converted to the type of the column. If that type has no such value, the comparison is replaced by an
+//! equivalent one: `i > 2.5` by `i > 2`, and `i = 2.5` by false. The result can prune row groups.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_common::{
@@ -9,7 +9,7 @@ use datafusion_common::{
     tree_node::{Transformed, TreeNode},
 };
 use datafusion_expr::{
-    Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator,
+    Between, BinaryExpr, Case, Expr, Operator,
     expr::{InList, ScalarFunction},
 };
 
@@ -17,25 +17,10 @@ use super::{
     align,
     constant::{Position, is_time_literal, position},
     numbers,
+    operands::{cast, has_one_type, is_comparison_operator, keeps_digits, type_of},
 };
 
-/// Whether literals among the parts of an expression keep their digits until they are rewritten here.
-pub(super) fn keeps_digits(expr: &Expr) -> bool {
-    match expr {
-        Expr::BinaryExpr(BinaryExpr { op, .. }) => is_comparison_operator(*op),
-        Expr::Between(_) | Expr::InList(_) | Expr::Case(_) => true,
-        Expr::ScalarFunction(call) => call.func.name() == "nullif" || align::has_one_type(call),
-        _ => false,
-    }
-}
-
-/// Whether an operator compares its sides.
-pub(super) fn is_comparison_operator(operator: Operator) -> bool {
-    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
-    matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
-}
-
-/// Rewrites a comparison whose parts have been rewritten. In anything else, literals get the type they keep.
+/// Rewrites a comparison whose operands have been rewritten. In other expressions, literals get their final type.
 pub(super) fn exact(node: Expr, schema: &DFSchema) -> Result<Expr, DataFusionError> {
     if !keeps_digits(&node) && !matches!(node, Expr::BinaryExpr(BinaryExpr { op: Operator::Minus, .. })) {
         return node.map_children(|child| Ok(Transformed::yes(far_literal(child)))).map(|mapped| mapped.data);
@@ -48,7 +33,7 @@ pub(super) fn exact(node: Expr, schema: &DFSchema) -> Result<Expr, DataFusionErr
         Expr::InList(list) => in_list(list, schema),
         Expr::Case(case) => exact_case(case, schema),
         Expr::ScalarFunction(call) if call.func.name() == "nullif" && call.args.len() == 2 => nullif(call, schema),
-        Expr::ScalarFunction(mut call) if align::has_one_type(&call) => {
+        Expr::ScalarFunction(mut call) if has_one_type(&call) => {
             align::align(&mut call.args.iter_mut().collect::<Vec<_>>(), schema);
             Expr::ScalarFunction(call)
         }
@@ -61,7 +46,7 @@ pub(super) fn exact(node: Expr, schema: &DFSchema) -> Result<Expr, DataFusionErr
     })
 }
 
-/// TIMESTAMP literals that nanoseconds cannot count, and that nothing gave a type yet, count microseconds.
+/// Converts an untyped TIMESTAMP literal outside of the range of nanoseconds to microseconds.
 pub(super) fn far_literal(expr: Expr) -> Expr {
     let of_unit = |unit| position(&expr, &DataType::Timestamp(unit, None));
     if is_time_literal(&expr)
@@ -100,21 +85,11 @@ fn comparison(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr 
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
 }
 
-/// The type of an expression; null where it has none yet.
-pub(super) fn type_of(expr: &Expr, schema: &DFSchema) -> DataType {
-    expr.get_type(schema).unwrap_or(DataType::Null)
-}
-
 fn is_constant(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(..)) || is_time_literal(expr)
 }
 
-/// An expression cast to a type.
-pub(super) fn cast(expr: Expr, data_type: DataType) -> Expr {
-    Expr::Cast(Cast::new(Box::new(expr), data_type))
-}
-
-/// Timestamps of different units are compared by their nanoseconds as decimals: int64 nanoseconds end in 2262.
+/// A timestamp as a decimal count of nanoseconds, to compare different units: int64 nanoseconds end in 2262.
 fn nanoseconds(expr: Expr, unit: TimeUnit) -> Expr {
     let factor = match unit {
         TimeUnit::Second => 1_000_000_000,
@@ -127,33 +102,33 @@ fn nanoseconds(expr: Expr, unit: TimeUnit) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(count), Operator::Multiply, Box::new(factor)))
 }
 
-/// A number as float64, as integers and decimals are compared with floats: the usual types for it, float32 and decimals
-/// of 15 places, hold less. Anything else stays as it is.
+/// A number as float64, to compare integers and decimals with floats: DataFusion's common types, float32 and decimals of 15
+/// digits, hold less. Returns other expressions unchanged.
 fn as_double(expr: Expr, schema: &DFSchema) -> Expr {
     let expr = numbers::as_float(expr);
     let data_type = type_of(&expr, schema);
     if data_type.is_numeric() && data_type != DataType::Float64 { cast(expr, DataType::Float64) } else { expr }
 }
 
-/// A decimal literal as a float64, unless what it is compared with is a whole or decimal number.
+/// A decimal literal as float64, unless it is compared with an integer or a decimal.
 fn unless_exact(literal: Expr, other: &DataType) -> Expr {
     if numbers::is_exact(other) { literal } else { numbers::as_float(literal) }
 }
 
-/// What `expr op constant` means for values of the expression's own type.
+/// `expr op constant` as a comparison of values of the expression's type.
 fn compared(expr: Expr, op: Operator, position: Position) -> Expr {
     use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
     let binary = |expr, op, value| Expr::BinaryExpr(BinaryExpr::new(Box::new(expr), op, Box::new(literal(value))));
     match (position, op) {
         (Position::At(value), op) => binary(expr, op, value),
-        // The expression is still computed, as it may have no value to be distinct.
+        // Still evaluates the expression, which may fail.
         (_, IsDistinctFrom) => expr.clone().is_null().or(expr.is_not_null()),
         (_, IsNotDistinctFrom) => expr.clone().is_null().and(expr.is_not_null()),
         (Position::After(floor), Lt | LtEq) => binary(expr, LtEq, floor),
         (Position::After(floor), Gt | GtEq) => binary(expr, Gt, floor),
         (_, Eq) | (Position::Below, Lt | LtEq) | (Position::Above, Gt | GtEq) => never(expr),
         (_, NotEq) | (Position::Below, Gt | GtEq) | (Position::Above, Lt | LtEq) => always(expr),
-        // No other operator compares.
+        // Unreachable: no other operator compares.
         (_, op) => Expr::BinaryExpr(BinaryExpr::new(Box::new(expr), op, Box::new(literal(ScalarValue::Null)))),
     }
 }
@@ -209,7 +184,7 @@ fn in_list(list: InList, schema: &DFSchema) -> Expr {
     }
 }
 
-/// `CASE x WHEN a …` is `CASE WHEN x = a …` unless the comparison is one of equal types.
+/// Rewrites `CASE x WHEN a …` to `CASE WHEN x = a …` unless all types are equal.
 fn exact_case(case: Case, schema: &DFSchema) -> Expr {
     let Case { expr, mut when_then_expr, mut else_expr } = case;
     let results = when_then_expr.iter_mut().map(|(_, then)| then.as_mut());
@@ -231,7 +206,7 @@ fn exact_case(case: Case, schema: &DFSchema) -> Expr {
     Expr::Case(Case { expr: None, when_then_expr, else_expr })
 }
 
-/// `nullif(a, b)` is `a` unless it equals `b`: with the type, and the zero's sign, of `a`.
+/// Rewrites `nullif(a, b)` to a CASE that keeps the type of `a` and the sign of a zero.
 fn nullif(call: ScalarFunction, schema: &DFSchema) -> Expr {
     let mut args = call.args.into_iter();
     let (Some(value), Some(other)) = (args.next(), args.next()) else { return literal(ScalarValue::Null) };

@@ -1,7 +1,7 @@
-//! Where a constant stands among the values of a type: at one of them, between two, or outside of all.
+//! The position of a constant among the values of a type: equal to one, between two, or outside of the range.
 //!
-//! A comparison of a column with a constant is then one of values of the column's own type. Nothing is converted to a
-//! type that cannot hold it: integers beyond 2^53 meet fractions, and the year 9999 meets microseconds.
+//! It turns a comparison of a column with a constant into one of values of the column's type, with no conversion that loses
+//! information: integers beyond 2^53 compare with fractions, and the year 9999 with microseconds.
 
 mod float;
 
@@ -13,10 +13,10 @@ use arrow::{
 use datafusion_common::ScalarValue;
 use datafusion_expr::{Cast, Expr};
 
-/// Nanoseconds are 10^-9 seconds.
+/// Decimal places of a nanosecond in seconds.
 const NANOSECOND_SCALE: i32 = 9;
 
-/// No decimal without a negative scale holds it.
+/// The magnitude from which no decimal with a non-negative scale holds a number.
 const BEYOND_DECIMALS: f64 = 1e76;
 
 const NANOSECONDS_PER_DAY: i128 = 86_400 * 1_000_000_000;
@@ -24,13 +24,13 @@ const NANOSECONDS_PER_DAY: i128 = 86_400 * 1_000_000_000;
 /// A constant among the values of a type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Position {
-    /// It is this value.
+    /// Equal to this value.
     At(ScalarValue),
-    /// It is between this value and the next one.
+    /// Between this value and the next one.
     After(ScalarValue),
-    /// It is less than every value.
+    /// Less than every value.
     Below,
-    /// It is greater than every value.
+    /// Greater than every value.
     Above,
 }
 
@@ -41,8 +41,8 @@ pub(super) struct Number {
     scale: i32,
 }
 
-/// The position of a constant among the values of a type, where both are numbers or both are times. `None` where the
-/// expression is no such constant, is null, or is left to the usual coercion.
+/// The position of a constant among the values of a type, if both are numbers or both are times. `None` if the expression is
+/// not such a constant, is null, or is left to type coercion.
 pub(super) fn position(constant: &Expr, data_type: &DataType) -> Option<Position> {
     match data_type {
         DataType::Timestamp(unit, zone) => {
@@ -65,7 +65,7 @@ pub(super) fn position(constant: &Expr, data_type: &DataType) -> Option<Position
     }
 }
 
-/// The position of a number, which may be written as a float.
+/// The position of a number or a float literal.
 fn numeric(constant: &Expr, scale: i32, data_type: &DataType) -> Option<Position> {
     if let Expr::Literal(value, _) = constant
         && let Some(number) = Number::of(value)
@@ -73,7 +73,7 @@ fn numeric(constant: &Expr, scale: i32, data_type: &DataType) -> Option<Position
         return place(number, scale, data_type);
     }
     match float::of(constant)? {
-        // As everywhere, NaN is greater than every number.
+        // NaN is greater than every number: see `floats`.
         float if float.is_nan() || float == f64::INFINITY => Some(Position::Above),
         f64::NEG_INFINITY => Some(Position::Below),
         float if float.abs() >= BEYOND_DECIMALS && scale >= 0 => {
@@ -89,7 +89,7 @@ pub(super) fn is_time_literal(expr: &Expr) -> bool {
         if matches!(field.data_type(), DataType::Timestamp(_, None) | DataType::Time64(_)) && text_of(expr).is_some())
 }
 
-/// The decimal places of a second that a unit counts.
+/// The decimal places of a unit in seconds.
 fn scale_of(unit: TimeUnit) -> i32 {
     match unit {
         TimeUnit::Second => 0,
@@ -99,7 +99,7 @@ fn scale_of(unit: TimeUnit) -> i32 {
     }
 }
 
-/// The text of a text literal.
+/// The value of a string literal.
 fn text_of(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Literal(value, _) => value.try_as_str().flatten(),
@@ -107,13 +107,13 @@ fn text_of(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The instant of a DATE or TIMESTAMP literal, or of a bare text, in seconds since 1970; a text without an offset is
-/// local time of the zone.
+/// The instant of a DATE, TIMESTAMP or string literal in seconds since 1970. A literal without an offset is local time of the
+/// zone.
 fn instant(constant: &Expr, zone: Option<&str>, with_texts: bool) -> Option<Number> {
     let text = match constant {
         Expr::Cast(Cast { expr, field }) => match field.data_type() {
             DataType::Timestamp(_, None) => text_of(expr)?,
-            // A date cuts off what follows the day.
+            // A longer text would lose its time of day.
             DataType::Date32 => text_of(expr).filter(|text| text.trim().len() == "YYYY-MM-DD".len())?,
             _ => return None,
         },
@@ -126,7 +126,7 @@ fn instant(constant: &Expr, zone: Option<&str>, with_texts: bool) -> Option<Numb
     Some(Number { unscaled: i256::from_i128(nanoseconds), scale: NANOSECOND_SCALE })
 }
 
-/// The time of day of a TIME literal, or of a bare text, in seconds since midnight.
+/// The time of day of a TIME or string literal, in seconds since midnight.
 fn time_of_day(constant: &Expr) -> Option<Number> {
     let text = match constant {
         Expr::Cast(Cast { expr, field }) if matches!(field.data_type(), DataType::Time64(_)) => text_of(expr)?,
@@ -138,7 +138,7 @@ fn time_of_day(constant: &Expr) -> Option<Number> {
     Some(Number { unscaled: i256::from_i128(nanoseconds.into()), scale: NANOSECOND_SCALE })
 }
 
-/// The position of a number among values that are whole multiples of 10^-`scale`.
+/// The position of a number among multiples of 10^-`scale`.
 fn place(number: Number, scale: i32, data_type: &DataType) -> Option<Position> {
     let outside = if number.unscaled.is_negative() { Position::Below } else { Position::Above };
     let shift = scale - number.scale;
@@ -167,7 +167,7 @@ fn power_of_ten(exponent: i32) -> Option<i256> {
     i256::from_i128(10).checked_pow(exponent)
 }
 
-/// The position of `floor`, or of something between it and the next whole number.
+/// The position of `floor`, or of a number between it and the next integer.
 fn positioned(floor: i256, is_whole: bool, data_type: &DataType) -> Position {
     let next = floor.checked_add(i256::ONE).and_then(|next| value(next, data_type));
     match (value(floor, data_type), is_whole, next) {
@@ -178,7 +178,7 @@ fn positioned(floor: i256, is_whole: bool, data_type: &DataType) -> Position {
     }
 }
 
-/// A whole number of a type's units as a value of that type, if it holds it.
+/// A count of a type's units as a value of that type, if it fits.
 fn value(units: i256, data_type: &DataType) -> Option<ScalarValue> {
     let wide = units.to_i128();
     let decimal = |precision: u8| {
@@ -252,10 +252,10 @@ impl Number {
         })
     }
 
-    /// A finite float as a number: exactly, or where that takes too many digits between the same two multiples of
-    /// 10^-`scale`. `None` where neither can be said.
+    /// A finite float as an exact number, or, if that has too many digits, as a number between the same two multiples of
+    /// 10^-`scale`. `None` if there is no such number.
     fn of_float(float: f64, scale: i32) -> Option<Self> {
-        /// A float is a whole number of these powers of two.
+        /// Floats that are multiples of 2^-60 are converted exactly.
         const EXACT_POWER: u32 = 60;
         let scaled = float * f64::from(EXACT_POWER).exp2();
         if is_whole(float) {
@@ -263,7 +263,7 @@ impl Number {
             return Some(Self { unscaled, scale: 0 });
         }
         if is_whole(scaled) {
-            // m / 2^60 is m × 5^60 / 10^60.
+            // m / 2^60 = m × 5^60 / 10^60.
             let unscaled = i256::from_f64(scaled)?.checked_mul(i256::from_i128(5).checked_pow(EXACT_POWER)?)?;
             return Some(Self { unscaled, scale: EXACT_POWER as i32 });
         }
@@ -271,7 +271,7 @@ impl Number {
         (scale == 0).then_some(Self { unscaled: nearby, scale: EXACT_POWER as i32 })
     }
 
-    /// The float64 that is nearest to it.
+    /// The nearest float64.
     pub(super) fn nearest_float(self) -> Option<f64> {
         format!("{}e{}", self.unscaled, -self.scale).parse().ok()
     }

@@ -1,4 +1,4 @@
-//! What an expression may cost, found out from its tree before it is typed, simplified or run.
+//! Bounds the cost of an expression from its tree, before it is typed, simplified or evaluated.
 
 use datafusion_common::{
     ScalarValue,
@@ -7,72 +7,72 @@ use datafusion_common::{
 use datafusion_expr::{BinaryExpr, Cast, Expr, Operator, TryCast};
 use regex::RegexBuilder;
 
-use super::shorten;
+use super::error::shorten;
 
-/// The most parts, literals left aside, of an expression in which all is written out that DataFusion writes twice: the
-/// first argument of a `coalesce` within a `coalesce` within a `coalesce` would stand there eight times.
-const PARTS_MAX: u64 = 16_384;
+/// The most nodes, not counting literals, of an expression after DataFusion's rewrites, which copy some operands: three nested
+/// `coalesce` copy the innermost first argument eight times.
+const NODES_MAX: u64 = 16_384;
 
-/// Copies of what a condition of CASE or the left side of a short IN may be written out to.
+/// Copies of a CASE condition or of the left side of a short IN after the rewrites.
 const COPIES: u64 = 3;
 
-/// Items of an IN that is written out as comparisons.
-const IN_WRITTEN_OUT_MAX: usize = 3;
+/// The most items of an IN that is rewritten to comparisons.
+const SHORT_IN_ITEMS_MAX: usize = 3;
 
-/// Bytes of a compiled regular expression: each letter of a text costs a step for some of them.
+/// The most bytes of a compiled regular expression: matching takes time proportional to them for each character.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of a pattern of LIKE, for the same reason.
+/// The most bytes of a LIKE pattern, for the same reason.
 const LIKE_BYTES_MAX: usize = 1024;
 
-/// Refuses what would cost out of all proportion to its text, with the reason.
+/// Rejects an expression whose cost is out of proportion to its length, with the reason.
 pub(super) fn check(expr: &Expr) -> Result<(), String> {
-    let parts = parts(expr);
-    if parts > PARTS_MAX {
+    let nodes = expanded_nodes(expr);
+    if nodes > NODES_MAX {
         return Err(format!(
-            "written out it has {parts} parts, the limit is {PARTS_MAX}: nest CASE, BETWEEN, IN and coalesce() less deeply"
+            "it expands to {nodes} nodes, the limit is {NODES_MAX}: nest CASE, BETWEEN, IN and coalesce() less deeply"
         ));
     }
-    let mut refused = Ok(());
-    // The walk itself does not fail.
+    let mut checked = Ok(());
+    // The closure never fails.
     let _ = expr.apply(|node| {
-        refused = check_pattern(node);
-        Ok(if refused.is_err() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        checked = check_pattern(node);
+        Ok(if checked.is_err() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
-    refused
+    checked
 }
 
-/// The parts of an expression once it is written out.
-fn parts(expr: &Expr) -> u64 {
-    let all = |exprs: &[Expr]| exprs.iter().map(parts).fold(0, u64::saturating_add);
+/// The number of nodes of an expression after the rewrites.
+fn expanded_nodes(expr: &Expr) -> u64 {
+    let all = |exprs: &[Expr]| exprs.iter().map(expanded_nodes).fold(0, u64::saturating_add);
     let children = match expr {
         Expr::Literal(..) => return 0,
-        Expr::Between(between) => parts(&between.expr)
+        Expr::Between(between) => expanded_nodes(&between.expr)
             .saturating_mul(2)
-            .saturating_add(parts(&between.low))
-            .saturating_add(parts(&between.high)),
+            .saturating_add(expanded_nodes(&between.low))
+            .saturating_add(expanded_nodes(&between.high)),
         Expr::InList(list) => {
-            let copies = if list.list.len() <= IN_WRITTEN_OUT_MAX { COPIES } else { 1 };
-            parts(&list.expr).saturating_mul(copies).saturating_add(all(&list.list))
+            let copies = if list.list.len() <= SHORT_IN_ITEMS_MAX { COPIES } else { 1 };
+            expanded_nodes(&list.expr).saturating_mul(copies).saturating_add(all(&list.list))
         }
         Expr::Case(case) => {
             let branches = case
                 .when_then_expr
                 .iter()
-                .map(|(when, then)| parts(when).saturating_mul(COPIES).saturating_add(parts(then)));
-            let ends = case.expr.iter().chain(&case.else_expr).map(|end| parts(end));
+                .map(|(when, then)| expanded_nodes(when).saturating_mul(COPIES).saturating_add(expanded_nodes(then)));
+            let ends = case.expr.iter().chain(&case.else_expr).map(|end| expanded_nodes(end));
             branches.chain(ends).fold(0, u64::saturating_add)
         }
         Expr::ScalarFunction(call) if matches!(call.func.name(), "coalesce" | "nvl" | "nullif") => {
             match call.args.split_last() {
-                Some((last, others)) => all(others).saturating_mul(2).saturating_add(parts(last)),
+                Some((last, others)) => all(others).saturating_mul(2).saturating_add(expanded_nodes(last)),
                 None => 0,
             }
         }
         other => {
             let mut sum = 0_u64;
             let _ = other.apply_children(|child| {
-                sum = sum.saturating_add(parts(child));
+                sum = sum.saturating_add(expanded_nodes(child));
                 Ok(TreeNodeRecursion::Continue)
             });
             sum
@@ -96,54 +96,54 @@ fn check_pattern(node: &Expr) -> Result<(), String> {
     }
 }
 
-/// A pattern that is computed could be any, for every row another.
+/// Checks a regular expression. A computed one cannot be bounded.
 fn check_regex(pattern: &Expr) -> Result<(), String> {
-    match written(pattern) {
-        Written::Computed => {
-            Err("a regular expression must be written as a text: one that is computed could cost anything".to_owned())
+    match text_argument(pattern) {
+        TextArgument::Computed => {
+            Err("a regular expression must be a string literal: the cost of a computed one has no bound".to_owned())
         }
-        Written::Null => Ok(()),
-        Written::Text(text) => match RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).build() {
+        TextArgument::Null => Ok(()),
+        TextArgument::Literal(text) => match RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).build() {
             Err(regex::Error::CompiledTooBig(_)) => Err(format!(
                 "the regular expression '{}' takes more than {REGEX_BYTES_MAX} bytes: repeat less",
                 shorten(text)
             )),
-            // What is wrong with a pattern is for the function to say.
+            // The function reports a syntax error.
             Ok(_) | Err(_) => Ok(()),
         },
     }
 }
 
 fn check_like(pattern: &Expr) -> Result<(), String> {
-    match written(pattern) {
-        Written::Text(text) if text.len() > LIKE_BYTES_MAX => {
-            Err(format!("a pattern of {} bytes, the limit is {LIKE_BYTES_MAX}", text.len()))
+    match text_argument(pattern) {
+        TextArgument::Literal(text) if text.len() > LIKE_BYTES_MAX => {
+            Err(format!("the LIKE pattern has {} bytes, the limit is {LIKE_BYTES_MAX}", text.len()))
         }
         _ => Ok(()),
     }
 }
 
-/// What an expression is as a text.
+/// A string argument, if it is known before evaluation.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Written<'a> {
-    /// It is written as this one.
-    Text(&'a str),
-    /// It is null.
+pub(super) enum TextArgument<'a> {
+    /// A string literal.
+    Literal(&'a str),
+    /// Null.
     Null,
-    /// It is computed, or no text.
+    /// Computed, or not a string.
     Computed,
 }
 
-/// What an expression is as a text.
-pub(super) fn written(expr: &Expr) -> Written<'_> {
+/// The value of an expression as a string argument.
+pub(super) fn text_argument(expr: &Expr) -> TextArgument<'_> {
     match expr {
-        Expr::Literal(ScalarValue::Null, _) => Written::Null,
+        Expr::Literal(ScalarValue::Null, _) => TextArgument::Null,
         Expr::Literal(value, _) => match value.try_as_str() {
-            Some(Some(text)) => Written::Text(text),
-            Some(None) => Written::Null,
-            None => Written::Computed,
+            Some(Some(text)) => TextArgument::Literal(text),
+            Some(None) => TextArgument::Null,
+            None => TextArgument::Computed,
         },
-        Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => written(expr),
-        _ => Written::Computed,
+        Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => text_argument(expr),
+        _ => TextArgument::Computed,
     }
 }

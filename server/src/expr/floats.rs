@@ -1,9 +1,9 @@
-//! One order of floats wherever they are compared: all NaN are equal and greater than every number, and -0.0 is 0.0.
+//! One order of floats in all comparisons: all NaN are equal and greater than every number, and -0.0 equals 0.0.
 //!
-//! Spark, `PostgreSQL` and `DuckDB` have the same rule. Arrow's kernels order floats by their bits instead, where a NaN's
-//! sign decides and IN tells the zeros apart, so what is compared is made canonical first.
+//! Spark, `PostgreSQL` and `DuckDB` have the same order. Arrow's kernels compare floats by their bits, where the sign of a
+//! NaN matters and IN distinguishes the zeros, so operands of comparisons are made canonical first.
 //!
-//! The same function keeps casts that lose something in place: the simplifier would compare what is cast instead, and
+//! The same function protects lossy casts: the simplifier would move the cast to the other operand, and
 //! `CAST(1.25 AS INT) = 1` would be false.
 
 use std::sync::{Arc, LazyLock};
@@ -22,21 +22,21 @@ use datafusion_expr::{
     expr::{InList, ScalarFunction},
 };
 
-use super::{casts::is_lossless, compare, numbers};
+use super::{casts::is_lossless, numbers, operands};
 
-type Half = <Float16Type as ArrowPrimitiveType>::Native;
+type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 
 static CANONICAL: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
     Arc::new(ScalarUDF::new_from_impl(Canonical { signature: Signature::any(1, Volatility::Immutable) }))
 });
 
-/// Makes every float that is compared canonical. The expression must have been coerced: both sides have one type.
+/// Makes all compared floats canonical. Requires a coerced expression, in which both operands have one type.
 pub(super) fn ordered(expr: Expr, schema: &DFSchema) -> Result<Expr, DataFusionError> {
     let rewrite = |node| Ok(Transformed::yes(rewrite(node, schema)));
     expr.transform_up(rewrite).map(|transformed| transformed.data)
 }
 
-/// Whether a function is the one that makes floats canonical.
+/// Whether a function is the one of this module.
 pub(super) fn is_canonical(function: &ScalarUDF) -> bool {
     function == CANONICAL.as_ref()
 }
@@ -55,7 +55,7 @@ fn rewrite(node: Expr, schema: &DFSchema) -> Expr {
             list: list.into_iter().map(canonical).collect(),
             negated,
         }),
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compare::is_comparison_operator(op) => {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if operands::is_comparison_operator(op) => {
             Expr::BinaryExpr(BinaryExpr::new(Box::new(canonical(*left)), op, Box::new(canonical(*right))))
         }
         Expr::ScalarFunction(ScalarFunction { func, args }) if matches!(func.name(), "greatest" | "least") => {
@@ -65,17 +65,18 @@ fn rewrite(node: Expr, schema: &DFSchema) -> Expr {
     }
 }
 
-/// An expression whose floats are canonical; what cannot be NaN or -0.0 stays as it is, so that it still prunes.
+/// Makes the floats of an expression canonical. Returns expressions that cannot be NaN or -0.0 unchanged, so that they
+/// still prune.
 fn canonical(expr: Expr, schema: &DFSchema) -> Expr {
-    let is_kept = match &expr {
+    let is_unchanged = match &expr {
         Expr::Literal(value, _) => !is_special(value),
         Expr::Cast(Cast { expr: from, field }) | Expr::TryCast(TryCast { expr: from, field }) => {
-            let (from, to) = (compare::type_of(from, schema), field.data_type());
+            let (from, to) = (operands::type_of(from, schema), field.data_type());
             if to.is_floating() { numbers::is_exact(&from) } else { is_lossless(&from, to) }
         }
-        expr => !compare::type_of(expr, schema).is_floating(),
+        expr => !operands::type_of(expr, schema).is_floating(),
     };
-    if is_kept {
+    if is_unchanged {
         return expr;
     }
     Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&CANONICAL), args: vec![expr] })
@@ -83,14 +84,14 @@ fn canonical(expr: Expr, schema: &DFSchema) -> Expr {
 
 fn is_special(value: &ScalarValue) -> bool {
     match value {
-        ScalarValue::Float16(Some(value)) => value.is_nan() || value.to_bits() == Half::NEG_ZERO.to_bits(),
+        ScalarValue::Float16(Some(value)) => value.is_nan() || value.to_bits() == F16::NEG_ZERO.to_bits(),
         ScalarValue::Float32(Some(value)) => value.is_nan() || value.to_bits() == (-0.0_f32).to_bits(),
         ScalarValue::Float64(Some(value)) => value.is_nan() || value.to_bits() == (-0.0_f64).to_bits(),
         _ => false,
     }
 }
 
-/// A float with one NaN and one zero. Expressions cannot call it by name.
+/// A function that maps all NaN to one and -0.0 to 0.0. SQL cannot call it by name.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Canonical {
     signature: Signature,
@@ -108,7 +109,7 @@ impl ScalarUDFImpl for Canonical {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType, DataFusionError> {
-        let [data_type] = arg_types else { return plan_err!("canonical has one argument") };
+        let [data_type] = arg_types else { return plan_err!("canonical takes one argument") };
         Ok(data_type.clone())
     }
 
@@ -123,7 +124,7 @@ impl ScalarUDFImpl for Canonical {
                 let array = with_one_nan(&value.to_array()?);
                 Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
             }
-            _ => plan_err!("canonical has one argument"),
+            _ => plan_err!("canonical takes one argument"),
         }
     }
 }
@@ -136,14 +137,14 @@ fn with_one_nan(values: &ArrayRef) -> ArrayRef {
     match values.data_type() {
         DataType::Float16 => map::<Float16Type>(values, |value| {
             if value.is_nan() {
-                Half::NAN
-            } else if value.to_bits() == Half::NEG_ZERO.to_bits() {
-                Half::ZERO
+                F16::NAN
+            } else if value.to_bits() == F16::NEG_ZERO.to_bits() {
+                F16::ZERO
             } else {
                 value
             }
         }),
-        // Adding zero leaves every number as it is and makes -0.0 the other zero.
+        // Adding zero changes only -0.0, to 0.0.
         DataType::Float32 => map::<Float32Type>(values, |value| if value.is_nan() { f32::NAN } else { value + 0.0 }),
         DataType::Float64 => map::<Float64Type>(values, |value| if value.is_nan() { f64::NAN } else { value + 0.0 }),
         _ => Arc::clone(values),

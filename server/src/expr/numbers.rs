@@ -1,7 +1,7 @@
-//! Number literals keep every digit that was written until it is known what they are compared with.
+//! Keeps all digits of number literals until the type of the other operand is known.
 //!
-//! SQL's usual reading of `9007199254740992.5` is the nearest float64, which is another number. Here it is a decimal
-//! where it is compared with a column, and a float64 everywhere else, as arithmetic expects it.
+//! SQL usually reads `9007199254740992.5` as the nearest float64, which is another number. Here it is a decimal in comparisons
+//! and a float64 everywhere else, as arithmetic requires.
 
 use std::ops::ControlFlow;
 
@@ -15,15 +15,15 @@ use datafusion_sql::sqlparser::ast::{
     CastKind, DataType as SqlType, ExactNumberInfo, Expr as SqlExpr, ExprWithAlias, Value, visit_expressions_mut,
 };
 
-use super::{compare, constant::Number};
+use super::{constant::Number, operands};
 
 /// The most digits that a decimal holds.
 const DECIMAL_DIGITS_MAX: i64 = 76;
 
-/// The largest exponent of ten, of either sign, that a decimal's scale can say.
+/// The largest absolute value of a decimal's scale.
 const DECIMAL_SCALE_MAX: i64 = 127;
 
-/// Turns numbers that no decimal holds, such as `1e300`, into float64 casts: the planner reads all others as integers
+/// Rewrites numbers that no decimal can hold, such as `1e300`, to float64 casts. The planner reads other numbers as integers
 /// or decimals.
 pub(super) fn keep_digits(sql: &mut ExprWithAlias) {
     let _: ControlFlow<()> = visit_expressions_mut(&mut sql.expr, |node| {
@@ -54,10 +54,11 @@ fn is_decimal(text: &str) -> bool {
     digits.max(scale) <= DECIMAL_DIGITS_MAX && scale.abs() <= DECIMAL_SCALE_MAX
 }
 
-/// Makes decimal literals float64 wherever they are not compared, put beside other values, or cast to a decimal.
+/// Converts decimal literals to float64, except in comparisons, in functions with arguments of one type, and in casts to
+/// decimals.
 pub(super) fn settle(expr: Expr) -> Result<Expr, DataFusionError> {
     let settled = expr.transform_up(|node| match &node {
-        node if compare::keeps_digits(node) => Ok(Transformed::no(node.clone())),
+        node if operands::keeps_digits(node) => Ok(Transformed::no(node.clone())),
         Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) if field.data_type().is_decimal() => {
             Ok(Transformed::no(node))
         }
@@ -66,7 +67,7 @@ pub(super) fn settle(expr: Expr) -> Result<Expr, DataFusionError> {
     Ok(as_float(settled.data))
 }
 
-/// A decimal literal as the nearest float64; anything else as it is.
+/// A decimal literal as the nearest float64; other expressions unchanged.
 pub(super) fn as_float(expr: Expr) -> Expr {
     let Expr::Literal(value, metadata) = &expr else { return expr };
     if !value.data_type().is_decimal() {
@@ -78,7 +79,7 @@ pub(super) fn as_float(expr: Expr) -> Expr {
     }
 }
 
-/// Whether a type's values are compared exactly with numbers: integers and decimals.
+/// Whether values of a type are compared exactly with numbers: integers and decimals.
 pub(super) fn is_exact(data_type: &DataType) -> bool {
     data_type.is_integer() || data_type.is_decimal()
 }

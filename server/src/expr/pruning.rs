@@ -1,4 +1,4 @@
-//! Which row groups a filter cannot be true for, by their statistics.
+//! Prunes row groups: a filter and their statistics show where it cannot be true.
 
 mod monotone;
 
@@ -11,20 +11,20 @@ use arrow::{
 use datafusion_common::{Column, ScalarValue};
 use datafusion_pruning::PruningPredicateBuilder;
 
-use super::Expression;
+use super::expression::Expression;
 
-/// Statistics of one column: an array with a value (or null: unknown) a row group.
+/// Statistics of one column, with one value per row group; null means unknown.
 #[derive(Clone, Debug)]
 pub struct ColumnStatistics {
     /// A lower bound of the values.
     pub minimums: ArrayRef,
     /// An upper bound of the values.
     pub maximums: ArrayRef,
-    /// Nulls.
+    /// Numbers of nulls.
     pub null_counts: UInt64Array,
 }
 
-/// Statistics of some columns for a run of row groups.
+/// Statistics of some columns, per row group.
 #[derive(Clone, Debug, Default)]
 pub struct PruningStatistics {
     /// Rows of each row group.
@@ -34,10 +34,10 @@ pub struct PruningStatistics {
 }
 
 impl Expression {
-    /// For each row group: false where the filter is true for none of its rows. Statistics that do not help keep it.
+    /// For each row group, whether the filter may be true for any of its rows. True without usable statistics.
     pub fn may_pass(&self, schema: &SchemaRef, statistics: &PruningStatistics) -> Vec<bool> {
         let keep_all = || vec![true; statistics.row_counts.len()];
-        let Ok(filter) = monotone::only(Arc::clone(&self.physical), schema) else { return keep_all() };
+        let Ok(filter) = monotone::only(Arc::clone(self.physical()), schema) else { return keep_all() };
         let builder = PruningPredicateBuilder::new().with_file_schema(SchemaRef::clone(schema));
         match builder.build(filter) {
             Some(predicate) => predicate.prune(statistics).unwrap_or_else(|_| keep_all()),
@@ -46,8 +46,7 @@ impl Expression {
     }
 }
 
-/// Whether bounds of this type say what an expression would: those of floats leave NaN out, which an expression sees
-/// as larger (or, with its sign bit set, smaller) than every number.
+/// Whether bounds of this type are usable: those of floats exclude NaN, which expressions order after every number.
 fn has_true_bounds(array: &ArrayRef) -> bool {
     !matches!(array.data_type(), DataType::Float16 | DataType::Float32 | DataType::Float64)
 }

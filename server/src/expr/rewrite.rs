@@ -1,9 +1,9 @@
-//! Where SQL's usual typing would give a training table wrong numbers, the expression is rewritten before it is typed.
+//! Rewrites an expression before it is typed, where SQL's usual typing would compute wrong numbers.
 //!
-//! - A number is compared with an integer or a decimal as it is written: the nearest float64 is another number.
-//! - A TIMESTAMP or DATE literal takes the unit of what it is compared with: nanoseconds end in the year 2262.
-//! - Integers narrower than 64 bits are widened before they are added, subtracted, multiplied or negated: they would
-//!   wrap. So are decimals of up to 64 bits.
+//! - A number is compared with an integer or a decimal as written: the nearest float64 is another number.
+//! - A TIMESTAMP or DATE literal takes the unit of the other operand: nanoseconds end in the year 2262.
+//! - Integers narrower than 64 bits are widened before arithmetic and negation, which would wrap. So are decimals of up to 64
+//!   bits.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{
@@ -12,9 +12,9 @@ use datafusion_common::{
 };
 use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
 
-use super::{compare, numbers};
+use super::{compare, numbers, operands};
 
-/// Rewrites every part of an expression, the innermost first.
+/// Rewrites an expression from the leaves up.
 pub(super) fn exact(expr: Expr, schema: &DFSchema) -> Result<Expr, DataFusionError> {
     let settled = numbers::settle(expr)?.transform_up(|node| Ok(Transformed::yes(wide_decimal(node, schema))))?.data;
     let rewrite = |node| compare::exact(widen(node, schema), schema).map(Transformed::yes);
@@ -22,7 +22,7 @@ pub(super) fn exact(expr: Expr, schema: &DFSchema) -> Result<Expr, DataFusionErr
     rewritten.transform_up(|node| Ok(Transformed::yes(compare::far_literal(node)))).map(|transformed| transformed.data)
 }
 
-/// A decimal column of up to 64 bits as one of 128: DataFusion computes those with an integer as integers.
+/// Casts a decimal column of up to 64 bits to 128 bits: DataFusion computes narrow decimals with an integer as integers.
 fn wide_decimal(node: Expr, schema: &DFSchema) -> Expr {
     let data_type = match &node {
         Expr::Column(_) => node.get_type(schema),
@@ -30,7 +30,7 @@ fn wide_decimal(node: Expr, schema: &DFSchema) -> Expr {
     };
     match data_type {
         Ok(DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale)) => {
-            compare::cast(node, DataType::Decimal128(precision, scale))
+            operands::cast(node, DataType::Decimal128(precision, scale))
         }
         _ => node,
     }
@@ -55,7 +55,7 @@ fn widen(node: Expr, schema: &DFSchema) -> Expr {
     }
 }
 
-/// An integer column or value of fewer than 64 bits as int64.
+/// Casts an integer expression of fewer than 64 bits to int64.
 fn widened(expr: Expr, schema: &DFSchema) -> Expr {
     use DataType::{Int8, Int16, Int32, UInt8, UInt16, UInt32};
     match expr.get_type(schema) {
@@ -64,7 +64,8 @@ fn widened(expr: Expr, schema: &DFSchema) -> Expr {
     }
 }
 
-/// `a IS DISTINCT FROM x AND b` is parsed with the AND inside: refused, as it is another filter than it looks.
+/// Whether the parser binds `a IS DISTINCT FROM x AND b` as `a IS DISTINCT FROM (x AND b)`. Such an expression is rejected, as
+/// it is misleading.
 pub(super) fn is_ambiguous(expr: &Expr) -> bool {
     let Expr::BinaryExpr(BinaryExpr { op: Operator::IsDistinctFrom | Operator::IsNotDistinctFrom, right, .. }) = expr
     else {
@@ -73,7 +74,8 @@ pub(super) fn is_ambiguous(expr: &Expr) -> bool {
     matches!(right.as_ref(), Expr::BinaryExpr(BinaryExpr { op: Operator::And | Operator::Or, .. }))
 }
 
-/// The types that values leave an expression with: views are made plain, for a slice of a view keeps all of its text.
+/// The result type of an expression: string and binary views become plain arrays, as a slice of a view keeps all of its
+/// buffers.
 pub(super) fn plain(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Utf8View => DataType::Utf8,

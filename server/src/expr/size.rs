@@ -1,7 +1,7 @@
-//! How long the values of an expression can get, from the longest values of the columns that it reads.
+//! Upper bounds of the size of an expression's values, from the longest values of its columns.
 //!
-//! `replace`, `concat` and their like make long values of short ones, and expressions feed them to each other. Rows are
-//! evaluated so few at a time that no part of an expression takes more than [`BYTES_AT_ONCE_MAX`].
+//! Functions such as `replace` and `concat` return longer strings than they read, and can be nested. The number of rows
+//! evaluated at a time is limited so that no subexpression takes more than [`BYTES_AT_ONCE_MAX`].
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
@@ -13,36 +13,36 @@ use datafusion_common::{
 };
 use datafusion_expr::{BinaryExpr, Expr, Operator, expr::ScalarFunction};
 
-use super::cost::{Written, written};
+use super::cost::{TextArgument, text_argument};
 
-/// Bytes that the values of a part may take for the rows that are evaluated at once.
+/// The most bytes of the values of a subexpression for the rows evaluated at a time.
 pub(super) const BYTES_AT_ONCE_MAX: f64 = 67_108_864.0;
 
-/// What a number, a date or an interval takes at most, also as a text.
+/// The most bytes of a number, a date or an interval, also as a string.
 const NUMBER_BYTES: f64 = 128.0;
 
-/// What a byte of a format stands for at most, as a text: names of months and zones.
+/// The most bytes that a byte of a format expands to: names of months and zones.
 const FORMAT_GROWTH: f64 = 32.0;
 
-/// The bytes of a part's values: of any row, at most.
+/// An upper bound of the bytes of a subexpression's value in any row.
 #[derive(Clone, Debug)]
 pub(super) enum Size {
-    /// So many, whatever the columns hold.
+    /// A constant.
     Fixed(f64),
-    /// As many as the column has.
+    /// The longest value of a column.
     Column(String),
-    /// So many times what the parts have together.
+    /// A multiple of the sum of other sizes.
     Sum(f64, Vec<Size>),
-    /// A number or a truth value, made from these.
-    Told(Vec<Size>),
-    /// Every `from` bytes of a text become a text, with so many copies of the old one.
+    /// A number or a boolean, computed from operands of these sizes.
+    Number(Vec<Size>),
+    /// Every `from` bytes of a string are replaced by `to`, which contains `copies` of the original.
     Replaced { text: Box<Size>, from: f64, to: Box<Size>, copies: f64 },
-    /// A number that takes as many steps as the product of two lengths.
+    /// A number whose computation takes as many steps as the product of two lengths.
     Compared(Box<Size>, Box<Size>),
 }
 
 impl Size {
-    /// The size of an expression, if its values can get longer than those that it reads.
+    /// The size of an expression, if its values can be longer than its inputs.
     pub(super) fn of_growing(expr: &Expr) -> Option<Self> {
         let size = of(expr);
         size.grows().then_some(size)
@@ -52,19 +52,19 @@ impl Size {
         match self {
             Self::Fixed(_) | Self::Column(_) => false,
             Self::Sum(times, parts) => *times > 1.0 || parts.len() > 1 || parts.iter().any(Self::grows),
-            Self::Told(parts) => parts.iter().any(Self::grows),
+            Self::Number(parts) => parts.iter().any(Self::grows),
             Self::Replaced { .. } | Self::Compared(..) => true,
         }
     }
 
-    /// Rows of a batch that may be evaluated at once, or the bytes that a single one may take where these are too many.
+    /// The number of rows of a batch to evaluate at a time, or the bytes of a single row if they exceed the limit.
     pub(super) fn rows_at_once(&self, batch: &RecordBatch) -> Result<usize, f64> {
         let bytes = self.bytes_max(&|name| batch.column_by_name(name).map_or(NUMBER_BYTES, longest));
         let rows = BYTES_AT_ONCE_MAX / bytes.max(1.0);
         if rows < 1.0 { Err(bytes) } else { Ok(rows as usize) }
     }
 
-    /// The most bytes that any part's value takes, where the longest values of the columns are such.
+    /// The most bytes of any subexpression's value, given the longest value of each column.
     pub(super) fn bytes_max(&self, longest: &dyn Fn(&str) -> f64) -> f64 {
         let mut most = 0.0;
         self.bytes(longest, &mut most);
@@ -77,7 +77,7 @@ impl Size {
             Self::Fixed(bytes) => *bytes,
             Self::Column(name) => longest(name),
             Self::Sum(times, parts) => times * sum(parts, most),
-            Self::Told(parts) => {
+            Self::Number(parts) => {
                 sum(parts, most);
                 NUMBER_BYTES
             }
@@ -104,30 +104,30 @@ fn of(expr: &Expr) -> Size {
             Size::Sum(1.0, vec![of(left), of(right)])
         }
         Expr::Case(case) => {
-            let told =
+            let conditions =
                 case.when_then_expr.iter().map(|(when, _)| of(when)).chain(case.expr.iter().map(|expr| of(expr)));
-            let given =
+            let results =
                 case.when_then_expr.iter().map(|(_, then)| of(then)).chain(case.else_expr.iter().map(|expr| of(expr)));
-            Size::Sum(1.0, given.chain([Size::Told(told.collect())]).collect())
+            Size::Sum(1.0, results.chain([Size::Number(conditions.collect())]).collect())
         }
-        Expr::InList(list) => Size::Told(vec![of(&list.expr)]),
+        Expr::InList(list) => Size::Number(vec![of(&list.expr)]),
         Expr::ScalarFunction(call) => of_call(call, all(&call.args)),
         other => {
             let mut parts = Vec::new();
-            // The walk itself does not fail.
+            // The closure never fails.
             let _ = other.apply_children(|child| {
                 parts.push(of(child));
                 Ok(TreeNodeRecursion::Continue)
             });
-            Size::Told(parts)
+            Size::Number(parts)
         }
     }
 }
 
-/// The size of a call's value. A function that is not named here makes nothing longer than its arguments together.
+/// The size of a call's value. The value of a function not listed here is at most as long as its arguments together.
 fn of_call(call: &ScalarFunction, mut sizes: Vec<Size>) -> Size {
-    let text = |index: usize| match call.args.get(index).map(written) {
-        Some(Written::Text(text)) => Some(text),
+    let text = |index: usize| match call.args.get(index).map(text_argument) {
+        Some(TextArgument::Literal(text)) => Some(text),
         _ => None,
     };
     match (call.func.name(), sizes.len()) {
@@ -148,7 +148,7 @@ fn of_call(call: &ScalarFunction, mut sizes: Vec<Size>) -> Size {
                     let copies = written.matches(['\\', '$']).count() as f64;
                     Size::Replaced { text: text_size, from: 1.0, to: Box::new(to), copies }
                 }
-                // Every other byte of it may stand for the old text.
+                // Every other byte of the replacement may refer to the original.
                 None => {
                     Size::Replaced { text: text_size, from: 1.0, to: Box::new(Size::Sum(2.0, vec![to])), copies: 0.0 }
                 }
@@ -164,7 +164,7 @@ fn of_call(call: &ScalarFunction, mut sizes: Vec<Size>) -> Size {
             Size::Sum(1.0, sizes)
         }
         ("levenshtein", 2) => Size::Compared(Box::new(sizes.swap_remove(0)), Box::new(sizes.swap_remove(0))),
-        // A letter becomes three, or one of up to four bytes.
+        // A character maps to at most three, or to one of up to four bytes.
         ("upper" | "lower" | "initcap", _) => Size::Sum(3.0, sizes),
         ("translate", _) => Size::Sum(4.0, sizes),
         ("to_char", _) => Size::Sum(FORMAT_GROWTH, sizes),

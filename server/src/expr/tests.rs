@@ -45,7 +45,7 @@ fn filters_follow_sql() {
 }
 
 #[test]
-fn derived_values_are_typed_and_name_their_columns() {
+fn derived_values_have_a_type_and_list_their_columns() {
     let expression = Expression::compile("delay > 15 OR day = 2", &schema()).unwrap();
     assert_eq!(expression.columns(), ["day", "delay"]);
     let values = expression.evaluate(&batch()).unwrap();
@@ -58,7 +58,7 @@ fn derived_values_are_typed_and_name_their_columns() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_with_the_reason() {
+fn rejects_unsupported_expressions_with_a_reason() {
     let deep = format!("{}1{}", "(".repeat(100_000), ")".repeat(100_000));
     let nested = format!("{}1{} = 1", "(".repeat(1000), ")".repeat(1000));
     let chain = vec!["day = 1"; 20_000].join(" OR ");
@@ -82,8 +82,8 @@ fn what_cannot_be_used_is_refused_with_the_reason() {
         ("regexp_like(Carrier, '(a{1000}){1000}')", "repeat less"),
         ("Carrier ~ '((a{100}){100}){100}'", "repeat less"),
         ("Carrier SIMILAR TO '(a{1000}){1000}'", "repeat less"),
-        ("regexp_count(Carrier, concat('(a{1000}', '){1000}')) > 0", "written as a text"),
-        ("regexp_like(Carrier, Carrier)", "written as a text"),
+        ("regexp_count(Carrier, concat('(a{1000}', '){1000}')) > 0", "must be a string literal"),
+        ("regexp_like(Carrier, Carrier)", "must be a string literal"),
         (&format!("Carrier LIKE '{}'", "%a".repeat(600)), "the limit is 1024"),
         ("Carrier > 5 + 'x'", ""),
         ("delay = $1", ""),
@@ -97,12 +97,12 @@ fn what_cannot_be_used_is_refused_with_the_reason() {
     }
 }
 
-/// A call within a call within a call.
+/// Nested calls.
 fn nested(depth: usize, before: &str, inner: &str, after: &str) -> String {
     format!("{}{inner}{}", before.repeat(depth), after.repeat(depth))
 }
 
-/// Compiles on a thread whose stack is that of the CPU pool's.
+/// Compiles on a thread of the CPU pool, for its stack size.
 fn compiled(text: String) -> Result<Expression, super::ExprError> {
     let pool = crate::cpu_pool::CpuPool::new(1).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -110,7 +110,7 @@ fn compiled(text: String) -> Result<Expression, super::ExprError> {
 }
 
 #[test]
-fn what_doubles_at_every_level_is_refused() {
+fn rejects_expressions_that_double_at_every_level() {
     for text in [
         nested(20, "coalesce(", "day", ", 1)"),
         nested(20, "nvl(", "day", ", 1)"),
@@ -121,7 +121,7 @@ fn what_doubles_at_every_level_is_refused() {
         let error = compiled(text).unwrap_err().to_string();
         assert!(error.contains("less deeply"), "{error}");
     }
-    // What does not double may be as deep as parentheses may.
+    // Other expressions may be nested as deeply as parentheses.
     for text in [
         nested(12, "coalesce(delay, ", "day", ")"),
         nested(12, "CASE WHEN delay > 1 THEN 1 ELSE ", "day", " END"),
@@ -132,7 +132,7 @@ fn what_doubles_at_every_level_is_refused() {
 }
 
 #[test]
-fn values_that_grow_without_bound_are_refused() {
+fn rejects_values_of_unbounded_size() {
     let long = "a".repeat(1000);
     for text in [
         nested(9, "replace(", "Carrier", &format!(", 'a', '{long}')")),
@@ -146,8 +146,8 @@ fn values_that_grow_without_bound_are_refused() {
 }
 
 #[test]
-fn values_that_grow_are_computed_a_few_rows_at_a_time() {
-    // 30,000 rows of up to 40,000 bytes on the way, and none of those are left.
+fn computes_growing_values_a_few_rows_at_a_time() {
+    // 30,000 rows of up to 40,000 bytes during evaluation, none of which are kept.
     let grown = "replace(Carrier, 'a', repeated)".replace("repeated", &format!("'{}'", "x".repeat(40_000)));
     let carriers: StringArray = (0..30_000).map(|row| Some(if row % 1000 == 0 { "a" } else { "b" })).collect();
     let batch = RecordBatch::try_from_iter_with_nullable([("Carrier", Arc::new(carriers) as _, true)]).unwrap();
@@ -157,7 +157,7 @@ fn values_that_grow_are_computed_a_few_rows_at_a_time() {
     assert_eq!(lengths.len(), 30_000);
     assert_eq!((lengths.value(1000), lengths.value(1001)), (40_000, 1));
 
-    // Derived columns are read by others: what is left is bounded, too.
+    // The size of the result is bounded too.
     let all: StringArray = (0..30_000).map(|_| Some("a")).collect();
     let batch = RecordBatch::try_from_iter_with_nullable([("Carrier", Arc::new(all) as _, true)]).unwrap();
     let error = Expression::compile(&grown, &batch.schema()).unwrap().evaluate(&batch).unwrap_err().to_string();
@@ -182,7 +182,7 @@ fn the_longest_allowed_expression_is_evaluated_on_the_pool() {
 }
 
 #[test]
-fn row_groups_that_cannot_pass_are_skipped() {
+fn prunes_row_groups_that_cannot_pass() {
     let column = |min: Vec<Option<i64>>, max: Vec<Option<i64>>, nulls: Vec<Option<u64>>| ColumnStatistics {
         minimums: Arc::new(Int64Array::from(min)),
         maximums: Arc::new(Int64Array::from(max)),
@@ -208,7 +208,7 @@ fn row_groups_that_cannot_pass_are_skipped() {
         ("day = 5", [true, false, true]),
         ("day IS NULL", [false, false, true]),
         ("delay IS NOT NULL", [true, false, true]),
-        // NaN is larger than every number for an expression, and not in the statistics.
+        // NaN is greater than every number in expressions, and not included in statistics.
         ("delay > 5", [true, false, true]),
         ("abs(day) > 100", [true, true, true]),
     ] {
@@ -218,7 +218,7 @@ fn row_groups_that_cannot_pass_are_skipped() {
 }
 
 #[test]
-fn numbers_are_the_ones_that_were_written() {
+fn numbers_keep_their_written_value() {
     let decimals =
         arrow::array::Decimal128Array::from(vec![Some(805), Some(895), None]).with_precision_and_scale(9, 2).unwrap();
     let batch = RecordBatch::try_from_iter_with_nullable([
@@ -242,7 +242,7 @@ fn numbers_are_the_ones_that_were_written() {
 }
 
 #[test]
-fn text_functions_give_plain_text() {
+fn string_functions_return_plain_strings() {
     for text in ["substr(Carrier, 1, 1)", "substring(Carrier from 1 for 1)", "CAST(day AS VARCHAR)", "upper(Carrier)"] {
         let expression = Expression::compile(text, &schema()).unwrap();
         assert_eq!(expression.field("x").data_type(), &arrow::datatypes::DataType::Utf8, "{text}");
@@ -251,7 +251,7 @@ fn text_functions_give_plain_text() {
 }
 
 #[test]
-fn mistakes_that_need_no_data_are_found_before_it_is_read() {
+fn compile_finds_errors_that_do_not_depend_on_data() {
     for text in ["to_timestamp('x') > to_timestamp(day)", "delay IS DISTINCT FROM 1 AND day = 1"] {
         assert!(Expression::compile(text, &schema()).is_err(), "{text}");
     }

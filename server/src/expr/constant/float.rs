@@ -1,10 +1,10 @@
-//! Floats that are written: `1e300`, `-CAST('NaN' AS DOUBLE)`.
+//! Float literals, also written as casts: `1e300`, `-CAST('NaN' AS DOUBLE)`.
 
 use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use datafusion_expr::{Cast, Expr};
 
-/// The value of a float literal, of a text cast to a float, or of the negation of one.
+/// The value of a float literal, of a string literal cast to a float, or of the negation of either.
 pub(super) fn of(expr: &Expr) -> Option<f64> {
     match expr {
         Expr::Literal(ScalarValue::Float64(Some(value)), _) => Some(*value),

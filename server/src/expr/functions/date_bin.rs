@@ -1,5 +1,5 @@
-//! `date_bin` of timestamps of any unit and year: DataFusion's counts nanoseconds, which end in the year 2262, and
-//! gives null for what comes later.
+//! `date_bin` for timestamps of any unit and year. DataFusion's version counts nanoseconds and returns null after the year
+//! 2262.
 
 use std::sync::Arc;
 
@@ -45,10 +45,10 @@ impl ScalarUDFImpl for DateBin {
         &self.signature
     }
 
-    /// The stride becomes an interval; timestamps keep their unit; texts and dates are timestamps of nanoseconds.
+    /// The stride becomes an interval; timestamps keep their unit; strings and dates become timestamps in nanoseconds.
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>, DataFusionError> {
         let (Some(source), 2..=3) = (arg_types.get(1), arg_types.len()) else {
-            return plan_err!("date_bin expects a stride, a timestamp and perhaps an origin");
+            return plan_err!("date_bin expects a stride, a timestamp and optionally an origin");
         };
         let time = |data_type: &DataType| match data_type {
             DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_) => Ok(data_type.clone()),
@@ -92,10 +92,10 @@ impl ScalarUDFImpl for DateBin {
     }
 }
 
-/// The stride of a call; `None` where it is null.
+/// The stride of a call; `None` if it is null.
 fn stride_of(stride: &ColumnarValue) -> Result<Option<Stride>, DataFusionError> {
     let ColumnarValue::Scalar(stride) = stride else {
-        return exec_err!("the stride of date_bin must be one interval, not one for each row");
+        return exec_err!("the stride of date_bin must be a constant interval");
     };
     let array = cast(&stride.to_array()?, &DataType::Interval(IntervalUnit::MonthDayNano))?;
     if array.is_null(0) {
@@ -107,15 +107,15 @@ fn stride_of(stride: &ColumnarValue) -> Result<Option<Stride>, DataFusionError> 
         (1.., 0) => Ok(Some(Stride::Months(months.into()))),
         (0, 1..) => Ok(Some(Stride::Nanoseconds(within_days))),
         (0, _) | (_, 0) => exec_err!("the stride of date_bin must be greater than zero"),
-        _ => exec_err!("the stride of date_bin must be of months and years, or of days and shorter units, not of both"),
+        _ => exec_err!("the stride of date_bin must have months and years, or days and shorter units, not both"),
     }
 }
 
-/// The instant at which a bin begins: 1970 unless the call says another; `None` where it is null.
+/// The origin in nanoseconds since 1970, 0 by default; `None` if it is null.
 fn origin_of(origin: Option<&ColumnarValue>) -> Result<Option<i128>, DataFusionError> {
     let Some(origin) = origin else { return Ok(Some(0)) };
     let ColumnarValue::Scalar(origin) = origin else {
-        return exec_err!("the origin of date_bin must be one timestamp, not one for each row");
+        return exec_err!("the origin of date_bin must be a constant timestamp");
     };
     let array = origin.to_array()?;
     if array.is_null(0) {
@@ -128,7 +128,7 @@ fn origin_of(origin: Option<&ColumnarValue>) -> Result<Option<i128>, DataFusionE
     Ok(Some(i128::from(count) * instant::nanoseconds(*unit)))
 }
 
-/// The start of the bin that a count of units falls into.
+/// The start of the bin of a timestamp.
 fn bin(count: i64, unit: TimeUnit, stride: Stride, origin: i128) -> Result<i64, DataFusionError> {
     let nanoseconds = i128::from(count) * instant::nanoseconds(unit);
     let start = match stride {
@@ -144,11 +144,11 @@ fn start_of_months(nanoseconds: i128, stride: i64, origin: i128) -> Result<i128,
     let shifted = |months: i64| {
         let count = Months::new(u32::try_from(months.unsigned_abs()).unwrap_or(u32::MAX));
         let shifted = if months < 0 { origin.checked_sub_months(count) } else { origin.checked_add_months(count) };
-        shifted.map_or_else(|| exec_err!("a bin of date_bin begins in no year of the calendar"), Ok)
+        shifted.map_or_else(|| exec_err!("a bin of date_bin starts outside of the calendar's range"), Ok)
     };
     let bins = (months(&source) - months(&origin)).div_euclid(stride);
     let mut start = shifted(bins * stride)?;
-    // An origin late in its month begins bins late in theirs.
+    // Bins start on the same day of the month as the origin.
     if start > source {
         start = shifted((bins - 1) * stride)?;
     }

@@ -1,5 +1,4 @@
-//! `date_trunc` of timestamps of any unit and year: DataFusion's goes through nanoseconds, which end in the year 2262,
-//! and fails on what comes later.
+//! `date_trunc` for timestamps of any unit and year. DataFusion's version counts nanoseconds and fails after the year 2262.
 
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ pub(super) fn function() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::new_from_impl(DateTrunc { inner: datetime::date_trunc() }))
 }
 
-/// DataFusion's function, and the same for years that it cannot count.
+/// DataFusion's function, extended to years outside of its range.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DateTrunc {
     inner: Arc<ScalarUDF>,
@@ -66,7 +65,7 @@ impl ScalarUDFImpl for DateTrunc {
     }
 }
 
-/// Whether a period may begin before the first timestamp of the unit: DataFusion's subtraction wraps there.
+/// Whether a period may start before the first timestamp of the unit, where DataFusion's subtraction wraps.
 fn may_wrap(source: &ColumnarValue) -> Result<bool, DataFusionError> {
     /// A year in nanoseconds, rounded up.
     const PERIOD_MAX: i64 = 32_000_000_000_000_000;
@@ -79,7 +78,7 @@ fn may_wrap(source: &ColumnarValue) -> Result<bool, DataFusionError> {
     Ok(first.is_some_and(|count| count < i64::MIN + PERIOD_MAX))
 }
 
-/// Truncates value by value, which every year can; `None` where the source or the precision is not for this function.
+/// Truncates each value, in any year. `None` if this function does not support the source or the precision.
 fn truncate_each(source: &ColumnarValue, precision: &str) -> Option<Result<ColumnarValue, DataFusionError>> {
     let DataType::Timestamp(unit, zone) = source.data_type() else { return None };
     truncated(NaiveDateTime::default(), precision)?;
@@ -104,7 +103,7 @@ fn truncate(count: i64, unit: TimeUnit, zone: Tz, precision: &str) -> Result<i64
     instant::count(instant::of(&start), unit)
 }
 
-/// The start of the period that a local time falls into.
+/// The start of the period of a local time.
 fn truncated(local: NaiveDateTime, precision: &str) -> Option<NaiveDateTime> {
     let (date, time) = (local.date(), local.time());
     let day = |date: NaiveDate| date.and_time(NaiveTime::MIN);
@@ -123,8 +122,8 @@ fn truncated(local: NaiveDateTime, precision: &str) -> Option<NaiveDateTime> {
     }
 }
 
-/// The instant of a local time. Of two, that with the source's offset; of none, as far after midnight as the clocks
-/// were put forward, as DataFusion has it.
+/// The instant of a local time, as in DataFusion: of two, the one with the source's offset; in a gap, shifted forward by the
+/// length of the gap.
 fn at(local: NaiveDateTime, source: &DateTime<Utc>, zone: Tz) -> Option<DateTime<Tz>> {
     let gap = TimeDelta::try_hours(3)?;
     match zone.from_local_datetime(&local) {

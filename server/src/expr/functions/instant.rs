@@ -1,4 +1,4 @@
-//! Timestamps of any unit as instants: nanoseconds since 1970 in 128 bits, which hold every value of every unit.
+//! Timestamps of any unit as nanoseconds since 1970 in 128 bits, which can hold every value of every unit.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use arrow::{
 use chrono::{DateTime, Utc};
 use datafusion_common::{DataFusionError, exec_err};
 
-/// Nanoseconds of one unit.
+/// Nanoseconds per unit.
 pub(super) fn nanoseconds(unit: TimeUnit) -> i128 {
     match unit {
         TimeUnit::Second => 1_000_000_000,
@@ -22,7 +22,7 @@ pub(super) fn nanoseconds(unit: TimeUnit) -> i128 {
     }
 }
 
-/// Maps every timestamp of an array to another one of the same type, by their counts of units.
+/// Maps the counts of a timestamp array, keeping its type.
 pub(super) fn map(
     array: &dyn Array,
     each: impl Fn(i64) -> Result<i64, DataFusionError>,
@@ -43,26 +43,26 @@ pub(super) fn map(
     }
 }
 
-/// The calendar's date and time of an instant.
+/// The UTC date and time of an instant.
 pub(super) fn date_time(nanoseconds: i128) -> Result<DateTime<Utc>, DataFusionError> {
     const PER_SECOND: i128 = 1_000_000_000;
     let seconds = i64::try_from(nanoseconds.div_euclid(PER_SECOND)).ok();
     let rest = u32::try_from(nanoseconds.rem_euclid(PER_SECOND)).unwrap_or(0);
     let Some(date_time) = seconds.and_then(|seconds| DateTime::from_timestamp(seconds, rest)) else {
-        return exec_err!("the instant {nanoseconds} ns since 1970 is in no year of the calendar");
+        return exec_err!("the instant {nanoseconds} ns since 1970 is outside of the calendar's range");
     };
     Ok(date_time)
 }
 
-/// The instant of a date and time.
+/// Nanoseconds since 1970 of a date and time.
 pub(super) fn of<Z: chrono::TimeZone>(date_time: &DateTime<Z>) -> i128 {
     i128::from(date_time.timestamp()) * 1_000_000_000 + i128::from(date_time.timestamp_subsec_nanos())
 }
 
-/// An instant as a count of units: the last one that is not after it.
+/// An instant as a count of units, rounded down.
 pub(super) fn count(nanoseconds: i128, unit: TimeUnit) -> Result<i64, DataFusionError> {
     let Ok(count) = i64::try_from(nanoseconds.div_euclid(self::nanoseconds(unit))) else {
-        return exec_err!("the instant {nanoseconds} ns since 1970 is not a timestamp of its unit, {unit:?}");
+        return exec_err!("the instant {nanoseconds} ns since 1970 is outside of the range of its unit, {unit:?}");
     };
     Ok(count)
 }

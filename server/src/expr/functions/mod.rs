@@ -1,4 +1,4 @@
-//! The functions that expressions may call: DataFusion's scalar functions, and no tables, aggregates or variables.
+//! Functions available to expressions: DataFusion's scalar functions, but no tables, aggregates or variables.
 
 mod date_bin;
 mod date_trunc;
@@ -20,13 +20,13 @@ use datafusion_functions::{
     unicode::planner::UnicodeFunctionPlanner,
 };
 
-/// What an expression can refer to.
+/// The functions that the SQL planner resolves.
 pub(super) struct Functions {
     options: ConfigOptions,
     planners: Vec<Arc<dyn ExprPlanner>>,
 }
 
-/// Functions whose result's size is a number in the expression: one call could take all memory.
+/// Excluded functions whose result size is an argument: one call could use all memory.
 const UNBOUNDED: [&str; 3] = ["lpad", "repeat", "rpad"];
 
 static SCALARS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
@@ -62,7 +62,7 @@ impl Default for Functions {
 
 impl ContextProvider for Functions {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>, DataFusionError> {
-        plan_err!("an expression reads the dataset's own columns, not the table {name}")
+        plan_err!("an expression reads columns of its dataset, not the table {name}")
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {

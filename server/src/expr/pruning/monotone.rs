@@ -1,9 +1,9 @@
-//! Bounds of a column bound what is computed from it only where the computation keeps the order of values.
+//! Excludes non-monotone expressions from pruning: bounds of a column bound a derived value only if the derivation
+//! preserves order.
 //!
-//! DataFusion's pruning sees through every cast between types that are not text, and through negation. Some of these
-//! do not keep the order: a day's timestamps start again at midnight when they are cast to times, an integer cast to a
-//! boolean is false for zero alone, and the smallest int64 is its own negation. Others merge values, and the pruning
-//! compares what they are cast from.
+//! DataFusion's pruning looks through negation and every cast between types that are not strings. Some do not preserve
+//! order: timestamps cast to times start again at midnight, an integer cast to a boolean is false only for zero, and the
+//! negation of the smallest int64 is itself. Others merge values, while pruning compares the values before the cast.
 
 use std::{
     fmt,
@@ -27,7 +27,7 @@ use datafusion_physical_expr::{
 
 use crate::expr::{casts::is_lossless, floats};
 
-/// The same filter, with what does not keep the order hidden from the pruning.
+/// The filter with non-monotone expressions hidden from pruning.
 pub(super) fn only(
     filter: Arc<dyn PhysicalExpr>,
     schema: &SchemaRef,
@@ -37,7 +37,7 @@ pub(super) fn only(
         if let Some([float]) = call.map(ScalarFunctionExpr::args)
             && float.data_type(schema)?.is_floating()
         {
-            // Floats have no bounds here, so only whether they are null matters, and canonical ones are null alike.
+            // Floats have no bounds here, so only nulls matter, and making floats canonical preserves nulls.
             return Ok(Transformed::yes(Arc::clone(float)));
         }
         let keeps_order = match (node.downcast_ref::<CastExpr>(), node.downcast_ref::<TryCastExpr>()) {
@@ -50,7 +50,7 @@ pub(super) fn only(
     filter.transform_up(hide).map(|transformed| transformed.data)
 }
 
-/// An expression of which nothing is known but its value.
+/// An expression that pruning cannot look into.
 #[derive(Debug, Eq)]
 struct Hidden(Arc<dyn PhysicalExpr>);
 

@@ -1,4 +1,4 @@
-//! Comparisons are those of the values as written: integers, decimals, instants and NaN, with and without pruning.
+//! Exact comparisons of integers, decimals, instants and NaN, with and without pruning.
 
 mod floats;
 mod times;
@@ -32,8 +32,8 @@ fn mask(text: &str, batch: &RecordBatch) -> Mask {
     evaluate(text, batch).as_boolean().iter().collect()
 }
 
-/// Every expression gives its mask, and as a filter it passes the same rows when each row is a row group whose
-/// statistics are the row's own value, and when all rows are one row group.
+/// Checks the mask of every expression, and that as a filter it prunes no passing row: once with each row as a row group,
+/// once with all rows as one row group.
 fn check(name: &str, values: ArrayRef, cases: &[(&str, Mask)]) {
     let batch = batch_of(name, values);
     for (text, expected) in cases {
@@ -48,7 +48,7 @@ fn check(name: &str, values: ArrayRef, cases: &[(&str, Mask)]) {
     }
 }
 
-/// Every row is a row group.
+/// Statistics with each row as a row group.
 fn row_statistics(name: &str, values: &ArrayRef) -> PruningStatistics {
     let nulls = (0..values.len()).map(|row| u64::from(values.is_null(row)));
     let known = ColumnStatistics {
@@ -59,7 +59,7 @@ fn row_statistics(name: &str, values: &ArrayRef) -> PruningStatistics {
     PruningStatistics { row_counts: vec![1; values.len()], columns: HashMap::from([(name.to_owned(), known)]) }
 }
 
-/// All rows are one row group.
+/// Statistics with all rows as one row group.
 fn group_statistics(name: &str, values: &ArrayRef) -> PruningStatistics {
     let sorted = sort(values, Some(SortOptions { descending: false, nulls_first: false })).unwrap();
     let known = ColumnStatistics {
@@ -91,11 +91,11 @@ fn narrow_integers_are_negated_without_wrapping() {
 }
 
 #[test]
-fn negated_int64_is_the_same_however_rows_are_grouped() {
+fn negation_of_int64_is_independent_of_row_groups() {
     check(
         "x",
         Arc::new(Int64Array::from(vec![i64::MIN, 5, -5])),
-        // The negation of the smallest int64 wraps to itself, as all arithmetic of 64 bits does.
+        // The negation of the smallest int64 wraps to itself, like all 64-bit arithmetic.
         &[
             ("-x < 0", vec![Some(true), Some(true), Some(false)]),
             ("-x > -9223372036854775808", vec![Some(false), Some(true), Some(true)]),
@@ -104,7 +104,7 @@ fn negated_int64_is_the_same_however_rows_are_grouped() {
 }
 
 #[test]
-fn casts_that_do_not_keep_the_order_do_not_prune() {
+fn non_monotone_casts_do_not_prune() {
     let batch = batch_of("x", Arc::new(Int64Array::from(vec![-1, 0, 1])));
     let group = |min: ArrayRef, max: ArrayRef| PruningStatistics {
         row_counts: vec![3],
@@ -117,7 +117,7 @@ fn casts_that_do_not_keep_the_order_do_not_prune() {
     let known = group(Arc::new(Int64Array::from(vec![-1])), Arc::new(Int64Array::from(vec![1])));
     assert_eq!(filter.may_pass(&batch.schema(), &known), [true]);
 
-    // From 23:00 of a day to 01:00 of the next there is a midnight.
+    // Midnight is between 23:00 of one day and 01:00 of the next.
     let instants = |hours: i64| Arc::new(TimestampMicrosecondArray::from(vec![hours * 3_600_000_000])) as ArrayRef;
     let batch = batch_of("x", instants(24));
     let filter = Expression::compile_filter("CAST(x AS TIME) = TIME '00:00:00'", &batch.schema()).unwrap();
@@ -125,7 +125,7 @@ fn casts_that_do_not_keep_the_order_do_not_prune() {
 }
 
 #[test]
-fn casts_that_lose_are_computed_before_they_are_compared() {
+fn lossy_casts_are_computed_before_comparisons() {
     let decimal = |value| Arc::new(Decimal128Array::from(vec![value]).with_precision_and_scale(9, 2).unwrap());
     check(
         "d",
@@ -180,7 +180,7 @@ fn decimals_of_any_width_are_computed_exactly() {
 }
 
 #[test]
-fn branches_of_several_types_are_compared_in_the_type_of_all() {
+fn branches_of_several_types_are_compared_in_their_common_type() {
     let decimals = |values: Vec<i128>, precision, scale| {
         Arc::new(Decimal128Array::from(values).with_precision_and_scale(precision, scale).unwrap()) as ArrayRef
     };
@@ -209,7 +209,7 @@ fn integers_are_compared_with_narrow_floats_as_float64() {
 }
 
 #[test]
-fn integers_are_compared_with_numbers_as_written() {
+fn integers_are_compared_exactly_with_number_literals() {
     let big = (1_i64 << 53) + 1;
     check(
         "i",
@@ -262,7 +262,7 @@ fn integers_are_compared_with_numbers_as_written() {
 }
 
 #[test]
-fn decimals_are_compared_with_all_digits_written() {
+fn decimals_are_compared_exactly_with_number_literals() {
     let decimals = |values: Vec<i128>, precision, scale| {
         Arc::new(Decimal128Array::from(values).with_precision_and_scale(precision, scale).unwrap()) as ArrayRef
     };
@@ -288,7 +288,7 @@ fn decimals_are_compared_with_all_digits_written() {
 }
 
 #[test]
-fn numbers_in_arithmetic_are_floats() {
+fn number_literals_in_arithmetic_are_floats() {
     let batch = batch_of("i", Arc::new(Int64Array::from(vec![1, 2])));
     for (text, expected) in [("i * 0.5", [0.5, 1.0]), ("i + 1e300", [1e300, 1e300]), ("-1.25e0 * i", [-1.25, -2.5])] {
         let values = evaluate(text, &batch);
@@ -301,7 +301,7 @@ fn numbers_in_arithmetic_are_floats() {
 }
 
 #[test]
-fn bytes_of_either_width_have_the_same_functions() {
+fn functions_accept_binary_and_large_binary() {
     let values = vec![Some(b"a".as_slice()), None];
     for bytes in [Arc::new(BinaryArray::from(values.clone())) as ArrayRef, Arc::new(LargeBinaryArray::from(values))] {
         let batch = batch_of("b", bytes);
@@ -311,7 +311,7 @@ fn bytes_of_either_width_have_the_same_functions() {
 }
 
 #[test]
-fn texts_are_compared_as_before() {
+fn strings_are_compared_as_strings() {
     let batch = batch_of("word", Arc::new(StringArray::from(vec!["5", "a"])));
     assert_eq!(mask("word = '5'", &batch), [Some(true), Some(false)]);
     assert_eq!(mask("CASE word WHEN 'a' THEN true ELSE false END", &batch), [Some(false), Some(true)]);

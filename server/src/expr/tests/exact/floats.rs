@@ -9,8 +9,6 @@ use arrow::{
 
 use super::{Mask, batch_of, check, evaluate};
 
-type Half = <Float16Type as ArrowPrimitiveType>::Native;
-
 #[test]
 fn all_nan_are_equal_and_greater_than_every_number() {
     let (quiet, negative) = (f64::NAN, f64::from_bits(0xfff8_0000_0000_0001));
@@ -46,11 +44,20 @@ fn all_nan_are_equal_and_greater_than_every_number() {
     let doubles = Arc::new(Float64Array::from(values.clone())) as ArrayRef;
     check("f", Arc::clone(&doubles), &cases);
     check("f", Arc::new(values.iter().map(|value| value.map(|value| value as f32)).collect::<Float32Array>()), &cases);
-    check("f", Arc::new(values.iter().map(|value| value.map(Half::from_f64)).collect::<Float16Array>()), &cases);
+    check(
+        "f",
+        Arc::new(
+            values
+                .iter()
+                .map(|value| value.map(<Float16Type as ArrowPrimitiveType>::Native::from_f64))
+                .collect::<Float16Array>(),
+        ),
+        &cases,
+    );
 }
 
 #[test]
-fn values_of_floats_keep_their_sign() {
+fn zeros_keep_their_sign() {
     let batch = batch_of("f", Arc::new(Float64Array::from(vec![-0.0, 1.0])));
     let sign = |text: &str| evaluate(text, &batch).as_primitive::<Float64Type>().value(0).is_sign_negative();
     assert!(sign("f") && sign("nullif(f, 1)") && sign("coalesce(f, 1)"));

@@ -82,7 +82,7 @@ fn time_literals_take_the_unit_of_the_column() {
 }
 
 #[test]
-fn instants_and_days_of_any_year_are_compared() {
+fn compares_instants_and_days_of_any_year() {
     let days: ArrayRef = Arc::new(Date32Array::from(vec![2_932_896, 0, 0, 0]));
     let batch = RecordBatch::try_from_iter_with_nullable([("us", instants(), true), ("d", days, true)]).unwrap();
     let seconds: ArrayRef = Arc::new(TimestampSecondArray::from(vec![253_402_214_400, 0, 1_577_836_800, 0]));
@@ -102,7 +102,7 @@ fn whole<T: ArrowPrimitiveType<Native = i64>>(array: &ArrayRef) -> &PrimitiveArr
 }
 
 #[test]
-fn times_of_any_year_are_binned_and_truncated() {
+fn bins_and_truncates_times_of_any_year() {
     use arrow::datatypes::TimestampMicrosecondType as Micros;
     let batch = batch_of("us", instants());
     let day = 86_400_000_000_i64;
@@ -130,19 +130,19 @@ fn times_of_any_year_are_binned_and_truncated() {
 }
 
 #[test]
-fn periods_that_begin_before_the_first_timestamp_are_refused() {
+fn rejects_periods_that_start_before_the_first_timestamp() {
     let batch = batch_of("ns", Arc::new(TimestampNanosecondArray::from(vec![i64::MIN + 1, 0])));
     let compiled = Expression::compile("date_trunc('hour', ns)", &batch.schema()).unwrap();
     let error = compiled.evaluate(&batch).unwrap_err().to_string();
-    assert!(error.contains("not a timestamp of its unit"), "{error}");
+    assert!(error.contains("outside of the range of its unit"), "{error}");
 }
 
 #[test]
-fn bins_begin_at_or_before_their_times() {
+fn bins_start_at_or_before_their_times() {
     use arrow::datatypes::TimestampMicrosecondType as Micros;
     let batch = batch_of("us", Arc::new(TimestampMicrosecondArray::from(vec![-1, 0, 1, 2])));
     let values = evaluate("date_bin(INTERVAL '1500 nanoseconds', us)", &batch);
-    // Bins of 1.5 µs begin at -1.5, 0 and 1.5 µs, and a column of microseconds holds the one before.
+    // Bins of 1.5 µs start at -1.5, 0 and 1.5 µs, rounded down to microseconds.
     assert_eq!(whole::<Micros>(&values).values(), &[-2, 0, 0, 1]);
     let error = Expression::compile("date_bin(INTERVAL '0 days', us)", &batch.schema());
     let error = error.and_then(|compiled| compiled.evaluate(&batch)).unwrap_err().to_string();

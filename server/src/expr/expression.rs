@@ -1,0 +1,194 @@
+//! A compiled expression: type-checked once against a schema, then evaluated batch by batch.
+
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array},
+    compute::{cast, concat},
+    datatypes::{DataType, Field, Schema},
+};
+use datafusion_common::{DFSchema, config::ConfigOptions};
+use datafusion_expr::{
+    ColumnarValue, Expr, execution_props::ExecutionProps, physical_planning_context::PhysicalPlanningContext,
+    simplify::SimplifyContext,
+};
+use datafusion_optimizer::simplify_expressions::ExprSimplifier;
+use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
+
+use super::{
+    cost,
+    error::{ExprError, first_sentence, missing_column, planning_error, shorten, unusable},
+    floats,
+    parse::{check_stable, parse, to_logical},
+    rewrite,
+    size::{BYTES_AT_ONCE_MAX, Size},
+};
+
+/// The most bytes of the values of one batch. Applies to expressions whose values can be longer than their inputs.
+const VALUES_BYTES_MAX: usize = 256 << 20;
+
+/// A compiled expression over the columns of a schema.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    text: String,
+    logical: Expr,
+    physical: Arc<dyn PhysicalExpr>,
+    field: Field,
+    columns: Vec<String>,
+    /// The size of the values, if they can be longer than the inputs.
+    size: Option<Size>,
+}
+
+// === impl Expression ===
+
+impl Expression {
+    /// Parses, checks and types an expression over a schema. Names are case-sensitive; if one is not found, unquoted names
+    /// are converted to lower case, as in SQL.
+    pub fn compile(text: &str, schema: &Schema) -> Result<Self, ExprError> {
+        let short = shorten(text);
+        let sql = parse(text, &short)?;
+        let df_schema = DFSchema::try_from(schema.clone()).map_err(|source| unusable(&short, &source))?;
+        let logical = match to_logical(sql.clone(), &df_schema, false) {
+            Err(error) if missing_column(&error).is_some() => {
+                to_logical(sql, &df_schema, true).map_err(|_| planning_error(&short, &error, schema))?
+            }
+            other => other.map_err(|error| planning_error(&short, &error, schema))?,
+        };
+        check_stable(&logical, &short)?;
+        cost::check(&logical).map_err(|reason| ExprError::Unusable { text: short.clone(), reason })?;
+        let size = Size::of_growing(&logical);
+        if let Some(bytes) =
+            size.as_ref().map(|size| size.bytes_max(&|_| 0.0)).filter(|bytes| *bytes > BYTES_AT_ONCE_MAX)
+        {
+            return Err(ExprError::Unusable { text: short, reason: too_long(bytes) });
+        }
+        let options = Arc::new(ConfigOptions::default());
+        let df_schema = Arc::new(df_schema);
+        let context =
+            SimplifyContext::builder().with_schema(Arc::clone(&df_schema)).with_config_options(options).build();
+        let simplifier = ExprSimplifier::new(context);
+        let logical = rewrite::exact(logical, &df_schema)
+            .and_then(|exact| simplifier.coerce(exact, &df_schema))
+            .and_then(|coerced| floats::ordered(coerced, &df_schema))
+            .and_then(|coerced| simplifier.simplify(coerced))
+            .map_err(|source| unusable(&short, &source))?;
+        let physical =
+            create_physical_expr(&logical, &df_schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())
+                .map_err(|source| unusable(&short, &source))?;
+        let field = physical.return_field(schema).map_err(|source| unusable(&short, &source))?;
+        let plain = rewrite::plain(field.data_type());
+        let field = field.as_ref().clone().with_data_type(plain);
+        let columns: BTreeSet<String> = logical.column_refs().iter().map(|column| column.name.clone()).collect();
+        let compiled = Self { text: short, logical, physical, field, columns: columns.into_iter().collect(), size };
+        compiled.try_on_nulls(schema)?;
+        Ok(compiled)
+    }
+
+    /// Like [`Self::compile`], for an expression of type boolean.
+    pub fn compile_filter(text: &str, schema: &Schema) -> Result<Self, ExprError> {
+        let expression = Self::compile(text, schema)?;
+        match expression.field.data_type() {
+            DataType::Boolean | DataType::Null => Ok(expression),
+            other => Err(ExprError::Unusable {
+                text: expression.text,
+                reason: format!(
+                    "a filter must be true or false for each row, this is {other}: compare it with a value"
+                ),
+            }),
+        }
+    }
+
+    /// The compiled form.
+    pub(super) fn physical(&self) -> &Arc<dyn PhysicalExpr> {
+        &self.physical
+    }
+
+    /// The columns that it reads, sorted.
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// A field of this name and the type of the expression.
+    pub fn field(&self, name: &str) -> Field {
+        Field::new(name, self.field.data_type().clone(), true)
+    }
+
+    /// The same expression for batches of another schema that has its columns.
+    pub fn bind(&self, schema: &Schema) -> Result<Self, ExprError> {
+        let df_schema = DFSchema::try_from(schema.clone()).map_err(|source| unusable(&self.text, &source))?;
+        let physical = create_physical_expr(
+            &self.logical,
+            &df_schema,
+            &ExecutionProps::new(),
+            &PhysicalPlanningContext::default(),
+        )
+        .map_err(|source| unusable(&self.text, &source))?;
+        Ok(Self { physical, ..self.clone() })
+    }
+
+    /// Evaluates it for every row of a batch with the schema it was compiled for or bound to.
+    pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef, ExprError> {
+        let Some(size) = &self.size else { return self.evaluate_at_once(batch) };
+        let rows = size.rows_at_once(batch).map_err(|bytes| self.failed(too_long(bytes)))?;
+        if rows >= batch.num_rows() {
+            return self.evaluate_at_once(batch);
+        }
+        let (mut pieces, mut bytes) = (Vec::new(), 0);
+        for start in (0..batch.num_rows()).step_by(rows) {
+            let piece = self.evaluate_at_once(&batch.slice(start, rows.min(batch.num_rows() - start)))?;
+            bytes += piece.get_array_memory_size();
+            if bytes > VALUES_BYTES_MAX {
+                let rows = batch.num_rows();
+                return Err(self.failed(format!("its values for {rows} rows take more than {VALUES_BYTES_MAX} bytes")));
+            }
+            pieces.push(piece);
+        }
+        let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
+        concat(&pieces).map_err(|source| self.failed(source.to_string()))
+    }
+
+    fn evaluate_at_once(&self, batch: &RecordBatch) -> Result<ArrayRef, ExprError> {
+        let evaluate =
+            || self.physical.evaluate(batch).and_then(|value: ColumnarValue| value.into_array(batch.num_rows()));
+        // A panic of a function must not be mistaken for a corrupt file.
+        let evaluated = catch_unwind(AssertUnwindSafe(evaluate))
+            .map_err(|_| self.failed("a function panicked on a value".to_owned()))?;
+        let values = evaluated.map_err(|source| self.failed(first_sentence(&source)))?;
+        if values.data_type() == self.field.data_type() {
+            return Ok(values);
+        }
+        cast(&values, self.field.data_type()).map_err(|source| self.failed(source.to_string()))
+    }
+
+    fn failed(&self, reason: String) -> ExprError {
+        ExprError::Evaluation { text: self.text.clone(), reason }
+    }
+
+    /// Evaluates it for one row of nulls, to find errors that do not depend on the data.
+    fn try_on_nulls(&self, schema: &Schema) -> Result<(), ExprError> {
+        let fields: Vec<Field> =
+            schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+        let nulls = fields.iter().map(|field| new_null_array(field.data_type(), 1)).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), nulls, &options);
+        let row = row.map_err(|source| ExprError::Unusable { text: self.text.clone(), reason: source.to_string() })?;
+        self.evaluate(&row).map(|_| ())
+    }
+
+    /// The rows for which a filter is true; null is not true.
+    pub fn passes(&self, batch: &RecordBatch) -> Result<BooleanArray, ExprError> {
+        let values = self.evaluate(batch)?;
+        let Some(mask) = values.as_any().downcast_ref::<BooleanArray>() else {
+            return Ok(BooleanArray::from(vec![false; batch.num_rows()]));
+        };
+        Ok(if mask.null_count() == 0 { mask.clone() } else { arrow::compute::prep_null_mask_filter(mask) })
+    }
+}
+
+fn too_long(bytes: f64) -> String {
+    format!("one value could need {bytes:.0} bytes during evaluation, the limit is {BYTES_AT_ONCE_MAX:.0}")
+}
