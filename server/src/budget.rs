@@ -1,4 +1,4 @@
-//! The memory that streams may hold: reserved before it is used, given back when the reservation is dropped.
+//! The memory budget of streams: reserved before use, released when the reservation is dropped.
 
 use std::sync::{
     Arc,
@@ -13,17 +13,17 @@ pub struct Budget {
     account: Arc<Account>,
 }
 
-/// Bytes set aside; dropping it gives them back.
+/// Reserved bytes, released on drop.
 #[derive(Debug)]
 pub struct Reservation {
     account: Arc<Account>,
     bytes: u64,
 }
 
-/// The request does not fit.
+/// A reservation that exceeds the budget.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "needs {bytes} bytes of memory, {reserved} of {limit} are reserved: ask for smaller batches or windows, \
+    "needs {bytes} bytes of memory, {reserved} of {limit} are reserved: request smaller batches or windows, \
      wait for other streams to end, or raise --memory-limit-bytes"
 )]
 pub struct BudgetError {
@@ -33,7 +33,7 @@ pub struct BudgetError {
 }
 
 impl BudgetError {
-    /// Whether it would fit if others held less.
+    /// Whether it would fit if other reservations were released.
     pub fn may_pass(&self) -> bool {
         self.bytes <= self.limit
     }
@@ -46,19 +46,19 @@ struct Account {
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// A budget of `limit` bytes.
     pub fn new(limit: u64) -> Self {
         metrics::memory_limit(limit);
         metrics::memory_reserved(0);
         Self { account: Arc::new(Account { limit, reserved: AtomicU64::new(0) }) }
     }
 
-    /// Bytes that may be reserved together.
+    /// The most bytes that may be reserved in total.
     pub fn limit(&self) -> u64 {
         self.account.limit
     }
 
-    /// Sets bytes aside, or says what is in the way.
+    /// Reserves bytes if they fit.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, BudgetError> {
         let account = &self.account;
         let fits = |reserved: u64| reserved.checked_add(bytes).filter(|sum| *sum <= account.limit);
@@ -84,7 +84,7 @@ mod tests {
     use super::Budget;
 
     #[test]
-    fn what_is_dropped_can_be_reserved_again() {
+    fn dropping_releases_bytes() {
         let budget = Budget::new(10);
         let first = budget.reserve(7).unwrap();
         assert!(budget.reserve(4).unwrap_err().to_string().contains("--memory-limit-bytes"));

@@ -1,10 +1,10 @@
-//! Thrift's compact protocol, as far as Parquet's footers and page headers need it to be looked at before a library reads
-//! them: fields are found or skipped, nothing is kept, and no count is believed.
+//! A reader of Thrift's compact protocol, to check Parquet footers and page headers before the Parquet library parses them.
+//! Finds or skips fields, stores nothing, and allocates nothing for declared counts.
 
-/// Structs and lists within each other that are skipped; Parquet's own nest four deep.
+/// The deepest nesting of structs and lists that is skipped; Parquet's own have four levels.
 const STRUCTS_MAX: usize = 16;
 
-// Types of Thrift's compact protocol.
+// Type codes.
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
 const BYTE: u8 = 3;
@@ -25,41 +25,41 @@ const MAP: u8 = 11;
 pub const STRUCT: u8 = 12;
 const UUID: u8 = 13;
 
-/// Bytes that break off, or are no Thrift.
+/// Truncated or invalid bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it breaks off or is no Thrift")]
-pub struct Broken;
+#[error("it is truncated or invalid Thrift")]
+pub struct InvalidThrift;
 
-/// What is left to be read.
+/// A reader over the unread bytes.
 #[derive(Debug)]
-pub struct Compact<'a>(&'a [u8]);
+pub struct CompactReader<'a>(&'a [u8]);
 
-impl<'a> Compact<'a> {
-    /// Reads from the beginning of the bytes.
+impl<'a> CompactReader<'a> {
+    /// A reader from the start of the bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// What has not been read yet.
+    /// The unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }
 
-    fn byte(&mut self) -> Result<u8, Broken> {
-        let (first, rest) = self.0.split_first().ok_or(Broken)?;
+    fn byte(&mut self) -> Result<u8, InvalidThrift> {
+        let (first, rest) = self.0.split_first().ok_or(InvalidThrift)?;
         self.0 = rest;
         Ok(*first)
     }
 
-    /// Leaves so many bytes out.
-    pub fn advance(&mut self, count: u64) -> Result<(), Broken> {
-        let count = usize::try_from(count).map_err(|_| Broken)?;
-        self.0 = self.0.get(count..).ok_or(Broken)?;
+    /// Skips `count` bytes.
+    pub fn advance(&mut self, count: u64) -> Result<(), InvalidThrift> {
+        let count = usize::try_from(count).map_err(|_| InvalidThrift)?;
+        self.0 = self.0.get(count..).ok_or(InvalidThrift)?;
         Ok(())
     }
 
     /// A varint.
-    pub fn number(&mut self) -> Result<u64, Broken> {
+    pub fn number(&mut self) -> Result<u64, InvalidThrift> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -68,17 +68,17 @@ impl<'a> Compact<'a> {
                 return Ok(number);
             }
         }
-        Err(Broken)
+        Err(InvalidThrift)
     }
 
     /// A zigzag varint.
-    pub fn signed(&mut self) -> Result<i64, Broken> {
+    pub fn signed(&mut self) -> Result<i64, InvalidThrift> {
         let number = self.number()?;
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
-    /// The next field of a struct and its type; none at its end.
-    pub fn field(&mut self, last: &mut i64) -> Result<Option<(i64, u8)>, Broken> {
+    /// The id and type of the next field of a struct; `None` at its end. `last` is the previous id.
+    pub fn field(&mut self, last: &mut i64) -> Result<Option<(i64, u8)>, InvalidThrift> {
         let head = self.byte()?;
         let kind = head & 0x0f;
         if kind == 0 {
@@ -91,8 +91,8 @@ impl<'a> Compact<'a> {
         Ok(Some((*last, kind)))
     }
 
-    /// How many items a list has, and of which type.
-    pub fn list(&mut self) -> Result<(u64, u8), Broken> {
+    /// The number of items of a list and their type.
+    pub fn list(&mut self) -> Result<(u64, u8), InvalidThrift> {
         let head = self.byte()?;
         let count = match head >> 4 {
             15 => self.number()?,
@@ -101,20 +101,20 @@ impl<'a> Compact<'a> {
         Ok((count, head & 0x0f))
     }
 
-    /// A field's value. What a bool says stands in its field's head.
-    pub fn skip(&mut self, kind: u8) -> Result<(), Broken> {
+    /// Skips the value of a field. The value of a bool is in its field header.
+    pub fn skip(&mut self, kind: u8) -> Result<(), InvalidThrift> {
         self.skip_within(kind, STRUCTS_MAX)
     }
 
-    fn skip_within(&mut self, kind: u8, levels: usize) -> Result<(), Broken> {
+    fn skip_within(&mut self, kind: u8, levels: usize) -> Result<(), InvalidThrift> {
         match kind {
             TRUE | FALSE => Ok(()),
             _ => self.skip_item(kind, levels),
         }
     }
 
-    fn skip_item(&mut self, kind: u8, levels: usize) -> Result<(), Broken> {
-        let levels = levels.checked_sub(1).ok_or(Broken)?;
+    fn skip_item(&mut self, kind: u8, levels: usize) -> Result<(), InvalidThrift> {
+        let levels = levels.checked_sub(1).ok_or(InvalidThrift)?;
         match kind {
             TRUE | FALSE | BYTE => self.advance(1),
             I16 | I32 | I64 => self.number().map(drop),
@@ -143,7 +143,7 @@ impl<'a> Compact<'a> {
                 }
                 Ok(())
             }
-            _ => Err(Broken),
+            _ => Err(InvalidThrift),
         }
     }
 }

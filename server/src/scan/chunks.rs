@@ -1,132 +1,41 @@
-//! Column chunks that have been fetched, as the decoder reads them: page by page, none larger than its header says.
+//! Fetched column chunks, decompressed page by page.
 //!
-//! The decoder's own readers of gzip and brotli write for as long as the compressed bytes go on, and look at the size that
-//! the header promised afterwards: a page of a few kilobytes may take gigabytes. Pages of these are expanded here, to one
-//! byte more than was promised at the most.
+//! The Parquet library decompresses gzip and brotli pages completely before it checks the size declared in the header, so
+//! a page of a few kilobytes may take gigabytes. This module decompresses these pages instead, and stops one byte after
+//! the declared size.
 
 use std::{
     collections::HashMap,
     io::{self, Read},
-    iter,
-    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use arrow::datatypes::{DataType, SchemaRef};
 use bytes::{Buf, Bytes, buf::Reader};
 use parquet::{
-    arrow::arrow_reader::RowGroups,
     basic::Compression,
-    column::page::{Page, PageIterator, PageMetadata, PageReader},
+    column::page::{Page, PageMetadata, PageReader},
     errors::ParquetError,
     file::{
-        metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData},
+        metadata::ColumnChunkMetaData,
         reader::{ChunkReader, Length},
         serialized_reader::SerializedPageReader,
     },
-    schema::types::ColumnDescPtr,
 };
 
-use super::{
-    int96, pages,
-    texts::{GrowingPages, Room},
-};
-use crate::catalog::Int96Unit;
+use super::pages;
 
-/// What brotli reads of its input at a time.
+/// The input buffer of the brotli decoder.
 const BROTLI_INPUT_BYTES: usize = 16 << 10;
 
-/// A column's place among the file's leaves, where its chunk lies in the file, and its bytes.
-pub(super) type Fetched = (usize, Range<u64>, Bytes);
-
-/// The chunks of some columns of one row group.
-pub(super) struct FetchedColumns {
-    metadata: Arc<ParquetMetaData>,
-    row_group: usize,
-    /// By the column's place among the file's leaves.
-    chunks: HashMap<usize, FetchedChunk>,
-    /// What columns become.
-    schema: SchemaRef,
-    int96: Int96Unit,
-    room: Arc<Room>,
-}
-
-/// The bytes of one chunk, at their place in the file.
+/// The bytes of one chunk and their offset in the file.
 #[derive(Clone, Debug)]
 pub(super) struct FetchedChunk {
-    start: u64,
-    bytes: Bytes,
+    pub(super) start: u64,
+    pub(super) bytes: Bytes,
 }
-
-impl FetchedColumns {
-    /// Chunks of a file's row group and where their bytes were fetched from, each held against what its pages say.
-    pub(super) fn new(
-        metadata: Arc<ParquetMetaData>,
-        row_group: usize,
-        fetched: impl IntoIterator<Item = Fetched>,
-        schema: SchemaRef,
-        int96: Int96Unit,
-        room: Arc<Room>,
-    ) -> Result<Self, ParquetError> {
-        let group = metadata.row_group(row_group);
-        let mut chunks = HashMap::new();
-        for (leaf, range, bytes) in fetched {
-            let chunk = FetchedChunk { start: range.start, bytes };
-            pages::check(group.column(leaf), &chunk, group.num_rows())?;
-            chunks.insert(leaf, chunk);
-        }
-        Ok(Self { metadata, row_group, chunks, schema, int96, room })
-    }
-
-    /// Bytes that decoding them holds decompressed, as their pages claim.
-    pub(super) fn held(&self) -> u64 {
-        let group = self.metadata.row_group(self.row_group);
-        self.chunks.iter().map(|(leaf, chunk)| pages::held(group.column(*leaf), chunk)).sum()
-    }
-}
-
-impl RowGroups for FetchedColumns {
-    fn num_rows(&self) -> usize {
-        usize::try_from(self.metadata.row_group(self.row_group).num_rows()).unwrap_or(0)
-    }
-
-    fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>, ParquetError> {
-        let missing = || ParquetError::General(format!("column {leaf} has not been fetched"));
-        let fetched = self.chunks.get(&leaf).ok_or_else(missing)?;
-        let group = self.metadata.row_group(self.row_group);
-        let column = group.column(leaf).column_descr_ptr();
-        let pages = fetched.pages(group.column(leaf), group.num_rows())?;
-        let pages = int96::checked(pages, ColumnDescPtr::clone(&column), self.int96, &self.room);
-        let root = self.metadata.file_metadata().schema_descr().get_column_root_idx(leaf);
-        let is_keyed = matches!(self.schema.field(root).data_type(), DataType::Dictionary(..));
-        let pages = GrowingPages::over(pages, column, is_keyed, &self.room);
-        Ok(Box::new(OneChunk(Some(pages))))
-    }
-
-    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
-        Box::new(iter::once(self.metadata.row_group(self.row_group)))
-    }
-
-    fn metadata(&self) -> &ParquetMetaData {
-        &self.metadata
-    }
-}
-
-/// The pages of a column where there is one row group.
-struct OneChunk(Option<Box<dyn PageReader>>);
-
-impl Iterator for OneChunk {
-    type Item = Result<Box<dyn PageReader>, ParquetError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.take().map(Ok)
-    }
-}
-
-impl PageIterator for OneChunk {}
 
 // === impl FetchedChunk ===
 
@@ -135,9 +44,9 @@ impl FetchedChunk {
         &self.bytes
     }
 
-    /// Its pages, decompressed.
+    /// The decompressed pages.
     pub(super) fn pages(&self, chunk: &ColumnChunkMetaData, rows: i64) -> Result<Box<dyn PageReader>, ParquetError> {
-        let expand: Expand = match chunk.compression() {
+        let decompress: Decompress = match chunk.compression() {
             Compression::GZIP(_) => gunzip,
             Compression::BROTLI(_) => unbrotli,
             _ => {
@@ -145,23 +54,23 @@ impl FetchedChunk {
                 return Ok(Box::new(SerializedPageReader::new(Arc::new(self.clone()), chunk, rows, None)?));
             }
         };
-        Ok(Box::new(BoundedPages { stored: self.stored_pages(chunk, rows)?, expand }))
+        Ok(Box::new(BoundedPages { stored: self.stored_pages(chunk, rows)?, decompress }))
     }
 
-    /// Its pages as they are stored.
+    /// The pages as stored.
     pub(super) fn stored_pages(&self, chunk: &ColumnChunkMetaData, rows: i64) -> Result<StoredPages, ParquetError> {
         let rows = usize::try_from(rows).unwrap_or(0);
-        let bodies = pages::headers(&self.bytes).map(|(body, expanded)| (self.start + body.start as u64, expanded));
-        let noted = Arc::new(Noted { chunk: self.clone(), last_read: AtomicU64::new(0) });
+        let bodies = pages::headers(&self.bytes).map(|(body, size)| (self.start + body.start as u64, size));
+        let recording = Arc::new(RecordingChunk { chunk: self.clone(), last_read: AtomicU64::new(0) });
         let as_stored = chunk.clone().into_builder().set_compression(Compression::UNCOMPRESSED).build()?;
-        let pages = SerializedPageReader::new(Arc::clone(&noted), &as_stored, rows, None)?;
-        Ok(StoredPages { pages, noted, expanded: bodies.collect() })
+        let pages = SerializedPageReader::new(Arc::clone(&recording), &as_stored, rows, None)?;
+        Ok(StoredPages { pages, recording, uncompressed_sizes: bodies.collect() })
     }
 
     fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
         let start = start.checked_sub(self.start).and_then(|start| usize::try_from(start).ok());
         let found = start.filter(|start| *start <= self.bytes.len()).map(|start| self.bytes.slice(start..));
-        found.ok_or_else(|| ParquetError::EOF("a page lies outside of its chunk".to_owned()))
+        found.ok_or_else(|| ParquetError::EOF("a page is outside of its chunk".to_owned()))
     }
 }
 
@@ -181,25 +90,25 @@ impl ChunkReader for FetchedChunk {
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         let found = self.from(start)?;
         if length > found.len() {
-            return Err(ParquetError::EOF("a page reaches behind its chunk".to_owned()));
+            return Err(ParquetError::EOF("a page extends past the end of its chunk".to_owned()));
         }
         Ok(found.slice(..length))
     }
 }
 
-/// A chunk that notes which page's body was read last: pages do not say where they lay.
-struct Noted {
+/// A chunk that records the offset of the page body that was read last, which pages do not report.
+struct RecordingChunk {
     chunk: FetchedChunk,
     last_read: AtomicU64,
 }
 
-impl Length for Noted {
+impl Length for RecordingChunk {
     fn len(&self) -> u64 {
         self.chunk.len()
     }
 }
 
-impl ChunkReader for Noted {
+impl ChunkReader for RecordingChunk {
     type T = Reader<Bytes>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
@@ -212,26 +121,26 @@ impl ChunkReader for Noted {
     }
 }
 
-/// Pages whose values are as they are stored.
+/// Pages as stored, not decompressed.
 pub(super) struct StoredPages {
-    pages: SerializedPageReader<Noted>,
-    noted: Arc<Noted>,
-    /// The size that each page's header promises, by where its body begins.
-    expanded: HashMap<u64, usize>,
+    pages: SerializedPageReader<RecordingChunk>,
+    recording: Arc<RecordingChunk>,
+    /// The uncompressed size declared in each page header, by the offset of the page body.
+    uncompressed_sizes: HashMap<u64, usize>,
 }
 
 impl StoredPages {
-    /// The next page and the size that it is to have once it is decompressed.
+    /// The next page and its declared uncompressed size.
     pub(super) fn next(&mut self) -> Result<Option<(Page, usize)>, ParquetError> {
         let Some(page) = self.pages.get_next_page()? else { return Ok(None) };
-        match self.expanded.get(&self.noted.last_read.load(Ordering::Relaxed)) {
-            Some(expanded) => Ok(Some((page, *expanded))),
-            None => Err(ParquetError::General("a page without a header that can be read".to_owned())),
+        match self.uncompressed_sizes.get(&self.recording.last_read.load(Ordering::Relaxed)) {
+            Some(size) => Ok(Some((page, *size))),
+            None => Err(ParquetError::General("the header of a page is not readable".to_owned())),
         }
     }
 }
 
-/// Where the compressed bytes of a stored page begin, behind its levels; none where nothing is compressed.
+/// The offset of the compressed bytes of a stored page, after its levels; `None` if nothing is compressed.
 pub(super) fn compressed_from(page: &Page) -> Option<usize> {
     match page {
         Page::DataPageV2 { is_compressed: false, .. } => None,
@@ -242,41 +151,42 @@ pub(super) fn compressed_from(page: &Page) -> Option<usize> {
     }
 }
 
-// === Pages that are expanded here ===
+// === Bounded decompression ===
 
-/// Appends what these bytes decompress to, and stops at so many.
-type Expand = fn(&[u8], u64, &mut Vec<u8>) -> io::Result<usize>;
+/// Appends the decompressed bytes, at most the given number.
+type Decompress = fn(&[u8], u64, &mut Vec<u8>) -> io::Result<usize>;
 
-fn gunzip(stored: &[u8], most: u64, into: &mut Vec<u8>) -> io::Result<usize> {
-    flate2::read::MultiGzDecoder::new(stored).take(most).read_to_end(into)
+fn gunzip(stored: &[u8], bytes_max: u64, into: &mut Vec<u8>) -> io::Result<usize> {
+    flate2::read::MultiGzDecoder::new(stored).take(bytes_max).read_to_end(into)
 }
 
-fn unbrotli(stored: &[u8], most: u64, into: &mut Vec<u8>) -> io::Result<usize> {
-    brotli::Decompressor::new(stored, BROTLI_INPUT_BYTES).take(most).read_to_end(into)
+fn unbrotli(stored: &[u8], bytes_max: u64, into: &mut Vec<u8>) -> io::Result<usize> {
+    brotli::Decompressor::new(stored, BROTLI_INPUT_BYTES).take(bytes_max).read_to_end(into)
 }
 
 struct BoundedPages {
     stored: StoredPages,
-    expand: Expand,
+    decompress: Decompress,
 }
 
 impl BoundedPages {
-    fn expanded(&self, stored: &Bytes, from: usize, size: usize) -> Result<Bytes, ParquetError> {
-        let (Some((levels, values)), Some(due)) = (stored.split_at_checked(from), size.checked_sub(from)) else {
-            return Err(ParquetError::General("a page's levels are longer than the page".to_owned()));
+    fn decompressed(&self, stored: &Bytes, from: usize, size: usize) -> Result<Bytes, ParquetError> {
+        let (Some((levels, values)), Some(values_size)) = (stored.split_at_checked(from), size.checked_sub(from))
+        else {
+            return Err(ParquetError::General("the levels of a page are longer than the page".to_owned()));
         };
-        let mut expanded = Vec::with_capacity(size);
-        expanded.extend_from_slice(levels);
-        // Where all values are null there are no bytes to decompress.
-        if due > 0 {
-            (self.expand)(values, due as u64 + 1, &mut expanded)?;
+        let mut bytes = Vec::with_capacity(size);
+        bytes.extend_from_slice(levels);
+        // A page of nulls has no bytes to decompress.
+        if values_size > 0 {
+            (self.decompress)(values, values_size as u64 + 1, &mut bytes)?;
         }
-        if expanded.len() == size {
-            return Ok(expanded.into());
+        if bytes.len() == size {
+            return Ok(bytes.into());
         }
-        let than = if expanded.len() > size { "more" } else { "less" };
+        let than = if bytes.len() > size { "more" } else { "less" };
         Err(ParquetError::General(format!(
-            "a page decompresses to {than} than the {size} bytes that its header claims"
+            "a page decompresses to {than} than the {size} bytes declared in its header"
         )))
     }
 }
@@ -293,10 +203,10 @@ impl PageReader for BoundedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
         let Some((mut page, size)) = self.stored.next()? else { return Ok(None) };
         if let Some(from) = compressed_from(&page) {
-            let expanded = self.expanded(page.buffer(), from, size)?;
+            let decompressed = self.decompressed(page.buffer(), from, size)?;
             match &mut page {
                 Page::DataPage { buf, .. } | Page::DataPageV2 { buf, .. } | Page::DictionaryPage { buf, .. } => {
-                    *buf = expanded;
+                    *buf = decompressed;
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Byte ranges of a pinned file: neighbours in one request, each checked to come from the file that was pinned.
+//! Reads byte ranges of a pinned file, adjacent ones in one request, and checks that the file is still the pinned one.
 
 use std::{
     collections::HashMap,
@@ -11,29 +11,29 @@ use futures::{StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
 use tracing::Instrument;
 
-use super::ScanError;
+use super::error::ScanError;
 use crate::{
     catalog::{File, Snapshot, StoreError},
     log::PARTS,
     metrics::{self, Cache},
 };
 
-/// Over a network, gaps up to the first size are read with their neighbours, as a request costs more than the bytes, and
-/// reads grow to the second one: then several at once are quicker.
+/// Largest gap and largest read over a network. Reading a small gap costs less than another request; beyond the largest
+/// read, several parallel requests are faster.
 const REMOTE_READ_BYTES: (u64, u64) = (1 << 20, 16 << 20);
 
-/// On a disk a read costs little. Memory that the system has to find for a large one costs more, while that of small
-/// ones comes back to be used again: with one read a row group (12 MB) an eighth of all CPU time went there.
+/// Largest gap and largest read on a local disk. A read is cheap there, but allocating a large buffer is not, while the
+/// allocator reuses small ones: with one read per row group (12 MB), an eighth of all CPU time was spent on allocation.
 const LOCAL_READ_BYTES: (u64, u64) = (64 << 10, 1 << 20);
 
-/// Reads of a row group that are on their way at a time.
+/// Concurrent reads of one row group.
 const READS_AT_ONCE: usize = 8;
 
-/// Bytes that the readers of one stream have in common, by row group. What no reader holds any more is let go.
+/// Fetched bytes shared by the readers of one stream, by row group. Bytes that no reader holds are freed.
 #[derive(Debug, Default)]
 pub struct Sharing(Mutex<HashMap<usize, Weak<SharedBytes>>>);
 
-/// What was fetched of one row group, for all that read it at the same time.
+/// Fetched bytes of one row group, shared by its concurrent readers.
 #[derive(Debug, Default)]
 pub struct SharedBytes(OnceCell<Vec<(Range<u64>, Bytes)>>);
 
@@ -52,7 +52,7 @@ impl Sharing {
 }
 
 impl SharedBytes {
-    /// Reads the ranges, in their order, or takes them from what the first reader fetched.
+    /// Returns the bytes of the ranges, in order: from the first reader's fetch if it has them.
     pub(super) async fn ranges(
         &self,
         snapshot: &Snapshot,
@@ -72,13 +72,13 @@ impl SharedBytes {
             |wanted: &Range<u64>| fetched.iter().find(|(range, _)| range == wanted).map(|(_, bytes)| bytes.clone());
         match wanted.iter().map(of).collect() {
             Some(pieces) => Ok(pieces),
-            // This reader needs other pages than the first one did.
+            // This reader needs ranges that the first one did not fetch.
             None => ranges(snapshot, file, wanted).await,
         }
     }
 }
 
-/// Reads the ranges, in their order.
+/// Reads the ranges and returns their bytes in order.
 async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ScanError> {
     let (store, object) = (snapshot.store(), file.object());
     let failed = |source: StoreError| {
@@ -102,7 +102,7 @@ async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Resu
     };
     let pieces = fetched.instrument(span).await.map_err(failed)?;
     let found = |wanted: &Range<u64>| {
-        // Reads rise, and each range lies in one of them.
+        // Reads are sorted, and each range is within one of them.
         let index = reads.partition_point(|read| read.start <= wanted.start).saturating_sub(1);
         let start = (wanted.start - reads[index].start) as usize;
         pieces[index].slice(start..start + (wanted.end - wanted.start) as usize)
@@ -110,14 +110,14 @@ async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Resu
     Ok(ranges.iter().map(found).collect())
 }
 
-/// The reads that hold these ranges: neighbours with a gap of at most `gap` bytes in one, while it has at most `most`.
+/// Reads that cover the ranges: merges ranges at most `gap` bytes apart into reads of at most `most` bytes.
 fn merged(ranges: &[Range<u64>], gap: u64, most: u64) -> Vec<Range<u64>> {
     let mut sorted = ranges.to_vec();
     sorted.sort_by_key(|range| (range.start, range.end));
     let mut reads: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
     for range in sorted {
         match reads.last_mut() {
-            // What overlaps has to be in one.
+            // Overlapping ranges must be in one read.
             Some(last) if range.start < last.end => last.end = last.end.max(range.end),
             Some(last) if range.start - last.end <= gap && range.end - last.start <= most => last.end = range.end,
             _ => reads.push(range),
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_read_together_up_to_a_size() {
+    fn merges_adjacent_ranges_up_to_a_size() {
         assert_eq!(merged(&[0..4, 4..8, 9..10, 12..14], 1, 100), [0..10, 12..14]);
         assert_eq!(merged(&[0..4, 4..8, 8..12], 1, 8), [0..8, 8..12]);
         assert_eq!(merged(&[8..30, 0..4, 4..8], 0, 8), [0..8, 8..30]);

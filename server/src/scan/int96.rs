@@ -1,49 +1,49 @@
-//! Timestamps stored as INT96, page by page, checked to fit the unit that they are read in: the decoder wraps those that
-//! do not, so that the year 9999 would be served as 1816.
+//! Checks that INT96 timestamps fit the unit they are read in. The decoder wraps those that do not: it would return the
+//! year 9999 as 1816.
 
 use std::sync::Arc;
 
 use parquet::{
     basic::{Encoding, Type},
-    column::page::{Page, PageMetadata, PageReader},
+    column::page::{Page, PageReader},
     errors::ParquetError,
     schema::types::ColumnDescPtr,
 };
 
 use super::{
+    checked_pages::{CheckedPages, PageCheck},
+    decode_memory::{DecodeError, DecodeMemory},
     pages,
-    texts::{Refusal, Room},
 };
 use crate::catalog::Int96Unit;
 
-/// A value's bytes: nanoseconds of the day, then the Julian day, little-endian.
+/// Bytes of a value: nanoseconds of the day (8), then the Julian day (4), little-endian.
 const VALUE_BYTES: usize = 12;
 
 /// The Julian day of 1970-01-01.
 const EPOCH_DAY: i64 = 2_440_588;
 
-/// Pages of an INT96 column, each checked before it is decoded.
-struct CheckedPages {
-    pages: Box<dyn PageReader>,
+/// Checks the pages of an INT96 column.
+struct Int96Check {
     column: ColumnDescPtr,
     unit: Int96Unit,
-    room: Arc<Room>,
+    memory: Arc<DecodeMemory>,
 }
 
-/// The same pages; checked where they hold INT96.
+/// Adds the check to the pages of an INT96 column; returns other pages unchanged.
 pub(super) fn checked(
     pages: Box<dyn PageReader>,
     column: ColumnDescPtr,
     unit: Int96Unit,
-    room: &Arc<Room>,
+    memory: &Arc<DecodeMemory>,
 ) -> Box<dyn PageReader> {
     if column.physical_type() != Type::INT96 {
         return pages;
     }
-    Box::new(CheckedPages { pages, column, unit, room: Arc::clone(room) })
+    CheckedPages::boxed(pages, Int96Check { column, unit, memory: Arc::clone(memory) })
 }
 
-/// The plain values of a page: nulls have none, and indices of a dictionary are no values.
+/// Plain values of a page; empty for a page of dictionary indices.
 fn values<'a>(column: &ColumnDescPtr, page: &'a Page) -> &'a [[u8; VALUE_BYTES]] {
     let bytes = match page {
         Page::DictionaryPage { buf, .. } => buf,
@@ -54,7 +54,7 @@ fn values<'a>(column: &ColumnDescPtr, page: &'a Page) -> &'a [[u8; VALUE_BYTES]]
     &values[..values.len().min(page.num_values() as usize)]
 }
 
-/// The Julian day of a value that does not fit, if it does not.
+/// The Julian day of a value that does not fit the unit; `None` if it fits.
 fn day_beyond(value: [u8; VALUE_BYTES], unit: Int96Unit) -> Option<i64> {
     let [n0, n1, n2, n3, n4, n5, n6, n7, d0, d1, d2, d3] = value;
     let nanoseconds = i64::from_le_bytes([n0, n1, n2, n3, n4, n5, n6, n7]);
@@ -68,8 +68,8 @@ fn day_beyond(value: [u8; VALUE_BYTES], unit: Int96Unit) -> Option<i64> {
     if sum.is_some() { None } else { Some(day) }
 }
 
-impl CheckedPages {
-    fn check(&self, page: &Page) -> Result<(), ParquetError> {
+impl PageCheck for Int96Check {
+    fn check(&mut self, page: &Page) -> Result<(), ParquetError> {
         let beyond = values(&self.column, page).iter().find_map(|value| day_beyond(*value, self.unit));
         let Some(day) = beyond else { return Ok(()) };
         let days = day - EPOCH_DAY;
@@ -83,35 +83,7 @@ impl CheckedPages {
                  either way)"
             ),
         };
-        Err(self.room.refuse(Refusal::OutOfRange { column: self.column.path().string(), reason }))
-    }
-}
-
-impl Iterator for CheckedPages {
-    type Item = Result<Page, ParquetError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.get_next_page().transpose()
-    }
-}
-
-impl PageReader for CheckedPages {
-    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
-        let page = self.pages.get_next_page()?;
-        page.iter().try_for_each(|page| self.check(page))?;
-        Ok(page)
-    }
-
-    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
-        self.pages.peek_next_page()
-    }
-
-    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
-        self.pages.skip_next_page()
-    }
-
-    fn at_record_boundary(&mut self) -> Result<bool, ParquetError> {
-        self.pages.at_record_boundary()
+        Err(self.memory.fail(DecodeError::OutOfRange { column: self.column.path().string(), reason }))
     }
 }
 
@@ -120,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_and_last_that_fit_do() {
+    fn accepts_exactly_the_range_of_each_unit() {
         let value = |days: i64, nanoseconds: i64| {
             let mut bytes = [0; VALUE_BYTES];
             bytes[..8].copy_from_slice(&nanoseconds.to_le_bytes());

@@ -1,6 +1,6 @@
-//! Intervals: the 12 bytes that Parquet stores → Arrow's months, days and nanoseconds, wherever in a column they are.
+//! Converts Parquet's 12-byte intervals to Arrow's months, days and nanoseconds, at any nesting level.
 //!
-//! The decoder has types for months alone and for days with milliseconds alone, each of which drops the rest.
+//! The decoder supports only months, or only days and milliseconds, and drops the other parts.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ const INTERVAL_BYTES: i32 = 12;
 
 const NANOSECONDS_PER_MILLISECOND: i64 = 1_000_000;
 
-/// How the parts of a file's intervals are read.
+/// Signedness of the parts of a file's intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Intervals {
-    /// As Parquet has them.
+    /// As Parquet specifies.
     Unsigned,
     /// As Arrow's Rust library writes them.
     Signed,
 }
 
 impl Intervals {
-    /// An array of what the schema says, from what the decoder made of the column.
+    /// Converts a decoded column to the type in the schema.
     pub(super) fn restored(self, decoded: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
         if decoded.data_type() == wanted || !has_interval(wanted) {
             return Ok(Arc::clone(decoded));
@@ -52,7 +52,7 @@ impl Intervals {
         }
         let bytes = FixedSizeBinaryArray::from(decoded.clone());
         let values = (0..bytes.len()).map(|row| {
-            // What is stored under a null means nothing.
+            // The bytes of a null are undefined.
             if bytes.is_null(row) { Ok(IntervalMonthDayNano::default()) } else { self.value(bytes.value(row)) }
         });
         let values: Result<Vec<IntervalMonthDayNano>, String> = values.collect();
@@ -60,8 +60,8 @@ impl Intervals {
     }
 
     fn value(self, bytes: &[u8]) -> Result<IntervalMonthDayNano, String> {
-        let part = |place: usize| {
-            let bytes = bytes.get(place * 4..).and_then(<[u8]>::first_chunk::<4>);
+        let part = |index: usize| {
+            let bytes = bytes.get(index * 4..).and_then(<[u8]>::first_chunk::<4>);
             u32::from_le_bytes(bytes.copied().unwrap_or_default())
         };
         let (months, days, milliseconds) = (part(0), part(1), part(2));
@@ -69,9 +69,8 @@ impl Intervals {
             Self::Signed => (months.cast_signed(), days.cast_signed(), i64::from(milliseconds.cast_signed())),
             Self::Unsigned => {
                 let fitting = |count: u32, unit: &str| {
-                    i32::try_from(count).map_err(|_| {
-                        format!("it holds an interval of {count} {unit}, the most that is read is {}", i32::MAX)
-                    })
+                    i32::try_from(count)
+                        .map_err(|_| format!("it holds an interval of {count} {unit}, the limit is {}", i32::MAX))
                 };
                 (fitting(months, "months")?, fitting(days, "days")?, i64::from(milliseconds))
             }
@@ -88,7 +87,7 @@ fn has_interval(data_type: &DataType) -> bool {
     is_interval(data_type) || children(data_type).into_iter().any(has_interval)
 }
 
-/// The types of an array's children.
+/// The child types of a nested type.
 fn children(data_type: &DataType) -> Vec<&DataType> {
     match data_type {
         DataType::List(item)
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_comes_through() {
+    fn converts_every_part() {
         let values = bytes(&[stored(24, 3, u32::MAX), stored(0, 0, 0)], None);
         let restored = Intervals::Unsigned.restored(&values, &INTERVAL).unwrap();
         let restored = restored.as_primitive::<IntervalMonthDayNanoType>();
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_beyond_the_type_are_refused_unless_they_are_signed() {
+    fn rejects_unsigned_parts_out_of_range() {
         let negative = [stored(u32::MAX, 0, 0), stored(0, u32::MAX, 0)];
         for value in &negative {
             assert!(Intervals::Unsigned.restored(&bytes(std::slice::from_ref(value), None), &INTERVAL).is_err());
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_found_in_lists_of_structs() {
+    fn converts_intervals_in_lists_of_structs() {
         let nested = |leaf: ArrayRef| {
             let fields = vec![Arc::new(Field::new("i", leaf.data_type().clone(), true))];
             let structs: ArrayRef = Arc::new(StructArray::new(fields.into(), vec![leaf], None));

@@ -1,4 +1,4 @@
-//! Which columns are read, and what reading them takes.
+//! The columns to read, and estimates of the memory that reading them needs.
 
 use std::{
     cmp::Reverse,
@@ -22,29 +22,29 @@ use parquet::{
 use super::{intervals::Intervals, pages};
 use crate::catalog::{Int96Unit, RowGroup, Snapshot};
 
-/// The most rows decoded at a time: so many that the work per call vanishes, so few that a chunk stays in the L2 cache.
+/// The most rows per chunk: enough to amortize the cost per call, few enough that a chunk fits the L2 cache.
 pub const CHUNK_ROWS_MAX: usize = 8192;
 
-/// Bytes that a chunk should not exceed: rows with long texts or lists come fewer at a time.
+/// Target size of a chunk: rows with long strings or lists are decoded in smaller chunks.
 const CHUNK_BYTES: u64 = 16 << 20;
 
-/// What a column weighs beside its bytes where columns are shared out among threads.
+/// Weight of a column in addition to its bytes when columns are divided among threads.
 const COLUMN_WEIGHT: u64 = 1 << 10;
 
-/// Views that a projection keeps at hand: those of as many files as are read at a time.
+/// Views that a projection caches: one per file read at the same time.
 const VIEWS_KEPT_MAX: usize = 32;
 
-/// Sets of columns that a view keeps the levels of: the parts of a row group or two.
+/// Column sets whose levels a view caches: the parts of one or two row groups.
 const LEVELS_KEPT_MAX: usize = 16;
 
-/// Columns of a snapshot that are read, in stored order.
+/// The columns of a snapshot to read, in stored order.
 #[derive(Clone, Debug)]
 pub struct Projection {
     indices: Vec<usize>,
     schema: SchemaRef,
     /// Whether dictionaries are read with the keys of the snapshot's wide schema.
     is_wide: bool,
-    /// Places of the columns that may come as dictionaries where they are stored so: see [`Projection::with_keys`].
+    /// Projection indices of the columns that may be read as dictionaries: see [`Projection::with_keys`].
     keyable: Vec<usize>,
     views: Arc<Mutex<Vec<Arc<View>>>>,
 }
@@ -55,31 +55,31 @@ pub(super) struct View {
     file_index: usize,
     keyed: Vec<usize>,
     pub metadata: ArrowReaderMetadata,
-    /// The file's columns as the decoder reads them.
+    /// The file's schema as the decoder reads it.
     decoded: SchemaDescPtr,
-    /// How the bytes of intervals are read.
+    /// How intervals are read.
     pub intervals: Intervals,
     /// The unit that INT96 is read in.
     pub int96: Int96Unit,
     /// The schema of the projection's columns.
     pub schema: SchemaRef,
-    /// How columns of these roots are put together from the file's leaves.
+    /// How columns are assembled from leaves, by the root columns read.
     levels: Mutex<Vec<(Vec<usize>, Arc<FieldLevels>)>>,
 }
 
-/// Some of a projection's columns, to be decoded by one thread while others decode the rest.
+/// A subset of a projection's columns, decoded by one thread at a time.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Part {
-    /// Where they stand in the projection. They rise.
-    pub places: Vec<usize>,
-    /// What they weigh.
+    /// Their indices in the projection, ascending.
+    pub columns: Vec<usize>,
+    /// Their weight.
     bytes: u64,
 }
 
 // === impl Projection ===
 
 impl Projection {
-    /// The columns of these indices, which must rise, as plans read them.
+    /// The columns of these indices, which must be ascending, as plans read them.
     pub fn new(snapshot: &Snapshot, indices: Vec<usize>) -> Self {
         let stored = snapshot.wide_schema();
         let fields: Vec<_> = indices.iter().map(|index| Arc::clone(&stored.fields()[*index])).collect();
@@ -94,8 +94,8 @@ impl Projection {
         Self { indices, schema, is_wide: false, keyable: Vec::new(), views: Arc::default() }
     }
 
-    /// The same, but texts and bytes of columns that `may` come as dictionaries of int32 keys, in row groups that store
-    /// them as nothing else: what such a column's values become is then worked out once for each distinct one.
+    /// The same projection, with string and binary columns that `may` be keyed read as dictionaries of int32 keys in row
+    /// groups that store only dictionary pages: ops then compute each distinct value once.
     #[must_use]
     pub fn with_keys(self, may: impl Fn(&str) -> bool) -> Self {
         let is_text = |kind: &DataType| {
@@ -103,10 +103,10 @@ impl Projection {
         };
         let fields = self.schema.fields().iter().enumerate();
         let keyable = fields.filter(|(_, field)| is_text(field.data_type()) && may(field.name()));
-        Self { keyable: keyable.map(|(place, _)| place).collect(), ..self }
+        Self { keyable: keyable.map(|(column, _)| column).collect(), ..self }
     }
 
-    /// The schema of what is read; columns may come as dictionaries of what it says.
+    /// The schema of the columns; [`Projection::with_keys`] columns may be read as dictionaries of these types.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -116,8 +116,8 @@ impl Projection {
         self.sum_chunks(snapshot, row_group, ColumnChunkMetaData::compressed_size)
     }
 
-    /// Bytes that a row of these columns has in the files, uncompressed: the mean, rounded up. Texts have at least their
-    /// length's bytes, whatever a dictionary makes of them.
+    /// Mean uncompressed bytes per row in the files, rounded up, plus a length per column. Counts strings at full length,
+    /// also those in dictionaries, where the writer recorded it.
     pub fn row_bytes(&self, snapshot: &Snapshot) -> u64 {
         const LENGTH_BYTES: u64 = 8;
         if self.indices.is_empty() {
@@ -128,8 +128,8 @@ impl Projection {
         bytes.div_ceil(snapshot.row_count().max(1)) + LENGTH_BYTES * self.indices.len() as u64
     }
 
-    /// Rows of a row group that are decoded at a time: always the same, so that chunks end at the same rows wherever
-    /// a stream begins. At least 1.
+    /// Rows per chunk of a row group, at least 1. Depends on the row group alone, so that chunk boundaries are the same for
+    /// every start position.
     pub fn chunk_rows(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
         let bytes = self.sum_chunks(snapshot, row_group, value_bytes);
         let rows = row_group.rows.end - row_group.rows.start;
@@ -137,9 +137,9 @@ impl Projection {
         (CHUNK_BYTES / row_bytes).clamp(1, CHUNK_ROWS_MAX as u64)
     }
 
-    /// Bytes of a decoded chunk of a row group, about.
+    /// Estimated bytes of a decoded chunk of a row group.
     pub fn chunk_bytes(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
-        /// Decoded values of a fixed width are at most this large; dictionaries make stored ones smaller than they are.
+        /// The largest decoded fixed-width value; dictionaries make stored values smaller.
         const VALUE_BYTES: u64 = 32;
         let bytes = self.sum_chunks(snapshot, row_group, value_bytes);
         let rows = (row_group.rows.end - row_group.rows.start).max(1);
@@ -148,13 +148,13 @@ impl Projection {
         fixed.saturating_add((bytes / rows).saturating_mul(chunk_rows))
     }
 
-    /// Bytes that the decoders of these columns hold for one reader of a row group: each column's dictionary, and a page.
+    /// Bytes that the decoders of one reader of a row group hold: a dictionary and a page for each column.
     pub fn decoder_bytes(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
-        /// The size that writers aim at for dictionaries and pages.
+        /// Common target size of dictionaries and pages.
         const PAGE_BYTES: i64 = 1 << 20;
         self.sum_chunks(snapshot, row_group, |chunk| {
             let uncompressed = chunk.uncompressed_size().max(0);
-            // The dictionary lies before the data. How well it is compressed is not said: as well as the rest.
+            // The dictionary precedes the data pages. Its compression ratio is not recorded: assumes that of the chunk.
             let dictionary = chunk.dictionary_page_offset().map_or(0, |start| {
                 let stored = chunk.data_page_offset().saturating_sub(start).max(0);
                 let ratio = uncompressed as f64 / chunk.compressed_size().max(1) as f64;
@@ -164,33 +164,33 @@ impl Projection {
         })
     }
 
-    /// The columns in at most so many parts of about equal weight. No part is empty, but for the one of no columns.
+    /// Divides the columns into at most `count` parts of about equal weight. Only a projection without columns has an empty
+    /// part.
     pub(super) fn parts(&self, snapshot: &Snapshot, row_group: &RowGroup, count: usize) -> Vec<Part> {
         let mut weights = vec![COLUMN_WEIGHT; self.indices.len()];
-        self.each_chunk(snapshot, row_group, |place, _, chunk| {
-            weights[place] += u64::try_from(chunk.uncompressed_size()).unwrap_or(0);
+        self.each_chunk(snapshot, row_group, |column, _, chunk| {
+            weights[column] += u64::try_from(chunk.uncompressed_size()).unwrap_or(0);
         });
         split(&weights, count)
     }
 
-    /// A part's columns, as the file counts its own.
+    /// The file's root column indices of a part.
     pub(super) fn roots(&self, part: &Part) -> Vec<usize> {
-        part.places.iter().map(|place| self.indices[*place]).collect()
+        part.columns.iter().map(|column| self.indices[*column]).collect()
     }
 
-    /// The leaves of a part's columns, and where the file's footer says that their chunks lie: nowhere where it tells
-    /// nonsense.
+    /// The leaf columns of a part and the ranges of their chunks as declared in the footer; an invalid range is empty.
     pub(super) fn leaves(&self, snapshot: &Snapshot, row_group: &RowGroup, part: &Part) -> Vec<(usize, Range<u64>)> {
         let mut leaves = Vec::new();
-        self.each_chunk(snapshot, row_group, |place, leaf, chunk| {
-            if part.places.binary_search(&place).is_ok() {
-                leaves.push((leaf, pages::place(chunk).unwrap_or(0..0)));
+        self.each_chunk(snapshot, row_group, |column, leaf, chunk| {
+            if part.columns.binary_search(&column).is_ok() {
+                leaves.push((leaf, pages::file_range(chunk).unwrap_or(0..0)));
             }
         });
         leaves
     }
 
-    /// How a row group is read.
+    /// The view to read a row group with.
     pub(super) fn view(&self, snapshot: &Snapshot, row_group: &RowGroup) -> Result<Arc<View>, ParquetError> {
         let keyed = self.keyed(snapshot, row_group);
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,9 +198,9 @@ impl Projection {
         if let Some(known) = views.iter().find(same) {
             return Ok(Arc::clone(known));
         }
-        // One schema for all files: what is prepared for a schema need not be prepared again.
-        let alike = views.iter().find(|view| view.keyed == keyed).map(|view| SchemaRef::clone(&view.schema));
-        let view = Arc::new(self.new_view(snapshot, row_group, keyed, alike)?);
+        // Files share one schema, so that work prepared for a schema is reused.
+        let shared = views.iter().find(|view| view.keyed == keyed).map(|view| SchemaRef::clone(&view.schema));
+        let view = Arc::new(self.new_view(snapshot, row_group, keyed, shared)?);
         views.insert(0, Arc::clone(&view));
         views.truncate(VIEWS_KEPT_MAX);
         Ok(view)
@@ -211,17 +211,17 @@ impl Projection {
         snapshot: &Snapshot,
         row_group: &RowGroup,
         keyed: Vec<usize>,
-        alike: Option<SchemaRef>,
+        shared: Option<SchemaRef>,
     ) -> Result<View, ParquetError> {
         let (file, file_index) = (snapshot.file_of(row_group), row_group.file_index);
         let metadata = if self.is_wide { file.wide_metadata() } else { file.metadata() };
         let (metadata, schema) = if keyed.is_empty() {
             (metadata.clone(), SchemaRef::clone(&self.schema))
         } else {
-            let roots: Vec<usize> = keyed.iter().map(|place| self.indices[*place]).collect();
+            let roots: Vec<usize> = keyed.iter().map(|column| self.indices[*column]).collect();
             let options = ArrowReaderOptions::new().with_schema(with_dictionaries(metadata.schema(), &roots));
             let metadata = ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)?;
-            (metadata, alike.unwrap_or_else(|| with_dictionaries(&self.schema, &keyed)))
+            (metadata, shared.unwrap_or_else(|| with_dictionaries(&self.schema, &keyed)))
         };
         Ok(View {
             file_index,
@@ -235,13 +235,13 @@ impl Projection {
         })
     }
 
-    /// The keyable columns of which a row group has nothing but dictionary-encoded pages.
+    /// The keyable columns for which a row group has only dictionary-encoded pages.
     fn keyed(&self, snapshot: &Snapshot, row_group: &RowGroup) -> Vec<usize> {
         let mut keyed = Vec::new();
         if !self.keyable.is_empty() {
-            self.each_chunk(snapshot, row_group, |place, _, chunk| {
-                if self.keyable.binary_search(&place).is_ok() && is_all_dictionary(chunk) {
-                    keyed.push(place);
+            self.each_chunk(snapshot, row_group, |column, _, chunk| {
+                if self.keyable.binary_search(&column).is_ok() && is_all_dictionary(chunk) {
+                    keyed.push(column);
                 }
             });
         }
@@ -256,7 +256,7 @@ impl Projection {
         sum
     }
 
-    /// Calls with every column chunk that is read: its column's place in the projection, its own among the leaves.
+    /// Calls `call` with every column chunk to read: its column's index in the projection, its leaf index and its metadata.
     fn each_chunk(
         &self,
         snapshot: &Snapshot,
@@ -267,8 +267,8 @@ impl Projection {
         let leaves = metadata.file_metadata().schema_descr();
         let group = metadata.row_group(row_group.index_in_file);
         for (leaf, chunk) in group.columns().iter().enumerate() {
-            if let Ok(place) = self.indices.binary_search(&leaves.get_column_root_idx(leaf)) {
-                call(place, leaf, chunk);
+            if let Ok(column) = self.indices.binary_search(&leaves.get_column_root_idx(leaf)) {
+                call(column, leaf, chunk);
             }
         }
     }
@@ -277,7 +277,7 @@ impl Projection {
 // === impl View ===
 
 impl View {
-    /// How these columns are put together, as the file counts its own.
+    /// How the columns of these roots are assembled from leaves.
     pub(super) fn levels(&self, roots: &[usize]) -> Result<Arc<FieldLevels>, ParquetError> {
         let mut kept = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, levels)) = kept.iter().find(|(known, _)| known == roots) {
@@ -292,14 +292,13 @@ impl View {
     }
 }
 
-/// Bytes of a chunk's values once they are decoded, where the writer tells: a dictionary holds a text once, and a page of
-/// it may stand for a thousand.
+/// Bytes of a chunk's decoded values, if the writer recorded them: a dictionary stores a repeated string once.
 fn value_bytes(chunk: &ColumnChunkMetaData) -> i64 {
     chunk.uncompressed_size().max(chunk.unencoded_byte_array_data_bytes().unwrap_or(0))
 }
 
-/// Whether every data page of a chunk is dictionary-encoded. A writer that does not say so is taken for one that may
-/// have given up on its dictionary, as most do when it grows.
+/// Whether every data page of a chunk is dictionary-encoded. Without the writer's encoding statistics the answer is no, as
+/// most writers fall back to plain pages when a dictionary grows.
 fn is_all_dictionary(chunk: &ColumnChunkMetaData) -> bool {
     chunk.dictionary_page_offset().is_some()
         && chunk
@@ -307,30 +306,30 @@ fn is_all_dictionary(chunk: &ColumnChunkMetaData) -> bool {
             .is_some_and(|pages| pages.is_only(Encoding::RLE_DICTIONARY) || pages.is_only(Encoding::PLAIN_DICTIONARY))
 }
 
-/// A schema with the fields at these places made dictionaries.
-fn with_dictionaries(schema: &Schema, places: &[usize]) -> SchemaRef {
+/// The schema with the fields of these indices changed to dictionaries.
+fn with_dictionaries(schema: &Schema, indices: &[usize]) -> SchemaRef {
     let mut fields: Vec<FieldRef> = schema.fields().to_vec();
-    for place in places {
-        let field = fields[*place].as_ref();
+    for index in indices {
+        let field = fields[*index].as_ref();
         let data_type = DataType::Dictionary(Box::new(DataType::Int32), Box::new(field.data_type().clone()));
-        fields[*place] = Arc::new(field.clone().with_data_type(data_type));
+        fields[*index] = Arc::new(field.clone().with_data_type(data_type));
     }
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-/// Places `0..weights.len()` in at most `count` parts: the heaviest first, each into the part that is lightest so far.
+/// Divides `0..weights.len()` into at most `count` parts: the heaviest first, each into the lightest part so far.
 fn split(weights: &[u64], count: usize) -> Vec<Part> {
     let mut parts: Vec<Part> = (0..count.clamp(1, weights.len().max(1))).map(|_| Part::default()).collect();
-    let mut places: Vec<usize> = (0..weights.len()).collect();
-    places.sort_by_key(|place| (Reverse(weights[*place]), *place));
-    for place in places {
+    let mut columns: Vec<usize> = (0..weights.len()).collect();
+    columns.sort_by_key(|column| (Reverse(weights[*column]), *column));
+    for column in columns {
         if let Some(lightest) = parts.iter_mut().min_by_key(|part| part.bytes) {
-            lightest.bytes = lightest.bytes.saturating_add(weights[place]);
-            lightest.places.push(place);
+            lightest.bytes = lightest.bytes.saturating_add(weights[column]);
+            lightest.columns.push(column);
         }
     }
     for part in &mut parts {
-        part.places.sort_unstable();
+        part.columns.sort_unstable();
     }
     parts
 }
@@ -340,13 +339,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_about_equal_and_hold_every_column_once() {
-        let places =
-            |weights: &[u64], count| split(weights, count).into_iter().map(|part| part.places).collect::<Vec<_>>();
-        assert_eq!(places(&[5, 1, 1, 3], 2), [vec![0], vec![1, 2, 3]]);
-        assert_eq!(places(&[u64::MAX, u64::MAX, 1], 2), [vec![0, 2], vec![1]]);
-        assert_eq!(places(&[2, 2, 2], 8), [vec![0], vec![1], vec![2]]);
-        assert_eq!(places(&[2, 2, 2], 1), [vec![0, 1, 2]]);
-        assert_eq!(places(&[], 3), [Vec::<usize>::new()]);
+    fn divides_columns_into_parts_of_about_equal_weight() {
+        let columns =
+            |weights: &[u64], count| split(weights, count).into_iter().map(|part| part.columns).collect::<Vec<_>>();
+        assert_eq!(columns(&[5, 1, 1, 3], 2), [vec![0], vec![1, 2, 3]]);
+        assert_eq!(columns(&[u64::MAX, u64::MAX, 1], 2), [vec![0, 2], vec![1]]);
+        assert_eq!(columns(&[2, 2, 2], 8), [vec![0], vec![1], vec![2]]);
+        assert_eq!(columns(&[2, 2, 2], 1), [vec![0, 1, 2]]);
+        assert_eq!(columns(&[], 3), [Vec::<usize>::new()]);
     }
 }

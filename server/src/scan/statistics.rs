@@ -1,4 +1,4 @@
-//! What footers say of columns' values, row group by row group, in the form that pruning reads.
+//! Column statistics from the footers, per row group, as input for pruning.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     expr::{ColumnStatistics, PruningStatistics},
 };
 
-/// Statistics of the named columns for every row group of a snapshot. Columns without usable ones are left out.
+/// Statistics of the named columns for every row group of a snapshot. Omits columns without usable statistics.
 pub fn statistics(snapshot: &Snapshot, columns: &[String]) -> PruningStatistics {
     let row_counts = snapshot.row_groups().iter().map(|group| group.rows.end - group.rows.start).collect();
     let known = columns.iter().filter_map(|column| Some((column.clone(), of_column(snapshot, column)?)));
@@ -41,7 +41,7 @@ fn of_column(snapshot: &Snapshot, column: &str) -> Option<ColumnStatistics> {
 fn of_file(file: &File, column: &str) -> Option<ColumnStatistics> {
     let metadata = file.wide_metadata();
     let converter = StatisticsConverter::try_new(column, metadata.schema(), metadata.parquet_schema()).ok()?;
-    // A count that is not there is unknown, not zero.
+    // A missing count is unknown, not zero.
     let converter = converter.with_missing_null_counts_as_zero(false);
     let groups = metadata.metadata().row_groups();
     let leaf = converter.parquet_column_index()?;
@@ -56,7 +56,7 @@ fn of_file(file: &File, column: &str) -> Option<ColumnStatistics> {
     })
 }
 
-/// Old writers ordered text and unsigned numbers by signed bytes: such bounds bound nothing.
+/// Whether the bounds are unusable: old writers ordered strings and unsigned integers by signed bytes.
 fn has_unordered_bounds(group: &RowGroupMetaData, leaf: usize) -> bool {
     let statistics = group.columns().get(leaf).and_then(|chunk| chunk.statistics());
     statistics.is_some_and(|known| known.is_min_max_deprecated() && !known.is_min_max_backwards_compatible())
