@@ -1,9 +1,9 @@
-//! What a footer says of its column chunks, held against the file and against itself, before memory is asked for or
-//! bytes are read by it.
+//! Checks the column chunks declared in a footer for consistency with the file and each other, before any memory is
+//! allocated or byte read for them.
 
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
-/// The bytes of a chunk in its file.
+/// The range of a chunk in its file.
 #[derive(Clone, Copy)]
 struct Extent {
     start: u64,
@@ -12,17 +12,17 @@ struct Extent {
     column: usize,
 }
 
-/// Checks every chunk of a file: it lies in the file, shares no byte with another, and has a value for every row.
+/// Checks that every chunk is within the file, overlaps no other chunk, and has a value for every row.
 pub(super) fn check(metadata: &ParquetMetaData, file_bytes: u64) -> Result<(), String> {
     let mut extents = Vec::new();
     for (row_group, group) in metadata.row_groups().iter().enumerate() {
         for (column, chunk) in group.columns().iter().enumerate() {
-            let wrong = |reason: String| {
+            let failed = |reason: String| {
                 let path = chunk.column_path().string();
                 format!("row group {row_group}, column \"{path}\": {reason}")
             };
-            check_values(chunk, group.num_rows()).map_err(wrong)?;
-            let (start, end) = extent(chunk, file_bytes).map_err(wrong)?;
+            check_values(chunk, group.num_rows()).map_err(failed)?;
+            let (start, end) = extent(chunk, file_bytes).map_err(failed)?;
             if start < end {
                 extents.push(Extent { start, end, row_group, column });
             }
@@ -36,7 +36,7 @@ pub(super) fn check(metadata: &ParquetMetaData, file_bytes: u64) -> Result<(), S
                 let path = metadata.row_group(extent.row_group).column(extent.column).column_path().string();
                 format!("column \"{path}\" of row group {}", extent.row_group)
             };
-            Err(format!("{} and {} share bytes of the file", name(&pair[0]), name(&pair[1])))
+            Err(format!("{} and {} overlap in the file", name(&pair[0]), name(&pair[1])))
         }
     }
 }
@@ -48,7 +48,7 @@ fn check_values(chunk: &ColumnChunkMetaData, rows: i64) -> Result<(), String> {
     if values == rows || (!is_flat && values > rows) {
         return Ok(());
     }
-    Err(format!("its footer tells of {values} values for {rows} rows"))
+    Err(format!("its footer declares {values} values for {rows} rows"))
 }
 
 fn extent(chunk: &ColumnChunkMetaData, file_bytes: u64) -> Result<(u64, u64), String> {
@@ -57,6 +57,6 @@ fn extent(chunk: &ColumnChunkMetaData, file_bytes: u64) -> Result<(u64, u64), St
     let end = start.checked_add(length).and_then(|end| u64::try_from(end).ok());
     match (u64::try_from(start), end) {
         (Ok(start), Some(end)) if start <= end && end <= file_bytes => Ok((start, end)),
-        _ => Err(format!("its footer claims {length} bytes from {start} on, of a file of {file_bytes}")),
+        _ => Err(format!("its footer declares {length} bytes at offset {start} of a file of {file_bytes} bytes")),
     }
 }

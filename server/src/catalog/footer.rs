@@ -1,4 +1,4 @@
-//! One Parquet file's footer: read in one or two requests, parsed on the CPU pool.
+//! Reads the footer of a Parquet file in one or two requests and parses it on the CPU pool.
 
 use std::{ops::Range, sync::Arc};
 
@@ -17,20 +17,21 @@ use parquet::{
 };
 
 use super::{
-    CatalogError, chunks,
+    chunks,
+    error::CatalogError,
     leaves::{self, Int96Unit},
     lists, nesting,
     store::Store,
 };
 use crate::{cpu_pool::CpuPool, state::short_digest};
 
-/// Read from a file's end in the first request: the footers of most files are smaller.
+/// Size of the first read from the end of a file: larger than most footers.
 const FIRST_READ_BYTES: u64 = 64 << 10;
 
-/// The largest footer that is read: some 10^5 row groups of 100 columns.
+/// The largest footer that is read: about 10^5 row groups of 100 columns.
 const FOOTER_BYTES_MAX: u64 = 1 << 30;
 
-/// Reads a file's footer and its Arrow schemas.
+/// Reads the footer of a file and derives its Arrow schemas.
 pub(super) async fn read(
     store: &Store,
     dataset: &str,
@@ -49,11 +50,11 @@ pub(super) async fn read(
     let tail = object.size.saturating_sub(FIRST_READ_BYTES)..object.size;
     let mut wanted = Vec::from([tail]);
     loop {
-        let is_wrong = |range: &Range<u64>| {
+        let is_invalid = |range: &Range<u64>| {
             range.end > object.size || range.end.checked_sub(range.start).is_none_or(|bytes| bytes > FOOTER_BYTES_MAX)
         };
-        if let Some(range) = wanted.iter().find(|range| is_wrong(range)) {
-            return Err(corrupt(format!("its footer claims the bytes {range:?} of {}", object.size)));
+        if let Some(range) = wanted.iter().find(|range| is_invalid(range)) {
+            return Err(corrupt(format!("its footer declares bytes {range:?} of a file of {} bytes", object.size)));
         }
         let mut pieces = Vec::with_capacity(wanted.len());
         for range in &wanted {
@@ -67,7 +68,7 @@ pub(super) async fn read(
             })?;
             pieces.push(piece);
         }
-        // A footer that is longer than the first read is read again as a whole, not in pieces.
+        // A footer longer than the first read is read again as a whole, not in pieces.
         if let ([range], [piece]) = (wanted.as_slice(), pieces.as_slice())
             && let Some(whole) = whole_footer(piece, object.size)
             && whole.start < range.start
@@ -75,7 +76,7 @@ pub(super) async fn read(
             wanted = vec![whole];
             continue;
         }
-        // A corrupt footer may make the decoder panic: the pool turns that into an error.
+        // A corrupt footer may make the decoder panic: the pool turns a panic into an error.
         let size = object.size;
         let step = cpu.run(move || decode(decoder, wanted, pieces, size)).await;
         let (outcome, digest);
@@ -91,15 +92,15 @@ pub(super) async fn read(
     }
 }
 
-/// The decoder, what it made of the pieces, and a digest of the footer among them.
-type Step = (ParquetMetaDataPushDecoder, DecodeResult<ParquetMetaData>, String);
+/// The decoder, its result, and a digest of the footer.
+type DecodeStep = (ParquetMetaDataPushDecoder, DecodeResult<ParquetMetaData>, String);
 
 fn decode(
     mut decoder: ParquetMetaDataPushDecoder,
     wanted: Vec<Range<u64>>,
     pieces: Vec<Bytes>,
     file_bytes: u64,
-) -> Result<Step, String> {
+) -> Result<DecodeStep, String> {
     let footer = if let [piece] = pieces.as_slice() { footer_within(piece, file_bytes) } else { None };
     if let Some(footer) = &footer {
         nesting::check(footer).map_err(|error| error.to_string())?;
@@ -115,8 +116,8 @@ fn decode(
     Ok((decoder, outcome, digest))
 }
 
-/// The bytes of the footer, its length and the magic behind it included, as a file's end tells of them; none where it
-/// tells something else, which the decoder will say.
+/// The range of the footer, including its length and the trailing magic bytes, from the end of the file. `None` if the end
+/// is invalid, which the decoder reports.
 fn whole_footer(end: &[u8], file_bytes: u64) -> Option<Range<u64>> {
     let (rest, magic) = end.split_last_chunk::<4>()?;
     let (_, length) = rest.split_last_chunk::<4>()?;
@@ -124,27 +125,27 @@ fn whole_footer(end: &[u8], file_bytes: u64) -> Option<Range<u64>> {
     (magic == b"PAR1" && length <= file_bytes).then(|| file_bytes - length..file_bytes)
 }
 
-/// The footer itself, where it is within the bytes that a file ends with.
+/// The footer without its length and magic bytes, if `end` contains all of it.
 fn footer_within(end: &Bytes, file_bytes: u64) -> Option<Bytes> {
     let whole = whole_footer(end, file_bytes)?;
     let start = end.len().checked_sub((whole.end - whole.start) as usize)?;
     Some(end.slice(start..end.len() - 8))
 }
 
-/// How a file is read.
+/// The parsed footer of a file and the schemas to read it with.
 #[derive(Clone, Debug)]
 pub(super) struct Footer {
     /// Every column as stored.
     pub stored: ArrowReaderMetadata,
-    /// As stored, but dictionary keys are int32 whatever their width was, as dictionaries of several row groups and
-    /// files must fit one key type when they meet in a batch.
+    /// As stored, but with int32 dictionary keys: a batch merges dictionaries of several row groups and files, which need
+    /// one key type.
     pub wide: ArrowReaderMetadata,
-    /// The columns as the decoder reads them.
+    /// The schema as the decoder reads it.
     pub decoded: SchemaDescPtr,
-    /// Whether the parts of intervals are signed: Parquet says that they are not, but Arrow's own writer, which adds its
-    /// schema, writes them so.
+    /// Whether the parts of intervals are signed. Parquet specifies unsigned parts, but Arrow's own writer, recognized by
+    /// its embedded schema, writes signed ones.
     pub has_signed_intervals: bool,
-    /// A digest of the footer's bytes.
+    /// A digest of the footer bytes.
     pub digest: String,
 }
 
@@ -165,17 +166,17 @@ fn schemas(metadata: &Arc<ParquetMetaData>, int96: Int96Unit, digest: String) ->
     Ok(Footer { stored, wide, decoded, has_signed_intervals, digest })
 }
 
-/// The library's reading of a footer, with the types of leaves that it would lose something of replaced.
+/// The library's schema of a footer, with types that would lose information replaced.
 fn stored(metadata: &Arc<ParquetMetaData>, int96: Int96Unit) -> Result<ArrowReaderMetadata, ParquetError> {
     let proposed = ArrowReaderMetadata::try_new(Arc::clone(metadata), ArrowReaderOptions::new())?;
     let schema = |names_extensions| {
         leaves::schema(proposed.schema(), metadata.file_metadata().schema_descr(), int96, names_extensions)
     };
-    // The library takes no metadata for items of lists in an old form.
+    // The library rejects metadata on items of legacy lists.
     read_as(metadata, &proposed, schema(true)).or_else(|_| read_as(metadata, &proposed, schema(false)))
 }
 
-/// The same footer under another schema.
+/// The same footer with another schema.
 fn read_as(
     metadata: &Arc<ParquetMetaData>,
     known: &ArrowReaderMetadata,

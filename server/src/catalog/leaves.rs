@@ -1,7 +1,7 @@
-//! The Arrow types of a file's leaf columns, where the Parquet library's own choice loses something: INT96 gets a unit
-//! that holds its dates, intervals keep their months, and logical types that Arrow has an extension type for are named.
+//! Arrow types of leaf columns where the Parquet library's choice loses information: INT96 gets a unit that can hold its
+//! dates, intervals keep their months, and logical types with an Arrow extension type keep its name.
 //!
-//! It decides types only; `scan` converts the values.
+//! This module decides types only; `scan` converts the values.
 
 use std::{slice::Iter, sync::Arc};
 
@@ -12,18 +12,17 @@ use parquet::{
     schema::types::{ColumnDescPtr, ColumnDescriptor, SchemaDescPtr, SchemaDescriptor, Type, TypePtr},
 };
 
-/// Field metadata that names an extension type, and its parameters.
+/// Field metadata keys of an extension type: its name and its parameters.
 const EXTENSION_NAME: &str = "ARROW:extension:name";
 const EXTENSION_METADATA: &str = "ARROW:extension:metadata";
 
-/// The unit in which timestamps stored as INT96 are read.
+/// The unit of timestamps stored as INT96.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Int96Unit {
-    /// Holds every date that is written in practice, such as 9999-12-31; parts of a microsecond are cut off towards the
-    /// past.
+    /// Covers all dates in practical use, such as 9999-12-31; fractions of a microsecond are rounded down.
     #[default]
     Microseconds,
-    /// Holds the years 1677 to 2262.
+    /// Covers the years 1677 to 2262.
     Nanoseconds,
 }
 
@@ -34,8 +33,8 @@ struct Leaves<'a> {
     names_extensions: bool,
 }
 
-/// The schema that a file is read with, from the library's proposal for it. Extension types are named where
-/// `names_extensions` says so.
+/// The schema to read a file with, from the one that the library proposes. Extension types are named if
+/// `names_extensions`.
 pub(super) fn schema(
     proposed: &Schema,
     stored: &SchemaDescriptor,
@@ -47,7 +46,7 @@ pub(super) fn schema(
     Arc::new(Schema::new_with_metadata(fields, proposed.metadata().clone()))
 }
 
-/// The stored schema as the library decodes it: intervals as the 12 bytes they are, for which it has no exact type.
+/// The schema for the decoder: intervals as 12 bytes, as the library has no exact type for them.
 pub(super) fn decoded(stored: &SchemaDescPtr) -> Result<SchemaDescPtr, ParquetError> {
     if stored.columns().iter().any(|column| is_interval(column)) {
         Ok(Arc::new(SchemaDescriptor::new(without_intervals(&stored.root_schema_ptr())?)))
@@ -56,7 +55,7 @@ pub(super) fn decoded(stored: &SchemaDescPtr) -> Result<SchemaDescPtr, ParquetEr
     }
 }
 
-/// Whether a leaf's bounds order its values. The order of INT96 and of intervals is not defined.
+/// Whether statistics of a leaf bound its values. Parquet does not define the order of INT96 and intervals.
 pub fn is_ordered(column: &ColumnDescriptor) -> bool {
     column.physical_type() != Physical::INT96 && !is_interval(column)
 }
@@ -87,7 +86,7 @@ fn without_intervals(stored: &TypePtr) -> Result<TypePtr, ParquetError> {
 // === impl Int96Unit ===
 
 impl Int96Unit {
-    /// The unit in Arrow.
+    /// The Arrow unit.
     pub fn arrow(self) -> TimeUnit {
         match self {
             Self::Microseconds => TimeUnit::Microsecond,
@@ -130,7 +129,7 @@ impl Leaves<'_> {
         Arc::new(changed)
     }
 
-    /// Another type than the one that was proposed.
+    /// The type to use instead of the proposed one.
     fn data_type(&self, proposed: &DataType, leaf: &ColumnDescriptor) -> Option<DataType> {
         let zone = || match proposed {
             DataType::Timestamp(_, zone) => zone.clone(),
@@ -141,11 +140,11 @@ impl Leaves<'_> {
             _ => None,
         };
         match (leaf.physical_type(), leaf.logical_type_ref()) {
-            // Always null, whatever it is stored as.
+            // Always null, for any stored type.
             _ if *proposed == DataType::Null => None,
-            // The library has no dictionary of these.
+            // The library cannot read INT96 as a dictionary.
             (Physical::INT96, _) => Some(DataType::Timestamp(self.int96.arrow(), zone())),
-            // A unit of the Arrow schema beside it, by which the stored numbers would be misread.
+            // The embedded Arrow schema has another unit, which would misread the stored numbers.
             (Physical::INT64, Some(LogicalType::Timestamp(stored)))
                 if stored.unit == StoredUnit::NANOS && matches!(proposed, DataType::Timestamp(..)) =>
             {
@@ -157,7 +156,7 @@ impl Leaves<'_> {
     }
 }
 
-/// The canonical extension type of a logical type that Arrow has no type for.
+/// The canonical extension type of a logical type without an Arrow type.
 fn extension(leaf: &ColumnDescriptor) -> Option<&'static str> {
     match (leaf.logical_type_ref(), leaf.converted_type()) {
         (Some(LogicalType::Uuid), _) if leaf.type_length() == 16 => Some("arrow.uuid"),

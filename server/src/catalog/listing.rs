@@ -1,4 +1,4 @@
-//! Which files a dataset has now, in the order of their paths.
+//! Lists the current files of a dataset, sorted by path.
 
 use std::path::Path as FilePath;
 
@@ -7,8 +7,8 @@ use glob::Pattern;
 use object_store::{ObjectMeta, path::Path};
 
 use super::{
-    CatalogError,
-    location::{GLOB_OPTIONS, LocalPlace, Location, Place, What},
+    error::CatalogError,
+    location::{GLOB_OPTIONS, LocalTarget, Location, Selection, Target},
     store::{Store, StoreError, StoreErrorKind},
     walk::{self, WalkError},
 };
@@ -17,7 +17,7 @@ use crate::metrics;
 /// A dataset's files, sorted by path.
 #[derive(Debug)]
 pub(super) struct Listing {
-    /// The directory they lie under.
+    /// The directory that contains them.
     pub root: Path,
     /// The files.
     pub objects: Vec<ObjectMeta>,
@@ -25,10 +25,10 @@ pub(super) struct Listing {
 
 /// Lists the dataset's files.
 pub(super) async fn list(dataset: &str, location: &Location) -> Result<Listing, CatalogError> {
-    let mut listing = match location.place() {
-        Place::Local(path) => local(dataset, path).await?,
-        place => {
-            let listed = remote(location.store(), place).await;
+    let mut listing = match location.target() {
+        Target::Local(path) => local(dataset, path).await?,
+        target => {
+            let listed = remote(location.store(), target).await;
             listed.map_err(|error| CatalogError::of_store(dataset, error))?
         }
     };
@@ -38,9 +38,7 @@ pub(super) async fn list(dataset: &str, location: &Location) -> Result<Listing, 
         let file = location.store().display(&object.location);
         return Err(empty(
             dataset,
-            format!(
-                "{file} comes with neither ETag nor Last-Modified: a change under a running epoch would not be seen"
-            ),
+            format!("{file} has no ETag and no Last-Modified: a change during an epoch would not be detected"),
         ));
     }
     if listing.objects.is_empty() {
@@ -64,7 +62,7 @@ async fn local(dataset: &str, path: &FilePath) -> Result<Listing, CatalogError> 
         }
         WalkError::Name(path, reason) => {
             let reason =
-                format!("a file has a name that cannot be asked for, {} ({reason}): rename it", path.display());
+                format!("the name of the file {} is not a valid object path ({reason}): rename it", path.display());
             CatalogError::Empty { dataset: dataset.to_owned(), reason }
         }
         WalkError::Failed(path, reason) => CatalogError::Storage {
@@ -76,31 +74,31 @@ async fn local(dataset: &str, path: &FilePath) -> Result<Listing, CatalogError> 
 
 fn walk_local(path: &FilePath) -> Result<Listing, WalkError> {
     let failed = |reason: String| WalkError::Failed(path.to_owned(), reason);
-    let place = LocalPlace::look(path).map_err(failed)?;
-    let root = Path::from_absolute_path(&place.root).map_err(|source| failed(source.to_string()))?;
-    let objects = match &place.what {
-        What::File(name) => walk::file(&place.root, name)?,
-        What::Directory => walk::files(&place.root, &is_plain_parquet, true)?,
-        What::Glob(pattern) => walk::files(&place.root, &|below| matches(pattern, below), false)?,
+    let target = LocalTarget::look(path).map_err(failed)?;
+    let root = Path::from_absolute_path(&target.root).map_err(|source| failed(source.to_string()))?;
+    let objects = match &target.selection {
+        Selection::File(name) => walk::file(&target.root, name)?,
+        Selection::Directory => walk::files(&target.root, &is_plain_parquet, true)?,
+        Selection::Glob(pattern) => walk::files(&target.root, &|below| matches(pattern, below), false)?,
     };
     Ok(Listing { root, objects })
 }
 
-async fn remote(store: &Store, place: &Place) -> Result<Listing, StoreError> {
-    match place {
-        // It has its own way: a look at the disk.
-        Place::Local(_) => Ok(Listing { root: Path::default(), objects: Vec::new() }),
-        Place::Prefix(root) => under(store, root, &is_plain_parquet).await,
-        Place::Object(path) => Ok(one(path, store.head(path).await?)),
-        Place::Name(path) => named(store, path).await,
-        Place::Glob { root, pattern, literal } => {
+async fn remote(store: &Store, target: &Target) -> Result<Listing, StoreError> {
+    match target {
+        // Listed by `local`.
+        Target::Local(_) => Ok(Listing { root: Path::default(), objects: Vec::new() }),
+        Target::Prefix(root) => under(store, root, &is_plain_parquet).await,
+        Target::Object(path) => Ok(one(path, store.head(path).await?)),
+        Target::Name(path) => named(store, path).await,
+        Target::Glob { root, pattern, literal } => {
             let listing = under(store, root, &|below| matches(pattern, below)).await?;
             if listing.objects.is_empty() { named(store, literal).await } else { Ok(listing) }
         }
     }
 }
 
-/// An object of this name, else the objects under it. Which is asked for first makes no difference but a request.
+/// The object of this name, else the objects under it. Their order affects only the number of requests.
 async fn named(store: &Store, path: &Path) -> Result<Listing, StoreError> {
     let is_file_name = is_parquet(path.as_ref());
     if is_file_name {
@@ -126,7 +124,7 @@ fn one(path: &Path, object: ObjectMeta) -> Listing {
     Listing { root: parent.split('/').filter(|part| !part.is_empty()).collect(), objects: vec![object] }
 }
 
-/// The objects under a path that belong to the dataset; pages are read one after the other.
+/// The objects under a path that belong to the dataset. Reads the listing page by page.
 async fn under(store: &Store, root: &Path, belongs: &(dyn Fn(&str) -> bool + Sync)) -> Result<Listing, StoreError> {
     let is_wanted = |object: &ObjectMeta| relative(root, &object.location).is_some_and(belongs);
     let prefix = if root.as_ref().is_empty() { None } else { Some(root) };
@@ -137,7 +135,7 @@ async fn under(store: &Store, root: &Path, belongs: &(dyn Fn(&str) -> bool + Syn
     Ok(Listing { root: root.clone(), objects })
 }
 
-/// A file's path from the root.
+/// The path of a file relative to the root.
 pub(super) fn relative<'a>(root: &Path, path: &'a Path) -> Option<&'a str> {
     if root.as_ref().is_empty() {
         return Some(path.as_ref());
@@ -150,7 +148,7 @@ fn is_parquet(name: &str) -> bool {
     name.len() > ENDING.len() && name.as_bytes()[name.len() - ENDING.len()..].eq_ignore_ascii_case(ENDING)
 }
 
-/// Names that start with `_` or `.` are markers and half-written files.
+/// Names that start with `_` or `.` are markers and incomplete files.
 fn is_plain_parquet(below: &str) -> bool {
     is_parquet(below) && !below.split('/').any(|part| part.starts_with(['_', '.']))
 }
@@ -159,7 +157,7 @@ fn matches(pattern: &Pattern, below: &str) -> bool {
     pattern.matches_with(below, GLOB_OPTIONS)
 }
 
-/// Some tools keep an empty object of a folder's name in a bucket, and folders may be called `x.parquet`.
+/// Removes empty objects that mark folders: some tools create them, and a folder may be named `x.parquet`.
 fn drop_markers(objects: &mut Vec<ObjectMeta>) {
     let is_marker = |object: &ObjectMeta| {
         let folder = format!("{}/", object.location);
@@ -176,32 +174,34 @@ fn drop_markers(objects: &mut Vec<ObjectMeta>) {
     }
 }
 
-/// A store that says nothing a file can be known again by; it leaves the date at 1970.
+/// Whether the store reports nothing to detect changes of a file by: no `ETag`, and the default date of 1970.
 fn is_unpinnable(object: &ObjectMeta) -> bool {
     object.e_tag.is_none() && object.last_modified.timestamp() == 0
 }
 
 fn nothing_there(location: &Location) -> String {
     let shown = |path: &Path| location.store().display(path);
-    match location.place() {
-        Place::Local(path) => match LocalPlace::look(path) {
-            Ok(place) => nothing_local(&place),
+    match location.target() {
+        Target::Local(path) => match LocalTarget::look(path) {
+            Ok(target) => nothing_local(&target),
             Err(reason) => reason,
         },
-        Place::Prefix(root) => format!("no *.parquet object under \"{}\"", shown(root)),
-        Place::Name(path) => format!("there is no object \"{0}\", and no *.parquet object under \"{0}/\"", shown(path)),
-        Place::Glob { root, pattern, .. } => format!("no object under \"{}\" matches \"{pattern}\"", shown(root)),
-        Place::Object(path) => format!("there is no \"{}\"", shown(path)),
+        Target::Prefix(root) => format!("no *.parquet object under \"{}\"", shown(root)),
+        Target::Name(path) => {
+            format!("there is no object \"{0}\", and no *.parquet object under \"{0}/\"", shown(path))
+        }
+        Target::Glob { root, pattern, .. } => format!("no object under \"{}\" matches \"{pattern}\"", shown(root)),
+        Target::Object(path) => format!("there is no \"{}\"", shown(path)),
     }
 }
 
-fn nothing_local(place: &LocalPlace) -> String {
-    let root = place.root.display();
-    match &place.what {
-        _ if !place.root.exists() => format!("there is no \"{root}\""),
-        What::Directory => format!("no *.parquet file under \"{root}\""),
-        What::File(name) => format!("there is no file \"{name}\" in \"{root}\""),
-        What::Glob(pattern) => format!("no file under \"{root}\" matches \"{pattern}\""),
+fn nothing_local(target: &LocalTarget) -> String {
+    let root = target.root.display();
+    match &target.selection {
+        _ if !target.root.exists() => format!("there is no \"{root}\""),
+        Selection::Directory => format!("no *.parquet file under \"{root}\""),
+        Selection::File(name) => format!("there is no file \"{name}\" in \"{root}\""),
+        Selection::Glob(pattern) => format!("no file under \"{root}\" matches \"{pattern}\""),
     }
 }
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_and_other_files_are_left_out() {
+    fn skips_hidden_and_other_files() {
         for (below, want) in [
             ("a.parquet", true),
             ("b.PARQUET", true),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_from_the_root_end_at_slashes() {
+    fn relative_paths_end_at_slashes() {
         let path = Path::from("a/b/c");
         assert_eq!(relative(&Path::default(), &path), Some("a/b/c"));
         assert_eq!(relative(&Path::from("a"), &path), Some("b/c"));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_of_folders_are_no_files() {
+    fn drops_folder_markers() {
         let mut objects = vec![
             object("a.parquet", 0),
             object("a.parquet-x", 1),

@@ -1,4 +1,4 @@
-//! `NAME=URL` on the command line → where a dataset's files are.
+//! Parses the location of a dataset, the URL in `--dataset NAME=URL`.
 
 use std::path::{Path as FilePath, PathBuf};
 
@@ -7,63 +7,63 @@ use object_store::path::Path;
 use url::Url;
 
 use super::{
-    Int96Unit,
+    leaves::Int96Unit,
     store::Store,
     stores::{ALLOWED, Stores},
 };
 
-/// A directory, a file or a glob, on this machine or in a store behind a network, and how the files there are read. What
-/// is there is looked up at every listing: it may come later.
+/// A directory, a file or a glob, on this machine or in a remote store, and how its files are read. Resolved at every
+/// listing: the files may be created later.
 #[derive(Debug)]
 pub struct Location {
     store: Store,
-    place: Place,
+    target: Target,
     int96: Int96Unit,
 }
 
-/// What a location names.
+/// The files that a location refers to.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Target {
     /// An absolute path on this machine.
     Local(PathBuf),
-    /// In a store, `*.parquet` at any depth under a path.
+    /// In a remote store, `*.parquet` at any depth under a path.
     Prefix(Path),
-    /// In a store, an object or, where there is none, the objects under the path.
+    /// In a remote store, an object or, if it does not exist, the objects under the path.
     Name(Path),
-    /// In a store, the objects whose path from `root` matches; where none does, `literal` as a `Name`.
+    /// In a remote store, the objects whose path from `root` matches or, if none does, `literal` as a `Name`.
     Glob {
-        /// The path up to the first part with a wildcard.
+        /// The path before the first part with a wildcard.
         root: Path,
         /// The rest.
         pattern: Pattern,
-        /// The whole, taken by the letter.
+        /// The whole path without wildcards.
         literal: Path,
     },
-    /// One object of a store that cannot list.
+    /// One object of a store without listings.
     Object(Path),
 }
 
-/// What a path on this machine is now.
+/// The current meaning of a local path.
 #[derive(Debug)]
-pub(super) struct LocalPlace {
-    /// The directory that nothing outside of is read; links on the way to it are the operator's own.
+pub(super) struct LocalTarget {
+    /// The directory that all files must be in, with links resolved.
     pub root: PathBuf,
-    /// Which of the files under it belong to the dataset.
-    pub what: What,
+    /// The files under it that belong to the dataset.
+    pub selection: Selection,
 }
 
-/// Which of the files under a root belong to the dataset.
+/// The files under a root that belong to a dataset.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum Selection {
     /// Every `*.parquet`, at any depth.
     Directory,
-    /// The one of this name, whatever its ending.
+    /// The file of this name, with any extension.
     File(String),
-    /// Those whose path from the root matches.
+    /// Files whose path from the root matches.
     Glob(Pattern),
 }
 
-/// A dataset's URL is wrong.
+/// An invalid dataset URL.
 #[derive(Debug, thiserror::Error)]
 #[error("dataset \"{name}\" at \"{url}\": {reason}")]
 pub struct LocationError {
@@ -77,7 +77,7 @@ pub(super) const GLOB_OPTIONS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
 impl Location {
-    /// Reads a URL: a path or `file://`, or that of a store, whose client is shared through `stores`.
+    /// Parses a path, a `file://` URL or the URL of a remote store, whose client is shared through `stores`.
     pub fn parse(name: &str, url: &str, stores: &mut Stores) -> Result<Self, LocationError> {
         let parsed = match url.split_once("://") {
             None => local(FilePath::new(url)),
@@ -85,7 +85,7 @@ impl Location {
             Some((scheme @ ("http" | "https"), _)) => web(scheme, url, stores),
             Some((scheme, rest)) => bucket(scheme, rest, stores),
         };
-        // A password before `@` and a signature after `?` are not repeated.
+        // Errors omit a password before `@` and a signature after `?`.
         let shown = || match Url::parse(url) {
             Ok(parsed) if matches!(parsed.scheme(), "http" | "https") => {
                 format!("{}{}", parsed.origin().ascii_serialization(), parsed.path())
@@ -95,13 +95,13 @@ impl Location {
         parsed.map_err(|reason| LocationError { name: name.to_owned(), url: shown(), reason })
     }
 
-    /// The same files, with timestamps stored as INT96 in this unit.
+    /// Sets the unit of timestamps stored as INT96.
     #[must_use]
     pub fn with_int96_unit(self, int96: Int96Unit) -> Self {
         Self { int96, ..self }
     }
 
-    /// The unit that INT96 is read in.
+    /// The unit of timestamps stored as INT96.
     pub(super) fn int96_unit(&self) -> Int96Unit {
         self.int96
     }
@@ -111,9 +111,9 @@ impl Location {
         &self.store
     }
 
-    /// What it names.
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    /// The files that it refers to.
+    pub(super) fn target(&self) -> &Target {
+        &self.target
     }
 }
 
@@ -128,13 +128,13 @@ fn local(path: &FilePath) -> Result<Location, String> {
     }
     let absolute = std::path::absolute(path).map_err(|source| source.to_string())?;
     split(&absolute)?;
-    Ok(Location { store: Store::local(), place: Place::Local(absolute), int96: Int96Unit::default() })
+    Ok(Location { store: Store::local(), target: Target::Local(absolute), int96: Int96Unit::default() })
 }
 
-/// Keys are taken by the letter: `%`, `#` and spaces mean themselves, and `?` is a wildcard.
+/// Parses a bucket and a key. Keys are literal: `%`, `#` and spaces have no special meaning, and `?` is a wildcard.
 fn bucket(scheme: &str, rest: &str, stores: &mut Stores) -> Result<Location, String> {
     if !matches!(scheme, "s3" | "s3a" | "gs" | "az" | "abfs" | "abfss") {
-        return Err(format!("{scheme}:// is not read; {ALLOWED}"));
+        return Err(format!("{scheme}:// is not supported; allowed: {ALLOWED}"));
     }
     let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
     if authority.is_empty() {
@@ -143,92 +143,92 @@ fn bucket(scheme: &str, rest: &str, stores: &mut Stores) -> Result<Location, Str
     let path = |text: &str| Path::parse(text).map_err(|source| source.to_string());
     let whole = path(key)?;
     let is_wild = |part: &&str| part.contains(['*', '?', '[']);
-    let place = if let Some(first_wild) = key.split('/').position(|part| is_wild(&part)) {
+    let target = if let Some(first_wild) = key.split('/').position(|part| is_wild(&part)) {
         let parts: Vec<&str> = key.split('/').collect();
         let (root, rest) = parts.split_at(first_wild);
-        let pattern = Pattern::new(&rest.join("/")).map_err(|source| format!("the glob is wrong: {source}"))?;
-        Place::Glob { root: path(&root.join("/"))?, pattern, literal: whole }
+        let pattern = Pattern::new(&rest.join("/")).map_err(|source| format!("invalid glob: {source}"))?;
+        Target::Glob { root: path(&root.join("/"))?, pattern, literal: whole }
     } else if key.is_empty() || key.ends_with('/') {
-        Place::Prefix(whole)
+        Target::Prefix(whole)
     } else {
-        Place::Name(whole)
+        Target::Name(whole)
     };
-    Ok(Location { store: stores.of(scheme, authority)?, place, int96: Int96Unit::default() })
+    Ok(Location { store: stores.of(scheme, authority)?, target, int96: Int96Unit::default() })
 }
 
-/// One file of a web server, which has no listing to look for more in.
+/// Parses the URL of one file on a web server, which has no listing.
 fn web(scheme: &str, url: &str, stores: &mut Stores) -> Result<Location, String> {
     let parsed = Url::parse(url).map_err(|source| source.to_string())?;
     if !parsed.username().is_empty() || parsed.password().is_some() || parsed.query().is_some() {
-        return Err("a user, a password and a query are not read here: a URL holds no credentials".to_owned());
+        return Err("a user, a password or a query is not allowed: a URL must hold no credentials".to_owned());
     }
     if parsed.path().ends_with('/') || parsed.path().contains('*') {
-        let reason = "it must name one file: web servers have no listing to find files in";
+        let reason = "it must name one file: web servers have no listing";
         return Err(reason.to_owned());
     }
     let path = Path::from_url_path(parsed.path()).map_err(|source| source.to_string())?;
     let store = stores.of(scheme, parsed.authority())?;
-    Ok(Location { store, place: Place::Object(path), int96: Int96Unit::default() })
+    Ok(Location { store, target: Target::Object(path), int96: Int96Unit::default() })
 }
 
-impl LocalPlace {
-    /// What is at a path now.
+impl LocalTarget {
+    /// Resolves a path against the file system.
     pub(super) fn look(path: &FilePath) -> Result<Self, String> {
-        let (root, what) = split(path)?;
-        Ok(Self { root: root.canonicalize().unwrap_or(root), what })
+        let (root, selection) = split(path)?;
+        Ok(Self { root: root.canonicalize().unwrap_or(root), selection })
     }
 }
 
-/// An absolute path as the directory it lies in (for a glob: up to the first part with a wildcard) and the rest.
-fn split(path: &FilePath) -> Result<(PathBuf, What), String> {
+/// Splits an absolute path into a directory (for a glob: the path before the first part with a wildcard) and the selection.
+fn split(path: &FilePath) -> Result<(PathBuf, Selection), String> {
     let is_wild = |part: &std::ffi::OsStr| part.to_string_lossy().contains(['*', '?', '[']);
     if path.exists() || !path.iter().any(is_wild) {
         if path.is_file() {
-            // A link that the operator names is followed.
+            // A link named in the configuration is followed.
             let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
             let name = path.file_name().and_then(|name| name.to_str()).ok_or("the file's name is not UTF-8")?;
             let root = path.parent().ok_or("the file has no directory")?;
-            return Ok((root.to_owned(), What::File(name.to_owned())));
+            return Ok((root.to_owned(), Selection::File(name.to_owned())));
         }
-        return Ok((path.to_owned(), What::Directory));
+        return Ok((path.to_owned(), Selection::Directory));
     }
     let root: PathBuf = path.iter().take_while(|part| !is_wild(part)).collect();
     let rest: PathBuf = path.iter().skip_while(|part| !is_wild(part)).collect();
-    let pattern = Pattern::new(&rest.to_string_lossy()).map_err(|source| format!("the glob is wrong: {source}"))?;
-    Ok((root, What::Glob(pattern)))
+    let pattern = Pattern::new(&rest.to_string_lossy()).map_err(|source| format!("invalid glob: {source}"))?;
+    Ok((root, Selection::Glob(pattern)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parsed(url: &str) -> Result<Place, LocationError> {
-        Location::parse("t", url, &mut Stores::default()).map(|location| location.place)
+    fn parsed(url: &str) -> Result<Target, LocationError> {
+        Location::parse("t", url, &mut Stores::default()).map(|location| location.target)
     }
 
     #[test]
-    fn urls_name_directories_files_and_globs() {
+    fn parses_directories_files_and_globs() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a[1].parquet");
         std::fs::write(&file, b"").unwrap();
-        let what = |url: String| match parsed(&url).unwrap() {
-            Place::Local(path) => format!("{:?}", LocalPlace::look(&path).unwrap().what),
+        let selection = |url: String| match parsed(&url).unwrap() {
+            Target::Local(path) => format!("{:?}", LocalTarget::look(&path).unwrap().selection),
             other => panic!("{other:?}"),
         };
-        assert_eq!(what(dir.path().display().to_string()), "Directory");
-        assert_eq!(what(format!("file://{}", dir.path().display())), "Directory");
-        assert_eq!(what(file.display().to_string()), "File(\"a[1].parquet\")");
-        assert!(what(format!("{}/**/x-*.parquet", dir.path().display())).starts_with("Glob"));
+        assert_eq!(selection(dir.path().display().to_string()), "Directory");
+        assert_eq!(selection(format!("file://{}", dir.path().display())), "Directory");
+        assert_eq!(selection(file.display().to_string()), "File(\"a[1].parquet\")");
+        assert!(selection(format!("{}/**/x-*.parquet", dir.path().display())).starts_with("Glob"));
     }
 
     #[test]
-    fn urls_of_stores_name_prefixes_objects_and_globs() {
+    fn parses_prefixes_objects_and_globs_of_stores() {
         let shown = |url: &str| match parsed(url).unwrap() {
-            Place::Local(path) => format!("local {}", path.display()),
-            Place::Prefix(path) => format!("prefix {path}"),
-            Place::Name(path) => format!("name {path}"),
-            Place::Glob { root, pattern, literal } => format!("glob {root} {pattern} {literal}"),
-            Place::Object(path) => format!("object {path}"),
+            Target::Local(path) => format!("local {}", path.display()),
+            Target::Prefix(path) => format!("prefix {path}"),
+            Target::Name(path) => format!("name {path}"),
+            Target::Glob { root, pattern, literal } => format!("glob {root} {pattern} {literal}"),
+            Target::Object(path) => format!("object {path}"),
         };
         for (url, want) in [
             ("s3://bucket", "prefix "),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_urls_are_told_with_the_way_out() {
+    fn errors_of_urls_say_what_is_allowed() {
         for (url, word) in [
             ("", "empty"),
             ("file://relative/x", "absolute"),

@@ -1,31 +1,31 @@
-//! How deep a footer's schema nests, found out before anything walks it by recursion and overflows its stack.
+//! Bounds the nesting depth of a footer's schema before recursive code overflows the stack on it.
 //!
-//! A footer is a struct in Thrift's compact protocol whose second field lists the schema's elements, depth first, each
-//! with the number of its children. Just that is read here, and the rest is left to the Parquet library.
+//! A footer is a struct in Thrift's compact protocol. Its second field lists the schema elements depth first, each with the
+//! number of its children. This module reads only that list; the Parquet library reads the rest.
 
-use crate::thrift::{Broken, Compact, LIST, STRUCT};
+use crate::thrift::{CompactReader, InvalidThrift, LIST, STRUCT};
 
-/// Groups within groups that are read. Nobody writes a dozen.
+/// The most levels of nested groups. Schemas in practice have fewer than a dozen.
 pub(super) const LEVELS_MAX: usize = 64;
 
-/// The field of a footer that lists the schema's elements.
+/// The footer field that lists the schema elements.
 const SCHEMA: i64 = 2;
 
-/// The field of an element that counts its children.
+/// The element field with the number of children.
 const CHILDREN: i64 = 5;
 
-/// Why a footer is not read.
+/// Why a footer is rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NestingError {
-    #[error("its schema nests more than {LEVELS_MAX} levels deep, the most that are read")]
+    #[error("its schema is nested more than {LEVELS_MAX} levels deep, which is the limit")]
     TooDeep,
     #[error(transparent)]
-    Broken(#[from] Broken),
+    InvalidThrift(#[from] InvalidThrift),
 }
 
-/// Checks the depth of the schema of a footer.
+/// Checks the schema depth of a footer.
 pub(super) fn check(footer: &[u8]) -> Result<(), NestingError> {
-    let mut bytes = Compact::new(footer);
+    let mut bytes = CompactReader::new(footer);
     let mut last = 0;
     while let Some((field, kind)) = bytes.field(&mut last)? {
         if field == SCHEMA && kind == LIST {
@@ -33,23 +33,23 @@ pub(super) fn check(footer: &[u8]) -> Result<(), NestingError> {
         }
         bytes.skip(kind)?;
     }
-    // A footer without a schema is the library's to refuse.
+    // The library rejects a footer without a schema.
     Ok(())
 }
 
-fn check_elements(bytes: &mut Compact<'_>) -> Result<(), NestingError> {
+fn check_elements(bytes: &mut CompactReader<'_>) -> Result<(), NestingError> {
     let (count, kind) = bytes.list()?;
     if kind != STRUCT {
-        return Err(Broken.into());
+        return Err(InvalidThrift.into());
     }
-    // Children that are still to come, of each group that is open.
+    // Remaining children of each open group.
     let mut open: Vec<u64> = Vec::new();
     for _ in 0..count {
         while open.last() == Some(&0) {
             open.pop();
         }
-        if let Some(due) = open.last_mut() {
-            *due -= 1;
+        if let Some(remaining) = open.last_mut() {
+            *remaining -= 1;
         }
         let children = children(bytes)?;
         if children > 0 {
@@ -63,10 +63,10 @@ fn check_elements(bytes: &mut Compact<'_>) -> Result<(), NestingError> {
 }
 
 /// Reads an element to its end and returns how many children it has.
-fn children(bytes: &mut Compact<'_>) -> Result<u64, Broken> {
+fn children(bytes: &mut CompactReader<'_>) -> Result<u64, InvalidThrift> {
     let (mut last, mut children) = (0, 0);
     while let Some((field, kind)) = bytes.field(&mut last)? {
-        // The library reads a varint, whatever type the field is said to have.
+        // Like the library, reads a varint for any declared type.
         if field == CHILDREN {
             children = u64::try_from(bytes.signed()?).unwrap_or(0);
         } else {
@@ -84,10 +84,9 @@ mod tests {
         footer_of(groups, 0x15)
     }
 
-    /// A footer of so many groups, each within the one before, and a column in the last; counts of children are headed by
-    /// this byte.
+    /// A footer of nested groups with a column in the innermost; `head` is the field header of the child counts.
     fn footer_of(groups: usize, head: u8) -> Vec<u8> {
-        // Field 1 (version), field 2: a list of structs, its length as a number of its own.
+        // Field 1: the version; field 2: a list of structs, with a separate varint length.
         let mut bytes = vec![0x15, 0x02, 0x19, 0xfc];
         let mut count = groups as u64 + 1;
         while count > 0x7f {
@@ -104,28 +103,28 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded() {
+    fn rejects_schemas_deeper_than_the_limit() {
         assert_eq!(check(&footer(1)), Ok(()));
         assert_eq!(check(&footer(LEVELS_MAX)), Ok(()));
         assert_eq!(check(&footer(LEVELS_MAX + 1)), Err(NestingError::TooDeep));
         assert_eq!(check(&footer(1_000_000)), Err(NestingError::TooDeep));
-        // Whatever width the counts are said to have.
+        // Any declared width of the counts.
         for head in [0x13, 0x14, 0x16] {
             assert_eq!(check(&footer_of(LEVELS_MAX + 1, head)), Err(NestingError::TooDeep));
         }
     }
 
     #[test]
-    fn what_breaks_off_is_refused() {
+    fn rejects_truncated_footers() {
         let whole = footer(3);
-        // The last byte ends the footer, behind the schema.
+        // The last byte ends the footer, after the schema.
         for length in 0..whole.len() - 1 {
-            assert_eq!(check(&whole[..length]), Err(Broken.into()), "{length}");
+            assert_eq!(check(&whole[..length]), Err(InvalidThrift.into()), "{length}");
         }
-        assert_eq!(check(&[0x19; 100]), Err(Broken.into()));
+        assert_eq!(check(&[0x19; 100]), Err(InvalidThrift.into()));
         // Lists of lists of lists.
-        assert_eq!(check(&[[0x39].as_slice(), &[0x19; 100]].concat()), Err(Broken.into()));
+        assert_eq!(check(&[[0x39].as_slice(), &[0x19; 100]].concat()), Err(InvalidThrift.into()));
         // A list of more items than there are bytes.
-        assert_eq!(check(&[0x29, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x0f]), Err(Broken.into()));
+        assert_eq!(check(&[0x29, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x0f]), Err(InvalidThrift.into()));
     }
 }

@@ -1,9 +1,9 @@
-//! What a store's error says, in words that hold no secret.
+//! Renders errors of stores without secrets.
 
 use std::error::Error;
 
-/// What S3 and its like refuse credentials for; some of it comes with status 400.
-const REFUSALS: [&str; 7] = [
+/// S3 error codes of rejected credentials; some are returned with status 400.
+const CREDENTIAL_CODES: [&str; 7] = [
     "ExpiredToken",
     "InvalidToken",
     "TokenRefreshRequired",
@@ -13,33 +13,33 @@ const REFUSALS: [&str; 7] = [
     "AccessDenied",
 ];
 
-/// Whether an error document's code says that the credentials do not allow it, or that they no longer do.
+/// Whether the code of an error document means that the credentials are rejected or expired.
 pub(super) fn is_about_credentials(code: &str) -> bool {
-    REFUSALS.contains(&code)
+    CREDENTIAL_CODES.contains(&code)
 }
 
-/// The text of the first element of this name that a document holds.
+/// The text of the first element of this name in a document.
 pub(super) fn element<'a>(document: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = document.split_once(&format!("<{name}>"))?;
     Some(rest.split_once("</")?.0)
 }
 
-/// What an error says, down to its cause. Of an error document only code and message are told: the rest names key ids
-/// and what was signed; and queries of URLs may hold signatures.
+/// The message of an error and its root cause. Includes only the code and message of an error document, as the rest
+/// contains key ids and the signed string, and omits URL queries, which may contain signatures.
 pub(super) fn sentence(error: &object_store::Error) -> String {
     let text = error.to_string();
     if let Some(code) = element(&text, "Code") {
-        let said = element(&text, "Message").map_or_else(|| code.to_owned(), |message| format!("{code}: {message}"));
-        return one_line(&said);
+        let message = element(&text, "Message").map_or_else(|| code.to_owned(), |message| format!("{code}: {message}"));
+        return one_line(&message);
     }
     let mut cause: &dyn Error = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
     let cause = cause.to_string();
-    let said = if text.contains(&cause) { text } else { format!("{text}: {cause}") };
-    // From a document that is no XML error (a proxy's page, say) on, nothing is told.
-    one_line(said.split('<').next().unwrap_or_default())
+    let message = if text.contains(&cause) { text } else { format!("{text}: {cause}") };
+    // Omits any other document, such as a proxy's error page.
+    one_line(message.split('<').next().unwrap_or_default())
 }
 
 fn one_line(text: &str) -> String {
@@ -47,7 +47,7 @@ fn one_line(text: &str) -> String {
     words.filter(|word| !word.is_empty()).map(without_secrets).collect::<Vec<_>>().join(" ")
 }
 
-/// A word that is a URL, without its query and what stands before `@`.
+/// Removes the query and the part before `@` from a word that is a URL.
 fn without_secrets(word: &str) -> String {
     let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
     let plain = rest.split_once('?').map_or(rest, |(plain, _)| plain);
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_tell_code_and_message_and_no_secret() {
+    fn errors_have_code_and_message_and_no_secret() {
         let body = "<?xml?><Error><Code>SignatureDoesNotMatch</Code><Message>Check your key.</Message>\
                     <AWSAccessKeyId>AKIAKEY</AWSAccessKeyId><StringToSign>AWS4</StringToSign></Error>";
         let error = |text: &str| object_store::Error::Generic { store: "S3", source: text.to_owned().into() };

@@ -1,7 +1,7 @@
-//! Holds a store's answers against what it was asked: that range of bytes and no other, a listing that is one and is
-//! whole. What does not fit is an error that the client tries again, as where no answer comes.
+//! Verifies that a store's response matches the request: exactly the requested byte range, or a complete listing. The
+//! client retries a mismatch like a failed request.
 //!
-//! It sees requests and answers as they are on the wire, and knows nothing of datasets.
+//! This module works on HTTP requests and responses and has no access to datasets.
 
 use bytes::Bytes;
 use futures::stream;
@@ -11,61 +11,61 @@ use object_store::client::{HttpError, HttpErrorKind, HttpRequest, HttpResponse, 
 use super::redact::{element, is_about_credentials};
 use crate::metrics;
 
-/// A page of a listing: 5,000 names (Azure's most) of 1 KiB, escaped, with all that is told of each.
+/// The largest listing page: 5,000 names (Azure's maximum) of 1 KiB, escaped, with their attributes.
 const LISTING_BYTES_MAX: usize = 64 << 20;
 
 const PARTIAL_CONTENT: u16 = 206;
 const RANGE_NOT_SATISFIABLE: u16 = 416;
 
-/// What a request asks for, as far as its answer can be held against it.
+/// Requests by how their responses are verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// Bytes of a file, the last one with them.
+pub(super) enum RequestKind {
+    /// Bytes of a file, both ends inclusive.
     Range { first: u64, last: u64 },
     /// A page of a listing.
     Listing,
-    /// Anything else: its answer is taken as it is.
+    /// Any other request: the response is not verified.
     Other,
 }
 
-/// An answer that is none to what was asked.
+/// A response that does not match the request.
 #[derive(Debug, thiserror::Error)]
-enum WrongAnswer {
-    #[error("the store answered with status {status} where a range, bytes {first}-{last}, was asked for")]
+enum ResponseError {
+    #[error("the store returned status {status} for a request of bytes {first}-{last}")]
     NoRange { status: u16, first: u64, last: u64 },
-    #[error("the store answered with \"{told}\" where bytes {first}-{last} were asked for")]
-    AnotherRange { told: String, first: u64, last: u64 },
-    #[error("the store announced {told} bytes where {bytes} were asked for")]
-    AnotherLength { told: u64, bytes: u64 },
-    #[error("the store's answer ended after {sent} of the {bytes} bytes that were asked for")]
+    #[error("the store returned \"{range}\" for a request of bytes {first}-{last}")]
+    AnotherRange { range: String, first: u64, last: u64 },
+    #[error("the store declared {length} bytes for a request of {bytes} bytes")]
+    AnotherLength { length: u64, bytes: u64 },
+    #[error("the store's response ended after {sent} of {bytes} requested bytes")]
     Short { sent: u64, bytes: u64 },
-    #[error("the store sent more than the {bytes} bytes that were asked for")]
+    #[error("the store sent more than the {bytes} requested bytes")]
     Long { bytes: u64 },
-    #[error("the store's listing broke off: {0}")]
-    Broken(#[source] HttpError),
-    // What a person is told of it are its code and its message.
-    #[error("in place of a listing: <Code>{code}</Code><Message>{message}</Message>")]
+    #[error("the store's listing was interrupted: {0}")]
+    Interrupted(#[source] HttpError),
+    // `redact` extracts the code and the message.
+    #[error("not a listing: <Code>{code}</Code><Message>{message}</Message>")]
     ErrorDocument { code: String, message: String },
-    #[error("the store answered with something else than a listing")]
+    #[error("the store's response is not a listing")]
     NoListing,
     #[error("the store's listing ends early")]
     Unfinished,
-    #[error("the store's listing has more pages and does not say where the next one begins")]
+    #[error("the store's listing has more pages but no continuation token")]
     NoNextPage,
-    #[error("a page of the store's listing has more than {LISTING_BYTES_MAX} bytes")]
+    #[error("a page of the store's listing exceeds {LISTING_BYTES_MAX} bytes")]
     LargeListing,
 }
 
-/// What the head of an answer to a range promises.
+/// The body that the headers of a range response declare.
 #[derive(Debug)]
-enum Promise {
-    /// So many bytes, from the first one that was asked for on.
+enum RangeResponse {
+    /// This many bytes, starting at the first requested one.
     Bytes(u64),
     /// The file ends before the range begins.
-    BehindTheEnd,
+    PastEnd,
 }
 
-impl Asked {
+impl RequestKind {
     pub(super) fn of(request: &HttpRequest) -> Self {
         if request.method().as_str() != "GET" {
             return Self::Other;
@@ -86,64 +86,64 @@ impl Asked {
     }
 }
 
-/// The answer, where it is one to what was asked. Answers that tell of an error pass: the client knows them.
+/// Verifies a response. Responses with an error status pass unchanged: the client handles them.
 ///
-/// The body of a range ends in an error where it has other than the bytes promised; that of a listing is read here, as
-/// the client would not ask again for the rest of one.
-pub(super) async fn checked(asked: Asked, response: HttpResponse) -> Result<HttpResponse, HttpError> {
-    match asked {
+/// The body of a range ends with an error if it differs from the declared length. The body of a listing is read here, as the
+/// client does not retry a listing that was interrupted.
+pub(super) async fn checked(kind: RequestKind, response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    match kind {
         _ if !response.status().is_success() => Ok(response),
-        Asked::Other => Ok(response),
-        Asked::Listing => whole_listing(response).await,
-        Asked::Range { first, last } => {
+        RequestKind::Other => Ok(response),
+        RequestKind::Listing => whole_listing(response).await,
+        RequestKind::Range { first, last } => {
             let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
             let length = header("content-length").and_then(|length| length.parse().ok());
-            match promise(first, last, response.status().as_u16(), header("content-range"), length)? {
-                Promise::Bytes(bytes) => {
+            match declared_body(first, last, response.status().as_u16(), header("content-range"), length)? {
+                RangeResponse::Bytes(bytes) => {
                     let (parts, body) = response.into_parts();
                     Ok(HttpResponse::from_parts(parts, of_length(body, bytes)))
                 }
-                Promise::BehindTheEnd => Ok(not_satisfiable()),
+                RangeResponse::PastEnd => Ok(not_satisfiable()),
             }
         }
     }
 }
 
-fn promise(
+fn declared_body(
     first: u64,
     last: u64,
     status: u16,
     range: Option<&str>,
     length: Option<u64>,
-) -> Result<Promise, WrongAnswer> {
+) -> Result<RangeResponse, ResponseError> {
     if status != PARTIAL_CONTENT {
-        return Err(WrongAnswer::NoRange { status, first, last });
+        return Err(ResponseError::NoRange { status, first, last });
     }
-    let told = range.unwrap_or_default();
-    let another = || WrongAnswer::AnotherRange { told: told.to_owned(), first, last };
-    let (start, end, size) = content_range(told).ok_or_else(another)?;
+    let range = range.unwrap_or_default();
+    let another = || ResponseError::AnotherRange { range: range.to_owned(), first, last };
+    let (start, end, size) = content_range(range).ok_or_else(another)?;
     if size <= first {
-        return Ok(Promise::BehindTheEnd);
+        return Ok(RangeResponse::PastEnd);
     }
-    // A range that goes beyond the end of the file is answered up to there.
+    // A range beyond the end of the file is returned up to the end.
     if start != first || end != last.min(size - 1) {
         return Err(another());
     }
     let bytes = end - first + 1;
     match length {
-        Some(told) if told != bytes => Err(WrongAnswer::AnotherLength { told, bytes }),
-        _ => Ok(Promise::Bytes(bytes)),
+        Some(length) if length != bytes => Err(ResponseError::AnotherLength { length, bytes }),
+        _ => Ok(RangeResponse::Bytes(bytes)),
     }
 }
 
-/// First and last byte, and the size of the whole.
+/// The first and last byte and the size of the file, from a `Content-Range` header.
 fn content_range(text: &str) -> Option<(u64, u64, u64)> {
     let (range, size) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
     Some((first.parse().ok()?, last.parse().ok()?, size.parse().ok()?))
 }
 
-/// What servers should say where a range begins behind the end. Some send no bytes of it instead.
+/// The standard response to a range past the end of the file. Some servers send an empty range instead.
 fn not_satisfiable() -> HttpResponse {
     let mut response = HttpResponse::new(Bytes::new().into());
     if let Ok(status) = RANGE_NOT_SATISFIABLE.try_into() {
@@ -152,8 +152,8 @@ fn not_satisfiable() -> HttpResponse {
     response
 }
 
-/// A body of just so many bytes. Its last frame is held back until its end is seen, so that one that is too long, or
-/// breaks off there, leaves something to ask for again. What fails is counted: the client asks for the rest.
+/// A body of exactly `bytes` bytes. Holds back the last frame until the body ends, so that the client still has bytes to
+/// request if the body is too long or interrupted there. Counts each failure, as the client requests the rest.
 fn of_length(body: HttpResponseBody, bytes: u64) -> HttpResponseBody {
     let frames = stream::try_unfold((Some(body), None, bytes), move |(body, mut held, mut left)| async move {
         let Some(mut body) = body else { return Ok(None) };
@@ -161,14 +161,14 @@ fn of_length(body: HttpResponseBody, bytes: u64) -> HttpResponseBody {
             let Some(frame) = body.frame().await else {
                 return match held {
                     Some(frame) => Ok(Some((frame, (None, None, 0)))),
-                    None => Err(counted(WrongAnswer::Short { sent: bytes - left, bytes }.into())),
+                    None => Err(counted(ResponseError::Short { sent: bytes - left, bytes }.into())),
                 };
             };
             let frame = frame.map_err(counted)?;
             let frame_bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
             match left.checked_sub(frame_bytes) {
                 _ if frame_bytes == 0 => {}
-                None => return Err(counted(WrongAnswer::Long { bytes }.into())),
+                None => return Err(counted(ResponseError::Long { bytes }.into())),
                 Some(0) => (held, left) = (Some(frame), 0),
                 Some(rest) => return Ok(Some((frame, (Some(body), held, rest)))),
             }
@@ -186,9 +186,9 @@ async fn whole_listing(response: HttpResponse) -> Result<HttpResponse, HttpError
     let (parts, mut body) = response.into_parts();
     let mut page = Vec::new();
     while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(WrongAnswer::Broken)?.into_data() {
+        if let Ok(data) = frame.map_err(ResponseError::Interrupted)?.into_data() {
             if page.len() + data.len() > LISTING_BYTES_MAX {
-                return Err(WrongAnswer::LargeListing.into());
+                return Err(ResponseError::LargeListing.into());
             }
             page.extend_from_slice(&data);
         }
@@ -197,28 +197,28 @@ async fn whole_listing(response: HttpResponse) -> Result<HttpResponse, HttpError
     Ok(HttpResponse::from_parts(parts, page.into()))
 }
 
-/// Whether a document is a whole page of a listing: S3's and Google's, or Azure's.
-fn check_listing(page: &str) -> Result<(), WrongAnswer> {
-    let (root, tag) = root(page).ok_or(WrongAnswer::NoListing)?;
+/// Checks that a document is a complete listing page of S3, Google or Azure.
+fn check_listing(page: &str) -> Result<(), ResponseError> {
+    let (root, tag) = root(page).ok_or(ResponseError::NoListing)?;
     match root.rsplit(':').next() {
         Some("ListBucketResult" | "EnumerationResults") => {}
         Some("Error") => {
             let text = |name| element(page, name).unwrap_or_default().to_owned();
-            return Err(WrongAnswer::ErrorDocument { code: text("Code"), message: text("Message") });
+            return Err(ResponseError::ErrorDocument { code: text("Code"), message: text("Message") });
         }
-        _ => return Err(WrongAnswer::NoListing),
+        _ => return Err(ResponseError::NoListing),
     }
     if !tag.ends_with('/') && !page.contains(&format!("</{root}>")) {
-        return Err(WrongAnswer::Unfinished);
+        return Err(ResponseError::Unfinished);
     }
-    let goes_on = element(page, "IsTruncated") == Some("true");
-    if goes_on && element(page, "NextContinuationToken").is_none_or(str::is_empty) {
-        return Err(WrongAnswer::NoNextPage);
+    let has_more = element(page, "IsTruncated") == Some("true");
+    if has_more && element(page, "NextContinuationToken").is_none_or(str::is_empty) {
+        return Err(ResponseError::NoNextPage);
     }
     Ok(())
 }
 
-/// The first element's name, and all that stands in its tag.
+/// The name of the first element and the content of its tag.
 fn root(document: &str) -> Option<(&str, &str)> {
     let mut rest = document.trim_start_matches('\u{feff}').trim_start();
     while rest.starts_with("<?") || rest.starts_with("<!") {
@@ -230,14 +230,14 @@ fn root(document: &str) -> Option<(&str, &str)> {
     Some((name, tag))
 }
 
-impl From<WrongAnswer> for HttpError {
-    fn from(error: WrongAnswer) -> Self {
+impl From<ResponseError> for HttpError {
+    fn from(error: ResponseError) -> Self {
         let is_final = match &error {
-            WrongAnswer::LargeListing => true,
-            WrongAnswer::ErrorDocument { code, .. } => is_about_credentials(code),
+            ResponseError::LargeListing => true,
+            ResponseError::ErrorDocument { code, .. } => is_about_credentials(code),
             _ => false,
         };
-        // The client tries again what was interrupted, and not what it cannot decode.
+        // The client retries interrupted requests, but not decoding errors.
         Self::new(if is_final { HttpErrorKind::Decode } else { HttpErrorKind::Interrupted }, error)
     }
 }

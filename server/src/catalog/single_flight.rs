@@ -1,5 +1,5 @@
-//! Single flight: concurrent callers share one execution, which begins after each of them called, so that no caller gets
-//! a result from before its call.
+//! Single flight: concurrent callers share one execution, which begins after all of them called, so that no caller gets a
+//! result from before its call.
 
 use std::{
     future::Future,
@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::{OnceCell, Semaphore};
 
-/// Executions of one piece of work: one runs at a time, and all callers that arrive while it runs share the next.
+/// Executions of one task: one runs at a time, and callers that arrive meanwhile share the next.
 #[derive(Debug)]
 pub(super) struct SingleFlight<T> {
     /// The execution that has not begun.
@@ -21,16 +21,16 @@ impl<T: Clone> SingleFlight<T> {
         Self { next: Mutex::new(None), running: Semaphore::new(1) }
     }
 
-    /// The result of a turn that begins after this call. Where the one who runs it is dropped, another who waits does.
+    /// The result of an execution that begins after this call. If the caller that runs it is dropped, another one runs it.
     pub(super) async fn share<F: Future<Output = T>>(&self, work: impl FnOnce() -> F) -> T {
-        let turn = self.join();
+        let execution = self.join();
         let run = async {
-            // The semaphore is never closed; without a permit there would be more than one turn at a time, no harm else.
+            // The semaphore is never closed. Without a permit two executions might overlap, which is harmless.
             let _permit = self.running.acquire().await.ok();
-            self.begin(&turn);
+            self.begin(&execution);
             work().await
         };
-        turn.get_or_init(|| run).await.clone()
+        execution.get_or_init(|| run).await.clone()
     }
 
     fn join(&self) -> Arc<OnceCell<T>> {
@@ -38,10 +38,10 @@ impl<T: Clone> SingleFlight<T> {
         Arc::clone(next.get_or_insert_default())
     }
 
-    /// From here on, who asks waits for another turn.
-    fn begin(&self, turn: &Arc<OnceCell<T>>) {
+    /// Closes an execution to new callers: they share the next one.
+    fn begin(&self, execution: &Arc<OnceCell<T>>) {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        if next.as_ref().is_some_and(|next| Arc::ptr_eq(next, turn)) {
+        if next.as_ref().is_some_and(|next| Arc::ptr_eq(next, execution)) {
             *next = None;
         }
     }
@@ -56,25 +56,25 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_asks_while_a_turn_runs_shares_the_next() {
+    async fn callers_during_an_execution_share_the_next_one() {
         let flights = Arc::new(SingleFlight::new());
         let (count, gate) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
-        let ask = || {
+        let call = || {
             let (flights, count, gate) = (Arc::clone(&flights), Arc::clone(&count), Arc::clone(&gate));
             tokio::spawn(async move {
                 let work = || async {
-                    let turn = count.fetch_add(1, Ordering::SeqCst);
+                    let number = count.fetch_add(1, Ordering::SeqCst);
                     gate.notified().await;
-                    turn
+                    number
                 };
                 flights.share(work).await
             })
         };
-        let first = ask();
+        let first = call();
         while count.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
-        let others = [ask(), ask(), ask()];
+        let others = [call(), call(), call()];
         gate.notify_one();
         assert_eq!(first.await.unwrap(), 0);
         gate.notify_one();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_turn_whose_runner_is_dropped_is_run_by_another() {
+    async fn another_caller_runs_the_execution_of_a_dropped_one() {
         let flights = Arc::new(SingleFlight::new());
         let mut dropped = Box::pin(flights.share(std::future::pending::<u64>));
         assert!(futures::poll!(&mut dropped).is_pending());

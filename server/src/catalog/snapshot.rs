@@ -1,4 +1,4 @@
-//! A dataset's files at one moment, with their footers: the manifest that an epoch is addressed by.
+//! Snapshots: the files of a dataset at one moment, with their footers. Epochs refer to a snapshot by its digest.
 
 use std::{
     collections::HashMap,
@@ -15,10 +15,12 @@ use object_store::{ObjectMeta, path::Path};
 use parquet::{arrow::arrow_reader::ArrowReaderMetadata, schema::types::SchemaDescPtr};
 
 use super::{
-    CatalogError, Dataset, Int96Unit,
+    error::CatalogError,
     footer::{self, Footer},
+    leaves::Int96Unit,
     listing::{Listing, relative},
-    store::{Store, is_named_by_tag, is_same},
+    location::Location,
+    store::{Store, is_identified_by_tag, is_same},
 };
 use crate::{
     cpu_pool::CpuPool,
@@ -26,10 +28,10 @@ use crate::{
     state::short_digest,
 };
 
-/// Footers that are read at once.
+/// Footers read concurrently.
 const FOOTERS_IN_FLIGHT: usize = 16;
 
-/// Immutable; shared by everything that reads this state of the files.
+/// The files of a dataset at one moment. Immutable and shared, except for the outdated mark.
 #[derive(Debug)]
 pub struct Snapshot {
     dataset: String,
@@ -46,7 +48,7 @@ pub struct Snapshot {
     is_outdated: AtomicBool,
 }
 
-/// One file, pinned by its size, `ETag` and version (on a local disk: inode, times of modification and change, size).
+/// One file, pinned by its size, `ETag` and version (on a local disk: inode, modification and change time, size).
 #[derive(Debug)]
 pub struct File {
     object: ObjectMeta,
@@ -54,26 +56,27 @@ pub struct File {
     footer: Footer,
 }
 
-/// One row group in the order of the snapshot.
+/// One row group of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowGroup {
     /// Index in [`Snapshot::files`].
     pub file_index: usize,
     /// Index within the file.
     pub index_in_file: usize,
-    /// The rows it holds, as indices in the snapshot.
+    /// Its rows, as indices in the snapshot.
     pub rows: Range<u64>,
 }
 
-/// Opens every file that is not known from an earlier snapshot, and holds their schemas against the first one's.
+/// Opens every file that an earlier snapshot does not have, and compares its schema with that of the first file.
 pub(super) async fn open(
-    dataset: &Dataset,
+    dataset: &str,
+    location: &Location,
     listing: Listing,
     earlier: Option<&Snapshot>,
     cpu: &CpuPool,
 ) -> Result<Snapshot, CatalogError> {
     let Listing { root, objects } = listing;
-    let store = dataset.store().clone();
+    let store = location.store().clone();
     let known: HashMap<&Path, &Arc<File>> =
         earlier.iter().flat_map(|snapshot| &snapshot.files).map(|file| (&file.object.location, file)).collect();
     let opened = futures::stream::iter(objects.into_iter().map(|object| {
@@ -86,13 +89,13 @@ pub(super) async fn open(
                 return Ok(known);
             }
             let display = store.display(&object.location);
-            let footer = footer::read(store, dataset.name(), &display, &object, dataset.int96_unit(), cpu).await?;
+            let footer = footer::read(store, dataset, &display, &object, location.int96_unit(), cpu).await?;
             Ok::<_, CatalogError>(Arc::new(File { object, display, footer }))
         }
     }));
     let files: Vec<Arc<File>> = opened.buffered(FOOTERS_IN_FLIGHT).try_collect().await?;
-    let schema = one_schema(dataset.name(), &files, |file| file.footer.stored.schema())?;
-    let wide_schema = one_schema(dataset.name(), &files, |file| file.footer.wide.schema())?;
+    let schema = common_schema(dataset, &files, |file| file.footer.stored.schema())?;
+    let wide_schema = common_schema(dataset, &files, |file| file.footer.wide.schema())?;
 
     let mut row_groups = Vec::new();
     let mut row_count = 0_u64;
@@ -100,9 +103,9 @@ pub(super) async fn open(
         for (index_in_file, group) in file.footer.stored.metadata().row_groups().iter().enumerate() {
             let rows = u64::try_from(group.num_rows()).ok().and_then(|rows| row_count.checked_add(rows));
             let end = rows.ok_or_else(|| CatalogError::Corrupt {
-                dataset: dataset.name().to_owned(),
+                dataset: dataset.to_owned(),
                 file: file.display.clone(),
-                reason: format!("row group {index_in_file} claims {} rows", group.num_rows()),
+                reason: format!("row group {index_in_file} declares {} rows", group.num_rows()),
             })?;
             row_groups.push(RowGroup { file_index, index_in_file, rows: row_count..end });
             row_count = end;
@@ -112,7 +115,7 @@ pub(super) async fn open(
     let digest = digest(&root, &store, &files, &schema);
     let row_counts = Arc::new(row_groups.iter().map(|group| group.rows.end - group.rows.start).collect());
     Ok(Snapshot {
-        dataset: dataset.name().to_owned(),
+        dataset: dataset.to_owned(),
         store,
         digest,
         schema,
@@ -122,14 +125,14 @@ pub(super) async fn open(
         row_counts,
         row_count,
         byte_count,
-        int96: dataset.int96_unit(),
+        int96: location.int96_unit(),
         is_outdated: AtomicBool::new(false),
     })
 }
 
-/// The schema of all files: names and types must be the same, in the same order; a column is nullable where it is so
-/// in any file. Schema metadata is the first file's.
-fn one_schema(
+/// The common schema of all files: names and types must be equal and in the same order. A column is nullable if it is in any
+/// file. Schema metadata is that of the first file.
+fn common_schema(
     dataset: &str,
     files: &[Arc<File>],
     schema_of: impl Fn(&File) -> &SchemaRef,
@@ -157,7 +160,7 @@ fn one_schema(
 fn difference(first: &Schema, other: &Schema) -> Option<String> {
     for (a, b) in first.fields().iter().zip(other.fields()) {
         if a.name() != b.name() {
-            return Some(format!("column \"{}\" stands where \"{}\" is expected", b.name(), a.name()));
+            return Some(format!("column \"{}\" is where \"{}\" is expected", b.name(), a.name()));
         }
         if a.data_type() != b.data_type() {
             return Some(format!("column \"{}\" is {}, not {}", a.name(), b.data_type(), a.data_type()));
@@ -167,10 +170,10 @@ fn difference(first: &Schema, other: &Schema) -> Option<String> {
     (a != b).then(|| format!("it has {b} columns, not {a}"))
 }
 
-/// Digest of the manifest: files in order (path from the root, size, `ETag`), row groups and their rows, schema.
+/// Digest of the files in order (relative path, size, `ETag`), the rows of their row groups, and the schema.
 ///
-/// Where the tag does not stand for a file's bytes, its footer counts too. Versions do not: tickets and cursors carry the
-/// digest over restarts, after which a file whose permissions changed is still the same.
+/// Includes the footer of a file whose tag does not identify its bytes. Excludes versions: tickets and cursors keep the
+/// digest across restarts, and a file whose permissions changed is still the same.
 fn digest(root: &Path, store: &Store, files: &[Arc<File>], schema: &Schema) -> String {
     let mut manifest = Vec::from(*b"forebay snapshot 1\n");
     for file in files {
@@ -178,7 +181,7 @@ fn digest(root: &Path, store: &Store, files: &[Arc<File>], schema: &Schema) -> S
         let relative = relative(root, path).unwrap_or(path.as_ref());
         let tag = file.object.e_tag.as_deref().unwrap_or("-");
         manifest.extend(format!("{}\n{}\n{tag}\n", relative, file.object.size).bytes());
-        if !is_named_by_tag(store, &file.object) {
+        if !is_identified_by_tag(store, &file.object) {
             manifest.extend(format!("{}\n", file.footer.digest).bytes());
         }
         for group in file.footer.stored.metadata().row_groups() {
@@ -194,17 +197,17 @@ fn digest(root: &Path, store: &Store, files: &[Arc<File>], schema: &Schema) -> S
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// The dataset's name.
+    /// The name of the dataset.
     pub fn dataset(&self) -> &str {
         &self.dataset
     }
 
-    /// Where the files are.
+    /// The store of the files.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// 32 hexadecimal digits that name this state of the files.
+    /// 32 hexadecimal digits that identify this state of the files.
     pub fn digest(&self) -> &str {
         &self.digest
     }
@@ -214,7 +217,7 @@ impl Snapshot {
         &self.schema
     }
 
-    /// The columns as plans read them: as stored, with int32 keys in dictionaries.
+    /// The columns as plans read them: as stored, but with int32 dictionary keys.
     pub fn wide_schema(&self) -> &SchemaRef {
         &self.wide_schema
     }
@@ -244,33 +247,33 @@ impl Snapshot {
         self.byte_count
     }
 
-    /// The unit that INT96 is read in.
+    /// The unit of timestamps stored as INT96.
     pub fn int96_unit(&self) -> Int96Unit {
         self.int96
     }
 
-    /// The file that a row group lies in.
+    /// The file of a row group.
     pub fn file_of(&self, row_group: &RowGroup) -> &Arc<File> {
         &self.files[row_group.file_index]
     }
 
-    /// Marks the snapshot as outdated; readers that find another file call it. Its next use lists the files again.
+    /// Marks the snapshot as outdated, when a reader finds a changed file. Its next use lists the files again.
     pub fn set_outdated(&self) {
         self.is_outdated.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a reader found another file since a listing last showed just these.
+    /// Whether a reader found a changed file since the last listing that matched.
     pub(super) fn is_outdated(&self) -> bool {
         self.is_outdated.load(Ordering::Relaxed)
     }
 
-    /// Clears the mark, after a listing that shows just these files.
-    pub(super) fn set_present(&self) {
+    /// Clears the outdated mark, after a listing that matches.
+    pub(super) fn set_current(&self) {
         self.is_outdated.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a listing shows just these files.
-    pub(super) fn is_of(&self, objects: &[ObjectMeta]) -> bool {
+    /// Whether a listing has exactly these files.
+    pub(super) fn matches(&self, objects: &[ObjectMeta]) -> bool {
         let same = |(file, object): (&Arc<File>, &ObjectMeta)| {
             file.object.location == object.location
                 && file.object.size == object.size
@@ -290,7 +293,7 @@ impl File {
         &self.object
     }
 
-    /// The path or URL that a person knows it by.
+    /// The path or URL to show to users.
     pub fn display(&self) -> &str {
         &self.display
     }
@@ -300,12 +303,12 @@ impl File {
         &self.footer.stored
     }
 
-    /// The footer and the schema that plans read the columns with.
+    /// The footer and the schema of the columns as plans read them.
     pub fn wide_metadata(&self) -> &ArrowReaderMetadata {
         &self.footer.wide
     }
 
-    /// The columns as the decoder reads them: of intervals, the bytes.
+    /// The schema as the decoder reads it: intervals as bytes.
     pub fn decoded_schema(&self) -> &SchemaDescPtr {
         &self.footer.decoded
     }

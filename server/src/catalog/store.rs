@@ -1,4 +1,4 @@
-//! One store of files, a disk or a bucket, and the one way that bytes of a pinned file are read from it.
+//! A store of files (a disk, a bucket or a web server), and reads of pinned files from it.
 
 use std::{fmt, io, ops::Range, sync::Arc};
 
@@ -8,18 +8,18 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt
 use super::{redact, walk};
 use crate::metrics;
 
-/// A disk, a bucket or a web server. Cheap to clone; datasets of one bucket share one client.
+/// A store. Cheap to clone; datasets in one bucket share one client.
 #[derive(Clone)]
 pub struct Store {
     client: Arc<dyn ObjectStore>,
-    /// What stands before a file's path in its name: `/` for a disk, else `s3://bucket/` and the like.
+    /// The prefix of file paths for display: `/` for a disk, else a URL such as `s3://bucket/`.
     url: String,
-    /// The same client, where it is a disk of this machine.
+    /// The same client, if it is a local disk.
     disk: Option<Arc<LocalFileSystem>>,
     credentials: &'static str,
 }
 
-/// A store did not do what it was asked.
+/// A failed storage request.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct StoreError {
@@ -27,16 +27,16 @@ pub struct StoreError {
     reason: String,
 }
 
-/// What a store's error means for the one who asked.
+/// Classes of storage errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoreErrorKind {
-    /// There is no such file, or no such bucket.
+    /// The file or bucket does not exist.
     Missing,
-    /// The file is not the one that was pinned.
+    /// The file is not the pinned one.
     Changed,
-    /// The credentials do not allow it, or no longer: the operator's to mend.
-    Refused,
-    /// It did not answer, or not with what was asked: later it may.
+    /// The credentials are missing, rejected or expired: the operator must fix them.
+    Denied,
+    /// No response, or an invalid one: a retry may succeed.
     Failed,
 }
 
@@ -48,7 +48,7 @@ impl Store {
         Self { client: Arc::clone(&disk) as _, url: "/".to_owned(), disk: Some(disk), credentials: "" }
     }
 
-    /// A store behind a network; `credentials` says where the operator gives them.
+    /// A remote store. `credentials` is appended to errors about credentials, and says how to configure them.
     pub(super) fn remote(client: Arc<dyn ObjectStore>, url: String, credentials: &'static str) -> Self {
         Self { client, url, disk: None, credentials }
     }
@@ -57,20 +57,20 @@ impl Store {
         &self.client
     }
 
-    /// Whether it is a disk of this machine.
+    /// Whether it is a local disk.
     pub fn is_local(&self) -> bool {
         self.disk.is_some()
     }
 
-    /// The name that a person knows a file by.
+    /// The path or URL of a file to show to users.
     pub(super) fn display(&self, path: &Path) -> String {
         format!("{}{path}", self.url)
     }
 
-    /// Reads bytes of a file that must still be the pinned one.
+    /// Reads bytes of a file. Fails if it is not the pinned one.
     ///
-    /// A store checks that by itself where it gives strong `ETag`s; what it sends along is checked again, as some
-    /// servers ignore `If-Match`, and others have nothing to match but a date.
+    /// A store with strong `ETag`s checks that itself. The response headers are checked too, as some servers ignore
+    /// `If-Match` and others support only dates.
     pub async fn get(&self, object: &ObjectMeta, range: Range<u64>) -> Result<Bytes, StoreError> {
         let wanted_bytes = range.end - range.start;
         let options = GetOptions {
@@ -88,11 +88,11 @@ impl Store {
         };
         metrics::storage_request("get", result.is_ok(), result.as_ref().map_or(0, |bytes| bytes.len() as u64));
         match result {
-            // On a disk the file was shortened after the look at it. A store tells of the file that it reads from.
+            // On a disk, the file was truncated after its metadata was read. A remote store describes the file it reads from.
             Ok(bytes) if bytes.len() as u64 != wanted_bytes && self.is_local() => Err(self.changed(&object.location)),
             Ok(bytes) if bytes.len() as u64 != wanted_bytes => {
                 let file = self.display(&object.location);
-                let reason = format!("{file}: {} bytes came where {wanted_bytes} were asked for", bytes.len());
+                let reason = format!("{file}: the store returned {} of {wanted_bytes} requested bytes", bytes.len());
                 Err(StoreError::failed(reason))
             }
             Ok(bytes) => Ok(bytes),
@@ -100,8 +100,8 @@ impl Store {
         }
     }
 
-    /// To be called after the reads of a file. On a local disk it can be overwritten between the check and the read,
-    /// so it is looked at again; a store that answers each read with what it read from needs no second question.
+    /// Checks that a file is still the pinned one. Call it after reads: a local file can be overwritten between the check and
+    /// the read. A remote store needs no second check, as each response describes the file it was read from.
     pub async fn check_after_reads(&self, object: &ObjectMeta) -> Result<(), StoreError> {
         if !self.is_local() {
             return Ok(());
@@ -110,11 +110,11 @@ impl Store {
         if is_same(object, &now) { Ok(()) } else { Err(self.changed(&object.location)) }
     }
 
-    /// What a file is now.
+    /// The current metadata of a file.
     pub(super) async fn head(&self, path: &Path) -> Result<ObjectMeta, StoreError> {
         let head = match &self.disk {
-            // The client's own answer leaves out when the file was last changed in place.
-            Some(disk) => look(disk, path).await,
+            // The client does not report the change time of a file.
+            Some(disk) => local_metadata(disk, path).await,
             None => self.client.head(path).await,
         };
         metrics::storage_request("head", head.is_ok(), 0);
@@ -122,40 +122,40 @@ impl Store {
     }
 
     fn changed(&self, path: &Path) -> StoreError {
-        let reason = format!("{} is another file now", self.display(path));
+        let reason = format!("{} was replaced or changed", self.display(path));
         StoreError { kind: StoreErrorKind::Changed, reason }
     }
 
-    /// What an error means, in words that hold no secret.
+    /// Classifies an error; its message contains no secrets.
     pub(super) fn error(&self, path: &Path, source: &object_store::Error) -> StoreError {
         use object_store::Error as E;
         let sentence = redact::sentence(source);
-        // Listings say it in words only.
+        // Errors of listings have no kind, only a message.
         let text = source.to_string();
         let has_status = |status: &str| text.contains(&format!("status code: {status}"));
         let code = redact::element(&text, "Code").unwrap_or_default();
-        // Answers to HEAD have no body to say which: with S3 it is a token that has expired.
-        let is_bare_refusal = has_status("400") && text.contains("performing HEAD");
+        // Responses to HEAD have no body with a code: with S3, status 400 means an expired token.
+        let is_denied_head = has_status("400") && text.contains("performing HEAD");
         let kind = match source {
-            _ if redact::is_about_credentials(code) || is_bare_refusal => StoreErrorKind::Refused,
+            _ if redact::is_about_credentials(code) || is_denied_head => StoreErrorKind::Denied,
             E::NotFound { .. } => StoreErrorKind::Missing,
             _ if has_status("404") => StoreErrorKind::Missing,
             E::Precondition { .. } => StoreErrorKind::Changed,
             // The range was within the pinned file.
             _ if has_status("416") => StoreErrorKind::Changed,
-            E::PermissionDenied { .. } | E::Unauthenticated { .. } => StoreErrorKind::Refused,
-            _ if has_status("401") || has_status("403") => StoreErrorKind::Refused,
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } => StoreErrorKind::Denied,
+            _ if has_status("401") || has_status("403") => StoreErrorKind::Denied,
             _ => StoreErrorKind::Failed,
         };
-        // Where no credentials are set, they are looked for at the address where cloud machines find theirs.
-        let is_about_credentials = kind == StoreErrorKind::Refused || sentence.contains("169.254.169.254");
+        // Without configured credentials, the client tries the metadata address of cloud machines.
+        let is_about_credentials = kind == StoreErrorKind::Denied || sentence.contains("169.254.169.254");
         let hint = if is_about_credentials { self.credentials } else { "" };
         StoreError { kind, reason: format!("{}: {sentence}{hint}", self.display(path)) }
     }
 }
 
 impl fmt::Debug for Store {
-    /// Clients hold credentials: their fields are nobody's business.
+    /// Omits the client, whose fields contain credentials.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Store").field("url", &self.url).finish_non_exhaustive()
     }
@@ -164,33 +164,34 @@ impl fmt::Debug for Store {
 // === impl StoreError ===
 
 impl StoreError {
-    /// An error of the machine that this server runs on.
+    /// An error that a retry may resolve.
     pub(super) fn failed(reason: String) -> Self {
         Self { kind: StoreErrorKind::Failed, reason }
     }
 
-    /// Whether the operator has to give other credentials: asking again does not help.
-    pub fn is_refusal(&self) -> bool {
-        self.kind == StoreErrorKind::Refused
+    /// Whether the credentials are at fault: a retry does not help.
+    pub fn is_denied(&self) -> bool {
+        self.kind == StoreErrorKind::Denied
     }
 
-    /// Whether a file that was there is gone or another one.
+    /// Whether a known file was removed or replaced.
     pub fn is_change(&self) -> bool {
         matches!(self.kind, StoreErrorKind::Missing | StoreErrorKind::Changed)
     }
 }
 
-async fn look(disk: &LocalFileSystem, path: &Path) -> object_store::Result<ObjectMeta> {
+async fn local_metadata(disk: &LocalFileSystem, path: &Path) -> object_store::Result<ObjectMeta> {
     let (file, location) = (disk.path_to_filesystem(path)?, path.clone());
-    let looked = tokio::task::spawn_blocking(move || walk::look(&file, location)).await;
-    looked.unwrap_or_else(|ended| Err(io::Error::other(ended))).map_err(|source| match source.kind() {
+    let found = tokio::task::spawn_blocking(move || walk::metadata(&file, location)).await;
+    found.unwrap_or_else(|ended| Err(io::Error::other(ended))).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => object_store::Error::NotFound { path: path.to_string(), source: source.into() },
         _ => object_store::Error::Generic { store: "LocalFileSystem", source: source.into() },
     })
 }
 
-/// Whether a store's tag stands for a file's bytes. A disk's is made of inode, time and size, which a rewrite can keep.
-pub(super) fn is_named_by_tag(store: &Store, object: &ObjectMeta) -> bool {
+/// Whether the tag of a file identifies its bytes. The tag of a local file is its inode, time and size, which a rewrite can
+/// preserve.
+pub(super) fn is_identified_by_tag(store: &Store, object: &ObjectMeta) -> bool {
     !store.is_local() && object.e_tag.as_deref().is_some_and(is_strong)
 }
 
@@ -199,9 +200,8 @@ fn is_strong(tag: &str) -> bool {
     !tag.starts_with("W/")
 }
 
-/// Whether two answers are about the same state of a file. Where there is no strong `ETag`, its date counts too: it
-/// is left out otherwise, because listings give it finer than answers to reads. Versions count where both answers have
-/// one: many listings do not.
+/// Whether two responses describe the same state of a file. Compares dates only without a strong `ETag`, because listings
+/// have a finer resolution than reads, and versions only if both have one, because many listings do not.
 pub(super) fn is_same(pinned: &ObjectMeta, now: &ObjectMeta) -> bool {
     let is_strong = pinned.e_tag.as_deref().is_some_and(is_strong);
     let is_other_version = pinned.version.is_some() && now.version.is_some() && pinned.version != now.version;
@@ -211,7 +211,7 @@ pub(super) fn is_same(pinned: &ObjectMeta, now: &ObjectMeta) -> bool {
         && (is_strong || pinned.last_modified == now.last_modified)
 }
 
-/// A tag without its quotes: Azure's listings leave them out.
+/// A tag without its quotes, which Azure's listings omit.
 fn bare(tag: &str) -> &str {
     tag.trim_matches('"')
 }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn weak_tags_are_held_together_with_the_date() {
+    fn compares_dates_of_weak_tags() {
         let meta = |tag: &str, seconds| ObjectMeta {
             location: Path::from("a"),
             last_modified: std::time::SystemTime::UNIX_EPOCH

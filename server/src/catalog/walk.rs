@@ -1,6 +1,6 @@
-//! The files under a directory of this machine, at the cost of one look at each.
+//! Walks a local directory, with one metadata read per file.
 //!
-//! Links are followed as long as they stay under the root; one that leads out is refused.
+//! Follows links within the root and rejects links that lead out of it.
 
 use std::{
     fs::{self, DirEntry, Metadata},
@@ -17,26 +17,26 @@ use object_store::{ObjectMeta, path::Path};
 pub(super) enum WalkError {
     /// A link leads out of the root.
     LinkOut(PathBuf),
-    /// A name is none that a file can be asked for by.
+    /// A name that is not a valid object path.
     Name(PathBuf, String),
-    /// The disk said so.
+    /// An I/O error.
     Failed(PathBuf, String),
 }
 
-/// A walk under way.
-struct Walk<'a> {
+/// The state of a walk.
+struct DirectoryWalk<'a> {
     root: &'a FilePath,
-    /// The root as a path of the store, with a slash behind it.
+    /// The root as an object path, with a trailing slash.
     prefix: String,
     belongs: &'a dyn Fn(&str) -> bool,
     skips_hidden: bool,
     found: Vec<ObjectMeta>,
-    /// The real places of the directories from the root to here: a link back to one of them is a loop.
+    /// The canonical paths of the directories from the root to here: a link to one of them is a loop.
     above: Vec<PathBuf>,
 }
 
-/// The files under `root`, which must be canonical, whose path from there `belongs` to the dataset, in no order.
-/// Directories whose name starts with `_` or `.` are left out where `skips_hidden` says so.
+/// The files under `root`, a canonical path, whose relative path `belongs` to the dataset, in no order. Skips directories
+/// whose name starts with `_` or `.` if `skips_hidden`.
 pub(super) fn files(
     root: &FilePath,
     belongs: &dyn Fn(&str) -> bool,
@@ -45,37 +45,37 @@ pub(super) fn files(
     let object_root = Path::from_absolute_path(root).map_err(|source| failed(root, &source))?;
     let prefix = if object_root.as_ref().is_empty() { String::new() } else { format!("{object_root}/") };
     let above = vec![root.to_owned()];
-    let mut walk = Walk { root, prefix, belongs, skips_hidden, found: Vec::new(), above };
+    let mut walk = DirectoryWalk { root, prefix, belongs, skips_hidden, found: Vec::new(), above };
     walk.directory(root, "")?;
     Ok(walk.found)
 }
 
-/// The one file of this name in a directory, or none.
+/// The file of this name in a directory, if it exists.
 pub(super) fn file(root: &FilePath, name: &str) -> Result<Vec<ObjectMeta>, WalkError> {
     let path = root.join(name);
     let location = Path::from_absolute_path(&path).map_err(|source| failed(&path, &source))?;
     match fs::symlink_metadata(&path) {
         Ok(metadata) if metadata.is_file() => Ok(vec![object(&path, location, &metadata)?]),
         Ok(_) => Ok(Vec::new()),
-        Err(error) if is_gone(&error) => Ok(Vec::new()),
+        Err(error) if is_removed(&error) => Ok(Vec::new()),
         Err(error) => Err(failed(&path, &error)),
     }
 }
 
-impl Walk<'_> {
+impl DirectoryWalk<'_> {
     fn directory(&mut self, directory: &FilePath, relative: &str) -> Result<(), WalkError> {
         let entries = match fs::read_dir(directory) {
             Ok(entries) => entries,
-            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) if is_removed(&error) => return Ok(()),
             Err(error) => return Err(failed(directory, &error)),
         };
-        // Directories come after: a walk holds one of them open at a time.
+        // Descends after the loop, so that one directory is open at a time.
         let mut directories = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|error| failed(directory, &error))?;
             let file_type = entry.file_type().map_err(|error| failed(&entry.path(), &error))?;
             let name = entry.file_name();
-            // A name that is no text is no name that a dataset's file can have.
+            // Object paths are UTF-8: other names are never part of a dataset.
             let Some(name) = name.to_str() else { continue };
             let below = if relative.is_empty() { name.to_owned() } else { format!("{relative}/{name}") };
             if file_type.is_symlink() {
@@ -90,9 +90,9 @@ impl Walk<'_> {
             }
         }
         for (below, real) in directories {
-            let place = self.root.join(&below);
+            let path = self.root.join(&below);
             self.above.push(real);
-            self.directory(&place, &below)?;
+            self.directory(&path, &below)?;
             self.above.pop();
         }
         Ok(())
@@ -109,7 +109,7 @@ impl Walk<'_> {
         if !is_file && !below.rsplit('/').next().is_some_and(|name| self.enters(name)) {
             return Ok(());
         }
-        // A link to nowhere is no file.
+        // Ignores dangling links.
         let (Ok(target), Ok(metadata)) = (path.canonicalize(), fs::metadata(&path)) else { return Ok(()) };
         let is_out = !target.starts_with(self.root);
         if metadata.is_dir() {
@@ -135,7 +135,7 @@ impl Walk<'_> {
     fn file(&mut self, path: &FilePath, below: &str, metadata: io::Result<Metadata>) -> Result<(), WalkError> {
         let metadata = match metadata {
             Ok(metadata) => metadata,
-            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) if is_removed(&error) => return Ok(()),
             Err(error) => return Err(failed(path, &error)),
         };
         let location = Path::parse(format!("{}{below}", self.prefix))
@@ -145,8 +145,8 @@ impl Walk<'_> {
     }
 }
 
-/// What the file at a path is now. Links are followed.
-pub(super) fn look(path: &FilePath, location: Path) -> io::Result<ObjectMeta> {
+/// The current metadata of a file. Follows links.
+pub(super) fn metadata(path: &FilePath, location: Path) -> io::Result<ObjectMeta> {
     let metadata = fs::metadata(path)?;
     if metadata.is_file() { described(location, &metadata) } else { Err(io::ErrorKind::NotFound.into()) }
 }
@@ -166,21 +166,21 @@ fn described(location: Path, metadata: &Metadata) -> io::Result<ObjectMeta> {
     })
 }
 
-/// When the system last changed the file or what it knows of it. Unlike the modification time no program can set it, so
-/// that it shows a file that is rewritten in place with its old time put back. Changed permissions and new hard links
-/// show too: it names a state of a file for as long as a server runs, and is no part of a snapshot's digest.
+/// The change time of a file. Unlike the modification time, programs cannot set it, so it detects a file that was rewritten
+/// in place with its old modification time. Permissions and hard links change it too, so it identifies a file only while
+/// the server runs and is not part of a snapshot's digest.
 fn version(metadata: &Metadata) -> String {
     format!("{}.{:09}", metadata.ctime(), metadata.ctime_nsec())
 }
 
-/// The tag that `object_store`'s local file system gives: inode, microseconds of the last change, size.
+/// The tag of `object_store`'s local file system: inode, modification time in microseconds, size.
 fn tag(metadata: &Metadata, last_modified: SystemTime) -> String {
     let since = last_modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!("{:x}-{:x}-{:x}", metadata.ino(), since.as_micros(), metadata.len())
 }
 
-/// Files come and go while a directory is walked.
-fn is_gone(error: &io::Error) -> bool {
+/// Whether a file was removed during the walk.
+fn is_removed(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_are_what_the_store_says_of_them() {
+    async fn metadata_equals_that_of_the_store() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         fs::create_dir(root.join("day=1")).unwrap();
@@ -219,22 +219,22 @@ mod tests {
             let known = LocalFileSystem::new().head(&object.location).await.unwrap();
             assert_eq!(known, ObjectMeta { version: None, ..object.clone() });
             let path = LocalFileSystem::new().path_to_filesystem(&object.location).unwrap();
-            assert_eq!(look(&path, object.location.clone()).unwrap(), object);
+            assert_eq!(metadata(&path, object.location.clone()).unwrap(), object);
         }
     }
 
     #[test]
-    fn a_rewrite_in_place_is_another_version_whatever_time_it_claims() {
+    fn a_rewrite_in_place_changes_the_version_despite_its_old_time() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.parquet");
         fs::write(&path, "old").unwrap();
-        let before = look(&path, Path::from("a")).unwrap();
-        // The clock of a file system may stand still for some milliseconds.
+        let before = metadata(&path, Path::from("a")).unwrap();
+        // File system clocks may have a resolution of some milliseconds.
         let after = std::iter::repeat_with(|| {
             let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
             std::os::unix::fs::FileExt::write_all_at(&file, b"new", 0).unwrap();
             file.set_modified(before.last_modified.into()).unwrap();
-            look(&path, Path::from("a")).unwrap()
+            metadata(&path, Path::from("a")).unwrap()
         })
         .find(|after| *after != before)
         .unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_out_are_refused() {
+    fn rejects_links_that_lead_out() {
         let dir = tempfile::tempdir().unwrap();
         let outside = dir.path().join("outside");
         fs::create_dir(&outside).unwrap();

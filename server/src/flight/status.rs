@@ -227,7 +227,7 @@ fn memory_reason(error: &BudgetError) -> Reason {
 
 fn store_reason(error: &StoreError) -> Reason {
     // A retry with the same credentials is refused again.
-    if error.is_refusal() { Reason::StoreRefused } else { Reason::StoreUnavailable }
+    if error.is_denied() { Reason::StoreRefused } else { Reason::StoreUnavailable }
 }
 
 fn cpu_reason(error: &CpuError) -> Reason {

@@ -174,7 +174,7 @@ impl Replica {
         let state = State::open(&self.state)?;
         let backoff = BackoffConfig { init_backoff: STORE_PAUSE, max_backoff: STORE_PAUSE, base: 2.0 };
         let retry = RetryConfig { backoff, max_retries: STORE_TRIES_MAX - 1, retry_timeout: Duration::MAX };
-        let mut stores = Stores::carried_by(Arc::new(self.bucket.gateway(self.number)), retry);
+        let mut stores = Stores::with_connector(Arc::new(self.bucket.gateway(self.number)), retry);
         let url = format!("s3://{BUCKET}/{}/", dataset::NAME);
         let location = Location::parse(dataset::NAME, &url, &mut stores)?;
         let catalog = Catalog::new([(dataset::NAME.to_owned(), location)], cpu);

@@ -1,18 +1,18 @@
 use super::*;
 
 #[test]
-fn only_bounded_ranges_are_held_against() {
-    assert_eq!(Asked::of_range("bytes=0-9"), Asked::Range { first: 0, last: 9 });
+fn verifies_only_bounded_ranges() {
+    assert_eq!(RequestKind::of_range("bytes=0-9"), RequestKind::Range { first: 0, last: 9 });
     for other in ["bytes=5-", "bytes=-5", "bytes=9-0", "bytes=0-1,4-5", "lines=0-1"] {
-        assert_eq!(Asked::of_range(other), Asked::Other, "{other}");
+        assert_eq!(RequestKind::of_range(other), RequestKind::Other, "{other}");
     }
 }
 
 #[test]
-fn a_range_is_the_one_that_was_asked_for() {
-    let promised = |status, range, length| match promise(100, 199, status, range, length) {
-        Ok(Promise::Bytes(bytes)) => bytes.to_string(),
-        Ok(Promise::BehindTheEnd) => "behind the end".to_owned(),
+fn rejects_a_range_other_than_the_requested_one() {
+    let declared = |status, range, length| match declared_body(100, 199, status, range, length) {
+        Ok(RangeResponse::Bytes(bytes)) => bytes.to_string(),
+        Ok(RangeResponse::PastEnd) => "past the end".to_owned(),
         Err(error) => error.to_string(),
     };
     for (status, range, length, want) in [
@@ -20,38 +20,38 @@ fn a_range_is_the_one_that_was_asked_for() {
         (206, Some("bytes 100-199/1000"), None, "100"),
         // Up to the end of the file.
         (206, Some("bytes 100-149/150"), Some(50), "50"),
-        (206, Some("bytes 100-99/100"), Some(0), "behind the end"),
-        (200, None, Some(1000), "the store answered with status 200 where a range, bytes 100-199, was asked for"),
-        (206, None, Some(100), "the store answered with \"\" where bytes 100-199 were asked for"),
+        (206, Some("bytes 100-99/100"), Some(0), "past the end"),
+        (200, None, Some(1000), "the store returned status 200 for a request of bytes 100-199"),
+        (206, None, Some(100), "the store returned \"\" for a request of bytes 100-199"),
         (
             206,
             Some("bytes 92-191/1000"),
             Some(100),
-            "the store answered with \"bytes 92-191/1000\" where bytes 100-199 were asked for",
+            "the store returned \"bytes 92-191/1000\" for a request of bytes 100-199",
         ),
         (
             206,
             Some("bytes 100-149/1000"),
             Some(50),
-            "the store answered with \"bytes 100-149/1000\" where bytes 100-199 were asked for",
+            "the store returned \"bytes 100-149/1000\" for a request of bytes 100-199",
         ),
-        (206, Some("bytes 100-199/1000"), Some(92), "the store announced 92 bytes where 100 were asked for"),
+        (206, Some("bytes 100-199/1000"), Some(92), "the store declared 92 bytes for a request of 100 bytes"),
     ] {
-        assert_eq!(promised(status, range, length), want);
+        assert_eq!(declared(status, range, length), want);
     }
 }
 
 #[tokio::test]
-async fn a_body_has_the_bytes_that_were_promised() {
+async fn rejects_a_body_of_another_length() {
     for (frames, bytes, want) in [
         (vec!["abc", "", "de"], 5, Ok(vec!["abc", "de"])),
         (vec!["abc"], 5, Err(vec!["abc"])),
         (vec![], 5, Err(vec![])),
-        // What might be wrong is not passed on.
+        // The last frame is held back if the body is too long.
         (vec!["abc", "def"], 5, Err(vec!["abc"])),
         (vec!["abc", "de", "f"], 5, Err(vec!["abc"])),
     ] {
-        // Frames as they come over the wire: the bodies of one frame each, one after the other.
+        // Joins bodies of one frame each.
         let parts: Vec<_> = frames.iter().map(|part| HttpResponseBody::from((*part).to_owned())).collect();
         let body = stream::unfold(parts.into_iter(), async |mut parts| {
             loop {
@@ -77,38 +77,41 @@ async fn a_body_has_the_bytes_that_were_promised() {
 }
 
 #[test]
-fn a_listing_is_one_and_whole() {
-    let said = |page: &str| check_listing(page).map_or_else(|error| error.to_string(), |()| "whole".to_owned());
+fn rejects_incomplete_listings() {
+    let checked = |page: &str| check_listing(page).map_or_else(|error| error.to_string(), |()| "complete".to_owned());
     for (page, want) in [
-        ("<?xml version=\"1.0\"?>\n<!-- x --><ListBucketResult xmlns=\"a\"><Contents/></ListBucketResult>\n", "whole"),
-        ("\u{feff}<EnumerationResults><Blobs/></EnumerationResults>", "whole"),
-        ("<ListBucketResult xmlns=\"a\"/>", "whole"),
+        (
+            "<?xml version=\"1.0\"?>\n<!-- x --><ListBucketResult xmlns=\"a\"><Contents/></ListBucketResult>\n",
+            "complete",
+        ),
+        ("\u{feff}<EnumerationResults><Blobs/></EnumerationResults>", "complete"),
+        ("<ListBucketResult xmlns=\"a\"/>", "complete"),
         (
             "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken>\
              </ListBucketResult>",
-            "whole",
+            "complete",
         ),
         (
             "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
-            "the store's listing has more pages and does not say where the next one begins",
+            "the store's listing has more pages but no continuation token",
         ),
         ("<ListBucketResult><Contents><Key>a</Key>", "the store's listing ends early"),
         (
             "<?xml version='1.0'?><Error><Code>InternalError</Code><Message>Later.</Message></Error>",
-            "in place of a listing: <Code>InternalError</Code><Message>Later.</Message>",
+            "not a listing: <Code>InternalError</Code><Message>Later.</Message>",
         ),
-        ("<!DOCTYPE html><html></html>", "the store answered with something else than a listing"),
-        ("", "the store answered with something else than a listing"),
-        ("{}", "the store answered with something else than a listing"),
+        ("<!DOCTYPE html><html></html>", "the store's response is not a listing"),
+        ("", "the store's response is not a listing"),
+        ("{}", "the store's response is not a listing"),
     ] {
-        assert_eq!(said(page), want, "{page}");
+        assert_eq!(checked(page), want, "{page}");
     }
 }
 
 #[test]
-fn what_credentials_are_refused_for_is_not_tried_again() {
+fn rejected_credentials_are_not_retried() {
     let kind = |code: &str| {
-        HttpError::from(WrongAnswer::ErrorDocument { code: code.to_owned(), message: String::new() }).kind()
+        HttpError::from(ResponseError::ErrorDocument { code: code.to_owned(), message: String::new() }).kind()
     };
     assert_eq!(kind("SlowDown"), HttpErrorKind::Interrupted);
     assert_eq!(kind("ExpiredToken"), HttpErrorKind::Decode);
