@@ -1,38 +1,35 @@
-//! Replicas and ranks under schedules of faults, in simulated time: a thousand bad days in some minutes, each of which can
-//! be had again from its number.
+//! Deterministic simulation of replicas and ranks under schedules of faults: a thousand runs in a few minutes, each
+//! reproducible from its seed.
 //!
-//! **The model.** A run is drawn from a seed: one to three replicas; a job of one to four ranks with its plan, order,
-//! remainder and batch size; and up to seven faults that overlap as they fall. turmoil gives each replica and each rank
-//! a machine of its own, with a runtime whose clock moves only when nothing is left to do, and a network between them.
-//! A replica is the server's own code from the connection down (`flight`, `stream`, `scan`, `catalog`, the kernels) in
-//! the daemon's phases, over three small Parquet files in a bucket that speaks as much of S3 as the real client asks
-//! for. A rank is the client's own code (`Replicas`, `RankStream`, retries and cursors). The ranks of a job take their
-//! steps together, save a cursor every few, and are all started again from the last one when one of them is killed or
-//! gives up, now and then at another world size.
+//! **Model.** A seed determines one to three replicas, a job of one to four ranks with its plan, order, remainder and batch
+//! size, and up to seven faults, which may overlap. turmoil gives each replica and each rank a separate machine, with a
+//! runtime whose clock advances only when all tasks wait, and a network between them. A replica runs the server's code from
+//! the connection down (`flight`, `stream`, `scan`, `catalog`, the kernels) through the phases of the daemon, over three
+//! small Parquet files in a bucket that implements the part of S3 that the real client uses. A rank runs the client's code
+//! (`Replicas`, `RankStream`, retries and cursors). The ranks of a job take their steps together and save a cursor every few
+//! steps. When one is killed or gives up, all restart from the last cursor, sometimes at another world size.
 //!
-//! **The faults.** A server is killed, or drained, and started again; a machine vanishes without a word; two machines
-//! are cut off from each other, or what they send waits, or is slow; every connection of a replica breaks after so many
-//! bytes; a replica's store refuses, is busy, breaks off, ends early, sends the whole file for a range, or is slow; a
-//! rank is killed.
+//! **Faults.** A server is killed, or drained, and restarted; a machine vanishes silently; the link between two machines is
+//! partitioned, held or slow; every connection of a replica breaks after a number of bytes; a replica's store refuses
+//! connections, is busy, interrupts or truncates bodies, sends the whole file for a range, or is slow; a rank is killed.
 //!
-//! **What must hold.** From each start of the job to the next, each rank's batches are those of the same job without a
-//! fault: header, checksum, length and rows, to the byte, in order and without a gap. Over all of the job each row of an
-//! epoch comes as often as the remainder says. Two minutes after the last fault is mended all of it has ended. No task
-//! has panicked, and no error has come that another try would not mend.
+//! **Invariants.** Between two starts of the job, each rank's batches equal those of the same job without faults: header,
+//! checksum, length and rows, to the byte, in order and without a gap. Over the whole job, each row of an epoch occurs as
+//! often as the remainder specifies. Two minutes after the last fault ends, everything has ended. No task panics, and every
+//! error is one that a retry may resolve.
 //!
-//! **What is not simulated.** The CPU pool: jobs run where they are asked for, so nothing is learned of races between
-//! threads. Disks: `--state` is a directory of the machine that the test runs on, and never fails. The kernel's sockets:
-//! segments are delivered in order or not at all, and what a partition swallowed is not sent again, so a connection that
-//! lost something stays silent until it is given up. Fits, exchanges, Unix sockets, TLS, the metrics page, signals and
-//! the Python client. Memory that runs out. Connections that are asked to go because of their age, whose time is drawn
-//! at random. The store's pauses between tries are all the same, for the same reason.
+//! **Not simulated.** The CPU pool: jobs run inline, so races between threads are not covered. Disks: `--state` is a local
+//! directory that never fails. Kernel sockets: segments are delivered in order or not at all, and segments lost in a
+//! partition are not retransmitted, so an affected connection stays silent until it times out. Fits, exchanges, Unix
+//! sockets, TLS, the metrics page, signals, the Python client, memory exhaustion. The age limit of connections, which is
+//! random. The store's pauses between retries are constant for the same reason.
 //!
-//! **How a run can be had again.** Nothing in it is left to the machine: numbers come from the seed, time from turmoil,
-//! and what would put a date or a name of the process on the wire is set by the test, as a connection's pace depends on
-//! each byte. `SIMULATE_SEED=N cargo test -p forebay-simulation replay -- --nocapture` shows seed N's schedule and all
-//! that happened; a test holds the logs of two runs of a seed against each other.
+//! **Reproducing a run.** A run does not depend on the machine: all numbers derive from the seed, and turmoil provides the time. Dates and
+//! process names on the wire are fixed, as the timing of a connection depends on each byte. `SIMULATE_SEED=N cargo test -p
+//! forebay-simulation replay -- --nocapture` prints the schedule and the events of seed N; a test compares the logs of two
+//! runs of a seed.
 //!
-//! All of the code is in `tests/simulation`, so that what turmoil turns on in tokio (a clock that can be stopped) is in
-//! no program.
+//! All code is in `tests/simulation`, so that tokio features that turmoil enables (a clock that can be stopped) are in no
+//! program.
 
 #![forbid(unsafe_code)]

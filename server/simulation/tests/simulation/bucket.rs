@@ -1,5 +1,5 @@
-//! A bucket of S3 as far as the server asks for it: a listing, heads and ranges, over the server's own client with all
-//! its checks and tries. What it answers can be refused, delayed, broken off, or be something else than was asked for.
+//! The part of S3 that the server uses: listings, HEAD and ranges. The server reads it through its real client, with checks and
+//! retries. Responses can be refused, delayed, interrupted or wrong.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,42 +27,42 @@ use crate::{chance::Chance, journal::Journal};
 /// The bucket's name.
 pub(crate) const BUCKET: &str = "bucket";
 
-/// What is wrong with a store's answers.
+/// Faults of a store's responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreFault {
     /// No connection.
     Refused,
     /// Status 503.
     Busy,
-    /// The body breaks off with an error.
-    BrokenOff,
-    /// The body ends early as if it were whole.
+    /// The body ends with an error.
+    Interrupted,
+    /// The body ends early without an error.
     Short,
-    /// Status 200 and the whole file where a range was asked for.
+    /// Status 200 and the whole file for a range request.
     Whole,
-    /// It takes up to two seconds.
+    /// The response takes up to two seconds.
     Slow,
 }
 
-/// The files, and how each replica is served.
+/// The files, and the faults by replica.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     files: BTreeMap<String, Bytes>,
-    faults: Mutex<BTreeMap<usize, Trouble>>,
-    /// What a replica was answered wrongly, until it asks again.
-    unanswered: Mutex<BTreeSet<String>>,
+    faults: Mutex<BTreeMap<usize, ActiveFault>>,
+    /// Requests that got a faulty response and were not retried yet.
+    failed: Mutex<BTreeSet<String>>,
     chance: Chance,
     journal: Arc<Journal>,
 }
 
-/// A fault and how many of a hundred answers it meets.
+/// A fault and the percentage of responses it affects.
 #[derive(Clone, Copy, Debug)]
-struct Trouble {
+struct ActiveFault {
     fault: StoreFault,
     percent: u64,
 }
 
-/// A replica's way to the bucket.
+/// A replica's connection to the bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Gateway {
     bucket: Arc<Bucket>,
@@ -72,38 +72,38 @@ pub(crate) struct Gateway {
 impl Bucket {
     /// A bucket of these files.
     pub(crate) fn new(files: BTreeMap<String, Bytes>, chance: Chance, journal: Arc<Journal>) -> Arc<Self> {
-        let (faults, unanswered) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { files, faults, unanswered, chance, journal })
+        let (faults, failed) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { files, faults, failed, chance, journal })
     }
 
-    /// From now on a replica's answers are wrong in this way.
-    pub(crate) fn break_for(&self, replica: usize, fault: StoreFault, percent: u64) {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner).insert(replica, Trouble { fault, percent });
+    /// Makes responses to a replica faulty from now on.
+    pub(crate) fn set_fault(&self, replica: usize, fault: StoreFault, percent: u64) {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).insert(replica, ActiveFault { fault, percent });
     }
 
-    /// From now on they are right.
-    pub(crate) fn mend_for(&self, replica: usize) {
+    /// Ends the fault of a replica.
+    pub(crate) fn clear_fault(&self, replica: usize) {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).remove(&replica);
     }
 
-    /// A replica's way to it.
+    /// The connection of a replica.
     pub(crate) fn gateway(self: &Arc<Self>, replica: usize) -> Gateway {
         Gateway { bucket: Arc::clone(self), replica }
     }
 
     fn fault(&self, replica: usize) -> Option<StoreFault> {
-        let trouble = self.faults.lock().unwrap_or_else(PoisonError::into_inner).get(&replica).copied()?;
-        (self.chance.within(1..=100) <= trouble.percent).then_some(trouble.fault)
+        let active = self.faults.lock().unwrap_or_else(PoisonError::into_inner).get(&replica).copied()?;
+        (self.chance.within(1..=100) <= active.percent).then_some(active.fault)
     }
 
-    /// Counts a request that was answered wrongly before.
-    fn follow(&self, asked: String, fault: Option<StoreFault>) {
-        let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
-        if unanswered.remove(&asked) {
-            self.journal.count("storage requests tried again");
+    /// Records whether a response is faulty, and counts retries of faulty ones.
+    fn record(&self, request: String, fault: Option<StoreFault>) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.remove(&request) {
+            self.journal.count("storage requests retried");
         }
         if fault.is_some_and(|fault| fault != StoreFault::Slow) {
-            unanswered.insert(asked);
+            failed.insert(request);
         }
     }
 
@@ -122,7 +122,7 @@ impl Bucket {
         page + "<IsTruncated>false</IsTruncated></ListBucketResult>"
     }
 
-    fn answer(&self, request: &HttpRequest, fault: Option<StoreFault>) -> HttpResponse {
+    fn respond(&self, request: &HttpRequest, fault: Option<StoreFault>) -> HttpResponse {
         let path = request.uri().path().trim_start_matches('/');
         let key = path.strip_prefix(BUCKET).unwrap_or(path).trim_start_matches('/');
         if key.is_empty() {
@@ -141,14 +141,14 @@ impl Bucket {
             None => respond(StatusCode::OK, None, file, file.clone(), fault),
             Some((first, last)) => {
                 let last = last.min(file.len() - 1);
-                let told = format!("bytes {first}-{last}/{}", file.len());
-                respond(StatusCode::PARTIAL_CONTENT, Some(told), file, file.slice(first..=last), fault)
+                let content_range = format!("bytes {first}-{last}/{}", file.len());
+                respond(StatusCode::PARTIAL_CONTENT, Some(content_range), file, file.slice(first..=last), fault)
             }
         }
     }
 }
 
-/// The range that is asked for, from its first byte to its last.
+/// The first and last byte of the requested range.
 fn range(request: &HttpRequest) -> Option<(usize, usize)> {
     let (first, last) = request.headers().get("range")?.to_str().ok()?.strip_prefix("bytes=")?.split_once('-')?;
     Some((first.parse().ok()?, last.parse().ok()?))
@@ -172,7 +172,7 @@ fn respond(
     }
     let half = body.slice(..body.len() / 2);
     let frames = match fault {
-        Some(StoreFault::BrokenOff) => vec![Ok(Frame::data(half)), Err(broken(HttpErrorKind::Interrupted))],
+        Some(StoreFault::Interrupted) => vec![Ok(Frame::data(half)), Err(broken(HttpErrorKind::Interrupted))],
         Some(StoreFault::Short) => vec![Ok(Frame::data(half))],
         _ => vec![Ok(Frame::data(body))],
     };
@@ -194,15 +194,15 @@ impl HttpService for Gateway {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let Self { bucket, replica } = self;
         let fault = bucket.fault(*replica);
-        let asked = format!(
+        let text = format!(
             "replica-{replica}: {} {} {:?}",
             request.method(),
             request.uri().path_and_query().map_or("", |path| path.as_str()),
             range(&request)
         );
-        let told = fault.map_or_else(String::new, |fault| format!(" → {fault:?}"));
-        bucket.journal.note(format_args!("{asked}{told}"));
-        bucket.follow(asked, fault);
+        let suffix = fault.map_or_else(String::new, |fault| format!(" → {fault:?}"));
+        bucket.journal.note(format_args!("{text}{suffix}"));
+        bucket.record(text, fault);
         let slow = if fault == Some(StoreFault::Slow) { bucket.chance.within(100..=2_000) } else { 0 };
         sleep(Duration::from_millis(bucket.chance.within(1..=9) + slow)).await;
         if let Some(fault) = fault {
@@ -214,18 +214,18 @@ impl HttpService for Gateway {
                 let page = Bytes::from_static(b"<Error><Code>SlowDown</Code><Message>later</Message></Error>");
                 Ok(respond(StatusCode::SERVICE_UNAVAILABLE, None, &page, page.clone(), None))
             }
-            fault => Ok(bucket.answer(&request, fault)),
+            fault => Ok(bucket.respond(&request, fault)),
         }
     }
 }
 
 impl StoreFault {
-    /// What it is counted as.
+    /// The name under which it is counted.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::Refused => "storage: connection refused",
             Self::Busy => "storage: 503",
-            Self::BrokenOff => "storage: body broken off",
+            Self::Interrupted => "storage: body interrupted",
             Self::Short => "storage: body short",
             Self::Whole => "storage: whole file for a range",
             Self::Slow => "storage: slow",

@@ -1,4 +1,4 @@
-//! Numbers of a seed: everything that a run leaves to chance comes from here.
+//! Random numbers from a seed, the only source of randomness in a run.
 
 use std::{
     ops::RangeInclusive,
@@ -7,33 +7,33 @@ use std::{
 
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
-/// A source of numbers that is the same for the same seed and purpose.
+/// Random numbers that depend only on the seed and the purpose.
 #[derive(Debug)]
 pub(crate) struct Chance(Mutex<SmallRng>);
 
 impl Chance {
-    /// The numbers of a seed for one purpose: what one part draws changes nothing for another.
+    /// The numbers of a seed for one purpose, independent of other purposes.
     pub(crate) fn new(seed: u64, purpose: &str) -> Self {
         let key = xxhash_rust::xxh3::xxh3_64_with_seed(purpose.as_bytes(), seed);
         Self(Mutex::new(SmallRng::seed_from_u64(key)))
     }
 
-    /// A number of the range.
+    /// A number in the range.
     pub(crate) fn within(&self, range: RangeInclusive<u64>) -> u64 {
         self.lock().random_range(range)
     }
 
-    /// Whether a thing of this likelihood happens.
-    pub(crate) fn happens(&self, likelihood: f64) -> bool {
-        self.lock().random_bool(likelihood)
+    /// Whether an event of this probability occurs.
+    pub(crate) fn happens(&self, probability: f64) -> bool {
+        self.lock().random_bool(probability)
     }
 
-    /// One of these.
+    /// One of the choices.
     pub(crate) fn one_of<T: Copy>(&self, choices: &[T]) -> T {
         choices[self.lock().random_range(0..choices.len())]
     }
 
-    /// A number in 0…1.
+    /// A number in 0..1.
     pub(crate) fn fraction(&self) -> f64 {
         self.lock().random()
     }

@@ -1,4 +1,4 @@
-//! The dataset of every run: 420 rows in three files of several row groups, small enough to be read thousands of times.
+//! The dataset of all runs: 420 rows in three files of several row groups, small enough to be read thousands of times.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,28 +6,28 @@ use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray}
 use bytes::Bytes;
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 
-/// The name it is served under.
+/// Its name on the server.
 pub(crate) const NAME: &str = "numbers";
 
 /// Its rows.
 pub(crate) const ROWS: u64 = 420;
 
-/// Rows of each file, in the order of their names.
+/// Rows of each file, by name.
 const FILE_ROWS: [i64; 3] = [150, 90, 180];
 
 const ROW_GROUP_ROWS: usize = 40;
 
-/// What a job asks to be made of the rows.
+/// The plan of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Plan {
     /// Every row.
     Whole,
-    /// Those that pass a filter, which the server counts first.
+    /// Rows that pass a filter, which the server counts first.
     Filtered,
 }
 
 impl Plan {
-    /// As clients send it.
+    /// The plan as JSON.
     pub(crate) fn json(self) -> &'static str {
         match self {
             Self::Whole => {
@@ -46,7 +46,7 @@ impl Plan {
         }
     }
 
-    /// The rows that pass, by their index in file order.
+    /// The rows that pass, by index in file order.
     pub(crate) fn rows(self) -> impl Iterator<Item = u64> {
         let passes = move |id: &i64| match self {
             Self::Whole => true,
@@ -56,8 +56,8 @@ impl Plan {
     }
 }
 
-/// The files by their keys in the bucket. Columns: `id` = the row's index; `delay` = its remainder by 31, null for every
-/// eleventh; `carrier` = one of three in turn.
+/// The files by key in the bucket. Columns: `id` is the row index; `delay` is the index modulo 31, null for every eleventh
+/// row; `carrier` cycles through three values.
 pub(crate) fn files() -> BTreeMap<String, Bytes> {
     let mut first = 0;
     let file = |(number, rows): (usize, i64)| {

@@ -1,5 +1,4 @@
-//! What happened in a run, in order: the log that two runs of a seed are compared by, and how often each kind of thing
-//! happened.
+//! The events of a run in order, to compare two runs of a seed, and counts by kind of event.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// The log of a run. All of it happens on one thread; the lock is for the borrow checker.
+/// The log of a run. A run is single-threaded; the lock is for the borrow checker.
 #[derive(Debug, Default)]
 pub(crate) struct Journal(Mutex<Inner>);
 
@@ -18,23 +17,23 @@ struct Inner {
     counts: Counts,
 }
 
-/// How often each kind of thing happened.
+/// Counts by kind of event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts(BTreeMap<&'static str, u64>);
 
 impl Journal {
-    /// Notes an event at the present simulated time.
+    /// Records an event at the current simulated time.
     pub(crate) fn note(&self, event: impl fmt::Display) {
         self.note_at(turmoil::sim_elapsed().unwrap_or_default(), event);
     }
 
-    /// Notes an event from outside of the simulated machines.
+    /// Records an event from outside of the simulated machines.
     pub(crate) fn note_at(&self, at: Duration, event: impl fmt::Display) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.lines.push(format!("{:>9.3} s  {event}", at.as_secs_f64()));
     }
 
-    /// Counts a thing.
+    /// Counts an event.
     pub(crate) fn count(&self, kind: &'static str) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *inner.counts.0.entry(kind).or_default() += 1;
@@ -52,12 +51,12 @@ impl Journal {
 }
 
 impl Counts {
-    /// How often a thing happened.
+    /// The count of a kind.
     pub(crate) fn of(&self, kind: &str) -> u64 {
         self.0.get(kind).copied().unwrap_or_default()
     }
 
-    /// Adds those of another run, and for each kind that it saw one to the runs that did.
+    /// Adds the counts of another run, and increments `runs` for each kind in it.
     pub(crate) fn add(&mut self, other: &Self, runs: &mut Self) {
         for (kind, count) in &other.0 {
             *self.0.entry(kind).or_default() += count;
@@ -65,7 +64,7 @@ impl Counts {
         }
     }
 
-    /// Every kind and its count, in the order of their names.
+    /// Every kind and its count, sorted by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.0.iter().map(|(kind, count)| (*kind, *count))
     }

@@ -1,4 +1,4 @@
-//! Panics of tasks: a runtime swallows them, and a simulation must not.
+//! Counts panics of tasks, which the runtime would hide.
 
 use std::{cell::Cell, panic, sync::Once};
 
@@ -6,7 +6,7 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Panics of this thread since it was first asked, of its tasks too: all of a run is on one thread.
+/// Panics on this thread since the first call, including those of tasks: a run is single-threaded.
 pub(crate) fn count() -> u64 {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

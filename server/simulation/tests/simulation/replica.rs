@@ -1,5 +1,5 @@
-//! One machine with a `forebay-server` on it: the server's own rooms from the connection down, over a simulated network
-//! and a simulated bucket, through the phases of its life as `daemon` leads it.
+//! A machine with a `forebay-server`: the server's modules from the connection down, over a simulated network and a simulated
+//! bucket, through the phases of `daemon`.
 
 use std::{
     cell::{Cell, RefCell},
@@ -51,28 +51,28 @@ pub(crate) const PORT: u16 = 8815;
 
 const MEMORY_BYTES: u64 = 256 << 20;
 
-/// Of a stream so much waits for its socket. (The server's own 4 MiB would hold all of it.)
+/// Send buffer of a connection. The server's default of 4 MiB would hold a whole stream.
 const SENDING_BYTES: usize = 4096;
 
-/// As the daemon's.
+/// The daemon's settings.
 const FAREWELL: Duration = Duration::from_secs(2);
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_mins(1);
 
-/// A request to the bucket is tried so often, with the same pause every time: the real ones are drawn at random.
+/// Attempts of a request to the bucket, with a constant pause, as the real pauses are random.
 const STORE_TRIES_MAX: usize = 4;
 const STORE_PAUSE: Duration = Duration::from_millis(100);
 
 /// A machine.
 #[derive(Debug)]
 pub(crate) struct Replica {
-    /// Which one.
+    /// Its index.
     pub(crate) number: usize,
-    /// Whether its server is to run; else the machine is there and nothing listens.
+    /// Whether its server runs; otherwise no process listens on the machine.
     pub(crate) is_up: Cell<bool>,
     /// The open connections.
     pub(crate) wires: RefCell<Wires>,
-    /// The time that running streams get from a server that was told to end.
+    /// The drain time of running streams.
     pub(crate) grace: Cell<Duration>,
     terminate: Notify,
     portion_bytes: usize,
@@ -84,7 +84,7 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// A machine whose state is kept in a directory, and which tells clients of all the replicas.
+    /// A machine with a state directory, whose server advertises all replicas.
     pub(crate) fn new(
         number: usize,
         portion_bytes: usize,
@@ -118,15 +118,15 @@ impl Replica {
         self.terminate.notify_one();
     }
 
-    /// What runs on the machine, from its start to its end.
+    /// Runs the processes of the machine.
     pub(crate) async fn run(self: Rc<Self>) -> turmoil::Result {
-        // A signal to a process that is gone, with its machine, is none to this one.
+        // Discards a signal to a previous process on this machine.
         let _ = self.terminate.notified().now_or_never();
         if self.is_up.get() {
             self.serve().await?;
             self.journal.note(format_args!("{} has ended", self.name()));
         }
-        // The machine goes on without a server.
+        // The machine continues without a server.
         future::pending().await
     }
 
@@ -142,7 +142,7 @@ impl Replica {
         let calls = Router::new(service, health, None);
         let (name, count) = (self.name(), Arc::clone(&self.calls));
         let answer = move |mut call: Request<Incoming>| {
-            // Names of calls and dates are the process's own: here they are the run's, to the byte.
+            // Request ids and dates must not differ between runs.
             let id = format!("{name}-{}", count.fetch_add(1, Ordering::Relaxed));
             call.headers_mut().insert("x-request-id", HeaderValue::from_str(&id).unwrap());
             let calls = calls.clone();
@@ -184,7 +184,7 @@ impl Replica {
         Ok(Arc::new(Streams::new(catalog, engine, cpu.clone(), budget, state, limits, Device::Cpu)))
     }
 
-    /// The phases of the daemon's end.
+    /// The shutdown phases of the daemon.
     async fn drain(&self, shutdown: &Shutdown) {
         self.terminate.notified().await;
         self.journal.note(format_args!("{} drains", self.name()));

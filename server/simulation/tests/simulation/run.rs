@@ -1,5 +1,5 @@
-//! One run: machines, a network and a clock; faults begun and ended at their times; a supervisor that starts the job
-//! again; and an end, in bounded time.
+//! One run: machines, a network and a clock; faults that begin and end as scheduled; a supervisor that restarts the job; a
+//! time limit.
 
 use std::{
     panic,
@@ -22,26 +22,26 @@ use crate::{
     trainer::{Job, Request, Segment},
 };
 
-/// Machines run by turns, each for so long; messages pass between the turns.
+/// Time slice of each machine; messages are delivered between slices.
 const TICK: Duration = Duration::from_millis(10);
 
-/// When all is mended, the job ends in this time: a silent connection is given up after 30 s, and a stream or a job that
-/// was broken by it goes on in less.
+/// Time limit of the job after the last fault: a silent connection times out after 30 s, and the stream or job resumes in less
+/// time than that.
 const END_WITHIN: Duration = Duration::from_mins(2);
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// What went wrong.
+    /// The error, if any.
     pub(crate) failure: Option<String>,
-    /// What each start of the job took.
+    /// The batches received from each start of the job.
     pub(crate) segments: Vec<Segment>,
     pub(crate) log: Vec<String>,
     pub(crate) counts: Counts,
     pub(crate) simulated: Duration,
 }
 
-/// A fault, or the job's next start, at its time.
+/// A scheduled event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Begin(Fault),
@@ -49,7 +49,7 @@ enum Event {
     Restart { resize: bool },
 }
 
-/// Everything in a run that is no simulated machine.
+/// The state of a run outside of the simulated machines.
 struct World {
     sim: Sim<'static>,
     replicas: Vec<Rc<Replica>>,
@@ -58,18 +58,18 @@ struct World {
     journal: Arc<Journal>,
     chance: Chance,
     ranks: u64,
-    /// Sorted by time, and for equal times as they were planned.
+    /// Sorted by time; equal times in the order of the schedule.
     events: Vec<(Duration, Event)>,
     is_restarting: bool,
     latency_min: Duration,
 }
 
-/// Runs a scenario, from a cursor if the job has one to begin with.
+/// Runs a scenario, from a cursor if given.
 pub(crate) fn run(scenario: &Scenario, cursor: Option<Cursor>) -> Outcome {
     let directory = tempfile::tempdir().unwrap();
     let mut world = World::new(scenario, cursor, directory.path());
     let before = panics::count();
-    let driven = panic::catch_unwind(panic::AssertUnwindSafe(|| world.drive(scenario.mended() + END_WITHIN)));
+    let driven = panic::catch_unwind(panic::AssertUnwindSafe(|| world.drive(scenario.faults_end() + END_WITHIN)));
     let mut failure = driven.unwrap_or_else(|_| Err("the simulation panicked".to_owned())).err();
     if failure.is_none() && panics::count() > before {
         failure = Some("a task panicked".to_owned());
@@ -83,8 +83,8 @@ fn rank_name(rank: u64) -> String {
     format!("rank-{rank}")
 }
 
-/// Whether the job may go on at another world size: whole steps of it, counted from the epoch's start or from the
-/// cursor's place, lead from lane to lane.
+/// Whether the job may resume at another world size: its steps must align with lanes, counted from the start of the epoch or
+/// from the cursor.
 fn may_resize(request: &Request, cursor: Option<&Cursor>, world_size: u64) -> bool {
     let Some(cursor) = cursor else { return true };
     let step_rows = world_size * request.batch_size;
@@ -122,8 +122,8 @@ impl World {
             let replica = Rc::clone(replica);
             sim.host(replica.name(), move || Rc::clone(&replica).run());
         }
-        let (request, habits) = (scenario.request, scenario.habits);
-        let job = Job::new(request, habits, scenario.world_size, cursor, urls, &journal, chance("clients"));
+        let (request, settings) = (scenario.request, scenario.settings);
+        let job = Job::new(request, settings, scenario.world_size, cursor, urls, &journal, chance("clients"));
         let resizes = |fault| matches!(fault, Fault::KillRank { resize: true, .. });
         let is_resized = scenario.faults.iter().any(|planned| resizes(planned.fault));
         let ranks = if is_resized { RANKS_MAX } else { scenario.world_size };
@@ -147,14 +147,14 @@ impl World {
             let now = self.sim.elapsed();
             while self.events.first().is_some_and(|(at, _)| *at <= now) {
                 let (_, event) = self.events.remove(0);
-                self.happen(event);
+                self.apply(event);
             }
             self.supervise();
             if let Some(error) = self.job.state.borrow_mut().error.take() {
                 return Err(error);
             }
             if now > end {
-                return Err(format!("it has not ended {END_WITHIN:?} after the last fault was mended"));
+                return Err(format!("the job has not ended {END_WITHIN:?} after the last fault"));
             }
             self.sim.step().map_err(|error| error.to_string())?;
         }
@@ -165,7 +165,7 @@ impl World {
         self.journal.note_at(self.sim.elapsed(), event);
     }
 
-    fn happen(&mut self, event: Event) {
+    fn apply(&mut self, event: Event) {
         match event {
             Event::Begin(fault) => {
                 self.note(format_args!("begins: {fault:?}"));
@@ -203,9 +203,9 @@ impl World {
             }
             Fault::Cut { replica, bytes } => {
                 let cut = self.replicas[replica].wires.borrow_mut().cut_after(bytes);
-                self.note(format_args!("{cut} connections are to be cut"));
+                self.note(format_args!("{cut} connections will be cut"));
             }
-            Fault::Store { replica, fault, percent } => self.bucket.break_for(replica, fault, percent),
+            Fault::Store { replica, fault, percent } => self.bucket.set_fault(replica, fault, percent),
             Fault::KillRank { rank, resize } => {
                 let rank = rank % self.job.world_size();
                 self.sim.crash(rank_name(rank));
@@ -228,12 +228,12 @@ impl World {
             Fault::Slow { replica, rank, .. } => {
                 self.sim.set_link_latency(replica::name(replica), self.rank(rank), self.latency_min);
             }
-            Fault::Store { replica, .. } => self.bucket.mend_for(replica),
+            Fault::Store { replica, .. } => self.bucket.clear_fault(replica),
             Fault::Cut { .. } | Fault::KillRank { .. } => {}
         }
     }
 
-    /// Ends what runs on a replica's machine and starts it anew, with a server or without.
+    /// Restarts a replica's machine, with or without a server.
     fn start(&mut self, replica: usize, is_up: bool) {
         self.sim.crash(replica::name(replica));
         self.replicas[replica].is_up.set(is_up);
@@ -244,7 +244,7 @@ impl World {
         rank_name(rank % self.ranks)
     }
 
-    /// Sees that a rank has given up.
+    /// Restarts the job if a rank gave up.
     fn supervise(&mut self) {
         if self.job.state.borrow().gave_up {
             self.restart_soon(false);
@@ -255,12 +255,12 @@ impl World {
         if !self.is_restarting {
             self.is_restarting = true;
             let at = self.sim.elapsed() + Duration::from_millis(self.chance.within(50..=1_000));
-            let place = self.events.partition_point(|(other, _)| *other <= at);
-            self.events.insert(place, (at, Event::Restart { resize }));
+            let index = self.events.partition_point(|(other, _)| *other <= at);
+            self.events.insert(index, (at, Event::Restart { resize }));
         }
     }
 
-    /// What the launcher of a job does when a rank is gone: it ends the others and starts all of them again.
+    /// Restarts all ranks, as the launcher of a job does when one ends.
     fn restart(&mut self, resize: bool) {
         self.is_restarting = false;
         let saved = self.job.state.borrow().saved.as_deref().map(|text| Cursor::from_json(text).unwrap());
@@ -269,14 +269,14 @@ impl World {
         let others: Vec<u64> = (1..=self.ranks).filter(|size| *size != present).filter(may).collect();
         let world_size = if resize && !others.is_empty() { self.chance.one_of(&others) } else { present };
         if world_size != present {
-            self.journal.count("jobs that went on at another world size");
+            self.journal.count("jobs resumed at another world size");
         }
-        self.journal.count("job started again");
-        self.note(format_args!("the job is started again with {world_size} ranks, was {present}"));
+        self.journal.count("job restarted");
+        self.note(format_args!("the job restarts with {world_size} ranks instead of {present}"));
         for rank in 0..self.ranks {
             self.sim.crash(rank_name(rank));
         }
-        self.job.begin_again(world_size);
+        self.job.restart(world_size);
         for rank in 0..self.ranks {
             self.sim.bounce(rank_name(rank));
         }

@@ -1,4 +1,4 @@
-//! What a seed stands for: a job, its replicas, and when what breaks and is mended.
+//! The scenario of a seed: a job, its replicas, and a schedule of faults.
 
 use std::{fmt, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::{
     bucket::StoreFault,
     chance::Chance,
     dataset::{Plan, ROWS},
-    trainer::{Habits, Request},
+    trainer::{JobSettings, Request},
     wire::PORTION_TIME,
 };
 
@@ -18,24 +18,24 @@ pub(crate) const EPOCHS_MAX: u64 = 2;
 /// Machines for ranks.
 pub(crate) const RANKS_MAX: u64 = 4;
 
-/// What a batch is on the wire: its frame and each of its rows, about.
+/// Approximate bytes of a batch on the wire: its frame and each row.
 const STEP_BYTES: u64 = 600;
 const ROW_BYTES: u64 = 30;
 
-/// The time until a stream is open.
+/// Time to open a stream.
 const OPENING: Duration = Duration::from_millis(600);
 
-/// A run, wholly determined by its seed.
+/// A run, determined by its seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
     pub(crate) replicas: usize,
     pub(crate) request: Request,
-    pub(crate) habits: Habits,
+    pub(crate) settings: JobSettings,
     pub(crate) world_size: u64,
-    /// What a replica sends on a connection in a hundredth of a second.
+    /// Bytes that a replica sends on a connection per [`PORTION_TIME`].
     pub(crate) portion_bytes: usize,
-    /// A message takes at most this time from one machine to another.
+    /// The longest latency of a message.
     pub(crate) latency_max: Duration,
     pub(crate) faults: Vec<Planned>,
 }
@@ -48,26 +48,26 @@ pub(crate) struct Planned {
     pub(crate) fault: Fault,
 }
 
-/// What breaks; ranks and replicas by their numbers.
+/// Faults of ranks and replicas, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A server is killed: its connections close, and nothing listens until it is started again.
+    /// A server is killed: its connections close, and nothing listens until it restarts.
     Kill { replica: usize },
-    /// A machine is gone without a word, and comes back with a new process.
+    /// A machine disappears silently and returns with a new process.
     Vanish { replica: usize },
-    /// A server gets SIGTERM, and is started again.
+    /// A server gets SIGTERM and restarts.
     Drain { replica: usize, grace: Duration },
-    /// Nothing passes between two machines, and what was under way is lost.
+    /// All messages between two machines are lost, including those in flight.
     Partition { replica: usize, rank: u64 },
-    /// What is sent between two machines waits, and arrives at last.
+    /// Messages between two machines are delayed until the fault ends.
     Hold { replica: usize, rank: u64 },
-    /// Messages between two machines take long.
+    /// Messages between two machines have a high latency.
     Slow { replica: usize, rank: u64, latency: Duration },
-    /// Every connection of a replica breaks after so many more bytes.
+    /// Every connection of a replica breaks after this many more bytes.
     Cut { replica: usize, bytes: u64 },
-    /// A replica's store answers wrongly, so many of a hundred times.
+    /// A percentage of the responses of a replica's store are faulty.
     Store { replica: usize, fault: StoreFault, percent: u64 },
-    /// A rank is killed, and the job started again from its cursor; at another world size, if it may and would.
+    /// A rank is killed, and the job restarts from its cursor; with `resize`, at another world size if possible.
     KillRank { rank: u64, resize: bool },
 }
 
@@ -82,7 +82,7 @@ impl Scenario {
             shuffle: chance.happens(0.6),
             remainder: chance.one_of(&[Remainder::Keep, Remainder::Keep, Remainder::Drop, Remainder::Pad]).into(),
         };
-        let habits = Habits {
+        let settings = JobSettings {
             epochs: chance.within(1..=EPOCHS_MAX),
             save_every: chance.one_of(&[1, 2, 5]),
             step_time: Duration::from_millis(chance.one_of(&[1, 10, 40])),
@@ -95,21 +95,21 @@ impl Scenario {
         let portion_bytes = chance.one_of(&[60, 150, 400]);
         let latency_max = Duration::from_millis(chance.one_of(&[0, 20, 80]));
         let step_bytes = STEP_BYTES + ROW_BYTES * request.batch_size;
-        let step_time = habits.step_time + PORTION_TIME * (step_bytes / portion_bytes as u64) as u32;
-        let steps = ROWS.div_ceil(world_size * request.batch_size) * habits.epochs;
+        let step_time = settings.step_time + PORTION_TIME * (step_bytes / portion_bytes as u64) as u32;
+        let steps = ROWS.div_ceil(world_size * request.batch_size) * settings.epochs;
         let time = OPENING + step_time * steps as u32;
         let faults = if chance.happens(0.05) { 0 } else { chance.within(1..=7) };
         let faults = (0..faults).map(|_| Planned::draw(&chance, replicas, time)).collect();
-        Self { seed, replicas, request, habits, world_size, portion_bytes, latency_max, faults }
+        Self { seed, replicas, request, settings, world_size, portion_bytes, latency_max, faults }
     }
 
-    /// The same job without a fault, on one replica, as fast as it goes: the truth that others are held against.
-    pub(crate) fn calm(request: Request, habits: Habits, world_size: u64) -> Self {
+    /// The same job without faults, on one replica, at full speed: the reference for other runs.
+    pub(crate) fn calm(request: Request, settings: JobSettings, world_size: u64) -> Self {
         Self {
             seed: 0,
             replicas: 1,
             request,
-            habits: Habits { epochs: EPOCHS_MAX, step_time: Duration::from_millis(1), ..habits },
+            settings: JobSettings { epochs: EPOCHS_MAX, step_time: Duration::from_millis(1), ..settings },
             world_size,
             portion_bytes: 1 << 20,
             latency_max: Duration::ZERO,
@@ -117,14 +117,14 @@ impl Scenario {
         }
     }
 
-    /// When the last fault is mended.
-    pub(crate) fn mended(&self) -> Duration {
+    /// The end of the last fault.
+    pub(crate) fn faults_end(&self) -> Duration {
         self.faults.iter().map(|planned| planned.at + planned.lasts).max().unwrap_or_default()
     }
 }
 
 impl Planned {
-    /// A fault that begins within a job's time.
+    /// A fault that begins within the duration of the job.
     fn draw(chance: &Chance, replicas: usize, time: Duration) -> Self {
         let replica = chance.within(0..=replicas as u64 - 1) as usize;
         let rank = chance.within(0..=RANKS_MAX - 1);
@@ -140,7 +140,7 @@ impl Planned {
                 let fault = chance.one_of(&[
                     StoreFault::Refused,
                     StoreFault::Busy,
-                    StoreFault::BrokenOff,
+                    StoreFault::Interrupted,
                     StoreFault::Short,
                     StoreFault::Whole,
                     StoreFault::Slow,
@@ -150,14 +150,14 @@ impl Planned {
             _ => Fault::KillRank { rank, resize: chance.happens(0.6) },
         };
         let at = Duration::from_millis(chance.within(0..=time.as_millis() as u64));
-        // Connections that are merely silent are given up after half a minute.
+        // Some faults last longer than the 30 s timeout of silent connections.
         let lasts = if chance.happens(0.05) { chance.within(30_000..=45_000) } else { chance.within(50..=4_000) };
         Self { at, lasts: Duration::from_millis(lasts), fault }
     }
 }
 
 impl Fault {
-    /// What it is counted as.
+    /// The name under which it is counted.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::Kill { .. } => "replica killed",
@@ -178,11 +178,11 @@ impl fmt::Display for Scenario {
         writeln!(formatter, "seed {}", self.seed)?;
         writeln!(
             formatter,
-            "  {} replicas, {} ranks; {} bytes in 10 ms a connection, messages take up to {:?}",
+            "  {} replicas, {} ranks; {} bytes per 10 ms and connection, latency up to {:?}",
             self.replicas, self.world_size, self.portion_bytes, self.latency_max
         )?;
         writeln!(formatter, "  {:?}", self.request)?;
-        writeln!(formatter, "  {:?}", self.habits)?;
+        writeln!(formatter, "  {:?}", self.settings)?;
         for Planned { at, lasts, fault } in &self.faults {
             writeln!(formatter, "  {at:?} for {lasts:?}: {fault:?}")?;
         }

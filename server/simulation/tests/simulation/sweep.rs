@@ -1,4 +1,4 @@
-//! Many seeds on all cores, each on a thread of its own at a time, until one fails.
+//! Runs many seeds on all cores, one per thread, until one fails.
 
 use std::{
     fmt,
@@ -11,39 +11,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{journal::Counts, schedule::Scenario, truth};
+use crate::{journal::Counts, oracle, schedule::Scenario};
 
-/// Expressions are walked by recursion, which the server gives as much room.
+/// Stack size of the threads, as in the server: expressions are walked by recursion.
 const STACK_BYTES: usize = 32 << 20;
 
-/// A line of progress every so many seeds.
-const TELL_EVERY: u64 = 250;
+/// Seeds per line of progress.
+const PROGRESS_EVERY: u64 = 250;
 
-/// Lines of a failing run's log that are shown.
+/// Lines of a failing run's log to print.
 const TAIL_LINES: usize = 40;
 
-/// What the runs of a sweep saw.
+/// Totals of a sweep.
 #[derive(Debug, Default)]
 pub(crate) struct Sum {
     seeds: u64,
     simulated: Duration,
     wall: Duration,
-    /// How often each kind of thing happened.
+    /// Counts by kind of event.
     counts: Counts,
-    /// In how many runs it did.
+    /// Runs with at least one event of the kind.
     pub(crate) runs: Counts,
 }
 
-/// Runs seeds, and fails with the first that does, its schedule and how to run it again.
-pub(crate) fn sweep(seeds: Range<u64>, is_told: bool) -> Sum {
+/// Runs seeds. Panics with the schedule of the first one that fails and the command to reproduce it.
+pub(crate) fn sweep(seeds: Range<u64>, prints_progress: bool) -> Sum {
     let (began, sum) = (Instant::now(), Mutex::new(Sum::default()));
     on_all_cores(seeds, |seed| {
         let scenario = Scenario::of(seed);
-        let outcome = truth::check(&scenario);
+        let outcome = oracle::check(&scenario);
         if let Some(failure) = outcome.failure {
             let tail = outcome.log[outcome.log.len().saturating_sub(TAIL_LINES)..].join("\n");
             return Err(format!(
-                "{scenario}{tail}\n\nseed {seed}: {failure}\nrun it again: SIMULATE_SEED={seed} cargo test -p \
+                "{scenario}{tail}\n\nseed {seed}: {failure}\nreproduce: SIMULATE_SEED={seed} cargo test -p \
                  forebay-simulation replay -- --nocapture"
             ));
         }
@@ -52,7 +52,7 @@ pub(crate) fn sweep(seeds: Range<u64>, is_told: bool) -> Sum {
         counts.add(&outcome.counts, runs);
         sum.seeds += 1;
         sum.simulated += outcome.simulated;
-        if is_told && sum.seeds.is_multiple_of(TELL_EVERY) {
+        if prints_progress && sum.seeds.is_multiple_of(PROGRESS_EVERY) {
             println!("{} seeds, {:.0} s", sum.seeds, began.elapsed().as_secs_f64());
         }
         Ok(())
@@ -60,7 +60,7 @@ pub(crate) fn sweep(seeds: Range<u64>, is_told: bool) -> Sum {
     Sum { wall: began.elapsed(), ..sum.into_inner().unwrap_or_else(PoisonError::into_inner) }
 }
 
-/// Calls with each seed, on as many threads as there are cores, and panics with the first failure.
+/// Calls `call` with each seed, on one thread per core. Panics with the first failure.
 pub(crate) fn on_all_cores(seeds: Range<u64>, call: impl Fn(u64) -> Result<(), String> + Sync) {
     let (next, failure) = (AtomicU64::new(seeds.start), Mutex::new(None));
     let work = || {
@@ -89,8 +89,8 @@ impl fmt::Display for Sum {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seeds, simulated, wall, counts, runs } = self;
         let (simulated, wall) = (simulated.as_secs_f64(), wall.as_secs_f64());
-        writeln!(formatter, "{seeds} seeds, each right; {simulated:.0} s simulated in {wall:.0} s")?;
-        writeln!(formatter, "{:<46} {:>9} {:>9}", "what happened", "times", "in runs")?;
+        writeln!(formatter, "{seeds} seeds passed; {simulated:.0} s simulated in {wall:.0} s")?;
+        writeln!(formatter, "{:<46} {:>9} {:>9}", "event", "count", "runs")?;
         for (kind, count) in counts.iter() {
             writeln!(formatter, "{kind:<46} {count:>9} {:>9}", runs.of(kind))?;
         }

@@ -1,5 +1,5 @@
-//! A training job: ranks that take their batches in step, save a cursor now and then, and are all started again from
-//! what was saved when one of them is gone, at another world size if need be.
+//! A training job: its ranks take their steps together and save a cursor regularly. When a rank ends early, all restart from
+//! the last cursor, possibly at another world size.
 
 use std::{cell::RefCell, fmt, future, rc::Rc, sync::Arc, time::Duration};
 
@@ -12,17 +12,17 @@ use tokio::time::sleep;
 
 use crate::{chance::Chance, dataset, journal::Journal};
 
-/// How often a rank looks whether the others have taken the step too.
-const LOOK: Duration = Duration::from_millis(10);
+/// Interval at which a rank checks the progress of the others.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What a process takes to begin: by then its servers listen.
+/// Startup time of a rank, after which servers listen.
 const START: Duration = Duration::from_millis(100);
 
-/// Of the order.
+/// Parameters of the order.
 const SEED: u64 = 7;
 const WINDOW_ROWS: u64 = 8;
 
-/// What a job asks for.
+/// The stream request of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Request {
     pub(crate) plan: dataset::Plan,
@@ -31,69 +31,69 @@ pub(crate) struct Request {
     pub(crate) remainder: i32,
 }
 
-/// How a job goes about it.
+/// Settings of a job.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Habits {
+pub(crate) struct JobSettings {
     pub(crate) epochs: u64,
-    /// Steps from one saved cursor to the next.
+    /// Steps between saved cursors.
     pub(crate) save_every: u64,
-    /// What a step of the training takes.
+    /// Duration of a training step.
     pub(crate) step_time: Duration,
     pub(crate) retry: Retry,
 }
 
-/// One batch as a rank took it.
+/// A batch that a rank received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct ReceivedBatch {
     pub(crate) epoch: u64,
     pub(crate) position: u64,
     pub(crate) step: u64,
     pub(crate) padding_rows: u64,
     pub(crate) last: bool,
-    /// Of the body as it came; the client has held it against the bytes.
+    /// The checksum of the body, which the client has verified.
     pub(crate) checksum: u64,
     pub(crate) body_bytes: u64,
-    /// The rows, by their index in file order.
+    /// The rows, by index in file order.
     pub(crate) rows: Vec<u64>,
 }
 
-/// What the ranks took from one start of the job to the next.
+/// The batches of all ranks from one start of the job to the next.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub(crate) world_size: u64,
-    /// What it went on from.
+    /// The cursor it started from.
     pub(crate) cursor: Option<Cursor>,
     /// By rank.
-    pub(crate) taken: Vec<Vec<Taken>>,
+    pub(crate) batches: Vec<Vec<ReceivedBatch>>,
 }
 
-/// The job: what outlives its processes.
+/// The job, independent of its processes.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) request: Request,
-    pub(crate) habits: Habits,
+    pub(crate) settings: JobSettings,
     pub(crate) urls: Vec<String>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) chance: Arc<Chance>,
     pub(crate) state: RefCell<State>,
 }
 
-/// Where the job has come to.
+/// The progress of the job.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) segments: Vec<Segment>,
-    /// The last saved cursor, as its text.
+    /// The last saved cursor, as JSON.
     pub(crate) saved: Option<String>,
-    /// Epoch and steps of each rank of the present segment; at an epoch's end its next one.
+    /// Epoch and steps of each rank in the current segment; at the end of an epoch, the start of the next one.
     progress: Vec<(u64, u64)>,
     pub(crate) ended: Vec<bool>,
-    /// A rank gave up on all replicas: its process ended with an error.
+    /// Whether a rank ended because no replica was available.
     pub(crate) gave_up: bool,
-    /// What must never happen.
+    /// An error that a retry cannot resolve.
     pub(crate) error: Option<String>,
 }
 
-/// A rank's machine, as its client sees the world from it.
+/// The machine of a rank, as the transport of its client.
 struct Machine {
     chance: Arc<Chance>,
     journal: Arc<Journal>,
@@ -123,10 +123,10 @@ impl Request {
 }
 
 impl Job {
-    /// A job whose ranks are about to be started for the first time, from a cursor if there is one.
+    /// A job that has not started yet, from a cursor if given.
     pub(crate) fn new(
         request: Request,
-        habits: Habits,
+        settings: JobSettings,
         world_size: u64,
         cursor: Option<Cursor>,
         urls: Vec<String>,
@@ -136,7 +136,7 @@ impl Job {
         let saved = cursor.as_ref().map(Cursor::to_json);
         let ranks = world_size as usize;
         let state = State {
-            segments: vec![Segment { world_size, cursor, taken: vec![Vec::new(); ranks] }],
+            segments: vec![Segment { world_size, cursor, batches: vec![Vec::new(); ranks] }],
             saved,
             progress: vec![(0, 0); ranks],
             ended: vec![false; ranks],
@@ -144,29 +144,29 @@ impl Job {
             error: None,
         };
         let (journal, chance, state) = (Arc::clone(journal), Arc::new(chance), RefCell::new(state));
-        Rc::new(Self { request, habits, urls, journal, chance, state })
+        Rc::new(Self { request, settings, urls, journal, chance, state })
     }
 
-    /// The job's ranks now.
+    /// The current number of ranks.
     pub(crate) fn world_size(&self) -> u64 {
         self.state.borrow().progress.len() as u64
     }
 
-    /// Whether every rank has taken all of it.
+    /// Whether every rank has received its last batch.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.borrow().ended.iter().all(|ended| *ended)
     }
 
-    /// Goes back to what was saved: what came behind it will be taken again, by so many ranks.
-    pub(crate) fn begin_again(&self, world_size: u64) {
+    /// Returns to the saved cursor, with `world_size` ranks. Discards later batches, which the ranks will receive again.
+    pub(crate) fn restart(&self, world_size: u64) {
         let mut state = self.state.borrow_mut();
         let cursor = state.saved.as_deref().map(|text| Cursor::from_json(text).unwrap());
-        let place = cursor.as_ref().map_or((0, 0), |cursor| (cursor.epoch, cursor.position));
-        for taken in state.segments.iter_mut().flat_map(|segment| &mut segment.taken) {
-            taken.retain(|batch| (batch.epoch, batch.position) < place);
+        let saved = cursor.as_ref().map_or((0, 0), |cursor| (cursor.epoch, cursor.position));
+        for batches in state.segments.iter_mut().flat_map(|segment| &mut segment.batches) {
+            batches.retain(|batch| (batch.epoch, batch.position) < saved);
         }
         let ranks = world_size as usize;
-        state.segments.push(Segment { world_size, cursor, taken: vec![Vec::new(); ranks] });
+        state.segments.push(Segment { world_size, cursor, batches: vec![Vec::new(); ranks] });
         (state.progress, state.ended, state.gave_up) = (vec![(0, 0); ranks], vec![false; ranks], false);
     }
 
@@ -179,22 +179,22 @@ impl Job {
                 Err(error) => self.failed(rank, &error),
             }
         }
-        // The machine goes on without a process.
+        // The machine continues without a process.
         future::pending().await
     }
 
     async fn train(&self, rank: u64) -> Result<(), Error> {
         let request = self.request.to_stream(self.world_size());
         let mut cursor = self.state.borrow().saved.as_deref().map(Cursor::from_json).transpose()?;
-        let outside = Machine { chance: Arc::clone(&self.chance), journal: Arc::clone(&self.journal), rank };
+        let machine = Machine { chance: Arc::clone(&self.chance), journal: Arc::clone(&self.journal), rank };
         let mut urls = self.urls.clone();
-        // Each rank prefers another replica.
+        // Each rank prefers a different replica.
         urls.rotate_left(rank as usize % self.urls.len());
-        let replicas = Replicas::new(&urls)?.with_retry(self.habits.retry).with_transport(Arc::new(outside));
+        let replicas = Replicas::new(&urls)?.with_retry(self.settings.retry).with_transport(Arc::new(machine));
         if cursor.is_some() {
-            self.journal.count("ranks that went on from a cursor");
+            self.journal.count("ranks resumed from a cursor");
         }
-        while cursor.as_ref().map_or(0, |cursor| cursor.epoch) < self.habits.epochs {
+        while cursor.as_ref().map_or(0, |cursor| cursor.epoch) < self.settings.epochs {
             let mut stream = match &cursor {
                 None => replicas.open(&request, rank).await?,
                 Some(cursor) => replicas.open_at(&request, rank, cursor).await?,
@@ -202,7 +202,7 @@ impl Job {
             self.journal.note(format_args!("rank {rank} reads from {}", stream.url()));
             self.epoch(rank, &mut stream).await?;
             cursor = Some(stream.cursor().clone());
-            self.in_step(rank, (stream.cursor().epoch, 0)).await;
+            self.barrier(rank, (stream.cursor().epoch, 0)).await;
             self.save(rank, stream.cursor());
         }
         Ok(())
@@ -213,32 +213,32 @@ impl Job {
         while let Some(batch) = stream.try_next().await? {
             if stream.url() != url {
                 self.journal.count("fail-overs");
-                self.journal.note(format_args!("rank {rank} goes on at {}", stream.url()));
+                self.journal.note(format_args!("rank {rank} fails over to {}", stream.url()));
                 stream.url().clone_into(&mut url);
             }
             self.journal
-                .note(format_args!("rank {rank} takes step {} of epoch {}", batch.header.step, batch.header.epoch));
+                .note(format_args!("rank {rank} receives step {} of epoch {}", batch.header.step, batch.header.epoch));
             let epoch = batch.header.epoch;
-            self.state.borrow_mut().take(rank, &batch);
+            self.state.borrow_mut().record(rank, &batch);
             steps += 1;
-            self.in_step(rank, (epoch, steps)).await;
-            if steps % self.habits.save_every == 0 {
+            self.barrier(rank, (epoch, steps)).await;
+            if steps % self.settings.save_every == 0 {
                 self.save(rank, stream.cursor());
             }
-            sleep(self.habits.step_time).await;
+            sleep(self.settings.step_time).await;
         }
         Ok(())
     }
 
-    /// Waits until every rank is as far as this one, or has nothing left in the epoch.
-    async fn in_step(&self, rank: u64, place: (u64, u64)) {
-        self.state.borrow_mut().progress[rank as usize] = place;
-        while self.state.borrow().progress.iter().any(|other| *other < place) {
-            sleep(LOOK).await;
+    /// Waits until every rank has reached this step or the end of its epoch.
+    async fn barrier(&self, rank: u64, step: (u64, u64)) {
+        self.state.borrow_mut().progress[rank as usize] = step;
+        while self.state.borrow().progress.iter().any(|other| *other < step) {
+            sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// One rank writes the checkpoint. Another one's file would say the same.
+    /// Saves the checkpoint on rank 0. The cursors of all ranks are equal.
     fn save(&self, rank: u64, cursor: &Cursor) {
         if rank == 0 {
             self.journal.note(format_args!("saved at {} of epoch {}", cursor.position, cursor.epoch));
@@ -250,7 +250,7 @@ impl Job {
         self.journal.note(format_args!("rank {rank} fails: {error}"));
         let mut state = self.state.borrow_mut();
         if error.is_passing() || matches!(error, Error::GaveUp { .. }) {
-            self.journal.count("ranks that gave up and were started again");
+            self.journal.count("ranks that gave up and restarted");
             state.gave_up = true;
         } else {
             state.error = Some(format!("rank {rank}: {error}"));
@@ -259,10 +259,10 @@ impl Job {
 }
 
 impl State {
-    fn take(&mut self, rank: u64, batch: &Batch) {
+    fn record(&mut self, rank: u64, batch: &Batch) {
         let header = &batch.header;
         let rows = batch.data.column_by_name("__row_id").unwrap().as_primitive::<UInt64Type>().values().to_vec();
-        let taken = Taken {
+        let received = ReceivedBatch {
             epoch: header.epoch,
             position: header.position,
             step: header.step,
@@ -272,7 +272,7 @@ impl State {
             body_bytes: batch.body_bytes,
             rows,
         };
-        self.segments.last_mut().unwrap().taken[rank as usize].push(taken);
+        self.segments.last_mut().unwrap().batches[rank as usize].push(received);
     }
 }
 

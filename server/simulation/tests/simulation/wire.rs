@@ -1,5 +1,4 @@
-//! A replica's side of a connection: so many bytes in a time and no more, so that a fault meets a stream that is under
-//! way, and cut where a schedule says.
+//! The replica's side of a connection, throttled so that faults hit running streams, and cut as the schedule specifies.
 
 use std::{
     io,
@@ -17,24 +16,24 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// The time in which a portion is sent.
+/// The interval in which one portion is sent.
 pub(crate) const PORTION_TIME: Duration = Duration::from_millis(10);
 
-/// Not to be cut.
+/// A connection that is not cut.
 const NEVER: u64 = u64::MAX;
 
-/// A connection that sends a portion of bytes at a time.
+/// A connection that sends a portion of bytes per interval.
 #[derive(Debug)]
 pub(crate) struct Wire<S> {
     stream: S,
     portion_bytes: usize,
-    /// What is left of the present portion.
+    /// Bytes left of the current portion.
     left_bytes: usize,
     pause: Option<Pin<Box<Sleep>>>,
     cut: Arc<Cut>,
 }
 
-/// After how many more bytes a connection is cut.
+/// Bytes after which a connection is cut.
 #[derive(Debug)]
 struct Cut(AtomicU64);
 
@@ -43,7 +42,7 @@ struct Cut(AtomicU64);
 pub(crate) struct Wires(Vec<Weak<Cut>>);
 
 impl<S> Wire<S> {
-    /// A connection that sends so many bytes in each hundredth of a second, and is to be known to `wires`.
+    /// A connection that sends `portion_bytes` per [`PORTION_TIME`], registered with `wires`.
     pub(crate) fn new(stream: S, portion_bytes: usize, wires: &mut Wires) -> Self {
         let cut = Arc::new(Cut(AtomicU64::new(NEVER)));
         wires.0.push(Arc::downgrade(&cut));
@@ -52,7 +51,7 @@ impl<S> Wire<S> {
 }
 
 impl Wires {
-    /// Has every open connection cut after so many more bytes. Returns how many there are.
+    /// Cuts every open connection after this many more bytes. Returns their number.
     pub(crate) fn cut_after(&mut self, bytes: u64) -> usize {
         self.0.retain(|wire| wire.strong_count() > 0);
         for wire in self.0.iter().filter_map(Weak::upgrade) {
