@@ -23,6 +23,8 @@ from harness.repository import ROOT
 
 T = TypeVar("T")
 DATASET = "criteo"
+# By default gRPC channels of one process to one address share a connection.
+OWN_CONNECTION: list[tuple[str, int | str]] = [("grpc.use_local_subchannel_pool", 1)]
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 # Prefix of the names of the CPU pool's threads.
