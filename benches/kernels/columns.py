@@ -12,15 +12,15 @@ Array = np.ndarray[Any, Any]
 
 def aligned(values: Array) -> Array:
     """Return a 64-byte aligned copy."""
-    copy = np.frombuffer(pa.allocate_buffer(values.nbytes), values.dtype).reshape(values.shape)
+    copy = np.frombuffer(pa.allocate_buffer(values.nbytes), values.dtype).reshape(values.shape)  # pyright: ignore[reportArgumentType, reportCallIssue]
     np.copyto(copy, values)
     return copy
 
 
 def arrow(values: Array, valid: Array | None = None) -> pa.Array:
     """Return an Arrow array over the same memory, null where `valid` is false."""
-    validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, pa.py_buffer(values)])
+    validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))  # pyright: ignore[reportArgumentType]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, pa.py_buffer(values)])  # pyright: ignore[reportArgumentType]
 
 
 def words(generator: np.random.Generator, count: int, shortest: int, longest: int) -> pa.StringArray:

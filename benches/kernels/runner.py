@@ -86,7 +86,7 @@ class Forebay:
         """Run once and return the output as a NumPy array: [rows] or [rows, columns]."""
         path = self._runner.folder / "output.arrow"
         self._runner.call("write", work=self._work, path=str(path))
-        table = pa.ipc.open_file(path).read_all()
+        table = pa.ipc.open_file(path).read_all()  # pyright: ignore[reportArgumentType]
         path.unlink()
         arrays: list[np.ndarray[Any, Any]] = []
         for chunk in table.column(0).chunks:

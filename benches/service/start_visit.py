@@ -47,7 +47,7 @@ def first_batch(url: str, plan: fb.FittedPlan | str, options: dict[str, Any], li
     """Read the first batch of an epoch."""
     with fb.connect(url) as client:
         connected = time.monotonic()
-        stream_options = {"batch_size": options["batch_size"], "shuffle": options["shuffle"], "seed": 7}
+        stream_options: dict[str, Any] = {"batch_size": options["batch_size"], "shuffle": options["shuffle"], "seed": 7}
         with client.stream(DATASET, plan, **stream_options) as stream:
             informed = time.monotonic()
             next(stream)

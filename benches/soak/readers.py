@@ -154,9 +154,9 @@ def read_through(
                     for batch in stream:
                         follower.take(batch.header, batch.data)
                         # Nothing in the public API shows that the client reopened the stream.
-                        if source is not None and source is not stream._source:
+                        if source is not None and source is not stream._source:  # pyright: ignore[reportPrivateUsage]
                             load.add("resumed by fail-over")
-                        source = stream._source
+                        source = stream._source  # pyright: ignore[reportPrivateUsage]
                         if not load.scene.rest(BATCH_SECONDS):
                             return False
                         if stop is not None and follower.steps >= stop and not follower.is_whole:
@@ -247,7 +247,7 @@ class Slow(Load):
             reader = client.do_get(ticket(client, specs.LONG.request(plan, 0)))
             for _ in range(self.random.randrange(SLOW_BATCHES)):
                 chunk = reader.read_chunk()
-                follower.take(header_of(chunk), chunk.data)
+                follower.take(header_of(chunk), chunk.data)  # pyright: ignore[reportArgumentType]
                 # Independent of the pace.
                 if self.scene.over.wait(SLOW_BATCH_SECONDS * self.random.uniform(0.1, 2)):
                     break

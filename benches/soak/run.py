@@ -256,7 +256,10 @@ def judge(
 ) -> tuple[dict[str, Any], list[Verdict]]:
     """Wait until a replica is idle; judge its resources during and after the run, its responses and its log."""
     idle = stage.idle[replica.name]
-    is_back = lambda sample: sample.is_idle and sample.descriptors <= idle.descriptors and sample.tasks <= idle.tasks  # noqa: E731
+
+    def is_back(sample: Sample) -> bool:
+        return sample.is_idle and sample.descriptors <= idle.descriptors and sample.tasks <= idle.tasks
+
     left, waited = settle(replica, is_back, SETTLE_SECONDS)
     name = f"replica {replica.name[0]}"
     found = verdicts.of_rest(name, idle, left, waited)

@@ -62,9 +62,9 @@ def make(folder: Path) -> Tables:
         pq.write_table(rows, table / f"part-{number}.parquet", row_group_size=TABLE_GROUP_ROWS, compression="zstd")
     ids = np.arange(TEXT_ROWS)
     words = [f"{number} " * TEXT_REPEATS for number in range(4)]
-    text = pa.DictionaryArray.from_arrays((ids % 4).astype(np.int32), words)
+    text = pa.DictionaryArray.from_arrays((ids % 4).astype(np.int32), words)  # pyright: ignore[reportArgumentType]
     # Without Arrow's schema the column is read as text, not as a dictionary.
-    long = pa.table({"id": ids, "text": text})
+    long = pa.table({"id": ids, "text": text})  # pyright: ignore[reportArgumentType, reportCallIssue]
     pq.write_table(long, texts / "a.parquet", store_schema=False, row_group_size=TEXT_GROUP_ROWS)
     pq.write_table(columns(0, SMALL_ROWS), small / "a.parquet", row_group_size=TABLE_GROUP_ROWS)
     for number, name in enumerate(("a.parquet", DAMAGED_FILE, "c.parquet")):

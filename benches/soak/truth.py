@@ -111,11 +111,10 @@ def learn(url: str) -> Truth:
             plan: fb.Plan | fb.FittedPlan = fb.Plan.from_dict(spec.plan)
             if spec.with_fit:
                 plan = client.fit(spec.dataset, plan, progress=False)
-            fitted = isinstance(plan, fb.FittedPlan)
-            plans[spec.name] = {
-                "plan_id": plan.plan_id if fitted else "",
-                "plan": (plan.plan if fitted else plan).to_dict(),
-            }
+            if isinstance(plan, fb.FittedPlan):
+                plans[spec.name] = {"plan_id": plan.plan_id, "plan": plan.plan.to_dict()}
+            else:
+                plans[spec.name] = {"plan_id": "", "plan": plan.to_dict()}
             for epoch in spec.epochs:
                 ranks = [_read(client, spec, plan, epoch, rank) for rank in range(spec.world_size)]
                 _check_rows(spec, ranks)
@@ -156,14 +155,14 @@ def _check_values(spec: StreamSpec, batch: pa.RecordBatch, ids: np.ndarray[Any, 
     if not np.array_equal(batch["id"].to_numpy(), ids.astype(np.int64)):
         raise Untrue(f"{spec.name}: ids do not match the rows")
     if spec.plan is specs.NUMBERS:
-        rows = web_columns().take(pa.array(ids))
+        rows = web_columns().take(pa.array(ids))  # pyright: ignore[reportArgumentType]
         want = np.stack([rows[name].to_numpy() for name in "abcd"], axis=1).astype(np.float32)
-        if not np.array_equal(batch["m"].to_numpy_ndarray(), want):
+        if not np.array_equal(batch["m"].to_numpy_ndarray(), want):  # pyright: ignore[reportAttributeAccessIssue]
             raise Untrue(f"{spec.name}: numbers do not match the rows")
     if spec.plan is specs.PLAIN:
-        rows = columns(0, 15_000).take(pa.array(ids))
+        rows = columns(0, 15_000).take(pa.array(ids))  # pyright: ignore[reportArgumentType]
         want = np.stack([rows[name].to_numpy() for name in FLOATS], axis=1)
-        if not np.array_equal(batch["m"].to_numpy_ndarray(), want):
+        if not np.array_equal(batch["m"].to_numpy_ndarray(), want):  # pyright: ignore[reportAttributeAccessIssue]
             raise Untrue(f"{spec.name}: numbers do not match the rows")
     if spec.plan is specs.TEXTS and batch["text"].to_pylist() != [f"{row % 4} " * TEXT_REPEATS for row in ids]:
         raise Untrue(f"{spec.name}: texts do not match the rows")

@@ -90,7 +90,7 @@ def _polars(x: Array, mean: float, std: float) -> Peer:
 def _duckdb(x: Array, mean: float, std: float) -> Peer:
     connection = duckdb.connect(config={"threads": 1})
     # DuckDB looks the variable up by name.
-    given = pa.table({"x": x})  # noqa: F841
+    given = pa.table({"x": x})  # noqa: F841  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnusedVariable]
     connection.execute("CREATE TABLE numbers AS SELECT x FROM given")
     clipped = f"least(greatest((x - ({mean!r})) / {std!r}, -{BOUND}), {BOUND})"
     query = f"SELECT {clipped}::FLOAT AS x FROM numbers"

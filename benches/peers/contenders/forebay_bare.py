@@ -32,7 +32,7 @@ class ForebayBare:
             info = client.get_flight_info(fl.FlightDescriptor.for_command(json.dumps(request)))
             stream = client.do_get(info.endpoints[0].ticket)
             for chunk in stream:
-                arrays = (chunk.data.column(name).to_numpy_ndarray() for name in ("dense", "cats"))
+                arrays = (chunk.data.column(name).to_numpy_ndarray() for name in ("dense", "cats"))  # pyright: ignore[reportAttributeAccessIssue]
                 # Not from_numpy, which warns about read-only memory.
                 dense, cats = (torch.from_dlpack(pa.array(each.ravel())).view(each.shape) for each in arrays)
                 yield dense, cats

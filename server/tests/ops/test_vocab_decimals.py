@@ -258,7 +258,8 @@ def test_decimal_fill_keeps_its_digits_and_any_spelling_is_one_plan(client: fb.C
 def test_rejects_a_fill_that_is_not_a_decimal(client: fb.Client):
     chain = {"columns": ["w38_10"], "ops": [{"fill_null": {"decimal": "1e5"}}]}
     plan = fb.Plan.from_json(json.dumps({"outputs": [{"name": "o", "parts": [chain]}]}))
-    with pytest.raises(fb.InvalidRequest, match=r'ops\[0\].fill_null.decimal: "1e5" is not a decimal'):
+    words = r'ops\[0\].fill_null.decimal: "1e5" is not a decimal of up to 76 digits'
+    with pytest.raises(fb.InvalidRequest, match=words):
         client.stream("plain", plan)
 
 

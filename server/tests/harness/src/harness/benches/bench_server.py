@@ -27,6 +27,8 @@ DATASET = "criteo"
 OWN_CONNECTION: list[tuple[str, int | str]] = [("grpc.use_local_subchannel_pool", 1)]
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
+# Channels of one process to the same address share a connection by default.
+OWN_CONNECTION: list[tuple[str, int | str]] = [("grpc.use_local_subchannel_pool", 1)]
 # Prefix of the names of the CPU pool's threads.
 POOL_THREAD = "cpu-"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
