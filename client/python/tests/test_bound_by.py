@@ -55,17 +55,17 @@ def stats(url: str, *, step_seconds: float = 0.0, made_by: fb.Plan | None = None
 
 
 def test_slow_training_loop_is_bound_by_the_trainer(serve: Serve, folder: Path):
-    told = stats(serve({"data": folder / "small"}).url, step_seconds=0.02)
-    assert told["bound_by"] == "trainer", told
-    assert "waited for data" in told["because"]
+    report = stats(serve({"data": folder / "small"}).url, step_seconds=0.02)
+    assert report["bound_by"] == "trainer", report
+    assert "waited for data" in report["because"]
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_busy_server_is_bound_by_the_cpu(serve: Serve, folder: Path, shuffle: bool):
-    told = stats(serve({"data": folder / "large"}).url, made_by=costly_plan(), shuffle=shuffle)
-    assert told["bound_by"] == "CPU", told
-    assert "computed for" in told["because"]
-    assert min(told["transform_seconds"], told["decode_seconds"]) > 0
+    report = stats(serve({"data": folder / "large"}).url, made_by=costly_plan(), shuffle=shuffle)
+    assert report["bound_by"] == "CPU", report
+    assert "computed for" in report["because"]
+    assert min(report["transform_seconds"], report["decode_seconds"]) > 0
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -78,16 +78,16 @@ def test_slow_store_is_bound_by_storage(serve: Serve, folder: Path, shuffle: boo
             super().answer(with_body)
 
     with WebServer(Slow) as url:
-        told = stats(serve({"data": f"{url}/part.parquet"}).url, shuffle=shuffle, lanes=2)
-    assert told["bound_by"] == "storage", told
-    assert "for storage" in told["because"]
+        report = stats(serve({"data": f"{url}/part.parquet"}).url, shuffle=shuffle, lanes=2)
+    assert report["bound_by"] == "storage", report
+    assert "for storage" in report["because"]
 
 
 def test_slow_network_is_bound_by_the_network(serve: Serve, folder: Path):
     with Proxy(serve({"data": folder / "small"}).url, bytes_per_second=1.5e6) as proxy:
-        told = stats(proxy.url)
-    assert told["bound_by"] == "wire", told
-    assert 0 < told["wait_seconds"] <= told["loop_seconds"]
+        report = stats(proxy.url)
+    assert report["bound_by"] == "wire", report
+    assert 0 < report["wait_seconds"] <= report["loop_seconds"]
 
 
 def test_server_reports_stage_seconds_per_batch(serve: Serve, folder: Path):

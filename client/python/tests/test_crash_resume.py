@@ -116,9 +116,9 @@ class Schedule:
 
 
 def active_streams(daemon: Daemon) -> int:
-    told = re.search(r"^forebay_streams_active(?:\{\})? (\d+)", daemon.get("/metrics")[2], re.MULTILINE)
-    assert told, "no forebay_streams_active in the metrics"
-    return int(told[1])
+    match = re.search(r"^forebay_streams_active(?:\{\})? (\d+)", daemon.get("/metrics")[2], re.MULTILINE)
+    assert match, "no forebay_streams_active in the metrics"
+    return int(match[1])
 
 
 class Replicas:

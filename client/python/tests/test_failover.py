@@ -216,22 +216,22 @@ def test_retries_of_the_whole_list_are_limited(replicas: list[Server]):
 
 @pytest.mark.parametrize("answer", [fb.SnapshotChanged, fb.InvalidRequest, fb.DataLoss, fb.ResourceExhausted])
 def test_permanent_errors_are_raised_immediately(answer: type[fb.ForebayError]):
-    asked: list[str] = []
+    attempted: list[str] = []
 
     def attempt(url: str) -> None:
-        asked.append(url)
+        attempted.append(url)
         raise answer("so it is")
 
     with pytest.raises(answer, match="^so it is$"):
         try_everywhere(attempt, lambda: ["a", "b"], seconds=1e9, stopped=threading.Event())
-    assert asked == ["a"]
+    assert attempted == ["a"]
 
 
 def test_plan_unknown_to_one_replica_is_requested_from_the_next():
-    asked: list[str] = []
+    attempted: list[str] = []
 
     def attempt(url: str) -> str:
-        asked.append(url)
+        attempted.append(url)
         if url == "a":
             raise fb.NotFound("no such plan")
         return url
@@ -240,7 +240,7 @@ def test_plan_unknown_to_one_replica_is_requested_from_the_next():
     assert try_everywhere(attempt, lambda: ["a", "b"], **options) == "b"
     with pytest.raises(fb.NotFound):
         try_everywhere(attempt, lambda: ["a"], **options)
-    assert asked == ["a", "b", "a"]
+    assert attempted == ["a", "b", "a"]
 
 
 def test_different_snapshot_on_the_next_replica_ends_the_stream(serve: Serve, replicas: list[Server], tmp_path: Path):

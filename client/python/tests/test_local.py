@@ -76,10 +76,10 @@ def test_missing_server_program_error_names_both_remedies(tiny_folder: Path, mon
     monkeypatch.delenv("FOREBAY_SERVER_BIN")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(FileNotFoundError, match="PATH.*FOREBAY_SERVER_BIN"):
-        fb.local(nobody=tiny_folder)
+        fb.local(missing=tiny_folder)
     monkeypatch.setenv("FOREBAY_SERVER_BIN", "/nowhere/forebay-server")
     with pytest.raises(FileNotFoundError, match="FOREBAY_SERVER_BIN=/nowhere/forebay-server"):
-        fb.local(nobody=tiny_folder)
+        fb.local(missing=tiny_folder)
 
 
 def test_failed_start_reports_the_log(tiny_folder: Path):

@@ -110,11 +110,11 @@ def test_explain_uses_the_given_assumptions(server: Server):
 
 def test_explanation_of_many_ranks_is_summarized():
     share = {"rows": 10, "steps": 1, "bytes": 80, "read_bytes": 2_500_000, "memory_bytes": 3_000_000_000}
-    told = str(
+    summary = str(
         read_explain([{"rows": 160, "steps": 1, "lanes": 16, "ranks": [{"rank": r, **share} for r in range(16)]}])
     )
-    assert "shuffled, 16 lanes" in told
-    assert "2.5 MB read, 3.0 GB of memory" in told
-    assert "8 ranks more" in told
+    assert "shuffled, 16 lanes" in summary
+    assert "2.5 MB read, 3.0 GB of memory" in summary
+    assert "8 ranks more" in summary
     with pytest.raises(fb.StreamError, match="0 results"):
         read_explain([])

@@ -117,9 +117,9 @@ def test_persistent_workers_see_a_new_epoch(server: Server, context: str):
         data.set_epoch(epoch)
         loop = iter(loader)
         next(loop)
-        told = places(loader.state_dict())
+        cursors = places(loader.state_dict())
         # The worker that reads tells the epoch that it reads.
-        assert (epoch, 16) in {(place["epoch"], place["position"]) for place in told}
+        assert (epoch, 16) in {(place["epoch"], place["position"]) for place in cursors}
         assert len(ids(loop)) == ROWS - 16
 
 
@@ -206,10 +206,10 @@ class Model(lightning.LightningModule):
     def __init__(self, data):
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
-        self.data, self.seen, self.told = data, [[], []], []
+        self.data, self.seen, self.epochs = data, [[], []], []
     def training_step(self, batch, index):
         self.seen[self.current_epoch] += batch["id"].tolist()
-        self.told.append(self.data.epoch)
+        self.epochs.append(self.data.epoch)
         return self.layer(batch["x"][:, None]).sum()
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.0)
@@ -224,7 +224,7 @@ for what in ("FlightLoader", "DataLoader"):
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
     )
     trainer.fit(model, FlightLoader(data) if what == "FlightLoader" else DataLoader(data, batch_size=None))
-    said[what] = {"rank": trainer.global_rank, "of": trainer.world_size, "seen": model.seen, "told": model.told}
+    said[what] = {"rank": trainer.global_rank, "of": trainer.world_size, "seen": model.seen, "epochs": model.epochs}
 # gloo's threads do not outlive the process well.
 torch.distributed.destroy_process_group()
 print(json.dumps(said))
@@ -239,7 +239,7 @@ def test_lightning_does_not_shard_twice(server: Server, tmp_path: Path):
         assert [(rank["rank"], rank["of"]) for rank in ranks] == [(0, 2), (1, 2)]
         for epoch in range(2):
             assert [rank["seen"][epoch] for rank in ranks] == [list(range(50)), list(range(50, ROWS))]
-        assert [set(rank["told"]) for rank in ranks] == [epochs, epochs]
+        assert [set(rank["epochs"]) for rank in ranks] == [epochs, epochs]
 
 
 def test_flight_loader_is_a_data_loader_with_a_position(server: Server):

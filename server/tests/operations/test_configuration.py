@@ -247,9 +247,9 @@ def test_state_path_that_is_not_a_directory_exits_with_1(tmp_path: Path):
 def test_missing_gpu_is_logged_once_and_the_cpu_serves(start: Start):
     """A number that no machine has: so it is with a driver and without."""
     daemon = start("--device", "cuda:4095")
-    told = [line for line in daemon.said if "cuda:4095" in line]
-    assert len(told) == 1
-    assert "computing on the CPU" in told[0]
+    lines = [line for line in daemon.said if "cuda:4095" in line]
+    assert len(lines) == 1
+    assert "computing on the CPU" in lines[0]
     assert memory_limit(daemon) > 0
 
 

@@ -254,11 +254,11 @@ def test_every_rule_returns_data_under_load(watched: Watched, prometheus: Promet
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_every_variable_has_values(path: Path, watched: Watched, prometheus: Prometheus):
     variables = json.loads(path.read_text())["templating"]["list"]
-    asked = {v["name"]: re.fullmatch(r"label_values\((.*), (\w+)\)", v["definition"]) for v in variables[1:]}
+    label_queries = {v["name"]: re.fullmatch(r"label_values\((.*), (\w+)\)", v["definition"]) for v in variables[1:]}
 
     def missing() -> set[str]:
         empty = set[str]()
-        for name, query in asked.items():
+        for name, query in label_queries.items():
             assert query, name
             selector = chosen(query[1], {"job": ".+", "instance": ".+", "dataset": ".+"})
             found = prometheus.get("series", **{"match[]": selector})

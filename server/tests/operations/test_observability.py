@@ -1,4 +1,4 @@
-"""What is told of a stream (request id, errors, metrics, seconds per stage), and that telling holds nobody up."""
+"""Logs and metrics of streams: request ids, errors, seconds per stage. Observability never blocks a stream."""
 
 from __future__ import annotations
 
@@ -111,17 +111,17 @@ def test_open_streams_have_series_and_closed_ones_none(start: Start):
         reader.read_chunk()
         series = r'forebay_stream_{}{{stream="job-9",dataset="data",epoch="0",rank="0"{}}} (\S+)'
 
-        def told(name: str, more: str = "") -> float | None:
+        def value(name: str, more: str = "") -> float | None:
             found = re.search(series.format(name, more), daemon.get("/metrics")[2])
             return float(found[1]) if found else None
 
-        assert poll(lambda: (told("rows_total") or 0) >= 1000)
-        assert (told("bytes_total") or 0) >= 4000
-        assert (told("position") or 0) % 1000 == 0
-        assert (told("open_seconds") or 0) > 0
-        assert told("stage_seconds_total", ',stage="decode"') is not None
+        assert poll(lambda: (value("rows_total") or 0) >= 1000)
+        assert (value("bytes_total") or 0) >= 4000
+        assert (value("position") or 0) % 1000 == 0
+        assert (value("open_seconds") or 0) > 0
+        assert value("stage_seconds_total", ',stage="decode"') is not None
         reader.read_all()
-        assert poll(lambda: told("rows_total") is None)
+        assert poll(lambda: value("rows_total") is None)
 
 
 def test_calls_are_counted_by_method_and_code(start: Start):
@@ -225,11 +225,11 @@ def test_ten_thousand_simultaneous_scrapes_do_not_disturb_streams(start: Start):
     try:
         host, _, port = daemon.metrics_url.removeprefix("http://").partition("/")[0].rpartition(":")
         with ThreadPoolExecutor(1) as crowd:
-            asked = crowd.submit(scrapes, (host, int(port)), count)
+            pending = crowd.submit(scrapes, (host, int(port)), count)
             reads = [read_once(daemon)]
-            while not asked.done():
+            while not pending.done():
                 reads.append(read_once(daemon))
-            statuses = asked.result()
+            statuses = pending.result()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
     # Those that the listener's queue has no place for are not heard, but nobody gets half a page.

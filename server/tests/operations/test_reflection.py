@@ -61,8 +61,8 @@ def test_reflection_is_sufficient_to_call_the_services(folder: Path):
         (flight,) = call(opened, pool, "ListFlights")
         assert list(flight.flight_descriptor.path) == ["numbers"]
         assert flight.total_records == 7
-        (asked,) = call(opened, pool, "GetFlightInfo", type=1, path=["numbers"])
-        data = call(opened, pool, "DoGet", ticket=asked.endpoint[0].ticket.ticket)
+        (flight_info,) = call(opened, pool, "GetFlightInfo", type=1, path=["numbers"])
+        data = call(opened, pool, "DoGet", ticket=flight_info.endpoint[0].ticket.ticket)
         assert sum(len(message.data_body) for message in data) >= 7 * 8
         # The messages inside the commands are known too.
         assert "batch_size" in pool.FindMessageTypeByName("forebay.v1.StreamRequest").fields_by_name

@@ -34,7 +34,7 @@ Start = Callable[..., Daemon]
 
 
 class Collector(collector_grpc.TraceServiceServicer):
-    """Keeps the spans that it is sent; may be told to keep its callers waiting."""
+    """Collects exported spans; can delay its callers."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -107,8 +107,12 @@ def test_stream_trace_has_a_span_per_stage(start: Start, collector: tuple[Collec
     assert kept.resource["service.version"] == fb.__version__
     assert call.kind == Span.SPAN_KIND_SERVER
     assert call.status.code != Status.STATUS_CODE_ERROR
-    told = attributes(call)
-    assert (told["request"], told["rpc.system"], told["rpc.method"]) == ("job-1", "grpc", "DoGet")
+    call_attributes = attributes(call)
+    assert (call_attributes["request"], call_attributes["rpc.system"], call_attributes["rpc.method"]) == (
+        "job-1",
+        "grpc",
+        "DoGet",
+    )
     assert {event.name for event in call.events} >= {"stream opened", "stream ended"}
     parts = poll(lambda: [s for s in kept.spans if s.trace_id == call.trace_id and s is not call])
     known = {span.span_id for span in parts} | {call.span_id}
@@ -175,9 +179,9 @@ def test_remaining_spans_are_exported_at_shutdown(start: Start, collector: tuple
 
 
 def test_unavailable_collector_blocks_no_stream(start: Start, collector: tuple[Collector, str]):
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        daemon = start("--otlp-endpoint", f"http://127.0.0.1:{nobody.getsockname()[1]}", env=SOON)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        daemon = start("--otlp-endpoint", f"http://127.0.0.1:{unused.getsockname()[1]}", env=SOON)
         assert [read(daemon) for _ in range(3)] == [ROWS] * 3
     daemon.process.terminate()
     assert daemon.end() == 0

@@ -122,10 +122,10 @@ def plan(column: str, *ops: dict[str, Any], **rest: Any) -> dict[str, Any]:
     }
 
 
-def refusal(flight: fl.FlightClient, asked: dict[str, Any]) -> str:
+def refusal(flight: fl.FlightClient, requested: dict[str, Any]) -> str:
     """What GetFlightInfo says: a plan is checked before a row is read."""
     with pytest.raises((pa.ArrowException, fl.FlightError)) as caught:
-        info(flight, {"dataset": "tiny", "plan": asked})
+        info(flight, {"dataset": "tiny", "plan": requested})
     error = translate(caught.value)
     assert error.code in ("INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION"), error
     assert len(str(error)) < 2000

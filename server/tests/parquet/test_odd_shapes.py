@@ -83,8 +83,8 @@ def plan(*columns: str, dtype: str = "INT64", **rest: Any) -> dict[str, Any]:
     return {"outputs": [{"name": "out", "dtype": dtype, "parts": [{"columns": list(columns)}]}], **rest}
 
 
-def read(client: fl.FlightClient, dataset: str, asked: dict[str, Any], **changes: Any) -> list[pa.RecordBatch]:
-    found = info(client, {"dataset": dataset, "plan": asked, **changes})
+def read(client: fl.FlightClient, dataset: str, requested: dict[str, Any], **changes: Any) -> list[pa.RecordBatch]:
+    found = info(client, {"dataset": dataset, "plan": requested, **changes})
     return [chunk.data for endpoint in found.endpoints for chunk in client.do_get(endpoint.ticket)]
 
 
@@ -136,13 +136,13 @@ def quoted(name: str) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_any_column_name_works_everywhere(client: fl.FlightClient, root: Path, name: str):
     want = pq.read_table(root / "names/a.parquet")[name].to_numpy()
-    asked = plan(
+    requested = plan(
         name,
         "double it",
         filter=f"{quoted(name)} % 2 = 1",
         derive=[{"name": "double it", "expr": f"{quoted(name)} * 2"}],
     )
-    (batch,) = read(client, "names", asked)
+    (batch,) = read(client, "names", requested)
     kept = want[want % 2 == 1]
     assert np.array_equal(batch["out"].to_numpy_ndarray(), np.stack([kept, kept * 2], axis=1))
     # As the name of an output and of a derived column, passed through, and fitted.

@@ -136,9 +136,9 @@ def test_every_call_requires_a_token(client: fl.FlightClient):
     unknown = [bearer(token) for token in wrong] + [fl.FlightCallOptions(timeout=20, headers=[pair]) for pair in odd]
     for call in calls:
         for options in unknown:
-            with refused("unauthenticated") as told:
+            with refused("unauthenticated") as caught:
                 call(options)
-            assert TRAINER not in str(told.value)
+            assert TRAINER not in str(caught.value)
     assert [info.descriptor.path for info in client.list_flights(b"", bearer(TRAINER))] == [[b"numbers"]]
     granted = [info.descriptor.path[0] for info in client.list_flights(b"", bearer(ADMIN))]
     assert sorted(granted) == [b"hidden", b"numbers", b"secret"]
@@ -167,10 +167,10 @@ def test_ungranted_datasets_are_indistinguishable_from_missing_ones(client: fl.F
             with refused("unauthorized", "not granted to trainer"):
                 call()
     # What is granted and is not there: names of others are no hint.
-    with pytest.raises(pa.ArrowException) as told:
+    with pytest.raises(pa.ArrowException) as caught:
         client.get_flight_info(fl.FlightDescriptor.for_path("ghost-secret"), bearer(TRAINER))
-    assert "no dataset" in str(told.value)
-    assert not re.search(r'"(secret|hidden)"', str(told.value))
+    assert "no dataset" in str(caught.value)
+    assert not re.search(r'"(secret|hidden)"', str(caught.value))
 
 
 def test_lookup_table_requires_a_grant(secured: Secured, client: fl.FlightClient):
@@ -201,9 +201,9 @@ def test_lookup_table_requires_a_grant(secured: Secured, client: fl.FlightClient
         with refused("unauthorized", "secret"):
             call()
     # Who knows no plan is told of none.
-    with pytest.raises(pa.ArrowException) as told:
+    with pytest.raises(pa.ArrowException) as caught:
         client.get_flight_info(request("numbers", plan=None, plan_id=plan_id[:-1] + "0"), bearer(TRAINER))
-    assert plan_id not in str(told.value)
+    assert plan_id not in str(caught.value)
 
 
 def test_ticket_is_bound_to_its_caller_and_cannot_be_forged(secured: Secured, client: fl.FlightClient):
@@ -366,9 +366,9 @@ def test_tokens_and_rows_are_encrypted_in_transit(secured: Secured):
 
 def test_no_log_and_no_error_contains_a_secret(secured: Secured, client: fl.FlightClient):
     for token in (TRAINER, "a-wrong-token-of-somebody"):
-        with pytest.raises(fl.FlightError) as told:
+        with pytest.raises(fl.FlightError) as caught:
             client.get_flight_info(request("secret"), bearer(token))
-        assert token not in str(told.value)
+        assert token not in str(caught.value)
     said = "".join(secured.server.log)
     assert len(said) > 1000
     for secret in (TRAINER, ADMIN, "a-wrong-token-of-somebody", digest(TRAINER), "4f" * 16, "PRIVATE KEY"):

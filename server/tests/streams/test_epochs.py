@@ -128,12 +128,12 @@ class Data:
         groups = [f.metadata.row_group(i).num_rows for f in files for i in range(f.metadata.num_row_groups)]
         return cls(folder.name, tuple(groups), pa.concat_tables([f.read() for f in files]))
 
-    def epoch(self, asked: Mapping[str, Any]) -> Epoch:
+    def epoch(self, request: Mapping[str, Any]) -> Epoch:
         """The order that a request is to have."""
         ids = np.arange(self.table.num_rows)
-        passing = passing_rows(self.groups, FILTERS[asked["plan"].get("filter", "")](ids))
+        passing = passing_rows(self.groups, FILTERS[request["plan"].get("filter", "")](ids))
         fields = ("batch_size", "world_size", "shuffle", "lanes", "window_rows", "seed", "epoch", "remainder")
-        return Epoch(passing, **{field: asked[field] for field in fields if field in asked})
+        return Epoch(passing, **{field: request[field] for field in fields if field in request})
 
 
 @pytest.fixture(scope="module")
@@ -164,15 +164,15 @@ def client(server: Server) -> Iterator[fl.FlightClient]:
 # === Reading and comparing ===
 
 
-def request(dataset: str, *, where: str = "", **changes: Any) -> dict[str, Any]:
+def make_request(dataset: str, *, where: str = "", **changes: Any) -> dict[str, Any]:
     plan = {"outputs": OUTPUTS, **({"filter": where} if where else {})}
     return {"dataset": dataset, "plan": plan, "shuffle": True, "with_row_ids": True, **changes}
 
 
-def told(asked: Mapping[str, Any]) -> str:
+def describe(request: Mapping[str, Any]) -> str:
     """The request without its plan's outputs, for a message."""
-    fields = {name: value for name, value in asked.items() if name != "plan"}
-    return json.dumps({**fields, "filter": asked["plan"].get("filter", "")})
+    fields = {name: value for name, value in request.items() if name != "plan"}
+    return json.dumps({**fields, "filter": request["plan"].get("filter", "")})
 
 
 Message = tuple[dict[str, Any], pa.RecordBatch]
@@ -186,23 +186,23 @@ def row_ids(batch: pa.RecordBatch) -> list[int]:
     return batch["__row_id"].to_numpy().tolist()
 
 
-def read_ids(client: fl.FlightClient, asked: Mapping[str, Any]) -> list[list[list[int]]]:
+def read_ids(client: fl.FlightClient, request: Mapping[str, Any]) -> list[list[list[int]]]:
     """Row ids of every batch of every rank."""
-    return [[row_ids(b) for _, b in read(client, e.ticket) if b.num_rows] for e in info(client, asked).endpoints]
+    return [[row_ids(b) for _, b in read(client, e.ticket) if b.num_rows] for e in info(client, request).endpoints]
 
 
-def every_byte(client: fl.FlightClient, asked: Mapping[str, Any]) -> list[list[tuple[bytes, bytes]]]:
+def every_byte(client: fl.FlightClient, request: Mapping[str, Any]) -> list[list[tuple[bytes, bytes]]]:
     """Header (with its checksum) and columns of every batch of every rank."""
     return [
         [(chunk.app_metadata.to_pybytes(), chunk.data.serialize().to_pybytes()) for chunk in client.do_get(e.ticket)]
-        for e in info(client, asked).endpoints
+        for e in info(client, request).endpoints
     ]
 
 
-def failure(client: fl.FlightClient, asked: Mapping[str, Any]) -> ForebayError:
+def failure(client: fl.FlightClient, request: Mapping[str, Any]) -> ForebayError:
     """How a request fails, at GetFlightInfo or in the stream."""
     with pytest.raises((pa.ArrowException, fl.FlightError)) as caught:
-        read_ids(client, asked)
+        read_ids(client, request)
     return translate(caught.value)
 
 
@@ -241,10 +241,10 @@ def check_rank(messages: list[Message], order: Epoch, rank: int, data: Data, sta
     assert len(messages) == len(want), place
 
 
-def check(client: fl.FlightClient, data: Data, asked: Mapping[str, Any]) -> None:
+def check(client: fl.FlightClient, data: Data, request: Mapping[str, Any]) -> None:
     """One whole request: what is said of it, and what every rank is sent."""
-    order, place = data.epoch(asked), told(asked)
-    found = info(client, asked)
+    order, place = data.epoch(request), describe(request)
+    found = info(client, request)
     about, shares = json.loads(found.app_metadata), [json.loads(e.app_metadata) for e in found.endpoints]
     assert found.total_records == about["rows"] == order.total_rows, place
     assert about["steps"] == order.steps, place
@@ -256,7 +256,7 @@ def check(client: fl.FlightClient, data: Data, asked: Mapping[str, Any]) -> None
         for rank in range(order.world_size)
     ]
     assert shares == wanted, place
-    start, sent = asked.get("start_position", 0), collections.Counter[int]()
+    start, sent = request.get("start_position", 0), collections.Counter[int]()
     for rank, endpoint in enumerate(found.endpoints):
         messages = read(client, endpoint.ticket)
         check_rank(messages, order, rank, data, start, place)
@@ -283,7 +283,7 @@ def random_request(data: Data, remainder: str, number: int) -> dict[str, Any]:
     world = one(1, 2, 3, 4, 5)
     # Small batches of many rows are many steps, which only take time.
     sizes = [size for size in (1, 2, 3, 7, 16, 31, 64, rows + 1) if rows / (size * world) <= 40]
-    asked = request(
+    request = make_request(
         data.name,
         where=one("", "", *FILTERS),
         world_size=world,
@@ -294,15 +294,15 @@ def random_request(data: Data, remainder: str, number: int) -> dict[str, Any]:
         shuffle=one(True, True, True, True, False),
     )
     if one(True, True, False):
-        asked["lanes"] = world * one(1, 2, 3, 4, 8, 8, 16, -(-(rows + 1) // world))
+        request["lanes"] = world * one(1, 2, 3, 4, 8, 8, 16, -(-(rows + 1) // world))
     if one(True, True, False):
-        asked["window_rows"] = one(1, 2, 7, 64, 1000, 10**6)
+        request["window_rows"] = one(1, 2, 7, 64, 1000, 10**6)
     if one(True, False):
-        order = data.epoch(asked)
+        order = data.epoch(request)
         # Where a run of this shape may have stopped, or one of any other.
         unit = one(order.step_rows, order.lane_count) if order.shuffle else order.step_rows
-        asked["start_position"] = unit * int(random.integers(order.steps * order.step_rows // unit + 1))
-    return asked
+        request["start_position"] = unit * int(random.integers(order.steps * order.step_rows // unit + 1))
+    return request
 
 
 @pytest.mark.parametrize("remainder", REMAINDERS)
@@ -337,8 +337,8 @@ CORNERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("corner", CORNERS)
 def test_edge_cases_follow_the_order(client: fl.FlightClient, datasets: dict[str, Data], corner: str):
-    asked = request(**CORNERS[corner])
-    check(client, datasets[asked["dataset"]], asked)
+    request = make_request(**CORNERS[corner])
+    check(client, datasets[request["dataset"]], request)
 
 
 def test_real_data_in_the_default_order(flights: pa.Table, flights_folder: Path, serve: Serve):
@@ -350,13 +350,13 @@ def test_real_data_in_the_default_order(flights: pa.Table, flights_folder: Path,
             {"name": "tail", "dtype": "AS_STORED", "parts": [{"columns": ["tailnum"]}]},
         ],
     }
-    asked = {"dataset": "flights", "plan": plan, "shuffle": True, "with_row_ids": True, "seed": 7, "epoch": 1}
+    request = {"dataset": "flights", "plan": plan, "shuffle": True, "with_row_ids": True, "seed": 7, "epoch": 1}
     files = [pq.ParquetFile(path).metadata for path in sorted(flights_folder.iterdir())]
     sizes = [file.row_group(i).num_rows for file in files for i in range(file.num_row_groups)]
     passes = flights["arr_delay"].is_valid().to_numpy()
     order = Epoch(passing_rows(sizes, passes), shuffle=True, batch_size=4096, world_size=2, seed=7, epoch=1)
     with fl.connect(serve({"flights": flights_folder}).url) as connected:
-        found = info(connected, {**asked, "batch_size": 4096, "world_size": 2})
+        found = info(connected, {**request, "batch_size": 4096, "world_size": 2})
         assert found.total_records == order.rows == 327_346
         for rank, endpoint in enumerate(found.endpoints):
             got = connected.do_get(endpoint.ticket).read_all()
@@ -374,9 +374,9 @@ def test_server_counts_match_the_files(client: fl.FlightClient, datasets: dict[s
 
 
 def test_row_ids_only_add_a_column(client: fl.FlightClient):
-    asked = request("uneven", batch_size=50, world_size=2, window_rows=30)
+    request = make_request("uneven", batch_size=50, world_size=2, window_rows=30)
     for with_ids, without in zip(
-        info(client, asked).endpoints, info(client, {**asked, "with_row_ids": False}).endpoints, strict=True
+        info(client, request).endpoints, info(client, {**request, "with_row_ids": False}).endpoints, strict=True
     ):
         left = [batch.drop_columns("__row_id") for _, batch in read(client, with_ids.ticket)]
         right = [batch for _, batch in read(client, without.ticket)]
@@ -395,8 +395,10 @@ def test_global_step_has_the_same_rows_at_every_world_size(
     """Where lanes divides batch_size x world_size."""
     steps: dict[int, list[list[int]]] = {}
     for world in (world for world in range(1, lanes + 1) if lanes % world == 0):
-        asked = request(dataset, lanes=lanes, batch_size=step_rows // world, world_size=world, window_rows=17, seed=3)
-        ranks = read_ids(client, asked)
+        request = make_request(
+            dataset, lanes=lanes, batch_size=step_rows // world, world_size=world, window_rows=17, seed=3
+        )
+        ranks = read_ids(client, request)
         steps[world] = [sorted(itertools.chain(*step)) for step in itertools.zip_longest(*ranks, fillvalue=[])]
     for world, rows in steps.items():
         assert rows == steps[1], f"world size {world}"
@@ -417,12 +419,12 @@ def test_global_step_has_the_same_rows_at_every_world_size(
 def test_resuming_at_every_step_gives_the_same_remaining_bytes(
     client: fl.FlightClient, datasets: dict[str, Data], remainder: str, changes: dict[str, Any]
 ):
-    asked = request(**changes, remainder=remainder, seed=5, epoch=2)
-    order, whole = datasets[asked["dataset"]].epoch(asked), every_byte(client, asked)
+    request = make_request(**changes, remainder=remainder, seed=5, epoch=2)
+    order, whole = datasets[request["dataset"]].epoch(request), every_byte(client, request)
     for step in range(order.steps):
-        rest = every_byte(client, {**asked, "start_position": step * order.step_rows})
+        rest = every_byte(client, {**request, "start_position": step * order.step_rows})
         for rank, got in enumerate(rest):
-            place = f"rank {rank} from step {step} of {told(asked)}"
+            place = f"rank {rank} from step {step} of {describe(request)}"
             if whole[rank][step:]:
                 assert got == whole[rank][step:], place
             else:
@@ -437,7 +439,7 @@ def test_resuming_at_another_world_size_and_batch_size(
 ):
     """From a position that lanes divides, whatever ranks and batches come after: each row once, none left out."""
     data = datasets[dataset]
-    saved = request(dataset, lanes=12, world_size=4, batch_size=21, window_rows=19, seed=8)
+    saved = make_request(dataset, lanes=12, world_size=4, batch_size=21, window_rows=19, seed=8)
     order = data.epoch(saved)
     ranks = [order.ids(rank) for rank in range(4)]
     for step, world in itertools.product((1, 2), (1, 2, 3, 6, 12)):
@@ -448,18 +450,20 @@ def test_resuming_at_another_world_size_and_batch_size(
         if remainder == "KEEP":
             before = [row for rank in ranks for batch in rank[:step] for row in batch]
             after = [row for rank in read_ids(client, resumed) for batch in rank for row in batch]
-            assert sorted(before + after) == list(range(data.table.num_rows)), told(resumed)
+            assert sorted(before + after) == list(range(data.table.num_rows)), describe(resumed)
 
 
 def test_cursor_moves_from_4_ranks_to_2_to_8(client: fl.FlightClient, datasets: dict[str, Data]):
     """Ten steps at each world size: every prefix is the order's, in rows and in number."""
     data, seen, position = datasets["single"], list[int](), 0
     for world, steps in ((4, 10), (2, 10), (8, 10), (4, 100)):
-        asked = request("single", lanes=8, world_size=world, batch_size=48 // world, start_position=position, seed=21)
-        ranks = read_ids(client, asked)
+        request = make_request(
+            "single", lanes=8, world_size=world, batch_size=48 // world, start_position=position, seed=21
+        )
+        ranks = read_ids(client, request)
         seen += [row for rank in ranks for batch in rank[:steps] for row in batch]
         position = min(position + steps * 48, data.table.num_rows)
-        assert sorted(seen) == sorted(data.epoch(asked).prefix(position)), f"{world} ranks, up to {position}"
+        assert sorted(seen) == sorted(data.epoch(request).prefix(position)), f"{world} ranks, up to {position}"
     assert sorted(seen) == list(range(data.table.num_rows))
 
 
@@ -468,7 +472,7 @@ def test_cursor_moves_from_4_ranks_to_2_to_8(client: fl.FlightClient, datasets: 
 
 def test_epochs_and_seeds_differ_and_hold_the_same_rows(client: fl.FlightClient):
     orders = {
-        (seed, epoch): read_ids(client, request("uneven", seed=seed, epoch=epoch))[0][0]
+        (seed, epoch): read_ids(client, make_request("uneven", seed=seed, epoch=epoch))[0][0]
         for seed, epoch in itertools.product((0, 1, SEED_MAX), (0, 1, SEED_MAX))
     }
     assert len(set(map(tuple, orders.values()))) == len(orders)
@@ -479,10 +483,12 @@ def test_epoch_is_byte_identical_across_servers_and_runs(
     client: fl.FlightClient, server: Server, root: Path, serve: Serve
 ):
     """Read twice, by all ranks at once, from another process with another state, and from that after a restart."""
-    asked = request("uneven", world_size=4, batch_size=9, window_rows=20, where="text IS NOT NULL", seed=4, epoch=1)
-    first = every_byte(client, asked)
-    tickets = [endpoint.ticket for endpoint in info(client, asked).endpoints]
-    assert every_byte(client, asked) == first
+    request = make_request(
+        "uneven", world_size=4, batch_size=9, window_rows=20, where="text IS NOT NULL", seed=4, epoch=1
+    )
+    first = every_byte(client, request)
+    tickets = [endpoint.ticket for endpoint in info(client, request).endpoints]
+    assert every_byte(client, request) == first
 
     def read_alone(ticket: fl.Ticket) -> list[tuple[bytes, bytes]]:
         with fl.connect(server.url) as own:
@@ -493,34 +499,34 @@ def test_epoch_is_byte_identical_across_servers_and_runs(
     for replica in (Server({"uneven": root / "uneven"}), Server({"uneven": root / "uneven", "one": root / "one"})):
         try:
             with fl.connect(replica.url) as other:
-                assert [endpoint.ticket for endpoint in info(other, asked).endpoints] == tickets
-                assert every_byte(other, asked) == first
+                assert [endpoint.ticket for endpoint in info(other, request).endpoints] == tickets
+                assert every_byte(other, request) == first
         finally:
             replica.stop()
 
 
 def test_epoch_survives_a_restart_with_the_same_state(root: Path, tmp_path: Path):
     """The counts that a filter's pass left in --state are those that are used again."""
-    asked = request("uneven", world_size=3, batch_size=9, where="id % 2 = 1", remainder="PAD", seed=9)
+    request = make_request("uneven", world_size=3, batch_size=9, where="id % 2 = 1", remainder="PAD", seed=9)
     seen: list[Any] = []
     for _ in range(2):
         dataset = f"uneven={root / 'uneven'}"
         daemon = Daemon(*LOOPBACK, "--state", os.fspath(tmp_path), "--dataset", dataset)
         try:
             with fl.connect(daemon.url) as connected:
-                seen.append(every_byte(connected, asked))
+                seen.append(every_byte(connected, request))
         finally:
             daemon.stop()
     assert seen[0] == seen[1]
 
 
 def test_abandoned_stream_does_not_disturb_others(client: fl.FlightClient, datasets: dict[str, Data]):
-    asked = request("single", batch_size=10, world_size=2, window_rows=64)
+    request = make_request("single", batch_size=10, world_size=2, window_rows=64)
     for _ in range(5):
-        reader = client.do_get(info(client, asked).endpoints[1].ticket)
+        reader = client.do_get(info(client, request).endpoints[1].ticket)
         reader.read_chunk()
         reader.cancel()
-    check(client, datasets["single"], asked)
+    check(client, datasets["single"], request)
 
 
 # === Requests that are wrong ===
@@ -548,7 +554,7 @@ def test_abandoned_stream_does_not_disturb_others(client: fl.FlightClient, datas
 def test_invalid_request_names_the_field_and_allowed_values(
     client: fl.FlightClient, server: Server, changes: dict[str, Any], words: list[str]
 ):
-    error = failure(client, request("uneven", **changes))
+    error = failure(client, make_request("uneven", **changes))
     assert error.code == "INVALID_ARGUMENT", str(error)
     for word in words:
         assert word in str(error), f"{word!r} is not in {error}"
@@ -557,18 +563,18 @@ def test_invalid_request_names_the_field_and_allowed_values(
 
 @pytest.mark.parametrize("lanes", [2**63, 2**64 - 16, 2**48, 2**32])
 def test_rejects_excessive_lanes_naming_the_limit(client: fl.FlightClient, server: Server, lanes: int):
-    error = failure(client, request("uneven", lanes=lanes))
+    error = failure(client, make_request("uneven", lanes=lanes))
     assert error.code in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"), str(error)
     assert "lanes" in str(error)
     assert server.alive
 
 
 def test_rejects_another_order_version_by_name(client: fl.FlightClient, datasets: dict[str, Data]):
-    error = failure(client, request("uneven", order_version=2))
+    error = failure(client, make_request("uneven", order_version=2))
     assert error.code in ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNIMPLEMENTED"), str(error)
     assert "order_version" in str(error)
     assert "1" in str(error)
-    check(client, datasets["uneven"], request("uneven", order_version=1, batch_size=100))
+    check(client, datasets["uneven"], make_request("uneven", order_version=1, batch_size=100))
 
 
 # === Files that change, memory that is short ===
@@ -611,18 +617,18 @@ def long_folder(tmp_path: Path) -> Path:
 
 def long_request(**changes: Any) -> dict[str, Any]:
     # Two lanes of row groups from both files, read one after another.
-    asked = {"dataset": "long", "plan": LONG_PLAN, "shuffle": True, "with_row_ids": True, "lanes": 2}
-    return {**asked, "window_rows": 64, "batch_size": 100, **changes}
+    request = {"dataset": "long", "plan": LONG_PLAN, "shuffle": True, "with_row_ids": True, "lanes": 2}
+    return {**request, "window_rows": 64, "batch_size": 100, **changes}
 
 
 @pytest.mark.parametrize("change", [replaced, deleted])
 def test_changed_file_ends_a_shuffled_stream(long_folder: Path, serve: Serve, change: Callable[[Path, int], None]):
     running = serve({"long": long_folder})
-    asked = long_request(seed=6)
+    request = long_request(seed=6)
     sizes = [LONG_ROWS] * (LONG_FILES * LONG_GROUPS)
     want = Epoch(passing_rows(sizes), batch_size=100, shuffle=True, lanes=2, window_rows=64, seed=6).ids(0)
     with fl.connect(running.url) as connected:
-        found = info(connected, asked)
+        found = info(connected, request)
         reader = connected.do_get(found.endpoints[0].ticket)
         seen = [reader.read_chunk().data]
         change(long_folder / "1.parquet", LONG_GROUPS * LONG_ROWS)
@@ -718,8 +724,8 @@ def test_permutation_is_a_bijection(size: int):
 @pytest.mark.parametrize("dataset", ["dozen", "twelve"])
 def test_server_permutation_matches_the_oracle(client: fl.FlightClient, datasets: dict[str, Data], dataset: str):
     for seed, lanes in itertools.product(range(8), (1, 3)):
-        asked = request(dataset, lanes=lanes, seed=seed, epoch=seed // 3, batch_size=12)
-        assert read_ids(client, asked)[0][0] == datasets[dataset].epoch(asked).prefix(12), told(asked)
+        request = make_request(dataset, lanes=lanes, seed=seed, epoch=seed // 3, batch_size=12)
+        assert read_ids(client, request)[0][0] == datasets[dataset].epoch(request).prefix(12), describe(request)
 
 
 def test_order_version_1_is_stable():

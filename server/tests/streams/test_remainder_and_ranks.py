@@ -58,7 +58,7 @@ def client(folder: Path, serve: Serve) -> Iterator[fl.FlightClient]:
         yield connected
 
 
-def request(count: int, **changes: Any) -> dict[str, Any]:
+def make_request(count: int, **changes: Any) -> dict[str, Any]:
     """An epoch over `count` rows that lie scattered over all row groups."""
     wanted = (np.arange(count) * ROWS // count) if count else []
     listed = ", ".join(str(i) for i in wanted)
@@ -77,9 +77,9 @@ def read(client: fl.FlightClient, ticket: fl.Ticket) -> list[Message]:
     return [(json.loads(chunk.app_metadata.to_pybytes()), chunk.data) for chunk in client.do_get(ticket)]
 
 
-def check_headers(messages: list[Message], asked: dict[str, Any], share: dict[str, Any]) -> None:
+def check_headers(messages: list[Message], request: dict[str, Any], share: dict[str, Any]) -> None:
     """What every rank's stream keeps to, however the rows are shared out."""
-    step_rows = asked["batch_size"] * asked["world_size"]
+    step_rows = request["batch_size"] * request["world_size"]
     assert messages[-1][0]["last"]
     if share["steps"] == 0:
         ((header, batch),) = messages
@@ -87,13 +87,13 @@ def check_headers(messages: list[Message], asked: dict[str, Any], share: dict[st
         return
     assert len(messages) == share["steps"]
     for step, (header, batch) in enumerate(messages):
-        assert header["epoch"] == asked.get("epoch", 0)
+        assert header["epoch"] == request.get("epoch", 0)
         assert (header["step"], header["position"]) == (step, step * step_rows)
         assert header["last"] == (step == share["steps"] - 1)
         assert header["rows"] == batch.num_rows > 0
         assert header["padding_rows"] <= header["rows"]
-        whole = header["rows"] == asked["batch_size"]
-        assert whole or (header["last"] and asked["remainder"] == "KEEP")
+        whole = header["rows"] == request["batch_size"]
+        assert whole or (header["last"] and request["remainder"] == "KEEP")
         values = np.asarray(batch["value"].to_numpy_ndarray())
         ids = batch["__row_id"].to_numpy()
         assert np.array_equal(values, np.stack([ids / 8, ids], axis=1).astype(np.float32))
@@ -103,8 +103,8 @@ def check_headers(messages: list[Message], asked: dict[str, Any], share: dict[st
 @pytest.mark.parametrize(("remainder", "world"), list(itertools.product(REMAINDERS, WORLDS)))
 def test_rows_are_distributed_by_the_remainder(client: fl.FlightClient, remainder: str, world: int):
     for count, size in itertools.product(COUNTS, BATCH_SIZES):
-        asked = request(count, batch_size=size, world_size=world, remainder=remainder, epoch=3)
-        found = info(client, asked)
+        request = make_request(count, batch_size=size, world_size=world, remainder=remainder, epoch=3)
+        found = info(client, request)
         shares = [json.loads(endpoint.app_metadata) for endpoint in found.endpoints]
         about = json.loads(found.app_metadata)
         place = f"{remainder}, {world} ranks, {count} rows, batches of {size}"
@@ -114,7 +114,7 @@ def test_rows_are_distributed_by_the_remainder(client: fl.FlightClient, remainde
         own: list[int] = []
         for rank, (endpoint, share) in enumerate(zip(found.endpoints, shares, strict=True)):
             messages = read(client, endpoint.ticket)
-            check_headers(messages, asked, share)
+            check_headers(messages, request, share)
             ids = np.concatenate([batch["__row_id"].to_numpy() for _, batch in messages])
             padding = sum(header["padding_rows"] for header, _ in messages)
             # Padding stands at the end, and only repeats rows of this epoch.
@@ -138,13 +138,13 @@ def test_rows_are_distributed_by_the_remainder(client: fl.FlightClient, remainde
 @pytest.mark.parametrize("remainder", REMAINDERS)
 def test_filter_that_passes_no_row(client: fl.FlightClient, remainder: str):
     """An epoch of nothing is an empty one, or an error that says so; never a hang, never a row."""
-    asked = request(0, batch_size=4, world_size=2, remainder=remainder)
-    found = info(client, asked)
+    request = make_request(0, batch_size=4, world_size=2, remainder=remainder)
+    found = info(client, request)
     assert found.total_records == 0
     assert json.loads(found.app_metadata)["steps"] == 0
     for endpoint in found.endpoints:
         assert json.loads(endpoint.app_metadata)["rows"] == 0
-        check_headers(read(client, endpoint.ticket), asked, {"steps": 0, "rows": 0})
+        check_headers(read(client, endpoint.ticket), request, {"steps": 0, "rows": 0})
 
 
 STORED = ("text", "flag", "number", "key", "list", "struct")
@@ -160,10 +160,10 @@ def raw_messages(client: fl.FlightClient, ticket: fl.Ticket) -> list[tuple[bytes
 @pytest.mark.parametrize("name", STORED)
 def test_each_type_resumes_byte_for_byte(client: fl.FlightClient, name: str):
     plan = {"outputs": [output for output in STORED_OUTPUTS if output["name"] == name]}
-    asked = {"dataset": "rows", "plan": plan, "batch_size": 5}
-    whole = raw_messages(client, info(client, asked).endpoints[0].ticket)
+    request = {"dataset": "rows", "plan": plan, "batch_size": 5}
+    whole = raw_messages(client, info(client, request).endpoints[0].ticket)
     for step, want in enumerate(whole):
-        got = raw_messages(client, info(client, {**asked, "start_position": step * 5}).endpoints[0].ticket)
+        got = raw_messages(client, info(client, {**request, "start_position": step * 5}).endpoints[0].ticket)
         assert got[0] == want, f"step {step}"
 
 
@@ -183,12 +183,12 @@ def test_each_type_resumes_byte_for_byte(client: fl.FlightClient, name: str):
 def test_resuming_at_every_step_gives_the_same_remaining_bytes(
     client: fl.FlightClient, remainder: str, world: int, count: int, size: int
 ):
-    asked = request(count, batch_size=size, world_size=world, remainder=remainder)
-    found = info(client, asked)
+    request = make_request(count, batch_size=size, world_size=world, remainder=remainder)
+    found = info(client, request)
     whole = [raw_messages(client, endpoint.ticket) for endpoint in found.endpoints]
     steps = json.loads(found.app_metadata)["steps"]
     for step in range(steps):
-        resumed = info(client, {**asked, "start_position": step * world * size})
+        resumed = info(client, {**request, "start_position": step * world * size})
         assert json.loads(resumed.app_metadata)["steps"] in (steps, steps - step)
         for rank, endpoint in enumerate(resumed.endpoints):
             rest = whole[rank][step:]
@@ -202,14 +202,14 @@ def test_resuming_at_every_step_gives_the_same_remaining_bytes(
 
 
 def test_resuming_at_the_end_is_empty_and_past_it_is_rejected(client: fl.FlightClient):
-    asked = request(ROWS, batch_size=30, world_size=2)
-    ended = info(client, {**asked, "start_position": 120})
+    request = make_request(ROWS, batch_size=30, world_size=2)
+    ended = info(client, {**request, "start_position": 120})
     for endpoint in ended.endpoints:
         messages = read(client, endpoint.ticket)
         assert [(header["rows"], header["last"]) for header, _ in messages] == [(0, True)]
     for position, words in ((180, ["start_position", "120"]), (90, ["start_position", "60"]), (1, ["start_position"])):
         with pytest.raises(pa.ArrowInvalid) as raised:
-            info(client, {**asked, "start_position": position})
+            info(client, {**request, "start_position": position})
         error = translate(raised.value)
         assert error.code == "INVALID_ARGUMENT"
         for word in words:
@@ -220,7 +220,7 @@ def test_rows_do_not_depend_on_world_size_or_batch_size(client: fl.FlightClient)
     """The union of ranks is the same table, whatever the world size and batch size."""
     tables = []
     for world, size in itertools.product(WORLDS, (5, 64)):
-        found = info(client, request(97, batch_size=size, world_size=world))
+        found = info(client, make_request(97, batch_size=size, world_size=world))
         batches = [batch for endpoint in found.endpoints for _, batch in read(client, endpoint.ticket)]
         tables.append(pa.Table.from_batches(batches).combine_chunks())
     assert all(table.equals(tables[0]) for table in tables)

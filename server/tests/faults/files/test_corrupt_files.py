@@ -160,8 +160,8 @@ def code(call: Any) -> tuple[str, str]:
 
 
 def streams(client: fl.FlightClient) -> list[tuple[str, str]]:
-    def features(asked: dict[str, Any]) -> None:
-        client.do_get(info(client, {"dataset": "bad", "plan": asked}).endpoints[0].ticket).read_all()
+    def features(requested: dict[str, Any]) -> None:
+        client.do_get(info(client, {"dataset": "bad", "plan": requested}).endpoints[0].ticket).read_all()
 
     unfiltered = {"outputs": PLAN["outputs"][1:]}
     return [code(lambda: raw_table(client, "bad")), code(lambda: features(PLAN)), code(lambda: features(unfiltered))]

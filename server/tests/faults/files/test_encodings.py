@@ -1,4 +1,4 @@
-"""Encoded values that lie: indices, runs, lengths, levels. DATA_LOSS naming file, row group and column."""
+"""Encoded values that are corrupt: indices, runs, lengths, levels. DATA_LOSS naming file, row group and column."""
 
 from __future__ import annotations
 
@@ -191,12 +191,12 @@ DELTAS = {(column, name) for column in ("id", "unique") for name in DELTA_HEADER
 
 
 @pytest.mark.parametrize(
-    "lie",
+    "damage",
     sorted(DELTAS),
     ids=" ".join,
 )
-def test_corrupt_delta_blocks(patient: Patient, lie: tuple[str, str]):
-    column, name = lie
+def test_corrupt_delta_blocks(patient: Patient, damage: tuple[str, str]):
+    column, name = damage
     encoding = "DELTA_BINARY_PACKED" if column == "id" else "DELTA_LENGTH_BYTE_ARRAY"
     file, page = delta(encoding, column)
     levels = page.body[: page.own[DataHeaderV2.DEFINITION_BYTES]]

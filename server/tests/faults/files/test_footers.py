@@ -124,11 +124,11 @@ def test_wrong_value_count_of_a_column(patient: Patient, values: int):
 def offset(column: str, field: int, value: int | Callable[[Struct], int]) -> Lie:
     """A lie about the column's chunk in row group 1: `word` has a dictionary, `unique` has none."""
 
-    def lie(file: Parquet) -> None:
+    def damage(file: Parquet) -> None:
         chunk = file.chunk(1, column)
         chunk[field] = value if isinstance(value, int) else value(chunk)
 
-    return lie
+    return damage
 
 
 OFFSETS: dict[str, tuple[str, Lie]] = {
@@ -156,9 +156,9 @@ OFFSETS: dict[str, tuple[str, Lie]] = {
 
 @pytest.mark.parametrize("name", list(OFFSETS))
 def test_wrong_offsets_and_lengths(patient: Patient, name: str):
-    column, lie = OFFSETS[name]
+    column, damage = OFFSETS[name]
     file = dissect(TABLE, PAGES, use_dictionary=["word"])
-    patient.refuses(file.build(lie), "a.parquet", column=column)
+    patient.refuses(file.build(damage), "a.parquet", column=column)
 
 
 def test_length_overlapping_the_next_column(patient: Patient):
@@ -176,11 +176,11 @@ def test_unused_data_page_offset(patient: Patient):
 def test_overlapping_column_chunks(patient: Patient):
     plain = dissect(pa.table({"id": range(1000), "other": range(1000, 2000)}), use_dictionary=False)
 
-    def lie(file: Parquet) -> None:
+    def damage(file: Parquet) -> None:
         for field in (Chunk.DATA_PAGE, Chunk.COMPRESSED):
             file.chunk(0, "other")[field] = file.chunk(0, "id")[field]
 
-    patient.refuses(plain.build(lie), "a.parquet", column="other")
+    patient.refuses(plain.build(damage), "a.parquet", column="other")
 
 
 @pytest.mark.parametrize("size", [0, 1, -1, 2**40, 2**62])
@@ -231,11 +231,12 @@ def test_malformed_statistics(patient: Patient, name: str):
     with patient.aftermath() as client:
         ends = patient.ends(client, column, TABLE)
         bound = "k3" if column == "word" else 3
-        asked = {**as_stored(column), "filter": f"{column} > " + (f"'{bound}'" if column == "word" else str(bound))}
+        literal = "'k3'" if column == "word" else "3"
+        filtered_plan = {**as_stored(column), "filter": f"{column} > {literal}"}
         want = sum(value is not None and value > bound for value in TABLE[column].to_pylist())
 
         def pruned() -> None:
-            assert stream(client, "ill", asked).num_rows == want
+            assert stream(client, "ill", filtered_plan).num_rows == want
 
         ends["pruned"] = ended(pruned)
     for way, (found, text) in ends.items():

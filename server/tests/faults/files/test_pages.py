@@ -130,12 +130,12 @@ LEVEL_LENGTHS = [
 
 
 @pytest.mark.parametrize(
-    "lie",
+    "case",
     LEVEL_LENGTHS,
-    ids=lambda lie: " ".join(map(str, lie)),
+    ids=lambda case: " ".join(map(str, case)),
 )
-def test_wrong_level_lengths_in_a_v2_page(patient: Patient, lie: tuple[str, str, int]):
-    codec, field, size = lie
+def test_wrong_level_lengths_in_a_v2_page(patient: Patient, case: tuple[str, str, int]):
+    codec, field, size = case
     file = sample(codec, "2.0")
     file.page(1, "word", 0).own[getattr(DataHeaderV2, field)] = size
     patient.refuses(file.build(), *PLACE)

@@ -162,12 +162,12 @@ def test_disconnects_at_random_points_free_everything(daemon: Daemon, rest: Rest
         for _ in range(40):
             peer = Peer(daemon.url, window=dice.choice([0, 1, 1000, 65_535, 8 * MIB]), hello=b"")
             hello = http2.PREFACE + http2.settings(dice.choice([0, 1, 1000, 65_535, 8 * MIB]))
-            asked = hello + b"".join(dice.sample(calls(1, where), dice.randint(1, 6)))
+            payload = hello + b"".join(dice.sample(calls(1, where), dice.randint(1, 6)))
             if dice.random() < 0.5:
                 # In the midst of a frame.
-                asked = asked[: dice.randrange(len(asked))]
+                payload = payload[: dice.randrange(len(payload))]
             with suppress(OSError):
-                peer.send(asked)
+                peer.send(payload)
                 peer.socket.settimeout(0.2)
                 left = dice.choice([0, 1, 10, 100, 10_000, 200_000])
                 while left > 0 and (piece := peer.socket.recv(left)):
@@ -389,7 +389,7 @@ def reset(stream: int) -> bytes:
 def test_rapid_resets_are_bounded(daemon: Daemon, rest: Rest, call: str):
     where = ticket_bytes(daemon, LONG)
 
-    def asked(stream: int) -> bytes:
+    def call_on(stream: int) -> bytes:
         if call == "DoGet":
             return http2.do_get(stream, where)
         if call == "GetFlightInfo":
@@ -402,7 +402,7 @@ def test_rapid_resets_are_bounded(daemon: Daemon, rest: Rest, call: str):
             with Peer(daemon.url) as peer:
                 for burst in range(50):
                     streams = range(burst * 400 + 1, burst * 400 + 401, 2)
-                    if not peer.flood(b"".join(asked(stream) + reset(stream) for stream in streams), 1):
+                    if not peer.flood(b"".join(call_on(stream) + reset(stream) for stream in streams), 1):
                         break
             other.wait_for_epochs()
     assert rest.is_back(60), rest.left()

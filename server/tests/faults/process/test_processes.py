@@ -266,10 +266,10 @@ YEAR = 365 * 24 * 3600
 @pytest.mark.parametrize("seconds", [10 * YEAR, -10 * YEAR, -55 * YEAR, 3600, -3600])
 def test_clock_jumps_change_no_stream_and_no_shutdown(start: Start, clock: Path, tmp_path: Path, seconds: int):
     """By hours, by years, and to where clocks without a battery begin: batches, fits and the drain do not care."""
-    told = tmp_path / "seconds"
-    told.write_text("0")
+    clock_file = tmp_path / "seconds"
+    clock_file.write_text("0")
     age = ("--connection-age-seconds", "600", "--drain-seconds", "60")
-    daemon = start(*age, LD_PRELOAD=str(clock), CLOCK_FILE=str(told), FOREBAY_KEEPALIVE_SECONDS="2")
+    daemon = start(*age, LD_PRELOAD=str(clock), CLOCK_FILE=str(clock_file), FOREBAY_KEEPALIVE_SECONDS="2")
     with fl.connect(daemon.url) as client, Bystander(daemon.url) as other:
         reader = client.do_get(ticket(client, LONG))
         row = 0
@@ -278,14 +278,14 @@ def test_clock_jumps_change_no_stream_and_no_shutdown(start: Start, clock: Path,
             assert are_rows_of_long(chunk, row)
             row += chunk.num_rows
             if step in (20, 100):
-                told.write_text(str(seconds if step == 20 else 0))
+                clock_file.write_text(str(seconds if step == 20 else 0))
                 other.wait_for_epochs(2)
-        told.write_text(str(seconds))
+        clock_file.write_text(str(seconds))
         plan_id = fit(client, "data", PLAN)[-1]["result"]["plan_id"]
         assert client.do_get(ticket(client, {"dataset": "data", "plan_id": plan_id})).read_all().num_rows == ROWS
         now = scrape(daemon)
         assert now.value("forebay_streams_total", status="failed") == 0
-        # The log says the time as it is told.
+        # The log says the time as it is set.
         jumped = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)
         year = jumped.year
         assert poll(lambda: any(f'"timestamp":"{year}-' in line for line in list(daemon.said))), daemon.said[-3:]

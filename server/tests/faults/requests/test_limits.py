@@ -72,10 +72,10 @@ def metric(daemon: Daemon, name: str) -> float:
 
 def refusal(call: Callable[[], object]) -> str:
     start = time.monotonic()
-    with pytest.raises((pa.ArrowException, OSError), match="resource exhausted") as told:
+    with pytest.raises((pa.ArrowException, OSError), match="resource exhausted") as caught:
         call()
     assert time.monotonic() - start < 10
-    return str(told.value)
+    return str(caught.value)
 
 
 @contextlib.contextmanager
@@ -224,9 +224,9 @@ def test_malformed_messages_are_invalid_argument(start: Start):
         for name in ("GetFlightInfo", "GetSchema", "DoGet", "DoAction", "ListFlights"):
             call = channel.unary_stream(f"/arrow.flight.protocol.FlightService/{name}")
             for odd in (b"\xff\xff\xff", b"\x0a\xff", b"\x0a\x05ab"):
-                with pytest.raises(grpc.RpcError) as told:
+                with pytest.raises(grpc.RpcError) as caught:
                     list(call(odd, timeout=10))
-                assert told.value.code() == grpc.StatusCode.INVALID_ARGUMENT, (name, odd)  # type: ignore[attr-defined]
+                assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT, (name, odd)  # type: ignore[attr-defined]
 
 
 def test_request_that_never_arrives_times_out(start: Start):
@@ -239,10 +239,10 @@ def test_request_that_never_arrives_times_out(start: Start):
 
     with grpc.insecure_channel(daemon.url.removeprefix("grpc://")) as channel:
         for call in (channel.stream_unary(INFO), channel.stream_unary(GET)):
-            with pytest.raises(grpc.RpcError) as told:
+            with pytest.raises(grpc.RpcError) as caught:
                 call(nothing(), timeout=15)
-            assert told.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED  # type: ignore[attr-defined]
-            assert "--handshake-seconds" in told.value.details()  # type: ignore[attr-defined]
+            assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED  # type: ignore[attr-defined]
+            assert "--handshake-seconds" in caught.value.details()  # type: ignore[attr-defined]
         release.set()
 
 

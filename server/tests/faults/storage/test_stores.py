@@ -352,7 +352,7 @@ class Lasting:
     """All lasting faults, each under a dataset of its own, at the same time."""
 
     outcomes: dict[str, Outcome]
-    asked: dict[str, list[float]]
+    request_times: dict[str, list[float]]
     others: int
 
 
@@ -388,9 +388,9 @@ def lasting(daemon: Daemon, proxy: FaultProxy, store: Store, reference: dict[str
             assert client.do_get(where).read_all().num_rows == 100
         others += 1
         threading.Event().wait(0.2)
-    asked = {name: [s.at for s in proxy.requests(f"/{slug(name)}/1.parquet") if s.range] for name in LASTING}
+    request_times = {name: [s.at for s in proxy.requests(f"/{slug(name)}/1.parquet") if s.range] for name in LASTING}
     proxy.clear()
-    return Lasting(outcomes, asked, others)
+    return Lasting(outcomes, request_times, others)
 
 
 UNAVAILABLE = list(LASTING)[: list(LASTING).index("stopped in the body") + 1]
@@ -447,7 +447,7 @@ def test_changed_etag_is_a_changed_snapshot(lasting: Lasting):
     assert outcome.code == "ABORTED"
     assert "snapshot changed" in outcome.words
     # It is not asked again: that would not bring the old one back.
-    assert len(lasting.asked["another ETag"]) <= GROUPS
+    assert len(lasting.request_times["another ETag"]) <= GROUPS
 
 
 @pytest.mark.parametrize("name", REFUSING)
@@ -457,7 +457,7 @@ def test_expired_credentials_are_reported_to_the_operator(lasting: Lasting, name
     assert outcome.code in ("FAILED_PRECONDITION", "PERMISSION_DENIED"), f"{outcome.code}: {outcome.words}"
     assert "AWS_ACCESS_KEY_ID" in outcome.words
     # Nor is the store asked again and again.
-    assert len(lasting.asked[name]) <= GROUPS
+    assert len(lasting.request_times[name]) <= GROUPS
 
 
 @pytest.mark.parametrize("name", UNOPENED)
@@ -475,10 +475,10 @@ def test_retries_are_limited_and_jittered(lasting: Lasting):
     rhythms: set[tuple[float, ...]] = set()
     names = ("500", "503", "429", "closed before the answer")
     for name in names:
-        asked = sorted(lasting.asked[name])
+        times = sorted(lasting.request_times[name])
         # Some row groups of the file are asked for at the same time, each so often.
-        assert 2 <= len(asked) <= TRIES_MAX * GROUPS, name
-        rhythms.add(tuple(round(pause, 1) for pause in np.diff(asked).tolist()))
+        assert 2 <= len(times) <= TRIES_MAX * GROUPS, name
+        rhythms.add(tuple(round(pause, 1) for pause in np.diff(times).tolist()))
     # Those that failed together do not come back together.
     assert len(rhythms) == len(names)
 

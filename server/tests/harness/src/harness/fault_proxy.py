@@ -62,8 +62,8 @@ def another_range(answer: Answer) -> Answer:
     aside = -8 if start >= 8 else 8
     length, start = end + 1 - start, start + aside
     body = answer.whole().body[start:][:length].ljust(length, b"\0")
-    told = f"bytes {start}-{start + length - 1}/{max(size, start + length)}"
-    return replace(answer, headers={**answer.headers, "Content-Range": told}, body=body)
+    content_range = f"bytes {start}-{start + length - 1}/{max(size, start + length)}"
+    return replace(answer, headers={**answer.headers, "Content-Range": content_range}, body=body)
 
 
 def whole_body(answer: Answer) -> Answer:

@@ -44,11 +44,11 @@ class Files(BaseHTTPRequestHandler):
         if body is None:
             self.send_error(404)
             return
-        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        part = body[int(asked[1]) : int(asked[2]) + 1] if asked else body
-        self.send_response(206 if asked else 200)
-        if asked:
-            self.send_header("Content-Range", f"bytes {asked[1]}-{int(asked[1]) + len(part) - 1}/{len(body)}")
+        byte_range = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        part = body[int(byte_range[1]) : int(byte_range[2]) + 1] if byte_range else body
+        self.send_response(206 if byte_range else 200)
+        if byte_range:
+            self.send_header("Content-Range", f"bytes {byte_range[1]}-{int(byte_range[1]) + len(part) - 1}/{len(body)}")
         self.send_header("Content-Length", str(len(part)))
         if self.tags == "strong":
             self.send_header("ETag", f'"{hash(body):x}"')

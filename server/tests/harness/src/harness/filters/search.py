@@ -89,8 +89,8 @@ def search(client: fl.FlightClient, stored: Stored, exprs: Sequence[Expr], tally
     with ThreadPoolExecutor(6) as pool:
         columns = derived_everywhere(client, pool, [stored.datasets[name] for name in names], texts)
         # On the plain layout, which is the first, a filter has nothing to skip.
-        asked = [(name, index) for index, expr in enumerate(exprs) if expr.kind == "bool" for name in names[1:]]
-        filters = list(pool.map(lambda pair: passed(client, stored.datasets[pair[0]], texts[pair[1]]), asked))
+        pairs = [(name, index) for index, expr in enumerate(exprs) if expr.kind == "bool" for name in names[1:]]
+        filters = list(pool.map(lambda pair: passed(client, stored.datasets[pair[0]], texts[pair[1]]), pairs))
     found: list[Disagreement] = []
 
     def add(name: str, expr: Expr, what: str | None) -> None:
@@ -99,7 +99,7 @@ def search(client: fl.FlightClient, stored: Stored, exprs: Sequence[Expr], tally
 
     tally.cases += len(exprs)
     tally.filters += len(filters)
-    for (name, index), filtered in zip(asked, filters, strict=True):
+    for (name, index), filtered in zip(pairs, filters, strict=True):
         of_column = columns[names.index(name)][index]
         add(name, exprs[index], against_column(client, stored, name, texts[index], filtered, of_column))
     with Opinion(stored.plain_file) as opinion:

@@ -134,7 +134,7 @@ class Parquet:
     def add_key_value(self, key: bytes, value: bytes) -> None:
         self.footer[FileMeta.KEY_VALUES].values.append(Struct({1: (BINARY, key), 2: (BINARY, value)}))
 
-    def build(self, lie: Callable[[Parquet], None] = lambda _: None) -> bytes:
+    def build(self, damage: Callable[[Parquet], None] = lambda _: None) -> bytes:
         """The file's bytes. `lie` is told last, once offsets and sizes are right."""
         body = bytearray(MAGIC)
         for index, group in enumerate(self.groups):
@@ -154,7 +154,7 @@ class Parquet:
                 group_bytes += len(body) - start
             if RowGroup.COMPRESSED in group:
                 group[RowGroup.COMPRESSED] = group_bytes
-        lie(self)
+        damage(self)
         return with_footer(bytes(body), encode(self.footer))
 
 
