@@ -1,4 +1,4 @@
-"""What holds a loop up: runs that are made to be bound by each, and what `stats` says of them."""
+"""`stats` names the bottleneck of a training loop: trainer, CPU, storage or network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random walks through the client (client_driver.py), each from a seed that a failure names.
+"""Random walks through the client (client_driver.py), each from a seed that a failure reports.
 
 FOREBAY_DRIVER_SEED=n runs that one again, FOREBAY_DRIVER_SEEDS=n the first n, FOREBAY_DRIVER_STEPS=n steps of each.
 """
@@ -16,7 +16,7 @@ from harness.trainers.client_driver import Driver, write_rows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
-    # An exception that hits a finalizer is swallowed by Python, which says so.
+    # Python swallows an exception raised in a finalizer, and warns.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 

@@ -1,6 +1,6 @@
-"""Replicas and trainers that are killed at any moment: every checkpoint has consumed exactly a prefix of the epoch.
+"""Replicas and trainers are killed at random: every checkpoint has consumed exactly a prefix of the epoch.
 
-Each schedule comes from a seed, which a failure names. FOREBAY_CRASH_SEED=n runs that schedule again,
+Each schedule is drawn from a seed, which a failure reports. FOREBAY_CRASH_SEED=n runs that schedule again,
 FOREBAY_CRASH_SEEDS=n runs the first n.
 """
 
@@ -31,7 +31,7 @@ from harness.repository import package_environment
 from harness.trainers.crash_trainer import CHECKPOINT, Job
 
 SEEDS_DEFAULT = 3
-# The longest silence of a trainer, in which it may wait for a replica to come back.
+# The longest silence of a trainer, which may wait for a replica to restart.
 SILENCE_SECONDS = 60
 # Steps that a trainer may be ahead of what is done to it.
 STEPS_AHEAD = 3
@@ -89,7 +89,7 @@ class Schedule:
         }
         self.where = str(random.choice(["", "id % 3 <> 0"]))
         self.commit_every = int(random.integers(1, 7))
-        # Lanes divides each step's rows, so that any of these may go on from any other's checkpoint.
+        # Lanes divides each step's rows, so any of these can resume from any other's checkpoint.
         self.batch_sizes = {world: int(random.choice([32, 48, 64, 80])) // world for world in (4, 2, 8)}
         end = len(self.passing)
         # Late in the epoch a server has sent all that there is, and its death goes unnoticed.
@@ -148,7 +148,7 @@ class Replicas:
             self.running[index] = Daemon(*flags, "--dataset", f"data={self._data}")
 
     def kill_the_busiest(self) -> None:
-        """Kill -9, right after the one that is down has come back: one of them is always there."""
+        """Kill -9 right after the other replica has restarted: one replica is always running."""
         active = [-1 if daemon is None else active_streams(daemon) for daemon in self.running]
         index = int(np.argmax(active))
         self.start(1 - index)
@@ -198,7 +198,7 @@ class Trainer:
         self._lines.put(None)
 
     def positions(self) -> Iterator[int]:
-        """What it reaches, until its ranks are gone."""
+        """Yield the positions that it reaches, until its ranks exit."""
         while (line := self._lines.get(timeout=SILENCE_SECONDS)) is not None:
             what, *numbers = line.split()
             if what == "rank":
@@ -306,7 +306,7 @@ class Run:
                 trainer.stop()
 
     def _drive(self, trainer: Trainer) -> bool:
-        """Do to it and to the replicas what is due, until it ends; returns whether it was killed."""
+        """Inject the scheduled faults until it ends; returns whether it was killed."""
         killed = False
         for position in trainer.positions():
             while not killed and self.events and self.events[0].position <= position:
@@ -321,7 +321,7 @@ class Run:
     def _check_commits(self, trainer: Trainer) -> None:
         """Between one checkpoint and the next, all ranks together consumed just the rows between them, once each."""
         consumed, start = trainer.consumed(), trainer.job.start_position
-        # A kill may come between a checkpoint and its announcement.
+        # A kill may happen between a checkpoint and its announcement.
         last = checkpoint(self.folder)[0]
         for position in sorted({*trainer.commits, last} - {start}):
             got = [row for step, rows in consumed.items() if start <= step < position for row in rows]
@@ -340,7 +340,7 @@ def test_every_checkpoint_is_a_prefix_of_the_epoch(data: Path, tmp_path: Path, s
     try:
         run = Run(schedule, replicas, tmp_path)
         run.carry_out()
-        # The checks are worth what was killed: the trainer twice, and replicas in the middle of streams.
+        # Ensure that the schedule was effective: it killed the trainer twice, and replicas in mid-stream.
         assert run.worlds == [4, 2, 8]
         assert replicas.kills_under_streams > 0
     except BaseException:

@@ -1,4 +1,4 @@
-"""A saved place in the data: what it holds, what it is refused for, and that the rest comes behind it."""
+"""Cursors: their content, the requests that reject them, and resuming after them."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_checks_the_plan_before_the_position(client: fb.Client, server: Server):
     data.load_state_dict(place.to_dict())
     with pytest.raises(fb.CursorRefused, match=words):
         next(iter(data))
-    # Of the same plan, a position behind the end is what is wrong.
+    # With the same plan, the position past the end is the error.
     behind = fb.Cursor.of({**place.to_dict(), "position": 4000})
     with pytest.raises(fb.InvalidRequest, match="start_position") as raised:
         client.stream("tiny", IDS, batch_size=20, cursor=behind)
@@ -256,7 +256,7 @@ def test_shuffled_stream_resumes_after_every_step(client: fb.Client, remainder: 
         assert {place.order.lanes for place in places} == {16}
         for at, place in enumerate(places[:-1], start=1):
             if place.epoch:
-                continue  # The other rank's last step is this one: behind it lies the next epoch.
+                continue  # This is also the other rank's last step; the next epoch follows.
             with client.stream("tiny", IDS, rank=rank, batch_size=batch_size, world_size=2, cursor=place) as stream:
                 assert len(stream) == len(whole) - at
                 assert [batch.header for batch in stream] == [batch.header for batch in whole[at:]]

@@ -157,7 +157,7 @@ def test_fails_over_to_another_replica_when_the_connection_breaks(
     first, second = serve({"tiny": tiny_folder}), serve({"tiny": tiny_folder})
     proxy = Proxy(first.url)
     rows = {"x": [1.0, 4.0], "gappy": [2.0, None], "word": ["c", "ab"]}
-    # Neither has fitted the plan: it is sent whole where its id is not known.
+    # No server has fitted the plan: it is sent inline where its id is unknown.
     with fb.connect([proxy.url, second.url], retry_seconds=20) as client, client.exchange(fitted) as exchange:
         before = exchange(rows)
         proxy.refuse()

@@ -1,6 +1,6 @@
-"""A stream whose server goes away: the loop sees the same batches, each once, or an error that says where to go on.
+"""Fail-over: the loop sees the same batches, each once, or an error with the cursor to resume from.
 
-A TCP proxy stands for the network, and is cut at chosen bytes; servers are real, and drained, killed and replaced.
+A TCP proxy simulates the network and cuts connections at chosen bytes. Servers are real: drained, killed, replaced.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_every_batch_of_real_streams_is_verified(replicas: list[Server], client:
     stored = fb.Plan(outputs={name: fb.cols(name).as_stored() for name in ("word", "gappy", "id")})
     for batch in client.stream("tiny", stored, batch_size=7):
         assert checksum.matches(batch.data, batch.header.checksum) is True
-    # What was not received in one piece is let through.
+    # Data that was not received in one piece passes.
     assert checksum.matches(pa.record_batch({"x": [1.0]}), 5) is None
 
 

@@ -1,4 +1,4 @@
-"""An exception that a signal handler raises in `next` loses no batch, doubles none and ends no epoch.
+"""An exception raised by a signal handler in `next` loses no batch, repeats none and ends no epoch.
 
 The tests raise at each place where a handler can run in turn, and with real signals in between.
 """
@@ -30,7 +30,7 @@ WHOLE = list(range(ROWS))
 Serve = Callable[..., Server]
 
 
-# An exception that hits a finalizer is swallowed by Python, which says so.
+# Python swallows an exception raised in a finalizer, and warns.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
@@ -69,7 +69,7 @@ MAKERS = {"Stream": streams, "FlightDataset": datasets}
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("from_fresh", [False, True])
 def test_interrupt_anywhere_in_next_loses_no_batch(server: Server, maker: str, from_fresh: bool):
-    """Each place once: in a first `next`, and in one behind a batch."""
+    """Each location once: in a first `next`, and in one after a batch."""
     driven, taken, interrupts = None, [], 0
     made = MAKERS[maker](server)
     for at in itertools.count(1):
@@ -87,7 +87,7 @@ def test_interrupt_anywhere_in_next_loses_no_batch(server: Server, maker: str, f
             assert driven.place() == before
             taken += first_of(driven.iterator)["id"].tolist()
             assert taken == WHOLE[: len(taken)]
-            # Behind a batch that came as it should.
+            # After a batch that arrived normally.
             taken += first_of(driven.iterator)["id"].tolist()
         else:
             if not interruption.is_raised:
@@ -119,7 +119,7 @@ def test_interrupt_anywhere_at_the_end_loses_no_batch(server: Server, maker: str
 
 @contextlib.contextmanager
 def alarms(seconds: float) -> Iterator[list[int]]:
-    """Signals one after another, whose handler raises wherever it hits beneath a `__next__`; counts them."""
+    """Sends signals whose handler raises anywhere below `__next__`; counts them."""
     count = [0]
 
     def handler(_: int, frame: FrameType | None) -> None:

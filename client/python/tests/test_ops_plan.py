@@ -1,4 +1,4 @@
-"""Every op as it is written in Python: its JSON, read back; its dtype; what is wrong without any data."""
+"""Every op in Python: JSON round trip, dtype, and errors that need no data."""
 
 from __future__ import annotations
 

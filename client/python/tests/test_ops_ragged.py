@@ -1,4 +1,4 @@
-"""Lists in a batch: two flat arrays over the memory they came in, as NumPy and as torch want them."""
+"""Lists in a batch: values and offsets as NumPy arrays and torch tensors over the received memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FAILED_PRECONDITION is several refusals: each has its own exception, whatever columns and files are called."""
+"""FAILED_PRECONDITION has several reasons: each has its own exception, independent of column and file names."""
 
 from __future__ import annotations
 

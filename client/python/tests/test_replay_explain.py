@@ -1,4 +1,4 @@
-"""The actions replay and explain, asked through the package: against the streams that they speak of."""
+"""`replay` and `explain` agree with the streams that they describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loaded state is used up by the first batch that the loop has, and by nothing before it."""
+"""Only the first batch that reaches the loop consumes a loaded state."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_unreachable_server_does_not_consume_a_state(restartable: Restartable, l
             ids(loop)
         assert place_of(data) == (2, 40)
     restartable.start()
-    # gRPC waits a second or more before it connects once more: failures too, which use up as little.
+    # gRPC waits a second or more before it reconnects; these failures consume no state either.
     assert poll(lambda: rows_of(loop), seconds=30) == REST
     assert place_of(data) == (3, 0)
     assert ids(loop) == WHOLE

@@ -1,4 +1,4 @@
-"""Streams that break the rules, from a Flight server made to break them; and pyarrow's errors turned into ours."""
+"""Invalid streams from a misbehaving Flight server, and the translation of pyarrow's errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEMA = pa.schema([pa.field("x", pa.float32(), nullable=False)])
 
 
 class Misbehaving(fl.FlightServerBase):
-    """Streams what `script` says: (header, rows) pairs; a string in their place is raised."""
+    """Streams `script`: (header, rows) pairs; a string is raised as an error."""
 
     script: list[Any] = []  # noqa: RUF012 (set by each test)
     share: dict[str, Any] = {"rank": 0, "rows": 8, "steps": 2}  # noqa: RUF012
@@ -53,7 +53,7 @@ def header(step: int, *, rows: int = 4, last: bool = False, position: int | None
 
 
 def connected(misbehaving: Misbehaving) -> fb.Client:
-    """A client that takes the first answer: what a broken stream is to be told as it is, not mended."""
+    """A client without retries: errors of a broken stream are raised unchanged."""
     return fb.connect(f"grpc://127.0.0.1:{misbehaving.port}", retry_seconds=0)
 
 
@@ -79,7 +79,7 @@ def test_invalid_stream_raises(misbehaving: Misbehaving, script: list[Any], word
         with pytest.raises(fb.StreamError, match=words):
             list(stream)
         place = stream.cursor()
-        # An error is not the epoch's end: the stream asks again, and this server answers as badly.
+        # An error is not the end of the epoch: the stream retries, and this server fails again.
         if words == "said it was the last":
             assert list(stream) == []
         else:

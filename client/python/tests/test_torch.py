@@ -137,7 +137,7 @@ def test_rank_comes_from_torch_distributed_before_the_environment(
         carried = pickle.dumps(data)
     finally:
         torch.distributed.destroy_process_group()
-    # A worker that is started from this process cannot ask torch.distributed, and must not ask the environment.
+    # A worker of this process cannot use torch.distributed, and must not read the environment.
     assert ids(pickle.loads(carried)) == list(range(ROWS))
 
 
@@ -181,7 +181,7 @@ def test_loaded_state_resumes_after_the_last_batch_taken(server: Server, steps: 
     del loop
     resumed = dataset()
     resumed.load_state_dict(pickle.loads(pickle.dumps(state)))
-    # Behind the last step of all ranks lies the next epoch.
+    # The next epoch follows the last step of all ranks.
     assert resumed.epoch == (5 if steps == 6 else 4)
     resumed.set_epoch(resumed.epoch)
     assert len(resumed) == 6

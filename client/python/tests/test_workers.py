@@ -86,7 +86,7 @@ for persistent in (False, True):
     for epoch in (0, 3, 5):
         data.set_epoch(epoch)
         seen[f"{persistent} {epoch}"] = ids(loader)
-    # A state that is loaded here reaches workers that live on, and is gone on from once.
+    # A state loaded here reaches persistent workers, and they resume from it once.
     data.load_state_dict({**fb.Cursor(5, 70, 1).to_dict()})
     seen[f"{persistent} rest"] = ids(loader)
     seen[f"{persistent} again"] = ids(loader)
@@ -124,7 +124,7 @@ def test_persistent_workers_see_a_new_epoch(server: Server, context: str):
 
 
 def places(state: Any) -> list[dict[str, Any]]:
-    """All cursors that lie somewhere in a state."""
+    """All cursors anywhere in a state."""
     if not isinstance(state, dict):
         return []
     if "position" in state and "plan_id" in state:
@@ -147,7 +147,7 @@ def test_stateful_loader_resumes_after_the_last_batch_taken(server: Server, work
     second = loader()
     second.load_state_dict(state)
     rest = ids(second)
-    # Behind the last batch lies the next epoch.
+    # The next epoch follows the last batch.
     assert (taken + rest if steps < 12 else rest) == list(range(ROWS))
 
 

@@ -1,4 +1,4 @@
-"""The Python examples of the README and the book run as written; only the data's path and the server's URL differ."""
+"""The Python examples of the README and the book run as written, except for the data's path and the server's URL."""
 
 from __future__ import annotations
 

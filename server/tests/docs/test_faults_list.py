@@ -1,4 +1,4 @@
-"""The list of faults names tests that are there."""
+"""FAULTS.md names existing tests."""
 
 from __future__ import annotations
 

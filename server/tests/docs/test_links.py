@@ -1,4 +1,4 @@
-"""Links and anchors of the documents lead somewhere, and every chapter of the book is in its summary."""
+"""Links and anchors of the documents resolve, and every chapter of the book is in its summary."""
 
 from __future__ import annotations
 

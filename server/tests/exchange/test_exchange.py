@@ -1,4 +1,4 @@
-"""DoExchange by bare pyarrow: the plan's outputs for rows that a client sends, the same bytes as a stream's."""
+"""DoExchange over bare pyarrow: outputs for rows that a client sends equal a stream's, byte for byte."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_missing_columns_are_reported_with_similar_names(client: fl.FlightClient
     assert '"id"' in text
     assert '"x"' in text
     assert 'did you mean "Id"' in text
-    # A plan that no fit of the server has seen knows no more than its own names.
+    # A plan that this server has not fitted has only its own names.
     plan = {"outputs": [{"name": "a", "parts": [{"columns": ["smal"]}]}]}
     code, text = refused(client, {"plan": plan}, batch)
     assert (code, 'did you mean "small"' in text) == ("INVALID_ARGUMENT", True), text

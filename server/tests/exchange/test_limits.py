@@ -1,4 +1,4 @@
-"""Exchanges that are large, slow, idle or in the way: each is bounded by itself, and the server goes on."""
+"""Large, slow and idle exchanges: each is limited on its own, and the server keeps serving."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_rejects_a_batch_beyond_the_memory_limit_naming_the_flag(start: Start):
         assert exchange(client, {"plan": WIDE}, [indices(400)])[0].num_rows == 400
         code, text = refused(client, {"plan": WIDE}, indices(600))
         assert (code, "--memory-limit-bytes" in text) == ("RESOURCE_EXHAUSTED", True), text
-        # Dictionaries count as long as they are held.
+        # Dictionaries count while they are held.
         words = pa.DictionaryArray.from_arrays(np.zeros(1, np.int32), ["x" * 3_000_000])
         code, text = refused(client, {"plan": TEXT}, pa.RecordBatch.from_pydict({"text": words}))
         assert (code, "--memory-limit-bytes" in text) == ("RESOURCE_EXHAUSTED", True), text

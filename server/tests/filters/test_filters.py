@@ -1,4 +1,4 @@
-"""Filters pass the rows that pyarrow passes, whether row groups can be skipped by their statistics or not."""
+"""Filters pass the same rows as pyarrow, with and without pruning by statistics."""
 
 from __future__ import annotations
 

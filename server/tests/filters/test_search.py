@@ -1,4 +1,4 @@
-"""Random filters pass the rows for which they are true, however the table is stored.
+"""Random filters pass the rows for which they are true, in every layout of the table.
 
 `FILTER_FUZZ_SEEDS` seeds from `FILTER_FUZZ_FIRST` on are searched, each with FILTER_FUZZ_EXPRESSIONS expressions.
 """

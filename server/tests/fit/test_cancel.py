@@ -1,4 +1,4 @@
-"""A client that goes away ends its fit: while rows are read and behind the last one, with nothing left of it."""
+"""A disconnecting client cancels its fit, during the pass and after it, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def active(daemon: Daemon) -> float:
     return float(found[1])
 
 
-# A client of its own process, which writes every update in a line.
+# A client in a separate process, which prints one update per line.
 CLIENT = """
 import sys
 import pyarrow.flight as fl
@@ -78,8 +78,8 @@ def test_disconnected_client_cancels_its_fit(daemon: Daemon, tmp_path: Path, whe
         client.kill()
     assert poll(lambda: active(daemon) == 0, seconds=30)
     assert poll(lambda: not spilled(tmp_path), seconds=30), "the fit left its files"
-    assert not list((tmp_path / "state" / "plans").iterdir()), "the fit went on to its end"
-    # The server goes on as if nothing had been.
+    assert not list((tmp_path / "state" / "plans").iterdir()), "the fit ran to completion"
+    # The server keeps serving.
     with fl.connect(daemon.url) as other:
         *_, last = other.do_action(fl.Action("fit", json.dumps(REQUEST).encode()))
     values = json.loads(last.body.to_pybytes())["result"]["plan"]["outputs"][0]["parts"][0]["ops"][0]["vocab"]["values"]

@@ -1,4 +1,4 @@
-"""What a fit learns of numbers, held against exact arithmetic, NumPy and scikit-learn's definitions."""
+"""Fitted statistics of numbers match exact arithmetic, NumPy and scikit-learn's definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fit's result as a file: equal fits give equal bytes, every client reads it, and an edited one is refused."""
+"""Saved fit results: equal fits give equal bytes, every client reads them, and edited ones are rejected."""
 
 from __future__ import annotations
 

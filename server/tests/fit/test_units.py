@@ -1,4 +1,4 @@
-"""What a fit learned of dates and times is for the unit that they had: nothing computes in another."""
+"""Fitted statistics of dates and times apply only to the unit that they were fitted on."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_statistics_of_times_apply_to_their_unit(serve: Serve, times: Path, name
             assert fitted.plan.units == {TEMPORAL[name].names[0]: f"timestamp[us{suffix}]"}
             assert fb.FittedPlan.from_json(fitted.to_json()) == fitted
             want = np.concatenate([batch["o"] for batch in fits.stream(fitted_to, fitted)])
-            # A server that has not fitted it, which knows no more of it than it says, and one that has.
+            # A server that has not fitted the plan and has only its JSON, and one that has.
             for client in (computes, fits):
                 for kind in (fitted_to, *also):
                     # By the plan alone: no id leads to what the fit has seen.

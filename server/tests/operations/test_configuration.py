@@ -1,4 +1,4 @@
-"""What the operator says: flags, environment, file; and what a wrong word is answered with."""
+"""Configuration by flags, environment and file, and errors for invalid values."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def memory_limit(daemon: Daemon) -> int:
 
 
 def nowhere(folder: Path) -> tuple[str, ...]:
-    """A dataset that is not there, and a state directory of its own."""
+    """A missing dataset, and a separate state directory."""
     return ("--dataset", "a=/nowhere", "--state", str(folder / "state of nowhere"))
 
 
@@ -119,7 +119,7 @@ def test_datasets_and_addresses_are_read_from_file_and_environment(tiny_folder: 
     daemon = Daemon("--config", str(file))
     try:
         assert [url.split(":")[0] for url in daemon.urls] == ["grpc", "grpc+unix"]
-        # At log level error nothing but the ready lines is said.
+        # At log level `error` only the ready lines are logged.
         assert len(daemon.said) == 3
     finally:
         assert daemon.stop() == ""

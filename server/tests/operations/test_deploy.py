@@ -1,4 +1,4 @@
-"""What server/deploy says of the server is true: names, ports, paths, times and memory, held against it and each other.
+"""server/deploy matches the server and itself: names, ports, paths, timeouts and memory.
 
 Each configuration starts the real server. Whether units, images and manifests are well-formed is for their linters.
 """
@@ -25,7 +25,7 @@ DEPLOY = ROOT / "server/deploy"
 UNIT = (DEPLOY / "forebay-server.service").read_text()
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
-# After the drain, streams that are cut are told where to resume.
+# After the drain, streams that are cut receive the position to resume from.
 FAREWELL_SECONDS = 2
 # What a process may hold above its streams' budget: the goal that benches/service measures.
 HEADROOM_BYTES = 150_000_000
@@ -163,12 +163,12 @@ def test_public_addresses_are_explicit(name: str, tmp_path: Path):
     file = tmp_path / "forebay.toml"
     file.write_text(TOML[name])
     (tmp_path / "no folder").touch()
-    # A state directory that cannot be: the server ends behind its configuration, before it listens.
+    # An invalid state directory: the server exits after reading its configuration, before it listens.
     command = ("--config", str(file), "--dataset", "a=/nowhere", "--state", str(tmp_path / "no folder"))
     done = run_to_end(*command, env={"FOREBAY_INSECURE_PUBLIC": "true"})
     assert done.returncode == 1, done.stderr
     assert "--state" in done.stderr
-    # Who runs the image must say it; the manifests say it, beside a policy of who may come.
+    # The image requires an explicit flag; the manifests set it, together with a network policy.
     done = run_to_end(*command)
     assert done.returncode == {"container": 2, "kubernetes": 1}[name], done.stderr
 

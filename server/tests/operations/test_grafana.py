@@ -1,4 +1,4 @@
-"""Dashboards and rules against what a server really exposes and what a real Prometheus answers."""
+"""Dashboards and rules against a real server's metrics and a real Prometheus."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness.monitoring import (
 from queries import DASHBOARDS, Prometheus, Query, chosen, panels, queries
 
 RULES = GRAFANA / "prometheus/rules.yml"
-# What is asked for has to be there so many seconds after Prometheus has started.
+# Seconds after Prometheus has started within which data must appear.
 ANSWER_SECONDS = 35
 # Metrics of Prometheus itself.
 PROMETHEUS_NAMES = {"up", "ALERTS"}
@@ -62,7 +62,7 @@ def literal_labels(text: str) -> set[tuple[str, str]]:
 
 @dataclass
 class Watched:
-    """A server under load, and one that nobody asks for anything."""
+    """A server under load, and an idle one."""
 
     busy: Daemon
     idle: Daemon
@@ -121,7 +121,7 @@ def test_every_panel_has_a_description_unit_and_selector(path: Path):
 
 
 def test_every_selected_label_exists(watched: Watched):
-    """A ratio of something misspelt would be 0 for ever."""
+    """A ratio of a misspelt label value would always be 0."""
     picked = literal_labels(rule_text()).union(*(literal_labels(query.expr) for query in QUERIES))
     assert ("forebay_storage_requests_total", 'status="error"') in picked
 
@@ -150,10 +150,10 @@ def test_every_metric_is_used_and_every_used_metric_exists(watched: Watched):
     def exposed() -> set[str]:
         return set(re.findall(r"^# TYPE (\S+)", watched.busy.get("/metrics")[2], re.MULTILINE))
 
-    # Some names may come with the first stream.
+    # Some names may appear with the first stream.
     missing = until(lambda: used - exposed(), seconds=10)
-    assert not missing, "the server does not expose what dashboards or rules ask for"
-    assert not documented - used, "no panel and no rule asks for these"
+    assert not missing, "the server does not expose metrics that dashboards or rules query"
+    assert not documented - used, "no panel and no rule queries these"
 
 
 @pytest.mark.parametrize("check", [("check", "config", "prometheus.yml"), ("check", "rules", "rules.yml")])
@@ -198,7 +198,7 @@ def answered(prometheus: Prometheus, expr: str) -> bool:
 
 
 def of(query: Query, address: str) -> str:
-    """The query as Grafana asks it of this server alone; a rate is over some scrapes."""
+    """The query as Grafana sends it for this server only, with rates over a few scrapes."""
     choice = {
         "job": "forebay",
         "instance": re.escape(address),
@@ -240,7 +240,7 @@ def test_every_rule_returns_data_under_load(watched: Watched, prometheus: Promet
         return [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
 
     def missing() -> set[str]:
-        # An alert's query is empty where all is well: without its bounds it is what they are held against.
+        # An alert's query is empty on a healthy server; without its thresholds it returns data.
         unbounded = [re.sub(r" (?:[<>]=?|[!=]=) [\d.]+", "", rule["query"]) for rule in rules()]
         unhealthy = {f"{rule['name']}: {rule['health']}" for rule in rules() if rule["health"] != "ok"}
         return unhealthy | {query for query in unbounded if not answered(prometheus, query)}

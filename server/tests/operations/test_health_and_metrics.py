@@ -1,4 +1,4 @@
-"""What an operator sees of a running server: its ready lines, health, metrics."""
+"""Ready lines, health endpoints and metrics of a running server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STREAM["plan"]["outputs"][0]["parts"] = [{"columns": ["text"]}]
 
 @pytest.fixture(scope="module")
 def wide_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """100,000 rows of 1 KB text in a small file; another where a null comes late; another that is damaged."""
+    """100,000 rows of 1 KB text in a small file; another with a late null; another that is damaged."""
     root = tmp_path_factory.mktemp("operations")
     text = pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int32), [("forebay " * 128)])
     for name in ("wide", "late", "damaged"):

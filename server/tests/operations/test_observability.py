@@ -96,7 +96,7 @@ def test_stream_error_names_its_request(start: Start):
         (ended,) = poll(lambda: ends_of(daemon, "job-8"))
         assert ended["outcome"] == "failed"
         assert "null" in ended["error"]
-        # One that no client named has an id all the same; what is no id is not taken for one.
+        # A request without an id gets one; an invalid id is ignored.
         for options in (fl.FlightCallOptions(), named('"} x'), named("a" * 65)):
             with pytest.raises(pa.ArrowInvalid, match=r"\[request [0-9a-f]+-\d+\]"):
                 client.do_get(ticket, options).read_all()
@@ -105,7 +105,7 @@ def test_stream_error_names_its_request(start: Start):
 def test_open_streams_have_series_and_closed_ones_none(start: Start):
     daemon = start()
     with fl.connect(daemon.url) as client:
-        # More than sockets and buffers hold: it stays open while nobody reads.
+        # More than sockets and buffers hold: the stream stays open while unread.
         wide = {"outputs": [{"name": "x", "parts": [{"columns": ["x"] * 100}]}]}
         reader = client.do_get(info(client, request(plan=wide)).endpoints[0].ticket, named("job-9"))
         reader.read_chunk()
@@ -176,7 +176,7 @@ def test_unread_log_blocks_no_stream(folder: Path, tmp_path: Path):
             for _ in range(40):
                 assert client.do_get(ticket).read_all().num_rows == ROWS
         running.terminate()
-        # Whoever does not read cannot keep it from ending.
+        # A client that does not read cannot prevent its end.
         assert running.wait(20) == 0
     finally:
         running.kill()
@@ -232,7 +232,7 @@ def test_ten_thousand_simultaneous_scrapes_do_not_disturb_streams(start: Start):
             statuses = pending.result()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
-    # Those that the listener's queue has no place for are not heard, but nobody gets half a page.
+    # Connections beyond the listener's queue are not served, but no client gets a partial page.
     assert set(statuses) <= {"whole", "unheard"}, statuses
     assert statuses["whole"] > 1000
     assert set(reads) == {ROWS}
@@ -240,7 +240,7 @@ def test_ten_thousand_simultaneous_scrapes_do_not_disturb_streams(start: Start):
 
 
 def scrapes(address: tuple[str, int], count: int) -> dict[str, int]:
-    """Asks for so many pages at once; returns how many came whole, and how many askers were not heard in time."""
+    """Request this many pages at once; returns the numbers of complete pages and of timeouts."""
     pages: dict[socket.socket, bytearray] = {}
     done: dict[socket.socket, bytes] = {}
     with contextlib.ExitStack() as opened, selectors.DefaultSelector() as selector:

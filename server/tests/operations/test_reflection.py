@@ -1,4 +1,4 @@
-"""Tools such as grpcurl find the calls and their messages, where the operator lets them."""
+"""gRPC reflection for tools such as grpcurl, if the operator enables it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a server: what new streams, running streams and the operator see of it."""
+"""Shutdown, as seen by new streams, running streams and the operator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.serving import info
 
 ROWS = 200_000
 BATCH = 1000
-# 200 MB on the wire: more than sockets and clients buffer, so that a stream whose client rests goes on for ever.
+# 200 MB on the wire: more than sockets and clients buffer, so that the stream of an idle client never ends.
 REQUEST: dict[str, Any] = {
     "dataset": "long",
     "batch_size": BATCH,
@@ -72,7 +72,7 @@ def open_stream(client: fl.FlightClient, **changes: Any) -> fl.FlightStreamReade
 
 
 def read_until_cut(reader: fl.FlightStreamReader) -> tuple[list[Message], str]:
-    """What comes before the error, and its words."""
+    """The rows before the error, and its message."""
     got: list[Message] = []
     with pytest.raises(fl.FlightUnavailableError) as cut:
         got.extend(message(chunk) for chunk in reader)
@@ -130,7 +130,7 @@ def test_cut_stream_names_the_position_to_resume(start: Start, seconds: int):
         reader = open_stream(client)
         messages = [message(reader.read_chunk())]
         daemon.process.send_signal(signal.SIGTERM)
-        # A slow client, which rests until the grace is over and comes back before the farewell is.
+        # A slow client that pauses beyond the grace period and resumes before the trailers are dropped.
         over = time.monotonic() + seconds * 1.2
         assert poll(lambda: time.monotonic() > over)
         rest, words = read_until_cut(reader)
@@ -199,7 +199,7 @@ def test_idle_client_learns_how_to_resume_after_the_drain(start: Start):
     with fl.FlightClient(daemon.url, generic_options=small) as client:
         reader = open_stream(client)
         messages = [message(reader.read_chunk())]
-        # What the client has room for has come: trailers that name the place wait behind what it has no room for.
+        # The client's buffers are full: the trailers with the position wait behind unread data.
         filled = time.monotonic() + 1
         assert poll(lambda: time.monotonic() > filled)
         daemon.process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The state directory: what survives a restart, and what damage to it can never do: change a number unseen."""
+"""The state directory: what survives a restart; damage to it never changes a result silently."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_damaged_plan_is_not_found(start: Start, tmp_path: Path, name: str):
     assert error.code in ("NOT_FOUND", "DATA_LOSS", "FAILED_PRECONDITION"), f"{error.code}: {error}"
     assert plan_id in str(error)
     assert f'did you mean "{plan_id}"' not in str(error)
-    # Fitting again mends it.
+    # Another fit repairs it.
     with fl.connect(daemon.url) as client:
         assert fit(client, "data", PLAN)[-1]["result"]["plan_id"] == plan_id
     read(daemon, {"plan_id": plan_id})
@@ -140,7 +140,7 @@ def test_damaged_plan_is_not_found(start: Start, tmp_path: Path, name: str):
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damaged_plan_columns_stop_no_stream(start: Start, tmp_path: Path, name: str):
-    """What a fit saw is kept beside its plan, for exchanges; streams have the snapshot's own."""
+    """The columns that a fit saw are stored with its plan, for exchanges; streams use the snapshot's."""
     plan_id, want = prepared(start)
     (path,) = [path for path in state_files(tmp_path) if plan_id in path.name and "columns" in path.parent.name]
     damage(path, name)

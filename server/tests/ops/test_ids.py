@@ -187,7 +187,7 @@ def test_map_id_of_many_ids(client: fb.Client):
 
 
 def counted(name: str) -> list[tuple[Any, int]]:
-    """Values by count descending, equal counts by value ascending; neither null nor NaN is one."""
+    """Values by count descending, equal counts by value ascending; null and NaN are excluded."""
     array = ARRAYS[name]
     if pa.types.is_dictionary(array.type):
         array = array.cast(pa.string())

@@ -1,4 +1,4 @@
-"""Lists: what ops make of their elements, and their way to columns of a matrix or to values and offsets."""
+"""Lists: ops on their elements, and their layout as matrix columns or as values and offsets."""
 
 from __future__ import annotations
 

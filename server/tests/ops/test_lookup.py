@@ -247,7 +247,7 @@ def test_ticket_pins_the_lookup_table(tmp_path: Path, serve: Serve):
         assert read(running, after.endpoints[0].ticket) == [[-2.0, 6.0], [-1.0, 5.0], [-2.0, 6.0]]
         ids = {json.loads(info.app_metadata)["plan_id"] for info in (before, after)}
         assert len(ids) == 2, "what is looked up is part of the plan's id"
-        # What was read is still at hand: the old rows, never a mix.
+        # The table that was read is cached: the old rows, never a mix.
         assert read(running, before.endpoints[0].ticket) == old
     # A server that never read it cannot read it now.
     lookup["snapshot"] = json.loads(raw.app_metadata)["snapshot"]

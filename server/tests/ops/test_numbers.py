@@ -239,7 +239,7 @@ def check_scaled(got: np.ndarray, array: pa.Array, oracle: object, found: dict[s
     theirs = oracle.transform(values.astype(np.float64).reshape(-1, 1))[:, 0]  # type: ignore[attr-defined]
     differ = op == "standardize" and 0 < divisor < 10 * 2.0**-52 * max(1.0, abs(shift))
     if not differ:
-        # sklearn takes a deviation for zero where it is rounding beside the mean; ours is the zero of the sum itself.
+        # sklearn treats a deviation as zero if it is rounding error relative to the mean; Forebay only an exact zero.
         theirs[gaps] = 0
         np.testing.assert_allclose(got, theirs.astype(np.float32), rtol=1e-6, atol=1e-6, err_msg=about)
 

@@ -1,4 +1,4 @@
-"""The dtypes of outputs: every number is rounded once, to nearest even, and no integer output loses anything."""
+"""The dtypes of outputs: every number is rounded once, to nearest even, and integer outputs are exact."""
 
 from __future__ import annotations
 

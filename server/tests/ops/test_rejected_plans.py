@@ -1,4 +1,4 @@
-"""Plans that cannot be meant are refused when they are checked, with the place of what is wrong."""
+"""Invalid plans are rejected with the field path of the error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.tables import tiny_table
 HUGE = 10**9
 DEEP = 10**6
 
-# Column, op, words that the error has beside the op's path.
+# Column, op, and words of the error in addition to the op's path.
 BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "clip: min above max": ("x", {"clip": {"min": 2, "max": 1}}, ["min", "max"]),
     "clip: NaN": ("x", {"clip": {"min": "NaN"}}, ["NaN"]),

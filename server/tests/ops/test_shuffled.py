@@ -1,4 +1,4 @@
-"""Every op in a shuffled stream gives each row what it gives it in file order, at every world size and batch size."""
+"""Every op gives each row the same values shuffled and in file order, at every world size and batch size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vocabularies of decimals: values that float64 does not tell apart, counted and found by all their digits."""
+"""Vocabularies of decimals: values that float64 cannot distinguish are counted and found by all digits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extension types: a column stays what it is, whether the file says so in Arrow's schema or in Parquet's own types."""
+"""Extension types are kept, whether the file declares them in Arrow's schema or in Parquet's own types."""
 
 from __future__ import annotations
 

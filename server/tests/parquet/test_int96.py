@@ -40,7 +40,7 @@ def dates(rows: int = ROWS) -> list[dt.datetime | None]:
 
 
 def table() -> pa.Table:
-    """INT96 as a column, in a list, in a struct, in a map, and behind a dictionary of Arrow's."""
+    """INT96 as a column, in a list, in a struct, in a map, and in an Arrow dictionary."""
     ts = pa.array(dates(), US)
     return pa.table(
         {
@@ -210,7 +210,7 @@ def test_rejects_a_date_out_of_range_by_name(
 
 
 def test_bounds_of_int96_prune_nothing(tmp_path: Path, serve: Serve):
-    """Bounds that lie: their order is not defined, so that no reader may use them."""
+    """Wrong bounds: the order of INT96 is undefined, so that no reader may use them."""
     data = pa.table({"id": range(100), "ts": pa.array([dt.datetime(2300, 1, 1)] * 100, US)})
     file = dissect(data, use_dictionary=False, use_deprecated_int96_timestamps=True, store_schema=False)
     bounds = Struct({number: (BINARY, int96(0, 0)) for number in (1, 2, 5, 6)})
@@ -222,7 +222,7 @@ def test_bounds_of_int96_prune_nothing(tmp_path: Path, serve: Serve):
 
 
 def test_arrow_schema_of_another_unit_does_not_reinterpret_nanoseconds(tmp_path: Path, serve: Serve):
-    """Nanoseconds in INT64, beside an Arrow schema that says microseconds: Parquet's own word counts."""
+    """Nanoseconds in INT64 with an Arrow schema of microseconds: Parquet's type takes precedence."""
     data = pa.table({"ts": pa.array([1_700_000_000_000_000_000, 1, None], pa.int64()).cast(pa.timestamp("ns"))})
     microseconds = dissect(pa.table({"ts": pa.array([0, 0, None], pa.int64()).cast(US)}))
     file = dissect(data, store_schema=True)

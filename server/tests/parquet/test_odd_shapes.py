@@ -1,4 +1,4 @@
-"""Row groups of odd sizes, empty ones among them; column names that no one should have chosen."""
+"""Row groups of unusual sizes, including empty ones, and unusual column names."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_row_group_of_a_million_rows(client: fl.FlightClient):
     batches = read(client, "prime", plan("id"), batch_size=65_537, world_size=3, with_row_ids=True)
     assert np.array_equal(column(batches), np.arange(PRIME))
     assert np.array_equal(column(batches, "__row_id"), np.arange(PRIME))
-    # Behind the middle of the row group, and with rows left out before it.
+    # After the middle of the row group, with skipped rows before it.
     late = read(client, "prime", plan("id", filter="id % 3 = 1"), batch_size=1000, start_position=333_000)
     assert column(late).tolist() == list(range(333_000 * 3 + 1, PRIME, 3))
 

@@ -1,4 +1,4 @@
-"""Footers whose lists are headed as only Thrift's own readers take them: read as pyarrow and DuckDB read them."""
+"""Footers with long-form list headers, which few readers accept: read like pyarrow and DuckDB."""
 
 from __future__ import annotations
 

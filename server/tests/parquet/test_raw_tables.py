@@ -166,7 +166,7 @@ def test_types_match_the_file(raw: Server, folder: Path):
     differing = [
         f"{g.name}: {g.type}, pyarrow reads {w.type}" for g, w in zip(got, want, strict=True) if g.type != w.type
     ]
-    # What Parquet has no type for, and the Arrow schema beside it says in one way or another: date64, dictionaries of
+    # Types that Parquet lacks and the Arrow schema declares: date64, dictionaries of
     # numbers, the zone of seconds (which are stored as milliseconds).
     freer = ("date64", "dictionary int64", "timestamp s ")
     assert [d for d in differing if not d.startswith(freer)] == []

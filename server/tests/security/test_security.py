@@ -1,4 +1,4 @@
-"""Who gets in and to what: TLS, client certificates, bearer tokens, grants and signed tickets, from bare pyarrow."""
+"""Authentication and grants over bare pyarrow: TLS, client certificates, bearer tokens, grants, signed tickets."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def action(name: str, **body: Any) -> fl.Action:
 
 
 class Secured:
-    """A server that knows three principals, and what speaks to it."""
+    """A server with three principals, and its clients."""
 
     def __init__(self, serve: Serve, root: Path, *flags: str) -> None:
         self.root = root
@@ -189,7 +189,7 @@ def test_lookup_table_requires_a_grant(secured: Secured, client: fl.FlightClient
 
     for call in (
         lambda: client.get_flight_info(request("numbers", plan=LOOKUP), bearer(TRAINER)),
-        # Not one column: no lookup that could be computed, and none that could be asked about either.
+        # No column at all: lookups cannot be computed or probed.
         lambda: client.get_flight_info(request("numbers", plan=many), bearer(TRAINER)),
         lambda: client.get_flight_info(request("numbers", plan=None, plan_id=plan_id), bearer(TRAINER)),
         lambda: list(client.do_action(action("fit", dataset="numbers", plan=LOOKUP), bearer(TRAINER))),
@@ -200,7 +200,7 @@ def test_lookup_table_requires_a_grant(secured: Secured, client: fl.FlightClient
     ):
         with refused("unauthorized", "secret"):
             call()
-    # Who knows no plan is told of none.
+    # A caller without a grant learns of no plan.
     with pytest.raises(pa.ArrowException) as caught:
         client.get_flight_info(request("numbers", plan=None, plan_id=plan_id[:-1] + "0"), bearer(TRAINER))
     assert plan_id not in str(caught.value)
@@ -217,7 +217,7 @@ def test_ticket_is_bound_to_its_caller_and_cannot_be_forged(secured: Secured, cl
     for changed in forged:
         with refused("unauthorized", "not signed by this service"):
             client.do_get(fl.Ticket(changed), bearer(TRAINER)).read_all()
-    # A server that asks nobody cannot know who made it.
+    # A server without authentication cannot know who made it.
     plain = secured._serve({"numbers": secured.root / "numbers"})
     with fl.connect(plain.url) as anyone, pytest.raises(pa.ArrowInvalid, match="signed by a server"):
         anyone.do_get(fl.Ticket(data)).read_all()
@@ -229,8 +229,8 @@ def test_ticket_is_bound_to_its_caller_and_cannot_be_forged(secured: Secured, cl
 
 
 def test_replicas_with_one_key_accept_each_others_tickets_until_expiry(secured: Secured):
-    twin, brief = secured.start(), secured.start("--ticket-seconds", "1")
-    with secured.client() as one, secured.client(twin.url) as other, secured.client(brief.url) as hasty:
+    replica, brief = secured.start(), secured.start("--ticket-seconds", "1")
+    with secured.client() as one, secured.client(replica.url) as other, secured.client(brief.url) as hasty:
         ticket = one.get_flight_info(request("numbers"), bearer(TRAINER)).endpoints[0].ticket
         assert other.do_get(ticket, bearer(TRAINER)).read_all().num_rows == 1000
         ticket = hasty.get_flight_info(request("numbers"), bearer(TRAINER)).endpoints[0].ticket
@@ -292,8 +292,8 @@ def test_renewed_certificate_is_used_without_a_restart(serve: Serve, tmp_path: P
 
 
 def test_mutual_tls_admits_certificate_holders(serve: Serve, tmp_path: Path):
-    authority = Authority(tmp_path / "strangers")
-    stranger = authority.issue("stranger", "trainer.example")
+    authority = Authority(tmp_path / "foreign")
+    foreign = authority.issue("foreign", "trainer.example")
     secured = Secured(serve, tmp_path / "server")
     pair = secured.authority.issue("client", "trainer.example")
     secured.flags += ["--tls-client-ca", str(secured.authority.ca)]
@@ -305,7 +305,7 @@ def test_mutual_tls_admits_certificate_holders(serve: Serve, tmp_path: Path):
         client.get_flight_info(request("secret"), bearer(OTHER))
         with refused("unauthorized", "not granted to by-name"):
             client.get_flight_info(request("secret"), bearer(None))
-    for wrong in (None, stranger):
+    for wrong in (None, foreign):
         with (
             secured.client(server.url, wrong) as client,
             pytest.raises((fl.FlightUnavailableError, fl.FlightInternalError)),
@@ -403,7 +403,7 @@ def test_python_client_reads_credentials_from_arguments_and_environment(
 
 
 def test_conflicting_flags_exit_with_2(secured: Secured, tmp_path: Path):
-    stranger = Authority(tmp_path).issue("stranger", "a")
+    foreign = Authority(tmp_path).issue("foreign", "a")
     pair, principals = secured.pair, secured.principals
     broken = tmp_path / "broken.toml"
     broken.write_text('[a]\ntoken_sha256 = "12"\ndatasets = "*"\n')
@@ -413,7 +413,7 @@ def test_conflicting_flags_exit_with_2(secured: Secured, tmp_path: Path):
     public = ["--listen", "0.0.0.0:0"]
     for flags, words in [
         (["--tls-cert", str(pair.cert)], "--tls-key"),
-        (["--tls-cert", str(pair.cert), "--tls-key", str(stranger.key)], "does not match"),
+        (["--tls-cert", str(pair.cert), "--tls-key", str(foreign.key)], "does not match"),
         (["--tls-cert", str(tmp_path / "none"), "--tls-key", str(pair.key)], "cannot read"),
         (["--tls-cert", str(principals), "--tls-key", str(pair.key)], "PEM"),
         ([*tls, "--tls-client-ca", str(principals)], "PEM"),

@@ -35,7 +35,7 @@ def client(root: Path) -> Iterator[fb.Client]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark in a process of its own, on this machine's loopback alone."""
+    """Spark in a separate process, on loopback only."""
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     options = {
         "spark.ui.enabled": "false",

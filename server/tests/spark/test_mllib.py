@@ -1,4 +1,4 @@
-"""Each op and its twin in Spark MLlib over the same files: what is equal, and how the rest differs."""
+"""Each op and its counterpart in Spark MLlib over the same files: equal results, and the differences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame
 import forebay as fb
 from harness.ops.spark_tables import ROWS, collected, features, numbers
 
-# Float32 has 24 binary digits; Spark computes in float64 in an order of its own.
+# Float32 has 24 binary digits; Spark computes in float64 in another order.
 NEAR = {"rtol": 2e-7, "atol": 1e-7}
 SCALED = ["x", "y", "negative", "single"]
 

@@ -1,4 +1,4 @@
-"""Which files a dataset's URL names: folders, globs, single files, odd names, links, places that come later."""
+"""The files that a dataset's URL names: folders, globs, single files, unusual names, links, later locations."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_links_must_stay_inside_the_root(tmp_path: Path, serve: Serve):
         found, text = code(server, name)
         assert found == "PERMISSION_DENIED", text
         assert re.search(r"[bs]\.parquet", text)
-    # A folder that leads out is refused or left out; a file that is gone is an error.
+    # A folder that leads outside is rejected or omitted; a missing file is an error.
     assert or_error(server, "outfolder") in (["a"], "PERMISSION_DENIED")
     assert or_error(server, "dangling") in (["a"], "PERMISSION_DENIED", "FAILED_PRECONDITION", "ABORTED")
 

@@ -1,4 +1,4 @@
-"""Datasets in a bucket and on a web server: the same tables, streams and rules as on a disk, and fitting errors."""
+"""Datasets in a bucket and on a web server: the same tables, streams and rules as on a disk, with their own errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REQUEST: dict[str, Any] = {"dataset": "data", "plan": PLAN, "batch_size": 500}
 
 
 def parquet(version: int, rows: int = ROWS, group: int = 5_000) -> bytes:
-    """Rows of 2 KB that all say which writing they come from."""
+    """Rows of 2 KB with the version that wrote them."""
     texts = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["snapshot " * 220])
     table = pa.table({"id": np.arange(rows), "version": pa.array([version] * rows, pa.int32()), "text": texts})
     sink = io.BytesIO()
@@ -246,7 +246,7 @@ def test_object_changed_in_mid_stream_ends_it(store: Store, serve: Serve, flight
         reader = client.do_get(before.endpoints[0].ticket)
         seen = [reader.read_chunk().data]
         change(store, "d/b.parquet")
-        # Most of the first object lies before the second: the server cannot have come to that.
+        # Most of the first object precedes the second: the server cannot have reached that yet.
         with pytest.raises(fl.FlightError) as raised:
             seen.extend(chunk.data for chunk in reader)
         text = str(raised.value)

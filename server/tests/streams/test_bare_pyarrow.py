@@ -1,4 +1,4 @@
-"""A user without our package: pyarrow, json and NumPy, by the contract alone."""
+"""A client without the forebay package: only pyarrow, json and NumPy."""
 
 from __future__ import annotations
 

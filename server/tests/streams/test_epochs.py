@@ -1,4 +1,4 @@
-"""Shuffled epochs over bare pyarrow Flight, row by row against an order computed in NumPy (`epoch_order`)."""
+"""Shuffled epochs over bare pyarrow Flight, compared row by row with an order computed in NumPy (`epoch_order`)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def write(folder: Path, files: list[tuple[list[int], Options]]) -> None:
 
 @dataclass(frozen=True)
 class Data:
-    """A dataset as its files say it is: what is to be expected of the server."""
+    """A dataset read from its files: the expected data."""
 
     name: str
     groups: tuple[int, ...]
@@ -129,7 +129,7 @@ class Data:
         return cls(folder.name, tuple(groups), pa.concat_tables([f.read() for f in files]))
 
     def epoch(self, request: Mapping[str, Any]) -> Epoch:
-        """The order that a request is to have."""
+        """The expected order of a request."""
         ids = np.arange(self.table.num_rows)
         passing = passing_rows(self.groups, FILTERS[request["plan"].get("filter", "")](ids))
         fields = ("batch_size", "world_size", "shuffle", "lanes", "window_rows", "seed", "epoch", "remainder")
@@ -200,7 +200,7 @@ def every_byte(client: fl.FlightClient, request: Mapping[str, Any]) -> list[list
 
 
 def failure(client: fl.FlightClient, request: Mapping[str, Any]) -> ForebayError:
-    """How a request fails, at GetFlightInfo or in the stream."""
+    """The error of a request, at GetFlightInfo or in the stream."""
     with pytest.raises((pa.ArrowException, fl.FlightError)) as caught:
         read_ids(client, request)
     return translate(caught.value)
@@ -242,7 +242,7 @@ def check_rank(messages: list[Message], order: Epoch, rank: int, data: Data, sta
 
 
 def check(client: fl.FlightClient, data: Data, request: Mapping[str, Any]) -> None:
-    """One whole request: what is said of it, and what every rank is sent."""
+    """Check one request: its metadata, and the batches of every rank."""
     order, place = data.epoch(request), describe(request)
     found = info(client, request)
     about, shares = json.loads(found.app_metadata), [json.loads(e.app_metadata) for e in found.endpoints]
@@ -273,7 +273,7 @@ def check(client: fl.FlightClient, data: Data, request: Mapping[str, Any]) -> No
 
 
 def random_request(data: Data, remainder: str, number: int) -> dict[str, Any]:
-    """A request made of what is likely to be wrong at the edges."""
+    """A random request with values near the limits."""
     random = np.random.default_rng([number, REMAINDERS.index(remainder), len(data.groups), data.table.num_rows])
 
     def one(*choices: Any) -> Any:
@@ -385,7 +385,7 @@ def test_row_ids_only_add_a_column(client: fl.FlightClient):
             assert one.equals(other)
 
 
-# === One order, however many ranks, wherever it begins ===
+# === One order for any number of ranks and any start ===
 
 
 @pytest.mark.parametrize(("dataset", "lanes", "step_rows"), [("uneven", 8, 40), ("single", 12, 240), ("ones", 16, 16)])
@@ -437,13 +437,13 @@ def test_resuming_at_every_step_gives_the_same_remaining_bytes(
 def test_resuming_at_another_world_size_and_batch_size(
     client: fl.FlightClient, datasets: dict[str, Data], dataset: str, remainder: str
 ):
-    """From a position that lanes divides, whatever ranks and batches come after: each row once, none left out."""
+    """From a position that lanes divides, with any ranks and batches afterwards: each row exactly once."""
     data = datasets[dataset]
     saved = make_request(dataset, lanes=12, world_size=4, batch_size=21, window_rows=19, seed=8)
     order = data.epoch(saved)
     ranks = [order.ids(rank) for rank in range(4)]
     for step, world in itertools.product((1, 2), (1, 2, 3, 6, 12)):
-        # Neither 17 x world nor most of these divide the position: lanes does.
+        # lanes divides the position; 17 x world and most of these do not.
         resumed = {**saved, "world_size": world, "batch_size": 17, "start_position": step * order.step_rows}
         resumed["remainder"] = remainder
         check(client, data, resumed)
@@ -590,7 +590,7 @@ LONG_PLAN: dict[str, Any] = {
 
 
 def write_long(path: Path, start: int, version: int) -> None:
-    """Rows of 2 KB that say which writing they come from: 30 MB on the wire, more than a server reads ahead."""
+    """Rows of 2 KB with the version that wrote them: 30 MB on the wire, more than a server reads ahead."""
     rows = LONG_GROUPS * LONG_ROWS
     texts = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["shuffled " * 220])
     table = pa.table({"id": np.arange(start, start + rows), "version": pa.array([version] * rows, pa.int32())})
@@ -676,7 +676,7 @@ def is_even(statistic: float, freedom: int) -> bool:
 
 
 def places_are_even(orders: Array) -> bool:
-    """Whether each of the rows comes to each of the positions equally often, over permutations one a row."""
+    """Whether each row is at each position equally often; each array row is a permutation."""
     size = orders.shape[1]
     counts = np.stack([np.bincount(orders[:, position], minlength=size) for position in range(size)])
     # Sums of permutation matrices: rows and columns both add up, which shrinks the statistic.

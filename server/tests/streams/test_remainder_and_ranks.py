@@ -1,4 +1,4 @@
-"""Who gets which row: every remainder, world size and row count, and resuming at every step."""
+"""The rows of each rank: every remainder, world size and row count, and resuming at every step."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def client(folder: Path, serve: Serve) -> Iterator[fl.FlightClient]:
 
 
 def make_request(count: int, **changes: Any) -> dict[str, Any]:
-    """An epoch over `count` rows that lie scattered over all row groups."""
+    """An epoch over `count` rows scattered over all row groups."""
     wanted = (np.arange(count) * ROWS // count) if count else []
     listed = ", ".join(str(i) for i in wanted)
     filters = {} if count == ROWS else {"filter": f"id IN ({listed})" if count else "id < 0"}
@@ -117,7 +117,7 @@ def test_rows_are_distributed_by_the_remainder(client: fl.FlightClient, remainde
             check_headers(messages, request, share)
             ids = np.concatenate([batch["__row_id"].to_numpy() for _, batch in messages])
             padding = sum(header["padding_rows"] for header, _ in messages)
-            # Padding stands at the end, and only repeats rows of this epoch.
+            # Padding is at the end, and only repeats rows of this epoch.
             first, repeated = ids[: len(ids) - padding], ids[len(ids) - padding :]
             assert set(repeated) <= set(passing(count)), place
             own += list(first)
@@ -137,7 +137,7 @@ def test_rows_are_distributed_by_the_remainder(client: fl.FlightClient, remainde
 
 @pytest.mark.parametrize("remainder", REMAINDERS)
 def test_filter_that_passes_no_row(client: fl.FlightClient, remainder: str):
-    """An epoch of nothing is an empty one, or an error that says so; never a hang, never a row."""
+    """An epoch without rows is empty or an error; never a hang, never a row."""
     request = make_request(0, batch_size=4, world_size=2, remainder=remainder)
     found = info(client, request)
     assert found.total_records == 0
@@ -217,7 +217,7 @@ def test_resuming_at_the_end_is_empty_and_past_it_is_rejected(client: fl.FlightC
 
 
 def test_rows_do_not_depend_on_world_size_or_batch_size(client: fl.FlightClient):
-    """The union of ranks is the same table, whatever the world size and batch size."""
+    """The union of ranks is the same table, for every world size and batch size."""
     tables = []
     for world, size in itertools.product(WORLDS, (5, 64)):
         found = info(client, make_request(97, batch_size=size, world_size=world))

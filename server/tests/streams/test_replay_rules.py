@@ -1,4 +1,4 @@
-"""Replay, explain and start positions over bare pyarrow, where a request is large, odd or off the batch grid."""
+"""Replay, explain and start positions over bare pyarrow: large, unusual and unaligned requests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_large_batch_is_described_in_parts(flight: fl.FlightClient) -> None:
 def test_stream_from_a_multiple_of_the_lanes_resumes_and_replays_at_each_step(
     flight: fl.FlightClient,
 ) -> None:
-    # 12 lanes, steps of 4 ranks of 5 rows: position 12 is no step's, and the places behind it are neither's.
+    # 12 lanes, steps of 4 ranks of 5 rows: position 12 is not on a step, and neither are the positions after it.
     begun = request(world_size=4, batch_size=5, lanes=12, start_position=12)
     whole = read(flight, info(flight, begun).endpoints[2].ticket)
     assert [header["position"] for header, _ in whole] == [12, 32, 52, 72, 92]

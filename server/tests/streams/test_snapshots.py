@@ -1,4 +1,4 @@
-"""Files that change under a running epoch: one state of them or an error, never a mix; and tickets as addresses."""
+"""Files that change during an epoch: one state of them or an error, never a mix. Tickets work across restarts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REQUEST: dict[str, Any] = {"dataset": "data", "plan": PLAN, "batch_size": 500}
 
 
 def write(path: Path, version: int, rows: int = ROWS) -> None:
-    """Rows of 2 KB that all say which writing they come from; the files of every version have the same size."""
+    """Rows of 2 KB with the version that wrote them; the files of every version have the same size."""
     texts = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["snapshot " * 220])
     table = pa.table({"id": np.arange(rows), "version": pa.array([version] * rows, pa.int32()), "text": texts})
     pq.write_table(table, path, store_schema=False, row_group_size=GROUP)
@@ -143,7 +143,7 @@ def test_file_changed_in_mid_stream_ends_it(server: Server, folder: Path, flight
         reader = client.do_get(flight(client).endpoints[0].ticket)
         seen = [reader.read_chunk().data]
         change(folder / "b.parquet", 1)
-        # Most of the first file lies before the second: the server cannot have come to that.
+        # Most of the first file precedes the second: the server cannot have reached that yet.
         with pytest.raises(fl.FlightError) as raised:
             seen.extend(chunk.data for chunk in reader)
         changed(raised.value, folder / "b.parquet")
@@ -193,7 +193,7 @@ def test_epoch_resumes_after_a_permission_change(server: Server, folder: Path):
             with pytest.raises(fl.FlightError) as raised:
                 reader.read_all()
             changed(raised.value, folder / "b.parquet")
-            # The ticket still names the files: they are looked at again.
+            # The ticket still names the files: they are checked again.
             chunks = client.do_get(found.endpoints[0].ticket)
             assert chunks.read_chunk().data.equals(first.data)
             assert sum(chunk.data.num_rows for chunk in chunks) + first.data.num_rows == LONG_ROWS + ROWS
@@ -236,7 +236,7 @@ def test_older_ticket_excludes_an_added_file(server: Server, folder: Path):
 
 
 def test_unread_file_ends_no_rank(server: Server, folder: Path):
-    """Rank 0's half is the first file: the second one's change is no affair of its bytes, a change of its own is."""
+    """Rank 0 reads only the first file: a change of the second does not affect it, a change of the first does."""
     with fl.connect(server.url) as client:
         ranks = info(client, {**REQUEST, "world_size": 2}).endpoints
         replaced(folder / "b.parquet", 1)
@@ -268,7 +268,7 @@ def test_ticket_of_files_unknown_after_a_restart_is_aborted(folder: Path):
 
 
 def every_byte(client: fl.FlightClient, ticket: fl.Ticket) -> list[tuple[bytes, bytes]]:
-    """Header and columns of every batch as they came."""
+    """Header and columns of every batch as received."""
     chunks = list(client.do_get(ticket))
     return [
         (b"" if c.app_metadata is None else c.app_metadata.to_pybytes(), c.data.serialize().to_pybytes())

@@ -1,4 +1,4 @@
-"""Pages that claim or give more bytes than a server has: refused by name, and within the memory budget."""
+"""Pages that declare or decompress to more bytes than the memory limit: rejected by name, within the limit."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_wrong_uncompressed_size_in_a_page_header(patient: Patient, codec: str, 
     file = sample(codec)
     file.page(1, "word", 0).header[Header.UNCOMPRESSED] = size
     if codec == "snappy" and size > 0:
-        # Its decoder fills what it is given with zeros, behind the values that are read.
+        # The decoder zero-fills the buffer after the values that are read.
         patient.refuses_or_serves(file.build(), TABLE)
     else:
         patient.refuses(file.build(), *PLACE)
@@ -79,7 +79,7 @@ def test_wrong_uncompressed_size_in_a_page_header(patient: Patient, codec: str, 
 
 
 def with_bomb(codec: str, claimed: int, *, footer_says_so: bool) -> bytes:
-    """500 texts, each without a letter where they are read as they lie, and a gibibyte behind them."""
+    """500 empty texts, followed by a gibibyte."""
     table = pa.table({"id": range(500), "word": [""] * 500})
     file = dissect(table, compression=codec, use_dictionary=False)
     file.page(0, "word", 0).store(bomb(codec), claimed)
@@ -150,7 +150,7 @@ def test_lz4_frames_of_old_writers(patient: Patient):
 
 
 def test_decompression_bomb_of_equal_delta_lengths(patient: Patient):
-    """A delta block of 2^28 equal lengths takes ten bytes, and a gibibyte once it is written out."""
+    """A delta block of 2^28 equal lengths takes ten bytes, and a gibibyte decoded."""
     count = 1 << 28
     file = dissect(TABLE, column_encoding={"unique": "DELTA_LENGTH_BYTE_ARRAY"}, use_dictionary=False, **V2)
     page = file.page(0, "unique", 0)
@@ -159,6 +159,6 @@ def test_decompression_bomb_of_equal_delta_lengths(patient: Patient):
     page.store(levels + block)
     patient.put(file.build())
     with patient.aftermath() as client:
-        # The first thousand lengths are good ones: whoever stops there has read the page.
+        # The first thousand lengths are valid: a reader that stops there has read the page.
         for way, (found, text) in patient.ends(client, "unique", ways=("raw",)).items():
             assert found in ("OK", "DATA_LOSS", "RESOURCE_EXHAUSTED"), f"{way}: {found}: {text[:300]}"

@@ -1,4 +1,4 @@
-"""Damaged files, two hundred ways: an answer or an error that says so, and a server that goes on serving."""
+"""Files damaged in two hundred ways: a result or a clear error, and a server that keeps serving."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from forebay.errors import translate
 from harness.serving import Serve, Server, info, raw_table
 
-# ABORTED is none of them: no file changes after it was asked for, and "ask again" would be asked for ever.
+# Not ABORTED: no file changes after the request, and clients would retry indefinitely.
 ALLOWED = ("DATA_LOSS", "FAILED_PRECONDITION", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED")
 RESIDENT_BYTES_MAX = 1_500_000_000
 CASES_A_BATCH = 20
@@ -173,12 +173,12 @@ def resident_bytes(server: Server) -> int:
 
 
 def check(server: Server, root: Path, cases: Iterator[Damage]) -> dict[str, int]:
-    """Serve every damaged file; returns how often each code came."""
+    """Serve every damaged file; returns a count of each code."""
     seen: dict[str, int] = {}
     wrong: list[str] = []
     with fl.connect(server.url) as client:
         for name, data in cases:
-            # A file in its place at once, as a writer would.
+            # Replace the file atomically, as a writer would.
             (root / "_new").write_bytes(data)
             (root / "_new").rename(root / "bad/a.parquet")
             for found, words in streams(client):

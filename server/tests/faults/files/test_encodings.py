@@ -1,4 +1,4 @@
-"""Encoded values that are corrupt: indices, runs, lengths, levels. DATA_LOSS naming file, row group and column."""
+"""Corrupt encoded values: indices, runs, lengths, levels. DATA_LOSS naming file, row group and column."""
 
 from __future__ import annotations
 

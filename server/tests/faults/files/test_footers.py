@@ -1,4 +1,4 @@
-"""Footers that lie: DATA_LOSS naming the file, right data where the lie is about nothing that is read."""
+"""Corrupt footers: DATA_LOSS naming the file, or correct data if the damage is not read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from harness.parquet.thrift_compact import BINARY, Items, Struct
 HUGE = 2**31 - 1
 TABLE = sample_table()
 
-Lie = Callable[[Parquet], None]
+Damage = Callable[[Parquet], None]
 
 
 def sample() -> Parquet:
@@ -121,8 +121,8 @@ def test_wrong_value_count_of_a_column(patient: Patient, values: int):
 # === Offsets and lengths of column chunks ===
 
 
-def offset(column: str, field: int, value: int | Callable[[Struct], int]) -> Lie:
-    """A lie about the column's chunk in row group 1: `word` has a dictionary, `unique` has none."""
+def offset(column: str, field: int, value: int | Callable[[Struct], int]) -> Damage:
+    """Damage to the column's chunk in row group 1: `word` has a dictionary, `unique` has none."""
 
     def damage(file: Parquet) -> None:
         chunk = file.chunk(1, column)
@@ -131,14 +131,14 @@ def offset(column: str, field: int, value: int | Callable[[Struct], int]) -> Lie
     return damage
 
 
-OFFSETS: dict[str, tuple[str, Lie]] = {
+OFFSETS: dict[str, tuple[str, Damage]] = {
     "data page at 0": ("unique", offset("unique", Chunk.DATA_PAGE, 0)),
     "data page at -1": ("unique", offset("unique", Chunk.DATA_PAGE, -1)),
-    "data page behind the file": ("unique", offset("unique", Chunk.DATA_PAGE, 2**40)),
+    "data page past the end": ("unique", offset("unique", Chunk.DATA_PAGE, 2**40)),
     "data page at the last number": ("unique", offset("unique", Chunk.DATA_PAGE, 2**63 - 1)),
     "dictionary at 0": ("word", offset("word", Chunk.DICTIONARY_PAGE, 0)),
     "dictionary at -1": ("word", offset("word", Chunk.DICTIONARY_PAGE, -1)),
-    "dictionary behind the file": ("word", offset("word", Chunk.DICTIONARY_PAGE, 2**40)),
+    "dictionary past the end": ("word", offset("word", Chunk.DICTIONARY_PAGE, 2**40)),
     "dictionary after the data": ("word", offset("word", Chunk.DICTIONARY_PAGE, lambda c: c[Chunk.DATA_PAGE] + 10)),
     "dictionary inside of itself": (
         "word",
@@ -148,7 +148,7 @@ OFFSETS: dict[str, tuple[str, Lie]] = {
     "length 0": ("word", offset("word", Chunk.COMPRESSED, 0)),
     "length 1": ("word", offset("word", Chunk.COMPRESSED, 1)),
     "length one short": ("word", offset("word", Chunk.COMPRESSED, lambda c: c[Chunk.COMPRESSED] - 1)),
-    "length to behind the file": ("word", offset("word", Chunk.COMPRESSED, 10**6)),
+    "length past the end": ("word", offset("word", Chunk.COMPRESSED, 10**6)),
     "length of 4 EiB": ("word", offset("word", Chunk.COMPRESSED, 2**62)),
     "length of the last number": ("word", offset("word", Chunk.COMPRESSED, 2**63 - 1)),
 }
@@ -168,7 +168,7 @@ def test_length_overlapping_the_next_column(patient: Patient):
 
 
 def test_unused_data_page_offset(patient: Patient):
-    """The dictionary lies before it, and the pages follow one after the other."""
+    """The dictionary precedes it, and the pages are contiguous."""
     for place in (0, -1, 2**40, 2**63 - 1):
         patient.refuses_or_serves(sample().build(offset("word", Chunk.DATA_PAGE, place)), TABLE)
 
@@ -191,7 +191,7 @@ def test_wrong_uncompressed_size(patient: Patient, size: int):
     with patient.aftermath() as client:
         ends = patient.ends(client, "word", TABLE)
     for found, text in ends.values():
-        # More than the budget is more than the budget, whoever says so.
+        # Any declared size above the limit is rejected.
         assert found in ("OK", "DATA_LOSS", "RESOURCE_EXHAUSTED"), text
         assert found != "RESOURCE_EXHAUSTED" or "--" in text
 
@@ -295,7 +295,7 @@ def test_wrong_decimal_parameters(patient: Patient, name: str):
     file = dissect(table, use_dictionary=False, store_schema=False)
     field, value = DECIMALS[name]
     file.element("money")[field] = value
-    # Without the logical type beside it, so that nothing contradicts the lie but the file's bytes.
+    # Without the logical type, so that only the file's bytes contradict it.
     file.element("money").remove(SchemaElement.LOGICAL)
     patient.refuses(file.build(), "a.parquet", column="money")
 

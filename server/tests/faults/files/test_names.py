@@ -1,4 +1,4 @@
-"""Names that lead or point elsewhere: links out of the root, dots, escapes, NUL; in files, datasets and requests."""
+"""Hostile names of files, datasets and requests: links out of the root, dots, escapes, NUL."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def is_hidden(name: str) -> bool:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_unusual_file_names_are_read_or_rejected_by_name(patient: Patient, name: str):
-    """Never another file in its place, and never the other files without a word."""
+    """Never another file, and never only the other files without an error."""
     pq.write_table(OPEN, patient.root / "ill/a a.parquet")
     pq.write_table(SECRET, patient.root / "ill" / name)
     with patient.aftermath() as client:
@@ -206,14 +206,14 @@ def test_unusual_file_names_are_read_or_rejected_by_name(patient: Patient, name:
             got = stream(client, "ill", as_stored("word"), shuffle=True)["out"].to_pylist()
             assert sorted(got) == (["open"] if is_hidden(name) else ["open", "secret"])
         else:
-            # Asking again does not help: it is no outage.
+            # A retry does not help: it is not an outage.
             assert found in ("FAILED_PRECONDITION", "INVALID_ARGUMENT"), f"{found}: {text}"
         assert_readable(text)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_errors_about_unusual_file_names_are_one_printable_line(patient: Patient, name: str):
-    (patient.root / "ill" / name).write_bytes(b"no Parquet at all, whatever it is called")
+    (patient.root / "ill" / name).write_bytes(b"not a Parquet file")
     with patient.aftermath() as client:
         found, text = ended(lambda: raw(client, "ill"))
     assert found in ("DATA_LOSS", "FAILED_PRECONDITION", "INVALID_ARGUMENT"), f"{found}: {text}"
@@ -252,7 +252,7 @@ def test_folders_deeper_than_the_longest_path(patient: Patient):
 
 # === Names in requests ===
 
-ASKED = (
+REQUESTED_NAMES = (
     "../x",
     "..",
     ".",
@@ -280,7 +280,7 @@ ASKED = (
 )
 
 
-@pytest.mark.parametrize("name", ASKED, ids=lambda name: repr(name[:30]))
+@pytest.mark.parametrize("name", REQUESTED_NAMES, ids=lambda name: repr(name[:30]))
 def test_rejects_a_path_as_a_dataset_name(patient: Patient, name: str):
     pq.write_table(OPEN, patient.root / "ill/a.parquet")
     vocab = through("word", {"vocab": {}})

@@ -1,4 +1,4 @@
-"""Pages that lie or are damaged: DATA_LOSS naming file, row group and column, within the memory budget."""
+"""Corrupt pages: DATA_LOSS naming file, row group and column, within the memory limit."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_wrong_value_count_of_a_dictionary(patient: Patient, values: int):
     file = sample()
     file.dictionary(1, "word").own[DataHeader.VALUES] = values
     if values > 20:
-        # Values that are not there, and that no index asks for.
+        # Missing values that no index references.
         patient.refuses_or_serves(file.build(), TABLE)
     else:
         patient.refuses(file.build(), *PLACE)

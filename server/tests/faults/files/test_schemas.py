@@ -1,4 +1,4 @@
-"""Schemas that lie, contradict each other, or cannot be read: DATA_LOSS, or FAILED_PRECONDITION for drift."""
+"""Corrupt, contradictory and unreadable schemas: DATA_LOSS, or FAILED_PRECONDITION for drift."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from harness.parquet.thrift_compact import BINARY, I32, Items, Struct, encode
 HUGE = 2**31 - 1
 TABLE = sample_table()
 
-Lie = Callable[[Parquet], None]
+Damage = Callable[[Parquet], None]
 
 
 def sample() -> Parquet:
@@ -49,7 +49,7 @@ def sample() -> Parquet:
 # === The shape of the schema ===
 
 
-def children(count: int) -> Lie:
+def children(count: int) -> Damage:
     return lambda file: set_count(file.schema[0], count)
 
 
@@ -82,7 +82,7 @@ def columns_in_another_order(file: Parquet) -> None:
     file.groups[1][RowGroup.COLUMNS].values.reverse()
 
 
-SCHEMAS: dict[str, Lie] = {
+SCHEMAS: dict[str, Damage] = {
     "no children": children(0),
     "fewer children": children(3),
     "more children": children(5),
@@ -180,7 +180,7 @@ def test_corrupt_embedded_arrow_schema(patient: Patient, name: str):
     file.key_value("ARROW:schema")[2] = ARROW_SCHEMAS[name]
     patient.put(file.build())
     with patient.aftermath() as client:
-        # A schema that can be had may say other types of the same values; one that cannot is damage.
+        # A readable schema may declare other types for the same values; an unreadable one is damage.
         ends = patient.ends(client, "word")
         if ends["raw"][0] == "OK":
             assert raw(client, "ill").to_pylist() == TABLE.to_pylist()

@@ -1,4 +1,4 @@
-"""One row group of ten million rows, a hundred thousand row groups of two: served whole, within the memory budget."""
+"""One row group of ten million rows, and a hundred thousand of two: served within the memory limit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ids(client: fl.FlightClient, plan: dict[str, Any], **request: Any) -> Iterat
 
 
 def check(batches: Iterator[Ids], rows: int, *, in_order: bool) -> None:
-    """Every id below `rows` once; in order where it is said, else far from it."""
+    """Every id below `rows` once; in order if `in_order`, otherwise well shuffled."""
     seen = np.zeros(rows, np.uint8)
     next_id, neighbours = 0, 0
     for batch in batches:
@@ -122,7 +122,7 @@ def test_a_hundred_thousand_row_groups_shuffled(tiny: Patient):
         assert len(np.unique(both)) == len(both)
         assert both.min() >= 0
         assert both.max() < 2 * GROUPS
-        # Row groups come from everywhere, and so does their mean.
+        # Row groups are spread over the whole file, and so is their mean.
         assert abs(float(both.mean()) / GROUPS - 1) < 0.1
         assert (np.diff(first) == 1).mean() < 0.1
 

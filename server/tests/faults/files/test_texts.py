@@ -1,4 +1,4 @@
-"""Values that are more once they are decoded than in their pages: within the memory budget, or refused by its flag."""
+"""Values that expand when decoded: within the memory limit, or rejected naming the flag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that are slow, silent, broken or hostile: each costs the server a little for a time, and others nothing."""
+"""Slow, silent, broken and hostile clients: each costs the server little, and other clients nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def start(folder: Path, tmp_path: Path) -> Iterator[Start]:
     with ExitStack() as running:
 
         def begin(*flags: str, **env: str) -> Daemon:
-            # Peers here do not answer when they are asked whether they are there, where that is not the matter.
+            # Most peers here answer no pings; only tests of keepalive override this.
             env = {"FOREBAY_KEEPALIVE_SECONDS": "600", **env}
             daemon = Daemon(*LOOPBACK, "--state", f"{tmp_path}/state", "--dataset", f"data={folder}", *flags, env=env)
             running.callback(daemon.stop)
@@ -105,7 +105,7 @@ def test_slow_reader_affects_no_other_stream_and_memory_stays_flat(daemon: Daemo
 
 
 def test_paused_reader_keeps_its_stream_and_blocks_no_other(start: Start):
-    """Its client is there, which is asked once a second, and it does not read: that is no reason to end its stream."""
+    """The client answers pings and does not read: its stream stays open."""
     daemon = start(FOREBAY_KEEPALIVE_SECONDS="1")
     rest = Rest(daemon)
     with fl.connect(daemon.url) as client:
@@ -138,7 +138,7 @@ FIT = {"plan": {"outputs": [{"name": "x", "parts": [{"columns": ["x"], "ops": [{
 
 
 def calls(stream: int, where: bytes) -> list[bytes]:
-    """A call of every kind, each on streams of its own; the exchange is left open in the midst of its first message."""
+    """One call of every kind, each on its own stream; the exchange stays open in its first message."""
     command = http2.delimited(2, json.dumps(LONG).encode())
     fit = http2.delimited(1, b"fit") + http2.delimited(2, json.dumps({"dataset": "data", **FIT}).encode())
     half = http2.message(b"x" * 1000)[:500]
@@ -202,7 +202,7 @@ def test_silently_lost_peers_are_disconnected(start: Start):
         streaming.send(http2.do_get(1, where) + http2.do_get(3, where))
         with Bystander(daemon.url):
             assert poll(lambda: scrape(daemon).value("forebay_streams_active") >= 2)
-        # Asked after a second, and given up 20 seconds later.
+        # Pinged after a second, and disconnected 20 seconds later.
         assert rest.is_back(seconds=60), rest.left()
 
 
@@ -258,7 +258,7 @@ def test_never_opened_windows_cost_only_the_reserved_memory(start: Start, plain_
         reserved = now.value("forebay_memory_reserved_bytes")
         assert limit / 2 < reserved <= limit
         grown = now.value("forebay_process_resident_memory_bytes") - before
-        # What the allocator keeps at hand lies beside it.
+        # Plus the allocator's reserve.
         assert grown < reserved + 128 * MIB, (grown, reserved)
     assert rest.is_back(), rest.left()
     with Bystander(daemon.url):
@@ -423,7 +423,7 @@ GARBAGE: dict[str, bytes] = {
     "HTTP/1.1": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "an upgrade": b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n",
     "a TLS client's hello": client_hello(),
-    "noise behind a hello": HELLO + random.Random(2).randbytes(100_000),
+    "noise after a preface": HELLO + random.Random(2).randbytes(100_000),
     "a frame of 16 MB": HELLO + b"\xff\xff\xff" + bytes([Kind.DATA, 0]) + bytes(4) + bytes(100_000),
     "data of no stream": HELLO + http2.frame(Kind.DATA, 0, b"x"),
     "data of a stream that never was": HELLO + http2.frame(Kind.DATA, 1, b"x"),
@@ -479,7 +479,7 @@ def test_frame_floods_use_no_memory_and_block_no_client(daemon: Daemon, rest: Re
     before = resident_bytes(daemon)
     with Bystander(daemon.url), Peer(daemon.url) as peer:
         peer.send(first)
-        # Some 100,000 frames, whose answers nobody reads.
+        # About 100,000 frames whose responses are not read.
         peer.flood(again * 1000, 100)
         with Bystander(daemon.url):
             pass

@@ -1,4 +1,4 @@
-"""A server that is killed, starved or set to another time: what it promised stays true, and it says what it lacks."""
+"""A killed or starved server, or one whose clock jumps, keeps its guarantees and reports what it lacks."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_streams_survive_descriptor_exhaustion_and_new_clients_recover(start: St
         assert poll(lambda: descriptors(daemon) >= most)
         assert poll(lambda: any("Too many open files" in line for line in list(daemon.said)))
 
-        # The running stream has files to open too: it goes on, or says why it does not, and has no row wrong.
+        # The running stream opens files too: it continues or reports why not, and no row is wrong.
         def go_on() -> None:
             for chunk in readers[0]:
                 assert are_rows_of_long(chunk.data, row[0])
@@ -145,7 +145,7 @@ def test_memory_limit_rejects_new_streams_and_keeps_running_ones(start: Start):
         assert "--memory-limit-bytes" in words
         assert str(64 * MIB) in words
         assert scrape(daemon).value("forebay_memory_reserved_bytes") <= 64 * MIB
-        # One that has room goes on to its end, beside those that rest; then there is room for another.
+        # An admitted stream completes beside idle ones; then another is admitted.
         assert readers[0].read_all().num_rows == ROWS - LONG["batch_size"]
         client = clients.enter_context(fl.connect(daemon.url))
         assert poll(lambda: outcome(lambda: first(client))[0] == "OK")
@@ -170,7 +170,7 @@ def full(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     if request.param == "a full disk":
         mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(state)]
         if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode != 0:
-            pytest.skip("this user may not mount a disk; the other case has a limit of file sizes in its place")
+            pytest.skip("this user may not mount a disk; the other case limits file sizes instead")
         yield state
         subprocess.run(["umount", "--lazy", str(state)], check=True)
         return
@@ -337,7 +337,7 @@ def test_state_of_a_newer_version_is_not_read(start: Start, tmp_path: Path):
         code, words = outcome(lambda: tables.append(client.do_get(ticket(client, request)).read_all()))
         assert code in ("OK", "NOT_FOUND", "DATA_LOSS", "FAILED_PRECONDITION"), words
         assert tables == [want] if code == "OK" else plan_id in words
-        # Fitting again mends it.
+        # Another fit repairs it.
         assert fit(client, "data", PLAN)[-1]["result"]["plan_id"] == plan_id
         assert client.do_get(ticket(client, request)).read_all().equals(want)
     kept()

@@ -1,4 +1,4 @@
-"""What a newcomer gets wrong: each case has the right code, words that help, and leaves the server serving."""
+"""Common mistakes: each gets the right code and a helpful message, and the server keeps serving."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ CASES: dict[str, tuple[Call, str | tuple[str, ...], list[str]]] = {
     "world_size 2**60": (request(world_size=2**60), (INVALID, LIMIT), ["world_size"]),
     "remainder": (request(remainder="KEP"), INVALID, ["KEP"]),
     "start_position between steps": (request(start_position=1000), INVALID, ["start_position", "1024"]),
-    "start_position behind the end": (request(start_position=2**50), INVALID, ["start_position"]),
+    "start_position past the end": (request(start_position=2**50), INVALID, ["start_position"]),
     "rank past the world": (rank_ticket(5), INVALID, ["rank", "5", "world_size"]),
     "rank text": (rank_ticket("one"), INVALID, ["rank"]),
     "random ticket": (ticket(bytes(range(255, 200, -1))), INVALID, ["ticket"]),

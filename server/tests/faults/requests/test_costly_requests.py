@@ -1,4 +1,4 @@
-"""Requests that are small to send and large to serve: each is refused or served, and the server goes on."""
+"""Small requests that are expensive to serve: each is rejected or served, and the server keeps serving."""
 
 from __future__ import annotations
 

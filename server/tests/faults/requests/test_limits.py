@@ -1,4 +1,4 @@
-"""Every limit of requests, streams and connections: refused at once, by its name and flag, and what runs goes on."""
+"""Limits of requests, streams and connections: rejected immediately naming limit and flag; running streams continue."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def test_concurrent_store_requests_are_limited(start: Start, folder: Path):
                 Slow.now += 1
                 Slow.most = max(Slow.most, Slow.now)
             time.sleep(0.05)
-            # Before the answer: the server may ask again before this thread goes on.
+            # Before responding: the server may send the next request before this thread continues.
             with self.lock:
                 Slow.now -= 1
             super().answer(with_body)
@@ -316,7 +316,7 @@ def test_kernel_panic_ends_only_its_stream(folder: Path, tmp_path: Path):
 
 
 def test_padding_and_values_under_nulls_are_zero(start: Start, tmp_path: Path):
-    """Padding between buffers, and what lies under nulls, is zero in the very bytes of the messages."""
+    """Padding between buffers and values under nulls are zero in the message bytes."""
     random = np.random.default_rng(7)
     n = 1003
     gaps = random.random(n) < 0.3
@@ -349,7 +349,7 @@ def test_padding_and_values_under_nulls_are_zero(start: Start, tmp_path: Path):
 
 
 def messages(url: str, ticket: fl.Ticket) -> Iterator[tuple[pa.RecordBatch, bytes]]:
-    """The batches of a DoGet, and the bytes of their bodies as they came."""
+    """The batches of a DoGet, and the received bytes of their bodies."""
     with grpc.insecure_channel(
         url.removeprefix("grpc://"), options=[("grpc.max_receive_message_length", -1)]
     ) as channel:

@@ -1,6 +1,6 @@
-"""A store that fails, lies, stalls or refuses: what passes is ridden out to the byte, what lasts ends with its reason.
+"""Faults of object stores: transient ones are retried without a wrong byte, permanent ones end with their reason.
 
-A real S3 server stands behind a proxy that spoils its answers to the very requests a test chooses.
+A proxy in front of a real S3 server corrupts the responses to chosen requests.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ORDERS: dict[str, dict[str, Any]] = {
 }
 # What one try may take. It is 30 s otherwise, which is long for a test.
 TRY_SECONDS = 2
-# A store is asked for so long, and so often at most: the server's own limits.
+# The server's limits on the duration and number of retries.
 GIVEN_UP_SECONDS = 30
 TRIES_MAX = 61
 
@@ -63,7 +63,7 @@ def columns() -> dict[str, np.ndarray]:
 
 
 def put_files(store: Store, prefix: str) -> None:
-    """Plain numbers, neither packed nor compressed: a byte from another place is a wrong number and no error."""
+    """Plain uncompressed numbers: a misplaced byte is a wrong number, not an error."""
     table = pa.table(columns())
     for n in range(FILES):
         sink = io.BytesIO()
@@ -78,7 +78,7 @@ Batches = list[tuple[dict[str, Any], pa.RecordBatch]]
 
 @dataclass
 class Outcome:
-    """What a client got until the end, and how that came."""
+    """What a client received, and how the stream ended."""
 
     batches: Batches = field(default_factory=list)
     code: str = "OK"
@@ -187,7 +187,7 @@ def daemon(
 
 @pytest.fixture(scope="module")
 def reference(daemon: Daemon) -> dict[str, Batches]:
-    """The streams of a store that does as it is told."""
+    """The streams of a store without faults."""
     streams = {order: read(daemon, "data", order) for order in ORDERS}
     assert all(outcome.code == "OK" for outcome in streams.values()), streams
     ids = [batch["id"].to_numpy() for _, batch in streams["in order"].batches]
@@ -208,7 +208,7 @@ def retries(daemon: Daemon) -> float:
 
 
 class Resumed:
-    """One body is cut, and another fault is for the request that asks for its rest."""
+    """Cuts one body, and applies another fault to the request for its rest."""
 
     def __init__(self, then: Fault) -> None:
         self._then = then
@@ -273,7 +273,7 @@ def test_every_retried_attempt_is_counted(daemon: Daemon, reference: dict[str, B
     ["another range", "the whole body", "a shorter body", "another ETag"],
 )
 def test_rejects_a_wrongly_resumed_body(daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy, second: str):
-    """The rest of a cut body is asked for by itself: its answer is held to the same as any other."""
+    """The rest of a cut body is requested separately, and its response is checked like any other."""
     fault = Resumed(LASTING[second])
     clean.on(fault, "/data/1.parquet")
     outcome = read(daemon, "data")
@@ -349,7 +349,7 @@ def test_later_listing_page_loses_no_file(
 
 @dataclass
 class Lasting:
-    """All lasting faults, each under a dataset of its own, at the same time."""
+    """All permanent faults at the same time, each under its own dataset."""
 
     outcomes: dict[str, Outcome]
     request_times: dict[str, list[float]]
@@ -370,7 +370,7 @@ def lasting(daemon: Daemon, proxy: FaultProxy, store: Store, reference: dict[str
         for name in LASTING:
             info(client, {"dataset": slug(name), "plan": {"outputs": OUTPUTS}})
     for name, fault in LASTING.items():
-        # The first file comes as it is, so that there is a place to go on from.
+        # The first file is intact, so that there is a position to resume from.
         proxy.on(fault, f"/{slug(name)}/1.parquet")
         proxy.on(fault, f"/{slug(name)}/2.parquet")
     for name, (fault, ranged) in UNOPENED.items():
@@ -381,7 +381,7 @@ def lasting(daemon: Daemon, proxy: FaultProxy, store: Store, reference: dict[str
         thread.start()
     others = 0
     while any(thread.is_alive() for thread in threads):
-        # Meanwhile nobody else waits for that store.
+        # Meanwhile no other stream waits for that store.
         with fl.connect(daemon.url) as client:
             plan = {"outputs": [{"name": "x", "parts": [{"columns": ["x"]}]}]}
             where = info(client, {"dataset": "local", "plan": plan}).endpoints[0].ticket
@@ -437,7 +437,7 @@ def test_stream_ended_by_storage_resumes_after_recovery(
 
 @pytest.mark.parametrize("name", LYING)
 def test_mismatched_store_response_is_reported(lasting: Lasting, name: str):
-    """Nothing has changed and nothing is damaged: a reader that came back would find the same snapshot."""
+    """Nothing changed and nothing is damaged: a later reader finds the same snapshot."""
     outcome = lasting.outcomes[name]
     assert outcome.code in ("UNAVAILABLE", "DATA_LOSS", "FAILED_PRECONDITION"), outcome.words
 
@@ -446,17 +446,17 @@ def test_changed_etag_is_a_changed_snapshot(lasting: Lasting):
     outcome = lasting.outcomes["another ETag"]
     assert outcome.code == "ABORTED"
     assert "snapshot changed" in outcome.words
-    # It is not asked again: that would not bring the old one back.
+    # No retry: it would not restore the old object.
     assert len(lasting.request_times["another ETag"]) <= GROUPS
 
 
 @pytest.mark.parametrize("name", REFUSING)
 def test_expired_credentials_are_reported_to_the_operator(lasting: Lasting, name: str):
-    """Whoever comes back at once meets the same: it is not UNAVAILABLE, and the words say who has to do what."""
+    """An immediate retry fails again, so it is not UNAVAILABLE; the message says who must act."""
     outcome = lasting.outcomes[name]
     assert outcome.code in ("FAILED_PRECONDITION", "PERMISSION_DENIED"), f"{outcome.code}: {outcome.words}"
     assert "AWS_ACCESS_KEY_ID" in outcome.words
-    # Nor is the store asked again and again.
+    # No repeated retries either.
     assert len(lasting.request_times[name]) <= GROUPS
 
 
@@ -476,10 +476,10 @@ def test_retries_are_limited_and_jittered(lasting: Lasting):
     names = ("500", "503", "429", "closed before the answer")
     for name in names:
         times = sorted(lasting.request_times[name])
-        # Some row groups of the file are asked for at the same time, each so often.
+        # Several row groups of the file are requested concurrently, each this often.
         assert 2 <= len(times) <= TRIES_MAX * GROUPS, name
         rhythms.add(tuple(round(pause, 1) for pause in np.diff(times).tolist()))
-    # Those that failed together do not come back together.
+    # Requests that failed together are not retried together.
     assert len(rhythms) == len(names)
 
 
@@ -508,7 +508,7 @@ def test_fit_survives_transient_faults(daemon: Daemon, reference: dict[str, Batc
 
 
 def test_only_the_proxy_injects_faults(daemon: Daemon, reference: dict[str, Batches], clean: FaultProxy):
-    """The proxy by itself changes nothing, and the rules fall where they are meant to."""
+    """Without rules the proxy changes nothing, and rules apply where intended."""
     rule = clean.on(lambda answer: Answer(answer.status, answer.headers, answer.body, answer.whole), "/data/", skip=2)
     outcome = read(daemon, "data")
     assert are_equal(outcome.batches, reference["in order"])

@@ -1,4 +1,4 @@
-"""An authority of the tests' own, and what it signs, as files of PEM."""
+"""A test certificate authority, and its certificates as PEM files."""
 
 from __future__ import annotations
 

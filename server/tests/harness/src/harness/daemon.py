@@ -1,4 +1,4 @@
-"""A forebay-server started with just the given arguments, for tests of the program itself: its words and its end."""
+"""A forebay-server started with exactly the given arguments, for tests of its output and exit."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment without any setting of ours, and `extra`."""
+    """This process's environment without FOREBAY_* variables, plus `extra`."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
     return {**plain, **(extra or {})}
 
 
 def run_to_end(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """The program with these arguments, which are to end it."""
+    """Run the program with arguments that make it exit."""
     command = [server_binary(), *arguments]
     return subprocess.run(
         command, env=environment(env), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10
@@ -35,7 +35,7 @@ def run_to_end(*arguments: str, env: Mapping[str, str] | None = None) -> subproc
 
 
 def poll(look: Callable[[], T], *, seconds: float = 10) -> T:
-    """Look until it is true; returns what was seen last, true or not."""
+    """Call `look` until it returns a true value; returns the last value."""
     deadline = time.monotonic() + seconds
     while not (seen := look()) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -43,7 +43,7 @@ def poll(look: Callable[[], T], *, seconds: float = 10) -> T:
 
 
 class Daemon:
-    """A running server; what it says is kept line by line."""
+    """A running server; keeps its log lines."""
 
     def __init__(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         command = [server_binary(), "--exit-with-stdin", *arguments]
@@ -89,7 +89,7 @@ class Daemon:
             return error.code, error.headers.get("Content-Type", ""), error.read().decode()
 
     def drains(self) -> bool:
-        """Whether the server has come to take no new streams."""
+        """Whether the server starts to reject new streams."""
         return poll(lambda: self.get("/readyz")[0] == 503)
 
     def end(self, *, seconds: float = 10) -> int:

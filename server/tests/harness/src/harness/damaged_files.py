@@ -1,7 +1,7 @@
-"""A server that is shown damaged files, and what must be true of it afterwards.
+"""A server of damaged files, and the checks that follow each.
 
-The same process goes on, within its memory, and the next request on a healthy dataset is answered rightly. A server
-of which that is not true is replaced, so that one test's harm is not blamed on the next.
+The same process must survive, within its memory limit, and serve the next request on a healthy dataset correctly. A
+server that fails this is replaced, so that the next test is not affected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forebay.errors import translate
 from harness.serving import Server
 
 MEMORY_LIMIT_BYTES = 256 << 20
-# What a process is beside its budget: code, threads, footers, the allocator's reserve.
+# Memory of a process outside its limit: code, threads, footers, the allocator's reserve.
 SLACK_BYTES = 150_000_000
 CALL_SECONDS = 30
 
@@ -36,7 +36,7 @@ TWO_WAYS = ("raw", "shuffled")
 
 
 def options(seconds: int = CALL_SECONDS) -> fl.FlightCallOptions:
-    """A hang is a failure that is seen in time."""
+    """Options with a timeout, so that a hang fails the test."""
     return fl.FlightCallOptions(timeout=seconds)
 
 
@@ -46,7 +46,7 @@ def healthy_table() -> pa.Table:
 
 
 def sample_table() -> pa.Table:
-    """What tests damage: numbers, numbers with nulls, text from a dictionary, text of its own."""
+    """The table that tests damage: numbers, numbers with nulls, dictionary text, plain text."""
     n = np.arange(1000)
     return pa.table(
         {
@@ -112,24 +112,24 @@ class Patient:
         self.server.stop()
 
     def put(self, data: bytes, name: str = "a.parquet") -> None:
-        """A file in its place at once, as a writer would."""
+        """Replace the file atomically, as a writer would."""
         (self.root / "new").write_bytes(data)
         (self.root / "new").rename(self.root / "ill" / name)
 
     def clear(self) -> None:
-        # Whatever a test has put there, deep folders among it.
+        # Everything that a test created, including deep folders.
         subprocess.run(["rm", "-rf", self.root / "ill"], check=True)
         (self.root / "ill").mkdir()
 
     @contextmanager
     def aftermath(self) -> Iterator[fl.FlightClient]:
-        """A connection for the hostile requests; what they must leave behind is looked at once they are done."""
+        """A connection for the hostile requests; checks the server afterwards."""
         server = self.server
         pid = server.process.pid
         try:
             with fl.connect(server.url) as client:
                 yield client
-            assert server.alive, "the server is gone:\n" + "".join(list(server.log)[-5:])
+            assert server.alive, "the server exited:\n" + "".join(list(server.log)[-5:])
             assert server.process.pid == pid
             with fl.connect(server.url) as client:
                 assert raw(client, "well").equals(self.table)
@@ -145,7 +145,7 @@ class Patient:
             raise
 
     def refuses(self, data: bytes, *words: str, column: str = "word", ways: Ways = ALL_WAYS) -> None:
-        """Whoever reads the column is told that the data is damaged, in these words."""
+        """Every way of reading the column fails with DATA_LOSS and these words."""
         code = "DATA_LOSS"
         self.put(data)
         with self.aftermath() as client:
@@ -159,7 +159,7 @@ class Patient:
             assert_readable(text)
 
     def refuses_or_serves(self, data: bytes, table: pa.Table, column: str = "word") -> set[str]:
-        """Right data or DATA_LOSS: what a lie may end in that contradicts nothing that is read. Returns the codes."""
+        """Every way gives correct data or DATA_LOSS, for damage that is not necessarily read. Returns the codes."""
         self.put(data)
         with self.aftermath() as client:
             ends = self.ends(client, column, table)

@@ -53,7 +53,7 @@ def links(text: str) -> list[str]:
 
 
 def paths(text: str) -> list[str]:
-    """The paths from the repository's root that spans of code name; NAME and the like stand for a reader's choice."""
+    """The paths from the repository's root in code spans, except those with placeholders such as NAME."""
     return [path for path in PATH.findall(FENCE.sub("", text)) if not re.search(r"\b[A-Z]+\b(?!\.md)", path)]
 
 

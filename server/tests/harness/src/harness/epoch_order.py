@@ -1,4 +1,4 @@
-"""The order of an epoch, version 1, in NumPy: what tests hold the server's streams against.
+"""The order of an epoch, version 1, in NumPy: the oracle for the server's streams.
 
 Written from the order's description alone and shares nothing with the server. Nothing here talks to a server.
 """
@@ -51,7 +51,7 @@ def permuted(values: Array, sizes: Array, keys: Array) -> Array:
         bits = np.array([max(2, (int(size) - 1).bit_length()) for size in distinct], np.uint64)[which]
         for rounds, chosen in ((SMALL_ROUNDS, bits <= SMALL_BITS), (ROUNDS, bits > SMALL_BITS)):
             round_keys = np.stack(split_mix(keys, rounds))
-            # Cycle walking: what lies outside is sent on until it lies inside.
+            # Cycle walking: a value outside the range is permuted again until it is inside.
             walking = np.flatnonzero(chosen & (sizes > 1))
             while walking.size:
                 result[walking] = feistel(result[walking], bits[walking], round_keys[:, walking])

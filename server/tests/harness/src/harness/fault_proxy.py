@@ -1,4 +1,4 @@
-"""A proxy in front of a store that makes of its answers what stores, balancers and networks at times make of them."""
+"""An HTTP proxy that injects faults of stores, load balancers and networks into responses."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Answer:
     status: int
     headers: dict[str, str]
     body: bytes
-    # Asks for the same object without a range.
+    # Requests the same object without a range.
     whole: Callable[[], Answer]
     # Bytes of the body that go out before the answer stops; None: all. Less than none: not even its head.
     stop_after: int | None = None
-    # How long it stops before it goes on; None: the connection is reset.
+    # Pause in seconds before the rest; None resets the connection.
     stop_seconds: float | None = None
 
 
@@ -55,7 +55,7 @@ def another_tag(answer: Answer) -> Answer:
 
 
 def another_range(answer: Answer) -> Answer:
-    """As many bytes as were asked for, from 8 bytes beside, and it says so."""
+    """The requested number of bytes from an offset 8 bytes off, with a matching Content-Range."""
     found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", answer.headers.get("Content-Range", ""))
     assert found
     start, end, size = (int(text) for text in found.groups())
@@ -67,7 +67,7 @@ def another_range(answer: Answer) -> Answer:
 
 
 def whole_body(answer: Answer) -> Answer:
-    """A store that knows no ranges."""
+    """A store without range support."""
     return answer.whole()
 
 
@@ -94,7 +94,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Seen:
-    """A request as it came."""
+    """A received request."""
 
     method: str
     path: str
@@ -103,7 +103,7 @@ class Seen:
 
 
 class FaultProxy:
-    """Passes on what an HTTP store is asked, and its answers as the rules will have them."""
+    """Forwards requests to an HTTP store, and its responses changed by rules."""
 
     def __init__(self, target: str) -> None:
         self.target = target.removeprefix("http://")
@@ -170,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.answer(fault(answer) if fault else answer)
         except OSError:
-            # The server has gone, or the answer is one that is cut.
+            # The server closed the connection, or the response is to be cut.
             self.close_connection = True
         except Exception as error:
             self.proxy.errors.append(error)

@@ -1,4 +1,4 @@
-"""What the tests of faults share: a table, a client that must not notice, and a server that is at rest again."""
+"""Shared by the tests of faults: a table, an unaffected client, and checks that a server is idle again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GAUGES = ("streams_active", "exchanges_active", "fits_active", "connections_acti
 
 
 def write_data(folder: Path) -> Path:
-    """Ids, numbers, and a text of 1 KB a row that the id tells."""
+    """Ids, numbers, and a text of 1 KB per row that depends on the id."""
     folder.mkdir(parents=True)
     ids = np.arange(ROWS)
     texts = pa.DictionaryArray.from_arrays((ids % 4).astype(np.int32), [f"{i} " * 512 for i in range(4)])
@@ -73,7 +73,7 @@ def ticket(client: fl.FlightClient, request: dict[str, Any]) -> fl.Ticket:
 
 
 def outcome(call: Callable[[], object]) -> tuple[str, str]:
-    """Code and words of the error that it ends with, or OK and none."""
+    """Code and message of the error that the call raises, or OK and no message."""
     try:
         call()
     except (fl.FlightError, pa.ArrowException, OSError, KeyError, MemoryError) as raised:
@@ -83,7 +83,7 @@ def outcome(call: Callable[[], object]) -> tuple[str, str]:
 
 
 class Bystander:
-    """A client that reads whole epochs, one after the other, beside whatever else happens to the server."""
+    """A client that reads epoch after epoch during a test."""
 
     def __init__(self, url: str) -> None:
         self.epochs = 0
@@ -108,7 +108,7 @@ class Bystander:
     def wait_for_epochs(self, count: int = 1) -> None:
         """Let it read so many more: the last of two begins now or later."""
         wanted = self.epochs + count
-        assert poll(lambda: self.epochs >= wanted or self._wrong, seconds=60), "the other client's stream stands still"
+        assert poll(lambda: self.epochs >= wanted or self._wrong, seconds=60), "the other client's stream is stalled"
         if self._wrong:
             raise AssertionError("the other client's stream broke") from self._wrong
 
@@ -124,7 +124,7 @@ class Bystander:
 
 
 class Rest:
-    """What a server holds when nobody asks anything of it."""
+    """Resources of an idle server."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon

@@ -1,4 +1,4 @@
-"""A client of HTTP/2 that need not keep the rules: its frames are written by hand, and answers are only looked at."""
+"""An HTTP/2 client that can violate the protocol: it writes frames by hand and barely parses responses."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def frame(kind: int, stream: int = 0, payload: bytes = b"", flags: int = 0) -> b
 
 
 def settings(window: int) -> bytes:
-    """The client's settings: what each stream may be sent before more is asked for."""
+    """The client's SETTINGS: the initial window of each stream."""
     return frame(Kind.SETTINGS, payload=struct.pack(">HI", WINDOW_SETTING, window))
 
 
 def field(name: str, value: str) -> bytes:
-    """A header that is written out, and remembered by nobody."""
+    """A literal header without indexing."""
     assert max(len(name), len(value)) < 127
     return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
@@ -93,7 +93,7 @@ def connect(url: str) -> socket.socket:
 
 
 class Peer:
-    """A connection that has said hello, with this window for each stream; it reads when it is told to."""
+    """A connection after the preface, with this window per stream; it reads only on request."""
 
     def __init__(self, url: str, window: int = 65_535, hello: bytes | None = None) -> None:
         self.socket = connect(url)
@@ -133,14 +133,14 @@ class Peer:
         while (seen := self.read()) is not None:
             if seen[0] == kind and seen[1] & flags == flags:
                 return seen[3]
-        raise AssertionError(f"the server closed before a {kind.name} came")
+        raise AssertionError(f"the server closed before a {kind.name} frame arrived")
 
     def answer_pings(self, seconds: float) -> bool:
         """Be alive for so long and nothing more; returns whether the server still is there."""
         deadline = time.monotonic() + seconds
         with contextlib.suppress(TimeoutError):
             while True:
-                # A frame that has begun to come is awaited: pings are few and small.
+                # Wait for the rest of a partial frame: pings are few and small.
                 self.socket.settimeout(max(0.01, deadline - time.monotonic()))
                 if (seen := self.read()) is None:
                     return False
@@ -151,7 +151,7 @@ class Peer:
         return True
 
     def is_closed(self, seconds: float = WAIT_SECONDS) -> bool:
-        """Whether the server closes within a time in which nothing is sent; a farewell may come before."""
+        """Whether the server closes the connection in time without any sent data, possibly after a GOAWAY."""
         self.socket.settimeout(seconds)
         with contextlib.suppress(TimeoutError, ConnectionError):
             while self.socket.recv(1 << 16):

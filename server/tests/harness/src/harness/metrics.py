@@ -12,7 +12,7 @@ Labels = frozenset[tuple[str, str]]
 
 @dataclass
 class Scrape:
-    """The text format, read strictly: help and type come before the samples, and no series comes twice."""
+    """The text format, parsed strictly: HELP and TYPE precede the samples, and no series repeats."""
 
     types: dict[str, str] = field(default_factory=dict)
     samples: dict[tuple[str, Labels], float] = field(default_factory=dict)

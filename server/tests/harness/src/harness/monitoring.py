@@ -1,4 +1,4 @@
-"""Servers under a small load and a real Prometheus that scrapes them, for the tests of dashboards and rules."""
+"""A small load on a server and a real Prometheus, for tests of dashboards and rules."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Load:
 
 
 class PrometheusProcess:
-    """A Prometheus of its own on a free loopback port, with the rules, that scrapes these addresses every second."""
+    """A Prometheus on a free loopback port, with the rules, that scrapes these addresses every second."""
 
     def __init__(self, program: str, folder: Path, targets: Sequence[str]) -> None:
         config: Mapping[str, Any] = {

@@ -16,10 +16,10 @@ HEARD_BYTES_MAX = 1 << 20
 
 
 class Proxy:
-    """Passes bytes on. `cuts` are taken one a connection: after so many bytes from the server it is cut; None: never.
+    """Forwards bytes. Each connection takes one of `cuts`: server bytes before it is cut, or None for never.
 
     When the cuts are used up, connections run on uncut. `sever` cuts all that run; `refuse` closes the port.
-    `bytes_per_second` is what comes from the server at most.
+    `bytes_per_second` limits the rate from the server.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ def field(item: pa.DataType, **metadata: str) -> pa.Field[Any]:
 
 
 def batch(array: pa.Array[Any], column: pa.Field[Any]) -> fb.Batch:
-    """As it comes over the wire: through IPC."""
+    """A batch as received: through IPC."""
     data = pa.record_batch([array], schema=pa.schema([column]))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, data.schema) as writer:

@@ -22,7 +22,7 @@ START_SECONDS = 60
 
 
 def server_binary() -> str:
-    """The server under test; that it is missing is an error, never a skipped test."""
+    """The server under test; a missing one is an error, never a skip."""
     path = Path(os.environ.get("FOREBAY_SERVER_BIN") or ROOT / "target/debug/forebay-server")
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing: build it with `cargo build`, or set FOREBAY_SERVER_BIN")
@@ -30,7 +30,7 @@ def server_binary() -> str:
 
 
 class Server:
-    """A server on free loopback ports; ends with its standard input, so that no test run leaves one behind."""
+    """A server on free loopback ports; it exits when its standard input closes, so that no test run leaks one."""
 
     def __init__(self, datasets: Mapping[str, os.PathLike[str] | str], *flags: str, unix: bool = False) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="forebay-test-")

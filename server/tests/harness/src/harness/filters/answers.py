@@ -1,4 +1,4 @@
-"""Asks the server for an expression, as a derived column and as a filter, and reads the answers."""
+"""Evaluates an expression on the server, as a derived column and as a filter."""
 
 from __future__ import annotations
 

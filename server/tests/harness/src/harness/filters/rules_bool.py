@@ -15,7 +15,7 @@ def comparable(left: Expr, right: Expr) -> tuple[str, str] | None:
     if not all(FAMILIES[kind] == "number" for kind in kinds):
         return "$0", "$0"
     if kinds <= {*FLOATS}:
-        # DuckDB reads 0.1 as a decimal, and that as a FLOAT beside one.
+        # DuckDB parses 0.1 as a decimal, and casts it to FLOAT when compared with one.
         exact = all(abs(float(part.written.strip("()"))) <= 2**53 for part in (left, right) if part.written)
         return ("$0::DOUBLE", "$0::DOUBLE") if exact else None
     if any(is_double(part) for part in (left, right)):
@@ -197,7 +197,7 @@ def is_nan(grammar: Grammar, depth: int) -> Expr | None:
 
 @register("bool")
 def number_as_text(grammar: Grammar, depth: int) -> Expr:
-    """A value against a string. DuckDB always casts the string to the column's type, so it is not asked."""
+    """A value against a string. DuckDB always casts the string to the column's type, so it is no oracle here."""
     kind = grammar.some_kind()
     value = grammar.value(kind, depth)
     return Expr(f"($0 {grammar.random.choice(COMPARISONS)} $1)", "bool", None, (value, pattern_expr("7")))
@@ -230,7 +230,7 @@ TYPES = {
 
 @register("bool", weight=3)
 def cast_and_compared(grammar: Grammar, depth: int) -> Expr:
-    """Both sides cast to one type: not every cast preserves order. DuckDB's casts differ, so it is not asked."""
+    """Both sides cast to one type: not every cast preserves order. DuckDB's casts differ, so it is no oracle here."""
     kind = grammar.some_kind()
     target = grammar.random.choice([*TYPES[FAMILIES[kind]], "Utf8"])
     value = grammar.leaf(kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.filters.grammar import FAMILIES, FLOATS, INTEGERS, Expr, Grammar, register, register_each
 
-# What a rule makes of integers is int64; the kind of narrow columns stands for it too, as what both are compared with.
+# A rule over integers gives int64. The kind of narrow columns is also int64, the type that both are compared as.
 SMALL = [0, 1, 2, 3, -1, -2, 7, 10, 100]
 
 
@@ -61,7 +61,7 @@ def magnitude(grammar: Grammar, depth: int, kind: str) -> Expr:
 
 @register_each(*FLOATS, "decimal", "narrow")
 def rounded(grammar: Grammar, depth: int, kind: str) -> Expr:
-    """DuckDB returns other types for decimals and integers, so it is not asked about them."""
+    """DuckDB returns other types for decimals and integers, so it is no oracle for them."""
     name = grammar.random.choice(["round", "floor", "ceil", "trunc"])
     duck = f"{name}($0)" if kind in ("f64", "f32") else None
     return Expr(f"{name}($0)", kind, duck, (grammar.value(kind, depth),))
@@ -69,7 +69,7 @@ def rounded(grammar: Grammar, depth: int, kind: str) -> Expr:
 
 @register_each("f64", "decimal")
 def rounded_to(grammar: Grammar, depth: int, kind: str) -> Expr:
-    """DuckDB scales float64 values differently before rounding, so it is not asked."""
+    """DuckDB scales float64 values differently before rounding, so it is no oracle here."""
     digits = grammar.random.choice(["1", "2", "(-1)", "0"])
     name = grammar.random.choice(["round", "trunc"])
     return Expr(f"{name}($0, {digits})", kind, None, (grammar.value(kind, depth),))
@@ -139,7 +139,7 @@ def to_decimal(grammar: Grammar, depth: int) -> Expr:
 
 @register("narrow", "i64")
 def of_text(grammar: Grammar, depth: int) -> Expr | None:
-    """DuckDB parses numbers more leniently (' 7 ', '2.5'), so it is not asked about casts from strings."""
+    """DuckDB parses numbers more leniently (' 7 ', '2.5'), so it is no oracle for casts from strings."""
     if "text" not in grammar.kinds:
         return None
     form, known = grammar.random.choice(

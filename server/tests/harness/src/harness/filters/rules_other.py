@@ -70,7 +70,7 @@ def date_bin(grammar: Grammar, depth: int, kind: str) -> Expr:
 
 @register("stamp")
 def date_bin_of_months(grammar: Grammar, depth: int) -> Expr:
-    """DuckDB bins months differently before the origin, so it is not asked."""
+    """DuckDB bins months differently before the origin, so it is no oracle here."""
     width = grammar.random.choice(["1 month", "3 months", "1 year"])
     form = f"date_bin(INTERVAL '{width}', $0, TIMESTAMP '1970-01-01')"
     return Expr(form, "stamp", None, (grammar.value("stamp", depth),))
@@ -120,7 +120,7 @@ def date_as_stamp(grammar: Grammar, depth: int) -> Expr | None:
 
 @register("stamp")
 def cast_stamp(grammar: Grammar, depth: int) -> Expr:
-    """A coarser unit truncates. DuckDB has no comparable cast between units, so it is not asked."""
+    """A coarser unit truncates. DuckDB has no comparable cast between units, so it is no oracle here."""
     name = grammar.random.choice(["CAST", "TRY_CAST"])
     digits = grammar.random.choice([0, 3, 6, 9])
     return Expr(f"{name}($0 AS TIMESTAMP({digits}))", "stamp", None, (grammar.value("stamp", depth),))
@@ -144,7 +144,7 @@ def integer_as_date(grammar: Grammar, depth: int) -> Expr | None:
 
 @register("stamp")
 def wall_clock(grammar: Grammar, depth: int) -> Expr | None:
-    """DuckDB is asked only about UTC, in which the instant and the wall clock are the same."""
+    """DuckDB is the oracle only for UTC, where instant and wall clock are equal."""
     kind = grammar.random.choice(["zoned", "local"])
     if kind not in grammar.kinds:
         return None

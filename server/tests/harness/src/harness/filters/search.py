@@ -1,7 +1,7 @@
 """Compares every expression as a filter and as a derived column, over every layout of a table, and in DuckDB.
 
 What must hold, of an expression that the server can type:
-- on one layout, a filter passes the rows for which the derived column is true, whatever statistics let it skip;
+- on one layout, a filter passes the rows for which the derived column is true, whatever pruning skips;
 - a filter fails only where the derived column fails. Where that fails and the filter does not, because the rows that
   fail were skipped, each row that passes is true, and each that does not is false, null or fails;
 - the derived column is the same on every layout. Whether it fails is too, unless a row decides what is evaluated;
@@ -50,7 +50,7 @@ class Disagreement:
 
 @dataclass
 class Tally:
-    """Counts of what a search asked, and the reasons of refusals and failures."""
+    """Counts of checked expressions, and the reasons of rejections and failures."""
 
     cases: int = 0
     filters: int = 0
@@ -176,7 +176,7 @@ def against_column(
 def rows_against(
     client: fl.FlightClient, dataset: str, text: str, rows: Sequence[int], wanted: bool
 ) -> tuple[int, Any] | None:
-    """The first row where the column differs; where the column fails, each half of the rows is asked alone."""
+    """The first row where the column differs; if the column fails, each half of the rows is evaluated separately."""
     if not rows:
         return None
     listed = ", ".join(map(str, rows))
@@ -218,7 +218,7 @@ def different(rows: Sequence[int], left_name: str, left: list[Any], right_name: 
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are equal, whatever their numeric types. All NaN are equal."""
+    """Whether two values are equal, regardless of numeric type. All NaN are equal."""
     if isinstance(left, bool) or isinstance(right, bool) or left is None or right is None:
         return left is right
     if isinstance(left, float) and math.isnan(left):

@@ -1,4 +1,4 @@
-"""Runs the search for a range of seeds on one server: tables, layouts and expressions come from the seed."""
+"""Runs the search for a range of seeds on one server: tables, layouts and expressions are drawn from the seed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_cases(root: Path, cases: Sequence[tuple[Drawn, list[Expr]]], tally: Tall
             for one, (_, exprs) in zip(stored, cases, strict=True):
                 found += search(client, one, exprs, tally)
             small = [Shrinker(client, root, disagreement).shrink() for disagreement in one_a_kind(found)[:SHOWN]]
-        assert server.alive, "the server is gone:\n" + "".join(list(server.log)[-5:])
+        assert server.alive, "the server exited:\n" + "".join(list(server.log)[-5:])
         return small
     finally:
         server.stop()

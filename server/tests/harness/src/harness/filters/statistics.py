@@ -28,7 +28,7 @@ class Weaker:
     # Bytes that bounds of strings and binaries are truncated to; None keeps them.
     bound_bytes: int | None
     null_counts: bool
-    # Every such row group has no statistics; 0 stands for none.
+    # Every such row group has no statistics; 0 for no row group.
     missing_every: int
 
 

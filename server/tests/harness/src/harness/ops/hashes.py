@@ -1,4 +1,4 @@
-"""The hashes of the ops, as anyone may compute them: XXH3-64 of xxhash, and TorchArrow's of ids."""
+"""The hashes of the ops: XXH3-64 by xxhash, and TorchArrow's hash of ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NumPy makes of the values that a chain holds (int64, uint64, float32, float64), op by op, to the bit."""
+"""Ops in NumPy over the types of a chain (int64, uint64, float32, float64), bit-exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables that both sides read, and what they give as arrays in the order of the rows."""
+"""The tables that Forebay and Spark read, and both results as arrays in row order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables for the tests of ops: every stored type with every value that is hard, and what NumPy makes of them."""
+"""Tables for the tests of ops: every stored type with its edge values, and NumPy's results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write(folder: Path, table: pa.Table, **options: Any) -> None:
 def features(
     client: fb.Client, dataset: str, outputs: Outputs, *, batch_size: int = 149, **plan: Any
 ) -> dict[str, np.ndarray]:
-    """The outputs for every row, in order; lists come as one array of lists."""
+    """The outputs for every row, in order; lists as one array of lists."""
     fitted = client.fitted(dataset, fb.Plan(outputs=outputs, **plan))
     with client.stream(dataset, fitted, batch_size=batch_size) as stream:
         batches = list(stream)
@@ -91,7 +91,7 @@ def floats(random: np.random.Generator, rows: int, kind: type[np.floating[Any]])
 
 
 def whole_numbers(random: np.random.Generator, rows: int, kind: type[np.integer[Any]]) -> np.ndarray:
-    """The ends of the type, what lies about 2^31, 2^53 and 2^63, any bit pattern, and small numbers."""
+    """The limits of the type, values around 2^31, 2^53 and 2^63, random bit patterns, and small numbers."""
     low, high = np.iinfo(kind).min, np.iinfo(kind).max
     ends = [low, low + 1, high, high - 1, 0, 1, -1]
     ends += [sign * 2**power + step for power in (24, 31, 53, 63) for step in (-1, 0, 1) for sign in (1, -1)]
@@ -103,7 +103,7 @@ def whole_numbers(random: np.random.Generator, rows: int, kind: type[np.integer[
 
 
 def numbers(rows: int = PRIME, seed: int = 5, *, share_null: float = 0.15) -> pa.Table:
-    """A column of every type of numbers, a share of their values null; of none, the schema says so."""
+    """A column of every numeric type with a share of nulls; without nulls the schema is non-nullable."""
     random = np.random.default_rng(seed)
 
     def gaps() -> np.ndarray:
@@ -155,7 +155,7 @@ def numbers(rows: int = PRIME, seed: int = 5, *, share_null: float = 0.15) -> pa
 
 
 def same_bits(got: np.ndarray, want: np.ndarray, about: object = "") -> None:
-    """Equal to the bit, but for what a NaN carries."""
+    """Equal bit for bit, except for NaN payloads."""
     assert got.dtype == want.dtype, f"{about}: {got.dtype} is not {want.dtype}"
     assert got.shape == want.shape, f"{about}: {got.shape} is not {want.shape}"
     if got.dtype.kind == "f":

@@ -31,7 +31,7 @@ def framed(data: bytes) -> bytes:
 
 
 def framed_as_before_lz4_had_a_standard() -> bytes:
-    """A bomb in the frame of the first versions: blocks of 8 MiB, each behind its stored length."""
+    """A bomb in the frame of the first versions: blocks of 8 MiB, each preceded by its stored length."""
     block = lz4_bomb(8 << 20)
     return b"\x02\x21\x4c\x18" + (struct.pack("<I", len(block)) + block) * (BOMB_BYTES >> 23)
 

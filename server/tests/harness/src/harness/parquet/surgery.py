@@ -1,7 +1,7 @@
-"""Parquet files taken apart into footer and pages, and put together again with the damage that a test asks for.
+"""Takes Parquet files apart into footer and pages, and rebuilds them with the damage that a test needs.
 
-A file that is put together unchanged is as good as the one taken apart: offsets and sizes are worked out anew, so that
-a test's lie is the only one in it. Lies about offsets and sizes are told afterwards, through `build(lie)`.
+A file rebuilt without changes is valid: offsets and sizes are computed again, so a test's damage is the only one.
+Damage to offsets and sizes is applied afterwards, by `build(damage)`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Page:
         return self.header[number]
 
     def store(self, body: bytes, uncompressed_bytes: int | None = None) -> None:
-        """Another body, with a header that is right about its size as it lies there."""
+        """Replace the body, and set its stored size in the header."""
         self.body = body
         self.header[Header.COMPRESSED] = len(body)
         self.header[Header.UNCOMPRESSED] = len(body) if uncompressed_bytes is None else uncompressed_bytes
@@ -135,7 +135,7 @@ class Parquet:
         self.footer[FileMeta.KEY_VALUES].values.append(Struct({1: (BINARY, key), 2: (BINARY, value)}))
 
     def build(self, damage: Callable[[Parquet], None] = lambda _: None) -> bytes:
-        """The file's bytes. `lie` is told last, once offsets and sizes are right."""
+        """The file's bytes. `damage` is applied last, after offsets and sizes are correct."""
         body = bytearray(MAGIC)
         for index, group in enumerate(self.groups):
             group_bytes = 0

@@ -1,6 +1,6 @@
 """Thrift's compact protocol as a tree that can be changed: the headers and footers of Parquet, field by field.
 
-It knows no message: fields go by their numbers, as in parquet.thrift. What is read and written without a change keeps
+It has no schema: fields are identified by number, as in parquet.thrift. What is read and written without a change keeps
 its bytes.
 """
 
@@ -140,5 +140,5 @@ def _encode(kind: int, value: Any) -> bytes:
         size = len(value.values) if value.claimed is None else value.claimed
         head = bytes([size << 4 | value.kind]) if size < 15 else bytes([0xF0 | value.kind]) + varint(size)
         return head + b"".join(_encode(value.kind, item) for item in value.values)
-    # Structs nested more deeply than recursion goes come as the bytes they are.
+    # Structs nested deeper than the recursion limit stay bytes.
     return value if isinstance(value, bytes) else encode(value)

@@ -1,6 +1,6 @@
 """A random walk through the Python client: loops that stop, break, fail and resume, checked row by row.
 
-All that happens comes from a seed. Ranks of one job run side by side in this process. The invariant: what is taken
+Everything is drawn from a seed. Ranks of one job run together in this process. Invariant: the batches taken
 since the last load or begin is exactly the epoch's continuation from that place, `state_dict` is the place behind it,
 and an epoch's end is reported where no row is left and nowhere else.
 """
@@ -328,11 +328,11 @@ class Driver:
         return loops
 
     def _step(self, read: Any) -> bool:
-        """A batch of every rank; returns whether it was the epoch's last, or the end behind it."""
+        """Take a batch of every rank; returns whether it was the epoch's last, or the end after it."""
         loops = self.loops or self._begin()
         before = self.place
         if before[0] != self.epoch:
-            # The epoch is over: an iterator says so for good, and a new one begins the epoch.
+            # The epoch is over: an exhausted iterator stays exhausted, and a new one starts the epoch.
             for loop in loops:
                 assert _next(loop) is None
             self.loops = None

@@ -1,9 +1,9 @@
-"""A trainer for tests that kill it: ranks as processes in lockstep, which log what they consume and commit their place.
+"""A trainer for tests that kill it: ranks in lockstep processes, which log consumed rows and commit their position.
 
 Started with a `Job` as JSON. Says on stdout, line by line: `rank R PID`, `reached POSITION` after a step that all
 ranks have completed, `committed POSITION` once a checkpoint names it, and `finished`. Each step takes a byte of stdin,
-so that whoever watches is never far behind. What a rank consumes stands in its log, a line a step:
-`{"position": …, "rows": […]}`. Ends with code 1 as soon as one of its ranks does not go on.
+so that the parent is never far behind. Each rank logs a line per step:
+`{"position": …, "rows": […]}`. Exits with 1 as soon as a rank stops.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHECKPOINT = "checkpoint.json"
 
 @dataclass(frozen=True)
 class Job:
-    """One start of the trainer: what it reads, and from where it goes on."""
+    """One start of the trainer: its data, and the position to resume from."""
 
     urls: list[str]
     dataset: str
@@ -109,9 +109,9 @@ def run_rank(job: Job, rank: int, together: Any, leave: int) -> None:
                 if steps % job.commit_every == 0 or position == end:
                     commit(job, position, stream.info.snapshot)
                 if not os.read(leave, 1):
-                    raise EOFError("nobody watches any more")
+                    raise EOFError("the parent closed stdin")
         if next(stream, None) is not None:
-            raise AssertionError(f"rank {rank} is sent a step behind the end of the epoch")
+            raise AssertionError(f"rank {rank} received a step after the end of the epoch")
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Exceptions raised inside `next`, where a signal handler's would be.
+"""Exceptions raised inside `next`, where a signal handler would raise them.
 
 A handler runs where CPython looks for signals: when a function is entered, and when a function in C returns.
 """
