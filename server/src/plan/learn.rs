@@ -27,7 +27,7 @@ pub struct Question {
     /// The ops before it, all fitted.
     pub prefix: Vec<Op>,
     /// The statistic.
-    pub wanted: Wanted,
+    pub statistic: Statistic,
     /// Path and name of the op, for errors.
     pub path: String,
 }
@@ -41,7 +41,7 @@ impl Question {
 
 /// A statistic of a column's values; nulls and NaN are ignored.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wanted {
+pub enum Statistic {
     /// The mean.
     Mean,
     /// The mean and the population's standard deviation.
@@ -67,7 +67,7 @@ pub enum Wanted {
     },
 }
 
-impl Wanted {
+impl Statistic {
     /// Returns whether the statistic is computed from the counts of distinct values.
     pub fn is_counted(&self) -> bool {
         matches!(self, Self::Mode | Self::Vocabulary { .. })
@@ -102,7 +102,7 @@ pub fn first_unlearned(plan: &v1::Plan) -> Result<Option<(String, &'static str)>
     for (output_index, part_index, part) in chains(plan) {
         let path = chain_path(output_index, part_index);
         for (number, op) in part.ops.iter().enumerate() {
-            if let Some((name, _)) = wanted(op, &path, number)? {
+            if let Some((name, _)) = missing_statistic(op, &path, number)? {
                 return Ok(Some((format!("{path}.ops[{number}]"), name)));
             }
         }
@@ -117,7 +117,7 @@ pub fn pass_count(plan: &v1::Plan) -> Result<usize, PlanError> {
         let path = chain_path(output_index, part_index);
         let mut count = 0;
         for (number, op) in part.ops.iter().enumerate() {
-            count += usize::from(wanted(op, &path, number)?.is_some());
+            count += usize::from(missing_statistic(op, &path, number)?.is_some());
         }
         most = most.max(count);
     }
@@ -131,10 +131,10 @@ pub fn questions(plan: &v1::Plan, tables: &Tables) -> Result<Vec<Question>, Plan
         let path = chain_path(output_index, part_index);
         let mut prefix = Vec::new();
         for (number, op) in part.ops.iter().enumerate() {
-            if let Some((name, wanted)) = wanted(op, &path, number)? {
+            if let Some((name, statistic)) = missing_statistic(op, &path, number)? {
                 let column = part.columns.first().cloned().unwrap_or_default();
                 let path = format!("{path}.ops[{number}].{name}");
-                questions.push(Question { place: (output_index, part_index, number), column, prefix, wanted, path });
+                questions.push(Question { place: (output_index, part_index, number), column, prefix, statistic, path });
                 break;
             }
             prefix.push(kernel_op(op, &path, number, tables)?);
@@ -179,7 +179,7 @@ fn chains(plan: &v1::Plan) -> impl Iterator<Item = (usize, usize, &v1::Part)> {
 }
 
 /// Returns the name of an op and the statistic that it still needs; none if it is fitted.
-fn wanted(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&'static str, Wanted)>, PlanError> {
+fn missing_statistic(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&'static str, Statistic)>, PlanError> {
     let half = |name: &str, both: &str| {
         PlanError::field(
             format!("{path}.ops[{number}].{name}"),
@@ -191,9 +191,9 @@ fn wanted(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&'static str
             Some(FillMessage::Stat(stat)) => Some((
                 "fill_null",
                 match v1::Stat::try_from(stat) {
-                    Ok(v1::Stat::Mean) => Wanted::Mean,
-                    Ok(v1::Stat::Median) => Wanted::Median,
-                    Ok(v1::Stat::Mode) => Wanted::Mode,
+                    Ok(v1::Stat::Mean) => Statistic::Mean,
+                    Ok(v1::Stat::Median) => Statistic::Median,
+                    Ok(v1::Stat::Mode) => Statistic::Mode,
                     Err(_) => {
                         let path = format!("{path}.ops[{number}].fill_null.stat");
                         return Err(PlanError::field(path, "expected one of MEAN, MEDIAN, MODE"));
@@ -203,18 +203,18 @@ fn wanted(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&'static str
             _ => None,
         },
         OpMessage::Standardize(message) => match (message.mean, message.std) {
-            (None, None) => Some(("standardize", Wanted::MeanAndDeviation)),
+            (None, None) => Some(("standardize", Statistic::MeanAndDeviation)),
             (Some(_), Some(_)) => None,
             _ => return Err(half("standardize", "mean and std")),
         },
         OpMessage::MinMax(message) => match (message.min, message.max) {
-            (None, None) => Some(("min_max", Wanted::Range)),
+            (None, None) => Some(("min_max", Statistic::Range)),
             (Some(_), Some(_)) => None,
             _ => return Err(half("min_max", "min and max")),
         },
-        OpMessage::MaxAbs(message) if message.max_abs.is_none() => Some(("max_abs", Wanted::MaxAbs)),
+        OpMessage::MaxAbs(message) if message.max_abs.is_none() => Some(("max_abs", Statistic::MaxAbs)),
         OpMessage::Robust(message) => match (message.center, message.scale) {
-            (None, None) => Some(("robust", Wanted::MedianAndQuartiles)),
+            (None, None) => Some(("robust", Statistic::MedianAndQuartiles)),
             (Some(_), Some(_)) => None,
             _ => return Err(half("robust", "center and scale")),
         },
@@ -223,10 +223,10 @@ fn wanted(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&'static str
                 let reason = format!("set boundaries, or quantiles between 2 and {QUANTILES_MAX} to learn them");
                 return Err(PlanError::field(format!("{path}.ops[{number}].bucketize"), reason));
             }
-            Some(("bucketize", Wanted::Quantiles(message.quantiles)))
+            Some(("bucketize", Statistic::Quantiles(message.quantiles)))
         }
         OpMessage::Vocab(message) if message.values.is_none() => {
-            Some(("vocab", Wanted::Vocabulary { min_count: message.min_count, max_size: message.max_size }))
+            Some(("vocab", Statistic::Vocabulary { min_count: message.min_count, max_size: message.max_size }))
         }
         _ => None,
     })

@@ -15,7 +15,7 @@ mod request;
 
 pub use canonical::{canonical, plan_id, plan_id_of_bytes};
 pub use error::PlanError;
-pub use learn::{Answer, Question, Wanted, first_unlearned, learn, pass_count, questions};
+pub use learn::{Answer, Question, Statistic, first_unlearned, learn, pass_count, questions};
 pub use lookup::{Lookup, Tables, lookups, pin, table_names};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};
 pub use request::{BATCH_SIZE_MAX, Limits, Request, RequestLimits, Source};

@@ -9,22 +9,22 @@ use forebay_proto::v1;
 
 use crate::{
     engine::{Distribution, Summary, ValueCounts},
-    plan::{Answer, Question, Wanted},
+    plan::{Answer, Question, Statistic},
 };
 
 /// Answers a question about the mean, deviation or bounds.
 pub(crate) fn of_summary(question: &Question, summary: Option<Summary>) -> Result<Answer, String> {
     let summary = summary.ok_or_else(|| nothing(question))?;
-    let learned = match question.wanted {
-        Wanted::Mean => Answer::Number(summary.mean),
-        Wanted::Range => {
+    let learned = match question.statistic {
+        Statistic::Mean => Answer::Number(summary.mean),
+        Statistic::Range => {
             let (min, max) = (summary.min, summary.max);
             if (max - min).is_infinite() && min.is_finite() && max.is_finite() {
                 return Err(too_far(question, "its smallest and its largest value", min, max));
             }
             Answer::Pair(min, max)
         }
-        Wanted::MaxAbs => Answer::Number(summary.min.abs().max(summary.max.abs())),
+        Statistic::MaxAbs => Answer::Number(summary.min.abs().max(summary.max.abs())),
         _ => Answer::Pair(summary.mean, summary.deviation),
     };
     finite(question, learned)
@@ -60,15 +60,15 @@ fn finite(question: &Question, learned: Answer) -> Result<Answer, String> {
 /// Answers a question about the median or quantiles.
 pub(crate) fn of_distribution(question: &Question, spread: Option<&Distribution>) -> Result<Answer, String> {
     let spread = spread.ok_or_else(|| nothing(question))?;
-    let learned = match question.wanted {
-        Wanted::Quantiles(count) => {
+    let learned = match question.statistic {
+        Statistic::Quantiles(count) => {
             let shares = || (1..count).map(|k| f64::from(k) / f64::from(count));
             spread.whole_quantiles(shares()).map_or_else(
                 || Answer::Boundaries(shares().map(|share| spread.quantile(share)).collect()),
                 Answer::WholeBoundaries,
             )
         }
-        Wanted::MedianAndQuartiles => {
+        Statistic::MedianAndQuartiles => {
             let (low, high) = (spread.quantile(0.25), spread.quantile(0.75));
             if (high - low).is_infinite() && low.is_finite() && high.is_finite() {
                 return Err(too_far(question, "its quartiles", low, high));
@@ -100,8 +100,8 @@ pub(crate) fn of_counts(question: &Question, counts: Option<&ValueCounts>) -> Re
             "the vocabulary of column \"{column}\" is too large: set max_size or min_count, or use hash_bucket"
         ));
     };
-    let learned = match question.wanted {
-        Wanted::Mode => mode(counts).ok_or_else(|| nothing(question))?,
+    let learned = match question.statistic {
+        Statistic::Mode => mode(counts).ok_or_else(|| nothing(question))?,
         _ => Answer::Values(vocabulary(counts)),
     };
     finite(question, learned)

@@ -6,7 +6,7 @@ use forebay_proto::v1;
 
 use crate::{
     error::near_names,
-    plan::{self, Answer, PlanError, Question, Tables, Wanted},
+    plan::{self, Answer, PlanError, Question, Statistic, Tables},
     stream::error::StreamError,
 };
 
@@ -27,12 +27,14 @@ pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Resu
         for question in &questions {
             let prefix = checked_prefix(question, schema)?;
             let is_text = is_text(prefix.data_type());
-            let answer = match &question.wanted {
-                Wanted::Mode if is_text => Answer::Text(String::new()),
-                Wanted::Mean | Wanted::Median | Wanted::Mode | Wanted::MaxAbs => Answer::Number(0.0),
-                Wanted::MeanAndDeviation | Wanted::Range | Wanted::MedianAndQuartiles => Answer::Pair(0.0, 1.0),
-                Wanted::Quantiles(count) => Answer::Boundaries(vec![0.0; *count as usize - 1]),
-                Wanted::Vocabulary { .. } => Answer::Values(v1::VocabValues::default()),
+            let answer = match &question.statistic {
+                Statistic::Mode if is_text => Answer::Text(String::new()),
+                Statistic::Mean | Statistic::Median | Statistic::Mode | Statistic::MaxAbs => Answer::Number(0.0),
+                Statistic::MeanAndDeviation | Statistic::Range | Statistic::MedianAndQuartiles => {
+                    Answer::Pair(0.0, 1.0)
+                }
+                Statistic::Quantiles(count) => Answer::Boundaries(vec![0.0; *count as usize - 1]),
+                Statistic::Vocabulary { .. } => Answer::Values(v1::VocabValues::default()),
             };
             plan::learn(&mut plan, question, answer);
         }
@@ -49,7 +51,7 @@ pub(crate) fn checked_prefix(question: &Question, schema: &Schema) -> Result<Pre
     }
     let prefix = Prefix::compile(&question.column, &question.prefix, schema)
         .map_err(|error| PlanError::of_chain(question.chain_path(), error, schema))?;
-    let is_counted = question.wanted.is_counted();
+    let is_counted = question.statistic.is_counted();
     // Counting distinguishes decimals by all their digits; arithmetic uses float64.
     let prefix = if is_counted { prefix.with_exact_decimals() } else { prefix };
     match prefix.data_type() {

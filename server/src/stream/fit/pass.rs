@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     engine::{Distribution, Engine, EngineError, Job, Keep, Summary, ValueCounts, distribution_schema, summary_schema},
-    plan::{Answer, Question, Wanted},
+    plan::{Answer, Question, Statistic},
     stream::error::StreamError,
 };
 
@@ -69,7 +69,7 @@ pub(crate) fn truncate_to_one_pass(questions: &mut Vec<Question>, engine: &Engin
     let mut spread: Vec<(String, Vec<Op>)> = Vec::new();
     questions.retain(|question| {
         let is_known = spread.iter().any(|(column, ops)| *column == question.column && *ops == question.prefix);
-        if is_known || !needs_distribution(&question.wanted) {
+        if is_known || !needs_distribution(&question.statistic) {
             return true;
         }
         if spread.len() < room {
@@ -80,13 +80,13 @@ pub(crate) fn truncate_to_one_pass(questions: &mut Vec<Question>, engine: &Engin
     });
 }
 
-fn needs_distribution(wanted: &Wanted) -> bool {
-    matches!(wanted, Wanted::Median | Wanted::MedianAndQuartiles | Wanted::Quantiles(_))
+fn needs_distribution(statistic: &Statistic) -> bool {
+    matches!(statistic, Statistic::Median | Statistic::MedianAndQuartiles | Statistic::Quantiles(_))
 }
 
 /// Whether one prefix serves both: counting keeps all digits of decimals, arithmetic does not.
 fn is_of_same_values(one: &Question, other: &Question) -> bool {
-    let is_counted = |question: &Question| question.wanted.is_counted();
+    let is_counted = |question: &Question| question.statistic.is_counted();
     one.column == other.column && one.prefix == other.prefix && is_counted(one) == is_counted(other)
 }
 
@@ -114,13 +114,15 @@ impl Pass {
                 pass.prefixes.len() - 1
             };
             let keep = |min_count, max_size| Keep { min_count, max_size, text_bytes_max: JSON_BYTES_MAX };
-            let source = match &question.wanted {
-                Wanted::Mean | Wanted::MeanAndDeviation | Wanted::Range | Wanted::MaxAbs => pass.summary_of(prefix),
-                Wanted::Median | Wanted::MedianAndQuartiles | Wanted::Quantiles(_) => {
+            let source = match &question.statistic {
+                Statistic::Mean | Statistic::MeanAndDeviation | Statistic::Range | Statistic::MaxAbs => {
+                    pass.summary_of(prefix)
+                }
+                Statistic::Median | Statistic::MedianAndQuartiles | Statistic::Quantiles(_) => {
                     pass.distribution_of(engine, prefix)
                 }
-                Wanted::Mode => pass.count_of(engine, prefix, keep(1, 1))?,
-                Wanted::Vocabulary { min_count, max_size } => {
+                Statistic::Mode => pass.count_of(engine, prefix, keep(1, 1))?,
+                Statistic::Vocabulary { min_count, max_size } => {
                     pass.count_of(engine, prefix, keep(*min_count, *max_size))?
                 }
             };
