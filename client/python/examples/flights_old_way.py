@@ -1,6 +1,6 @@
-"""The same job as it is usually done: prepare everything, write it as Parquet, then train from that.
+"""The same job as usually done: compute all features, write them to Parquet, then train on the files.
 
-The features are those of the plan in flights.py, worked out with pandas.
+The features are those of the plan in flights.py, computed with pandas.
 """
 
 import shutil
@@ -25,7 +25,7 @@ CATEGORIES = ["carrier", "origin", "dest", "month", "weekday"]
 
 @dataclass
 class Prepared:
-    """Shards of ready features, and what a model must know of them."""
+    """Shards of prepared features, and their dimensions."""
 
     training: list[Path]
     held_out: list[Path]
@@ -36,7 +36,7 @@ class Prepared:
     seconds: float
 
     def batches(self, shards: list[Path]) -> Iterator[Batch]:
-        """Read the shards back in order, a batch at a time."""
+        """Read the shards in order, one batch at a time."""
         for shard in shards:
             table = pq.read_table(shard)
             dense = _matrix(table, [f"dense_{i}" for i in range(self.dense_width)])
@@ -48,7 +48,7 @@ class Prepared:
 
 
 def prepare(flights: Path, folder: Path) -> Prepared:
-    """Work out every feature of every flight and write them as shards under `folder`, anew."""
+    """Compute all features of all flights and write them to shards in `folder`, replacing its contents."""
     started = time.perf_counter()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -95,19 +95,19 @@ def prepare(flights: Path, folder: Path) -> Prepared:
 
 
 def _minutes(clock: pd.Series) -> pd.Series:
-    """Turn a clock time written as HHMM into minutes since midnight."""
+    """Convert a clock time in the form HHMM to minutes since midnight."""
     return clock // 100 * 60 + clock % 100
 
 
 def _standardized(values: pd.Series, seen: pd.Series) -> pd.Series:
-    """Fill with the mean, then centre and scale, by what `seen` says."""
+    """Fill with the mean, centre and scale, with the statistics of `seen`."""
     mean = seen.mean()
     std = seen.fillna(mean).std(ddof=0)
     return (values.fillna(mean) - mean) / std
 
 
 def _vocabulary(seen: pd.Series) -> dict[object, int]:
-    """Give each value its index, from 1, by falling count and then by value."""
+    """Map each value to its index, from 1, by descending count and then by value."""
     counts = seen.value_counts().sort_index().sort_values(ascending=False, kind="stable")
     frequent = counts[counts >= VOCABULARY_MIN_COUNT]
     return {value: index for index, value in enumerate(frequent.index, start=1)}

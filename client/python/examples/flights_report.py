@@ -1,4 +1,4 @@
-"""The closing table: one job, two ways to feed it."""
+"""The closing table: one job with two sources of batches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,35 +8,35 @@ from flights_model import Pass, Score
 
 @dataclass(frozen=True)
 class Job:
-    """One way to get from the flights to a trained model, and what it took."""
+    """One way to train the model, and its measurements."""
 
     name: str
     before: str
-    """What has to be done before the first step of training."""
+    """The work before the first step of training."""
     before_seconds: float
     training: Pass
     reading: Pass
-    """An epoch read with nothing done to it."""
+    """An epoch read without training."""
     held_out: Score
     written_bytes: int
-    """Bytes of features stored on the way."""
+    """Bytes of features written to storage."""
 
 
 def closing_table(*jobs: Job) -> str:
-    """Lay the jobs side by side."""
+    """Format the jobs as columns."""
     rows: list[tuple[str, Callable[[Job], str]]] = [
         ("before training, s", lambda job: f"{job.before_seconds:.2f} ({job.before})"),
         ("training, s", lambda job: f"{job.training.seconds:.2f}"),
-        ("both, s", lambda job: f"{job.before_seconds + job.training.seconds:.2f}"),
-        ("of it the loop waited for data, s", lambda job: f"{job.training.wait_seconds:.2f}"),
+        ("total, s", lambda job: f"{job.before_seconds + job.training.seconds:.2f}"),
+        ("waiting for data while training, s", lambda job: f"{job.training.wait_seconds:.2f}"),
         ("rows/s while training", lambda job: _rate(job.training.rows, job.training)),
         ("bytes/s while training", lambda job: _rate(job.training.bytes, job.training)),
-        ("rows/s, nothing done with them", lambda job: _rate(job.reading.rows, job.reading)),
-        ("bytes/s, nothing done with them", lambda job: _rate(job.reading.bytes, job.reading)),
+        ("rows/s while only reading", lambda job: _rate(job.reading.rows, job.reading)),
+        ("bytes/s while only reading", lambda job: _rate(job.reading.bytes, job.reading)),
         ("bytes of features written", lambda job: f"{job.written_bytes:,}"),
         ("held-out flights", lambda job: f"{job.held_out.rows:,}"),
         ("held-out accuracy", lambda job: f"{job.held_out.accuracy:.2%}"),
-        ("always the majority", lambda job: f"{job.held_out.majority:.2%}"),
+        ("majority baseline", lambda job: f"{job.held_out.majority:.2%}"),
     ]
     lines = [["", *(job.name for job in jobs)]]
     lines += [[title, *(cell(job) for job in jobs)] for title, cell in rows]
@@ -44,8 +44,8 @@ def closing_table(*jobs: Job) -> str:
     return "\n".join(_line(cells, widths) for cells in lines)
 
 
-def _rate(amount: int, taken: Pass) -> str:
-    return f"{amount / taken.seconds:,.0f}"
+def _rate(amount: int, measured: Pass) -> str:
+    return f"{amount / measured.seconds:,.0f}"
 
 
 def _line(cells: list[str], widths: list[int]) -> str:

@@ -1,4 +1,4 @@
-"""A forebay-server of one's own: started on free ports, ended with the block."""
+"""Runs a forebay-server on free ports for the duration of a block."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ _STOP_SECONDS_MAX = 10
 
 @dataclass(frozen=True)
 class Server:
-    """Where a running server answers."""
+    """Addresses of a running server."""
 
     url: str
     metrics_url: str
@@ -27,7 +27,7 @@ class Server:
 
 @contextmanager
 def running_server(binary: Path, datasets: dict[str, Path], state: Path) -> Generator[Server, None, None]:
-    """Start `binary` on free loopback ports, wait until it is ready, and stop it when the block ends."""
+    """Start `binary` on free loopback ports, wait until it is ready, and stop it at the end of the block."""
     command = [str(binary), "--listen", FREE_PORT, "--metrics-listen", FREE_PORT, "--state", str(state)]
     for name, folder in datasets.items():
         command += ["--dataset", f"{name}={folder}"]
@@ -45,7 +45,7 @@ def running_server(binary: Path, datasets: dict[str, Path], state: Path) -> Gene
 
 
 def _ready(messages: IO[str]) -> Server:
-    """Read the server's messages until it has named both addresses."""
+    """Read the server's messages up to both addresses."""
     last = deque[str](maxlen=20)
     url = metrics_url = None
     for line in messages:
@@ -55,7 +55,7 @@ def _ready(messages: IO[str]) -> Server:
         if found := _METRICS.search(line):
             metrics_url = found["url"]
         if url and metrics_url:
-            # Whoever stops reading a pipe stops its writer.
+            # A full pipe would block the server.
             threading.Thread(target=_drain, args=[messages], name="server-messages", daemon=True).start()
             return Server(url, metrics_url)
     raise SystemExit("forebay-server did not start:\n" + "".join(last))

@@ -111,7 +111,7 @@ def test_prefetched_batches_do_not_advance_the_cursor(server: Server):
         (cursor(48, 2, lanes=16), 16, 7, None),
         (cursor(48, 2, lanes=16), 3, 16, "does not divide the 16 lanes"),
         (cursor(40, 2, lanes=16), 4, 10, None),
-        (cursor(40, 2, lanes=16), 4, 8, "no multiple of the 16 lanes"),
+        (cursor(40, 2, lanes=16), 4, 8, "not a multiple of the 16 lanes"),
     ],
 )
 def test_cursor_resumes_only_at_positions_that_divide_evenly(
@@ -138,9 +138,9 @@ def test_cursor_resumes_only_at_positions_that_divide_evenly(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 1}, "version 1; this package reads version 2"),
+        ({"version": 1}, "version 1, this package reads version 2"),
         ({"version": 3}, "version 3"),
-        ({"position": None}, "no number"),
+        ({"position": None}, "invalid number"),
         ({"remainder": "some"}, "remainder"),
     ],
 )

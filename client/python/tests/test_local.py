@@ -88,7 +88,7 @@ def test_failed_start_reports_the_log(tiny_folder: Path):
 
 
 def test_rejects_an_empty_list_of_datasets():
-    with pytest.raises(TypeError, match="needs a dataset"):
+    with pytest.raises(TypeError, match="requires a dataset"):
         fb.local()
 
 

@@ -115,6 +115,6 @@ def test_explanation_of_many_ranks_is_summarized():
     )
     assert "shuffled, 16 lanes" in summary
     assert "2.5 MB read, 3.0 GB of memory" in summary
-    assert "8 ranks more" in summary
+    assert "8 more ranks" in summary
     with pytest.raises(fb.StreamError, match="0 results"):
         read_explain([])

@@ -60,16 +60,16 @@ def connected(misbehaving: Misbehaving) -> fb.Client:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ([(header(0), 4), (header(1), 4)], "ended after step 1, without its last batch"),
+        ([(header(0), 4), (header(1), 4)], "ended after step 1, without the last batch"),
         ([], "ended before its first batch"),
-        ([(header(0), 4), (header(2, last=True), 4)], "step 1 was to follow"),
-        ([(header(0), 4), (header(0, last=True), 4)], "step 1 was to follow"),
-        ([(header(0), 3)], "header says 4 rows, the batch has 3"),
-        ([(header(0, last=True), 4), (header(1), 4)], "said it was the last"),
-        ([(header(0, position=4), 4)], "begins at position 4"),
-        ([(header(0), 4), (header(1, position=12, last=True), 4)], "position 12 does not follow"),
-        ([(b"", 4)], "without a header"),
-        ([(b"\x08\x01", 4)], "without a header"),
+        ([(header(0), 4), (header(2, last=True), 4)], "step 2 of rank 0: expected step 1"),
+        ([(header(0), 4), (header(0, last=True), 4)], "step 0 of rank 0: expected step 1"),
+        ([(header(0), 3)], "header counts 4 rows, the batch has 3"),
+        ([(header(0, last=True), 4), (header(1), 4)], "the last one"),
+        ([(header(0, position=4), 4)], "expected position 0, found 4"),
+        ([(header(0), 4), (header(1, position=12, last=True), 4)], "expected position 4, found 12"),
+        ([(b"", 4)], "no readable header"),
+        ([(b"\x08\x01", 4)], "no readable header"),
     ],
 )
 def test_invalid_stream_raises(misbehaving: Misbehaving, script: list[Any], words: str):
@@ -80,7 +80,7 @@ def test_invalid_stream_raises(misbehaving: Misbehaving, script: list[Any], word
             list(stream)
         place = stream.cursor()
         # An error is not the end of the epoch: the stream retries, and this server fails again.
-        if words == "said it was the last":
+        if words == "the last one":
             assert list(stream) == []
         else:
             with pytest.raises(fb.StreamError):
@@ -156,7 +156,7 @@ def test_pyarrow_exceptions_are_translated_with_the_servers_message(raised: Exce
 
 
 def test_unreachable_servers_are_unavailable_and_every_url_is_named():
-    with pytest.raises(fb.Unavailable, match="no server answers: grpc://127.0.0.1:1: .*; grpc://127.0.0.1:2: "):
+    with pytest.raises(fb.Unavailable, match="no server responds: grpc://127.0.0.1:1: .*; grpc://127.0.0.1:2: "):
         fb.connect(["grpc://127.0.0.1:1", "grpc://127.0.0.1:2"])
 
 
