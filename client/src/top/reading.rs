@@ -218,9 +218,9 @@ pub(super) mod tests {
 
     #[test]
     fn rejects_pages_of_other_programs() {
-        let said = |page: &str| Reading::new(page).unwrap_err().to_string();
-        assert_eq!(said("node_load1 0.5\n"), "the page has no forebay_build_info");
-        assert_eq!(said(""), "the page has no forebay_build_info");
-        assert!(said("<html>").contains("line 1"), "{}", said("<html>"));
+        let error = |page: &str| Reading::new(page).unwrap_err().to_string();
+        assert_eq!(error("node_load1 0.5\n"), "the page has no forebay_build_info");
+        assert_eq!(error(""), "the page has no forebay_build_info");
+        assert!(error("<html>").contains("line 1"), "{}", error("<html>"));
     }
 }

@@ -113,9 +113,9 @@ mod tests {
             ("gpu-7:\u{1b}[31m", "not a URL"),
         ];
         for (text, expected) in cases {
-            let said = text.parse::<Target>().unwrap_err().to_string();
-            assert!(said.contains(expected) && said.contains("--metrics-listen"), "{text}: {said}");
-            assert!(!said.contains("secret"), "{said}");
+            let error = text.parse::<Target>().unwrap_err().to_string();
+            assert!(error.contains(expected) && error.contains("--metrics-listen"), "{text}: {error}");
+            assert!(!error.contains("secret"), "{error}");
         }
     }
 }

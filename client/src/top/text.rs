@@ -196,10 +196,10 @@ mod tests {
             let found = samples(&format!("ok 1\n{line}\n")).nth(1).map(Result::unwrap_err);
             assert!(found.is_some_and(|error| error.line == 2), "{line:?}");
         }
-        let said = samples("\u{1b}[2J\u{9b}").next().unwrap().unwrap_err().to_string();
-        assert!(!said.contains(char::is_control), "{said:?}");
-        let said = samples(&"x".repeat(1 << 20)).next().unwrap().unwrap_err().to_string();
-        assert!(said.len() < 200);
+        let error = samples("\u{1b}[2J\u{9b}").next().unwrap().unwrap_err().to_string();
+        assert!(!error.contains(char::is_control), "{error:?}");
+        let error = samples(&"x".repeat(1 << 20)).next().unwrap().unwrap_err().to_string();
+        assert!(error.len() < 200);
     }
 
     proptest! {

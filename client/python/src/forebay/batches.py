@@ -25,7 +25,7 @@ class LoadedState:
 
     cursor: Cursor
     generation: int
-    """Number of the message that tells workers about it; 0 if there is none."""
+    """Number of the message that publishes it to workers; 0 if there is none."""
 
 
 @dataclass(frozen=True)

@@ -220,9 +220,9 @@ class Client:
         _check_rank(rank, chosen.world_size)
         request = chosen.to_request(dataset)
 
-        def send(whole: Json) -> Replay:
+        def send(full_request: Json) -> Replay:
             def act(connection: Connection) -> Replay:
-                results = connection.act("replay", {"stream": whole, "rank": rank, "step": step})
+                results = connection.act("replay", {"stream": full_request, "rank": rank, "step": step})
                 return read_replay(results, lambda: Connection(connection.url, self._credentials))
 
             return self._on_any(act)
@@ -255,8 +255,8 @@ class Client:
         if any(assume.values()):
             request["assume"] = {name: value for name, value in assume.items() if value}
 
-        def send(whole: Json) -> Explain:
-            return read_explain(self._on_any(lambda connection: list(connection.act("explain", whole))))
+        def send(full_request: Json) -> Explain:
+            return read_explain(self._on_any(lambda connection: list(connection.act("explain", full_request))))
 
         return with_plan(send, request, self.fitted(dataset, plan))
 

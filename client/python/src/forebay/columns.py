@@ -26,11 +26,11 @@ from .op import (
     column_name,
     ending_in_indexes,
     exact,
-    filling,
+    fill_value,
     in_range,
     number,
     optional,
-    whole,
+    whole_number,
 )
 
 # The server's limits: columns produced from one column, and elements of an n-gram.
@@ -79,7 +79,7 @@ class Columns:
         if isinstance(value, (bool, np.bool_)):
             return self._then(_ops.FillNull(value=float(value)))
         if isinstance(value, (int, np.integer)) and abs(int(value)) > EXACT_IN_DOUBLE:
-            integer = whole("fill_null", value, least=INT64_MIN)
+            integer = whole_number("fill_null", value, least=INT64_MIN)
             if integer > INT64_MAX:
                 return self._then(_ops.FillNull(unsigned=integer))
             return self._then(_ops.FillNull(integer=integer))
@@ -153,7 +153,7 @@ class Columns:
         if (boundaries is None) == (quantiles is None):
             raise TypeError("bucketize requires either boundaries or quantiles=")
         if quantiles is not None:
-            count = whole("bucketize: quantiles", quantiles, least=2, most=UINT32_MAX)
+            count = whole_number("bucketize: quantiles", quantiles, least=2, most=UINT32_MAX)
             return self._then(_ops.Bucketize(quantiles=count))
         edges = tuple(exact("bucketize: a boundary", edge) for edge in boundaries or ())
         if not edges:
@@ -181,16 +181,16 @@ class Columns:
             raise TypeError("vocab: values must be a list of values, in index order")
         return self._then(
             _ops.Vocab(
-                whole("vocab: min_count", min_count),
-                whole("vocab: max_size", max_size),
-                whole("vocab: oov_buckets", oov_buckets, most=UINT32_MAX),
+                whole_number("vocab: min_count", min_count),
+                whole_number("vocab: max_size", max_size),
+                whole_number("vocab: oov_buckets", oov_buckets, most=UINT32_MAX),
                 None if values is None else _ops.Values.of(values),
             )
         )
 
     def hash_bucket(self, buckets: int, seed: int = 0) -> Columns:
         """Map a value to its XXH3-64 (seed) modulo `buckets`."""
-        return self._then(_ops.HashBucket(_buckets("hash_bucket", buckets), whole("hash_bucket: seed", seed)))
+        return self._then(_ops.HashBucket(_buckets("hash_bucket", buckets), whole_number("hash_bucket: seed", seed)))
 
     def cross(self, *columns: str, buckets: int, seed: int = 0) -> Columns:
         """Map the tuple of the value and these columns' values to its hash modulo `buckets`; never null.
@@ -200,14 +200,14 @@ class Columns:
         if not columns:
             raise TypeError('cross requires a column: cols("a").cross("b", buckets=1000)')
         names = tuple(column_name("cross: a column's name", name) for name in columns)
-        return self._then(_ops.Cross(names, _buckets("cross", buckets), whole("cross: seed", seed)))
+        return self._then(_ops.Cross(names, _buckets("cross", buckets), whole_number("cross: seed", seed)))
 
     def sigrid_hash(self, *, max_value: int, salt: int = 0) -> Columns:
         """Map an id to its hash by TorchArrow, from 0 to max_value - 1."""
         return self._then(
             _ops.SigridHash(
-                whole("sigrid_hash: salt", salt, least=INT64_MIN, most=INT64_MAX),
-                whole("sigrid_hash: max_value", max_value, least=1, most=INT64_MAX),
+                whole_number("sigrid_hash: salt", salt, least=INT64_MIN, most=INT64_MAX),
+                whole_number("sigrid_hash: max_value", max_value, least=1, most=INT64_MAX),
             )
         )
 
@@ -235,35 +235,37 @@ class Columns:
         int64 = {"least": INT64_MIN, "most": INT64_MAX}
         # Ids above int64 belong to a uint64 column, which has none below 0.
         is_unsigned = any(int(value) > INT64_MAX for value in old if isinstance(cast(object, value), (int, np.integer)))
-        known = tuple(whole("map_id: an id", value, **({} if is_unsigned else int64)) for value in old)
+        known = tuple(whole_number("map_id: an id", value, **({} if is_unsigned else int64)) for value in old)
         if len(set(known)) < len(known):
             raise ValueError(f"map_id: id {next(k for k, n in Counter(known).items() if n > 1)} is given twice")
         return self._then(
             _ops.MapId(
                 known,
-                tuple(whole("map_id: a value", value, **int64) for value in new),
-                None if default is None else whole("map_id: default", default, **int64),
+                tuple(whole_number("map_id: a value", value, **int64) for value in new),
+                None if default is None else whole_number("map_id: default", default, **int64),
             )
         )
 
     def positive_mod(self, modulus: int) -> Columns:
         """Compute x modulo `modulus`, 0 or more for any x; integers stay integers, fractions require a dtype."""
-        return self._then(_ops.PositiveMod(whole("positive_mod: modulus", modulus, least=1, most=INT64_MAX)))
+        return self._then(_ops.PositiveMod(whole_number("positive_mod: modulus", modulus, least=1, most=INT64_MAX)))
 
     def first_n(self, n: int, *, value: float | None = None) -> Columns:
         """Keep the first `n` elements of a list; with `value`, pad shorter lists and return n columns."""
-        count = whole("first_n: n", n, least=1, most=PAD_MAX)
-        return self._then(_ops.FirstN(count, None if value is None else filling("first_n: value", value)))
+        count = whole_number("first_n: n", n, least=1, most=PAD_MAX)
+        return self._then(_ops.FirstN(count, None if value is None else fill_value("first_n: value", value)))
 
     def pad(self, n: int, value: float = 0.0) -> Columns:
         """Convert a list to `n` columns: pad shorter lists with `value`, and truncate longer ones."""
-        return self._then(_ops.Pad(whole("pad: n", n, least=1, most=PAD_MAX), filling("pad: value", value)))
+        return self._then(_ops.Pad(whole_number("pad: n", n, least=1, most=PAD_MAX), fill_value("pad: value", value)))
 
     def ngram(self, n: int, *, buckets: int, seed: int = 0) -> Columns:
         """Convert a list to the list of its n-grams, each hashed modulo `buckets`."""
         return self._then(
             _ops.Ngram(
-                whole("ngram: n", n, least=1, most=NGRAM_MAX), _buckets("ngram", buckets), whole("ngram: seed", seed)
+                whole_number("ngram: n", n, least=1, most=NGRAM_MAX),
+                _buckets("ngram", buckets),
+                whole_number("ngram: seed", seed),
             )
         )
 
@@ -303,7 +305,7 @@ class Columns:
     def _size(self, op: str, size: int | None) -> int:
         """Return the number of columns for indices; 0 means one per index."""
         if size is not None:
-            return whole(f"{op}: size", size, least=1, most=UINT32_MAX)
+            return whole_number(f"{op}: size", size, least=1, most=UINT32_MAX)
         if not ending_in_indexes(self.ops):
             raise ValueError(f"{op}: pass size=…, or place it after vocab, hash_bucket or bucketize")
         return 0
@@ -335,4 +337,4 @@ def _whole_edges(edges: tuple[float, ...]) -> tuple[int, ...]:
 
 
 def _buckets(op: str, value: object) -> int:
-    return whole(f"{op}: buckets", value, least=1, most=INT64_MAX)
+    return whole_number(f"{op}: buckets", value, least=1, most=INT64_MAX)

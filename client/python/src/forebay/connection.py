@@ -96,9 +96,9 @@ class Connection:
     def info(self, request: Json, plan: Plan | FittedPlan | str) -> flight.FlightInfo:
         """Return the FlightInfo of a StreamRequest under the plan."""
 
-        def send(whole: Json) -> flight.FlightInfo:
+        def send(full_request: Json) -> flight.FlightInfo:
             with self.translated():
-                command = flight.FlightDescriptor.for_command(to_bytes(whole))
+                command = flight.FlightDescriptor.for_command(to_bytes(full_request))
                 return self._flight.get_flight_info(command, self._options())
 
         return with_plan(send, request, plan)

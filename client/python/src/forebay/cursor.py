@@ -83,8 +83,8 @@ class Cursor:
             return
         step_rows = world_size * batch_size
         if not self.order.shuffle:
-            whole = step_rows > 0 and self.position % step_rows == 0
-            self._check_file_order(world_size, batch_size, whole=whole)
+            aligned = step_rows > 0 and self.position % step_rows == 0
+            self._check_file_order(world_size, batch_size, aligned=aligned)
             return
         lanes = self.order.lanes or default_lanes(self.world_size)
         if lanes % world_size:
@@ -99,14 +99,14 @@ class Cursor:
                 "it; if lanes divides batch_size x world_size, any world size can resume at any step"
             )
 
-    def _check_file_order(self, world_size: int, batch_size: int, *, whole: bool) -> None:
+    def _check_file_order(self, world_size: int, batch_size: int, *, aligned: bool) -> None:
         if self.world_size != world_size:
             raise CursorRefused(
                 f"the state was saved within an epoch in file order at world size {self.world_size}, and this world "
                 f"size is {world_size}: each rank reads its own span, so resume at world size {self.world_size}, save "
                 "at the end of an epoch, or use shuffle=True"
             )
-        if not whole:
+        if not aligned:
             raise CursorRefused(
                 f"position {self.position} is not a multiple of world_size x batch_size = {world_size * batch_size}, "
                 f"as start_position must be: batch_size {batch_size} differs from that of the run that saved it"

@@ -45,10 +45,10 @@ def checked_plan(result: Json) -> Json:
             "use the release of forebay that wrote it, or fit the plan again"
         )
     plan = cast(Json, result["plan"])
-    wanted = result.get("plan_id", result.get("planId"))
-    if wanted and (found := plan_digest(plan)) != wanted:
+    expected = result.get("plan_id", result.get("planId"))
+    if expected and (found := plan_digest(plan)) != expected:
         raise ValueError(
-            f"the fit's result has plan_id {wanted}, but the id of its plan is {found}: it was edited; "
+            f"the fit's result has plan_id {expected}, but the id of its plan is {found}: it was edited; "
             'fit again, or save the value of "plan" as a file'
         )
     return plan

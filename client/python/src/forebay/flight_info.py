@@ -42,8 +42,8 @@ def locations(endpoint: flight.FlightEndpoint) -> list[str]:
     return [uri for uri in uris if uri.startswith(("grpc://", "grpc+tcp://", "grpc+tls://", "grpc+unix://"))]
 
 
-def other_stream(url: str, wanted: StreamInfo, found: StreamInfo) -> ForebayError:
+def other_stream(url: str, expected: StreamInfo, found: StreamInfo) -> ForebayError:
     """Return the error for a replica whose stream differs from the one that broke."""
-    if found.snapshot != wanted.snapshot:
-        return SnapshotChanged(f"{url} reads snapshot {found.snapshot}, and the stream started in {wanted.snapshot}")
-    return StreamError(f"{url} serves a different stream than the one that broke: {found}, not {wanted}")
+    if found.snapshot != expected.snapshot:
+        return SnapshotChanged(f"{url} reads snapshot {found.snapshot}, and the stream started in {expected.snapshot}")
+    return StreamError(f"{url} serves a different stream than the one that broke: {found}, not {expected}")

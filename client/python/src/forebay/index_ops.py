@@ -9,7 +9,7 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from .op import INT32_MAX, INT64_MAX, Json, Op, spelled
+from .op import INT32_MAX, INT64_MAX, Json, Op, json_number
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Bucketize(Op):
     def to_dict(self) -> Json:
         """Return what is set."""
         fields: Json = {}
-        whole = [edge for edge in self.boundaries if isinstance(edge, int)]
-        if whole:
-            fields["unsigned" if max(whole) > INT64_MAX else "integers"] = whole
+        integers = [edge for edge in self.boundaries if isinstance(edge, int)]
+        if integers:
+            fields["unsigned" if max(integers) > INT64_MAX else "integers"] = integers
         elif self.boundaries:
-            fields["boundaries"] = [spelled(edge) for edge in self.boundaries]
+            fields["boundaries"] = [json_number(edge) for edge in self.boundaries]
         if self.quantiles:
             fields["quantiles"] = self.quantiles
         return fields
@@ -54,11 +54,11 @@ class Values:
         if all(isinstance(v, str) for v in plain):
             return cls("strings", tuple(cast(list[str], plain)))
         if all(isinstance(v, int) and not isinstance(v, bool) for v in plain):
-            whole = cast(list[int], plain)
-            unsigned = any(v > INT64_MAX for v in whole) or any(
+            integers = cast(list[int], plain)
+            unsigned = any(v > INT64_MAX for v in integers) or any(
                 type(v) is np.uint64 for v in cast(Sequence[object], values)
             )
-            return cls("unsigned" if unsigned else "integers", tuple(whole))
+            return cls("unsigned" if unsigned else "integers", tuple(integers))
         if all(isinstance(v, float) for v in plain):
             return cls("floats", tuple(cast(list[float], plain)))
         if all(isinstance(v, Decimal) for v in plain):
@@ -113,7 +113,7 @@ class Vocab(Op):
         }
         fields = {name: value for name, value in fields.items() if value}
         if self.values is not None:
-            items: list[object] = [spelled(v) if isinstance(v, float) else v for v in self.values.items]
+            items: list[object] = [json_number(v) if isinstance(v, float) else v for v in self.values.items]
             fields["values"] = {self.values.kind: items}
         return fields
 

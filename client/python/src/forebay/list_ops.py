@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .op import INT32_MAX, Json, Op, spelled
+from .op import INT32_MAX, Json, Op, json_number
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FirstN(Op):
 
     def to_dict(self) -> Json:
         """Return n, and the value if it is set."""
-        return {"n": self.n} if self.value is None else {"n": self.n, "value": spelled(self.value)}
+        return {"n": self.n} if self.value is None else {"n": self.n, "value": json_number(self.value)}
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Pad(Op):
 
     def to_dict(self) -> Json:
         """Return both fields."""
-        return {"n": self.n, "value": spelled(self.value)}
+        return {"n": self.n, "value": json_number(self.value)}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .op import INT32_MAX, INT64_MAX, Json, Op, present, spelled
+from .op import INT32_MAX, INT64_MAX, Json, Op, json_number, present
 
 STATS = ("MEAN", "MEDIAN", "MODE")
 
@@ -44,7 +44,7 @@ class FillNull(Op):
     def to_dict(self) -> Json:
         """Return the one field that is set."""
         if self.value is not None:
-            return {"value": spelled(self.value)}
+            return {"value": json_number(self.value)}
         fields: Json = {
             "integer": self.integer,
             "unsigned": self.unsigned,
@@ -70,7 +70,7 @@ class Clip(Op):
             if isinstance(bound, int):
                 fields[f"{side}_unsigned" if bound > INT64_MAX else f"{side}_integer"] = bound
             elif bound is not None:
-                fields[side] = spelled(bound)
+                fields[side] = json_number(bound)
         return fields
 
 
@@ -128,7 +128,7 @@ class BoxCox(Op):
 
     def to_dict(self) -> Json:
         """Return lambda."""
-        return {"lambda": spelled(self.lambda_)}
+        return {"lambda": json_number(self.lambda_)}
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,10 @@ class Op(ABC):
 
 def ending_in_indexes(chain: Sequence[Op]) -> Sequence[Op]:
     """Return the last op of a chain that produces indices, and the ops after it that keep them; empty if none do."""
-    for place in range(len(chain) - 1, -1, -1):
-        if chain[place].indexes:
-            return chain[place:]
-        if not chain[place].keeps_indexes:
+    for index in range(len(chain) - 1, -1, -1):
+        if chain[index].indexes:
+            return chain[index:]
+        if not chain[index].keeps_indexes:
             break
     return ()
 
@@ -70,7 +70,7 @@ def exact(where: str, value: object) -> float:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         given = int(cast(int, value))
         if int(float(given)) != given:
-            return whole(where, given, least=INT64_MIN)
+            return whole_number(where, given, least=INT64_MIN)
     return number(where, cast(object, value))
 
 
@@ -88,7 +88,7 @@ def in_range(where: str, value: object, least: float, most: float = math.inf) ->
     return result
 
 
-def whole(where: str, value: object, *, least: int = 0, most: int = UINT64_MAX) -> int:
+def whole_number(where: str, value: object, *, least: int = 0, most: int = UINT64_MAX) -> int:
     """Return an integer in the range; raise for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{where} must be a whole number, not {value!r}")
@@ -98,7 +98,7 @@ def whole(where: str, value: object, *, least: int = 0, most: int = UINT64_MAX) 
     return result
 
 
-def filling(where: str, value: object) -> float:
+def fill_value(where: str, value: object) -> float:
     """Return a fill value, possibly NaN or infinite, as float; raise for anything else."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{where} must be a number, not {value!r}")
@@ -117,10 +117,10 @@ def column_name(where: str, value: object) -> str:
 
 def present(**fields: float | None) -> Json:
     """Return the numbers that are set."""
-    return {name: spelled(value) for name, value in fields.items() if value is not None}
+    return {name: json_number(value) for name, value in fields.items() if value is not None}
 
 
-def spelled(value: float) -> float | str:
+def json_number(value: float) -> float | str:
     """Return a number as proto3 JSON, in which NaN and infinities are strings."""
     if math.isfinite(value):
         return value

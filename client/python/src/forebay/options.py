@@ -61,15 +61,15 @@ class StreamOptions(Order):
         if remainder not in REMAINDERS:
             raise InvalidRequest(f"remainder is {self.remainder!r}: choose one of {', '.join(REMAINDERS)}")
         normalized = {
-            "batch_size": _whole("batch_size", self.batch_size, least=1),
-            "world_size": _whole("world_size", self.world_size, least=1),
-            "epoch": _whole("epoch", self.epoch),
-            "seed": _whole("seed", self.seed),
+            "batch_size": _integer("batch_size", self.batch_size, least=1),
+            "world_size": _integer("world_size", self.world_size, least=1),
+            "epoch": _integer("epoch", self.epoch),
+            "seed": _integer("seed", self.seed),
             "shuffle": bool(self.shuffle),
             "with_row_ids": bool(self.with_row_ids),
             "remainder": remainder,
-            "lanes": None if self.lanes is None else _whole("lanes", self.lanes),
-            "window_rows": None if self.window_rows is None else _whole("window_rows", self.window_rows, least=1),
+            "lanes": None if self.lanes is None else _integer("lanes", self.lanes),
+            "window_rows": None if self.window_rows is None else _integer("window_rows", self.window_rows, least=1),
         }
         for name, value in normalized.items():
             object.__setattr__(self, name, value)
@@ -126,7 +126,7 @@ class StreamKeywords(DatasetKeywords, total=False):
     snapshot: str | None
 
 
-def _whole(name: str, value: object, *, least: int = 0) -> int:
+def _integer(name: str, value: object, *, least: int = 0) -> int:
     try:
         number = operator.index(cast(int, value))
     except TypeError:

@@ -178,5 +178,5 @@ def _listen(folder: str) -> str:
 
 def _environment() -> dict[str, str]:
     """Return the environment without server settings, which apply to other servers."""
-    kept = ("FOREBAY_SERVER_BIN",)
-    return {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_") or name in kept}
+    allowed = ("FOREBAY_SERVER_BIN",)
+    return {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_") or name in allowed}
