@@ -26,7 +26,7 @@ def ids(batches: Any) -> list[int]:
 
 
 def cursor(position: int, world_size: int, *, lanes: int = 0) -> fb.Cursor:
-    """A place in a shuffled epoch of so many lanes; in file order without any."""
+    """A cursor in a shuffled epoch, or in file order if `lanes` is 0."""
     order = Order(lanes=lanes, shuffle=True, window_rows=64) if lanes else Order()
     return fb.Cursor(epoch=1, position=position, world_size=world_size, order=order)
 

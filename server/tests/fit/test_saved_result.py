@@ -134,5 +134,5 @@ def test_rejects_an_edited_or_foreign_result_with_a_remedy(result: dict[str, Any
 
 
 def test_bare_plan_is_not_a_fit_result(result: dict[str, Any]):
-    with pytest.raises(ValueError, match="no plan_id"):
+    with pytest.raises(ValueError, match="missing plan_id"):
         fb.FittedPlan.from_json(json.dumps(result["plan"]))
