@@ -28,7 +28,7 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark lint docs dashboards fuzz fuzz-filters drive simulate soak bench bench-kernels bench-peers bench-service build clean
+.PHONY: help demo test test-quick test-spark lint docs dashboards fuzz fuzz-filters drive simulate soak bench bench-kernels bench-peers bench-service build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,19 @@ test: $(VENV)/.test ## run every test: Rust with doc tests, Python
 	FOREBAY_NVRTC="$(NVRTC)" $(CARGO) test --locked --workspace --no-fail-fast
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
 	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --durations 10 server/tests client/python/tests
+
+# A slice of the black-box tests, one or two files of most subjects.
+QUICK_TESTS := $(addprefix server/tests/, docs streams/test_bare_pyarrow.py streams/test_replay_rules.py exchange/test_exchange.py \
+	fit/test_saved_result.py faults/files/test_footers.py faults/requests/test_bad_input.py ops/test_rejected_plans.py \
+	ops/test_outputs.py operations/test_configuration.py operations/test_health_and_metrics.py parquet/test_raw_tables.py \
+	security/test_security.py storage/test_locations.py) $(addprefix client/python/tests/, test_client.py test_cursor.py \
+	test_ops_plan.py test_package.py test_plan.py test_refusals.py test_stream_rules.py)
+
+test-quick: $(VENV)/.test ## run the unit tests and a slice of the others, in under five minutes after a build
+	$(CARGO) build --locked --workspace --lib --bins --tests
+	$(CARGO) test --locked --workspace --lib --bins
+	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
+	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile $(QUICK_TESTS)
 
 test-spark: $(VENV)/.spark ## compare the ops with Spark MLlib; needs Java 17
 	$(CARGO) build --locked --workspace --lib --bins --tests

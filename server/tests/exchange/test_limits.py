@@ -1,4 +1,4 @@
-"""Large, slow and idle exchanges: each is limited on its own, and the server keeps serving."""
+"""Large, slow and idle exchanges: each is limited separately, and the server keeps serving."""
 
 from __future__ import annotations
 

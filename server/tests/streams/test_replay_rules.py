@@ -50,7 +50,7 @@ def test_large_batch_is_described_in_parts(flight: fl.FlightClient) -> None:
 def test_stream_from_a_multiple_of_the_lanes_resumes_and_replays_at_each_step(
     flight: fl.FlightClient,
 ) -> None:
-    # 12 lanes, steps of 4 ranks of 5 rows: position 12 is not on a step, and neither are the positions after it.
+    # 12 lanes, steps of 4 ranks of 5 rows: position 12 is not on a step, like those after it.
     begun = request(world_size=4, batch_size=5, lanes=12, start_position=12)
     whole = read(flight, info(flight, begun).endpoints[2].ticket)
     assert [header["position"] for header, _ in whole] == [12, 32, 52, 72, 92]

@@ -138,7 +138,7 @@ FIT = {"plan": {"outputs": [{"name": "x", "parts": [{"columns": ["x"], "ops": [{
 
 
 def calls(stream: int, where: bytes) -> list[bytes]:
-    """One call of every kind, each on its own stream; the exchange stays open in its first message."""
+    """One call of every kind, each on a separate stream; the exchange stays open in its first message."""
     command = http2.delimited(2, json.dumps(LONG).encode())
     fit = http2.delimited(1, b"fit") + http2.delimited(2, json.dumps({"dataset": "data", **FIT}).encode())
     half = http2.message(b"x" * 1000)[:500]

@@ -145,7 +145,7 @@ def test_memory_limit_rejects_new_streams_and_keeps_running_ones(start: Start):
         assert "--memory-limit-bytes" in words
         assert str(64 * MIB) in words
         assert scrape(daemon).value("forebay_memory_reserved_bytes") <= 64 * MIB
-        # An admitted stream completes beside idle ones; then another is admitted.
+        # An admitted stream completes while others are idle; then another is admitted.
         assert readers[0].read_all().num_rows == ROWS - LONG["batch_size"]
         client = clients.enter_context(fl.connect(daemon.url))
         assert poll(lambda: outcome(lambda: first(client))[0] == "OK")

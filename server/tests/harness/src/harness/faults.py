@@ -135,7 +135,7 @@ class Rest:
         self.descriptors = descriptors(daemon)
 
     def is_back(self, seconds: float = 15) -> bool:
-        """Whether the server comes to hold no more than that again."""
+        """Whether the server's resources return to these within the timeout."""
         return poll(self._looks, seconds=seconds)
 
     def left(self) -> dict[str, float]:

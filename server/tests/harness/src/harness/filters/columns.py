@@ -28,7 +28,7 @@ Draw = Callable[[Random], Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A column's name, its Arrow type, the kind of expression that it is, and where its values come from."""
+    """A column's name, Arrow type, kind of expression and generator of values."""
 
     name: str
     type: pa.DataType
@@ -85,7 +85,7 @@ def decimals(precision: int, scale: int) -> Draw:
         unscaled = (
             random.choice([0, 1, -1, most, -most, most - 1]) if random.random() < 0.3 else random.randint(-900, 900)
         )
-        # A tuple is exact whatever the context's precision.
+        # A tuple is exact at any precision of the context.
         return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
     return draw

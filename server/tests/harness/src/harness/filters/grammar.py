@@ -1,7 +1,7 @@
 """Random SQL expressions over a table: trees of typed parts, each with its equivalent in DuckDB's dialect.
 
 This module has the tree, the leaves and the choice between rules; the rules are in `filter_rules_*.py`. A part that
-DuckDB reads differently has no DuckDB text, nor has anything around it: then only Forebay's own answers are compared.
+DuckDB reads differently has no DuckDB text, and no enclosing expression has one: only Forebay's results are compared.
 
 Timestamps are nanoseconds since 1970 as HUGEINT in DuckDB's texts: its own types do not hold all instants of all units.
 """
@@ -49,7 +49,7 @@ FLOATS = ("f16", "f32", "f64")
 
 @dataclass(frozen=True)
 class Expr:
-    """A part of an expression. `$0`, `$1` ... in its texts stand for its parts; a leaf's text is taken as it is."""
+    """A part of an expression. `$0`, `$1` ... in its texts are placeholders for its parts; a leaf has none."""
 
     form: str
     kind: str
@@ -112,7 +112,7 @@ def register(*kinds: str, weight: int = 1) -> Callable[[Rule], Rule]:
 
 
 def register_each(*kinds: str) -> Callable[[KindRule], KindRule]:
-    """Like `register`, for a rule that takes the kind as an argument."""
+    """Like `register`, for a rule with the kind as an argument."""
 
     def add(rule: KindRule) -> KindRule:
         for kind in kinds:

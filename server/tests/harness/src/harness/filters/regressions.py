@@ -35,7 +35,7 @@ FIRST_ROWS: dict[str, list[Any]] = {
 
 NAN = "CAST('NaN' AS DOUBLE)"
 
-# Two NaN are equal whatever their sign, and greater than every number; -0.0 is 0.0.
+# Two NaN are equal regardless of sign, and greater than every number; -0.0 is 0.0.
 FLOATS: list[tuple[str, ...]] = [
     ("bool", "f64 = g64"),
     ("bool", "f64 < g64"),

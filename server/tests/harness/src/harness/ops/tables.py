@@ -173,10 +173,10 @@ OCTAVES = 10
 
 
 def doubles(client: fb.Client, dataset: str, chain: fb.Columns, *, low: int, high: int) -> np.ndarray:
-    """What a float64 chain gives, all its bits, though no output has them: for results of 2^low to 2^high.
+    """Return all bits of a float64 chain's results from 2^low to 2^high, which no single output has.
 
-    Each band of octaves is clipped out and scaled to whole numbers by a power of two, both without rounding. What lies
-    below 2^low is 0.
+    Each band of octaves is clipped and scaled to whole numbers by a power of two, both without rounding. Results
+    below 2^low are 0.
     """
     lows = range(low, high, OCTAVES)
     bands = {(sign, e): 2.0 ** (52 - e) for e in lows for sign in (1.0, -1.0)}

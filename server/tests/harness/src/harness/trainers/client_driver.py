@@ -1,8 +1,8 @@
 """A random walk through the Python client: loops that stop, break, fail and resume, checked row by row.
 
-Everything is drawn from a seed. Ranks of one job run together in this process. Invariant: the batches taken
-since the last load or begin is exactly the epoch's continuation from that place, `state_dict` is the place behind it,
-and an epoch's end is reported where no row is left and nowhere else.
+Everything is drawn from a seed. Ranks of one job run together in this process. Invariant: the batches taken since the
+last load or start are exactly the epoch's continuation from that position, `state_dict` is the position after them, and
+the end of an epoch is reported exactly when no row is left.
 """
 
 from __future__ import annotations
