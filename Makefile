@@ -86,7 +86,7 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, wording, licen
 	server/deploy/lint.sh $(BIN)
 	$(BIN)/python docs/check_words.py
 
-docs: $(VENV)/.docs $(MDBOOK) ## build the book and the references of both APIs, and check links
+docs: $(VENV)/.docs $(MDBOOK) ## build the book and both API references, and check links
 	$(BIN)/pytest --noconftest server/tests/docs/test_links.py
 	PATH="$(abspath $(BIN)):$$PATH" $(MDBOOK) build docs
 	$(BIN)/python docs/check_pages.py docs/book
