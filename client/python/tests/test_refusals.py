@@ -86,7 +86,7 @@ def test_each_rejection_has_its_exception(serve: Serve, tmp_path: Path):
         assert type(raised.value) is fb.FailedPrecondition
         assert raised.value.reason == "EMPTY_DATASET"
         fitted = client.fit("good", plan, progress=False)
-        with client.exchange(fitted.plan_id) as exchange, pytest.raises(fb.SchemaDrift, match="fitted to"):
+        with client.exchange(fitted.plan_id) as exchange, pytest.raises(fb.SchemaDrift, match="fitted on"):
             exchange({"fit": ["text"]})
 
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use arrow::array::RecordBatch;
 use forebay_kernels::Interleave;
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::Instrument;
@@ -105,7 +105,7 @@ impl LaneInterleaver {
                     times.merge(spent);
                     window
                 }
-                None => RecordBatch::new_empty(SchemaRef::clone(&self.epoch.prepared.schema())),
+                None => RecordBatch::new_empty(self.epoch.prepared.schema()),
             });
         }
         if !is_any {
