@@ -15,7 +15,7 @@ pub(super) enum GpuProgram {}
 
 /// An output batch that a GPU fills.
 #[derive(Debug)]
-pub(super) enum GpuBuilder {}
+pub(crate) enum GpuBuilder {}
 
 impl Gpu {
     pub(super) fn open(_: usize) -> Result<Self, &'static str> {
