@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_flight::Ticket;
 use bytes::Bytes;
-use forebay_proto::v1;
+use forebay_proto::v1::{self, Reason};
 use hyper::{HeaderMap, header};
 use tonic::Status;
 
@@ -49,7 +49,9 @@ impl Access {
     pub(super) fn authenticated<T>(&self, request: &tonic::Request<T>) -> Result<Caller, Status> {
         match request.extensions().get::<Caller>() {
             Some(caller) => Ok(caller.clone()),
-            None if self.auth.is_on() => Err(Status::unauthenticated("the call was not authenticated")),
+            None if self.auth.is_on() => {
+                Err(status::refusal(Reason::Unauthenticated, "the call was not authenticated"))
+            }
             None => Ok(Caller::anyone()),
         }
     }
@@ -72,10 +74,11 @@ impl Access {
         match self.auth.ticket_key() {
             Some(key) => {
                 let opened = key.open(&ticket.ticket, caller.name());
-                let opened = opened.map_err(|fault| Status::permission_denied(fault.to_string()))?;
+                let opened = opened.map_err(|fault| status::refusal(Reason::PermissionDenied, &fault.to_string()))?;
                 Ok(Ticket { ticket: Bytes::copy_from_slice(opened) })
             }
-            None if TicketKey::is_signed(&ticket.ticket) => Err(Status::invalid_argument(
+            None if TicketKey::is_signed(&ticket.ticket) => Err(status::refusal(
+                Reason::InvalidRequest,
                 "ticket: signed by a server with authentication, which this server does not use: call GetFlightInfo here",
             )),
             None => Ok(ticket.clone()),
@@ -85,16 +88,22 @@ impl Access {
     /// Checks that the caller may read a dataset.
     pub(super) fn dataset(caller: &Caller, streams: &Streams, name: &str) -> Result<(), Status> {
         if !caller.may_read(name) {
-            return Err(Status::permission_denied(format!(
-                "dataset \"{}\" is not granted to {}: the operator grants it (--principals)",
-                name.chars().take(128).collect::<String>().escape_default(),
-                caller.name()
-            )));
+            return Err(status::refusal(
+                Reason::PermissionDenied,
+                &format!(
+                    "dataset \"{}\" is not granted to {}: the operator grants it (--principals)",
+                    name.chars().take(128).collect::<String>().escape_default(),
+                    caller.name()
+                ),
+            ));
         }
         if !caller.reads_everything() && streams.catalog().dataset(name).is_err() {
             let granted =
                 streams.catalog().datasets().map(|dataset| dataset.name()).filter(|name| caller.may_read(name));
-            return Err(Status::not_found(format!("no dataset of this name: {}", near_names(name, granted))));
+            return Err(status::refusal(
+                Reason::UnknownDataset,
+                &format!("no dataset of this name: {}", near_names(name, granted)),
+            ));
         }
         Ok(())
     }
@@ -124,9 +133,10 @@ impl Access {
                 plan::table_names(&kept).try_for_each(|table| Self::dataset(caller, streams, table))
             }
             // An id is permission to use the plan, so similar ids are not suggested.
-            Ok(_) | Err(StreamError::UnknownPlan { .. }) => {
-                Err(Status::not_found("no fitted plan with this id (--state): fit it, or send the plan itself"))
-            }
+            Ok(_) | Err(StreamError::UnknownPlan { .. }) => Err(status::refusal(
+                Reason::UnknownPlan,
+                "no fitted plan with this id (--state): fit it, or send the plan itself",
+            )),
             Err(error) => Err(status::of(&error)),
         }
     }

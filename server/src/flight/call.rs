@@ -1,4 +1,4 @@
-//! One call: its id, which every line of the log and every error of a stream carries, and how it was answered.
+//! One call: its id, which is in every log line and stream error, and the code of its response.
 
 use std::{
     sync::{
@@ -15,22 +15,22 @@ use tracing::{Span, field::Empty};
 use super::status;
 use crate::{log, metrics::CALLS};
 
-/// The header that names a call: a client's own is kept, and the answer carries it.
+/// The header with the id of a call. A client may send its own; the response returns it.
 const REQUEST_ID: &str = "x-request-id";
 
-/// The longest id of a client's that is kept.
+/// The longest id that a client may send.
 const ID_BYTES_MAX: usize = 64;
 
-/// A call that is being answered. Cheap to clone.
+/// A call in progress. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
-    /// Unique among the calls of this process, where the client did not choose it.
+    /// Unique in this process, unless the client chose it.
     pub id: Arc<str>,
-    /// The method's name, if it is one that is told apart.
+    /// The method's name, or "other".
     pub method: &'static str,
-    /// When it came.
-    pub asked: Instant,
-    /// Its part of the log.
+    /// The time of its arrival.
+    pub received: Instant,
+    /// The span of its log lines.
     pub span: Span,
 }
 
@@ -38,14 +38,14 @@ impl Call {
     pub(super) fn of<B>(request: &Request<B>) -> Self {
         let named = request.uri().path().rsplit('/').next().unwrap_or_default();
         let method = CALLS.into_iter().find(|method| *method == named).unwrap_or("other");
-        let call = Self::new(method, own_id(request.headers()));
+        let call = Self::new(method, client_id(request.headers()));
         log::join(&call.span, method, |name| Some(request.headers().get(name)?.to_str().ok()?.to_owned()));
         call
     }
 
-    pub(super) fn new(method: &'static str, own_id: Option<Arc<str>>) -> Self {
-        let id = own_id.unwrap_or_else(next_id);
-        // What traces add is filled in by them.
+    pub(super) fn new(method: &'static str, client_id: Option<Arc<str>>) -> Self {
+        let id = client_id.unwrap_or_else(next_id);
+        // `log::join` fills in the empty fields.
         let span = tracing::info_span!(
             "call",
             request = %id,
@@ -54,30 +54,30 @@ impl Call {
             otel.name = Empty,
             otel.kind = Empty
         );
-        Self { id, method, asked: Instant::now(), span }
+        Self { id, method, received: Instant::now(), span }
     }
 
-    /// Names the call in its answer.
-    pub(super) fn sign<B>(&self, response: &mut Response<B>) {
+    /// Adds the id to a response.
+    pub(super) fn add_id<B>(&self, response: &mut Response<B>) {
         if let Ok(id) = HeaderValue::from_str(&self.id) {
             response.headers_mut().insert(REQUEST_ID, id);
         }
     }
 
-    /// The error of a stream, which names the call: clients show the message and no header.
+    /// The error with the id in its message, because clients show the message but not the headers.
     pub(super) fn error(&self, status: &Status) -> Status {
         status::reworded(status, |text| format!("{text} [request {}]", self.id))
     }
 }
 
-/// The id that a client gave, if it is one that may stand in a log and in a label.
-fn own_id(headers: &HeaderMap) -> Option<Arc<str>> {
+/// The id that the client sent, if it is safe in logs and metric labels.
+fn client_id(headers: &HeaderMap) -> Option<Arc<str>> {
     let id = headers.get(REQUEST_ID)?.to_str().ok()?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (!id.is_empty() && id.len() <= ID_BYTES_MAX && id.bytes().all(fits)).then(|| id.into())
 }
 
-/// An id that no other call of this process has, and most likely none of another.
+/// An id that is unique in this process, and most likely among processes.
 fn next_id() -> Arc<str> {
     static STARTED: OnceLock<u64> = OnceLock::new();
     static NUMBER: AtomicU64 = AtomicU64::new(1);
@@ -86,7 +86,7 @@ fn next_id() -> Arc<str> {
     format!("{:x}-{}", started & 0xff_ffff_ffff, NUMBER.fetch_add(1, Ordering::Relaxed)).into()
 }
 
-/// The name of the code that a response says in its headers: what is still to be seen is OK.
+/// The name of the code in a response's headers. OK, if the code follows in the trailers.
 pub(super) fn code_name<B>(response: &Response<B>) -> &'static str {
     let code = response.headers().get("grpc-status").map_or(Code::Ok, |code| Code::from_bytes(code.as_bytes()));
     match code {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_may_name_its_call_within_bounds() {
+    fn accepts_safe_ids_of_clients() {
         assert_eq!(&*call("/a/DoGet", Some(b"job-7.step_3")).id, "job-7.step_3");
         let odd: [&[u8]; 4] = [b"", b"a b", "ä".as_bytes(), &[b'a'; 65]];
         for id in odd {
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_flights_or_other() {
+    fn groups_unknown_methods() {
         assert_eq!(call("/arrow.flight.protocol.FlightService/DoGet", None).method, "DoGet");
         assert_eq!(call("/x/y\"z", None).method, "other");
         assert_eq!(call("/", None).method, "other");
     }
 
     #[test]
-    fn an_error_keeps_its_code_and_names_the_call() {
+    fn adds_the_id_to_an_error() {
         let error = call("/a/DoGet", Some(b"q1")).error(&Status::not_found("no such thing"));
         assert_eq!((error.code(), error.message()), (Code::NotFound, "UNKNOWN_DATASET: no such thing [request q1]"));
     }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_proto::{Encoding, v1};
+use forebay_proto::{
+    Encoding,
+    v1::{self, Reason},
+};
 use tonic::{Request, Status};
 
 use super::{access::Access, call::Call, limits, limits::MessageLimits, status};
@@ -61,7 +64,8 @@ impl CallContext {
     pub(super) fn check_serving(&self) -> Result<(), Status> {
         match self.resources.shutdown.phase() {
             Phase::Serving => Ok(()),
-            Phase::Draining | Phase::Ended | Phase::Closed => Err(Status::unavailable(
+            Phase::Draining | Phase::Ended | Phase::Closed => Err(status::refusal(
+                Reason::ShuttingDown,
                 "the server is shutting down and takes no new streams: try another replica, or again",
             )),
         }

@@ -1,10 +1,13 @@
 //! What a `FlightDescriptor` names.
 
 use arrow_flight::{FlightDescriptor, flight_descriptor::DescriptorType};
-use forebay_proto::{Encoding, v1};
+use forebay_proto::{
+    Encoding,
+    v1::{self, Reason},
+};
 use tonic::Status;
 
-use super::context::CallContext;
+use super::{context::CallContext, status};
 
 /// The data that a descriptor names.
 #[derive(Clone, Debug)]
@@ -20,17 +23,21 @@ impl Target {
         match descriptor.r#type() {
             DescriptorType::Path => match descriptor.path.as_slice() {
                 [name] => Ok(Self::Table(name.clone())),
-                path => Err(Status::invalid_argument(format!(
-                    "descriptor: expected a path of one part, the dataset's name; this one has {}",
-                    path.len()
-                ))),
+                path => Err(status::refusal(
+                    Reason::InvalidRequest,
+                    &format!(
+                        "descriptor: expected a path of one part, the dataset's name; this one has {}",
+                        path.len()
+                    ),
+                )),
             },
             DescriptorType::Cmd => {
                 let (message, encoding) = context.decode(&descriptor.cmd).await?;
                 Ok(Self::Stream(Box::new(message), encoding))
             }
-            DescriptorType::Unknown => Err(Status::invalid_argument(
-                "descriptor: neither a path (a raw table) nor a command (a StreamRequest)",
+            DescriptorType::Unknown => Err(status::refusal(
+                Reason::InvalidRequest,
+                "descriptor: expected a path (a raw table) or a command (a StreamRequest)",
             )),
         }
     }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use forebay_proto::v1;
+use forebay_proto::v1::{self, Reason};
 use tonic::Status;
 
+use super::status;
 use crate::{expr, plan::RequestLimits};
 
 /// Limits of gRPC messages.
@@ -50,5 +51,5 @@ fn within(path: &str, count: usize, unit: &str, limit: usize, flag: &str) -> Res
     if count <= limit {
         return Ok(());
     }
-    Err(Status::resource_exhausted(format!("{path}: {count} {unit}, the limit is {limit} ({flag})")))
+    Err(status::refusal(Reason::Limit, &format!("{path}: {count} {unit}, the limit is {limit} ({flag})")))
 }

@@ -1,7 +1,8 @@
-//! Arrow Flight over gRPC: bytes → checked requests, batches → the wire. The only room that knows gRPC.
+//! Arrow Flight over gRPC: bytes → validated requests, batches → the wire. No other module uses gRPC.
 //!
-//! It decides nothing about data: requests go to `stream`, what comes back is encoded. Every error of the rooms below
-//! turns into a gRPC code in one table, `status`.
+//! `transport` accepts connections and routes calls, `rpc` has a module for each call, `wire` encodes and decodes Flight
+//! messages. It makes no decisions about data: requests go to `stream`, and the batches that `stream` returns are encoded.
+//! `status` maps the errors of all modules to gRPC codes.
 
 mod access;
 mod call;

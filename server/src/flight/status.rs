@@ -17,7 +17,7 @@ use crate::{
     stream::StreamError,
 };
 
-/// The trailer by which a server says after how many milliseconds a call may be tried again (gRPC's proposal A6).
+/// The trailer with the milliseconds after which a client may retry (gRPC proposal A6).
 const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// When memory may be free again.
@@ -34,7 +34,7 @@ pub(super) fn of(error: &StreamError) -> Status {
         _ => refusal(reason, &error.to_string()),
     };
     match reason {
-        // A bug of the server: a person should look.
+        // A bug of the server, which an operator should see.
         Reason::Internal => tracing::error!(%error, "internal error"),
         reason => tracing::debug!(%reason, %error, "request failed"),
     }
@@ -46,21 +46,11 @@ pub(super) fn refusal(reason: Reason, message: &str) -> Status {
     Status::new(code(reason), reason.prefix(&fitting(message)))
 }
 
-/// The status of a limit that is reached for now; gRPC's own trailer says when to retry.
+/// The status of a limit that is reached for now. A trailer says when to retry.
 pub(super) fn overloaded(message: &str, retry_ms: u64) -> Status {
     let mut metadata = MetadataMap::new();
     metadata.insert(RETRY_PUSHBACK, retry_ms.into());
     Status::with_metadata(code(Reason::Overloaded), Reason::Overloaded.prefix(&fitting(message)), metadata)
-}
-
-/// A status that gets its code's reason.
-pub(super) fn of_words(code: Code, message: &str) -> Status {
-    reworded(&Status::new(code, fitting(message)), str::to_owned)
-}
-
-/// The same for a limit that is reached for now.
-pub(super) fn exhausted(message: String, retry_ms: u64) -> Status {
-    overloaded(&message, retry_ms)
 }
 
 /// The status of bytes that are not a message.
@@ -92,7 +82,7 @@ pub(super) fn reworded(status: &Status, text: impl FnOnce(&str) -> String) -> St
     Status::with_details_and_metadata(status.code(), message, details, status.metadata().clone())
 }
 
-/// The reason of a status and its text. One that the gRPC library made has its code's reason.
+/// The reason of a status and its text. A status of the gRPC library gets its code's reason.
 fn reason_of(status: &Status) -> (Reason, &str) {
     let (reason, text) = Reason::split(status.message());
     if reason != Reason::Unspecified {
@@ -117,8 +107,8 @@ fn reason_of(status: &Status) -> (Reason, &str) {
     (reason, text)
 }
 
-/// A message that fits into a trailer: gRPC clients take some 8 KiB of metadata, in which every byte outside of ASCII
-/// takes three. Names of files and columns may hold anything: what would steer a terminal is written out.
+/// A message that fits into a trailer. gRPC clients accept some 8 KiB of metadata, in which every byte outside of ASCII
+/// takes three. Control characters, which names of files and columns may contain, are escaped.
 fn fitting(message: &str) -> String {
     const ENCODED_BYTES_MAX: usize = 4096;
     let clean: Cow<'_, str> = if message.contains(char::is_control) {
@@ -130,10 +120,10 @@ fn fitting(message: &str) -> String {
         message.into()
     };
     let (mut encoded, message) = (0, clean.as_ref());
-    for (place, letter) in message.char_indices() {
+    for (index, letter) in message.char_indices() {
         encoded += if letter.is_ascii_graphic() || letter == ' ' { 1 } else { letter.len_utf8() * 3 };
         if encoded > ENCODED_BYTES_MAX {
-            return format!("{}…", &message[..place]);
+            return format!("{}…", &message[..index]);
         }
     }
     message.to_owned()
@@ -242,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reworded_status_keeps_its_reason() {
+    fn reworded_keeps_the_reason() {
         let status = refusal(Reason::SchemaDrift, "schema drift: column \"fit\"");
         let reworded = reworded(&status, |text| format!("batch 3: {text}"));
         assert_eq!(reworded.code(), Code::FailedPrecondition);
@@ -250,13 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_the_grpc_library_gets_its_codes_reason() {
+    fn reworded_adds_the_reason_of_a_code() {
         let reworded = reworded(&Status::unimplemented("DoPut"), str::to_owned);
         assert_eq!((reworded.code(), reworded.message()), (Code::Unimplemented, "UNIMPLEMENTED: DoPut"));
     }
 
     #[test]
-    fn long_messages_are_cut_where_a_letter_ends() {
+    fn truncates_long_messages_at_a_character() {
         assert_eq!(fitting("short"), "short");
         assert_eq!(fitting("a\0b\u{1b}[31m"), "a\\u{0}b\\u{1b}[31m");
         assert_eq!(fitting(&"x".repeat(9000)).chars().count(), 4097);

@@ -1,16 +1,19 @@
-//! Tickets: everything that a replica must know to serve a rank, and no state of the server that made it.
+//! Tickets: self-contained, so that any replica can serve the rank that a ticket names.
 
 use arrow_flight::Ticket;
 use bytes::Bytes;
-use forebay_proto::{Encoding, v1};
+use forebay_proto::{
+    Encoding,
+    v1::{self, Reason},
+};
 use tonic::Status;
 
 use super::status;
 
-/// Starts every ticket that we make: format 1. (A ticket in JSON, written by hand, starts with `{`.)
+/// The first bytes of every generated ticket: format 1. A ticket written by hand, in JSON, starts with `{`.
 const MAGIC: &[u8] = b"FBT1";
 
-/// A ticket for a rank of a stream; `steps` of it, or all where that is 0.
+/// A ticket for `steps` steps of a rank, or for all if `steps` is 0.
 pub(super) fn stream(request: &v1::StreamRequest, rank: u64, steps: u64, encoding: Encoding) -> Ticket {
     let encoding = match encoding {
         Encoding::Json => v1::Encoding::Json,
@@ -25,21 +28,21 @@ pub(super) fn table(dataset: &str, snapshot: &str) -> Ticket {
     write(v1::ticket::Read::Table(v1::TableRead { dataset: dataset.to_owned(), snapshot: snapshot.to_owned() }))
 }
 
-/// Reads a ticket of ours, or one in JSON.
+/// Reads a generated ticket, or one in JSON.
 pub(super) fn read(ticket: &Ticket) -> Result<v1::ticket::Read, Status> {
-    let strange = || {
-        Status::invalid_argument(
-            "ticket: not one of this service; tickets come in the endpoints that GetFlightInfo returns and are sent back \
-             as they are",
+    let unknown = || {
+        status::refusal(
+            Reason::InvalidRequest,
+            "ticket: not issued by this service: use the tickets of GetFlightInfo's endpoints unchanged",
         )
     };
     let bytes = match ticket.ticket.strip_prefix(MAGIC) {
         Some(bytes) => bytes,
         None if ticket.ticket.starts_with(b"{") => &ticket.ticket,
-        None => return Err(strange()),
+        None => return Err(unknown()),
     };
     let (message, _) = forebay_proto::decode::<v1::Ticket>(bytes).map_err(|error| status::of_bytes(&error))?;
-    message.read.ok_or_else(strange)
+    message.read.ok_or_else(unknown)
 }
 
 fn write(read: v1::ticket::Read) -> Ticket {
@@ -53,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tickets_are_read_back_and_strange_bytes_refused() {
+    fn reads_its_tickets_and_rejects_other_bytes() {
         let request = v1::StreamRequest {
             dataset: "t".into(),
             plan_id: "ab".into(),

@@ -2,12 +2,12 @@
 
 use arrow::{datatypes::Schema, error::ArrowError};
 use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo};
-use forebay_proto::v1;
+use forebay_proto::v1::{self, Reason};
 use tonic::Status;
 
 use crate::{
     catalog::{CatalogError, Dataset, Snapshot},
-    flight::{context::CallContext, ticket},
+    flight::{context::CallContext, status, ticket},
 };
 
 /// The raw table of a snapshot: one endpoint, every column as stored.
@@ -50,7 +50,7 @@ pub(super) fn unreadable_info(dataset: &Dataset, error: &CatalogError) -> Result
 }
 
 pub(super) fn arrow_status(error: &ArrowError) -> Status {
-    Status::internal(format!("arrow: {error}"))
+    status::refusal(Reason::Internal, &format!("arrow: {error}"))
 }
 
 /// Flight's counts are signed.

@@ -1,7 +1,7 @@
-//! Connections: HTTP/2 by hyper, with settings for few streams of large messages, until the server drains.
+//! HTTP/2 connections (hyper), with settings for few streams of large messages, until the server drains.
 //!
-//! Beyond the limit a connection is taken only to be told so: each of its calls is answered `RESOURCE_EXHAUSTED`, for some
-//! seconds. A crowd beyond that is closed without a word.
+//! A connection over the limit is accepted for a few seconds to answer each of its calls with `RESOURCE_EXHAUSTED`. If many
+//! connections are over the limit, further ones are closed without an answer.
 
 use std::{
     convert::Infallible,
@@ -30,56 +30,56 @@ use crate::{
     shutdown::{Phase, ShutdownWatch},
 };
 
-/// What a client may send ahead on one stream or connection (`DoExchange`).
+/// Receive window of a stream and of a connection (`DoExchange`).
 const RECEIVE_WINDOW_BYTES: u32 = 1 << 20;
 
-/// The time in which a client that is asked whether it is there must answer. gRPC's C core, which pyarrow runs on, looks at
-/// a connection that nobody reads from every five seconds.
-const ANSWER_TIME: Duration = Duration::from_secs(20);
+/// Time in which a client must answer a keepalive ping. gRPC's C core, which pyarrow uses, polls a connection that the client
+/// does not read from every five seconds.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The time to wait where no descriptor is left for a connection: some will close.
+/// Pause after a failed accept, as when no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Connections beyond the limit that are told so at once.
-const REFUSED_MAX: usize = 64;
+/// Connections over the limit that are answered at a time.
+const REJECTED_MAX: usize = 64;
 
-/// The time that such a connection has, and after which it is worth asking again.
-const REFUSED_TIME: Duration = Duration::from_secs(2);
+/// Lifetime of such a connection, and the time after which its client may retry.
+const REJECTED_TIME: Duration = Duration::from_secs(2);
 
-/// How connections are kept.
+/// Limits and timeouts of connections.
 #[derive(Clone, Debug)]
 pub struct ConnectionSettings {
-    /// Of each stream up to so many bytes, and what it takes to fill up a batch, wait for the socket.
+    /// Bytes of each stream that may wait for the socket, beyond the batch that is being written.
     pub sending_bytes: usize,
-    /// After this time a client is asked to open a new connection, which may lead to another replica; zero: never.
+    /// Age at which a client is sent GOAWAY, so that it reconnects, possibly to another replica; zero: never.
     pub age_max: Duration,
-    /// What runs on the old one then gets this time.
+    /// Time after that for running calls.
     pub grace: Duration,
-    /// After so long without a word from a client it is asked whether it is still there; zero: never.
+    /// Idle time before a keepalive ping; zero: none.
     pub keepalive: Duration,
-    /// The time in which a client must have shaken hands and said that it speaks HTTP/2.
+    /// Time for the TLS handshake, and for the HTTP/2 preface.
     pub handshake: Duration,
-    /// Connections that may be open, of all listeners.
-    pub places: Places,
+    /// Limit of open connections, shared by all listeners.
+    pub permits: ConnectionPermits,
 }
 
-/// Places for connections. Cheap to clone.
+/// Permits for open connections. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct ConnectionPermits {
     limit: usize,
     free: Arc<Semaphore>,
-    refused: Arc<Semaphore>,
+    rejected: Arc<Semaphore>,
 }
 
-/// What a new connection gets.
-enum Place {
+/// The permit of a new connection.
+enum ConnectionPermit {
     Taken(#[expect(dead_code, reason = "held until the connection closes")] OwnedSemaphorePermit),
-    /// There is none, and room to say so.
-    Refused(OwnedSemaphorePermit),
+    /// No permit is free: its calls are rejected.
+    Rejected(#[expect(dead_code, reason = "held until the connection closes")] OwnedSemaphorePermit),
 }
 
 impl Default for ConnectionSettings {
-    /// Connections that stay until they are closed, however many.
+    /// Any number of connections, of any age.
     fn default() -> Self {
         Self {
             sending_bytes: 1 << 20,
@@ -87,37 +87,38 @@ impl Default for ConnectionSettings {
             grace: Duration::ZERO,
             keepalive: Duration::ZERO,
             handshake: Duration::from_secs(10),
-            places: Places::new(Semaphore::MAX_PERMITS),
+            permits: ConnectionPermits::new(Semaphore::MAX_PERMITS),
         }
     }
 }
 
-impl Places {
-    /// So many.
+impl ConnectionPermits {
+    /// Permits for `limit` connections.
     pub fn new(limit: usize) -> Self {
         let limit = limit.min(Semaphore::MAX_PERMITS);
-        Self { limit, free: Arc::new(Semaphore::new(limit)), refused: Arc::new(Semaphore::new(REFUSED_MAX)) }
+        Self { limit, free: Arc::new(Semaphore::new(limit)), rejected: Arc::new(Semaphore::new(REJECTED_MAX)) }
     }
 
-    fn take(&self) -> Option<Place> {
-        let free = Arc::clone(&self.free).try_acquire_owned().map(Place::Taken);
-        free.or_else(|_| Arc::clone(&self.refused).try_acquire_owned().map(Place::Refused)).ok()
+    fn acquire(&self) -> Option<ConnectionPermit> {
+        let free = Arc::clone(&self.free).try_acquire_owned().map(ConnectionPermit::Taken);
+        free.or_else(|_| Arc::clone(&self.rejected).try_acquire_owned().map(ConnectionPermit::Rejected)).ok()
     }
 
-    /// The answer to a call on a connection for which there is no place.
-    fn refusal(&self) -> Response<tonic::body::Body> {
+    /// The response to a call on a connection over the limit.
+    fn rejection(&self) -> Response<tonic::body::Body> {
         let reason = format!(
             "{0} connections are open, the limit is {0} (--connections-max): close one, or try again in {1} s",
             self.limit,
-            REFUSED_TIME.as_secs()
+            REJECTED_TIME.as_secs()
         );
-        status::exhausted(reason, REFUSED_TIME.as_millis() as u64).into_http()
+        status::overloaded(&reason, REJECTED_TIME.as_millis() as u64).into_http()
     }
 }
 
-/// Answers the calls of every connection that `accept` returns until the server drains and the last of them has closed.
-/// `accept` owns the listener: it is closed when the draining begins, so that new connections are refused at once. What it
-/// returns is still to shake hands, which holds up no other; each call carries the other end as an `Arc<Peer>`.
+/// Answers the calls of every connection that `accept` returns, until the server drains and the last connection closes.
+///
+/// `accept` owns the listener, which closes when the drain begins, so that new connections are refused immediately. It
+/// returns a future that performs the handshake, which delays no other connection. Each call carries its `Arc<Peer>`.
 pub async fn serve_connections<S, Opening, Answered>(
     answer: impl Fn(Request<Incoming>) -> Answered + Clone + Send + 'static,
     accept: impl AsyncFn() -> io::Result<Opening>,
@@ -134,7 +135,7 @@ pub async fn serve_connections<S, Opening, Answered>(
         .initial_stream_window_size(RECEIVE_WINDOW_BYTES)
         .initial_connection_window_size(RECEIVE_WINDOW_BYTES)
         .keep_alive_interval((!settings.keepalive.is_zero()).then_some(settings.keepalive))
-        .keep_alive_timeout(ANSWER_TIME);
+        .keep_alive_timeout(PING_TIMEOUT);
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -146,80 +147,93 @@ pub async fn serve_connections<S, Opening, Answered>(
         let opening = match accepted {
             Ok(opening) => opening,
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "connection not accepted");
                 time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let Some(place) = settings.places.take() else { continue };
+        let Some(permit) = settings.permits.acquire() else { continue };
         let (http, answer, settings, shutdown) = (http.clone(), answer.clone(), settings.clone(), shutdown.clone());
-        connections.spawn(async move {
-            let _open = ConnectionGuard::open();
-            let (stream, peer) = match time::timeout(settings.handshake, opening).await {
-                Ok(Ok(opened)) => opened,
-                Ok(Err(error)) => {
-                    tracing::debug!(%error, "a connection was closed whose client did not shake hands");
-                    return;
-                }
-                Err(_) => {
-                    tracing::debug!("a connection was closed whose client did not shake hands in time");
-                    return;
-                }
-            };
-            if let Place::Refused(_room) = place {
-                let refuse = service_fn(move |_| future::ready(Ok::<_, Infallible>(settings.places.refusal())));
-                let _ = time::timeout(REFUSED_TIME, http.serve_connection(TokioIo::new(stream), refuse)).await;
-                return;
-            }
-            let (stream, received) = counting(with_goaway(stream, shutdown.clone()));
-            let peer = Arc::new(peer);
-            let service = service_fn(move |mut call: Request<Incoming>| {
-                call.extensions_mut().insert(Arc::clone(&peer));
-                answer(call)
-            });
-            let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-            let ended = tokio::select! {
-                // In this order, that a simulation's run can be repeated.
-                biased;
-                ended = connection.as_mut() => ended,
-                () = received.preface_is_missing(settings.handshake) => {
-                    tracing::debug!("a connection was closed whose client did not say that it speaks HTTP/2");
-                    return;
-                }
-                () = shutdown.reached(Phase::Draining) => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
-                () = aged(settings.age_max) => {
-                    connection.as_mut().graceful_shutdown();
-                    let Ok(ended) = time::timeout(settings.grace, connection).await else {
-                        tracing::debug!("a connection was closed at its age");
-                        return;
-                    };
-                    ended
-                }
-            };
-            if let Err(error) = ended {
-                tracing::debug!(%error, "a connection broke off");
-            }
-            drop(place);
-        });
+        connections.spawn(serve_connection(opening, permit, http, answer, settings, shutdown));
     }
     drop(accept);
     tokio::select! {
         () = async { while connections.join_next().await.is_some() {} } => {}
         () = shutdown.reached(Phase::Closed) => {}
     }
-    // Each writes its last words while there is a runtime to write with.
+    // Each connection sends its GOAWAY while the runtime still runs.
     connections.shutdown().await;
 }
 
-/// Waits until a connection is old. Those that were opened together do not all end together.
+/// Performs a connection's handshake and answers its calls until it closes.
+async fn serve_connection<S, Answered>(
+    opening: impl Future<Output = io::Result<(S, Peer)>>,
+    permit: ConnectionPermit,
+    http: http2::Builder<TokioExecutor>,
+    answer: impl Fn(Request<Incoming>) -> Answered,
+    settings: ConnectionSettings,
+    shutdown: ShutdownWatch,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+    Answered: Future<Output = Result<Response<tonic::body::Body>, Infallible>> + Send + 'static,
+{
+    let _open = ConnectionGuard::open();
+    let (stream, peer) = match time::timeout(settings.handshake, opening).await {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "connection closed: the handshake failed");
+            return;
+        }
+        Err(_) => {
+            tracing::debug!("connection closed: the handshake timed out");
+            return;
+        }
+    };
+    if let ConnectionPermit::Rejected(_) = permit {
+        let reject = service_fn(move |_| future::ready(Ok::<_, Infallible>(settings.permits.rejection())));
+        let _ = time::timeout(REJECTED_TIME, http.serve_connection(TokioIo::new(stream), reject)).await;
+        return;
+    }
+    let (stream, received) = counting(with_goaway(stream, shutdown.clone()));
+    let peer = Arc::new(peer);
+    let service = service_fn(move |mut call: Request<Incoming>| {
+        call.extensions_mut().insert(Arc::clone(&peer));
+        answer(call)
+    });
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        // Polled in this order, so that simulations are deterministic.
+        biased;
+        ended = connection.as_mut() => ended,
+        () = received.preface_is_missing(settings.handshake) => {
+            tracing::debug!("connection closed: no HTTP/2 preface");
+            return;
+        }
+        () = shutdown.reached(Phase::Draining) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+        () = aged(settings.age_max) => {
+            connection.as_mut().graceful_shutdown();
+            let Ok(ended) = time::timeout(settings.grace, connection).await else {
+                tracing::debug!("connection closed: age limit");
+                return;
+            };
+            ended
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended with an error");
+    }
+    drop(permit);
+}
+
+/// Waits for the age limit, varied by a tenth, so that connections opened together do not all end together.
 async fn aged(age_max: Duration) {
     if age_max.is_zero() {
         return future::pending().await;
     }
-    // RandomState's keys are random: a tenth more or less needs no better source.
+    // RandomState has random keys.
     let random = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
     time::sleep(age_max.mul_f64(0.9 + 0.2 * random)).await;
 }

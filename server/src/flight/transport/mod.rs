@@ -1,4 +1,4 @@
-//! Connections: listeners, TLS, HTTP/2 and its timeouts, up to the code that answers a call.
+//! Connections: listeners, TLS, HTTP/2 with its limits and timeouts, and the router of calls.
 
 mod authority;
 mod connection;

@@ -1,6 +1,6 @@
 //! Bounds the time in which a request must arrive; a call whose request is never sent would be held indefinitely.
 //!
-//! A request that breaks off ends with CANCELLED, where tonic would report an error of the server.
+//! An interrupted request ends with CANCELLED, where tonic would report an error of the server.
 
 use std::{
     fmt::Display,
@@ -10,9 +10,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use forebay_proto::v1::Reason;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
+
+use crate::flight::status;
 
 /// The body of a request with a deadline.
 pub(super) struct RequestTimeout<B> {
@@ -32,7 +35,7 @@ impl<B> RequestTimeout<B> {
 /// The status of a request that was reset, truncated or in violation of HTTP/2. tonic would take it for a complete request
 /// without a message.
 fn incomplete(error: &impl Display) -> Status {
-    Status::cancelled(format!("client disconnected before the request completed: {error}"))
+    status::refusal(Reason::Cancelled, &format!("client disconnected before the request completed: {error}"))
 }
 
 impl<B: Body<Data = Bytes, Error: Display> + Unpin> Body for RequestTimeout<B> {
@@ -54,10 +57,10 @@ impl<B: Body<Data = Bytes, Error: Display> + Unpin> Body for RequestTimeout<B> {
         }
         let Some(deadline) = &mut self.deadline else { return Poll::Pending };
         ready!(deadline.as_mut().poll(context));
-        Poll::Ready(Some(Err(Status::deadline_exceeded(format!(
-            "the request did not arrive within {} s (--handshake-seconds)",
-            self.time.as_secs_f64()
-        )))))
+        Poll::Ready(Some(Err(status::refusal(
+            Reason::Deadline,
+            &format!("the request did not arrive within {} s (--handshake-seconds)", self.time.as_secs_f64()),
+        ))))
     }
 
     fn is_end_stream(&self) -> bool {

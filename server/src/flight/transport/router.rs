@@ -4,6 +4,7 @@ use std::{convert::Infallible, fmt::Display, sync::Arc};
 
 use arrow_flight::{Ticket, flight_service_server::FlightServiceServer};
 use bytes::Bytes;
+use forebay_proto::v1::Reason;
 use hyper::{Request, Response, body::Body as RequestBody};
 use tonic::{Code, Status, Streaming, body::Body, codec::BufferSettings, codegen::Service as _, codegen::StdError};
 use tonic_health::{pb::health_server::HealthServer, server::HealthService};
@@ -67,7 +68,7 @@ impl Router {
             response = call.error(&too_large(limit)).into_http();
         }
         if code_name(&response) == "INTERNAL" && is_malformed_request(&response) {
-            response = call.error(&Status::invalid_argument("malformed request message")).into_http();
+            response = call.error(&status::refusal(Reason::InvalidRequest, "malformed request message")).into_http();
         }
         let code = code_name(&response);
         if code != "OK"
@@ -79,7 +80,7 @@ impl Router {
         if code != "OK" {
             log::failed(&call.span, code);
         }
-        call.sign(&mut response);
+        call.add_id(&mut response);
         Ok(response)
     }
 
@@ -131,13 +132,13 @@ async fn read_ticket(body: RequestTimeout<impl CallBody>, bytes_max: usize) -> R
     let mut messages = Streaming::new_request(decoder, body, None, Some(bytes_max));
     let ticket = messages.message().await.map_err(|status| match status.code() {
         // tonic's code for a malformed message, which is the client's fault.
-        Code::Internal => status::of_words(
-            Code::InvalidArgument,
+        Code::Internal => status::refusal(
+            Reason::InvalidRequest,
             &format!("DoGet: malformed request, expected a Ticket: {}", status.message()),
         ),
         _ => status,
     })?;
-    ticket.ok_or_else(|| Status::invalid_argument("DoGet: the request has no Ticket"))
+    ticket.ok_or_else(|| status::refusal(Reason::InvalidRequest, "DoGet: the request has no Ticket"))
 }
 
 /// Whether tonic reports malformed bytes of the client. Its code, INTERNAL, would mean a bug of this server.
@@ -153,5 +154,5 @@ fn is_malformed_request(response: &Response<Body>) -> bool {
 }
 
 fn too_large(bytes_max: usize) -> Status {
-    Status::resource_exhausted(format!("the message exceeds {bytes_max} bytes (--message-bytes-max)"))
+    status::refusal(Reason::Limit, &format!("the message exceeds {bytes_max} bytes (--message-bytes-max)"))
 }

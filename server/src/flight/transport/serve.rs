@@ -1,4 +1,4 @@
-//! Listeners: TCP and Unix sockets, each a gRPC server over the one service, until the server drains.
+//! Listeners: TCP and Unix sockets that serve the same calls, until the server drains.
 
 use std::{
     future, io,
@@ -25,7 +25,7 @@ use tonic_health::{
 
 use super::{
     authority::with_plain_authority,
-    connection::{ConnectionSettings, Places, serve_connections},
+    connection::{ConnectionPermits, ConnectionSettings, serve_connections},
     linger::lingering,
     reflection::{Reflection, ReflectionError},
     router::Router,
@@ -38,15 +38,15 @@ use crate::{
     stream::SENDING_BYTES,
 };
 
-/// What the kernel holds of a connection to a client on this machine. It would let it grow to megabytes, whose pages are
-/// cold in the caches when they are written and read: a fifth of the CPU time of sending. Over a network it has to grow.
+/// Send buffer of a loopback connection. The kernel would let it grow to megabytes, whose pages are cold in the CPU caches:
+/// a fifth of the CPU time of sending. Over a network the buffer must grow.
 const LOOPBACK_BUFFER_BYTES: usize = 256 << 10;
 
-/// Connections that wait to be accepted, where the system allows as many (net.core.somaxconn).
+/// Connections that may wait to be accepted; `net.core.somaxconn` may allow fewer.
 const BACKLOG: u32 = 4096;
 
-/// The time in which a draining server says so to whoever asks about its health on a connection that is still open.
-const HEALTH_FAREWELL: Duration = Duration::from_secs(1);
+/// Time for which a draining server answers health checks on open connections.
+const HEALTH_DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// A bound address.
 #[derive(Debug)]
@@ -61,20 +61,20 @@ pub enum Listener {
 #[derive(Debug)]
 pub struct SocketFile(PathBuf);
 
-/// How calls are served.
+/// Settings of the connections and calls.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeSettings {
-    /// The age at which a connection is asked to go; zero: never.
+    /// Age at which a client is sent GOAWAY, so that it reconnects; zero: never.
     pub connection_age: Duration,
-    /// So much later it is closed.
+    /// Time after that until the connection is closed.
     pub connection_grace: Duration,
-    /// After so long without a word from a client it is asked whether it is still there; zero: never.
+    /// Idle time before a keepalive ping; zero: none.
     pub keepalive: Duration,
-    /// The time in which a client must have shaken hands and said that it speaks HTTP/2.
+    /// Time for the TLS handshake, and for the HTTP/2 preface.
     pub handshake: Duration,
-    /// Connections that may be open at once.
+    /// Limit of open connections.
     pub connections_max: usize,
-    /// Whether tools may ask for the calls and their messages.
+    /// Whether gRPC reflection is enabled.
     pub reflection: bool,
 }
 
@@ -87,22 +87,22 @@ pub struct BindError {
 }
 
 impl Listener {
-    /// Binds a TCP address; port 0 picks a free one. With TLS nothing else is spoken there.
+    /// Binds a TCP address; port 0 selects a free one. With TLS, plaintext connections are rejected.
     pub fn tcp(address: SocketAddr, tls: Option<Arc<Tls>>) -> Result<Self, BindError> {
         listen(address)
             .map(|listener| Self::Tcp(listener, tls))
             .map_err(|source| BindError { address: address.to_string(), source })
     }
 
-    /// Binds a Unix socket. A socket that a dead server left behind is replaced, a live one is not.
+    /// Binds a Unix socket. Replaces the socket file of a server that has ended, but not of a running one.
     pub fn unix(path: &Path) -> Result<Self, BindError> {
         let error = |source| BindError { address: format!("unix:{}", path.display()), source };
         let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-        let is_dead = || {
-            let answer = std::os::unix::net::UnixStream::connect(path);
-            answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        let is_stale = || {
+            let connected = std::os::unix::net::UnixStream::connect(path);
+            connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
         };
-        if is_socket && is_dead() {
+        if is_socket && is_stale() {
             std::fs::remove_file(path).map_err(error)?;
         }
         UnixListener::bind(path).map(|listener| Self::Unix(listener, SocketFile(path.to_owned()))).map_err(error)
@@ -123,7 +123,7 @@ impl Listener {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // It may have been removed already.
+        // The file may have been removed already.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -139,55 +139,55 @@ pub async fn serve(
     let health = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
     reporter.set_serving::<FlightServiceServer<Service>>().await;
     let reflection = settings.reflection.then(Reflection::new).transpose()?;
-    let calls = Router::new(service, health, reflection);
+    let router = Router::new(service, health, reflection);
     let connections = ConnectionSettings {
         sending_bytes: SENDING_BYTES,
         age_max: settings.connection_age,
         grace: settings.connection_grace,
         keepalive: settings.keepalive,
         handshake: settings.handshake,
-        places: Places::new(settings.connections_max),
+        permits: ConnectionPermits::new(settings.connections_max),
     };
     let serving = join_all(
-        listeners.into_iter().map(|listener| serve_one(calls.clone(), listener, connections.clone(), &shutdown)),
+        listeners.into_iter().map(|listener| serve_one(router.clone(), listener, connections.clone(), &shutdown)),
     );
-    let telling = async {
+    let reporting = async {
         shutdown.reached(Phase::Draining).await;
         reporter.set_not_serving::<FlightServiceServer<Service>>().await;
         reporter.set_service_status("", ServingStatus::NotServing).await;
-        time::sleep(HEALTH_FAREWELL).await;
-        // Whoever still watches would hold the drain up to its end.
+        time::sleep(HEALTH_DRAIN_TIME).await;
+        // Ends the open health watches, which would delay the end of the drain.
         reporter.clear_service_status(<FlightServiceServer<Service> as NamedService>::NAME).await;
         reporter.clear_service_status("").await;
         future::pending::<()>().await;
     };
     tokio::select! {
         _ = serving => {}
-        () = telling => {}
+        () = reporting => {}
     }
     Ok(())
 }
 
-/// Binds a TCP address with room for a crowd: clients of a replica that failed come all at once.
+/// Binds a TCP address with a long backlog: the clients of a failed replica connect all at once.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A server that comes back finds its port while connections of the one before are still being forgotten.
+    // A restarted server can bind its port while old connections are in TIME_WAIT.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Sets a connection's options. One that is gone already is told by its first read, and is no reason to stop accepting.
+/// Sets the options of a connection. Errors are ignored: the first read reports a closed connection.
 pub fn tune(stream: &TcpStream, peer: SocketAddr) {
-    // The end of a batch does not wait for the beginning of the next one.
+    // The end of a batch is sent without waiting for the next one.
     let _ = stream.set_nodelay(true);
     if peer.ip().to_canonical().is_loopback() {
         let _ = SockRef::from(stream).set_send_buffer_size(LOOPBACK_BUFFER_BYTES);
     }
 }
 
-async fn serve_one(calls: Router, listener: Listener, settings: ConnectionSettings, shutdown: &ShutdownWatch) {
-    let answer = move |call| calls.clone().answer(call);
+async fn serve_one(router: Router, listener: Listener, settings: ConnectionSettings, shutdown: &ShutdownWatch) {
+    let answer = move |call| router.clone().answer(call);
     match listener {
         Listener::Tcp(listener, None) => {
             let accept = async move || {

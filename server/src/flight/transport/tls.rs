@@ -1,4 +1,4 @@
-//! TLS on a TCP connection: the handshake, and who the other end is.
+//! TLS on a TCP connection: the handshake and the certificate of the client.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::auth::{Peer, Tls};
 
-/// Shakes hands. The server's certificate is taken as its file is now.
+/// Performs the handshake, with the current certificate of the server.
 pub(super) async fn shake_hands(tls: &Tls, stream: TcpStream, peer: Peer) -> io::Result<(TlsStream<TcpStream>, Peer)> {
     let stream = TlsAcceptor::from(tls.config()).accept(stream).await?;
     let certificates = stream.get_ref().1.peer_certificates();

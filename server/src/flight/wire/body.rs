@@ -1,8 +1,8 @@
-//! Flight messages → the body of a gRPC response, whose large pieces are the batches' own memory: what the kernels
-//! wrote is what the socket reads, with no copy of ours between.
+//! Flight messages → the body of a gRPC response, without copying the large buffers: the socket reads the memory that the
+//! kernels wrote.
 //!
-//! One gRPC message is a prefix of 5 bytes and a `FlightData` in protobuf: the Arrow metadata, the application's
-//! metadata and, last, the Arrow body. All that comes before the body is one small piece.
+//! A gRPC message is a prefix of 5 bytes and a `FlightData` in protobuf: the Arrow metadata, the application metadata and,
+//! last, the Arrow body. Everything before the body is one small chunk.
 
 use std::{
     collections::VecDeque,
@@ -13,6 +13,7 @@ use std::{
 
 use arrow::buffer::Buffer;
 use bytes::{BufMut, Bytes, BytesMut};
+use forebay_proto::v1::Reason;
 use futures::{Stream, StreamExt, stream::BoxStream};
 use hyper::{
     HeaderMap, Response,
@@ -23,18 +24,19 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, k
 use tonic::Status;
 
 use super::encode::{Message, shared};
+use crate::flight::status;
 
-/// A body begins at a multiple of this inside its message: receivers keep the message as it came, and what reads the
-/// numbers wants them aligned.
+/// Alignment of the Arrow body in its message. Receivers keep the message in one buffer, and readers of its arrays need them
+/// aligned.
 const BODY_ALIGNMENT: usize = 64;
 
-/// gRPC's prefix: whether the message is compressed, and its length in four bytes.
+/// gRPC's prefix: the compressed flag and the length in four bytes.
 const PREFIX_BYTES: usize = 5;
 
-/// Pieces up to this size are put together: a piece of its own costs a frame, more than copying so many bytes does.
-const PIECE_BYTES_MIN: usize = 4 << 10;
+/// Buffers up to this size are copied into one chunk: a separate chunk costs a frame, more than the copy.
+const CHUNK_BYTES_MIN: usize = 4 << 10;
 
-/// Fields of `FlightData`.
+/// Protobuf field numbers of `FlightData`.
 const DATA_HEADER: u32 = 2;
 const APP_METADATA: u32 = 3;
 const DATA_BODY: u32 = 1000;
@@ -43,12 +45,12 @@ const DATA_BODY: u32 = 1000;
 pub(super) struct MessageBody {
     /// None once the status has been sent.
     messages: Option<BoxStream<'static, Result<Message, Status>>>,
-    pieces: VecDeque<Bytes>,
+    chunks: VecDeque<Bytes>,
 }
 
-/// A response of these messages.
+/// A gRPC response with these messages.
 pub fn response(messages: impl Stream<Item = Result<Message, Status>> + Send + 'static) -> Response<tonic::body::Body> {
-    let body = MessageBody { messages: Some(messages.boxed()), pieces: VecDeque::new() };
+    let body = MessageBody { messages: Some(messages.boxed()), chunks: VecDeque::new() };
     let mut response = Response::new(tonic::body::Body::new(body));
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/grpc"));
     response
@@ -60,14 +62,14 @@ impl Body for MessageBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         loop {
-            if let Some(piece) = self.pieces.pop_front() {
-                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            if let Some(chunk) = self.chunks.pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(chunk))));
             }
             let Some(messages) = &mut self.messages else { return Poll::Ready(None) };
             let status = match ready!(messages.poll_next_unpin(context)) {
-                Some(Ok(message)) => match pieces(message) {
-                    Ok(pieces) => {
-                        self.pieces = pieces;
+                Some(Ok(message)) => match chunks(message) {
+                    Ok(chunks) => {
+                        self.chunks = chunks;
                         continue;
                     }
                     Err(status) => status,
@@ -75,7 +77,7 @@ impl Body for MessageBody {
                 Some(Err(status)) => status,
                 None => Status::ok(""),
             };
-            // What the stream holds is let go before the client hears of the end.
+            // Releases the resources of the stream before the client receives its end.
             self.messages = None;
             let mut trailers = HeaderMap::new();
             status.add_header(&mut trailers)?;
@@ -84,39 +86,39 @@ impl Body for MessageBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.messages.is_none() && self.pieces.is_empty()
+        self.messages.is_none() && self.chunks.is_empty()
     }
 }
 
-/// The pieces of a message, in order. None is empty.
-fn pieces(message: Message) -> Result<VecDeque<Bytes>, Status> {
+/// The chunks of a message, in order. None is empty.
+fn chunks(message: Message) -> Result<VecDeque<Bytes>, Status> {
     let body_bytes = message.body_bytes();
     let mut small = head(&message.header, &message.metadata, body_bytes)?;
-    let mut pieces = VecDeque::new();
-    for piece in message.body {
-        if piece.len() <= PIECE_BYTES_MIN {
-            small.extend_from_slice(&piece);
+    let mut chunks = VecDeque::new();
+    for buffer in message.body {
+        if buffer.len() <= CHUNK_BYTES_MIN {
+            small.extend_from_slice(&buffer);
             continue;
         }
         if !small.is_empty() {
-            pieces.push_back(mem::take(&mut small).freeze());
+            chunks.push_back(mem::take(&mut small).freeze());
         }
-        pieces.push_back(shared(piece));
+        chunks.push_back(shared(buffer));
     }
     if !small.is_empty() {
-        pieces.push_back(small.freeze());
+        chunks.push_back(small.freeze());
     }
-    Ok(pieces)
+    Ok(chunks)
 }
 
-/// All of a gRPC message that comes before its body.
+/// The part of a gRPC message before its Arrow body.
 fn head(header: &Buffer, metadata: &Bytes, body_bytes: usize) -> Result<BytesMut, Status> {
     let field_bytes = |field, length: usize| match length {
         0 => 0,
         _ => key_len(field) + encoded_len_varint(length as u64) + length,
     };
     let body_field_bytes = field_bytes(DATA_BODY, body_bytes);
-    // Zeros behind the Arrow metadata are no part of it: the flatbuffer tells its own extent.
+    // The flatbuffer contains its own length, so zeros after the Arrow metadata are ignored.
     let before_body = |padding| {
         let before = field_bytes(DATA_HEADER, header.len() + padding) + field_bytes(APP_METADATA, metadata.len());
         before + body_field_bytes - body_bytes
@@ -124,16 +126,19 @@ fn head(header: &Buffer, metadata: &Bytes, body_bytes: usize) -> Result<BytesMut
     let is_aligned = |padding: &usize| before_body(*padding).is_multiple_of(BODY_ALIGNMENT);
     let padding = match (header.len(), body_bytes) {
         (0, _) | (_, 0) => 0,
-        // A length that takes one byte more may skip over one multiple, not over two.
+        // When a length needs one more byte, one multiple can be skipped, but not two.
         _ => (0..=2 * BODY_ALIGNMENT).find(is_aligned).unwrap_or(0),
     };
     let message_bytes = before_body(padding) + body_bytes;
     let Ok(length) = u32::try_from(message_bytes) else {
-        return Err(Status::resource_exhausted(format!(
-            "a batch of {message_bytes} bytes is larger than the 4 GiB of a gRPC message: ask for a smaller batch_size"
-        )));
+        return Err(status::refusal(
+            Reason::Limit,
+            &format!(
+                "a batch of {message_bytes} bytes exceeds the 4 GiB of a gRPC message: request a smaller batch_size"
+            ),
+        ));
     };
-    let mut head = BytesMut::with_capacity(PREFIX_BYTES + before_body(padding) + PIECE_BYTES_MIN);
+    let mut head = BytesMut::with_capacity(PREFIX_BYTES + before_body(padding) + CHUNK_BYTES_MIN);
     head.put_u8(0);
     head.put_u32(length);
     put_field(&mut head, DATA_HEADER, header, padding);
@@ -145,7 +150,7 @@ fn head(header: &Buffer, metadata: &Bytes, body_bytes: usize) -> Result<BytesMut
     Ok(head)
 }
 
-/// A field of bytes and zeros behind them; nothing where there are none.
+/// Writes a field of bytes and padding, unless there are no bytes.
 fn put_field(into: &mut BytesMut, field: u32, bytes: &[u8], padding: usize) {
     if bytes.is_empty() {
         return;
@@ -164,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_a_message_of_grpc_whose_body_is_aligned() {
+    fn chunks_are_a_grpc_message_with_an_aligned_body() {
         for header_bytes in [0, 1, 100, 120, 127, 128, 200, 16_370, 16_384] {
             for metadata_bytes in [0, 7, 130] {
                 for body in [vec![], vec![1], vec![64, 8], vec![10_000], vec![5, 9_000, 59, 4_096, 4_097, 63]] {
@@ -182,14 +187,14 @@ mod tests {
             body: body.iter().map(|length| filled(*length).into()).collect(),
         };
         let expected = FlightData::from(message.clone());
-        let large: Vec<_> = message.body.iter().filter(|piece| piece.len() > PIECE_BYTES_MIN).cloned().collect();
-        let pieces = pieces(message).unwrap();
+        let large: Vec<_> = message.body.iter().filter(|buffer| buffer.len() > CHUNK_BYTES_MIN).cloned().collect();
+        let chunks = chunks(message).unwrap();
         let case = format!("{header_bytes}, {metadata_bytes}, {body:?}");
-        assert!(pieces.iter().all(|piece| !piece.is_empty()), "{case}");
-        for piece in large {
-            assert!(pieces.iter().any(|sent| sent.as_ptr() == piece.as_ptr()), "{case}: copied");
+        assert!(chunks.iter().all(|chunk| !chunk.is_empty()), "{case}");
+        for buffer in large {
+            assert!(chunks.iter().any(|chunk| chunk.as_ptr() == buffer.as_ptr()), "{case}: copied");
         }
-        let sent = pieces.iter().flatten().copied().collect::<Vec<u8>>();
+        let sent = chunks.iter().flatten().copied().collect::<Vec<u8>>();
         let (prefix, sent) = sent.split_at(PREFIX_BYTES);
         assert_eq!(prefix[0], 0);
         assert_eq!(u32::from_be_bytes(prefix[1..].try_into().unwrap()) as usize, sent.len(), "{case}");

@@ -1,6 +1,6 @@
-//! A batch and its header → Flight messages: dictionaries that changed, then the batch in one message, never split.
+//! A batch and its header → Flight messages: changed dictionaries, then the batch in one message, never split.
 //!
-//! A message's body is the batch's own buffers, not a copy of them. `wire` sends them as they are.
+//! The body of a message is the batch's own buffers, not a copy. `body` sends them uncopied.
 
 use arrow::{
     array::RecordBatch,
@@ -19,32 +19,32 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::zero_nulls;
 
-/// What precedes a message's metadata in a stream of Arrow IPC: a mark and the metadata's length, 4 bytes each.
-const MARK_BYTES: usize = 8;
+/// Bytes before a message's metadata in an Arrow IPC stream: the continuation marker and the length, 4 bytes each.
+const PREFIX_BYTES: usize = 8;
 
-/// Encodes the batches of one stream, which share a schema and dictionaries.
+/// Encodes the batches of one stream. They share a schema and dictionaries.
 pub struct Encoder {
     stream: StreamEncoder,
-    /// Whether the stream's own schema message is still to come.
+    /// Whether the first message of `stream`, the schema, is still to be skipped.
     is_new: bool,
     headers: Encoding,
 }
 
-/// A Flight message whose body lies in pieces.
+/// A Flight message whose body is in several buffers.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
     /// The Arrow IPC metadata (a flatbuffer).
     pub(crate) header: Buffer,
-    /// The application's metadata.
+    /// The application metadata.
     pub(crate) metadata: Bytes,
-    /// The body's pieces in order, padding among them.
+    /// The buffers of the body, in order, with their padding.
     pub(crate) body: Vec<Buffer>,
 }
 
 // === impl Encoder ===
 
 impl Encoder {
-    /// An encoder for batches of this schema that writes headers in this encoding.
+    /// An encoder of batches of a schema, with headers in an encoding.
     pub fn new(schema: &Schema, headers: Encoding) -> Result<Self, ArrowError> {
         Ok(Self { stream: StreamEncoder::try_new(schema)?, is_new: true, headers })
     }
@@ -57,7 +57,7 @@ impl Encoder {
         Message { header: encoded.ipc_message.into(), ..Message::default() }
     }
 
-    /// The messages of a batch; the last one carries the header, with the checksum of its body.
+    /// The messages of a batch. The last one has the header, with the checksum of its body.
     pub fn batch(&mut self, batch: &RecordBatch, mut header: v1::BatchHeader) -> Result<Vec<Message>, ArrowError> {
         let mut messages = self.messages(batch)?;
         if let Some(message) = messages.last_mut() {
@@ -67,7 +67,7 @@ impl Encoder {
         Ok(messages)
     }
 
-    /// The messages of a batch that answers another; the last one carries the other's metadata.
+    /// The messages of an exchange's output. The last one has the metadata of the client's batch.
     pub(crate) fn exchanged(&mut self, batch: &RecordBatch, metadata: Bytes) -> Result<Vec<Message>, ArrowError> {
         let mut messages = self.messages(batch)?;
         if let Some(message) = messages.last_mut() {
@@ -76,7 +76,7 @@ impl Encoder {
         Ok(messages)
     }
 
-    /// Dictionaries that changed, and the batch.
+    /// Changed dictionaries, and the batch.
     fn messages(&mut self, batch: &RecordBatch) -> Result<Vec<Message>, ArrowError> {
         let mut messages = split(self.stream.encode(&zero_nulls::under_nulls(batch)?)?)?;
         if std::mem::take(&mut self.is_new) {
@@ -86,28 +86,28 @@ impl Encoder {
     }
 }
 
-/// The messages of a stretch of an Arrow IPC stream.
-fn split(pieces: Vec<Buffer>) -> Result<Vec<Message>, ArrowError> {
-    let broken = || ArrowError::IpcError("the encoder's pieces do not add up to messages".to_owned());
-    let mut pieces = pieces.into_iter().filter(|piece| !piece.is_empty());
+/// Splits a part of an Arrow IPC stream into its messages.
+fn split(buffers: Vec<Buffer>) -> Result<Vec<Message>, ArrowError> {
+    let incomplete = || ArrowError::IpcError("the encoder's buffers are not complete messages".to_owned());
+    let mut buffers = buffers.into_iter().filter(|buffer| !buffer.is_empty());
     let mut messages = Vec::with_capacity(1);
-    while let Some(mark) = pieces.next() {
-        let length = mark.get(MARK_BYTES / 2..MARK_BYTES).and_then(|bytes| bytes.try_into().ok());
-        let length = u32::from_le_bytes(length.ok_or_else(broken)?) as usize;
-        let header = pieces.next().ok_or_else(broken)?;
-        let mut passed = header.len();
-        while passed < length {
-            passed += pieces.next().ok_or_else(broken)?.len();
+    while let Some(prefix) = buffers.next() {
+        let length = prefix.get(PREFIX_BYTES / 2..PREFIX_BYTES).and_then(|bytes| bytes.try_into().ok());
+        let length = u32::from_le_bytes(length.ok_or_else(incomplete)?) as usize;
+        let header = buffers.next().ok_or_else(incomplete)?;
+        let mut header_bytes = header.len();
+        while header_bytes < length {
+            header_bytes += buffers.next().ok_or_else(incomplete)?.len();
         }
-        let body_bytes = root_as_message(&header).map_err(|_| broken())?.bodyLength() as usize;
+        let body_bytes = root_as_message(&header).map_err(|_| incomplete())?.bodyLength() as usize;
         let (mut body, mut found) = (Vec::new(), 0);
         while found < body_bytes {
-            let piece = pieces.next().ok_or_else(broken)?;
-            found += piece.len();
-            body.push(piece);
+            let buffer = buffers.next().ok_or_else(incomplete)?;
+            found += buffer.len();
+            body.push(buffer);
         }
-        if passed != length || found != body_bytes {
-            return Err(broken());
+        if header_bytes != length || found != body_bytes {
+            return Err(incomplete());
         }
         messages.push(Message { header, metadata: Bytes::new(), body });
     }
@@ -117,25 +117,25 @@ fn split(pieces: Vec<Buffer>) -> Result<Vec<Message>, ArrowError> {
 // === impl Message ===
 
 impl Message {
-    /// Bytes of its three parts.
+    /// Bytes of the metadata, the application metadata and the body.
     pub(crate) fn byte_count(&self) -> usize {
         self.header.len() + self.metadata.len() + self.body_bytes()
     }
 
-    /// Bytes of its body.
+    /// Bytes of the body.
     pub(crate) fn body_bytes(&self) -> usize {
         self.body.iter().map(Buffer::len).sum()
     }
 
-    /// XXH3-64 of its body.
+    /// XXH3-64 of the body.
     fn checksum(&self) -> u64 {
         let mut hash = Xxh3::new();
-        self.body.iter().for_each(|piece| hash.update(piece));
+        self.body.iter().for_each(|buffer| hash.update(buffer));
         hash.digest()
     }
 }
 
-/// A buffer's bytes for the network's crates: the same memory.
+/// The buffer as `Bytes`, which share its memory.
 pub(crate) fn shared(buffer: Buffer) -> Bytes {
     struct Owner(Buffer);
     impl AsRef<[u8]> for Owner {
@@ -146,11 +146,11 @@ pub(crate) fn shared(buffer: Buffer) -> Bytes {
     Bytes::from_owner(Owner(buffer))
 }
 
-/// The message in one piece each, which copies its body.
+/// Copies the body into one buffer.
 impl From<Message> for FlightData {
     fn from(message: Message) -> Self {
         let mut body = Vec::with_capacity(message.body_bytes());
-        message.body.iter().for_each(|piece| body.extend_from_slice(piece));
+        message.body.iter().for_each(|buffer| body.extend_from_slice(buffer));
         Self {
             data_header: shared(message.header),
             app_metadata: message.metadata,
@@ -183,7 +183,7 @@ mod tests {
         RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
     }
 
-    /// What arrow's own generator of Flight messages makes of the batches.
+    /// The messages of arrow's own encoder.
     fn expected(batches: &[RecordBatch]) -> Vec<FlightData> {
         let (generator, options) = (IpcDataGenerator::default(), IpcWriteOptions::default());
         let (mut dictionaries, mut context) = (DictionaryTracker::new(false), IpcWriteContext::default());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_in_pieces_are_those_of_arrow_flight() {
+    fn encodes_the_messages_of_arrow_flight() {
         let whole = batch();
         let batches = [whole.clone(), whole.slice(1, 2), whole.slice(0, 0), whole.slice(2, 1)];
         let mut encoder = Encoder::new(&whole.schema(), Encoding::Json).unwrap();
@@ -213,17 +213,17 @@ mod tests {
     }
 
     #[test]
-    fn columns_travel_as_they_lie() {
+    fn sends_columns_uncopied() {
         let whole = batch();
         let mut encoder = Encoder::new(&whole.schema(), Encoding::Json).unwrap();
         let messages = encoder.batch(&whole, v1::BatchHeader::default()).unwrap();
         let values = whole["whole"].to_data().buffers()[0].clone();
         let sent = &messages.last().unwrap().body;
-        assert!(sent.iter().any(|piece| piece.as_ptr() == values.as_ptr()));
+        assert!(sent.iter().any(|buffer| buffer.as_ptr() == values.as_ptr()));
     }
 
     #[test]
-    fn pieces_that_are_no_stream_are_an_error() {
+    fn rejects_buffers_that_are_not_a_stream() {
         for odd in [vec![Buffer::from(&[1, 2, 3])], vec![Buffer::from(&[255; 8])], vec![Buffer::from(&[0; 8]); 3]] {
             assert!(split(odd).is_err());
         }

@@ -1,4 +1,4 @@
-//! Flight messages: batches → messages → the body of a response, and a client's messages → batches.
+//! Flight messages: batches → messages → the body of a response, and the messages of a client → batches.
 
 mod body;
 mod encode;

@@ -1,5 +1,5 @@
-//! Values under nulls are zeroed before they are sent: they are whatever a file's decoder or a client happened to leave
-//! there, and a batch is the same to the byte wherever its rows come from.
+//! Zeroes the values under nulls before they are sent. A file's decoder or a client may leave any bytes there, and a batch
+//! must have the same bytes for the same rows.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use arrow::{
     error::ArrowError,
 };
 
-/// The batch with zeros under every null of a fixed width, those in lists and structs too. (Texts have no bytes there.)
+/// The batch with zeros under every null of a fixed width, also in lists and structs. (Texts have no bytes there.)
 pub(crate) fn under_nulls(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     if batch.columns().iter().all(|column| is_zeroed(&column.to_data())) {
         return Ok(batch.clone());
@@ -20,9 +20,9 @@ pub(crate) fn under_nulls(batch: &RecordBatch) -> Result<RecordBatch, ArrowError
     RecordBatch::try_new_with_options(batch.schema(), columns, &options)
 }
 
-/// Whether a column has no nulls, nor what it is made of: a matrix passes as it is.
+/// Whether a column and its children have no nulls, as in a matrix.
 fn is_zeroed(data: &ArrayData) -> bool {
-    // The values of a dictionary are those of many batches.
+    // The values of a dictionary are shared by many batches.
     let is_dictionary = matches!(data.data_type(), DataType::Dictionary(..));
     data.null_count() == 0 && (is_dictionary || data.child_data().iter().all(is_zeroed))
 }
@@ -37,12 +37,12 @@ fn column(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
 
 fn zeroed(data: &ArrayData) -> Result<ArrayData, ArrowError> {
     let width = match data.data_type() {
-        // The values of a dictionary are those of many batches.
+        // The values of a dictionary are shared by many batches.
         DataType::Dictionary(keys, _) => keys.primitive_width(),
         DataType::FixedSizeBinary(width) => usize::try_from(*width).ok(),
         data_type if data_type.is_nested() => {
-            let inside = data.child_data().iter().map(inside).collect::<Result<Vec<_>, ArrowError>>()?;
-            return data.clone().into_builder().child_data(inside).build();
+            let children = data.child_data().iter().map(zeroed_child).collect::<Result<Vec<_>, ArrowError>>()?;
+            return data.clone().into_builder().child_data(children).build();
         }
         data_type => data_type.primitive_width(),
     };
@@ -59,7 +59,7 @@ fn zeroed(data: &ArrayData) -> Result<ArrayData, ArrowError> {
     data.clone().into_builder().buffers(buffers).build()
 }
 
-fn inside(data: &ArrayData) -> Result<ArrayData, ArrowError> {
+fn zeroed_child(data: &ArrayData) -> Result<ArrayData, ArrowError> {
     Ok(column(&make_array(data.clone()))?.to_data())
 }
 
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_flags_under_nulls_are_zero_and_all_else_is_as_it_was() {
+    fn zeroes_only_numbers_and_flags_under_nulls() {
         let nulls = || Some(NullBuffer::from(vec![true, false, true]));
         let elements: ArrayRef = Arc::new(Int32Array::new(vec![4, 5, 6].into(), nulls()));
         let item = Arc::new(Field::new("item", DataType::Int32, true));

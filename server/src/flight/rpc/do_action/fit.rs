@@ -5,7 +5,7 @@ use forebay_proto::{Encoding, v1};
 use futures::StreamExt;
 use tonic::Status;
 
-use super::ActionResults;
+use super::results::ActionResults;
 use crate::{
     flight::{context::CallContext, status},
     plan::PlanError,

@@ -3,15 +3,16 @@
 mod explain;
 mod fit;
 mod replay;
+mod results;
 mod show;
 
 use arrow_flight::{Action, ActionType};
-use futures::{StreamExt, stream, stream::BoxStream};
-use tonic::{Code, Status};
+use forebay_proto::v1::Reason;
+use tonic::Status;
+
+use results::ActionResults;
 
 use crate::flight::{context::CallContext, status};
-
-type ActionResults = BoxStream<'static, Result<arrow_flight::Result, Status>>;
 
 /// The actions of this server.
 pub(crate) fn types() -> Vec<ActionType> {
@@ -38,12 +39,7 @@ pub(crate) async fn results(context: &CallContext, action: &Action) -> Result<Ac
         other => {
             let known: Vec<String> = types().into_iter().map(|known| known.r#type).collect();
             let message = format!("unknown action \"{other}\": this version has {}", known.join(", "));
-            Err(status::of_words(Code::Unimplemented, &message))
+            Err(status::refusal(Reason::Unimplemented, &message))
         }
     }
-}
-
-/// A single result.
-fn one(body: Vec<u8>) -> ActionResults {
-    stream::iter([Ok(arrow_flight::Result { body: body.into() })]).boxed()
 }

@@ -7,7 +7,7 @@ use forebay_proto::{Encoding, v1};
 use futures::{StreamExt, stream};
 use tonic::Status;
 
-use super::ActionResults;
+use super::results::ActionResults;
 use crate::{
     flight::{context::CallContext, status, ticket},
     plan::PlanError,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use forebay_proto::{Encoding, v1};
 use tonic::Status;
 
-use super::{ActionResults, one};
+use super::results::{ActionResults, one};
 use crate::{
     flight::{context::CallContext, status},
     plan::PlanError,

@@ -12,7 +12,10 @@ use std::{
 
 use arrow::datatypes::SchemaRef;
 use arrow_flight::{FlightData, FlightDescriptor, flight_descriptor::DescriptorType};
-use forebay_proto::{Encoding, v1};
+use forebay_proto::{
+    Encoding,
+    v1::{self, Reason},
+};
 use futures::Stream;
 use tonic::{Code, Status, Streaming};
 
@@ -102,7 +105,7 @@ impl ExchangeSession {
                 // An exchange may never end by itself, and loses nothing: the client sends the batch to another replica.
                 () = self.context.resources.shutdown.reached(Phase::Draining) => {
                     self.end(StreamStatus::Failed, "cut by shutdown");
-                    return Some(Err(Status::unavailable(
+                    return Some(Err(status::refusal(Reason::ShuttingDown,
                         "the server is shutting down: exchange with another replica, or here after its restart",
                     )));
                 }
@@ -148,8 +151,7 @@ impl ExchangeSession {
                 self.ready = messages.into();
             }
             Err(error) => {
-                let status = error.status();
-                return Err(Status::new(status.code(), format!("batch {batch}: {}", status.message())));
+                return Err(status::reworded(&error.status(), |text| format!("batch {batch}: {text}")));
             }
         }
         Ok(())
@@ -158,7 +160,8 @@ impl ExchangeSession {
     /// Compiles the plan against the schema, once both have arrived.
     async fn begin(&mut self, data: FlightData) -> Result<(), Status> {
         let Some(descriptor) = &self.descriptor else {
-            return Err(Status::invalid_argument(
+            return Err(status::refusal(
+                Reason::InvalidRequest,
                 "the first message of an exchange needs a FlightDescriptor whose command is an ExchangeRequest",
             ));
         };
@@ -166,7 +169,7 @@ impl ExchangeSession {
             return Ok(());
         }
         if descriptor.r#type() != DescriptorType::Cmd {
-            return Err(Status::invalid_argument("descriptor: expected a command, an ExchangeRequest"));
+            return Err(status::refusal(Reason::InvalidRequest, "descriptor: expected a command, an ExchangeRequest"));
         }
         let command = descriptor.cmd.clone();
         limits::check_bytes(&self.context.resources.limits, command.len())?;
@@ -195,16 +198,19 @@ impl ExchangeSession {
     fn receive_error(&self, status: Status) -> Status {
         match status.code() {
             // tonic's code for a message that is too long.
-            Code::OutOfRange => Status::resource_exhausted(format!(
-                "batch {}: the message exceeds {} bytes (--message-bytes-max): send smaller batches",
-                self.record.batches, self.context.resources.message_limits.bytes_max
-            )),
+            Code::OutOfRange => status::refusal(
+                Reason::Limit,
+                &format!(
+                    "batch {}: the message exceeds {} bytes (--message-bytes-max): send smaller batches",
+                    self.record.batches, self.context.resources.message_limits.bytes_max
+                ),
+            ),
             // tonic's code for malformed or incomplete messages, which are the client's fault.
-            Code::Internal => status::of_words(
-                Code::InvalidArgument,
+            Code::Internal => status::refusal(
+                Reason::InvalidRequest,
                 &format!("batch {}: malformed message, expected FlightData: {}", self.record.batches, status.message()),
             ),
-            _ => status,
+            _ => status::reworded(&status, str::to_owned),
         }
     }
 

@@ -4,7 +4,8 @@ use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use arrow_flight::FlightData;
 use bytes::Bytes;
-use tonic::{Code, Status};
+use forebay_proto::v1::Reason;
+use tonic::Status;
 
 use crate::{
     budget::Reservation,
@@ -91,11 +92,9 @@ impl WorkerError {
     pub(super) fn status(&self) -> Status {
         match self {
             Self::Message(error @ MessageError::Malformed(_)) => {
-                status::of_words(Code::InvalidArgument, &error.to_string())
+                status::refusal(Reason::InvalidRequest, &error.to_string())
             }
-            Self::Message(error @ MessageError::TooLarge(_)) => {
-                status::of_words(Code::ResourceExhausted, &error.to_string())
-            }
+            Self::Message(error @ MessageError::TooLarge(_)) => status::refusal(Reason::Limit, &error.to_string()),
             Self::Stream(error) => status::of(error),
         }
     }

@@ -74,7 +74,7 @@ impl<S: Stream<Item = Result<EncodedBatch, Interruption>> + Unpin> Stream for Re
 
 impl StreamRecord {
     pub(super) fn open(labels: StreamLabels, call: Call) -> Self {
-        let guard = StreamGuard::open(&labels, call.asked);
+        let guard = StreamGuard::open(&labels, call.received);
         Self { labels, call, guard, batches: 0, rows: 0, bytes: 0, outcome: Outcome::Cancelled }
     }
 
@@ -82,7 +82,7 @@ impl StreamRecord {
         let bytes = batch.byte_count();
         metrics::batch_sent(batch.rows, bytes, waited);
         if self.batches == 0 {
-            metrics::first_batch(self.call.asked.elapsed());
+            metrics::first_batch(self.call.received.elapsed());
         }
         self.guard.batch(batch.rows, bytes, batch.next_position, &batch.times);
         self.batches += 1;
@@ -114,7 +114,7 @@ impl Drop for StreamRecord {
                     batches = self.batches as i64,
                     rows = self.rows as i64,
                     bytes = self.bytes as i64,
-                    seconds = self.call.asked.elapsed().as_secs_f64(),
+                    seconds = self.call.received.elapsed().as_secs_f64(),
                     fetch_seconds = seconds(Stage::Fetch),
                     decode_seconds = seconds(Stage::Decode),
                     transform_seconds = seconds(Stage::Transform),

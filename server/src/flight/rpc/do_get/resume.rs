@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use forebay_proto::v1::Reason;
 use tonic::{Code, Status};
 
 use super::encoded::Interruption;
@@ -21,18 +22,18 @@ pub(super) struct Resume {
 /// The status of an interrupted stream. With `resume` it says how to continue, where that can help.
 pub(super) fn status(interruption: &Interruption, resume: Option<Resume>) -> Status {
     match interruption {
-        Interruption::Shutdown => Status::unavailable(match resume {
-            Some(resume) => format!(
-                "the server is shutting down: resume at another replica, or here after its restart, with {resume}"
-            ),
-            None => "the server is shutting down: read the table again at another replica, or here after its restart"
-                .to_owned(),
-        }),
+        Interruption::Shutdown => {
+            let rest = match resume {
+                Some(resume) => format!("resume at another replica, or here after its restart, with {resume}"),
+                None => "read the table again at another replica, or here after its restart".to_owned(),
+            };
+            status::refusal(Reason::ShuttingDown, &format!("the server is shutting down: {rest}"))
+        }
         Interruption::Failed(error) => {
             let status = status::of(error);
             match resume {
                 Some(resume) if status.code() == Code::Unavailable => {
-                    Status::unavailable(format!("{}; resume later with {resume}", status.message()))
+                    status::reworded(&status, |text| format!("{text}; resume later with {resume}"))
                 }
                 _ => status,
             }

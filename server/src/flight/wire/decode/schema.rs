@@ -1,11 +1,11 @@
-//! A schema message → a schema, if it has types that Arrow's reader knows: it panics at others.
+//! A schema message → a schema. Rejects types that Arrow's reader does not support, because it panics on them.
 
 use arrow::datatypes::Schema;
 use arrow_ipc::{
     DateUnit, Endianness, Field, Int, IntervalUnit, Precision, TimeUnit, Type, convert::fb_to_schema, root_as_message,
 };
 
-use super::{MessageError, caught};
+use super::error::{MessageError, caught};
 
 /// The most bytes of a schema message.
 const SCHEMA_BYTES_MAX: usize = 16 << 20;
@@ -13,7 +13,7 @@ const SCHEMA_BYTES_MAX: usize = 16 << 20;
 /// The most columns of a schema.
 const COLUMNS_MAX: usize = 65_536;
 
-/// The most bytes of one row's values of fixed widths: lists of a fixed size can claim any number of them.
+/// The most bytes of fixed width in a row: a list of a fixed size may declare any number of elements.
 const FIXED_ROW_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads the header of a schema message.
@@ -26,16 +26,16 @@ pub(crate) fn read(header: &[u8]) -> Result<Schema, MessageError> {
     }
     let missing = || {
         MessageError::Malformed(
-            "schema: the first Arrow message of an exchange is the schema of its batches".to_owned(),
+            "schema: missing: the first Arrow message of an exchange must be the schema of its batches".to_owned(),
         )
     };
     let message = root_as_message(header).map_err(|_| missing())?;
     let schema = message.header_as_schema().ok_or_else(missing)?;
     if schema.endianness() != Endianness::Little {
-        return Err(MessageError::Malformed("schema: big-endian values are not read".to_owned()));
+        return Err(MessageError::Malformed("schema: big-endian values are not supported".to_owned()));
     }
     let fields =
-        schema.fields().ok_or_else(|| MessageError::Malformed("schema: it has no list of fields".to_owned()))?;
+        schema.fields().ok_or_else(|| MessageError::Malformed("schema: the list of fields is missing".to_owned()))?;
     if fields.len() > COLUMNS_MAX {
         return Err(MessageError::Malformed(format!("schema: {} columns, the limit is {COLUMNS_MAX}", fields.len())));
     }
@@ -44,7 +44,7 @@ pub(crate) fn read(header: &[u8]) -> Result<Schema, MessageError> {
         bytes = bytes.saturating_add(row_bytes(&field)?);
         if bytes > FIXED_ROW_BYTES_MAX {
             return Err(MessageError::Malformed(format!(
-                "schema: with column \"{}\" a row has more than {FIXED_ROW_BYTES_MAX} bytes of fixed width",
+                "schema: up to column \"{}\" a row has more than {FIXED_ROW_BYTES_MAX} bytes of fixed width",
                 field.name().unwrap_or_default()
             )));
         }
@@ -52,15 +52,15 @@ pub(crate) fn read(header: &[u8]) -> Result<Schema, MessageError> {
     caught(|| Ok(fb_to_schema(schema)))
 }
 
-/// Bytes that a row's value of the field has at least; an error for types that are not read.
+/// The least bytes of a value of the field. Fails for unsupported types.
 fn row_bytes(field: &Field<'_>) -> Result<u64, MessageError> {
     const WORD: u64 = 8;
-    let strange = || {
+    let unsupported = || {
         let (name, kind) = (field.name().unwrap_or_default(), field.type_type());
-        MessageError::Malformed(format!("schema: column \"{name}\" is no type that is read ({kind:?})"))
+        MessageError::Malformed(format!("schema: column \"{name}\" has an unsupported type ({kind:?})"))
     };
     if let Some(dictionary) = field.dictionary() {
-        dictionary.indexType().filter(is_sound_int).ok_or_else(strange)?;
+        dictionary.indexType().filter(is_sound_int).ok_or_else(unsupported)?;
     }
     let is_sound = match field.type_type() {
         Type::Null
@@ -101,27 +101,29 @@ fn row_bytes(field: &Field<'_>) -> Result<u64, MessageError> {
         }),
         Type::FixedSizeBinary => {
             let width = field.type_as_fixed_size_binary().and_then(|binary| u64::try_from(binary.byteWidth()).ok());
-            return width.ok_or_else(strange);
+            return width.ok_or_else(unsupported);
         }
         Type::FixedSizeList => {
             let size = field.type_as_fixed_size_list().and_then(|list| u64::try_from(list.listSize()).ok());
-            return Ok(size.ok_or_else(strange)?.saturating_mul(children(field, 1).ok_or_else(strange)??.max(1)));
+            return Ok(size
+                .ok_or_else(unsupported)?
+                .saturating_mul(children(field, 1).ok_or_else(unsupported)??.max(1)));
         }
         Type::List | Type::LargeList | Type::Map => {
-            children(field, 1).ok_or_else(strange)??;
+            children(field, 1).ok_or_else(unsupported)??;
             true
         }
         Type::Struct_ => {
             let count = field.children().map_or(0, |children| children.len());
-            return children(field, count).ok_or_else(strange)?;
+            return children(field, count).ok_or_else(unsupported)?;
         }
-        // No Parquet file holds the others: unions, views of lists, runs.
+        // Unions, list views and run-end encoded columns do not occur in Parquet files.
         _ => false,
     };
-    if is_sound { Ok(WORD) } else { Err(strange()) }
+    if is_sound { Ok(WORD) } else { Err(unsupported()) }
 }
 
-/// Bytes of the fields inside of a field, if there are as many.
+/// Bytes of the children of a field, if it has `count` of them.
 fn children(field: &Field<'_>, count: usize) -> Option<Result<u64, MessageError>> {
     let Some(children) = field.children() else { return (count == 0).then_some(Ok(0)) };
     let sum = |bytes: u64, field| Ok(bytes.saturating_add(row_bytes(&field)?));
