@@ -1,8 +1,8 @@
-//! Writes the inputs of the corpora that are no text: `cargo run -p forebay-fuzz --features seeds --example seeds`.
+//! Writes the binary seeds of the corpora: `cargo run -p forebay-fuzz --features seeds --example seeds`.
 //!
-//! The others are written by hand; commands and tickets in JSON are the sources of their twins in protobuf.
+//! Text seeds are written by hand. Commands and tickets in JSON are the sources of their protobuf versions.
 
-#![expect(clippy::unwrap_used, reason = "who writes seeds stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "the program stops at the first failure")]
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ use prost::Message as _;
 
 fn main() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    twins(&corpus);
+    protobuf_versions(&corpus);
     plans(&corpus.join("plan"));
     parquet_files(&corpus.join("parquet"));
     exchanges(&corpus.join("exchange"));
@@ -39,8 +39,8 @@ fn main() {
 
 // === Tickets and commands ===
 
-/// The protobuf twin of everything in JSON.
-fn twins(corpus: &Path) {
+/// Writes the protobuf version of every JSON seed.
+fn protobuf_versions(corpus: &Path) {
     for path in json_files(&corpus.join("ticket")) {
         let bytes = [b"FBT1".as_slice(), &as_protobuf::<v1::Ticket>(&fs::read(&path).unwrap())].concat();
         fs::write(path.with_extension("bin"), bytes).unwrap();
@@ -69,11 +69,11 @@ fn as_protobuf<M: Message>(json: &[u8]) -> Vec<u8> {
 
 // === Plans ===
 
-/// Choices (see `src/plan/choices.rs`): of the request, of the filter and the derived column, then outputs.
+/// Choices (see `src/plan/choices.rs`) for the request, the filter, the derived column, then the outputs.
 fn plans(directory: &Path) {
     const IN_ORDER: [u8; 9] = [1, 0, 0, 0, 0, 0, 1, 0, 0];
     const SHUFFLED: [u8; 9] = [0, 2, 1, 9, 0, 2, 0, 5, 1];
-    // One output of one part of one column through one op, and nulls filled behind it.
+    // One output of one part of one column: one op, then `fill_null`.
     let one = |dtype: u8, column: u8, op: &[u8]| [&[0, dtype, 0, 0, column, 2][..], op, &[0, 0, 0]].concat();
     let (small, ratio, amount, name, kind, ids, words) = (1, 2, 3, 5, 6, 10, 11);
     let seeds: [(&str, Vec<u8>); 27] = [
@@ -164,7 +164,7 @@ fn parquet_files(directory: &Path) {
 
 // === Exchanges ===
 
-/// Batches under a plan, as gRPC messages.
+/// Batches and a plan, as gRPC frames.
 fn exchanges(directory: &Path) {
     let plan = r#"{"plan":{"filter":"id <> 2","derive":[{"name":"half","expr":"x / 2"}],"outputs":[
         {"name":"dense","parts":[{"columns":["x","half"],"ops":[{"fill_null":{"value":0}},{"clip":{"min":-3}}]}]},
@@ -214,7 +214,7 @@ fn encoded(batches: Vec<RecordBatch>, options: IpcWriteOptions, command: &str) -
     block_on(encoder.build(stream).try_collect()).unwrap()
 }
 
-/// Messages as they are in the body of a gRPC request: a flag, a length, the message.
+/// Messages as gRPC frames: a flag, a length, the message.
 fn framed(messages: &[FlightData]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for message in messages {

@@ -1,4 +1,4 @@
-//! A command or an action's body: see `forebay_fuzz::command`.
+//! A command or the body of an action: see `forebay_fuzz::command`.
 
 #![no_main]
 

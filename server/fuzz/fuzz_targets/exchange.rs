@@ -1,4 +1,4 @@
-//! What a client sends to `DoExchange`: see `forebay_fuzz::exchange`.
+//! The gRPC frames of `DoExchange`: see `forebay_fuzz::exchange`.
 
 #![no_main]
 

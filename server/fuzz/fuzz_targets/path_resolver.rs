@@ -1,4 +1,4 @@
-//! A dataset's place and the files there: see `forebay_fuzz::path_resolver`.
+//! A dataset's location and the files there: see `forebay_fuzz::path_resolver`.
 
 #![no_main]
 

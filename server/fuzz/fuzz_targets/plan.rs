@@ -1,4 +1,4 @@
-//! A plan that makes some sense: see `forebay_fuzz::plan`.
+//! A plan: see `forebay_fuzz::plan`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! SQL, as a filter and as a derived column, compiled and run.
+//! SQL expressions, compiled and run as a filter and as a derived column.
 
 use forebay_proto::v1;
 
@@ -18,11 +18,11 @@ fn run(server: &Server, plan: v1::Plan) {
     let request =
         v1::StreamRequest { dataset: "t".to_owned(), plan: Some(plan), batch_size: Some(64), ..Default::default() };
     if let Ok(info) = server.stream_info(&request) {
-        server.get_ends(&info);
+        server.get_first_and_last(&info);
     }
 }
 
-/// A column as it is.
+/// An output of a column as stored.
 fn as_stored(column: &str) -> v1::Output {
     v1::Output {
         name: column.to_owned(),

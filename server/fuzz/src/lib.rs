@@ -1,11 +1,15 @@
-//! What the server does with hostile bytes: one function a place where bytes come in, each over the real service, in this
-//! process, with real files.
+//! Fuzz targets for the server: one function for each source of untrusted bytes, over the real router and real files, in
+//! this process.
 //!
-//! A target returns where the server kept what it promises (`promise` says what that is) and panics where it did not.
-//! It never asks whether an answer is right: that is what the tests of the rooms are for.
+//! A target panics if the server violates an invariant of every call (see `invariants`). It does not check results: the
+//! tests of the modules do.
 
 #![forbid(unsafe_code)]
-#![expect(clippy::panic, clippy::expect_used, reason = "a broken promise ends the process: a fuzzer watches for that")]
+#![expect(
+    clippy::panic,
+    clippy::expect_used,
+    reason = "a violated invariant ends the process, which the fuzzer detects"
+)]
 
 mod calls;
 mod command;
@@ -27,10 +31,10 @@ pub use path_resolver::path_resolver;
 pub use plan::plan;
 pub use ticket::ticket;
 
-/// A target: it returns, or a promise is broken.
+/// A function of an input. It panics if an invariant is violated.
 pub type Target = fn(&[u8]);
 
-/// Every target under the name that its program, corpus and dictionary have.
+/// Every target, under the name of its program, corpus and dictionary.
 pub const TARGETS: [(&str, Target); 7] = [
     ("command", command),
     ("exchange", exchange),

@@ -1,4 +1,4 @@
-//! Whole Parquet files: read as they are, and through plans.
+//! Whole Parquet files, read as stored and through plans.
 
 use std::fs;
 
@@ -6,23 +6,23 @@ use arrow::datatypes::{DataType, Field, Schema};
 use arrow_flight::FlightDescriptor;
 use forebay_proto::v1::{self, op::Op};
 
-use crate::server::{Process, Server, alone, local};
+use crate::server::{Process, Server, exclusive, local};
 
-/// Columns that plans read.
+/// Columns that a plan reads.
 const COLUMNS_MAX: usize = 8;
 
-/// The bytes are a file, the only one of its dataset.
+/// The bytes are the only file of a dataset.
 ///
 /// # Panics
-/// Where a promise is broken, as every target does.
+/// If an invariant is violated, as every target does.
 pub fn parquet(data: &[u8]) {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let directory = Process::get().fresh("parquet");
     fs::write(directory.join("x.parquet"), data).expect("write a file");
     let server = Server::over("t", local(&directory));
-    let Ok(info) = server.info(FlightDescriptor::new_path(vec!["t".to_owned()])) else { return };
-    server.get_ends(&info);
-    let schema = info.try_decode_schema().expect("a schema of ours");
+    let Ok(info) = server.info(&FlightDescriptor::new_path(vec!["t".to_owned()])) else { return };
+    server.get_first_and_last(&info);
+    let schema = info.try_decode_schema().expect("a valid schema");
     read(&server, stored(&schema), false);
     read(&server, filtered(&schema), true);
     for field in schema.fields().iter().take(COLUMNS_MAX) {
@@ -40,17 +40,17 @@ fn read(server: &Server, plan: v1::Plan, shuffle: bool) {
         ..v1::StreamRequest::default()
     };
     if let Ok(info) = server.stream_info(&request) {
-        server.get_ends(&info);
+        server.get_first_and_last(&info);
     }
 }
 
-/// Columns as they are.
+/// Columns as stored.
 fn stored(schema: &Schema) -> v1::Plan {
     let outputs = schema.fields().iter().take(COLUMNS_MAX).map(|field| output(field, v1::DType::AsStored, Vec::new()));
     v1::Plan { outputs: outputs.collect(), ..v1::Plan::default() }
 }
 
-/// Columns as they are under a filter, so that statistics are asked.
+/// Columns as stored under a filter, which reads statistics.
 fn filtered(schema: &Schema) -> v1::Plan {
     let quoted = |field: &Field| format!("\"{}\"", field.name().replace('"', "\"\""));
     let tests = schema.fields().iter().take(COLUMNS_MAX).map(|field| match field.data_type() {
@@ -61,7 +61,7 @@ fn filtered(schema: &Schema) -> v1::Plan {
     v1::Plan { filter: tests.collect::<Vec<_>>().join(" OR "), ..stored(schema) }
 }
 
-/// A column through ops that its type has.
+/// A column through ops for its type.
 fn computed(field: &Field) -> v1::Plan {
     let zero = || Op::FillNull(v1::FillNull { fill: Some(v1::fill_null::Fill::Value(0.0)) });
     let hash = || Op::HashBucket(v1::HashBucket { buckets: 100, seed: 1 });

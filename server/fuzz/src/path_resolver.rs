@@ -1,6 +1,6 @@
-//! A dataset's place, and files there whose names and links are hostile: nothing outside of the place is read.
+//! Locations of datasets, and files there with hostile names and links: nothing outside the location is read.
 //!
-//! The operator names the place, with links and `..` as he likes: what he names is his. What lies below it may be anybody's.
+//! The operator's own path is trusted, with any links and `..`. The files below it are not.
 
 use std::{
     ffi::OsStr,
@@ -16,32 +16,31 @@ use parquet::arrow::ArrowWriter;
 use tonic::Status;
 use url::Url;
 
-use crate::server::{Process, Server, alone};
+use crate::server::{Process, Server, exclusive};
 
-/// Files, folders and links that an input makes.
+/// Files, directories and links that an input creates.
 const ENTRIES_MAX: usize = 8;
 
-/// The column of the files in the place, and of the one outside.
+/// The column of the files in the location, and of the file outside.
 const INSIDE: &str = "inside";
 const OUTSIDE: &str = "outside";
 
-/// Where an input's files lie.
+/// The directories of an input.
 #[derive(Debug)]
 struct Sandbox {
-    /// All of it.
+    /// The parent of the others.
     whole: PathBuf,
-    /// The dataset's place.
+    /// The dataset's location.
     root: PathBuf,
 }
 
-/// The first line is a URL as it is, and then one that goes on behind the path of a directory, as a path and as `file://`.
-/// The other lines fill the directory: `f NAME`, `d NAME`, `l NAME>TARGET`; in a target `{out}` is the directory outside,
-/// `{root}` the place itself.
+/// The first line is used three times: as a URL, and appended to the path of a directory and to its `file://` URL. The other
+/// lines create entries in the directory: `f NAME`, `d NAME`, `l NAME>TARGET`. In a target, `{out}` is the directory outside
+/// and `{root}` the location itself.
 pub fn path_resolver(data: &[u8]) {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let mut lines = data.split(|byte| *byte == b'\n');
-    let place = lines.next().unwrap_or_default();
-    let url = String::from_utf8_lossy(place);
+    let url = String::from_utf8_lossy(lines.next().unwrap_or_default());
     let _ = Location::parse("t", &url, &mut Stores::default());
 
     let sandbox = Sandbox::make();
@@ -50,37 +49,37 @@ pub fn path_resolver(data: &[u8]) {
     }
     let root = sandbox.root.display();
     let as_path = format!("{root}{url}");
-    look(&sandbox, &as_path, Some(PathBuf::from(&as_path)));
+    read(&sandbox, &as_path, Some(PathBuf::from(&as_path)));
     let as_url = format!("file://{root}{url}");
     let named = Url::parse(&as_url).ok().and_then(|url| url.to_file_path().ok());
-    look(&sandbox, &as_url, named);
+    read(&sandbox, &as_url, named);
 }
 
-/// Reads the dataset at a URL that means this path.
-fn look(sandbox: &Sandbox, url: &str, named: Option<PathBuf>) {
+/// Reads the dataset at a URL of this path.
+fn read(sandbox: &Sandbox, url: &str, named: Option<PathBuf>) {
     let Ok(location) = Location::parse("t", url, &mut Stores::default()) else { return };
-    let Some(place) = named.and_then(|named| place(&named)) else { return };
-    // What the operator's own words lead to is his, but no fuzzer shall walk a whole disk.
-    if !place.starts_with(&sandbox.whole) {
+    let Some(base) = named.and_then(|named| base(&named)) else { return };
+    // An operator may use any path; the fuzzer must not walk the whole disk.
+    if !base.starts_with(&sandbox.whole) {
         return;
     }
     let server = Server::over("t", location);
-    let Ok(info) = server.info(FlightDescriptor::new_path(vec!["t".to_owned()])) else { return };
+    let Ok(info) = server.info(&FlightDescriptor::new_path(vec!["t".to_owned()])) else { return };
     for file in files(&server) {
-        let real = file.canonicalize().expect("a file that is read is there");
-        let (real_name, place_name) = (real.display(), place.display());
-        assert!(real.starts_with(&place), "{url}: {real_name} is read, outside of {place_name}");
+        let real = file.canonicalize().expect("an existing file");
+        let (real_name, base_name) = (real.display(), base.display());
+        assert!(real.starts_with(&base), "{url}: {real_name} is read, outside {base_name}");
     }
-    if place.starts_with(&sandbox.root) {
-        let schema = info.clone().try_decode_schema().expect("a schema of ours");
+    if base.starts_with(&sandbox.root) {
+        let schema = info.clone().try_decode_schema().expect("a valid schema");
         assert!(schema.field_with_name(OUTSIDE).is_err(), "{url}: the file outside is read");
     }
-    server.get_ends(&info);
+    server.get_first_and_last(&info);
 }
 
 /// The files of the server's dataset.
 fn files(server: &Server) -> Vec<PathBuf> {
-    let listed = server.hold(async {
+    let listed = server.run(async {
         let dataset = server.catalog().dataset("t").map_err(|error| Status::not_found(error.to_string()))?;
         dataset.present().await.map_err(|error| Status::aborted(error.to_string()))
     });
@@ -90,8 +89,8 @@ fn files(server: &Server) -> Vec<PathBuf> {
     )
 }
 
-/// Where a path leads: itself, where something is there, else its parts up to the first wildcard.
-fn place(named: &Path) -> Option<PathBuf> {
+/// The real path of an existing file or directory, or of the parts before the first wildcard.
+fn base(named: &Path) -> Option<PathBuf> {
     if named.exists() {
         return named.canonicalize().ok();
     }
@@ -103,12 +102,12 @@ fn place(named: &Path) -> Option<PathBuf> {
 // === impl Sandbox ===
 
 impl Sandbox {
-    /// An empty place, with a file outside of it.
+    /// An empty location, and a file outside it.
     fn make() -> Self {
         let whole = Process::get().fresh("paths");
         let sandbox = Self { root: whole.join("root"), whole };
         for directory in [sandbox.root.clone(), sandbox.out()] {
-            fs::create_dir(directory).expect("make a directory");
+            fs::create_dir(directory).expect("create a directory");
         }
         fs::write(sandbox.out().join("secret.parquet"), file_with(OUTSIDE)).expect("write a file");
         sandbox
@@ -118,7 +117,7 @@ impl Sandbox {
         self.whole.join("out")
     }
 
-    /// Makes what a line names. What cannot be made is left out.
+    /// Creates the entry of a line, if that is possible.
     fn fill(&self, line: &[u8]) {
         let Some((kind, rest)) = line.split_at_checked(2) else { return };
         let end = rest.iter().position(|byte| kind == b"l " && *byte == b'>').unwrap_or(rest.len());
@@ -134,7 +133,7 @@ impl Sandbox {
         };
     }
 
-    /// A path of this name within the place, if it is one: no link of an earlier line may lead the fuzzer itself out.
+    /// The path of a name below the location. None if links of earlier lines could lead the fuzzer itself outside.
     fn below(&self, name: &[u8]) -> Option<PathBuf> {
         let mut path = self.root.clone();
         for part in name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {

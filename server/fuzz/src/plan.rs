@@ -1,34 +1,34 @@
-//! Plans that make some sense, and sometimes none: every op, over every kind of column, fitted where one has to learn.
+//! Plans of any ops over columns of any kind, mostly valid, fitted where an op has parameters to learn.
 //!
-//! What is learned and sent must be the same whenever it is asked for: that is held here, too.
+//! Repeating a fit or a read must give the same result, which this target checks too.
 
 mod choices;
 
 use arbitrary::Unstructured;
 use arrow_flight::FlightInfo;
-use forebay_proto::v1;
+use forebay_proto::v1::{self, Reason};
 use tonic::Status;
 
 use crate::server::{Server, with_tables};
 
-/// The bytes are choices: what the plan's parts are, and how its epoch is read.
+/// The bytes choose the parts of a plan and how its epoch is read.
 pub fn plan(data: &[u8]) {
-    // Bytes that run out choose what comes first.
+    // Where the bytes end, `Unstructured` takes the first choice.
     let Ok(request) = choices::request(&mut Unstructured::new(data)) else { return };
     with_tables(|server| {
-        if let Ok(info) = learned(server, request) {
-            twice(server, &info);
+        if let Ok(info) = fitted_info(server, request) {
+            read_twice(server, &info);
         }
     });
 }
 
-/// The epoch of a request whose plan learns what it has to.
-fn learned(server: &Server, mut request: v1::StreamRequest) -> Result<FlightInfo, Status> {
-    let told = server.stream_info(&request);
-    let Some(plan) = request.plan.clone().filter(|_| is_unfitted(&told)) else { return told };
+/// The info of a request's epoch, after a fit if its plan needs one.
+fn fitted_info(server: &Server, mut request: v1::StreamRequest) -> Result<FlightInfo, Status> {
+    let info = server.stream_info(&request);
+    let Some(plan) = request.plan.clone().filter(|_| is_unfitted(&info)) else { return info };
     let fit = v1::FitRequest { dataset: request.dataset.clone(), plan: Some(plan) };
-    let fitted = fitted(&server.act_on("fit", &fit)?);
-    let again = self::fitted(&server.act_on("fit", &fit)?);
+    let fitted = fit_result(&server.act_on("fit", &fit)?);
+    let again = fit_result(&server.act_on("fit", &fit)?);
     assert_eq!(fitted.plan_id, again.plan_id, "two fits of one plan to one table");
     request.plan = fitted.plan;
     let inline = server.stream_info(&request)?;
@@ -39,25 +39,25 @@ fn learned(server: &Server, mut request: v1::StreamRequest) -> Result<FlightInfo
     Ok(by_id)
 }
 
-fn is_unfitted(told: &Result<FlightInfo, Status>) -> bool {
-    told.as_ref().is_err_and(|status| status.message().contains("\"fit\""))
+fn is_unfitted(info: &Result<FlightInfo, Status>) -> bool {
+    info.as_ref().is_err_and(|status| Reason::split(status.message()).0 == Reason::NotFitted)
 }
 
-/// The result of a fit, behind all its progress.
-fn fitted(updates: &[arrow_flight::Result]) -> v1::FitResult {
+/// The result of a fit: its last update.
+fn fit_result(updates: &[arrow_flight::Result]) -> v1::FitResult {
     let last = updates.last().and_then(|update| forebay_proto::decode::<v1::FitUpdate>(&update.body).ok());
     match last.and_then(|(update, _)| update.update) {
         Some(v1::fit_update::Update::Result(result)) => result,
-        other => panic!("a fit ends with its result, not {other:?}"),
+        other => panic!("a fit ends with {other:?} instead of its result"),
     }
 }
 
-/// Reads the first rank twice: the bytes are the same.
-fn twice(server: &Server, info: &FlightInfo) {
+/// Reads the first rank twice and compares the messages.
+fn read_twice(server: &Server, info: &FlightInfo) {
     let Some(ticket) = info.endpoint.first().and_then(|endpoint| endpoint.ticket.clone()) else { return };
-    match (server.get(ticket.clone()), server.get(ticket)) {
-        (Ok(once), Ok(again)) => assert!(once == again, "two readings of one ticket differ"),
-        (Err(once), Err(again)) => assert_eq!(once.code(), again.code(), "two readings of one ticket"),
-        (once, again) => panic!("two readings of one ticket: {:?}, {:?}", once.err(), again.err()),
+    match (server.get(&ticket), server.get(&ticket)) {
+        (Ok(once), Ok(again)) => assert!(once == again, "two reads of one ticket differ"),
+        (Err(once), Err(again)) => assert_eq!(once.code(), again.code(), "two reads of one ticket"),
+        (once, again) => panic!("two reads of one ticket: {:?}, {:?}", once.err(), again.err()),
     }
 }

@@ -1,6 +1,6 @@
-//! A server in this process: the real service over real files, with little memory and few threads.
+//! A server in this process: the real router and service over real files, with little memory and few threads.
 //!
-//! One call at a time: what is promised of a call can be held against it alone.
+//! It runs one call at a time, so that a violated invariant is that call's.
 
 use std::{
     fs::{self, File},
@@ -14,8 +14,8 @@ use forebay_server::{
     catalog::{Catalog, Location, Stores},
     cpu_pool::CpuPool,
     engine::Engine,
-    flight::Service,
-    plan::Limits,
+    flight::{MessageLimits, Router, Service},
+    plan::{Limits, RequestLimits},
     shutdown::Shutdown,
     state::State,
     stream::{Device, Streams},
@@ -23,6 +23,10 @@ use forebay_server::{
 use futures::Future;
 use tokio::runtime::{Builder, Runtime};
 use tonic::Status;
+use tonic_health::{
+    pb::health_server::HealthServer,
+    server::{HealthReporter, HealthService},
+};
 
 use crate::{invariants, tables};
 
@@ -35,10 +39,13 @@ const FIT_MEMORY_BYTES: usize = 64 << 20;
 /// The largest batch.
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 
-/// Threads of the CPU pool: two, so that jobs of one call can meet.
+/// The largest message of a request.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Threads of the CPU pool: two, so that jobs of one call can run concurrently.
 const CPU_THREADS: usize = 2;
 
-/// Inputs that a server is kept for: each may leave a file in the state directory.
+/// Inputs after which the server over the tables is replaced: each may leave a file in the state directory.
 const INPUTS_MAX: usize = 4096;
 
 /// What all servers of this process share.
@@ -46,7 +53,7 @@ const INPUTS_MAX: usize = 4096;
 pub(crate) struct Process {
     runtime: Runtime,
     cpu: CpuPool,
-    /// Ours alone, as long as the lock is held.
+    /// Exclusive to this process while it holds the lock.
     directory: PathBuf,
     _lock: File,
 }
@@ -55,15 +62,15 @@ pub(crate) struct Process {
 #[derive(Debug)]
 pub(crate) struct Server {
     process: &'static Process,
-    service: Service,
+    router: Router,
     streams: Arc<Streams>,
     budget: Budget,
     _shutdown: Shutdown,
 }
 
-/// The server over the tables, and how many inputs it has had.
+/// The server over the tables, and the number of inputs it has run.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+struct SharedServer {
     server: Option<Server>,
     inputs: usize,
 }
@@ -71,7 +78,7 @@ pub(crate) struct Kept {
 // === impl Process ===
 
 impl Process {
-    /// The one of this process.
+    /// The singleton of this process.
     pub(crate) fn get() -> &'static Self {
         static PROCESS: OnceLock<Process> = OnceLock::new();
         PROCESS.get_or_init(|| {
@@ -82,29 +89,29 @@ impl Process {
         })
     }
 
-    /// An empty directory of this name, another than the last one of this name.
+    /// A new empty directory, which replaces the previous one of this name.
     pub(crate) fn fresh(&self, name: &str) -> PathBuf {
         let path = self.directory.join(name);
         if path.exists() {
             fs::remove_dir_all(&path).expect("remove a directory");
         }
-        fs::create_dir_all(&path).expect("make a directory");
+        fs::create_dir_all(&path).expect("create a directory");
         path
     }
 }
 
-/// A directory that no other process uses; one that a process has left behind is taken over.
+/// A directory that no other process uses. One left by a process that has ended is reused.
 fn own_directory() -> (PathBuf, File) {
     for number in 0..1000 {
         let directory = std::env::temp_dir().join(format!("forebay-fuzz-{number}"));
-        fs::create_dir_all(&directory).expect("make a directory");
-        let lock = File::create(directory.join("lock")).expect("make a lock");
+        fs::create_dir_all(&directory).expect("create a directory");
+        let lock = File::create(directory.join("lock")).expect("create a lock");
         if lock.try_lock().is_ok() {
-            // Links on the way here are none of the server's business.
-            return (directory.canonicalize().expect("the directory is there"), lock);
+            // Resolved here, so that the server sees no links above its files.
+            return (directory.canonicalize().expect("an existing directory"), lock);
         }
     }
-    panic!("a thousand processes fuzz here")
+    panic!("a thousand fuzzing processes are running")
 }
 
 // === impl Server ===
@@ -126,13 +133,17 @@ impl Server {
         let streams = Streams::new(catalog, engine, cpu.clone(), budget.clone(), state, limits, Device::Cpu);
         let (shutdown, watch) = Shutdown::new();
         let streams = Arc::new(streams);
-        let service = Service::new(Arc::clone(&streams), cpu, watch, Vec::new());
-        Self { process, service, streams, budget, _shutdown: shutdown }
+        let message_limits = MessageLimits { bytes_max: MESSAGE_BYTES_MAX, ..MessageLimits::default() };
+        let service = Service::new(Arc::clone(&streams), cpu, watch, Vec::new())
+            .with_limits(RequestLimits::default(), message_limits);
+        let health = HealthServer::new(HealthService::from_health_reporter(HealthReporter::new()));
+        let router = Router::new(service, health, None);
+        Self { process, router, streams, budget, _shutdown: shutdown }
     }
 
-    /// What answers calls.
-    pub(crate) fn service(&self) -> &Service {
-        &self.service
+    /// Answers calls.
+    pub(crate) fn router(&self) -> &Router {
+        &self.router
     }
 
     /// The datasets.
@@ -140,23 +151,23 @@ impl Server {
         self.streams.catalog()
     }
 
-    /// Runs a call to its end and holds it to what is promised of every call.
-    pub(crate) fn hold<T>(&self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
-        invariants::hold(&self.process.runtime, &self.budget, call)
+    /// Runs a call to its end and checks the invariants of every call.
+    pub(crate) fn run<T>(&self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+        invariants::check(&self.process.runtime, &self.budget, call)
     }
 }
 
-/// The server over the tables, for one input.
+/// Runs one input against the server over the tables.
 pub(crate) fn with_tables(input: impl FnOnce(&Server)) {
-    static KEPT: Mutex<Kept> = Mutex::new(Kept { server: None, inputs: 0 });
+    static SHARED: Mutex<SharedServer> = Mutex::new(SharedServer { server: None, inputs: 0 });
     static TABLES: OnceLock<PathBuf> = OnceLock::new();
-    let _alone = alone();
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if kept.inputs == INPUTS_MAX {
-        *kept = Kept::default();
+    let _exclusive = exclusive();
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if shared.inputs == INPUTS_MAX {
+        *shared = SharedServer::default();
     }
-    kept.inputs += 1;
-    let server = kept.server.get_or_insert_with(|| {
+    shared.inputs += 1;
+    let server = shared.server.get_or_insert_with(|| {
         let tables = TABLES.get_or_init(|| {
             let directory = Process::get().fresh("tables");
             tables::write(&directory);
@@ -167,13 +178,13 @@ pub(crate) fn with_tables(input: impl FnOnce(&Server)) {
     input(server);
 }
 
-/// Where this path's files are.
+/// The location of a local path.
 pub(crate) fn local(path: &Path) -> Location {
     Location::parse("t", &path.display().to_string(), &mut Stores::default()).expect("a path")
 }
 
-/// Held for as long as an input takes: targets that run side by side in one process would blame each other.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// A lock for the duration of an input. Targets that ran concurrently in one process would report each other's panics.
+pub(crate) fn exclusive() -> MutexGuard<'static, ()> {
+    static EXCLUSIVE: Mutex<()> = Mutex::new(());
+    EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The tables that most targets read: `t`, two files of two row groups with a column of most kinds, and `u` to look up in.
+//! The tables of most targets: `t`, two files of two row groups with columns of most types, and `u`, a lookup table.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -11,7 +11,7 @@ use arrow::{
 };
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 
-/// The tables, each a directory.
+/// The tables. Each is a directory.
 pub(crate) const NAMES: [&str; 2] = ["t", "u"];
 
 /// The columns of `t`.
@@ -25,21 +25,21 @@ const FILE_ROWS: i64 = 100;
 /// Files of `t`.
 const FILES: i64 = 2;
 
-/// Writes both tables, each in its directory.
+/// Writes the tables.
 pub(crate) fn write(directory: &Path) {
     for name in NAMES {
-        fs::create_dir(directory.join(name)).expect("make a directory");
+        fs::create_dir(directory.join(name)).expect("create a directory");
     }
     for file in 0..FILES {
         let rows = file * FILE_ROWS..(file + 1) * FILE_ROWS;
         write_file(&directory.join(format!("t/part-{file}.parquet")), &batch(rows));
     }
-    write_file(&directory.join("u/only.parquet"), &looked_up());
+    write_file(&directory.join("u/only.parquet"), &lookup_table());
 }
 
 fn write_file(path: &Path, batch: &RecordBatch) {
     let properties = WriterProperties::builder().set_max_row_group_row_count(Some(GROUP_ROWS)).build();
-    let file = fs::File::create(path).expect("make a file");
+    let file = fs::File::create(path).expect("create a file");
     let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).expect("a writer");
     writer.write(batch).expect("write rows");
     writer.close().expect("write a footer");
@@ -95,7 +95,7 @@ fn batch(rows: std::ops::Range<i64>) -> RecordBatch {
     ])
 }
 
-/// Lists of words, as short as none.
+/// Lists of words, some empty or null.
 fn words(rows: std::ops::Range<i64>) -> ArrayRef {
     let mut lists = arrow::array::ListBuilder::new(arrow::array::StringBuilder::new());
     for row in rows {
@@ -108,7 +108,7 @@ fn words(rows: std::ops::Range<i64>) -> ArrayRef {
 }
 
 /// A table with a unique key.
-fn looked_up() -> RecordBatch {
+fn lookup_table() -> RecordBatch {
     let rows = 0..60_i64;
     table([
         ("key", Arc::new(rows.clone().map(|row| Some(row * 3)).collect::<Int64Array>())),

@@ -1,4 +1,4 @@
-//! The bytes of `DoGet`'s ticket.
+//! The bytes of a `DoGet` ticket.
 
 use arrow_flight::Ticket;
 use bytes::Bytes;
@@ -8,6 +8,6 @@ use crate::server::with_tables;
 /// The bytes are a ticket.
 pub fn ticket(data: &[u8]) {
     with_tables(|server| {
-        let _ = server.get(Ticket { ticket: Bytes::copy_from_slice(data) });
+        let _ = server.get(&Ticket { ticket: Bytes::copy_from_slice(data) });
     });
 }

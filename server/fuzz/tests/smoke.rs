@@ -1,9 +1,9 @@
-//! Every target on every input of its corpus, and on a fixed number of inputs made from them: what `make fuzz` does for
-//! minutes, for seconds, and without libFuzzer.
+//! Runs every target on its corpus and on a fixed number of mutations, in seconds and without libFuzzer. `make fuzz` is the
+//! long run.
 //!
-//! An input that fails is printed: as the path of its file, or as bytes that `printf` makes a file of.
+//! A failing input is printed as the path of its file, or as the `printf` that writes it to one.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
 use std::{
     fmt::Write as _,
@@ -14,16 +14,16 @@ use std::{
 
 use forebay_fuzz::TARGETS;
 
-/// Inputs made from each target's corpus: with the corpora themselves some ten seconds in an unoptimized build.
+/// Mutations of each target's corpus. With the corpora they take some ten seconds in an unoptimized build.
 const MUTATIONS: u64 = 60;
 
-/// The longest input that is made.
+/// The longest mutation.
 const INPUT_BYTES_MAX: usize = 8192;
 
-/// Numbers that bounds are next to.
+/// Numbers next to common bounds.
 const NUMBERS: [u64; 10] = [0, 1, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 62, u64::MAX];
 
-/// Deterministic numbers (splitmix64).
+/// A deterministic generator (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -46,8 +46,8 @@ fn corpus(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// An input with one to four changes: bits turned, bytes put in, taken out or doubled, a number written over, another
-/// input's end put on.
+/// An input with one to five changes: a flipped bit, inserted, removed or repeated bytes, an overwritten number, or the end
+/// of another input.
 fn mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for _ in 0..=random.below(4) {
@@ -73,15 +73,15 @@ fn mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Runs a target, and says what the input was where it fails.
-fn run(name: &str, input: &[u8], what: &str) {
+/// Runs a target, and prints the input if it fails.
+fn run(name: &str, input: &[u8], source: &str) {
     let target = TARGETS.iter().find(|(target, _)| *target == name).unwrap().1;
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(input))) {
         let bytes = input.iter().fold(String::new(), |mut bytes, byte| {
             write!(bytes, "\\x{byte:02x}").unwrap();
             bytes
         });
-        eprintln!("{name} fails on {what}: printf '{bytes}'");
+        eprintln!("{name} fails on {source}: printf '{bytes}'");
         resume_unwind(panic);
     }
 }
@@ -120,7 +120,7 @@ fn expressions() {
 }
 
 #[test]
-fn places_and_hostile_names() {
+fn locations_and_hostile_names() {
     smoke("path_resolver");
 }
 

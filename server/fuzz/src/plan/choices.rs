@@ -1,4 +1,4 @@
-//! Bytes → a request: each byte is a choice among what a part of a plan can be, so that most plans come to be run.
+//! Bytes → a request: each byte selects among the valid options of a part, so that most plans run.
 
 use arbitrary::{Result, Unstructured};
 use forebay_proto::v1::{self, op::Op};
@@ -7,17 +7,17 @@ use crate::tables::COLUMNS;
 
 type Bytes<'a, 'b> = &'a mut Unstructured<'b>;
 
-/// Filters, and none more often than not.
+/// Filters; none in half of the choices.
 const FILTERS: [&str; 8] = ["", "", "", "", "flag", "id % 3 = 1", "amount IS NOT NULL AND name > 'k'", "false"];
 
 /// Derived columns.
 const DERIVED: [&str; 6] =
     ["amount / 2", "id - 100", "upper(name)", "flag AND ratio > 0.2", "CAST(price AS DOUBLE)", "ids"];
 
-/// The name of the derived column, of which there may be none.
+/// The name of the derived column.
 const DERIVED_NAME: &str = "derived";
 
-/// Numbers that arithmetic trips over.
+/// Edge cases of arithmetic.
 const NUMBERS: [f64; 16] = [
     0.0,
     1.0,
@@ -161,7 +161,7 @@ fn lookup(bytes: Bytes<'_, '_>) -> Result<v1::Lookup> {
 }
 
 fn number(bytes: Bytes<'_, '_>) -> Result<f64> {
-    // One choice more than there are: any number at all.
+    // The index after the last selects an arbitrary number.
     let index = bytes.int_in_range(0..=NUMBERS.len())?;
     NUMBERS.get(index).map_or_else(|| bytes.arbitrary(), |number| Ok(*number))
 }
