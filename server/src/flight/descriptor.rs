@@ -11,14 +11,14 @@ use super::{context::CallContext, status};
 
 /// The data that a descriptor names.
 #[derive(Clone, Debug)]
-pub(super) enum Target {
+pub(super) enum FlightTarget {
     /// The raw table of a dataset.
     Table(String),
     /// One epoch under a plan, and the encoding of its request.
     Stream(Box<v1::StreamRequest>, Encoding),
 }
 
-impl Target {
+impl FlightTarget {
     pub(super) async fn read(context: &CallContext, descriptor: &FlightDescriptor) -> Result<Self, Status> {
         match descriptor.r#type() {
             DescriptorType::Path => match descriptor.path.as_slice() {

@@ -6,16 +6,16 @@ use tonic::Status;
 
 use super::table_info::{arrow_status, signed, table_info};
 use crate::{
-    flight::{context::CallContext, descriptor::Target, ticket},
+    flight::{context::CallContext, descriptor::FlightTarget, ticket},
     order::ORDER_VERSION,
     stream::Prepared,
 };
 
 /// The info of what a descriptor names.
 pub(crate) async fn info(context: &CallContext, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
-    match Target::read(context, &descriptor).await? {
-        Target::Table(name) => table_info(context, &*context.snapshot(&name).await?),
-        Target::Stream(message, encoding) => {
+    match FlightTarget::read(context, &descriptor).await? {
+        FlightTarget::Table(name) => table_info(context, &*context.snapshot(&name).await?),
+        FlightTarget::Stream(message, encoding) => {
             let prepared = context.prepare(&message).await?;
             Ok(stream_info(context, *message, &prepared, encoding)?.with_descriptor(descriptor))
         }

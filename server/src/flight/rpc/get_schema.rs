@@ -5,13 +5,13 @@ use arrow_flight::{FlightDescriptor, IpcMessage, SchemaAsIpc, SchemaResult};
 use tonic::Status;
 
 use super::table_info::arrow_status;
-use crate::flight::{context::CallContext, descriptor::Target};
+use crate::flight::{context::CallContext, descriptor::FlightTarget};
 
 /// The schema of what a descriptor names.
 pub(crate) async fn schema(context: &CallContext, descriptor: &FlightDescriptor) -> Result<SchemaResult, Status> {
-    let schema = match Target::read(context, descriptor).await? {
-        Target::Table(name) => SchemaRef::clone(context.snapshot(&name).await?.schema()),
-        Target::Stream(message, _) => context.prepare(&message).await?.schema(),
+    let schema = match FlightTarget::read(context, descriptor).await? {
+        FlightTarget::Table(name) => SchemaRef::clone(context.snapshot(&name).await?.schema()),
+        FlightTarget::Stream(message, _) => context.prepare(&message).await?.schema(),
     };
     let options = IpcWriteOptions::default();
     let IpcMessage(bytes) = SchemaAsIpc::new(&schema, &options).try_into().map_err(|error| arrow_status(&error))?;
