@@ -75,8 +75,8 @@ async fn released(budget: &Budget) {
     }
 }
 
-/// Records panics outside this package without printing them: a corrupt file may cause thousands, and libFuzzer's own hook
-/// aborts the process, even if the server catches the panic.
+/// Records panics outside this package without printing them: a corrupt file may cause thousands, and libFuzzer's own
+/// hook aborts the process, even if the server catches the panic.
 fn watch_panics() {
     static WATCHING: Once = Once::new();
     WATCHING.call_once(|| {

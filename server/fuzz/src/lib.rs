@@ -1,5 +1,5 @@
-//! Fuzz targets for the server: one function for each source of untrusted bytes, over the real router and real files, in
-//! this process.
+//! Fuzz targets for the server: one function for each source of untrusted bytes, over the real router and real files,
+//! in this process.
 //!
 //! A target panics if the server violates an invariant of every call (see `invariants`). It does not check results: the
 //! tests of the modules do.

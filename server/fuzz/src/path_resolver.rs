@@ -34,9 +34,9 @@ struct Sandbox {
     root: PathBuf,
 }
 
-/// The first line is used three times: as a URL, and appended to the path of a directory and to its `file://` URL. The other
-/// lines create entries in the directory: `f NAME`, `d NAME`, `l NAME>TARGET`. In a target, `{out}` is the directory outside
-/// and `{root}` the location itself.
+/// The first line is used three times: as a URL, and appended to the path of a directory and to its `file://` URL. The
+/// other lines create entries in the directory: `f NAME`, `d NAME`, `l NAME>TARGET`. In a target, `{out}` is the
+/// directory outside and `{root}` the location itself.
 pub fn path_resolver(data: &[u8]) {
     let _exclusive = exclusive();
     let mut lines = data.split(|byte| *byte == b'\n');

@@ -1,5 +1,5 @@
-//! Runs every target on its corpus and on a fixed number of mutations, in seconds and without libFuzzer. `make fuzz` is the
-//! long run.
+//! Runs every target on its corpus and on a fixed number of mutations, in seconds and without libFuzzer. `make fuzz` is
+//! the long run.
 //!
 //! A failing input is printed as the path of its file, or as the `printf` that writes it to one.
 
@@ -46,8 +46,8 @@ fn corpus(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// An input with one to five changes: a flipped bit, inserted, removed or repeated bytes, an overwritten number, or the end
-/// of another input.
+/// An input with one to five changes: a flipped bit, inserted, removed or repeated bytes, an overwritten number, or the
+/// end of another input.
 fn mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for _ in 0..=random.below(4) {

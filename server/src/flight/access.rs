@@ -79,7 +79,7 @@ impl Access {
             }
             None if TicketKey::is_signed(&ticket.ticket) => Err(status::refusal(
                 Reason::InvalidRequest,
-                "ticket: signed by a server with authentication, which this server does not use: call GetFlightInfo here",
+                "ticket: signed by a server with authentication, but this server has none: call GetFlightInfo here",
             )),
             None => Ok(ticket.clone()),
         }

@@ -1,8 +1,8 @@
 //! Arrow Flight over gRPC: bytes → validated requests, batches → the wire. No other module uses gRPC.
 //!
-//! `transport` accepts connections and routes calls, `rpc` has a module for each call, `wire` encodes and decodes Flight
-//! messages. It makes no decisions about data: requests go to `stream`, and the batches that `stream` returns are encoded.
-//! `status` maps the errors of all modules to gRPC codes.
+//! `transport` accepts connections and routes calls, `rpc` has a module for each call, `wire` encodes and decodes
+//! Flight messages. It makes no decisions about data: requests go to `stream`, and the batches that `stream` returns
+//! are encoded. `status` maps the errors of all modules to gRPC codes.
 
 mod access;
 mod call;

@@ -1,4 +1,4 @@
-//! The Flight calls, one module each. None knows tonic's service or the transport: a call gets its context and its
+//! The Flight calls, one module each. None uses tonic's service or the transport: a call gets its context and its
 //! message, and returns messages or a status.
 
 pub(super) mod do_action;

@@ -12,7 +12,7 @@ pub(crate) fn poll_flight_info() -> Status {
 pub(crate) fn handshake() -> Status {
     status::refusal(
         Reason::Unimplemented,
-        "Handshake: send credentials with every call, as the header \"authorization: Bearer TOKEN\"; no handshake is needed",
+        "Handshake: not needed; send credentials with every call, as the header \"authorization: Bearer TOKEN\"",
     )
 }
 

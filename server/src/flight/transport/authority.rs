@@ -1,9 +1,9 @@
-//! Makes gRPC C++ (pyarrow) work over Unix sockets. It sends the socket's path, percent-encoded, as `:authority`; RFC 3986
-//! allows that in a host, the `http` crate does not, and every call would be reset.
+//! Makes gRPC C++ (pyarrow) work over Unix sockets. It sends the socket's path, percent-encoded, as `:authority`; RFC
+//! 3986 allows that in a host, the `http` crate does not, and every call would be reset.
 //!
-//! The interceptor parses the HTTP/2 frames of a client and, in header blocks, replaces each `%` of a literal `:authority`
-//! by `-`. Lengths stay the same, and so do frame boundaries and the tables of the header compression. The service does not
-//! use the authority of a Unix socket.
+//! The interceptor parses the HTTP/2 frames of a client and, in header blocks, replaces each `%` of a literal
+//! `:authority` by `-`. Lengths stay the same, and so do frame boundaries and the tables of the header compression. The
+//! service does not use the authority of a Unix socket.
 
 use std::{
     io,
@@ -111,8 +111,8 @@ impl PlainAuthority {
     }
 }
 
-/// Rewrites the `:authority` of a header block (RFC 7541 §6), if it is a literal without Huffman coding. Stops at anything
-/// malformed.
+/// Rewrites the `:authority` of a header block (RFC 7541 §6), if it is a literal without Huffman coding. Stops at
+/// anything malformed.
 fn plain_authority(block: &mut [u8]) {
     /// `:authority` in the static table.
     const AUTHORITY: usize = 1;

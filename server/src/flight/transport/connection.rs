@@ -1,7 +1,7 @@
 //! HTTP/2 connections (hyper), with settings for few streams of large messages, until the server drains.
 //!
-//! A connection over the limit is accepted for a few seconds to answer each of its calls with `RESOURCE_EXHAUSTED`. If many
-//! connections are over the limit, further ones are closed without an answer.
+//! A connection over the limit is accepted for a few seconds to answer each of its calls with `RESOURCE_EXHAUSTED`. If
+//! many connections are over the limit, further ones are closed without an answer.
 
 use std::{
     convert::Infallible,
@@ -33,8 +33,8 @@ use crate::{
 /// Receive window of a stream and of a connection (`DoExchange`).
 const RECEIVE_WINDOW_BYTES: u32 = 1 << 20;
 
-/// Time in which a client must answer a keepalive ping. gRPC's C core, which pyarrow uses, polls a connection that the client
-/// does not read from every five seconds.
+/// Time in which a client must answer a keepalive ping. gRPC's C core, which pyarrow uses, polls a connection that the
+/// client does not read from every five seconds.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Pause after a failed accept, as when no file descriptor is free.

@@ -1,8 +1,9 @@
-//! Ends a connection with a GOAWAY frame that says how to resume, for clients that did not read while the server drained.
+//! Ends a connection with a GOAWAY frame that says how to resume, for clients that did not read while the server
+//! drained.
 //!
 //! Trailers, which carry the position to resume from, queue after the data that such a client has no window for. GOAWAY
-//! belongs to the connection and is not subject to flow control. Only the client knows how much data arrived, so the text
-//! refers to the last batch it received.
+//! belongs to the connection and is not subject to flow control. Only the client knows how much data arrived, so the
+//! text refers to the last batch it received.
 
 use std::{
     io,

@@ -32,8 +32,8 @@ impl<B> RequestTimeout<B> {
     }
 }
 
-/// The status of a request that was reset, truncated or in violation of HTTP/2. tonic would take it for a complete request
-/// without a message.
+/// The status of a request that was reset, truncated or in violation of HTTP/2. tonic would take it for a complete
+/// request without a message.
 fn incomplete(error: &impl Display) -> Status {
     status::refusal(Reason::Cancelled, &format!("client disconnected before the request completed: {error}"))
 }

@@ -1,4 +1,5 @@
-//! Answers a call: authenticates the caller, sends `DoGet` through the uncopied body and every other call through tonic.
+//! Answers a call: authenticates the caller, sends `DoGet` through the uncopied body and every other call through
+//! tonic.
 
 use std::{convert::Infallible, fmt::Display, sync::Arc};
 

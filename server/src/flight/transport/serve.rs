@@ -38,8 +38,8 @@ use crate::{
     stream::SENDING_BYTES,
 };
 
-/// Send buffer of a loopback connection. The kernel would let it grow to megabytes, whose pages are cold in the CPU caches:
-/// a fifth of the CPU time of sending. Over a network the buffer must grow.
+/// Send buffer of a loopback connection. The kernel would let it grow to megabytes, whose pages are cold in the CPU
+/// caches: a fifth of the CPU time of sending. Over a network the buffer must grow.
 const LOOPBACK_BUFFER_BYTES: usize = 256 << 10;
 
 /// Connections that may wait to be accepted; `net.core.somaxconn` may allow fewer.

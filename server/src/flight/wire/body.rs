@@ -1,8 +1,8 @@
-//! Flight messages → the body of a gRPC response, without copying the large buffers: the socket reads the memory that the
-//! kernels wrote.
+//! Flight messages → the body of a gRPC response, without copying the large buffers: the socket reads the memory that
+//! the kernels wrote.
 //!
-//! A gRPC message is a prefix of 5 bytes and a `FlightData` in protobuf: the Arrow metadata, the application metadata and,
-//! last, the Arrow body. Everything before the body is one small chunk.
+//! A gRPC message is a prefix of 5 bytes and a `FlightData` in protobuf: the Arrow metadata, the application metadata
+//! and, last, the Arrow body. Everything before the body is one small chunk.
 
 use std::{
     collections::VecDeque,
@@ -26,8 +26,8 @@ use tonic::Status;
 use super::encode::{Message, shared};
 use crate::flight::status;
 
-/// Alignment of the Arrow body in its message. Receivers keep the message in one buffer, and readers of its arrays need them
-/// aligned.
+/// Alignment of the Arrow body in its message. Receivers keep the message in one buffer, and readers of its arrays need
+/// them aligned.
 const BODY_ALIGNMENT: usize = 64;
 
 /// gRPC's prefix: the compressed flag and the length in four bytes.

@@ -1,5 +1,5 @@
-//! Zeroes the values under nulls before they are sent. A file's decoder or a client may leave any bytes there, and a batch
-//! must have the same bytes for the same rows.
+//! Zeroes the values under nulls before they are sent. A file's decoder or a client may leave any bytes there, and a
+//! batch must have the same bytes for the same rows.
 
 use std::sync::Arc;
 

@@ -102,10 +102,11 @@ impl ExchangeSession {
             }
             let received = tokio::select! {
                 biased;
-                // An exchange may never end by itself, and loses nothing: the client sends the batch to another replica.
+                // An exchange may have no end, and loses nothing: the client sends the batch to another replica.
                 () = self.context.resources.shutdown.reached(Phase::Draining) => {
                     self.end(StreamStatus::Failed, "cut by shutdown");
-                    return Some(Err(status::refusal(Reason::ShuttingDown,
+                    return Some(Err(status::refusal(
+                        Reason::ShuttingDown,
                         "the server is shutting down: exchange with another replica, or here after its restart",
                     )));
                 }

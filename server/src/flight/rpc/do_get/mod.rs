@@ -1,7 +1,7 @@
 //! `DoGet`: the messages of a ticket. tonic's service and the router's uncopied body both send this stream.
 //!
-//! A ticket is opened here; `encoded` makes the messages, `recorded` counts and logs them, `resume` adds to errors where
-//! the client can resume.
+//! A ticket is opened here; `encoded` makes the messages, `recorded` counts and logs them, `resume` adds to errors
+//! where the client can resume.
 
 mod encoded;
 mod recorded;

@@ -136,3 +136,40 @@ impl Drop for StreamRecord {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+    use crate::metrics::StageTimes;
+
+    type Item = Result<EncodedBatch, Interruption>;
+
+    fn recorded(items: Vec<Item>) -> Recorded<impl Stream<Item = Item> + Unpin> {
+        let record = StreamRecord::open(StreamLabels::default(), Call::new("DoGet", None));
+        Recorded::new(stream::iter(items), record)
+    }
+
+    fn batch() -> EncodedBatch {
+        EncodedBatch { messages: Vec::new(), rows: 8, next_position: 8, times: StageTimes::default() }
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_cancelled_unless_it_ends() {
+        let mut stream = recorded(vec![Ok(batch()), Ok(batch())]);
+        assert!(stream.next().await.is_some());
+        assert_eq!((stream.record.batches, stream.record.rows), (1, 8));
+        assert!(matches!(stream.record.outcome, Outcome::Cancelled));
+        while stream.next().await.is_some() {}
+        assert_eq!((stream.record.batches, stream.record.rows), (2, 16));
+        assert!(matches!(stream.record.outcome, Outcome::Complete));
+    }
+
+    #[tokio::test]
+    async fn the_first_outcome_counts() {
+        let mut stream = recorded(vec![Ok(batch()), Err(Interruption::Shutdown)]);
+        while stream.next().await.is_some() {}
+        assert!(matches!(stream.record.outcome, Outcome::Shutdown));
+    }
+}

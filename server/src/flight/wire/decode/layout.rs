@@ -1,4 +1,5 @@
-//! Validates the layout of a batch against its body: the nodes and buffers of each column, and the ranges of the buffers.
+//! Validates the layout of a batch against its body: the nodes and buffers of each column, and the ranges of the
+//! buffers.
 
 use std::io::{Read, copy, sink};
 
@@ -30,8 +31,8 @@ struct LayoutWalk<'a, N, B, V> {
     bytes_max: u64,
 }
 
-/// Validates a batch of columns of these types. Returns the decompressed bytes of its buffers, or the bytes of its body if
-/// those are more.
+/// Validates a batch of columns of these types. Returns the decompressed bytes of its buffers, or the bytes of its body
+/// if those are more.
 pub(super) fn check<'t>(
     batch: &RecordBatch<'_>,
     types: impl Iterator<Item = &'t DataType>,
@@ -213,8 +214,8 @@ fn declared(bytes: &[u8]) -> Result<u64, MessageError> {
     }
 }
 
-/// Validates the size of an LZ4 frame by decompressing at most one byte more than it declares. Arrow's reader decompresses all
-/// of such a frame (of a Zstandard frame, only the declared size).
+/// Validates the size of an LZ4 frame by decompressing at most one byte more than it declares. Arrow's reader
+/// decompresses all of such a frame (of a Zstandard frame, only the declared size).
 fn check_lz4(bytes: &[u8], declared: u64) -> Result<(), MessageError> {
     let Some((_, frame)) = bytes.split_first_chunk::<SIZE_BYTES>() else { return Ok(()) };
     if declared == 0 {

@@ -55,8 +55,8 @@ impl Decoder {
         Self { schema, columns, used, dictionaries: HashMap::new() }
     }
 
-    /// Validates the layout of a message, whose body may have at most `bytes_max` bytes when decompressed, and returns its
-    /// kind.
+    /// Validates the layout of a message, whose body may have at most `bytes_max` bytes when decompressed, and returns
+    /// its kind.
     pub(crate) fn check(&self, data: &FlightData, bytes_max: u64) -> Result<MessageKind, MessageError> {
         if data.data_header.is_empty() {
             return Ok(MessageKind::Empty);
