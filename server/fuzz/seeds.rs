@@ -168,7 +168,8 @@ fn parquet_files(directory: &Path) {
 fn exchanges(directory: &Path) {
     let plan = r#"{"plan":{"filter":"id <> 2","derive":[{"name":"half","expr":"x / 2"}],"outputs":[
         {"name":"dense","parts":[{"columns":["x","half"],"ops":[{"fill_null":{"value":0}},{"clip":{"min":-3}}]}]},
-        {"name":"kind","dtype":"INT64","parts":[{"columns":["kind"],"ops":[{"fill_null":{"text":""}},{"hash_bucket":{"buckets":10}}]}]},
+        {"name":"kind","dtype":"INT64",
+         "parts":[{"columns":["kind"],"ops":[{"fill_null":{"text":""}},{"hash_bucket":{"buckets":10}}]}]},
         {"name":"ids","dtype":"AS_STORED","parts":[{"columns":["ids"]}]},
         {"name":"name","dtype":"AS_STORED","parts":[{"columns":["name"]}]}]}}"#;
     for (name, options) in [

@@ -16,12 +16,12 @@ use crate::flight::{context::CallContext, status};
 
 /// The actions of this server.
 pub(crate) fn types() -> Vec<ActionType> {
-    let fit = "Body: FitRequest {dataset, plan}. Results: FitUpdate, any number of {\"progress\": …}, then one {\"result\": \
-               {\"plan_id\": …, \"plan\": …}}";
-    let explain = "Body: StreamRequest. Result: Explain, the cost of an epoch: steps, rows and bytes of each rank, read \
-                   amplification, memory, mixing, and with \"assume\" its duration";
-    let replay = "Body: ReplayRequest {stream, rank, step}. Results: Replay, file, row group and row of every row of that \
-                  batch, and a ticket for the batch itself";
+    let fit = "Body: FitRequest {dataset, plan}. Results: FitUpdate, any number of {\"progress\": …}, then one \
+               {\"result\": {\"plan_id\": …, \"plan\": …}}";
+    let explain = "Body: StreamRequest. Result: Explain, the cost of an epoch: steps, rows and bytes of each rank, \
+                   read amplification, memory, mixing, and with \"assume\" its duration";
+    let replay = "Body: ReplayRequest {stream, rank, step}. Results: Replay, file, row group and row of every row of \
+                  that batch, and a ticket for the batch itself";
     let show = "Body: ShowRequest {plan_id}. Result: FitResult {version, plan_id, plan}, as the fit returned it";
     [("fit", fit), ("explain", explain), ("replay", replay), ("show", show)]
         .map(|(name, description)| ActionType { r#type: name.to_owned(), description: description.to_owned() })
