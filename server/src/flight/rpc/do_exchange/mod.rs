@@ -118,7 +118,7 @@ impl ExchangeSession {
                     self.end(StreamStatus::Complete, "complete");
                     return None;
                 }
-                Err(status) => Err(self.receive_error(status)),
+                Err(status) => Err(self.receive_error(&status)),
             };
             if let Err(status) = processed {
                 self.end(StreamStatus::Failed, "failed");
@@ -196,7 +196,7 @@ impl ExchangeSession {
     }
 
     /// The status of a message that could not be received.
-    fn receive_error(&self, status: Status) -> Status {
+    fn receive_error(&self, status: &Status) -> Status {
         match status.code() {
             // tonic's code for a message that is too long.
             Code::OutOfRange => status::refusal(
@@ -211,7 +211,7 @@ impl ExchangeSession {
                 Reason::InvalidRequest,
                 &format!("batch {}: malformed message, expected FlightData: {}", self.record.batches, status.message()),
             ),
-            _ => status::reworded(&status, str::to_owned),
+            _ => status::reworded(status, str::to_owned),
         }
     }
 
