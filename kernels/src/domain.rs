@@ -1,26 +1,27 @@
-//! What kind of value a chain holds between two ops, and which stored types give which.
+//! The kinds of value that a chain holds between two ops, and the stored types that load as each.
 //!
 //! | stored | in a chain |
 //! |---|---|
 //! | Boolean (0, 1), Int8…Int64, UInt8…UInt32, Null (all null) | `Int`, i64 |
-//! | Date32, Date64, Time32, Time64, Timestamp, Duration | `Int`: the stored count of the stored unit (days, s, ms, µs, ns) |
+//! | Date32, Date64, Time32, Time64, Timestamp, Duration | `Int`: the count of the stored unit (days, s, ms, µs, ns) |
 //! | `UInt64` | `UInt`, u64 |
 //! | Float16, Float32 | `F32` |
 //! | Float64 | `F64` |
-//! | Decimal32…Decimal256 | `F64`, value / 10^scale (accuracy: `cpu::load`) |
+//! | Decimal32…Decimal256 | `F64`, value / 10^scale (accuracy: `execute::load`) |
 //! | Utf8, `LargeUtf8`, `Utf8View` | `Text` |
 //! | Binary, `LargeBinary`, `BinaryView`, `FixedSizeBinary` | `Binary` |
 //! | Dictionary of one of these | as its values |
-//!
 //! | List, `LargeList`, `FixedSizeList` of one of these | the elements as their type says |
 //!
-//! Everything else (intervals, structs, maps, unions, run-end encoding, lists of lists) passes through `AS_STORED` only.
+//! All other types (intervals, structs, maps, unions, run-end encoding, lists of lists) can only be passed through with
+//! `AS_STORED`.
 //!
-//! Ops that compute fractions take `Int` and `UInt` to `F64`, since an f32 does not hold them; the output rounds once.
+//! Ops that compute fractions convert `Int` and `UInt` to `F64`, since an f32 does not hold all of them; the output
+//! rounds once.
 
 use arrow::datatypes::DataType;
 
-/// Numbers as a tile holds them.
+/// The kinds of number in a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
     Int,
@@ -29,7 +30,7 @@ pub(crate) enum Number {
     F64,
 }
 
-/// Values as a chain holds them.
+/// The kinds of value in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Domain {
     Number(Number),
@@ -38,7 +39,7 @@ pub(crate) enum Domain {
 }
 
 impl Domain {
-    /// The domain that a stored type loads as; none for types that only pass through.
+    /// The domain that a stored type loads as; `None` for types that can only be passed through.
     pub(crate) fn of(data_type: &DataType) -> Option<Self> {
         match data_type {
             DataType::Dictionary(_, values) => match values.as_ref() {
@@ -53,7 +54,7 @@ impl Domain {
         }
     }
 
-    /// The domain in words, for messages.
+    /// The domain in words, for error messages.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Number(Number::Int | Number::UInt) => "whole numbers",
@@ -83,7 +84,7 @@ impl Number {
         matches!(self, Self::F32 | Self::F64)
     }
 
-    /// Where arithmetic with fractions takes this domain.
+    /// The kind of number that arithmetic with fractions produces from this one.
     pub(crate) fn floating(self) -> Self {
         match self {
             Self::F32 => Self::F32,
@@ -91,7 +92,7 @@ impl Number {
         }
     }
 
-    /// The Arrow type of a column of these.
+    /// The Arrow type of a column of these numbers.
     pub(crate) fn data_type(self) -> DataType {
         match self {
             Self::Int => DataType::Int64,
@@ -102,8 +103,8 @@ impl Number {
     }
 }
 
-/// Whether a batch may bring `found` where a program was compiled for `expected`: the same values, be it in another encoding of
-/// text or bytes, in a dictionary or out of one. Readers choose such encodings by row group.
+/// Whether a batch may have a column of type `found` if the program was compiled for `expected`: the same values, but
+/// possibly in another encoding of text or bytes, or dictionary-encoded. Readers choose such encodings per row group.
 pub(crate) fn same_values(expected: &DataType, found: &DataType) -> bool {
     fn plain(data_type: &DataType) -> &DataType {
         match data_type {
@@ -120,7 +121,7 @@ pub(crate) fn same_values(expected: &DataType, found: &DataType) -> bool {
     expected == found || is_strings(domain) && domain == Domain::of(found)
 }
 
-/// The type of a list's elements; none for what is no list.
+/// The type of a list's elements; `None` for types that are not lists.
 pub(crate) fn list_item(data_type: &DataType) -> Option<&DataType> {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),

@@ -1,12 +1,16 @@
-//! What Forebay computes: Arrow arrays in, output buffers out.
+//! Feature kernels: Arrow arrays in, output buffers out.
 //!
-//! A plan's outputs arrive as [`OutputSpec`]s, checked and with everything learned filled in. [`Program::compile`] turns them
-//! into a program against the columns' types, once a stream; a [`BatchBuilder`] then runs rows of record batches through it
-//! into the row-major buffers of one output batch, in order or each at its own place; an [`Interleave`] takes rows of several such
-//! batches in turn. [`Prefix`] gives a fit the values that the front of a chain produces.
+//! [`Program::compile`] checks a plan's [`OutputSpec`]s, with all learned parameters filled in, against the types of
+//! the input's columns, once per stream. A [`BatchBuilder`] then runs rows of record batches through the program into
+//! the row-major buffers of one output batch, in order or scattered. An [`Interleave`] takes rows of several output
+//! batches in turn. [`Prefix`] computes the values that a fit learns from.
 //!
-//! This crate knows nothing of gRPC, protobuf, files, threads or DataFusion: what it builds goes to the server's `stream` room,
-//! which puts it on the wire. The same programs serve training, online serving and, as the oracle, the GPU.
+//! This crate does not depend on gRPC, protobuf, files, threads or DataFusion. The same programs serve training and
+//! online serving, and are the oracle of the GPU.
+//!
+//! Modules import in one direction: `ops` (one op per file) builds on `vector` (tiles and SIMD loops), `compile` on
+//! `ops`, `execute` on both, and `cuda` on all of them. `program` and `prefix` are the entry points that use both
+//! `compile` and `execute`.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a fit learns from: the values that the front of a chain produces, as an Arrow array with nulls.
+//! The values that a fit learns from: the result of the first ops of a chain, as an Arrow array with nulls.
 
 mod decimals;
 
@@ -25,11 +25,11 @@ use crate::ops::op::Op;
 use crate::vector::collected::Collected;
 use crate::vector::tile::Values;
 
-/// The front of a chain: a column and the ops before the one that learns.
+/// A column and the ops that precede the one that learns.
 ///
-/// Numbers come out as Int64, `UInt64`, Float32 or Float64 by what the chain holds; text that no op turned into numbers as
-/// Utf8, in whatever encoding it is stored. Nulls that no op filled stay nulls. Of lists, and of the columns that `pad` makes of them,
-/// the elements come out one after the other.
+/// Numbers are returned as Int64, `UInt64`, Float32 or Float64, by the domain of the chain. Text that no op turned into
+/// numbers is returned as Utf8, from any encoding. Nulls that no op filled stay null. The elements of lists, and of the
+/// columns that `pad` makes of them, are returned one after the other.
 #[derive(Debug)]
 pub struct Prefix {
     columns: Vec<String>,
@@ -63,21 +63,23 @@ impl Prefix {
         Ok(Self { columns, input_types, chain, data_type })
     }
 
-    /// The same, but decimals of more than 15 digits come out as Decimal128 or Decimal256, not as the doubles that merge some of them.
-    /// That is so while they are a column's own values, be it a column that `lookup` found, which only `fill_null` leaves them, and while some type of decimals holds both
-    /// them and what it fills with.
+    /// Returns decimals of more than 15 digits as Decimal128 or Decimal256, not as doubles, which would merge some of
+    /// them.
+    ///
+    /// This applies while the values are still those of a column (which may be one that `lookup` found), that is after
+    /// no op other than `fill_null`, and if some decimal type holds both them and the fill value.
     #[must_use]
     pub fn with_exact_decimals(self) -> Self {
         let data_type = decimals::exact_type(&self.chain).unwrap_or(self.data_type);
         Self { data_type, ..self }
     }
 
-    /// The type of the arrays that come out.
+    /// The type of the arrays that [`Self::evaluate`] returns.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
 
-    /// The columns that batches must hold.
+    /// The columns that a batch must have.
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
@@ -134,7 +136,7 @@ impl Prefix {
         }
     }
 
-    /// The rows of a table, behind a null, whose values come out as they are.
+    /// The rows of a table, after a leading null, if their values are returned as stored.
     fn found<'a>(&self, joined: &'a Joined) -> Option<&'a ArrayRef> {
         match &joined.rows {
             JoinedRows::Strings(found) => Some(found),
@@ -149,7 +151,7 @@ impl Prefix {
     }
 }
 
-/// Rows of a table, as places in it.
+/// The positions of rows in a table.
 fn places(rows: &Collected) -> UInt64Array {
     match rows.values(0..rows.len()) {
         Values::Int(rows) => rows.iter().map(|row| *row as u64).collect(),
@@ -157,7 +159,7 @@ fn places(rows: &Collected) -> UInt64Array {
     }
 }
 
-/// A column of text as plain UTF-8, its nulls filled; none when it is no text. Utf8 ends at 2 GiB; more is an error.
+/// A column of text as Utf8, its nulls filled; `None` if it is not text. Fails beyond 2 GiB, the limit of Utf8.
 fn text(array: &ArrayRef, fill: Option<&str>) -> Result<Option<ArrayRef>, ArrowError> {
     let (strings, keys) = match array.as_any_dictionary_opt() {
         Some(dictionary) => (Strings::new(dictionary.values().as_ref()), DictionaryKeys::new(dictionary)),

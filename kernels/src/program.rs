@@ -1,5 +1,7 @@
-//! Compiles a plan's outputs. Compilation needs the executor in one place: the ops after a `lookup` run on the table's rows
-//! once, at compile time.
+//! Compilation of a plan's outputs.
+//!
+//! The one place where compilation needs the executor: the ops after a `lookup` run over the table's rows once, at
+//! compile time.
 
 use arrow::datatypes::Schema;
 

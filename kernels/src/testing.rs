@@ -1,4 +1,4 @@
-//! What the tests share: one column through one chain, in one line.
+//! Shared by tests: runs one column through one chain.
 use std::sync::Arc;
 
 use arrow::array::{
@@ -15,14 +15,14 @@ pub(crate) fn table(column: ArrayRef) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![column]).unwrap()
 }
 
-/// The values of a column behind a chain of ops.
+/// The values of a column after a chain of ops.
 pub(crate) fn evaluate(ops: &[Op], column: impl Array + 'static) -> ArrayRef {
     let table = table(Arc::new(column));
     Prefix::compile("x", ops, &table.schema()).unwrap().evaluate(&table).unwrap()
 }
 
-/// The message of ops that do not compile for a column.
-pub(crate) fn refusal(ops: &[Op], column: impl Array + 'static) -> String {
+/// The error message of ops that do not compile for a column.
+pub(crate) fn compile_error(ops: &[Op], column: impl Array + 'static) -> String {
     let table = table(Arc::new(column));
     match Prefix::compile("x", ops, &table.schema()) {
         Ok(prefix) => panic!("compiled: {prefix:?}"),
@@ -30,29 +30,29 @@ pub(crate) fn refusal(ops: &[Op], column: impl Array + 'static) -> String {
     }
 }
 
-/// An output named `out` of columns `x`, one a chain.
+/// An output named `out`, with one chain over column `x` for each list of ops.
 pub(crate) fn output(dtype: DType, chains: &[&[Op]]) -> OutputSpec {
     let chain = |ops: &&[Op]| Chain { column: "x".to_owned(), ops: ops.to_vec() };
     OutputSpec { name: "out".to_owned(), dtype, chains: chains.iter().map(chain).collect() }
 }
 
-/// A program of one such output.
+/// A program with one such output.
 pub(crate) fn compile(dtype: DType, chains: &[&[Op]], table: &RecordBatch) -> Result<Program, CompileError> {
     Program::compile(&[output(dtype, chains)], &table.schema())
 }
 
-/// All rows of a column through one output.
+/// Computes all rows of a column into one output.
 pub(crate) fn assemble(dtype: DType, chains: &[&[Op]], column: impl Array + 'static) -> Result<ArrayRef, KernelError> {
     let array = whole(dtype, chains, Arc::new(column))?;
     Ok(array.as_fixed_size_list_opt().map_or(array.clone(), |list| Arc::clone(list.values())))
 }
 
-/// The message of rows that do not become an output.
-pub(crate) fn row_refusal(dtype: DType, ops: &[Op], column: impl Array + 'static) -> String {
+/// The error message of rows that an output rejects.
+pub(crate) fn row_error(dtype: DType, ops: &[Op], column: impl Array + 'static) -> String {
     assemble(dtype, &[ops], column).unwrap_err().to_string()
 }
 
-/// All rows of a column through one output of lists.
+/// Computes all rows of a column into one output of lists.
 pub(crate) fn ragged(dtype: DType, ops: &[Op], column: impl Array + 'static) -> Result<ListArray, KernelError> {
     Ok(whole(dtype, &[ops], Arc::new(column))?.as_list::<i32>().clone())
 }
@@ -93,14 +93,14 @@ pub(crate) fn doubles(values: &[Option<f64>]) -> Float64Array {
     values.iter().copied().collect()
 }
 
-/// The array is these integers.
+/// Asserts that the array holds these integers.
 #[track_caller]
 pub(crate) fn assert_ints(array: &dyn Array, expected: &[Option<i64>]) {
     let values = array.as_primitive::<Int64Type>().iter().collect::<Vec<_>>();
     assert_eq!(values, expected);
 }
 
-/// The array is these f32, to the bit; any NaN is any other.
+/// Asserts that the array holds these f32 values, bit for bit; all NaNs are equal.
 #[track_caller]
 pub(crate) fn assert_singles(array: &dyn Array, expected: &[Option<f32>]) {
     let bits = |value: f32| if value.is_nan() { f32::NAN.to_bits() } else { value.to_bits() };
@@ -109,7 +109,7 @@ pub(crate) fn assert_singles(array: &dyn Array, expected: &[Option<f32>]) {
     assert!(same, "{values:?} is not {expected:?}");
 }
 
-/// The array is these f64, to the bit; any NaN is any other.
+/// Asserts that the array holds these f64 values, bit for bit; all NaNs are equal.
 #[track_caller]
 pub(crate) fn assert_doubles(array: &dyn Array, expected: &[Option<f64>]) {
     let bits = |value: f64| if value.is_nan() { f64::NAN.to_bits() } else { value.to_bits() };

@@ -1,6 +1,7 @@
 //! The compiled form of a chain: how a column becomes tiles, the steps over them, and the shape of the result.
 //!
-//! The steps of a chain over lists apply to the elements; [`CompiledChain::list`] holds the changes of the lists themselves.
+//! The steps of a chain over lists apply to the elements; [`CompiledChain::list`] holds the changes of the lists
+//! themselves.
 
 use std::sync::Arc;
 
@@ -37,7 +38,8 @@ pub(crate) struct CompiledChain {
     pub(crate) shape: RowShape,
     /// The number of distinct indices, if the last op produces indices.
     pub(super) cardinality: Option<u64>,
-    /// The value of the first `fill_null` while the chain still holds a column's decimals: steps have it as a double only.
+    /// The value of the first `fill_null` while the chain still holds a column's decimals: steps have it as a double
+    /// only.
     pub(crate) filled: Option<Box<Fill>>,
 }
 

@@ -69,7 +69,7 @@ impl CompiledChain {
                 Err(problem(OpProblem::Input { takes: "lists", gets: self.words() }))
             }
             (Op::OneHot { .. }, RowShape::List) | (Op::Cross { .. }, RowShape::List | RowShape::Columns(_)) => {
-                Err(problem(OpProblem::Input { takes: "one value a row", gets: self.words() }))
+                Err(problem(OpProblem::Input { takes: "one value per row", gets: self.words() }))
             }
             (Op::Cross { columns, buckets, seed }, _) => self.push_cross(columns, *buckets, *seed, inputs),
             _ => match self.domain {

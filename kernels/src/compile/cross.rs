@@ -31,11 +31,13 @@ impl CompiledChain {
         for column in columns {
             let part = Self::compile(column, &[], inputs).map_err(|part| match part {
                 ChainProblem::Column(column) => problem(OpProblem::UnknownColumn { column }),
-                ChainProblem::Type => problem(OpProblem::Input { takes: "text, bytes or numbers", gets: "neither" }),
+                ChainProblem::Type => {
+                    problem(OpProblem::Input { takes: "text, bytes or numbers", gets: "another type" })
+                }
                 other => other,
             })?;
             if part.shape != RowShape::Single {
-                return Err(problem(OpProblem::Input { takes: "one value a row", gets: part.words() }));
+                return Err(problem(OpProblem::Input { takes: "one value per row", gets: part.words() }));
             }
             parts.push(part);
         }

@@ -1,4 +1,5 @@
-//! `lookup`: the chain before it yields the position of a table's row; the rest of the chain is applied to the table once.
+//! `lookup`: the chain up to it finds the position of a table's row; the rest of the chain is applied to the table
+//! once.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ use crate::ops::step::{Encoder, Step};
 use crate::ops::vocab::Vocab;
 
 impl CompiledChain {
-    /// Appends a lookup and the remaining ops, which apply to the values that it finds. Errors count ops from the lookup.
+    /// Appends a lookup and the remaining ops, which apply to the values that it finds. Errors count ops from the
+    /// lookup.
     pub(super) fn join(
         mut self,
         table: &Arc<LookupTable>,
@@ -31,7 +33,7 @@ impl CompiledChain {
             return Err(problem(OpProblem::AfterOneHot));
         }
         if self.shape != RowShape::Single {
-            return Err(problem(OpProblem::Input { takes: "one value a row", gets: self.words() }));
+            return Err(problem(OpProblem::Input { takes: "one value per row", gets: self.words() }));
         }
         let keys = self.keys(table, inputs)?;
         self.find(&keys.index).map_err(problem)?;
@@ -41,7 +43,7 @@ impl CompiledChain {
             other => other,
         })?;
         if !matches!(rest.shape, RowShape::Single | RowShape::OneHot(_)) || matches!(rest.head, Head::Tuple(_)) {
-            return Err(problem(OpProblem::Parameter("behind lookup there may be no lists and no cross".to_owned())));
+            return Err(problem(OpProblem::Parameter("lookup cannot be followed by lists or cross".to_owned())));
         }
         let rows = rows_after_a_null(&table.values, keys.rows.as_deref()).map_err(ChainProblem::Table)?;
         let decimals = rest.is_decimals().then(|| Arc::clone(&rows));
@@ -73,7 +75,7 @@ impl CompiledChain {
         }
         let keys = lookup_keys::align(table.keys.as_ref(), &self.meaning).map_err(|problem| match problem {
             LookupKeysProblem::Types => ChainProblem::Op(0, table.not_compared(&self.meaning)),
-            LookupKeysProblem::Index(problem) => ChainProblem::Op(0, table.no_key(&problem)),
+            LookupKeysProblem::Index(problem) => ChainProblem::Op(0, table.invalid_key(&problem)),
             LookupKeysProblem::Arrow(source) => ChainProblem::Table(source),
         })?;
         inputs.keys.push((Arc::clone(&table.keys), self.meaning.clone(), keys.clone()));

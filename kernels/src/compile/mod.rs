@@ -1,7 +1,8 @@
-//! Compilation: the outputs of a plan → a [`Program`](program::Program), checked against the types of the input's columns.
+//! Compilation: the outputs of a plan → a [`Program`](program::Program), checked against the types of the input's
+//! columns.
 //!
-//! Compilation reads no rows and never imports `execute`. The one thing that it runs, the ops after a `lookup` over the table's
-//! rows, it runs through the function that [`inputs::Inputs`] carries.
+//! Compilation reads no rows of the input and never imports `execute`. The one thing that it executes, the ops after a
+//! `lookup` over the table's rows, it executes through the function in [`inputs::Inputs`].
 
 pub(crate) mod chain;
 mod chain_ops;

@@ -110,7 +110,8 @@ pub(crate) fn chain_error(
     }
 }
 
-/// A primitive field for one column, the canonical extension type `arrow.fixed_shape_tensor` for several; never nullable.
+/// A primitive field for one column, the canonical extension type `arrow.fixed_shape_tensor` for several; never
+/// nullable.
 fn matrix_field(name: &str, dtype: DType, width: usize) -> Field {
     let mut metadata = dtype_metadata(dtype);
     let data_type = if width == 1 {

@@ -107,7 +107,7 @@ impl Program {
 
     /// Arrow's error for the output at this position, with the output's name.
     pub(crate) fn output_error(&self, output: usize, source: ArrowError) -> KernelError {
-        KernelError::Arrow { what: "put together output", name: self.schema.field(output).name().clone(), source }
+        KernelError::Arrow { what: "assemble output", name: self.schema.field(output).name().clone(), source }
     }
 
     /// Bytes per row over all outputs except `AS_STORED` columns and lists; `None` if there are no others.

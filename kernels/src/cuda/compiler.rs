@@ -1,6 +1,6 @@
-//! NVRTC, NVIDIA's run-time compiler, as a library that is loaded when it is there.
+//! NVRTC, NVIDIA's runtime compiler, as a library that is loaded if present.
 
-#![expect(unsafe_code, reason = "a library of C is loaded and called")]
+#![expect(unsafe_code, reason = "loads and calls a C library")]
 
 use std::env;
 use std::error::Error as _;
@@ -11,45 +11,47 @@ use std::ptr;
 use libloading::Library;
 use thiserror::Error;
 
-/// The environment variable that says where NVRTC is. Without it, it is looked for by its usual names.
+/// The environment variable with the path of NVRTC. Without it, NVRTC is loaded by its usual names.
 pub const NVRTC_VARIABLE: &str = "FOREBAY_NVRTC";
 
-/// Names under which NVRTC is looked for, the newest first.
+/// Usual names of NVRTC, newest first.
 const NAMES: [&str; 4] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll"];
 
-/// What makes the device's arithmetic the CPU's: IEEE throughout, and no contraction of a product and a sum.
+/// Options that make the device's arithmetic match the CPU's: IEEE throughout, and no contraction of a product and a
+/// sum.
 const OPTIONS: [&str; 5] = ["--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"];
 
-/// Why a source is not compiled.
+/// A source that cannot be compiled.
 #[derive(Debug, Error)]
 pub enum CompilerError {
-    /// There is no compiler.
+    /// NVRTC cannot be loaded.
     #[error(
-        "NVRTC, the CUDA compiler library, cannot be loaded ({reason}); install it (pip install nvidia-cuda-nvrtc) and name its file in {NVRTC_VARIABLE}"
+        "NVRTC, the CUDA compiler library, cannot be loaded ({reason}); install it (pip install nvidia-cuda-nvrtc) and \
+         set {NVRTC_VARIABLE} to its path"
     )]
     Missing {
-        /// What the loader says.
+        /// The loader's error.
         reason: String,
     },
-    /// A call of it failed.
+    /// An NVRTC call failed.
     #[error("NVRTC's {call} failed with code {code}: {log}")]
     Failed {
-        /// The call.
+        /// The name of the call.
         call: &'static str,
-        /// NVRTC's code.
+        /// NVRTC's error code.
         code: i32,
-        /// What the compiler says of the source.
+        /// The compiler's log.
         log: String,
     },
 }
 
-/// What a source is compiled to.
+/// The target of a compilation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Architecture {
-    /// PTX for devices of a compute capability, as `(9, 0)`, and newer ones.
+    /// PTX for devices of a compute capability, such as `(9, 0)`, and newer ones.
     #[cfg(test)]
     Virtual(u32, u32),
-    /// Machine code of devices of a compute capability.
+    /// Machine code for devices of a compute capability.
     Real(u32, u32),
 }
 
@@ -59,7 +61,7 @@ pub(crate) struct Compiler {
     library: Library,
 }
 
-/// A program of NVRTC's, which it wants to have back.
+/// An NVRTC program, destroyed on drop.
 struct Handle<'a> {
     compiler: &'a Compiler,
     program: *mut c_void,
@@ -79,13 +81,13 @@ type Size = unsafe extern "C" fn(*mut c_void, *mut usize) -> c_int;
 type Get = unsafe extern "C" fn(*mut c_void, *mut c_char) -> c_int;
 
 impl Compiler {
-    /// Loads NVRTC from where [`NVRTC_VARIABLE`] says, or by its usual names.
+    /// Loads NVRTC from the path in [`NVRTC_VARIABLE`], or by its usual names.
     pub(crate) fn load() -> Result<Self, CompilerError> {
         let named = env::var_os(NVRTC_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
         let candidates = named.map_or_else(|| NAMES.iter().map(PathBuf::from).collect(), |path| vec![path]);
         let mut reason = String::new();
         for candidate in candidates {
-            // SAFETY: NVRTC's initializers do nothing but set it up; it stays loaded as long as `library` lives.
+            // SAFETY: NVRTC's initializers only set it up; it stays loaded as long as `library` lives.
             match unsafe { Library::new(&candidate) } {
                 Ok(library) => return Ok(Self { library }),
                 Err(error) if reason.is_empty() => {
@@ -113,12 +115,12 @@ impl Compiler {
         }
     }
 
-    /// A function of the library.
+    /// Looks up a function of the library.
     ///
     /// # Safety
-    /// `T` is the function's type, as NVRTC's header declares it.
+    /// `T` must be the function's type, as declared in NVRTC's header.
     unsafe fn function<T: Copy>(&self, name: &'static str) -> Result<T, CompilerError> {
-        // SAFETY: the caller answers for the type.
+        // SAFETY: the caller guarantees the type.
         let symbol = unsafe { self.library.get::<T>(name.as_bytes()) };
         symbol.map(|symbol| *symbol).map_err(|error| CompilerError::Missing { reason: error.to_string() })
     }
@@ -129,7 +131,8 @@ impl<'a> Handle<'a> {
         let failed = |code| CompilerError::Failed { call: "nvrtcCreateProgram", code, log: String::new() };
         let source = CString::new(source).map_err(|_| failed(-1))?;
         let mut program = ptr::null_mut();
-        // SAFETY: `Make` is nvrtcCreateProgram's type; the strings end in zeros, and no headers are given. NVRTC copies the source.
+        // SAFETY: `Make` is nvrtcCreateProgram's type; the strings are NUL-terminated, and there are no headers. NVRTC
+        // copies the source.
         let code = unsafe {
             let make = compiler.function::<Make>("nvrtcCreateProgram")?;
             make(&raw mut program, source.as_ptr(), c"forebay_program.cu".as_ptr(), 0, ptr::null(), ptr::null())
@@ -140,7 +143,7 @@ impl<'a> Handle<'a> {
     fn compile<'o>(&self, options: impl Iterator<Item = &'o str>) -> Result<(), CompilerError> {
         let options: Vec<CString> = options.filter_map(|option| CString::new(option).ok()).collect();
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: the program is one of NVRTC's, and the options live until the call returns.
+        // SAFETY: the program is valid, and the options live until the call returns.
         let code = unsafe {
             let compile = self.compiler.function::<Compile>("nvrtcCompileProgram")?;
             compile(self.program, pointers.len() as c_int, pointers.as_ptr())
@@ -159,7 +162,7 @@ impl<'a> Handle<'a> {
         let code = unsafe { self.compiler.function::<Size>(size)?(self.program, &raw mut len) };
         let mut bytes = vec![0_u8; len];
         let code = match code {
-            // SAFETY: NVRTC writes as many bytes as it just said.
+            // SAFETY: NVRTC writes as many bytes as it just reported.
             0 => unsafe { self.compiler.function::<Get>(get)?(self.program, bytes.as_mut_ptr().cast()) },
             code => code,
         };
@@ -169,7 +172,7 @@ impl<'a> Handle<'a> {
 
 impl Drop for Handle<'_> {
     fn drop(&mut self) {
-        // SAFETY: the program is one of NVRTC's and is not used again.
+        // SAFETY: the program is valid and is not used again.
         if let Ok(destroy) = unsafe { self.compiler.function::<Destroy>("nvrtcDestroyProgram") } {
             // SAFETY: as above.
             unsafe { destroy(&raw mut self.program) };

@@ -1,7 +1,7 @@
-//! A GPU: its driver loaded when it is there, memory that is used again, and the launches and copies of runs.
+//! A GPU: the driver, loaded if present, reusable memory, and the copies and launches of runs.
 //!
-//! Copies to the device go over one stream, kernels over a second and copies back over a third, so that the next rows travel
-//! while these are computed. Events order them:
+//! Copies to the device use one stream, kernels a second one, and copies back a third one, so that the next rows are
+//! transferred while earlier ones are computed. Events order them:
 //!
 //! ```text
 //! inward   copy run 1 ─● copy run 2 ─●
@@ -9,7 +9,7 @@
 //! outward                                          └▶ copy back ─●
 //! ```
 
-#![expect(unsafe_code, reason = "the driver's functions are called")]
+#![expect(unsafe_code, reason = "calls the driver's functions")]
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,40 +29,40 @@ use super::feed::Load;
 use super::generate::KERNEL;
 use super::layout::{Launch, THREADS};
 
-/// Why there is no device, or why it does not do what it should.
+/// A missing or failing device.
 #[derive(Debug, Error)]
 pub enum DeviceError {
-    /// The driver's library is not there.
+    /// The driver's library cannot be loaded.
     #[error("there is no CUDA driver on this machine (libcuda.so.1 cannot be loaded)")]
     NoDriver,
-    /// No device of that number.
-    #[error("there is no CUDA device {ordinal}; the driver has {count}")]
+    /// There is no device with this number.
+    #[error("there is no CUDA device {ordinal}; the driver reports {count} device(s)")]
     NoDevice {
-        /// The number that was asked for.
+        /// The requested number.
         ordinal: usize,
-        /// How many there are.
+        /// The number of devices.
         count: usize,
     },
-    /// A call of the driver failed.
+    /// A driver call failed.
     #[error("the CUDA driver cannot {what}: {reason}")]
     Driver {
-        /// What was being done.
+        /// The failed action.
         what: &'static str,
-        /// The driver's words.
+        /// The driver's error.
         reason: String,
     },
-    /// There is no compiler, or it refuses a program.
+    /// The compiler is missing, or rejects a program.
     #[error(transparent)]
     Compiler(#[from] CompilerError),
-    /// A probe came out otherwise than on the CPU.
-    #[error("a probe does not compute what the CPU does: {reason}")]
+    /// A probe program gave another result than on the CPU.
+    #[error("the results of a probe differ from the CPU's: {reason}")]
     Probe {
-        /// How.
+        /// The difference.
         reason: String,
     },
 }
 
-/// A GPU that is open.
+/// An open GPU.
 #[derive(Debug)]
 pub struct Device {
     context: Arc<CudaContext>,
@@ -83,7 +83,7 @@ pub(super) struct Module {
     fixed: CudaSlice<u8>,
 }
 
-/// Where a run waits for its copy, and where the device reads it.
+/// The memory of a run, on the host and on the device.
 #[derive(Debug)]
 pub(super) struct Slot {
     staging: PinnedHostSlice<u8>,
@@ -93,7 +93,7 @@ pub(super) struct Slot {
     done: CudaEvent,
 }
 
-/// The outputs of a batch on the device, and where they come back to.
+/// The memory of a batch's outputs, on the device and on the host.
 #[derive(Debug)]
 pub(super) struct OutputBuffer {
     device: CudaSlice<u8>,
@@ -102,17 +102,17 @@ pub(super) struct OutputBuffer {
     returned: CudaEvent,
 }
 
-/// An output whose bytes are in use as Arrow buffers; given back to its device when they are dropped.
+/// Outputs whose bytes are in use as Arrow buffers; returned to the device when the buffers are dropped.
 #[derive(Debug)]
 struct Lent {
     device: Arc<Device>,
     output: Option<OutputBuffer>,
 }
 
-/// Slots and outputs that are kept for the next batches, of each.
+/// The number of slots, and of output buffers, that are kept for reuse.
 const KEPT_MAX: usize = 8;
 
-/// Memory is had in multiples of this, so that batches of nearly one size use the same.
+/// Memory is allocated in multiples of this, so that batches of similar sizes can share it.
 const GRAIN_BYTES: usize = 1 << 20;
 
 // SAFETY: plain integers without padding, laid out as the kernel's struct; `prelude.cu` asserts its size.
@@ -136,12 +136,12 @@ impl Device {
         let context = CudaContext::new(ordinal).map_err(failed("open the device"))?;
         // SAFETY: every use of memory across streams is ordered by events below.
         unsafe { context.disable_event_tracking() };
-        let (major, minor) = context.compute_capability().map_err(failed("tell its compute capability"))?;
-        let stream = || context.new_stream().map_err(failed("make a stream"));
+        let (major, minor) = context.compute_capability().map_err(failed("report its compute capability"))?;
+        let stream = || context.new_stream().map_err(failed("create a stream"));
         Ok(Arc::new(Self {
             compiler: Compiler::load()?,
             architecture: Architecture::Real(major.unsigned_abs(), minor.unsigned_abs()),
-            name: context.name().map_err(failed("tell its name"))?,
+            name: context.name().map_err(failed("report its name"))?,
             inward: stream()?,
             compute: stream()?,
             outward: stream()?,
@@ -165,7 +165,7 @@ impl Device {
         Ok(Module { function, fixed })
     }
 
-    /// A slot for so many bytes, one that was given back or a new one.
+    /// Returns a slot of at least these sizes, reused or new.
     pub(super) fn slot(&self, bytes: usize, fault_bytes: usize) -> Result<Slot, DeviceError> {
         let fits = |slot: &Slot| slot.staging.len() >= bytes && slot.faults.len() >= fault_bytes;
         if let Some(slot) = take(&self.slots, fits) {
@@ -180,7 +180,7 @@ impl Device {
         })
     }
 
-    /// Memory for outputs of so many bytes.
+    /// Returns memory for outputs of at least this size, reused or new.
     pub(super) fn output(&self, bytes: usize) -> Result<OutputBuffer, DeviceError> {
         if let Some(output) = take(&self.outputs, |output| output.host.len() >= bytes) {
             return Ok(output);
@@ -197,7 +197,7 @@ impl Device {
         keep(&self.slots, slot);
     }
 
-    /// Copies a run to the device and starts its kernel; does not wait for either.
+    /// Copies a run to the device and starts its kernel, without waiting for either.
     pub(super) fn start(
         &self,
         module: &Module,
@@ -207,7 +207,7 @@ impl Device {
     ) -> Result<(), DeviceError> {
         let started = self.try_start(module, slot, load, output);
         if started.is_err() {
-            // No event tells of what is under way already.
+            // No event was recorded for the work already started.
             let _ = self.inward.synchronize();
             let _ = self.compute.synchronize();
         }
@@ -221,43 +221,45 @@ impl Device {
         load: &Load,
         output: &mut OutputBuffer,
     ) -> Result<(), DeviceError> {
-        // What the slot held is done with: its faults were waited for, or it is new.
-        let staging = slot.staging.as_mut_slice().map_err(failed("reach pinned memory"))?;
+        // The slot's earlier run is complete: its faults were waited for, or the slot is new.
+        let staging = slot.staging.as_mut_slice().map_err(failed("access pinned memory"))?;
         load.write(&mut staging[..load.len()]);
         let (place, _) = slot.device.device_ptr(&self.inward);
-        // SAFETY: `device` is as long as `staging`, and both live until `done` was waited for, on drop at the latest.
+        // SAFETY: `device` is as long as `staging`, and both live until `done` was waited for, at the latest on drop.
         unsafe { result::memcpy_htod_async(place, &staging[..load.len()], self.inward.cu_stream()) }
             .map_err(failed("copy rows to the device"))?;
         slot.copied.record(&self.inward).map_err(failed("record an event"))?;
         self.compute.wait(&slot.copied).map_err(failed("wait for an event"))?;
         self.launch(module, slot, load, output)?;
         let faults = load.faults();
-        let told = slot.faults.as_mut_slice().map_err(failed("reach pinned memory"))?;
-        // SAFETY: the faults lie within the run, and `told` lives until `done` was waited for.
+        let fault_bytes = slot.faults.as_mut_slice().map_err(failed("access pinned memory"))?;
+        // SAFETY: the faults are within the run, and `fault_bytes` lives until `done` was waited for.
         unsafe {
-            result::memcpy_dtoh_async(&mut told[..faults.len()], place + faults.start as u64, self.compute.cu_stream())
+            result::memcpy_dtoh_async(
+                &mut fault_bytes[..faults.len()],
+                place + faults.start as u64,
+                self.compute.cu_stream(),
+            )
         }
         .map_err(failed("copy faults back"))?;
         slot.done.record(&self.compute).map_err(failed("record an event"))?;
         output.computed.record(&self.compute).map_err(failed("record an event"))
     }
 
-    /// Starts the kernel on a run that the device holds.
+    /// Starts the kernel on a run that is on the device.
     fn launch(&self, module: &Module, slot: &Slot, load: &Load, output: &OutputBuffer) -> Result<(), DeviceError> {
-        let too_many = |_| DeviceError::Driver {
-            what: "launch a program",
-            reason: "there are more blocks than a grid has".to_owned(),
-        };
+        let too_many =
+            |_| DeviceError::Driver { what: "launch a program", reason: "the grid has too many blocks".to_owned() };
         let blocks = u32::try_from(load.launch.blocks()).map_err(too_many)?;
         let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS as u32, 1, 1), shared_mem_bytes: 0 };
         let mut launch = self.compute.launch_builder(&module.function);
         launch.arg(&module.fixed).arg(&slot.device).arg(&output.device).arg(&load.launch);
-        // SAFETY: the kernel takes these four arguments; it reads within `fixed` and the run, and writes within the run's fault
-        // words and the outputs, whose places come from the same program.
+        // SAFETY: the kernel takes these four arguments; it reads within `fixed` and the run, and writes within the
+        // run's fault words and the outputs, whose offsets the same program computed.
         unsafe { launch.launch(config) }.map(|_| ()).map_err(failed("launch a program"))
     }
 
-    /// Seconds of each of so many launches.
+    /// The duration of each of a number of launches, in seconds.
     pub(super) fn time_kernel(
         &self,
         module: &Module,
@@ -271,7 +273,7 @@ impl Device {
         timed
     }
 
-    /// Seconds of each of so many copies from one place of the device to another.
+    /// The duration of each of a number of copies on the device, in seconds.
     pub(super) fn time_copy(&self, bytes: usize, repetitions: usize) -> Result<Vec<f64>, DeviceError> {
         let (source, target) = (self.memory(bytes)?, self.memory(bytes)?);
         let (from, to) = (source.device_ptr(&self.compute).0, target.device_ptr(&self.compute).0);
@@ -286,7 +288,7 @@ impl Device {
     }
 
     fn time(&self, repetitions: usize, work: impl Fn() -> Result<(), DeviceError>) -> Result<Vec<f64>, DeviceError> {
-        let event = || self.context.new_event(Some(CUevent_flags::CU_EVENT_DEFAULT)).map_err(failed("make an event"));
+        let event = || self.context.new_event(Some(CUevent_flags::CU_EVENT_DEFAULT)).map_err(failed("create an event"));
         let once = |_| {
             let (before, after) = (event()?, event()?);
             before.record(&self.compute).map_err(failed("record an event"))?;
@@ -297,39 +299,41 @@ impl Device {
         (0..repetitions).map(once).collect()
     }
 
-    /// Waits for the outputs and gives their bytes as one buffer, whose memory comes back when the last part of it is dropped.
-    pub(super) fn bring_back(self: &Arc<Self>, mut output: OutputBuffer, bytes: usize) -> Result<Buffer, DeviceError> {
+    /// Waits for the outputs and returns their bytes as one buffer, whose memory is reused once all slices of it are
+    /// dropped.
+    pub(super) fn copy_back(self: &Arc<Self>, mut output: OutputBuffer, bytes: usize) -> Result<Buffer, DeviceError> {
         self.outward.wait(&output.computed).map_err(failed("wait for an event"))?;
         let (place, _) = output.device.device_ptr(&self.outward);
-        let host = output.host.as_mut_slice().map_err(failed("reach pinned memory"))?;
-        // SAFETY: both are at least `bytes` long, and live until `returned` was waited for, on drop at the latest.
+        let host = output.host.as_mut_slice().map_err(failed("access pinned memory"))?;
+        // SAFETY: both are at least `bytes` long, and live until `returned` was waited for, at the latest on drop.
         unsafe { result::memcpy_dtoh_async(&mut host[..bytes], place, self.outward.cu_stream()) }
             .map_err(failed("copy outputs back"))?;
         let recorded = output.returned.record(&self.outward);
         recorded.or_else(|_| self.outward.synchronize()).map_err(failed("record an event"))?;
         output.returned.synchronize().map_err(failed("copy outputs back"))?;
-        let start = output.host.as_mut_ptr().map_err(failed("reach pinned memory"))?;
+        let start = output.host.as_mut_ptr().map_err(failed("access pinned memory"))?;
         let Some(start) = NonNull::new(start) else { return Ok(Buffer::default()) };
         let owner = Arc::new(Lent { device: Arc::clone(self), output: Some(output) });
-        // SAFETY: `owner` keeps the pinned memory, nobody writes to it while it is lent, and it begins at a page.
+        // SAFETY: `owner` keeps the pinned memory, which starts at a page and is not written while it is lent.
         Ok(unsafe { Buffer::from_custom_allocation(start, bytes, owner) })
     }
 
     fn pinned(&self, bytes: usize) -> Result<PinnedHostSlice<u8>, DeviceError> {
-        // SAFETY: what is read of it was written first: by a load, or by a copy that was waited for.
-        unsafe { self.context.alloc_pinned_with_flags(grains(bytes), 0) }.map_err(failed("get pinned memory"))
+        // SAFETY: every byte is written before it is read, by a load or by a copy that was waited for.
+        unsafe { self.context.alloc_pinned_with_flags(grains(bytes), 0) }.map_err(failed("allocate pinned memory"))
     }
 
     fn memory(&self, bytes: usize) -> Result<CudaSlice<u8>, DeviceError> {
-        // SAFETY: kernels read only what a run's copy wrote. The allocation is waited for, since another stream uses it first.
-        let memory = unsafe { self.compute.alloc(grains(bytes)) }.map_err(failed("get device memory"))?;
-        self.compute.synchronize().map_err(failed("get device memory"))?;
+        // SAFETY: kernels read only what a run's copy wrote. The allocation is waited for, since another stream uses
+        // the memory first.
+        let memory = unsafe { self.compute.alloc(grains(bytes)) }.map_err(failed("allocate device memory"))?;
+        self.compute.synchronize().map_err(failed("allocate device memory"))?;
         Ok(memory)
     }
 
     fn event(&self) -> Result<CudaEvent, DeviceError> {
-        // A thread that waits sleeps.
-        self.context.new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC)).map_err(failed("make an event"))
+        // Waiting threads sleep instead of spinning.
+        self.context.new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC)).map_err(failed("create an event"))
     }
 }
 
@@ -342,13 +346,13 @@ fn take<T>(kept: &Mutex<Vec<T>>, fits: impl Fn(&T) -> bool) -> Option<T> {
     kept.iter().position(fits).map(|place| kept.swap_remove(place))
 }
 
-fn keep<T>(kept: &Mutex<Vec<T>>, one: T) {
+fn keep<T>(kept: &Mutex<Vec<T>>, item: T) {
     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
     if kept.len() == KEPT_MAX {
-        // The oldest may be of a size that nobody asks for any more.
+        // Drop the oldest, whose size may no longer be needed.
         kept.remove(0);
     }
-    kept.push(one);
+    kept.push(item);
 }
 
 fn failed(what: &'static str) -> impl Fn(DriverError) -> DeviceError {
@@ -356,19 +360,19 @@ fn failed(what: &'static str) -> impl Fn(DriverError) -> DeviceError {
 }
 
 impl Slot {
-    /// Waits for its run, and gives the fault words.
+    /// Waits for the run, and returns the fault words.
     pub(super) fn wait(&self, fault_bytes: usize) -> Result<Vec<u64>, DeviceError> {
         self.done.synchronize().map_err(failed("compute rows"))?;
-        let bytes = self.faults.as_slice().map_err(failed("reach pinned memory"))?;
+        let bytes = self.faults.as_slice().map_err(failed("access pinned memory"))?;
         Ok(words_of(&bytes[..fault_bytes]))
     }
 }
 
-// === Drop: memory is not given up while the device uses it ===
+// === Drop: waits until the device no longer uses the memory ===
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // An error is the device's, and shows at its next use.
+        // An error concerns the device, whose next use reports it.
         let _ = self.copied.synchronize();
         let _ = self.done.synchronize();
     }

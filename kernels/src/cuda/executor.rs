@@ -1,4 +1,4 @@
-//! Rows of record batches → one output batch, computed on a device: the twin of [`BatchBuilder`].
+//! Rows of record batches → one output batch, computed on a device: the counterpart of [`BatchBuilder`].
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -30,21 +30,21 @@ pub struct DeviceProgram {
 
 /// One output batch being filled by a device, as a [`BatchBuilder`] fills one on the CPU.
 ///
-/// Rows are computed while later ones are brought: an error of a row may come with a later call, with `finish` at the latest, and
-/// the batch is lost then.
+/// Rows are computed while later ones are appended: a later call, or `finish` at the latest, may return the error of an
+/// earlier row, and the batch is then lost.
 #[derive(Debug)]
 pub struct Executor {
     program: Arc<DeviceProgram>,
     rest: BatchBuilder,
     output: OutputBuffer,
-    /// Where each device output begins, and where the last one ends.
+    /// The offset of each device output in the output buffer.
     offsets: Vec<usize>,
     output_bytes: usize,
     mapped: MappedTables,
     running: VecDeque<Running>,
 }
 
-/// A run on the device, with what tells of its rows if one of them is at fault.
+/// A run on the device, with the rows that are needed to explain a fault.
 #[derive(Debug)]
 struct Running {
     slot: Slot,
@@ -53,26 +53,26 @@ struct Running {
     rows: Range<usize>,
 }
 
-/// Runs that may be under way: one is copied while one is computed.
+/// The number of runs in flight: one is copied while another is computed.
 const RUNNING_MAX: usize = 2;
 
-/// Outputs begin at multiples of this: of Arrow's 64 bytes, and of a line of the device's memory.
+/// The alignment of outputs: a multiple of Arrow's 64 bytes, and of a cache line of the device.
 const OUTPUT_ALIGNMENT: usize = 256;
 
 impl DeviceProgram {
-    /// Compiles a program for a device; none when no output of it runs there.
+    /// Compiles a program for a device; `None` if none of its outputs can run there.
     pub fn new(device: &Arc<Device>, program: &Arc<Program>) -> Result<Option<Self>, DeviceError> {
         let generated = generate(program);
         if generated.outputs.is_empty() {
             return Ok(None);
         }
         let module = device.module(&generated.source, &generated.fixed)?;
-        let is_there = |place: usize| generated.outputs.iter().any(|output| output.output == place);
-        let rest = Arc::new(program.only(|place| !is_there(place)));
+        let is_on_device = |place: usize| generated.outputs.iter().any(|output| output.output == place);
+        let rest = Arc::new(program.only(|place| !is_on_device(place)));
         Ok(Some(Self { device: Arc::clone(device), program: Arc::clone(program), rest, generated, module }))
     }
 
-    /// Where each output of so many rows begins, and where the last one ends.
+    /// The offset of each output for a number of rows, and the total size.
     pub(super) fn layout(&self, rows: usize) -> (Vec<usize>, usize) {
         let mut end = 0_usize;
         let offsets = self.generated.outputs.iter().map(|output| {
@@ -83,26 +83,26 @@ impl DeviceProgram {
         (offsets.collect(), end)
     }
 
-    /// The names of the outputs that the device computes, and of those that the CPU does.
+    /// The names of the outputs that the device computes, and of those that the CPU computes.
     pub fn outputs_by_place(&self) -> (Vec<String>, Vec<String>) {
         let schema = self.program.schema();
         let (mut device, mut cpu) = (Vec::new(), Vec::new());
         for (place, field) in schema.fields().iter().enumerate() {
-            let is_there = self.generated.outputs.iter().any(|output| output.output == place);
-            if is_there { &mut device } else { &mut cpu }.push(field.name().clone());
+            let is_on_device = self.generated.outputs.iter().any(|output| output.output == place);
+            if is_on_device { &mut device } else { &mut cpu }.push(field.name().clone());
         }
         (device, cpu)
     }
 }
 
 impl Executor {
-    /// An empty batch with room for `rows`, on the device and in pinned memory.
+    /// Creates an empty batch with room for `rows`, on the device and in pinned memory.
     pub fn new(program: Arc<DeviceProgram>, rows: usize) -> Result<Self, KernelError> {
         let rest = BatchBuilder::new(Arc::clone(&program.rest), rows);
         Self::with_rest(program, rest)
     }
 
-    /// The same, to be filled by [`Self::scatter`].
+    /// Creates an empty batch for [`Self::scatter`].
     pub fn scattered(program: Arc<DeviceProgram>, rows: usize) -> Result<Self, KernelError> {
         let rest = BatchBuilder::scattered(Arc::clone(&program.rest), rows);
         Self::with_rest(program, rest)
@@ -110,7 +110,7 @@ impl Executor {
 
     fn with_rest(program: Arc<DeviceProgram>, rest: BatchBuilder) -> Result<Self, KernelError> {
         let (offsets, output_bytes) = program.layout(rest.capacity());
-        let output = program.device.output(output_bytes).map_err(lost)?;
+        let output = program.device.output(output_bytes).map_err(device_failure)?;
         Ok(Self {
             program,
             rest,
@@ -122,17 +122,17 @@ impl Executor {
         })
     }
 
-    /// Rows there are.
+    /// The number of rows appended.
     pub fn len(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether there are none.
+    /// Whether no rows were appended.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Rows there is room for.
+    /// The number of rows that the batch has room for.
     pub fn capacity(&self) -> usize {
         self.rest.capacity()
     }
@@ -149,21 +149,21 @@ impl Executor {
         self.run(batch, rows, Target::From(first))
     }
 
-    /// Computes the i-th of `rows` into row `places[i]`. Only for executors made by [`Self::scattered`].
+    /// Computes the i-th of `rows` into row `places[i]`. Only for executors created by [`Self::scattered`].
     pub fn scatter(&mut self, batch: &RecordBatch, rows: Range<usize>, places: &[u32]) -> Result<(), KernelError> {
         let added = self.rest.scatter(batch, rows.clone(), places);
         added.map_err(|error| self.first_error(batch, &rows, error))?;
         self.run(batch, rows, Target::Places(places))
     }
 
-    /// The batch of the rows appended so far, of [`Program::schema`].
+    /// The batch of the rows appended so far, with the schema [`Program::schema`].
     pub fn finish(mut self) -> Result<RecordBatch, KernelError> {
         while !self.running.is_empty() {
             self.settle()?;
         }
         let (program, rows) = (Arc::clone(&self.program), self.rest.len());
         let rest = self.rest.finish()?;
-        let buffer = program.device.bring_back(self.output, self.output_bytes).map_err(lost)?;
+        let buffer = program.device.copy_back(self.output, self.output_bytes).map_err(device_failure)?;
         let schema = program.program.schema();
         let mut on_cpu = rest.columns().iter();
         let mut on_device = program.generated.outputs.iter().zip(&self.offsets).peekable();
@@ -181,13 +181,13 @@ impl Executor {
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|source| KernelError::Arrow {
-            what: "put together",
+            what: "assemble",
             name: "the batch".to_owned(),
             source,
         })
     }
 
-    /// Starts a run, once there is room for it.
+    /// Starts a run, after waiting for a free place among those in flight.
     fn run(&mut self, batch: &RecordBatch, rows: Range<usize>, target: Target<'_>) -> Result<(), KernelError> {
         if rows.is_empty() {
             return Ok(());
@@ -197,30 +197,30 @@ impl Executor {
         }
         let DeviceProgram { device, program, generated, module, .. } = &*self.program;
         let columns = program.input_columns().iter().map(|column| batch.column_by_name(column).map(Arc::clone));
-        // The CPU's part has looked for every column already.
+        // The CPU's part of the program has already checked every column.
         let Some(inputs) = columns.collect::<Option<Vec<ArrayRef>>>() else { return Ok(()) };
         let load = Load::new(program, generated, &inputs, rows.clone(), target, &self.offsets, &mut self.mapped)?;
         let fault_bytes = load.faults().len();
-        let mut slot = device.slot(load.len(), fault_bytes).map_err(lost)?;
-        device.start(module, &mut slot, &load, &mut self.output).map_err(lost)?;
+        let mut slot = device.slot(load.len(), fault_bytes).map_err(device_failure)?;
+        device.start(module, &mut slot, &load, &mut self.output).map_err(device_failure)?;
         self.running.push_back(Running { slot, fault_bytes, batch: batch.clone(), rows });
         Ok(())
     }
 
-    /// Waits for the run that was started first.
+    /// Waits for the oldest run.
     fn settle(&mut self) -> Result<(), KernelError> {
         let Some(run) = self.running.pop_front() else { return Ok(()) };
         let DeviceProgram { device, generated, .. } = &*self.program;
-        let words = run.slot.wait(run.fault_bytes).map_err(lost)?;
+        let words = run.slot.wait(run.fault_bytes).map_err(device_failure)?;
         let fault = first_fault(generated, &words);
         device.keep_slot(run.slot);
         match fault {
             None => Ok(()),
-            Some(fault) => Err(self.first_error(&run.batch, &run.rows, misjudged(fault))),
+            Some(fault) => Err(self.first_error(&run.batch, &run.rows, rejected_by_device(fault))),
         }
     }
 
-    /// The CPU's error for these rows; `otherwise` should it have none.
+    /// The CPU's error for these rows, or `otherwise` if it has none.
     fn first_error(&self, batch: &RecordBatch, rows: &Range<usize>, otherwise: KernelError) -> KernelError {
         if matches!(otherwise, KernelError::Full { .. } | KernelError::OutOfRange { .. }) {
             return otherwise;
@@ -242,8 +242,8 @@ fn matrix(values: Buffer, rows: usize, data_type: &DataType) -> Result<ArrayRef,
     Ok(make_array(data.build()?))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "what `map_err` gives")]
-fn lost(error: DeviceError) -> KernelError {
+#[expect(clippy::needless_pass_by_value, reason = "the argument of `map_err`")]
+fn device_failure(error: DeviceError) -> KernelError {
     device_error(&error.to_string())
 }
 
@@ -251,6 +251,6 @@ fn device_error(problem: &str) -> KernelError {
     KernelError::Device { problem: problem.to_owned() }
 }
 
-fn misjudged(fault: Fault) -> KernelError {
-    device_error(&format!("it finds fault with rows in which the CPU finds none ({fault:?})"))
+fn rejected_by_device(fault: Fault) -> KernelError {
+    device_error(&format!("it rejects a row that the CPU accepts ({fault:?})"))
 }

@@ -1,17 +1,17 @@
-//! What a run's fault words say: the row that the CPU would tell of.
+//! The fault words of a run: which row the CPU would report.
 
 use super::generate::Generated;
 
-/// Rows of a tile of the CPU, as `prelude.cu` has them.
+/// Rows per tile on the CPU, as in `prelude.cu`.
 const CPU_TILE_ROWS: u64 = 1024;
 
-/// No fault: what the words are set to before a run, every byte of them.
+/// The value of every byte of a fault word without a fault, set before a run.
 pub(crate) const NO_FAULT_BYTE: u8 = 0xff;
 
-/// A row that an output cannot take.
+/// A row that an output rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// The output's place in the program, and the chain's in it.
+    /// The output's position in the program, and the chain's in the output.
     pub(crate) output: usize,
     pub(crate) chain: usize,
     /// The row of the run.
@@ -19,13 +19,13 @@ pub(crate) struct Fault {
     pub(crate) is_null: bool,
 }
 
-/// Fault words out of their bytes.
+/// Converts bytes to fault words.
 pub(crate) fn words_of(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
 }
 
-/// The fault that the CPU meets first: outputs in order, in each the tiles of rows in order, in each the chains in order, and in a
-/// chain's tile the first null before the first number that does not fit.
+/// The fault that the CPU finds first: outputs in order, in each the tiles of rows in order, in each the chains in
+/// order, and in a chain's tile the first null before the first number that does not fit.
 pub(crate) fn first_fault(generated: &Generated, words: &[u64]) -> Option<Fault> {
     generated.outputs.iter().find_map(|output| {
         let chains = words.get(output.first_chain..output.first_chain + output.chains)?;

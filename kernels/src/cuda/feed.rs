@@ -1,8 +1,8 @@
-//! Rows of a record batch → the bytes that a run brings to the device: its columns, in the type they are stored in, their
-//! validity, and where the outputs and the rows' places are.
+//! Rows of a record batch → the bytes that a run copies to the device: its columns as stored, their validity, the
+//! offsets of the outputs, and the places of the rows.
 //!
-//! What the device does not read (text, decimals) the CPU turns into numbers first. A dictionary no longer than the rows is mapped
-//! once, and travels as keys and a table.
+//! Columns of types that the device does not read (text, decimals) are converted to numbers by the CPU first. A
+//! dictionary that is no longer than the rows is mapped once, and copied as keys and a table.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use crate::compile::program::Program;
 use crate::error::KernelError;
 use crate::execute::source;
 
-/// What is kept of the dictionary last met at each feed.
+/// For each feed, the dictionary seen last and its values as numbers.
 #[derive(Debug, Default)]
 pub(crate) struct MappedTables(Vec<Option<(ArrayRef, ArrayRef)>>);
 
-/// Where a run's rows go.
+/// The destination of a run's rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target<'a> {
-    /// Side by side, from this row on.
+    /// Consecutive rows, starting at this one.
     From(usize),
-    /// Each to a row of its own.
+    /// One row of the output for each row of the run.
     Places(&'a [u32]),
 }
 
-/// One run, ready to be copied to where the device reads it.
+/// One run, ready to be copied to the device.
 #[derive(Debug)]
 pub(crate) struct Load {
     pub(crate) launch: Launch,
@@ -48,7 +48,7 @@ enum Piece {
     Owned(Vec<u8>),
 }
 
-/// A load in the making.
+/// A load under construction.
 #[derive(Debug, Default)]
 struct LoadBuilder {
     pieces: Vec<(usize, Piece)>,
@@ -56,7 +56,7 @@ struct LoadBuilder {
 }
 
 impl Load {
-    /// Readies rows of a batch, whose columns are `inputs`. `offsets` is where each device output begins.
+    /// Prepares rows of a batch with the columns `inputs`. `offsets` has the start of each device output.
     pub(crate) fn new(
         program: &Program,
         generated: &Generated,
@@ -85,7 +85,7 @@ impl Load {
             let expected = &program.input_types[feed.input];
             let added =
                 builder.column(&feed.front, expected, &inputs[feed.input], &rows, mapped).map_err(|source| {
-                    KernelError::Arrow { what: "bring to the device column", name: column.clone(), source }
+                    KernelError::Arrow { what: "copy to the device column", name: column.clone(), source }
                 })?;
             let found = || KernelError::ColumnType {
                 column: column.clone(),
@@ -110,17 +110,17 @@ impl Load {
         Ok(Self { launch, pieces: builder.pieces, len: builder.len })
     }
 
-    /// Where the run's fault words are, and how many bytes; they are the last ones.
+    /// The range of the run's fault words, which are at its end.
     pub(crate) fn faults(&self) -> Range<usize> {
         self.launch.faults as usize..self.len
     }
 
-    /// Bytes of the run.
+    /// The size of the run in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Copies the run, which is as long as `to`.
+    /// Copies the run to `to`, which has the same length.
     pub(crate) fn write(&self, to: &mut [u8]) {
         for (place, piece) in &self.pieces {
             let bytes = piece.bytes();
@@ -139,7 +139,7 @@ impl Piece {
 }
 
 impl LoadBuilder {
-    /// Adds bytes at a multiple of 16 and says where they are.
+    /// Adds bytes at a multiple of 16 and returns their offset.
     fn push(&mut self, piece: Piece) -> u64 {
         let place = self.len.next_multiple_of(16);
         self.len = place + piece.bytes().len();
@@ -167,7 +167,7 @@ impl LoadBuilder {
                 let keys: Vec<u8> = keys[rows.clone()].iter().flat_map(|key| (*key as u32).to_le_bytes()).collect();
                 let all = 0..table.len();
                 let (valid, first_valid_bit) = self.valid(dictionary.keys().nulls(), rows);
-                // The table begins a buffer of its own, so its validity begins at bit 0.
+                // The table starts its own buffer, so its validity starts at bit 0.
                 return Ok(Some(DeviceColumn {
                     valid,
                     first_valid_bit,
@@ -185,7 +185,7 @@ impl LoadBuilder {
         Ok(numbers.map(|numbers| self.plain(numbers.as_ref(), &(0..rows.len()), Form::Numbers)))
     }
 
-    /// The rows of an array of numbers, their bytes as they are.
+    /// The rows of an array of numbers, with their bytes as stored.
     fn plain(&mut self, array: &dyn Array, rows: &Range<usize>, form: Form) -> DeviceColumn {
         let data = array.to_data();
         let start = data.offset() + rows.start;
@@ -208,7 +208,7 @@ impl LoadBuilder {
         }
     }
 
-    /// The validity of rows: where it is, and the bit of the first row. Nothing where every row of the array is valid.
+    /// The offset of the rows' validity, and the bit of the first row; [`NOTHING`] if every row of the array is valid.
     fn valid(&mut self, nulls: Option<&NullBuffer>, rows: &Range<usize>) -> (u64, u32) {
         let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return (NOTHING, 0) };
         let start = nulls.offset() + rows.start;
@@ -217,12 +217,12 @@ impl LoadBuilder {
     }
 }
 
-/// The bytes that hold `len` bits from `start` on.
+/// The bytes that hold `len` bits from bit `start`.
 fn bits(buffer: &Buffer, start: usize, len: usize) -> Buffer {
     buffer.slice_with_length(start / 8, (start % 8 + len).div_ceil(8))
 }
 
-/// A whole array as the numbers that the CPU would load into its tiles; none when it is none that the chain reads.
+/// Converts a whole array to the numbers that the CPU would load into its tiles; `None` if the chain cannot read it.
 fn numbers(front: &CompiledChain, array: &ArrayRef) -> Result<Option<ArrayRef>, ArrowError> {
     let rows = 0..array.len();
     match source::Feed::of(front, array, &rows, &mut []) {

@@ -1,4 +1,4 @@
-//! A program → its CUDA C source and the bytes that stay the same from run to run.
+//! A program → its CUDA C source, and the bytes that are the same for all runs.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::compile::program::Program;
 use crate::domain::Domain;
 use crate::spec::DType;
 
-/// What every program begins with, the functions that are more than an instruction, and the kernel itself.
+/// The beginning of every program, the functions that are more than an instruction, and the kernel.
 const PRELUDE: &str = include_str!("prelude.cu");
 const MATH: &str = include_str!("math.cu");
 const ENTRY: &str = include_str!("entry.cu");
@@ -20,20 +20,20 @@ const ENTRY: &str = include_str!("entry.cu");
 /// The kernel's name in the source.
 pub(super) const KERNEL: &str = "forebay_program";
 
-/// A program made ready for a device.
+/// A program prepared for a device.
 #[derive(Debug)]
 pub(crate) struct Generated {
-    /// The whole source: one kernel, which reads nothing but its arguments.
+    /// The complete source: one kernel, which reads only its arguments.
     pub(crate) source: String,
     /// Tables, constants, groups and chains.
     pub(crate) fixed: Vec<u8>,
-    /// Where in `fixed` the groups are, and how many.
+    /// The offset of the groups in `fixed`, and their number.
     pub(crate) groups: u64,
     pub(crate) group_count: u32,
-    /// Where in `fixed` the chains are, and how many.
+    /// The offset of the chains in `fixed`, and their number.
     pub(crate) chains: u64,
     pub(crate) chain_count: usize,
-    /// The columns that each run brings.
+    /// The columns that each run copies to the device.
     pub(crate) feeds: Vec<ColumnFeed>,
     /// The outputs that the device computes, in the program's order.
     pub(crate) outputs: Vec<DeviceOutput>,
@@ -43,37 +43,37 @@ pub(crate) struct Generated {
 #[derive(Debug)]
 pub(crate) struct ColumnFeed {
     pub(crate) input: usize,
-    /// The chain without its steps: how the CPU makes numbers of rows that the device does not read as they are stored.
+    /// The chain without its steps: the CPU uses it to convert rows of types that the device does not read.
     pub(crate) front: CompiledChain,
 }
 
 /// An output on the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeviceOutput {
-    /// Its place in the program.
+    /// Its position in the program.
     pub(crate) output: usize,
     pub(crate) row_bytes: usize,
-    /// Its chains among all of the device's.
+    /// The position of its first chain among all chains on the device, and their number.
     pub(crate) first_chain: usize,
     pub(crate) chains: usize,
 }
 
-/// What is gathered on the way through the outputs.
+/// State of the generation.
 #[derive(Debug, Default)]
 struct Generator {
     tables: Tables,
-    /// Bodies of functions, each once, by their text.
+    /// The number of each function body, so that equal bodies are generated once.
     shapes: HashMap<String, u32>,
     bodies: Vec<String>,
     groups: Vec<Group>,
     chains: Vec<DeviceChain>,
     feeds: Vec<ColumnFeed>,
-    /// The feeds of inputs that are numbers, which chains share.
+    /// The feeds of numeric inputs, which chains share.
     number_feeds: HashMap<usize, u32>,
     outputs: Vec<DeviceOutput>,
 }
 
-/// The program's outputs that run on a device. An output with a chain that does not stays on the CPU whole.
+/// Generates the outputs of a program that can run on a device. An output with any chain that cannot stays on the CPU.
 pub(crate) fn generate(program: &Program) -> Generated {
     let mut generator = Generator::default();
     for (place, output) in program.outputs.iter().enumerate() {
@@ -129,7 +129,8 @@ impl Generator {
         self.groups.extend(open);
     }
 
-    /// The place of a chain's column among a run's columns. Numbers are brought once, however many chains read them.
+    /// The position of a chain's column among a run's columns. Numbers are copied once, even if several chains read
+    /// them.
     fn feed(&mut self, chain: &CompiledChain, shape: &ChainFunction) -> u32 {
         let next = self.feeds.len() as u32;
         if matches!(chain.head, Head::Numbers) {
@@ -177,14 +178,15 @@ impl Generator {
     }
 }
 
-/// Prelude, a function for each shape, the choice among them, kernel.
+/// The prelude, a function per shape, the dispatch among them, and the kernel.
 fn source(bodies: &[String]) -> String {
     let mut text = format!("{PRELUDE}\n{MATH}\n// === Chains, one function a shape ===\n");
     for (number, body) in bodies.iter().enumerate() {
         let _ = write!(
             text,
-            "\n__device__ __forceinline__ u64 shape_{number}(const Run& run, const Chain& chain, u64 row, u32& fault) {{\n    \
-             const u64* constants = at<u64>(run.fixed, chain.constants);\n    (void)constants;\n{body}}}\n"
+            "\n__device__ __forceinline__ u64 shape_{number}(const Run& run, const Chain& chain, u64 row, \
+             u32& fault) {{\n    const u64* constants = at<u64>(run.fixed, chain.constants);\n    \
+             (void)constants;\n{body}}}\n"
         );
     }
     text.push_str("\n__device__ __forceinline__ u64 cell(const Run& run, const Chain& chain, u64 row, u32& fault) {\n");
@@ -197,7 +199,7 @@ fn source(bodies: &[String]) -> String {
     text
 }
 
-/// The bits of 1.
+/// The bits of 1 in a dtype.
 fn one(dtype: DType) -> u32 {
     match dtype {
         DType::Float32 => 1.0_f32.to_bits(),

@@ -1,5 +1,6 @@
-// What makes a generated program C++ for the host: the words and functions of CUDA that it uses. Tests compile it so and hold
-// the program's arithmetic against the CPU kernels where there is no GPU. It comes before the program; host_entry.h behind it.
+// Makes a generated program C++ for the host: defines the CUDA keywords and functions that it uses. Tests compile
+// programs this way to compare their arithmetic with the CPU kernels on machines without a GPU. This file precedes the
+// program; host_entry.h follows it.
 
 #include <cmath>
 #include <cstring>

@@ -1,5 +1,6 @@
 
-// Every block in turn, and in each what all threads do before the barrier and then what they do behind it.
+// Runs the blocks one after the other. For each block, all threads run up to the barrier, and then all threads run the
+// code after it.
 extern "C" void forebay_host(const u8* fixed, u8* columns, u8* out, const Launch* launch, u64 blocks) {
     static u64 tile[TILE_WORDS];
     Run run = {fixed, columns, out, *launch};

@@ -1,12 +1,12 @@
-//! What the host and a generated program agree on: `prelude.cu` declares the same structs.
+//! Structs shared by the host and generated programs; `prelude.cu` declares the same ones.
 
-/// Rows of a block of threads; a thread computes one row of one group.
+/// Rows per block of threads; each thread computes one row of one group.
 pub(crate) const THREADS: usize = 256;
 
-/// Bytes of elements that a block's tile holds of a row: a group has so many columns as fit.
+/// Bytes of elements per row of a block's tile: a group has as many columns as fit.
 pub(super) const TILE_ROW_BYTES: usize = 128;
 
-/// Where nothing is.
+/// The offset of absent data.
 pub(super) const NOTHING: u64 = u64::MAX;
 
 /// Consecutive columns of one output, which a block writes together: several chains, or one `one_hot`.
@@ -23,7 +23,7 @@ pub(super) struct Group {
     pub(super) one: u32,
 }
 
-/// A chain: its shape, its column among the run's, and where its constants are in the fixed part.
+/// A chain: its shape, the position of its column in the run, and the offset of its constants in the fixed part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeviceChain {
     pub(super) shape: u32,
@@ -31,18 +31,18 @@ pub(super) struct DeviceChain {
     pub(super) constants: u64,
 }
 
-/// How a column's rows lie.
+/// The representation of a column's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// In the type that the column had when the program was compiled.
+    /// As stored, in the type that the program was compiled for.
     Stored = 0,
-    /// As keys of a table of numbers.
+    /// Keys into a table of numbers.
     Keys = 1,
-    /// As numbers of the chain's first domain.
+    /// Numbers of the chain's first domain.
     Numbers = 2,
 }
 
-/// A column of a run. Places are bytes from the start of the run's columns.
+/// A column of a run. Offsets are in bytes from the start of the run's columns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeviceColumn {
     pub(super) values: u64,
@@ -55,7 +55,7 @@ pub(super) struct DeviceColumn {
     pub(super) table_rows: u32,
 }
 
-/// One launch: handed to the kernel as it is.
+/// The parameters of a launch, passed to the kernel by value.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Launch {
@@ -70,7 +70,7 @@ pub(crate) struct Launch {
     pub(crate) unused: u32,
 }
 
-/// Bytes under construction; every piece starts at a multiple of 16, which suits every type.
+/// Bytes under construction; every piece starts at a multiple of 16, which satisfies the alignment of every type.
 #[derive(Debug, Default)]
 pub(super) struct Blob(Vec<u8>);
 
@@ -91,7 +91,7 @@ impl Group {
             self.element_bytes,
             self.one_hot,
             self.one,
-            // A single column needs none, and 2^32 is none.
+            // The value for a single column, 2^32, does not fit and is not needed.
             u32::try_from(reciprocal).unwrap_or(0),
         ] {
             to.extend_from_slice(&word.to_le_bytes());
@@ -121,7 +121,7 @@ impl DeviceColumn {
 }
 
 impl Launch {
-    /// Blocks of the grid: every group of every tile of rows.
+    /// The number of blocks: one per group and tile of rows.
     pub(crate) fn blocks(&self) -> u64 {
         self.rows.div_ceil(THREADS as u64) * u64::from(self.group_count)
     }
@@ -130,7 +130,7 @@ impl Launch {
 // === impl Blob ===
 
 impl Blob {
-    /// Adds bytes and says where they are.
+    /// Adds bytes and returns their offset.
     pub(super) fn push(&mut self, bytes: &[u8]) -> u64 {
         self.0.resize(self.0.len().next_multiple_of(16), 0);
         let place = self.0.len();
@@ -138,7 +138,7 @@ impl Blob {
         place as u64
     }
 
-    /// Adds words and says where they are.
+    /// Adds words and returns their offset.
     pub(super) fn push_words(&mut self, words: impl IntoIterator<Item = u64>) -> u64 {
         let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
         self.push(&bytes)

@@ -1,4 +1,4 @@
-// === Functions that are more than an instruction (cpu/math.rs), operation by operation as the CPU computes them ===
+// === Functions that are more than an instruction (vector/math.rs), operation by operation as on the CPU ===
 
 #define LN_2_HIGH 6.93147180369123816490e-01
 #define LN_2_LOW 1.90821492927058770002e-10
@@ -22,7 +22,7 @@ __device__ __forceinline__ f64 not_a_number() { return as_f64(0x7ff8000000000000
 __device__ __forceinline__ f32 infinity_single() { return __uint_as_float(0x7f800000u); }
 __device__ __forceinline__ f32 not_a_number_single() { return __uint_as_float(0x7fc00000u); }
 
-// x = 2^k * m with m in [sqrt(1/2), sqrt(2)): k, and f = m - 1.
+// Reduces x = 2^k * m, with m in [sqrt(1/2), sqrt(2)), to k and f = m - 1.
 __device__ __forceinline__ void reduce(f64 x, f64& k, f64& f) {
     u64 bits = bits_of(x) + (ONE_BITS - ROOT_HALF_BITS);
     k = (f64)((i32)(bits >> 52) - 1023);
@@ -59,7 +59,7 @@ __device__ __forceinline__ f32 ln_parts(f32 k, f32 f, f32 c) {
     return s * (half_square + r) + (k * LN_2_LOW_SINGLE + c) - half_square + f + k * LN_2_HIGH_SINGLE;
 }
 
-// The logarithm's value where it is no number, or none that the series gives.
+// The logarithm at special values, for which the series does not apply.
 __device__ __forceinline__ f64 ln_edges(f64 x, f64 result) {
     result = x == 0.0 ? -infinity() : result;
     result = x < 0.0 ? not_a_number() : result;
@@ -86,7 +86,7 @@ __device__ __forceinline__ f32 ln(f32 x) {
     return ln_edges(x, ln_parts(is_small ? k - 25.0f : k, f, 0.0f));
 }
 
-// About 2^-k / (1 + f). Behind the widest exponents it is anything.
+// 2^-k / (1 + f), approximately. Arbitrary for the largest exponents.
 __device__ __forceinline__ f64 about_inverse(f64 k, f64 f) {
     return as_f64((u64)(1023 - (i64)(i32)k) << 52) * (1.0 - f + f * f);
 }
@@ -95,7 +95,7 @@ __device__ __forceinline__ f64 ln_1p(f64 x) {
     f64 u = 1.0 + x;
     f64 k, f;
     reduce(u, k, f);
-    // What the sum rounded away.
+    // The rounding error of the sum.
     f64 lost = k >= 2.0 ? 1.0 - (u - x) : x - (u - 1.0);
     f64 c = k == 0.0 || k >= 54.0 ? 0.0 : lost * about_inverse(k, f);
     f64 result = ln_parts(k, k == 0.0 ? x : f, c);
@@ -104,7 +104,7 @@ __device__ __forceinline__ f64 ln_1p(f64 x) {
 
 __device__ __forceinline__ f32 ln_1p(f32 x) {
     f32 u = 1.0f + x;
-    // -k where an exponent's bits are: added to a number's bits, it divides by 2^k.
+    // -k in the position of the exponent bits: adding it to a float's bits divides by 2^k.
     u32 down = (THREE_QUARTERS_BITS + FRACTION_BITS_SINGLE - __float_as_uint(u)) & ~FRACTION_BITS_SINGLE;
     f32 four = __uint_as_float(__float_as_uint(4.0f) + down);
     f32 f = __uint_as_float(__float_as_uint(x) + down) - fmaf(-0.25f, four, 1.0f);
@@ -121,7 +121,7 @@ __device__ __forceinline__ f32 ln_1p(f32 x) {
     return ln_edges(u, sum + fmaf(k, -(LN_2_LOW_SINGLE / 8388608.0f), fmaf(square, series, lacking)));
 }
 
-// ln(x / (1 - x)), x clipped before.
+// ln(x / (1 - x)), after clipping x.
 __device__ __forceinline__ f64 logit(f64 x, f64 low, f64 high) {
     x = clip<f64>(x, low, high);
     return ln(x / (1.0 - x));
@@ -132,7 +132,7 @@ __device__ __forceinline__ f32 logit(f32 x, f32 low, f32 high) {
     return ln(x / (1.0f - x));
 }
 
-// a + b as the nearest double and what it lacks.
+// a + b as the nearest double and its error.
 __device__ __forceinline__ void two_sum(f64 a, f64 b, f64& sum, f64& low) {
     f64 total = a + b;
     f64 other = total - a;
@@ -146,7 +146,7 @@ __device__ __forceinline__ void split(f64 a, f64& high, f64& low) {
     low = a - high;
 }
 
-// a * b as the nearest double and what it lacks.
+// a * b as the nearest double and its error.
 __device__ __forceinline__ void two_product(f64 a, f64 b, f64& product, f64& low) {
     f64 a_high, a_low, b_high, b_low;
     split(a, a_high, a_low);
@@ -193,7 +193,7 @@ __device__ __forceinline__ void ln_wide(f64 x, f64& log, f64& log_low) {
 // 2^k for whole k within +-1022.
 __device__ __forceinline__ f64 power_of_two(f64 k) { return as_f64((u64)((i32)k + 1023) << 52); }
 
-// e^(high + low) - 1, for a low that is small against high.
+// e^(high + low) - 1, for |low| small compared with |high|.
 __device__ __forceinline__ f64 exp_m1(f64 high, f64 low) {
     bool is_within = high > -60.0 && high < 800.0;
     f64 y = high > -60.0 ? high : -60.0;
@@ -213,7 +213,7 @@ __device__ __forceinline__ f64 exp_m1(f64 high, f64 low) {
     f64 sum, sum_low;
     two_sum(1.0 - down * down_rest, r, sum, sum_low);
     f64 result = (sum + (sum_low + rest)) * up * up_rest;
-    // A zero keeps its sign.
+    // Preserves the sign of zero.
     return high == 0.0 ? high : result;
 }
 
@@ -252,7 +252,7 @@ __device__ __forceinline__ f64 square_root(f64 value) { return sqrt(value); }
 __device__ __forceinline__ f32 absolute(f32 value) { return fabsf(value); }
 __device__ __forceinline__ f64 absolute(f64 value) { return fabs(value); }
 __device__ __forceinline__ u64 absolute(u64 value) { return value; }
-// -2^63, which has none, stays itself.
+// -2^63, whose absolute value does not fit, is unchanged.
 __device__ __forceinline__ i64 absolute(i64 value) { return value < 0 ? (i64)(0ull - (u64)value) : value; }
 
 __device__ __forceinline__ i64 positive_mod(i64 value, i64 modulus) {
@@ -278,13 +278,14 @@ __device__ __forceinline__ i64 sigrid_hash(u64 key, u64 salt, i64 max_value) {
     key = key + (key << 2) + (key << 4);
     key ^= key >> 28;
     key += key << 31;
-    // CityHash's 128 to 64 bits.
+    // CityHash's 128-to-64-bit hash.
     u64 a = (key ^ salt) * 0x9ddfea08eb382d69ull;
     u64 b = (salt ^ (a ^ (a >> 47))) * 0x9ddfea08eb382d69ull;
     return positive_mod((i64)((b ^ (b >> 47)) * 0x9ddfea08eb382d69ull), max_value);
 }
 
-// Constants: where keys and slots are, the slots' mask, factor, shift, where the values are, the default, and whether there is one.
+// Constants: the offsets of keys and slots, the mask of the slots, factor, shift, the offset of the values, the
+// default, and whether there is one.
 __device__ __forceinline__ i64 map_id(const Run& run, const u64* constants, u64 id, bool& valid) {
     u64 hash;
     if (u32 entry = find(run, constants, id, hash)) {

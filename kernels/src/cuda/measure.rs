@@ -1,4 +1,4 @@
-//! How long a device takes for rows that it holds already, for benches.
+//! Timing of a device over rows that it already holds, for benchmarks.
 
 use std::sync::Arc;
 
@@ -9,21 +9,22 @@ use super::executor::DeviceProgram;
 use super::feed::{Load, MappedTables, Target};
 use crate::error::KernelError;
 
-/// Seconds of a kernel and of a copy, each a repetition.
+/// Durations of a kernel and of a copy, one per repetition.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Bytes that the kernel reads: the columns with their validity.
     pub read_bytes: usize,
     /// Bytes that it writes.
     pub written_bytes: usize,
-    /// The kernel, over all rows.
+    /// Durations of the kernel over all rows.
     pub kernel_seconds: Vec<f64>,
-    /// A copy on the device of half as many bytes as the kernel reads and writes: it moves the same bytes.
+    /// Durations of a copy on the device of half as many bytes as the kernel reads and writes, which moves the same
+    /// number of bytes.
     pub copy_seconds: Vec<f64>,
 }
 
 impl DeviceProgram {
-    /// Brings all rows of a batch to the device, and runs the program over them again and again.
+    /// Copies all rows of a batch to the device, and runs the program over them repeatedly.
     pub fn measure(&self, batch: &RecordBatch, repetitions: usize) -> Result<Measured, KernelError> {
         let inputs = self.program.input_columns().iter().map(|column| {
             let found = batch.column_by_name(column).map(Arc::clone);

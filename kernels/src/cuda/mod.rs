@@ -1,21 +1,21 @@
-//! Programs on an NVIDIA GPU: the outputs of a [`crate::Program`] as one fused CUDA kernel, generated, compiled at run time and
-//! launched on rows of record batches.
+//! Programs on an NVIDIA GPU: the outputs of a [`crate::Program`] as one fused CUDA kernel, generated and compiled at
+//! run time, and launched on rows of record batches.
 //!
 //! ```text
 //! Program ── generate ──▶ source + fixed bytes ── compiler (NVRTC) ──▶ device (module, memory, streams)
 //! rows ───── feed ──────▶ one block of bytes ── executor ──▶ copied on one stream, computed on another ──▶ the batch
 //! ```
 //!
-//! A block of 256 threads computes a tile of 256 rows by at most 128 bytes of columns: a thread runs one row's cells through
-//! their whole chains, from the Arrow column to the element, and leaves them in shared memory; then neighbouring threads write
-//! neighbouring elements of the row-major output. A null or a number that does not fit is noted, the smallest row a chain, and
-//! becomes the CPU's own error.
+//! A block of 256 threads computes a tile of 256 rows by at most 128 bytes of columns. Each thread computes one row: it
+//! runs each cell through its whole chain, from the Arrow column to the element, and stores it in shared memory. Then
+//! neighbouring threads write neighbouring elements of the row-major output. Nulls and numbers that do not fit are
+//! recorded, the smallest row per chain, and reported as the CPU's own error.
 //!
-//! The CPU is the oracle: results agree to the bit, but for which of the many NaNs a NaN is. What the device does not run stays
-//! on the CPU, output by output ([`DeviceProgram::outputs_by_place`]). Neither driver nor compiler is needed to build this; both are looked
-//! for at run time.
+//! The CPU is the oracle: results agree to the bit, except for the payload of NaNs. Outputs that the device cannot run
+//! stay on the CPU ([`DeviceProgram::outputs_by_place`]). The driver and the compiler are loaded at run time and are
+//! not needed to build.
 //!
-//! Unsafe code is in `compiler.rs` and `device.rs` alone.
+//! Only `compiler.rs` and `device.rs` have unsafe code.
 
 mod compiler;
 mod device;

@@ -1,4 +1,4 @@
-//! Opening a device: it is ready once a small program gives the same bits as on the CPU.
+//! Opening a device. A device is usable only if a small program gives the same bits there as on the CPU.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn probe(device: &Arc<Device>) -> Result<(), DeviceError> {
     let program = Program::compile(&outputs, &table.schema()).map_err(|error| wrong(error.to_string()))?;
     let program = Arc::new(program);
     let on_device =
-        DeviceProgram::new(device, &program)?.ok_or_else(|| wrong("nothing of it runs there".to_owned()))?;
+        DeviceProgram::new(device, &program)?.ok_or_else(|| wrong("no output of it runs on the device".to_owned()))?;
     let run = || -> Result<bool, KernelError> {
         let mut executor = Executor::new(Arc::new(on_device), table.num_rows())?;
         executor.append(&table, 0..table.num_rows())?;

@@ -1,8 +1,10 @@
-// What every generated program begins with: the types it shares with the host (kernels/src/cuda/layout.rs), the device's twins
-// of the CPU's loads, ops and casts, and how a block of threads computes a tile and writes it row-major.
+// The beginning of every generated program: the types that it shares with the host (kernels/src/cuda/layout.rs), the
+// device versions of the CPU's loads, ops and casts, and the code with which a block of threads computes a tile and
+// writes it row-major.
 //
-// Each function does the same IEEE operations in the same order as its twin in kernels/src/cpu and kernels/src/ops, so that
-// results agree to the bit. Programs are compiled without contraction of a * b + c and without fast math.
+// Each function performs the same IEEE operations in the same order as its CPU version in kernels/src/execute,
+// kernels/src/vector and kernels/src/ops, so that results agree to the bit. Programs are compiled without contraction
+// of a * b + c and without fast math.
 
 typedef signed char i8;
 typedef short i16;
@@ -15,21 +17,21 @@ typedef unsigned long long u64;
 typedef float f32;
 typedef double f64;
 
-// Rows of a block: one a thread.
+// Rows per block: one per thread.
 #define THREADS 256u
-// Bytes of a tile's row that elements take, and 8 more so that rows begin in different banks.
+// Bytes of elements per row of a tile, plus 8 so that consecutive rows start in different banks.
 #define TILE_ROW_BYTES 128u
 #define TILE_WORDS (THREADS * (TILE_ROW_BYTES + 8u) / 8u)
-// Rows of a tile of the CPU: of several faults the one is told that the CPU would meet first.
+// Rows per tile on the CPU: of several faults, the reported one is the one that the CPU would find first.
 #define CPU_TILE_ROWS 1024u
 #define NOTHING (~0ull)
 
-// Why a cell is none.
+// The kinds of fault in a cell.
 #define FINE 0u
 #define IS_NULL 1u
 #define IS_LOSSY 2u
 
-// How a column's rows lie.
+// The representation of a column's rows.
 #define AS_STORED 0u
 #define AS_KEYS 1u
 #define AS_NUMBERS 2u
@@ -39,12 +41,12 @@ struct Group {
     u32 output;
     u32 first_chain;
     u32 chains;
-    // The first column, the columns of a whole row, and how many columns are written here.
+    // The first column, the number of columns of a whole row, and the number of columns in the group.
     u32 at;
     u32 width;
     u32 columns;
     u32 element_bytes;
-    // Columns of a one_hot, which is a group of its own; 0 for other groups.
+    // The number of columns of a one_hot, which forms its own group; 0 for other groups.
     u32 one_hot;
     // The bits of 1 in the output's dtype.
     u32 one;
@@ -58,7 +60,7 @@ struct Chain {
     u64 constants;
 };
 
-// A column of this run. Places are in bytes from the start of the run's columns.
+// A column of this run. Offsets are in bytes from the start of the run's columns.
 struct Column {
     u64 values;
     u64 valid;
@@ -72,15 +74,15 @@ struct Column {
 
 struct Launch {
     u64 rows;
-    // The output row of row 0, where there are no places.
+    // The output row of row 0, if the rows have no places.
     u64 first_row;
-    // In the fixed part: where the groups and the chains are.
+    // Offsets in the fixed part: groups and chains.
     u64 groups;
     u64 chains;
-    // In the run's part: where the outputs' offsets and the rows' places are.
+    // Offsets in the run's part: the outputs' offsets and the rows' places.
     u64 outputs;
     u64 places;
-    // A word a chain: the first fault. All bits are set where there is none.
+    // One word per chain: its first fault. All bits are set if there is none.
     u64 faults;
     u32 group_count;
     u32 unused;
@@ -104,9 +106,9 @@ __device__ __forceinline__ bool bit(const u8* bits, u64 place) {
     return (bits[place >> 3] >> (place & 7)) & 1;
 }
 
-// === Loads (cpu/load.rs, cpu/dictionary.rs) ===
+// === Loads (execute/load.rs, execute/dictionary.rs) ===
 
-// Stored types that are no number of C.
+// Stored types without a C number type.
 struct Bit {};
 struct Half {};
 
@@ -115,7 +117,7 @@ __device__ __forceinline__ f32 half_to_f32(u16 half) {
     u32 exponent = (half >> 10) & 0x1fu;
     u32 mantissa = half & 0x3ffu;
     if (exponent == 31) {
-        // A NaN comes out quiet.
+        // A NaN becomes quiet.
         return __uint_as_float(sign | 0x7f800000u | (mantissa ? 0x00400000u | (mantissa << 13) : 0u));
     }
     if (exponent == 0) {
@@ -161,7 +163,7 @@ __device__ __forceinline__ Number load(const Run& run, const Chain& chain, u64 r
         return at<Number>(run.columns, column.values)[row];
     }
     u32 key = at<u32>(run.columns, column.keys)[row];
-    // A key without a value can only lie under a null.
+    // Keys out of range occur only under nulls.
     if (!valid || key >= column.table_rows) {
         return (Number)0;
     }
@@ -188,7 +190,7 @@ __device__ __forceinline__ f64 shift_and_divide(f64 value, f64 shift, f64 diviso
     return (value - shift) / divisor;
 }
 
-// How many of the boundaries, which do not decrease, are <= the value.
+// The number of boundaries, which must not decrease, that are <= the value.
 template <typename Number>
 __device__ __forceinline__ i64 count_until(const Number* boundaries, u64 len, Number value) {
     u64 low = 0;
@@ -210,7 +212,7 @@ __device__ __forceinline__ i64 bucketize(const Run& run, const u64* constants, u
 }
 
 __device__ __forceinline__ i64 bucketize(const Run& run, const u64* constants, f64 value) {
-    // NaN goes behind every boundary.
+    // NaN sorts after every boundary.
     return value != value ? (i64)constants[1] : count_until(at<f64>(run.fixed, constants[0]), constants[1], value);
 }
 
@@ -218,7 +220,7 @@ __device__ __forceinline__ i64 bucketize(const Run& run, const u64* constants, f
     return bucketize(run, constants, (f64)value);
 }
 
-// The bits that stand for a value in hashes and vocabularies: one zero, one NaN.
+// The bits that identify a value in hashes and vocabularies: all zeros are equal, and all NaNs.
 __device__ __forceinline__ u64 value_bits(i64 value) { return (u64)value; }
 __device__ __forceinline__ u64 value_bits(u64 value) { return value; }
 __device__ __forceinline__ u64 value_bits(f64 value) {
@@ -231,7 +233,7 @@ __device__ __forceinline__ u64 value_bits(f32 value) { return value_bits((f64)va
 
 __device__ __forceinline__ u64 rotate_left(u64 value, u32 count) { return (value << count) | (value >> (64 - count)); }
 
-// XXH3-64 of the 8 little-endian bytes of a value, as xxHash's specification has it for inputs of 4 to 8 bytes.
+// XXH3-64 of the 8 little-endian bytes of a value, as xxHash's specification defines it for inputs of 4 to 8 bytes.
 __device__ __forceinline__ u64 xxh3_64_of_8_bytes(u64 bits, u64 seed) {
     u32 low = (u32)bits;
     u32 high = (u32)(bits >> 32);
@@ -252,14 +254,14 @@ __device__ __forceinline__ i64 hash_bucket(u64 bits, const u64* constants) {
     return (i64)(xxh3_64_of_8_bytes(bits, constants[1]) % constants[0]);
 }
 
-// A number's place in a list, from 1, or 0; and its hash. Constants: where keys and slots are, the slots' mask, the factor and
-// the shift that take a hash to its first slot.
+// The position of a number in a list, from 1, or 0; and its hash. Constants: the offsets of keys and slots, the mask of
+// the slots, and the factor and the shift that map a hash to its first slot.
 __device__ __forceinline__ u32 find(const Run& run, const u64* constants, u64 bits, u64& hash) {
     const u64* keys = at<u64>(run.fixed, constants[0]);
     const u32* slots = at<u32>(run.fixed, constants[1]);
     hash = xxh3_64_of_8_bytes(bits, 0);
     u64 slot = (hash * constants[3]) >> constants[4];
-    // At least half of the slots are empty, so this ends.
+    // At least half of the slots are empty, so the loop ends.
     while (u32 entry = slots[slot]) {
         if (keys[entry - 1] == bits) {
             return entry;
@@ -269,7 +271,7 @@ __device__ __forceinline__ u32 find(const Run& run, const u64* constants, u64 bi
     return 0;
 }
 
-// Behind the constants of `find`: the list's length, and the buckets behind it.
+// Constants after those of `find`: the length of the list, and the number of buckets after it.
 __device__ __forceinline__ i64 vocab(const Run& run, const u64* constants, u64 bits) {
     u64 hash;
     if (u32 entry = find(run, constants, bits, hash)) {
@@ -296,7 +298,7 @@ __device__ __forceinline__ u64 one_hot(f64 value, u64 size, u32& fault) {
 }
 __device__ __forceinline__ u64 one_hot(f32 value, u64 size, u32& fault) { return one_hot((f64)value, size, fault); }
 
-// === Casts (cpu/cast.rs): the bits of an element, or a fault ===
+// === Casts (vector/cast.rs): the bits of an element, or a fault ===
 
 __device__ __forceinline__ u64 f32_bits(f32 value) { return __float_as_uint(value); }
 
@@ -305,7 +307,7 @@ __device__ __forceinline__ u64 to_float32(Number value, u32&) {
     return f32_bits((f32)value);
 }
 
-// An f64 as f32 rounded to odd, so that one more rounding gives what one rounding of the f64 would.
+// An f64 as f32, rounded to odd: rounding that again gives the result of rounding the f64 once.
 __device__ __forceinline__ f32 odd_from_f64(f64 value) {
     f32 near = (f32)value;
     f64 back = (f64)near;
@@ -332,7 +334,7 @@ __device__ __forceinline__ f32 odd(i64 value) {
     return value < 0 ? -magnitude : magnitude;
 }
 
-// To nearest, ties to even; beyond the largest half it is infinite.
+// Rounds to nearest, ties to even; values beyond the largest half become infinite.
 __device__ __forceinline__ u64 f32_to_half(f32 value) {
     u32 bits = __float_as_uint(value);
     u32 sign = (bits >> 16) & 0x8000u;
@@ -344,7 +346,7 @@ __device__ __forceinline__ u64 f32_to_half(f32 value) {
         return sign | 0x7c00u;
     }
     if (magnitude < 0x38800000u) {
-        // Denormal: a whole number of 2^-24, rounded by the add, whose last bit is worth that much.
+        // Denormal: a multiple of 2^-24, rounded by the addition, whose last bit has that value.
         f32 sum = __uint_as_float(magnitude) + 0.5f;
         return sign | (__float_as_uint(sum) - 0x3f000000u);
     }
@@ -370,7 +372,7 @@ __device__ __forceinline__ u64 to_bfloat16(Number value, u32&) {
     return f32_to_bfloat16(odd(value));
 }
 
-// Integers are exact or a fault. Bounds: the smallest, and the one past the largest.
+// Integers are exact or a fault. Bounds: the smallest value, and the one past the largest.
 __device__ __forceinline__ u64 whole(i64 value, i64 min, i64 max, f64, f64, u32& fault) {
     if (value < min || value > max) {
         fault = IS_LOSSY;
@@ -419,7 +421,8 @@ __device__ __forceinline__ u64 rows_of(const Run& run, u64 first) {
     return rest < THREADS ? rest : THREADS;
 }
 
-// Elements of a tile's row lie side by side; an odd distance between rows of 4 bytes each keeps threads in banks of their own.
+// Elements of a tile's row are adjacent; an odd distance between rows, in units of 4 bytes, keeps threads in separate
+// banks.
 __device__ __forceinline__ u32 tile_stride(const Group& group) { return group.columns | 1u; }
 
 __device__ __forceinline__ void put(u64* tile, const Group& group, u32 place, u64 bits) {
@@ -434,7 +437,7 @@ __device__ __forceinline__ void put(u64* tile, const Group& group, u32 place, u6
     }
 }
 
-// A thread's row through all chains of its block's group, into the tile.
+// Computes a thread's row through all chains of its block's group, into the tile.
 __device__ __forceinline__ void compute(const Run& run, u64 block, u32 thread, u64* tile) {
     const Group& group = at<Group>(run.fixed, run.launch.groups)[block % run.launch.group_count];
     u64 row = block / run.launch.group_count * THREADS + thread;
@@ -446,7 +449,8 @@ __device__ __forceinline__ void compute(const Run& run, u64 block, u32 thread, u
         u32 fault = FINE;
         u64 bits = cell(run, at<Chain>(run.fixed, run.launch.chains)[number], row, fault);
         if (fault != FINE) {
-            // The CPU tells of the first of its tiles that holds one, and of a null before a number that does not fit.
+            // The CPU reports the first of its tiles with a fault and, within a tile, a null before a number that does
+            // not fit.
             u64 key = row / CPU_TILE_ROWS * (2 * CPU_TILE_ROWS) + (fault - IS_NULL) * CPU_TILE_ROWS + row % CPU_TILE_ROWS;
             atomicMin(reinterpret_cast<u64*>(run.columns + run.launch.faults) + number, key);
             bits = group.one_hot != 0 ? 0xffffffffull : 0;
@@ -466,7 +470,7 @@ __device__ __forceinline__ void write_elements(const Run& run, const Group& grou
     u64 rows = rows_of(run, first);
     const Element* elements = reinterpret_cast<const Element*>(tile);
     const u32* hot = reinterpret_cast<const u32*>(tile);
-    // Wide one_hots go row by row, everything else as one run of elements over the rows.
+    // Wide one_hots are written row by row, everything else as one run of elements over the rows.
     if (group.one_hot > 256) {
         for (u32 row = 0; row < rows; ++row) {
             u64 target = places ? places[first + row] : run.launch.first_row + first + row;
@@ -486,7 +490,7 @@ __device__ __forceinline__ void write_elements(const Run& run, const Group& grou
     }
 }
 
-// The block's tile into the output, neighbouring threads writing neighbouring elements.
+// Writes the block's tile to the output; neighbouring threads write neighbouring elements.
 __device__ __forceinline__ void write(const Run& run, u64 block, u32 thread, const u64* tile) {
     const Group& group = at<Group>(run.fixed, run.launch.groups)[block % run.launch.group_count];
     u64 first = block / run.launch.group_count * THREADS;

@@ -1,7 +1,7 @@
 //! One chain → the body of a device function.
 //!
-//! Chains of one shape (stored type, ops, dtype) share a function and differ in their constants: so a program of a thousand
-//! columns that are all standardized compiles as quickly as one of two.
+//! Chains of the same shape (stored type, ops, dtype) share a function and differ in its constants, so a program that
+//! standardizes a thousand columns compiles as quickly as one that standardizes two.
 
 use arrow::datatypes::{DataType, TimeUnit};
 
@@ -13,18 +13,18 @@ use crate::ops::fill_null::FillNull;
 use crate::ops::step::Step;
 use crate::spec::DType;
 
-/// A chain as the device runs it.
+/// A chain as a device function and its constants.
 #[derive(Debug)]
 pub(super) struct ChainFunction {
     /// The function's body.
     pub(super) body: String,
-    /// What its `constants` are.
+    /// The values of its `constants`.
     pub(super) constants: Vec<u64>,
-    /// What the CPU makes of rows that the device does not read as they are stored.
+    /// The kind of number that the CPU converts rows to if the device does not read them as stored.
     pub(super) number: Number,
 }
 
-/// A function being written: each op gives the value a new name.
+/// A function being written: each op assigns the value to a new name.
 #[derive(Debug)]
 struct Writer<'a> {
     body: String,
@@ -34,7 +34,7 @@ struct Writer<'a> {
     tables: &'a mut Tables,
 }
 
-/// The chain's shape; none when an op of it does not run on the device.
+/// The function of a chain; `None` if the device cannot run one of its ops.
 pub(super) fn shape(
     chain: &CompiledChain,
     stored: &DataType,
@@ -68,7 +68,7 @@ pub(super) fn shape(
     Some(ChainFunction { body: writer.body, constants: writer.constants, number })
 }
 
-/// The C type of a stored type that the device reads as it is; none where the CPU makes numbers of it first.
+/// The C type of a stored type that the device reads; `None` if the CPU converts it to numbers first.
 pub(super) fn reader(head: &Head, stored: &DataType) -> Option<&'static str> {
     use DataType as T;
     if !matches!(head, Head::Numbers) {
@@ -100,7 +100,7 @@ fn c_type(number: Number) -> &'static str {
     }
 }
 
-/// The function that makes an element of a number.
+/// The function that converts a number to an element.
 fn cast(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::Float32 => "to_float32",
@@ -120,19 +120,19 @@ impl Writer<'_> {
         self.body.push('\n');
     }
 
-    /// The value's name.
+    /// The current name of the value.
     fn value(&self) -> String {
         format!("x{}", self.names)
     }
 
-    /// The value goes on under a new name, as what the expression makes of it.
-    fn turn(&mut self, number: Number, expression: &str) {
+    /// Assigns the expression to a new name for the value.
+    fn assign(&mut self, number: Number, expression: &str) {
         self.names += 1;
         self.number = number;
         self.line(&format!("{} {} = {expression};", c_type(number), self.value()));
     }
 
-    /// Adds a constant of 64 bits.
+    /// Adds a constant of 64 bits and returns its expression.
     fn bits(&mut self, bits: u64) -> String {
         self.constants.push(bits);
         format!("constants[{}]", self.constants.len() - 1)
@@ -146,7 +146,7 @@ impl Writer<'_> {
         format!("as_f64({})", self.bits(value.to_bits()))
     }
 
-    /// A constant in the value's own floating-point type: rounded to f32 as the CPU does.
+    /// A constant in the value's floating-point type, rounded to f32 as on the CPU.
     fn float(&mut self, value: f64) -> String {
         if self.number == Number::F32 {
             format!("as_f32({})", self.bits(u64::from((value as f32).to_bits())))
@@ -155,11 +155,11 @@ impl Writer<'_> {
         }
     }
 
-    /// Integers go to f64.
+    /// Converts integers to f64.
     fn make_floats(&mut self) {
         if self.number != self.number.floating() {
             let value = self.value();
-            self.turn(self.number.floating(), &format!("(f64){value}"));
+            self.assign(self.number.floating(), &format!("(f64){value}"));
         }
     }
 
@@ -177,13 +177,13 @@ impl Writer<'_> {
             Step::Sqrt => self.call("square_root"),
             Step::Abs => {
                 let value = self.value();
-                self.turn(self.number, &format!("absolute({value})"));
+                self.assign(self.number, &format!("absolute({value})"));
             }
             Step::Logit(step) => self.logit(step.eps),
             Step::BoxCox(step) => {
                 self.make_floats();
                 let (lambda, value) = (self.double(step.lambda), self.value());
-                self.turn(self.number, &format!("box_cox({value}, {lambda})"));
+                self.assign(self.number, &format!("box_cox({value}, {lambda})"));
             }
             Step::Bucketize(step) => {
                 let (place, len) = match self.number {
@@ -195,25 +195,25 @@ impl Writer<'_> {
                 };
                 let first = self.group(&[place, len as u64]);
                 let value = self.value();
-                self.turn(Number::Int, &format!("bucketize(run, {first}, {value})"));
+                self.assign(Number::Int, &format!("bucketize(run, {first}, {value})"));
             }
             Step::Vocab(step) => {
                 let table = self.tables.vocabulary(&step.index);
                 let first = self.group(&table);
                 self.group(&[step.index.len() as u64, step.oov_buckets]);
                 let value = self.value();
-                self.turn(Number::Int, &format!("valid ? vocab(run, {first}, value_bits({value})) : 0"));
+                self.assign(Number::Int, &format!("valid ? vocab(run, {first}, value_bits({value})) : 0"));
                 self.line("valid = true;");
             }
             Step::HashBucket(step) => {
                 let first = self.group(&[step.cardinality(), step.seed]);
                 let value = self.value();
-                self.turn(Number::Int, &format!("hash_bucket(value_bits({value}), {first})"));
+                self.assign(Number::Int, &format!("hash_bucket(value_bits({value}), {first})"));
             }
             Step::SigridHash(step) => {
                 let (salt, max_value) = (self.bits(step.salt as u64), self.int(step.max_value));
                 let value = self.value();
-                self.turn(Number::Int, &format!("sigrid_hash(value_bits({value}), {salt}, {max_value})"));
+                self.assign(Number::Int, &format!("sigrid_hash(value_bits({value}), {salt}, {max_value})"));
             }
             Step::MapId(step) => {
                 let table = self.tables.vocabulary(&step.index);
@@ -222,11 +222,11 @@ impl Writer<'_> {
                 let (default, has_default) = (step.default.unwrap_or_default() as u64, step.default.is_some());
                 self.group(&[values, default, u64::from(has_default)]);
                 let value = self.value();
-                self.turn(Number::Int, &format!("map_id(run, {first}, value_bits({value}), valid)"));
+                self.assign(Number::Int, &format!("map_id(run, {first}, value_bits({value}), valid)"));
             }
             Step::PositiveMod(step) => {
                 let (modulus, value) = (self.int(step.modulus), self.value());
-                self.turn(self.number, &format!("positive_mod({value}, {modulus})"));
+                self.assign(self.number, &format!("positive_mod({value}, {modulus})"));
             }
             Step::ToFloat => self.make_floats(),
             Step::Component => return None,
@@ -234,30 +234,30 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Adds constants side by side and gives the expression of where they are.
+    /// Adds consecutive constants and returns the expression of their address.
     fn group(&mut self, bits: &[u64]) -> String {
         let first = self.constants.len();
         self.constants.extend_from_slice(bits);
         format!("constants + {first}")
     }
 
-    /// A function of one floating-point number.
+    /// Applies a function of one floating-point number.
     fn call(&mut self, function: &str) {
         self.make_floats();
         let value = self.value();
-        self.turn(self.number, &format!("{function}({value})"));
+        self.assign(self.number, &format!("{function}({value})"));
     }
 
     fn logit(&mut self, eps: Option<f64>) {
         self.make_floats();
         let (low, high) = match (eps, self.number) {
-            // 1 − eps in the column's own precision.
+            // 1 − eps in the column's precision.
             (Some(eps), Number::F32) => (eps, f64::from(1.0 - eps as f32)),
             (Some(eps), _) => (eps, 1.0 - eps),
             (None, _) => (f64::NEG_INFINITY, f64::INFINITY),
         };
         let (low, high, value) = (self.float(low), self.float(high), self.value());
-        self.turn(self.number, &format!("logit({value}, {low}, {high})"));
+        self.assign(self.number, &format!("logit({value}, {low}, {high})"));
     }
 
     fn fill_null(&mut self, fill: FillNull) {
@@ -270,7 +270,7 @@ impl Writer<'_> {
             }
         };
         let value = self.value();
-        self.turn(self.number, &format!("valid ? {value} : {with}"));
+        self.assign(self.number, &format!("valid ? {value} : {with}"));
         self.line("valid = true;");
     }
 
@@ -284,12 +284,12 @@ impl Writer<'_> {
             }
         };
         let value = self.value();
-        self.turn(self.number, &format!("clip<{}>({value}, {min}, {max})", c_type(self.number)));
+        self.assign(self.number, &format!("clip<{}>({value}, {min}, {max})", c_type(self.number)));
     }
 
     fn shift_and_divide(&mut self, shift: f64, divisor: f64) {
         self.make_floats();
         let (shift, divisor, value) = (self.double(shift), self.double(divisor), self.value());
-        self.turn(self.number, &format!("shift_and_divide({value}, {shift}, {divisor})"));
+        self.assign(self.number, &format!("shift_and_divide({value}, {shift}, {divisor})"));
     }
 }

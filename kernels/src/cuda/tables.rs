@@ -1,4 +1,4 @@
-//! Lists that a program looks values up in, as the device reads them: boundaries, and vocabularies of numbers.
+//! Lookup tables in the device's layout: boundaries, and vocabularies of numbers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,14 +16,14 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// A list of numbers, by their bits.
+    /// Adds a list of numbers, by their bits, and returns its offset.
     pub(super) fn numbers(&mut self, bits: impl Iterator<Item = u64>) -> u64 {
         self.blob.push_words(bits)
     }
 
-    /// A vocabulary's table: where its keys and its slots are, the slots' mask, and the factor and the shift
-    /// that take a hash to its first slot. The layout is that of the CPU's index: slots hold entry numbers + 1, 0 is an empty
-    /// one, and at most half of them are taken.
+    /// Adds a vocabulary's table. Returns the offsets of its keys and slots, the mask of the slots, and the factor and
+    /// the shift that map a hash to its first slot. The layout is that of the CPU's index: slots hold entry numbers +
+    /// 1, and 0 marks an empty slot; at most half of the slots are in use.
     pub(super) fn vocabulary(&mut self, index: &Arc<VocabIndex>) -> [u64; 5] {
         if let Some(known) = self.vocabularies.get(&Arc::as_ptr(index).addr()) {
             return *known;
@@ -31,7 +31,7 @@ impl Tables {
         let keys = index.number_keys();
         let bits = (2 * keys.len()).next_power_of_two().max(2).ilog2();
         let (mask, shift) = ((1_u64 << bits) - 1, u64::BITS - bits);
-        // Of this process alone, so that nobody can write a vocabulary whose values all go to one slot.
+        // Random per process, which prevents vocabularies crafted to collide.
         let factor = RandomState::new().hash_one(keys.len()) | 1;
         let mut slots = vec![0_u32; 1 << bits];
         for (entry, key) in keys.iter().enumerate() {

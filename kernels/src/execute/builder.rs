@@ -20,8 +20,8 @@ use crate::vector::tiling::TILE_ROWS;
 
 /// One output batch being filled.
 ///
-/// Its buffers are allocated once, for `rows` rows, and start at multiples of 64 bytes. A failed `append` leaves the builder
-/// unchanged, so the caller may continue with other rows.
+/// Its buffers are allocated once, for `rows` rows, and start at multiples of 64 bytes. A failed `append` leaves the
+/// builder unchanged, so the caller may continue with other rows.
 #[derive(Debug)]
 pub struct BatchBuilder {
     program: Arc<Program>,
@@ -29,7 +29,8 @@ pub struct BatchBuilder {
     capacity: usize,
     len: usize,
     workspace: Workspace,
-    /// For each row of the batch, the piece of a stored column and the row within the piece; empty if rows were appended in order.
+    /// For each row of the batch, the piece of a stored column and the row within the piece; empty if rows were
+    /// appended in order.
     scattered: Vec<(usize, usize)>,
 }
 
@@ -50,14 +51,14 @@ fn panic_on_request(program: &Program) {
 }
 
 impl BatchBuilder {
-    /// Creates an empty batch with room for `rows`. Allocates `rows` × [`Program::row_bytes`] bytes, which the caller has
-    /// accounted for.
+    /// Creates an empty batch with room for `rows`. Allocates `rows` × [`Program::row_bytes`] bytes, which the caller
+    /// has accounted for.
     pub fn new(program: Arc<Program>, rows: usize) -> Self {
         Self::with_scratch(program, rows, 0)
     }
 
-    /// Creates an empty batch for [`Self::scatter`]. Allocates room for 1,024 more rows than [`Self::new`], or for `rows` more
-    /// if they are fewer.
+    /// Creates an empty batch for [`Self::scatter`]. Allocates room for 1,024 more rows than [`Self::new`], or for
+    /// `rows` more if they are fewer.
     pub fn scattered(program: Arc<Program>, rows: usize) -> Self {
         Self::with_scratch(program, rows, rows.min(TILE_ROWS))
     }
@@ -102,16 +103,16 @@ impl BatchBuilder {
         self.len == self.capacity
     }
 
-    /// Computes `rows` of the batch into the next free rows. The batch may have more columns than the program reads, in any
-    /// order; text may have another encoding than at compile time, and any column may be dictionary-encoded.
+    /// Computes `rows` of the batch into the next free rows. The batch may have more columns than the program reads, in
+    /// any order; text may have another encoding than at compile time, and any column may be dictionary-encoded.
     pub fn append(&mut self, batch: &RecordBatch, rows: Range<usize>) -> Result<(), KernelError> {
         self.add(batch, rows, None)
     }
 
     /// Computes the i-th of `rows` into row `places[i]`, so that rows are shuffled as they are written.
     ///
-    /// Only for builders created by [`Self::scattered`]. `places` has one entry per row, each below the capacity; every row of
-    /// the batch must be written exactly once before `finish`.
+    /// Only for builders created by [`Self::scattered`]. `places` has one entry per row, each below the capacity; every
+    /// row of the batch must be written exactly once before `finish`.
     pub fn scatter(&mut self, batch: &RecordBatch, rows: Range<usize>, places: &[u32]) -> Result<(), KernelError> {
         if let Some(place) = places.iter().find(|place| **place as usize >= self.capacity) {
             let (rows, place) = (rows.len(), *place as usize);
@@ -201,7 +202,7 @@ impl BatchBuilder {
         }
         let options = RecordBatchOptions::new().with_row_count(Some(self.len));
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|source| KernelError::Arrow {
-            what: "put together",
+            what: "assemble",
             name: "the batch".to_owned(),
             source,
         })

@@ -1,4 +1,4 @@
-//! Dictionary arrays: the dictionary's values go through the chain once, then each row is an index into what came out.
+//! Dictionary arrays: the chain runs over the dictionary's values once, and each row is an index into the result.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::vector::collected::Collected;
 use crate::vector::simd;
 use crate::vector::tile::{Tile, Values, ValuesMut};
 
-/// The keys of a dictionary array, one a row.
+/// The keys of a dictionary array, one per row.
 #[derive(Debug)]
 pub(crate) struct DictionaryKeys<'a> {
     integers: Integers<'a>,
@@ -32,12 +32,12 @@ enum Integers<'a> {
     U64(&'a [u64]),
 }
 
-/// The dictionary last met and, once there were enough rows for it, what its values became. Holding the dictionary itself keeps
-/// its address from being given to another.
+/// The dictionary that a chain saw last and, once enough rows used it, the result of the chain for its values. Holding
+/// the array keeps its address from being reused.
 #[derive(Debug)]
 pub(crate) struct MappedDictionary {
     dictionary: ArrayRef,
-    /// Rows that came by before it was mapped.
+    /// The number of rows that used it before it was mapped.
     rows: usize,
     values: Option<Arc<Collected>>,
 }
@@ -47,12 +47,13 @@ impl MappedDictionary {
         Self { dictionary: Arc::clone(dictionary), rows: 0, values: None }
     }
 
-    /// Whether it is this dictionary: the same memory, whatever array it is seen through.
+    /// Whether it is the same dictionary: the same memory, even in another array.
     pub(crate) fn is_of(&self, dictionary: &ArrayRef) -> bool {
         Arc::ptr_eq(&self.dictionary, dictionary) || self.dictionary.to_data().ptr_eq(&dictionary.to_data())
     }
 
-    /// The mapped values; none while fewer than an eighth as many rows as values have come by, for which mapping all may not pay.
+    /// The mapped values; `None` until the rows seen number an eighth of the values, since mapping all of them may not
+    /// pay off before.
     pub(crate) fn values(
         &mut self,
         rows: usize,
@@ -67,7 +68,7 @@ impl MappedDictionary {
 }
 
 impl<'a> DictionaryKeys<'a> {
-    /// Borrows the keys of a dictionary array; none when they are no integers, which Arrow rules out.
+    /// Borrows the keys of a dictionary array; `None` if they are not integers, which Arrow rules out.
     pub(crate) fn new(array: &'a dyn AnyDictionaryArray) -> Option<Self> {
         let keys = array.keys();
         let integers = match keys.data_type() {
@@ -84,7 +85,7 @@ impl<'a> DictionaryKeys<'a> {
         Some(Self { integers, nulls: keys.nulls() })
     }
 
-    /// The row's key; none for a null. Under a null key lies anything, so it is never used.
+    /// The row's key; `None` for a null. The key under a null is arbitrary and never used.
     pub(crate) fn get(&self, row: usize) -> Option<usize> {
         if self.nulls.is_some_and(|nulls| nulls.is_null(row)) {
             return None;
@@ -101,7 +102,7 @@ impl<'a> DictionaryKeys<'a> {
         })
     }
 
-    /// Loads what the rows' values became into the tile. Behind the values lies what a null became.
+    /// Loads the mapped values of the rows into the tile. The last of the values is that of a null.
     pub(crate) fn load(&self, values: &Collected, rows: Range<usize>, tile: &mut Tile) {
         tile.start(values.number(), rows.len());
         match (tile.values_mut(), values.values(0..values.len())) {
@@ -140,7 +141,7 @@ impl<'a> DictionaryKeys<'a> {
     }
 }
 
-/// A key without a value can only lie under a null, where any value does.
+/// Keys out of range occur only under nulls, where any value will do.
 #[inline(always)]
 fn gather<K: Copy, T: Copy + Default>(keys: &[K], values: &[T], target: &mut [T], index: impl Fn(K) -> usize) {
     let Some(last) = values.len().checked_sub(1) else { return };

@@ -59,7 +59,7 @@ impl TileContext<'_> {
                 };
                 KernelError::OneHotIndex { output, column, row, value, size, op }
             }
-            ListElementError::Arrow(source) => KernelError::Arrow { what: "put together output", name: output, source },
+            ListElementError::Arrow(source) => KernelError::Arrow { what: "assemble output", name: output, source },
         }
     }
 

@@ -1,5 +1,6 @@
-//! Runs of ops over f32 as one pass: a value goes through a fill, a logarithm and a scale while it is in a register, and memory
-//! that is slow to come is waited for under the arithmetic. The functions are the ops' own, so every bit is.
+//! Fuses steps over f32 into one pass: a value goes through a fill, a logarithm and a scale in a register, and the
+//! arithmetic hides the latency of memory. The fused pass calls the functions of the steps, so the results are the same
+//! to the bit.
 
 use crate::domain::Number;
 use crate::ops::fill_null::FillNull;
@@ -7,22 +8,22 @@ use crate::ops::step::Step;
 use crate::vector::math::ln_1p_single;
 use crate::vector::tile::Tile;
 
-/// Takes a tile through the steps of a chain.
+/// Runs a tile through the steps of a chain.
 pub(crate) fn apply(steps: &[Step], tile: &mut Tile) {
     let mut rest = steps;
-    while let Some((step, behind)) = rest.split_first() {
+    while let Some((step, after)) = rest.split_first() {
         rest = match tile.number() {
             Number::F32 => run(rest, tile),
             _ => None,
         }
         .unwrap_or_else(|| {
             step.apply(tile);
-            behind
+            after
         });
     }
 }
 
-/// One pass over f32 for the steps that begin here; gives those behind them. None where there is no such pass.
+/// Runs the first steps as one pass over f32, and returns the remaining ones; `None` if no fused pass matches.
 fn run<'a>(steps: &'a [Step], tile: &mut Tile) -> Option<&'a [Step]> {
     let (fill, rest) = match steps {
         [Step::FillNull(FillNull::Float(value)), rest @ ..] => (Some(*value as f32), rest),
@@ -71,9 +72,9 @@ mod tests {
     use crate::vector::simd::testing::under_each_level;
     use crate::{Fill, Op};
 
-    /// And the two zeros, infinities and NaN come out of a scale as they went in.
+    /// Both zeros, infinities and NaN pass through a scale unchanged.
     #[test]
-    fn a_scale_keeps_what_is_no_quotient() {
+    fn a_scale_keeps_zeros_infinities_and_nan() {
         let column = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-45, -1e-45].map(Some);
         let scale = Op::Standardize { mean: 0.0, std: 0.75 };
         for (_, found) in under_each_level(|| evaluate(std::slice::from_ref(&scale), singles(&column))) {
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pass_is_op_after_op() {
+    fn a_fused_pass_equals_op_after_op() {
         let fill = |value: f64| Op::FillNull(Fill::Number(value));
         let (scale, clip) = (Op::Standardize { mean: 1.7, std: 1.3 }, Op::Clip { min: Some(-1.0), max: Some(2.0) });
         let tiny = Op::Standardize { mean: 0.0, std: 1e-310 };
@@ -95,7 +96,7 @@ mod tests {
             vec![fill(1.0), Op::Log1p, tiny.clone(), clip],
             vec![fill(1.0), tiny],
         ];
-        // More than a tile, and no whole number of words.
+        // More than a tile, and not a multiple of 64 rows.
         let value = |row: i32| ((row * row) % 7919) as f32 / 40.0 - 5.0;
         let columns = [
             (0..1500).map(|row| (row % 5 != 0).then(|| value(row))).collect::<Vec<_>>(),

@@ -1,6 +1,6 @@
 //! Rows of several batches in turn → one batch: the first row of each, then the second row of each, and so on.
 //!
-//! Rows of matrices are copied as bytes, each once, into buffers that start at multiples of 64 bytes.
+//! Rows of matrices are copied once, as bytes, into buffers that start at multiples of 64 bytes.
 
 use std::iter::successors;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::compile::program::Program;
 use crate::error::KernelError;
 use crate::execute::matrix::copy_row;
 
-/// A batch being put together from rows of batches that a [`crate::BatchBuilder`] of the same program made.
+/// A batch being assembled from rows of batches that a [`BatchBuilder`](crate::BatchBuilder) of the same program
+/// produced.
 #[derive(Debug)]
 pub struct Interleave {
     program: Arc<Program>,
@@ -25,7 +26,7 @@ pub struct Interleave {
     len: usize,
 }
 
-/// An output in the making.
+/// An output being filled.
 #[derive(Debug)]
 enum InterleavedColumn {
     Matrix { row_bytes: usize, rows: MutableBuffer },
@@ -33,7 +34,8 @@ enum InterleavedColumn {
 }
 
 impl Interleave {
-    /// An empty batch with room for `rows`. That allocates `rows` × [`Program::row_bytes`]; the caller has made sure that it may.
+    /// Creates an empty batch with room for `rows`. Allocates `rows` × [`Program::row_bytes`] bytes, which the caller
+    /// has accounted for.
     pub fn new(program: Arc<Program>, rows: usize) -> Self {
         let column = |output: &CompiledOutput| match output {
             CompiledOutput::Matrix { dtype, width, .. } => {
@@ -48,17 +50,17 @@ impl Interleave {
         Self { program, columns, capacity: rows, len: 0 }
     }
 
-    /// Rows there are.
+    /// The number of rows added.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether no rows were added.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Rows there is room for.
+    /// The number of rows that the batch has room for.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -68,7 +70,8 @@ impl Interleave {
         self.len == self.capacity
     }
 
-    /// Adds `count` rows: the i-th in turn is row ⌊i/k⌋ of batch i mod k, for i from `first` on and k batches.
+    /// Adds `count` rows from the sequence whose i-th row is row ⌊i/k⌋ of batch i mod k, for k batches, starting at i =
+    /// `first`.
     pub fn append(&mut self, batches: &[RecordBatch], first: usize, count: usize) -> Result<(), KernelError> {
         if count > self.capacity - self.len {
             return Err(KernelError::Full { rows: count, len: self.len, capacity: self.capacity });
@@ -94,8 +97,8 @@ impl Interleave {
                 }
                 InterleavedColumn::Stored { pieces } => {
                     let arrays: Vec<&dyn Array> = arrays.into_iter().map(AsRef::as_ref).collect();
-                    let woven = interleave(&arrays, &turn().collect::<Vec<_>>());
-                    pieces.push(woven.map_err(|source| self.program.output_error(place, source))?);
+                    let interleaved = interleave(&arrays, &turn().collect::<Vec<_>>());
+                    pieces.push(interleaved.map_err(|source| self.program.output_error(place, source))?);
                 }
             }
         }
@@ -103,7 +106,7 @@ impl Interleave {
         Ok(())
     }
 
-    /// The batch of the rows added so far, of [`Program::schema`].
+    /// The batch of the rows added so far, with the schema [`Program::schema`].
     pub fn finish(self) -> Result<RecordBatch, KernelError> {
         let (schema, len) = (self.program.schema(), self.len);
         let mut arrays = Vec::with_capacity(self.columns.len());
@@ -120,21 +123,21 @@ impl Interleave {
         }
         let options = RecordBatchOptions::new().with_row_count(Some(len));
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|source| KernelError::Arrow {
-            what: "put together",
+            what: "assemble",
             name: "the batch".to_owned(),
             source,
         })
     }
 }
 
-/// Adds `count` rows, each the first `row_bytes` of what it lies in.
+/// Adds `count` rows; each is the first `row_bytes` bytes of its slice.
 fn add_rows<'a>(into: &mut MutableBuffer, row_bytes: usize, count: usize, mut rows: impl Iterator<Item = &'a [u8]>) {
-    /// Made ready at a time: so few bytes that they are in the cache when the rows come.
-    const READY_BYTES: usize = 8 << 10;
-    let ready_rows = (READY_BYTES / row_bytes.max(1)).max(1);
+    /// The buffer grows by this much at a time, little enough to still be in cache when the rows are copied.
+    const STEP_BYTES: usize = 8 << 10;
+    let step_rows = (STEP_BYTES / row_bytes.max(1)).max(1);
     let mut left = count;
     while left > 0 {
-        let (start, these) = (into.len(), left.min(ready_rows));
+        let (start, these) = (into.len(), left.min(step_rows));
         into.resize(start + these * row_bytes, 0);
         for (target, row) in into.as_slice_mut()[start..].chunks_exact_mut(row_bytes.max(1)).zip(rows.by_ref()) {
             copy_row(&row[..target.len()], target);

@@ -1,4 +1,4 @@
-//! Every instruction set of this machine gives the same bits, for every op over every kind of number.
+//! All instruction sets of this machine give the same bits, for every op over every kind of number.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::testing::table;
 use crate::vector::simd::testing::under_each_level;
 use crate::{BatchBuilder, Chain, DType, Fill, Op, OutputSpec, Program, VocabValues};
 
-/// Chains over numbers; those in the second list take whole numbers only.
+/// Chains over numbers; those in the second list accept whole numbers only.
 fn chains(mean: f64, bound: f64) -> (Vec<Vec<Op>>, Vec<Vec<Op>>) {
     let fill = Op::FillNull(Fill::Number(1.5));
     let scale = Op::Standardize { mean, std: bound.abs() + 0.3 };
@@ -38,7 +38,7 @@ fn chains(mean: f64, bound: f64) -> (Vec<Vec<Op>>, Vec<Vec<Op>>) {
     (floats, ints)
 }
 
-fn holds_everywhere(column: ArrayRef, is_whole: bool, mean: f64, bound: f64) {
+fn assert_equal_at_every_level(column: ArrayRef, is_whole: bool, mean: f64, bound: f64) {
     let table = table(column);
     let (mut chains, ints) = chains(mean, bound);
     chains.extend(if is_whole { ints } else { vec![] });
@@ -64,31 +64,43 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn of_f32(bits in prop::collection::vec(prop::option::weighted(0.9, any::<u32>()), 1..200), mean in -2.0..2.0, bound in 0.1..5.0) {
-        // Every second number is one near 1, where the others hardly come by.
+    fn f32_is_equal_at_every_level(
+        bits in prop::collection::vec(prop::option::weighted(0.9, any::<u32>()), 1..200),
+        mean in -2.0..2.0,
+        bound in 0.1..5.0,
+    ) {
+        // Every second number is near 1, where random bits rarely fall.
         let value = |(row, bits): (usize, &Option<u32>)| {
             bits.map(|bits| f32::from_bits(if row % 2 == 0 { bits } else { 0x3f80_0000 | (bits >> 9) }))
         };
         let column: Float32Array = bits.iter().enumerate().map(value).collect();
-        holds_everywhere(Arc::new(column), false, mean, bound);
+        assert_equal_at_every_level(Arc::new(column), false, mean, bound);
     }
 
     #[test]
-    fn of_f64(bits in prop::collection::vec(prop::option::weighted(0.9, any::<u64>()), 1..200), mean in -2.0..2.0, bound in 0.1..5.0) {
+    fn f64_is_equal_at_every_level(
+        bits in prop::collection::vec(prop::option::weighted(0.9, any::<u64>()), 1..200),
+        mean in -2.0..2.0,
+        bound in 0.1..5.0,
+    ) {
         let value = |(row, bits): (usize, &Option<u64>)| {
             bits.map(|bits| f64::from_bits(if row % 2 == 0 { bits } else { 0x3ff0_0000_0000_0000 | (bits >> 12) }))
         };
         let column: Float64Array = bits.iter().enumerate().map(value).collect();
-        holds_everywhere(Arc::new(column), false, mean, bound);
+        assert_equal_at_every_level(Arc::new(column), false, mean, bound);
     }
 
     #[test]
-    fn of_integers(values in prop::collection::vec(prop::option::weighted(0.9, any::<i64>()), 1..200), mean in -2.0..2.0, bound in 0.1..5.0) {
+    fn integers_are_equal_at_every_level(
+        values in prop::collection::vec(prop::option::weighted(0.9, any::<i64>()), 1..200),
+        mean in -2.0..2.0,
+        bound in 0.1..5.0,
+    ) {
         let narrow: Int32Array = values.iter().map(|value| value.map(|value| value as i32)).collect();
-        holds_everywhere(Arc::new(narrow), true, mean, bound);
+        assert_equal_at_every_level(Arc::new(narrow), true, mean, bound);
         let unsigned: UInt64Array = values.iter().map(|value| value.map(|value| value as u64)).collect();
-        holds_everywhere(Arc::new(unsigned), true, mean, bound);
+        assert_equal_at_every_level(Arc::new(unsigned), true, mean, bound);
         let column: Int64Array = values.into_iter().collect();
-        holds_everywhere(Arc::new(column), true, mean, bound);
+        assert_equal_at_every_level(Arc::new(column), true, mean, bound);
     }
 }

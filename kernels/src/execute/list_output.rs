@@ -1,4 +1,4 @@
-//! Outputs that are no matrices: lists, and the pieces of columns.
+//! Outputs that are not matrices: lists, and columns assembled from pieces.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(super) fn compute_lists(
         pieces.push(lists.map_err(|error| context.list_error(error, &tile, chain))?);
     }
     concat_pieces(&pieces, &[], field.data_type()).map_err(|source| KernelError::Arrow {
-        what: "put together output",
+        what: "assemble output",
         name: field.name().clone(),
         source,
     })

@@ -1,4 +1,4 @@
-//! Columns of lists, readied for one run of rows.
+//! Columns of lists, prepared for one run of rows.
 
 use std::ops::Range;
 
@@ -7,19 +7,19 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::take;
 use arrow::error::ArrowError;
 
-/// Lists of a run of rows: their elements one after the other.
+/// The lists of a run of rows, with their elements one after the other.
 #[derive(Debug)]
 pub(crate) struct ListRows {
-    /// The elements that are looked at.
+    /// The elements of all lists, each cut to the limit.
     pub(crate) elements: ArrayRef,
-    /// Where each list ends in them.
+    /// The end of each list in `elements`.
     pub(crate) ends: Vec<usize>,
-    /// The rows that are null, if there are any.
+    /// The null rows, if any.
     pub(crate) nulls: Option<NullBuffer>,
 }
 
 impl ListRows {
-    /// The lists of `rows`, each cut to `limit`; none when the column is none of lists.
+    /// The lists of `rows`, each cut to `limit` elements; `None` if the column does not hold lists.
     pub(crate) fn new(column: &dyn Array, rows: Range<usize>, limit: usize) -> Result<Option<Self>, ArrowError> {
         let (child, ranges): (&ArrayRef, Vec<Range<usize>>) = if let Some(lists) = column.as_list_opt::<i32>() {
             let offsets = lists.value_offsets();
@@ -56,7 +56,7 @@ impl ListRows {
         Ok(Some(Self { elements, ends, nulls }))
     }
 
-    /// The elements of a run of rows.
+    /// The range of elements of a range of rows.
     pub(crate) fn span(&self, rows: &Range<usize>) -> Range<usize> {
         let end = |row: usize| row.checked_sub(1).map_or(0, |before| self.ends[before]);
         end(rows.start)..end(rows.end)

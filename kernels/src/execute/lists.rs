@@ -14,28 +14,28 @@ use crate::vector::tile::Values;
 use crate::vector::tile::{Scratch, Tile};
 use crate::vector::tiling::tiles;
 
-/// A chain over lists, ready to give runs of rows.
+/// A chain over lists, ready to compute runs of rows.
 #[derive(Debug)]
 pub(crate) struct ListFeed<'a> {
     pub(crate) chain: &'a CompiledChain,
     pub(crate) lists: &'a ListRows,
-    /// The chain's front over the elements.
+    /// The chain's head and steps over the elements.
     pub(crate) elements: Feed<'a>,
 }
 
-/// What came out of the chain for a run of rows.
+/// The result of the chain for a run of rows.
 #[derive(Debug)]
 pub(crate) struct ListTile {
-    /// Element by element; after `pad` n a row.
+    /// The elements of all rows; `n` per row after `pad`.
     pub(crate) elements: Collected,
-    /// Where each row's elements end.
+    /// The end of each row's elements.
     pub(crate) ends: Vec<usize>,
-    /// Whether each row is null; empty where none is.
+    /// Whether each row is null; empty if no row is.
     nulls: Vec<bool>,
 }
 
 impl ListFeed<'_> {
-    /// Runs the chain over some of the rows, counted from the first that this was readied for.
+    /// Runs the chain over some of the prepared rows, counted from the first one.
     pub(crate) fn load(&self, rows: Range<usize>) -> ListTile {
         let span = self.lists.span(&rows);
         let ends = self.lists.ends[rows.clone()].iter().map(|end| end - span.start).collect();
@@ -51,14 +51,14 @@ impl ListFeed<'_> {
     }
 }
 
-/// The column behind some steps more.
+/// Runs a column through steps.
 fn apply(steps: &[Step], column: Collected) -> Collected {
     if steps.is_empty() {
         return column;
     }
     let mut tile = Tile::new(Scratch::default());
     let mut out = None;
-    // A column without rows goes through too, for the kind of number that comes out.
+    // An empty column goes through too: the steps determine its kind of number.
     for rows in tiles(0..column.len()).chain((column.len() == 0).then_some(0..0)) {
         column.load(rows, &mut tile);
         fuse::apply(steps, &mut tile);
@@ -72,7 +72,7 @@ impl ListTile {
         self.ends.len()
     }
 
-    /// The first row that is null, as a list or for one of its elements.
+    /// The first row that is null or has a null element.
     pub(crate) fn first_null(&self) -> Option<usize> {
         let list = self.nulls.iter().position(|is_null| *is_null);
         let element = self.elements.has_nulls().then(|| {
@@ -82,7 +82,7 @@ impl ListTile {
         list.into_iter().chain(element.flatten()).min()
     }
 
-    /// The row that an element is of.
+    /// The row of an element.
     pub(crate) fn row_of(&self, element: usize) -> usize {
         self.ends.partition_point(|end| *end <= element)
     }
@@ -133,7 +133,7 @@ impl ListTile {
         self.elements = self.elements.rearranged(&picks, pad.int, pad.uint, pad.float);
         let rows = self.rows();
         self.end_at((0..rows).map(|_| pad.n));
-        // A null list is as many null elements now.
+        // A null list is now `n` null elements.
         self.nulls.clear();
     }
 

@@ -1,8 +1,9 @@
-//! Arrow arrays of numbers → tiles, in the domain that `domain.rs` gives their type. Sliced arrays load from their offset.
+//! Arrow arrays of numbers → tiles, in the domain that `domain.rs` assigns to their type. Sliced arrays load from their
+//! offset.
 //!
-//! Decimals: value / 10^scale, correctly rounded when the unscaled value is within ±2^53 and the scale within 0…22 (both are then
-//! exact as f64 and IEEE division rounds once). Beyond that the unscaled value and the power are each rounded first: within 2 ulp,
-//! for a `Decimal256` beyond 128 bits within 3.
+//! Decimals load as value / 10^scale. The result is correctly rounded if the unscaled value is within ±2^53 and the
+//! scale within 0…22, since both are then exact as f64 and IEEE division rounds once. Otherwise the unscaled value and
+//! the power are each rounded first: the error is within 2 ulp, or 3 for a `Decimal256` beyond 128 bits.
 
 use std::ops::Range;
 
@@ -44,7 +45,7 @@ enum Numbers<'a> {
     Decimal256(&'a [i256], DecimalScale),
 }
 
-/// A decimal's scale as the power of ten to divide by, or to multiply with when the scale is negative.
+/// A decimal's scale as the power of ten to divide by, or to multiply by if the scale is negative.
 #[derive(Clone, Copy, Debug)]
 struct DecimalScale {
     power: f64,
@@ -52,7 +53,7 @@ struct DecimalScale {
 }
 
 impl<'a> NumberColumn<'a> {
-    /// Borrows an array of numbers; none for other arrays.
+    /// Borrows an array of numbers; `None` for other arrays.
     pub(crate) fn new(array: &'a dyn Array) -> Option<Self> {
         let numbers = match array.data_type() {
             DataType::Null => Numbers::Null,
@@ -77,7 +78,7 @@ impl<'a> NumberColumn<'a> {
         Some(Self { numbers, nulls: array.nulls() })
     }
 
-    /// Loads the rows into the tile, or lends them where they lie as a tile holds them.
+    /// Loads the rows into the tile, or lends them to it if they are stored in the tile's representation.
     pub(crate) fn load(&self, rows: Range<usize>, tile: &mut Tile<'a>) {
         let lent = match self.numbers {
             Numbers::I64(values) => Some(Values::Int(&values[rows.clone()])),
@@ -193,7 +194,7 @@ impl<'a> Numbers<'a> {
 
 impl DecimalScale {
     fn new(scale: i8) -> Self {
-        // The parser rounds correctly, which powi does not promise; |scale| ≤ 128, so the power is finite.
+        // The parser rounds correctly, which powi does not guarantee; |scale| ≤ 128, so the power is finite.
         let power = format!("1e{}", scale.unsigned_abs()).parse().unwrap_or(f64::NAN);
         Self { power, negative: scale < 0 }
     }
@@ -203,12 +204,12 @@ impl DecimalScale {
     }
 }
 
-/// An i256 as f64: exactly rounded within 128 bits, beyond that each half is rounded and then their sum.
+/// An i256 as f64: correctly rounded within 128 bits; beyond that each half is rounded, and then their sum.
 fn wide(value: i256) -> f64 {
     if let Some(narrow) = value.to_i128() {
         return narrow as f64;
     }
-    // wrapping_abs leaves the smallest value as it is, and its bits are its magnitude.
+    // wrapping_abs returns the smallest value unchanged, and its bits are its magnitude.
     let (low, high) = value.wrapping_abs().to_parts();
     let magnitude = (high as u128 as f64) * 2f64.powi(128) + low as f64;
     if value < i256::ZERO { -magnitude } else { magnitude }

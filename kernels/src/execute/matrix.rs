@@ -1,4 +1,4 @@
-//! The buffer of one output: row-major, allocated once, written at a row's place by the last step of a chain.
+//! The row-major buffer of one output: allocated once, and written in place by the last step of each chain.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::vector::collected::Collected;
 use crate::vector::tile::{Scratch, Tile};
 use crate::vector::tiling::tiles;
 
-/// A matrix of `width` columns. Behind its `rows` there may be scratch, where rows are made that are then put into their places.
+/// A matrix of `width` columns. After its `rows` there may be scratch rows, where rows are computed before they are
+/// copied to their places.
 #[derive(Debug)]
 pub(crate) struct Matrix {
     elements: Elements,
@@ -27,7 +28,7 @@ pub(crate) struct Matrix {
     rows: usize,
 }
 
-/// Its elements. `MutableBuffer` starts at a multiple of 64 bytes.
+/// The elements. A `MutableBuffer` starts at a multiple of 64 bytes.
 #[derive(Debug)]
 enum Elements {
     Float32(MutableBuffer),
@@ -38,7 +39,7 @@ enum Elements {
     UInt8(MutableBuffer),
 }
 
-/// A row of a tile that the matrix cannot take.
+/// A row of a tile that the output cannot hold.
 #[derive(Debug)]
 pub(crate) enum TileRowError {
     Null(usize),
@@ -46,10 +47,10 @@ pub(crate) enum TileRowError {
     NoIndex(usize),
 }
 
-/// Lists that an output cannot take.
+/// A row or an element of lists that the output cannot hold.
 #[derive(Debug)]
 pub(crate) enum ListElementError {
-    /// A row, as a list or for one of its elements.
+    /// A row: the list or one of its elements is null.
     Null(usize),
     /// An element.
     Lossy(usize),
@@ -58,7 +59,7 @@ pub(crate) enum ListElementError {
     Arrow(ArrowError),
 }
 
-/// Runs a generic function over a buffer with the element type of its dtype.
+/// Calls a generic function on a buffer, with the element type of its dtype.
 macro_rules! with_elements {
     ($elements:expr, $function:ident($buffer:ident $(, $argument:expr)*)) => {
         match $elements {
@@ -73,12 +74,12 @@ macro_rules! with_elements {
 }
 
 impl Matrix {
-    /// A matrix with room for `rows`, and for a scratch of `scratch_rows`; none for `AS_STORED`, which is no matrix. Rows are there
-    /// once it was told to [`Self::reach`] them; with a scratch, all are from the start.
+    /// Creates a matrix with room for `rows` and `scratch_rows`; `None` for `AS_STORED`. Rows exist once
+    /// [`Self::reach`] covers them; with scratch rows, all rows exist from the start.
     pub(crate) fn new(dtype: DType, width: usize, rows: usize, scratch_rows: usize) -> Option<Self> {
         let mut buffer = MutableBuffer::with_capacity((rows + scratch_rows) * width * dtype.bytes()?);
         if scratch_rows > 0 {
-            // Rows are put anywhere.
+            // Rows are written in any order.
             buffer.resize(buffer.capacity(), 0);
         }
         let elements = match dtype {
@@ -93,24 +94,24 @@ impl Matrix {
         Some(Self { elements, width, rows })
     }
 
-    /// Makes zeros of the rows up to `rows` that were not there before: just before they are written, so that they are in cache.
+    /// Extends the matrix with zeros to `rows`: called just before the rows are written, so that they are in cache.
     pub(crate) fn reach(&mut self, rows: usize) {
         let width = self.width;
         with_elements!(&mut self.elements, reach(buffer, rows * width));
     }
 
-    /// Where the rows are made that [`Self::place`] puts into their places.
+    /// The first of the scratch rows, which [`Self::place`] copies to their places.
     pub(crate) fn scratch_row(&self) -> usize {
         self.rows
     }
 
-    /// Puts the rows of the scratch into their places, the first one first.
+    /// Copies the scratch rows to `places`, in order.
     pub(crate) fn place(&mut self, places: &[u32]) {
         let (scratch, width) = (self.rows, self.width);
         with_elements!(&mut self.elements, place(buffer, width, scratch, places));
     }
 
-    /// Writes the tile that came out of a chain into column `at`, from `row` on.
+    /// Writes a chain's tile into column `at`, starting at `row`.
     pub(crate) fn write(&mut self, tile: &Tile, row: usize, at: usize) -> Result<(), TileRowError> {
         if let Some(row) = tile.first_null() {
             return Err(TileRowError::Null(row));
@@ -119,7 +120,7 @@ impl Matrix {
         with_elements!(&mut self.elements, write(buffer, width, tile, row, at)).map_err(TileRowError::Lossy)
     }
 
-    /// Writes each index of the tile as `size` columns from `at` on.
+    /// Writes each index of the tile as `size` columns, starting at column `at`.
     pub(crate) fn write_one_hot(
         &mut self,
         tile: &Tile,
@@ -135,7 +136,8 @@ impl Matrix {
             .map_err(TileRowError::NoIndex)
     }
 
-    /// Writes each list of indices as `size` columns from `at` on, or each of a known number of indices as so many.
+    /// Writes each list of indices as `size` columns, starting at column `at`. If every row has a known number of
+    /// indices, `columns`, each index takes its own `size` columns.
     pub(crate) fn write_multi_hot(
         &mut self,
         lists: &ListTile,
@@ -152,7 +154,7 @@ impl Matrix {
         written.map_err(ListElementError::NoIndex)
     }
 
-    /// Writes the n elements of each row into columns from `at` on.
+    /// Writes the `n` elements of each row into columns, starting at column `at`.
     pub(crate) fn write_columns(
         &mut self,
         lists: &ListTile,
@@ -175,7 +177,8 @@ impl Matrix {
         Ok(())
     }
 
-    /// Elements one after the other; the first that does not fit is the error. None for `AS_STORED`.
+    /// A matrix of one column that holds the elements; `None` for `AS_STORED`. The error is the position of the first
+    /// element that the dtype cannot hold.
     pub(crate) fn flat(dtype: DType, elements: &Collected) -> Result<Option<Self>, usize> {
         let Some(mut flat) = Self::new(dtype, 1, elements.len(), 0) else { return Ok(None) };
         flat.reach(elements.len());
@@ -188,12 +191,12 @@ impl Matrix {
         Ok(Some(flat))
     }
 
-    /// Whether tiles are laid side by side before they are written: elements of four bytes, and more than one column.
+    /// Whether tiles are staged and written side by side: for elements of four bytes and more than one column.
     pub(crate) fn takes_columns(&self) -> bool {
         self.width > 1 && matches!(self.elements, Elements::Float32(_) | Elements::Int32(_))
     }
 
-    /// Puts the tile that came out of a chain into elements of four bytes, if it does not hold such already.
+    /// Converts a chain's tile into elements of four bytes, unless [`Self::words`] can use its values directly.
     pub(crate) fn convert(&self, tile: &Tile, column: &mut Vec<u32>) -> Result<(), TileRowError> {
         if let Some(row) = tile.first_null() {
             return Err(TileRowError::Null(row));
@@ -209,7 +212,7 @@ impl Matrix {
         written.map_err(TileRowError::Lossy)
     }
 
-    /// The tile's values, if they are elements as they lie.
+    /// The tile's values, if they already have the representation of the elements.
     pub(crate) fn words<'b>(&self, tile: &'b Tile) -> Option<&'b [u32]> {
         match (&self.elements, tile.values()) {
             (Elements::Float32(_), crate::vector::tile::Values::F32(values)) => Some(bytemuck::cast_slice(values)),
@@ -217,7 +220,7 @@ impl Matrix {
         }
     }
 
-    /// Writes columns of four-byte elements from column `at` on, from `row` on.
+    /// Writes columns of four-byte elements, starting at column `at` and row `row`.
     pub(crate) fn write_words(&mut self, columns: &[&[u32]], row: usize, at: usize) {
         let width = self.width;
         if let Elements::Float32(buffer) | Elements::Int32(buffer) = &mut self.elements {
@@ -326,7 +329,7 @@ fn place<E: Element>(buffer: &mut MutableBuffer, width: usize, scratch: usize, p
     }
 }
 
-/// Copies a row. Rows are short: a call of the system's copy for each costs more than its bytes do.
+/// Copies a row. Rows are short: calling memcpy for each costs more than copying the bytes.
 #[inline(always)]
 pub(crate) fn copy_row<T: Copy>(row: &[T], target: &mut [T]) {
     if !copy_lanes::<16, T>(row, target) && !copy_lanes::<4, T>(row, target) {
@@ -336,13 +339,13 @@ pub(crate) fn copy_row<T: Copy>(row: &[T], target: &mut [T]) {
     }
 }
 
-/// Copies a row that has as many elements as a lane, lane by lane; false where it has fewer.
+/// Copies a row of at least `LANE` elements lane by lane; returns false if it has fewer.
 #[inline(always)]
 fn copy_lanes<const LANE: usize, T: Copy>(row: &[T], target: &mut [T]) -> bool {
     let (Some(last), Some(target_last)) = (row.last_chunk::<LANE>(), target.last_chunk_mut::<LANE>()) else {
         return false;
     };
-    // The last elements first: where the lanes before them overlap, both say the same.
+    // The last lane first: the lanes before it may overlap it, and write the same values.
     *target_last = *last;
     for (target, lane) in target.as_chunks_mut::<LANE>().0.iter_mut().zip(row.as_chunks::<LANE>().0) {
         *target = *lane;

@@ -1,5 +1,7 @@
-//! Programs on the CPU: a tile of rows is loaded from Arrow, runs through its whole chain in cache, and is written at its place
-//! in the output. No temporary has the size of a column, except a dictionary's mapped values.
+//! Execution on the CPU: a program over record batches → an output batch.
+//!
+//! A tile of rows is loaded from Arrow, runs through its whole chain in cache, and is written to its rows of the
+//! output. No temporary is as large as a column, except the values of a mapped dictionary.
 
 pub(crate) mod builder;
 pub(crate) mod dictionary;

@@ -1,4 +1,4 @@
-//! A run of rows on its way through a program, and the feeds of its chains.
+//! A run of rows that is being appended, and the feeds of its chains.
 
 use std::ops::Range;
 
@@ -20,9 +20,9 @@ pub(super) struct RowRun<'a> {
     /// The program's input columns in the batch.
     pub(super) inputs: &'a [ArrayRef],
     pub(super) rows: Range<usize>,
-    /// The first row of the output that they fill, unless they are scattered.
+    /// The first output row, unless the rows are scattered.
     pub(super) output_row: usize,
-    /// The row of the output for each of the rows, if they are scattered.
+    /// The output row of each row, if they are scattered.
     pub(super) places: Option<&'a [u32]>,
 }
 
@@ -42,7 +42,7 @@ impl RowRun<'_> {
         lists.map_err(|source| unreadable(Some(source)))?.map(Some).ok_or_else(|| unreadable(None))
     }
 
-    /// Readies a chain for the run; `lists` is the result of [`Self::lists`] for the chain.
+    /// Prepares a chain for the run; `lists` is the result of [`Self::lists`] for the chain.
     pub(super) fn feed<'b>(
         &'b self,
         chain: &'b CompiledChain,

@@ -1,4 +1,4 @@
-//! Where a chain's tiles come from: columns of a batch, made ready for one run of rows.
+//! Sources of a chain's tiles: columns of a batch, prepared for one run of rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::vector::collected::Collected;
 use crate::vector::tile::{Scratch, Tile};
 use crate::vector::tiling::tiles;
 
-/// A chain over the columns that it reads, ready to give tiles.
+/// A chain over the columns that it reads, ready to compute tiles.
 #[derive(Debug)]
 pub(crate) struct Feed<'a> {
     chain: &'a CompiledChain,
@@ -32,34 +32,34 @@ pub(crate) struct Feed<'a> {
 enum Source<'a> {
     /// Numbers.
     Numbers(NumberColumn<'a>),
-    /// Numbers taken out of a dictionary larger than the rows asked for, which begin at `start`.
+    /// Numbers taken from a dictionary that is larger than the run of rows, which begins at `start`.
     Taken { numbers: ArrayRef, start: usize },
-    /// Text or bytes, turned into numbers row by row.
+    /// Text or bytes, encoded row by row.
     Strings { strings: Strings<'a>, encoder: &'a Encoder },
-    /// The same behind the keys of a dictionary larger than the rows asked for.
+    /// Text or bytes in a dictionary that is larger than the run of rows.
     Keyed { strings: Strings<'a>, keys: DictionaryKeys<'a>, encoder: &'a Encoder },
-    /// A dictionary whose values went through the chain already.
+    /// A dictionary with the chain already applied to its values.
     Mapped { values: Arc<Collected>, keys: DictionaryKeys<'a> },
-    /// Decimals from row `start` on, looked up in a list.
+    /// Decimals to look up in a list, starting at row `start`.
     Decimals { column: ArrayRef, start: usize, places: &'a DecimalPlaces },
     /// The components of a tuple.
     Tuple(Vec<Feed<'a>>),
-    /// The row of a table.
+    /// Rows of a lookup table.
     Joined { front: Box<Feed<'a>>, rows: &'a Collected },
 }
 
 /// A column that a chain cannot read.
 #[derive(Debug)]
 pub(crate) struct UnreadableColumn {
-    /// Its place in the inputs.
+    /// Its position among the inputs.
     pub(crate) input: usize,
-    /// Arrow's reason; none if it has another type than the chain was compiled for.
+    /// Arrow's error; `None` if the column has another type than the chain was compiled for.
     pub(crate) source: Option<ArrowError>,
 }
 
 impl<'a> Feed<'a> {
-    /// Readies `rows` of a chain's columns. A dictionary is mapped whole when there are about as many rows for it, and what came out
-    /// is kept in `mapped`, by slot, for the next run of rows.
+    /// Prepares `rows` of a chain's columns. A dictionary that is not much larger than the rows is mapped whole, and
+    /// the result is kept in `mapped`, by slot, for the next run of rows.
     pub(crate) fn new(
         chain: &'a CompiledChain,
         inputs: &'a [ArrayRef],
@@ -83,7 +83,7 @@ impl<'a> Feed<'a> {
         Ok(Self { chain, source })
     }
 
-    /// The same over one column: the chain's, or the elements of its lists.
+    /// Prepares `rows` of one column: the chain's, or the elements of its lists.
     pub(crate) fn of(
         chain: &'a CompiledChain,
         column: &'a ArrayRef,
@@ -96,10 +96,10 @@ impl<'a> Feed<'a> {
         Ok(Self { chain, source })
     }
 
-    /// Loads the rows, at most a tile of them, of those that this was readied for, and takes them through the chain's steps.
+    /// Loads rows of the prepared run, at most a tile, and runs them through the chain's steps.
     pub(crate) fn load<'b>(&'b self, rows: Range<usize>, tile: &mut Tile<'b>) {
         match &self.source {
-            // The steps are done: the dictionary went through them.
+            // The steps were already applied to the dictionary.
             Source::Mapped { values, keys } => return keys.load(values, rows, tile),
             Source::Tuple(parts) => self.load_tuple(parts, rows, tile),
             Source::Joined { front, rows: found } => {
@@ -132,7 +132,7 @@ impl<'a> Feed<'a> {
         });
     }
 
-    /// All the rows that this was readied for.
+    /// The result for all prepared rows.
     pub(crate) fn collect(&self, rows: Range<usize>) -> Collected {
         let mut tile = Tile::new(Scratch::default());
         let mut collected = None;
@@ -145,7 +145,7 @@ impl<'a> Feed<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// None when the column is none that the chain's head reads.
+    /// `None` if the chain's head does not read the column.
     fn new(
         chain: &'a CompiledChain,
         column: &'a dyn Array,
@@ -194,7 +194,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Loads the rows, at most a tile of them, of those that this source was readied for.
+    /// Loads rows of the prepared run, at most a tile.
     fn load<'b>(&'b self, rows: Range<usize>, tile: &mut Tile<'b>) {
         match self {
             Self::Numbers(column) => column.load(rows, tile),
@@ -206,13 +206,13 @@ impl<'a> Source<'a> {
             Self::Strings { strings, encoder } => {
                 tile.start(Number::Int, rows.len());
                 tile.set_nulls(strings.nulls(), rows.start);
-                // All hashes first: what comes after them then waits for none.
+                // All hashes first, so that no lookup waits for one.
                 tile.write_ints(|target| strings.hash(rows.clone(), encoder.seed(), target));
                 match encoder {
                     Encoder::Vocab(vocab) => tile.write_ints(|target| {
                         strings.encode(rows, target, |bytes, hash| vocab.hashed(bytes, hash as u64));
                     }),
-                    Encoder::HashBucket(hash) => hash.rest(tile),
+                    Encoder::HashBucket(hash) => hash.to_buckets(tile),
                     Encoder::Component => {}
                 }
             }
@@ -231,7 +231,7 @@ impl<'a> Source<'a> {
                 let rows = rows.start - start..rows.end - start;
                 let Some(decimals) = Decimals::new(column.as_ref()) else { return };
                 if let Some(numbers) = NumberColumn::new(column.as_ref()).filter(|_| places.oov_buckets > 0) {
-                    // An absent value's bucket is by its double, as `hash_bucket` has it.
+                    // The bucket of an absent value is that of its double, as in `hash_bucket`.
                     numbers.load(rows.clone(), tile);
                     let hash = |value| hash::word(hash::float_bits(value), 0) as i64;
                     tile.map_to_ints(|value| value, |value| value as i64, hash);
@@ -262,7 +262,7 @@ pub(crate) fn evaluate_column(chain: &CompiledChain, column: ArrayRef) -> Result
     Ok(feed.collect(rows))
 }
 
-/// A dictionary's values through the chain, and a null behind them, which null keys point at.
+/// Runs the chain over a dictionary's values, followed by a null, which null keys refer to.
 fn map(chain: &CompiledChain, dictionary: &ArrayRef) -> Result<Option<Collected>, ArrowError> {
     let places = (0..dictionary.len() as u64).map(Some).chain([None]);
     let values = take(dictionary.as_ref(), &places.collect::<UInt64Array>(), None)?;

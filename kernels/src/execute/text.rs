@@ -1,4 +1,4 @@
-//! Arrow arrays of text or bytes, in any of their encodings, read as bytes by row.
+//! Arrow arrays of text or bytes in any encoding, read as bytes by row.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub(crate) enum Strings<'a> {
 }
 
 impl<'a> Strings<'a> {
-    /// Borrows an array of text or bytes; none for other arrays.
+    /// Borrows an array of text or bytes; `None` for other arrays.
     pub(crate) fn new(array: &'a dyn Array) -> Option<Self> {
         Some(match array.data_type() {
             DataType::Utf8 => Self::Utf8(array.as_string()),
@@ -51,7 +51,7 @@ impl<'a> Strings<'a> {
         }
     }
 
-    /// The row's bytes; none for a null and for a row that is not there.
+    /// The row's bytes; `None` for a null or a row out of range.
     pub(crate) fn get(&self, row: usize) -> Option<&'a [u8]> {
         match self {
             Self::Utf8(array) => get(array, row).map(str::as_bytes),
@@ -64,7 +64,7 @@ impl<'a> Strings<'a> {
         }
     }
 
-    /// The row's text; none for a null, for a row that is not there, and for bytes.
+    /// The row's text; `None` for a null, a row out of range, or bytes.
     pub(crate) fn get_text(&self, row: usize) -> Option<&'a str> {
         match self {
             Self::Utf8(array) => get(array, row),
@@ -74,7 +74,7 @@ impl<'a> Strings<'a> {
         }
     }
 
-    /// Writes the XXH3-64 of each row's bytes; under a null is anything.
+    /// Writes the XXH3-64 of each row's bytes; the result for a null is arbitrary.
     pub(crate) fn hash(&self, rows: Range<usize>, seed: u64, target: &mut [i64]) {
         let ends = rows.start..rows.end + 1;
         match self {
@@ -88,7 +88,8 @@ impl<'a> Strings<'a> {
         }
     }
 
-    /// Gives `code` the bytes of each row and what the target holds, and writes what it makes of them; under a null is anything.
+    /// Replaces each value of the target with the result of `code` for the row's bytes and that value; the result for a
+    /// null is arbitrary.
     pub(crate) fn encode(&self, rows: Range<usize>, target: &mut [i64], code: impl Fn(&[u8], i64) -> i64) {
         match self {
             Self::Utf8(array) => each(array, rows, target, code),
@@ -116,12 +117,13 @@ where
     }
 }
 
-/// Values that are hashed at once.
+/// The number of values that are hashed at once.
 const BLOCK: usize = 128;
-/// How far ahead of the value at work memory is asked for: a page, behind whose end no processor looks.
+/// The distance of prefetches: one page, since hardware prefetchers stop at page boundaries.
 const AHEAD_BYTES: usize = 4096;
 
-/// The hashes of values that lie end to end: of each block first how the values begin and end, then all hashes at once.
+/// Hashes values that are stored end to end. For each block of values it first loads the beginnings and ends, and then
+/// computes all hashes at once.
 fn hash_end_to_end<O: OffsetSizeTrait>(offsets: &[O], bytes: &[u8], seed: u64, target: &mut [i64]) {
     let by_ends = ByEnds::new(seed);
     let (mut firsts, mut lasts) = ([0; BLOCK], [0; BLOCK]);
@@ -150,7 +152,7 @@ fn hash_end_to_end<O: OffsetSizeTrait>(offsets: &[O], bytes: &[u8], seed: u64, t
     }
 }
 
-/// The hashes of a block, and whether there are values that have others.
+/// Hashes a block; returns whether it has values of other lengths than 4 to 16 bytes.
 fn hash_block<O: OffsetSizeTrait>(
     by_ends: ByEnds,
     (starts, ends): (&[O], &[O]),
@@ -172,7 +174,7 @@ fn hash_block<O: OffsetSizeTrait>(
     )
 }
 
-/// The eight bytes from where a value begins, and those before its end, if there are so many in all.
+/// The eight bytes at the start of a value and the eight before its end, if the buffer has as many.
 #[inline(always)]
 fn eights(start: usize, end: usize, bytes: &[u8]) -> Option<(&[u8; 8], &[u8; 8])> {
     Some((bytes.get(start..)?.first_chunk()?, bytes.get(..end)?.last_chunk()?))
@@ -183,7 +185,7 @@ fn len(start: usize, end: usize) -> u64 {
     end.wrapping_sub(start) as u64
 }
 
-/// Whether a value's hash is made of these.
+/// Whether the hash of a value of this length depends on those bytes alone.
 #[inline(always)]
 fn is_by_ends(len: u64) -> bool {
     len.wrapping_sub(4) <= 12
@@ -198,7 +200,7 @@ mod tests {
     use crate::vector::tiling::TILE_ROWS;
 
     #[test]
-    fn values_of_every_length_are_hashed_wherever_they_lie() {
+    fn hashes_values_of_every_length() {
         for (rows, longest) in [(0, 1), (1, 3), (1, 5), (1, 9), (300, 13), (TILE_ROWS, 40), (TILE_ROWS, 17)] {
             let words = (0..rows).map(|row| (0..row * 7 % longest).map(|at| (row + at * 3) as u8).collect::<Vec<_>>());
             let words = words.collect::<Vec<_>>();

@@ -1,13 +1,14 @@
-//! Columns of four-byte elements → rows, eight columns at a time, so that rows are written in pieces and not element by element.
+//! Columns of four-byte elements → rows, eight columns at a time, so that rows are written in pieces instead of element
+//! by element.
 
 #![expect(clippy::many_single_char_names, reason = "columns have no other names")]
 
 use crate::vector::simd::Level;
 
-/// Columns that are laid side by side in one go.
+/// The number of columns that are written side by side at once.
 pub(crate) const COLUMNS: usize = 8;
 
-/// Writes up to eight columns of equal length into columns `at…` of rows that are `width` elements long.
+/// Writes up to eight columns of equal length into the columns from `at` of rows of `width` elements.
 pub(crate) fn write(columns: &[&[u32]], out: &mut [u32], width: usize, at: usize) {
     match *columns {
         [] => {}
@@ -48,7 +49,7 @@ mod x86 {
 
     const LANES: usize = 8;
 
-    /// Blocks of eight rows, transposed in registers. Gives how many rows it wrote.
+    /// Transposes blocks of eight rows in registers; returns the number of rows written.
     pub(super) struct Blocks<'a, const N: usize> {
         pub(super) simd: V3,
         pub(super) columns: [&'a [u32]; N],
@@ -88,7 +89,8 @@ mod x86 {
         let (cd_low, cd_high) = (avx._mm256_unpacklo_ps(c, d), avx._mm256_unpackhi_ps(c, d));
         let (ef_low, ef_high) = (avx._mm256_unpacklo_ps(e, f), avx._mm256_unpackhi_ps(e, f));
         let (gh_low, gh_high) = (avx._mm256_unpacklo_ps(g, h), avx._mm256_unpackhi_ps(g, h));
-        // Columns 0 to 3 of the upper four rows, each with its column 4 to 7 in the upper half; then those of the lower four.
+        // Columns 0 to 3 of the upper four rows, each with its column 4 to 7 in the upper half; then those of the lower
+        // four.
         let upper = [
             avx._mm256_shuffle_ps::<0x44>(ab_low, cd_low),
             avx._mm256_shuffle_ps::<0xee>(ab_low, cd_low),
@@ -120,7 +122,7 @@ mod tests {
     use crate::vector::simd::testing::under_each_level;
 
     #[test]
-    fn rows_are_columns_side_by_side() {
+    fn transposes_columns_into_rows() {
         for rows in [0, 1, 7, 8, 9, 31] {
             for count in 0..=COLUMNS {
                 let columns: Vec<Vec<u32>> = (0..count)

@@ -1,6 +1,7 @@
-//! `abs`: the absolute value. `numpy.abs`, to the bit.
+//! `abs`: the absolute value. Bit-equal to `numpy.abs`.
 //!
-//! - Integers stay integers; −2^63, which has none, stays itself, as in numpy. −0.0 becomes 0.0, NaN stays NaN; null stays null.
+//! - Integers stay integers; −2^63, whose absolute value does not fit, is unchanged, as in NumPy. −0.0 becomes 0.0, NaN
+//!   stays NaN; null stays null.
 
 use crate::vector::tile::Tile;
 
@@ -21,7 +22,7 @@ mod tests {
     use crate::testing::{assert_doubles, assert_ints, doubles, evaluate, ints};
 
     #[test]
-    fn is_numpys() {
+    fn matches_numpy() {
         let column = ints(&[Some(-3), None, Some(i64::MIN), Some(i64::MAX)]);
         assert_ints(&evaluate(&[Op::Abs], column), &[Some(3), None, Some(i64::MIN), Some(i64::MAX)]);
         let column = [-1.5, -0.0, f64::NEG_INFINITY, f64::NAN].map(Some);

@@ -2,17 +2,17 @@
 //!
 //! - x < 0 gives NaN; 0 gives −1/λ for λ > 0, else −inf; NaN stays NaN; null stays null.
 //! - f32 is computed in f64 and rounded once, everything else is f64: within 2 ulp of the exact value, also near x = 1.
-//! - λ must be finite, and within ±2^512; below 10^−19 it is taken for 0, as scipy does.
+//! - λ must be finite and within ±2^512; below 10^−19 it is treated as 0, as in `scipy`.
 
 use super::parameter::finite;
 use crate::error::OpProblem;
 use crate::vector::math;
 use crate::vector::tile::Tile;
 
-/// A λ below this is taken for 0, as scipy does.
+/// A smaller |λ| is treated as 0, as in `scipy`.
 const LAMBDA_LEAST: f64 = 1e-19;
 
-/// λ.
+/// The parameter λ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BoxCox {
     pub(crate) lambda: f64,
@@ -24,7 +24,7 @@ impl BoxCox {
         if lambda.abs() > 2f64.powi(512) {
             return Err(OpProblem::Parameter(format!("lambda must be within ±2^512, not {lambda}")));
         }
-        // So near to 0 the power differs from the logarithm by less than a double shows, as long as x is one.
+        // This close to 0, the power differs from the logarithm by less than a double's precision, for any double x.
         Ok(Self { lambda: if lambda.abs() < LAMBDA_LEAST { 0.0 } else { lambda } })
     }
 
@@ -42,7 +42,7 @@ impl BoxCox {
 #[cfg(test)]
 mod tests {
     use crate::Op;
-    use crate::testing::{assert_doubles, assert_singles, doubles, evaluate, ints, refusal, singles};
+    use crate::testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles};
 
     fn box_cox(lambda: f64) -> [Op; 1] {
         [Op::BoxCox { lambda }]
@@ -50,7 +50,7 @@ mod tests {
 
     /// `scipy.special.boxcox([4, 1, 0, inf, -1, nan], lambda)`
     #[test]
-    fn is_scipys() {
+    fn matches_scipy() {
         let (inf, nan) = (f64::INFINITY, f64::NAN);
         let column = || doubles(&[4.0, 1.0, 0.0, inf, -1.0, nan].map(Some));
         assert_doubles(&evaluate(&box_cox(0.5), column()), &[2.0, 0.0, -2.0, inf, nan, nan].map(Some));
@@ -64,8 +64,8 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_make_no_sense_are_refused() {
-        assert!(refusal(&box_cox(f64::NAN), ints(&[None])).ends_with("lambda must be a finite number, not NaN"));
-        assert!(refusal(&box_cox(1e300), ints(&[None])).contains("lambda must be within ±2^512"));
+    fn rejects_invalid_parameters() {
+        assert!(compile_error(&box_cox(f64::NAN), ints(&[None])).ends_with("lambda must be a finite number, not NaN"));
+        assert!(compile_error(&box_cox(1e300), ints(&[None])).contains("lambda must be within ±2^512"));
     }
 }

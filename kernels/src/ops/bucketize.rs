@@ -1,8 +1,11 @@
-//! `bucketize`: the count of boundaries ≤ x, an integer from 0 to the number of boundaries. `numpy.digitize(x, boundaries)`.
+//! `bucketize`: the count of boundaries ≤ x, an integer from 0 to the number of boundaries. `numpy.digitize(x,
+//! boundaries)`.
 //!
-//! - NaN goes behind every boundary, as numpy sorts it; ±inf compare as usual; −0.0 equals 0.0; null stays null.
-//! - Boundaries must be non-decreasing (equal ones count twice), not NaN, and there must be one. They may be infinite.
-//! - Integers are compared exactly, also beyond 2^53; an f32 is widened, so it meets the boundary as given and not its rounding.
+//! - NaN sorts after every boundary, as in NumPy; ±inf compare as usual; −0.0 equals 0.0; null stays null.
+//! - At least one boundary is required. Boundaries must be non-decreasing (equal ones count separately) and not NaN.
+//!   They may be infinite.
+//! - Integers compare exactly, also beyond 2^53; an f32 is widened, so it compares with the boundary as given and not
+//!   with its rounding.
 
 use std::sync::Arc;
 
@@ -16,12 +19,12 @@ pub(crate) struct Bucketize {
     pub(crate) floats: Arc<[f64]>,
     /// The smallest integer ≥ each boundary, for those that an i64 reaches: b ≤ x exactly if ⌈b⌉ ≤ x.
     pub(crate) ints: Arc<[i64]>,
-    /// The same for u64.
+    /// The smallest integer ≥ each boundary, for those that a u64 reaches.
     pub(crate) uints: Arc<[u64]>,
 }
 
 impl Bucketize {
-    /// Compiles to the step and how many indices it gives.
+    /// Returns the step and the number of indices that it yields.
     pub(crate) fn compile(boundaries: &[f64]) -> Result<(Self, u64), OpProblem> {
         if boundaries.is_empty() {
             return Err(OpProblem::Parameter("it needs at least one boundary".to_owned()));
@@ -33,7 +36,7 @@ impl Bucketize {
             let (first, second) = (pair[0], pair[1]);
             return Err(OpProblem::Parameter(format!("boundaries must not decrease, but {second} follows {first}")));
         }
-        // Below the domain the conversions saturate at its smallest value, which every value reaches.
+        // Boundaries below the domain saturate at its smallest value, which every value reaches.
         let ints = boundaries.iter().filter(|boundary| boundary.ceil() < TWO_63).map(|boundary| boundary.ceil() as i64);
         let uints =
             boundaries.iter().filter(|boundary| boundary.ceil() < 2.0 * TWO_63).map(|boundary| boundary.ceil() as u64);
@@ -41,7 +44,7 @@ impl Bucketize {
         Ok((step, boundaries.len() as u64 + 1))
     }
 
-    /// The same for boundaries that are integers.
+    /// Compiles integer boundaries.
     pub(crate) fn compile_whole(boundaries: &[i128]) -> Result<(Self, u64), OpProblem> {
         if boundaries.is_empty() {
             return Self::compile(&[]);
@@ -50,7 +53,7 @@ impl Bucketize {
             let (first, second) = (pair[0], pair[1]);
             return Err(OpProblem::Parameter(format!("boundaries must not decrease, but {second} follows {first}")));
         }
-        // A boundary below the domain is reached by every value, one above it by none.
+        // Every value reaches a boundary below the domain; none reaches one above it.
         let ints = boundaries.iter().filter_map(|boundary| i64::try_from((*boundary).max(i64::MIN.into())).ok());
         let uints = boundaries.iter().filter_map(|boundary| u64::try_from((*boundary).max(0)).ok());
         let floats = boundaries.iter().map(|boundary| double_from(*boundary));
@@ -72,16 +75,17 @@ impl Bucketize {
     }
 }
 
-/// The smallest double that is not below an integer: another double reaches the one exactly if it reaches the other.
+/// The smallest double that is not below an integer: a double reaches one exactly if it reaches the other.
 fn double_from(whole: i128) -> f64 {
     let nearest = whole as f64;
     if (nearest as i128) < whole { nearest.next_up() } else { nearest }
 }
 
-/// Up to so many boundaries, comparing with each of them is quicker than searching: no step waits for the one before.
+/// Up to this many boundaries, comparing with all of them is faster than a binary search, whose steps depend on each
+/// other.
 const FEW: usize = 16;
 
-/// How many of the boundaries are ≤ the value.
+/// The number of boundaries ≤ the value.
 fn count<T: Copy + PartialOrd>(boundaries: &[T], value: T) -> i64 {
     if boundaries.len() <= FEW {
         boundaries.iter().map(|boundary| i64::from(*boundary <= value)).sum()
@@ -95,7 +99,7 @@ mod tests {
     use arrow::array::UInt64Array;
 
     use crate::Op;
-    use crate::testing::{assert_ints, doubles, evaluate, ints, refusal, singles};
+    use crate::testing::{assert_ints, compile_error, doubles, evaluate, ints, singles};
 
     fn bucketize(boundaries: &[f64]) -> [Op; 1] {
         [Op::Bucketize { boundaries: boundaries.to_vec() }]
@@ -103,7 +107,7 @@ mod tests {
 
     /// `np.digitize([nan, -inf, inf, 1, 2, 2.5, -0.0], [0, 1, 2, 2, 3])`
     #[test]
-    fn floats_are_digitized_as_numpy_does() {
+    fn floats_match_numpy_digitize() {
         let column = [f64::NAN, f64::NEG_INFINITY, f64::INFINITY, 1.0, 2.0, 2.5, -0.0].map(Some);
         let column = column.into_iter().chain([None]).collect::<Vec<_>>();
         let expected = [Some(5), Some(0), Some(5), Some(2), Some(4), Some(4), Some(1), None];
@@ -114,13 +118,13 @@ mod tests {
 
     /// `np.digitize(np.array([0.1, 0.7], 'f4'), [0.1, 0.7])`: as f32, 0.1 is above 0.1 and 0.7 below 0.7.
     #[test]
-    fn an_f32_meets_the_boundary_itself() {
+    fn an_f32_compares_with_the_exact_boundary() {
         let found = evaluate(&bucketize(&[0.1, 0.7]), singles(&[Some(0.1), Some(0.7)]));
         assert_ints(&found, &[Some(1), Some(1)]);
     }
 
     #[test]
-    fn integers_are_compared_exactly() {
+    fn integers_compare_exactly() {
         let two_53 = 1i64 << 53;
         let column = ints(&[Some(two_53), Some(two_53 + 1), Some(two_53 + 2), Some(i64::MIN), Some(i64::MAX), None]);
         let found = evaluate(&bucketize(&[-1e300, (two_53 + 2) as f64, 1e300]), column);
@@ -136,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_boundaries_are_exact_beyond_two_to_the_53rd() {
+    fn integer_boundaries_are_exact_beyond_2_to_the_53rd() {
         let whole = |boundaries: &[i128]| [Op::BucketizeWhole { boundaries: boundaries.to_vec() }];
         let odd = (1i64 << 53) + 1;
         let edges = [i128::MIN, odd.into(), i64::MAX.into(), u64::MAX.into()];
@@ -147,11 +151,13 @@ mod tests {
         assert_ints(&evaluate(&whole(&edges), unsigned), &[Some(1), Some(3), Some(4)]);
         let floats = doubles(&[Some((odd - 1) as f64), Some((odd + 1) as f64), Some(f64::NAN)]);
         assert_ints(&evaluate(&whole(&edges), floats), &[Some(1), Some(2), Some(4)]);
-        assert!(refusal(&whole(&[2, 1]), ints(&[None])).ends_with("boundaries must not decrease, but 1 follows 2"));
+        assert!(
+            compile_error(&whole(&[2, 1]), ints(&[None])).ends_with("boundaries must not decrease, but 1 follows 2")
+        );
     }
 
     #[test]
-    fn many_boundaries_count_as_few_do() {
+    fn counts_many_boundaries_like_few() {
         let boundaries = (0..100).map(|boundary| f64::from(boundary / 2)).collect::<Vec<_>>();
         let column = [-1.0, 0.0, 0.5, 7.0, 49.0, f64::INFINITY, f64::NAN].map(Some);
         let expected = [0, 2, 2, 16, 100, 100, 100].map(Some);
@@ -162,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn boundaries_that_make_no_sense_are_refused() {
-        let message = |boundaries: &[f64]| refusal(&bucketize(boundaries), ints(&[None]));
+    fn rejects_invalid_boundaries() {
+        let message = |boundaries: &[f64]| compile_error(&bucketize(boundaries), ints(&[None]));
         assert!(message(&[]).ends_with("op bucketize (number 1 of its chain): it needs at least one boundary"));
         assert!(message(&[1.0, 3.0, 2.0]).ends_with("boundaries must not decrease, but 2 follows 3"));
         assert!(message(&[1.0, f64::NAN]).ends_with("a boundary must be a number, not NaN"));

@@ -1,17 +1,17 @@
-//! `clip`: values below `min` become `min`, above `max` become `max`. `numpy.clip`.
+//! `clip`: limits values to the range from `min` to `max`. `numpy.clip`.
 //!
 //! - NaN stays NaN; infinities become the bounds; −0.0 is not below 0.0 and stays; null stays null.
-//! - One bound may be missing, both may not. A NaN bound or `min` > `max` is an error. A bound may be infinite.
-//! - Integers stay integers when the bounds are integral; a bound that no value of the domain can pass (a `min` of −5 or −inf on
-//!   `UInt64`) does nothing. Any other bound takes integers to f64.
-//! - An f32 column takes bounds rounded to f32, as numpy does with Python floats.
+//! - At least one bound is required. A NaN bound or `min` > `max` is an error. A bound may be infinite.
+//! - Integers stay integers if the bounds are integral; a bound that no value of the domain can exceed (a `min` of −5
+//!   or −inf on `UInt64`) has no effect. Any other bound converts integers to f64.
+//! - The bounds of an f32 column are rounded to f32, as NumPy does with Python floats.
 
 use crate::domain::Number;
 use crate::error::OpProblem;
 use crate::vector::exact::{TWO_63, exact_i64, exact_u64};
 use crate::vector::tile::Tile;
 
-/// The bounds, in the domain of the tile that they clip.
+/// The bounds, in the domain of the tiles that they clip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Clip {
     Int { min: i64, max: i64 },
@@ -20,7 +20,7 @@ pub(crate) enum Clip {
 }
 
 impl Clip {
-    /// Compiles for a domain: the step and the domain behind it.
+    /// Compiles for a kind of number: returns the step, and the kind of number after it.
     pub(crate) fn compile(min: Option<f64>, max: Option<f64>, number: Number) -> Result<(Self, Number), OpProblem> {
         if min.is_none() && max.is_none() {
             return Err(OpProblem::Parameter("it needs min, max or both".to_owned()));
@@ -43,7 +43,7 @@ impl Clip {
         })
     }
 
-    /// The same for bounds that are integers. Without a bound on a side there is none.
+    /// Compiles integer bounds.
     pub(crate) fn compile_whole(
         min: Option<i128>,
         max: Option<i128>,
@@ -54,7 +54,7 @@ impl Clip {
         {
             return Err(OpProblem::Parameter(format!("min {min} is greater than max {max}")));
         }
-        // A bound that every value of the domain passes does nothing; one that none passes is no value of the domain.
+        // A bound that every value satisfies has no effect; one that no value satisfies is outside the domain.
         let (low, high) = (min.unwrap_or(i128::MIN), max.unwrap_or(i128::MAX));
         if min.is_none() && max.is_none() {
             return Self::compile(None, None, number);
@@ -102,7 +102,8 @@ impl Clip {
     }
 }
 
-/// Comparisons rather than `min` and `max`: a NaN compares false and stays, and both are one instruction a vector.
+/// Comparisons rather than `min` and `max`: comparing with NaN yields false, so NaN stays, and each select is one
+/// vector instruction.
 #[inline(always)]
 pub(super) fn clip<T: Copy + PartialOrd>(value: T, min: T, max: T) -> T {
     let raised = if value < min { min } else { value };
@@ -115,7 +116,9 @@ mod tests {
     use arrow::datatypes::DataType;
 
     use crate::Op;
-    use crate::testing::{assert_doubles, assert_ints, assert_singles, doubles, evaluate, ints, refusal, singles};
+    use crate::testing::{
+        assert_doubles, assert_ints, assert_singles, compile_error, doubles, evaluate, ints, singles,
+    };
 
     fn clip(min: impl Into<Option<f64>>, max: impl Into<Option<f64>>) -> [Op; 1] {
         [Op::Clip { min: min.into(), max: max.into() }]
@@ -123,15 +126,15 @@ mod tests {
 
     /// `np.clip(np.array([-2, -0.5, 0.5, nan, inf, -inf, -0.0], 'f4'), -0.1, 0.1)`
     #[test]
-    fn f32_is_clipped_as_numpy_does() {
+    fn f32_matches_numpy() {
         let column = [-2.0, -0.5, 0.5, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0].map(Some);
         let expected = [-0.1, -0.1, 0.1, f32::NAN, 0.1, -0.1, -0.0].map(Some);
         assert_singles(&evaluate(&clip(-0.1, 0.1), singles(&column)), &expected);
     }
 
-    /// `np.clip(np.array([-0.0, 5e-324, -1.0]), 0.0, None)`; numpy keeps the -0.0.
+    /// `np.clip(np.array([-0.0, 5e-324, -1.0]), 0.0, None)`; NumPy keeps the -0.0.
     #[test]
-    fn one_bound_is_enough() {
+    fn clips_on_one_side() {
         let column = [-0.0, 5e-324, -1.0].map(Some);
         assert_doubles(&evaluate(&clip(0.0, None), doubles(&column)), &[-0.0, 5e-324, 0.0].map(Some));
         assert_doubles(&evaluate(&clip(None, -0.5), doubles(&column)), &[-0.5, -0.5, -1.0].map(Some));
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_bounds_are_exact_beyond_two_to_the_53rd() {
+    fn integer_bounds_are_exact_beyond_2_to_the_53rd() {
         let clip = |min: Option<i128>, max: Option<i128>| [Op::ClipWhole { min, max }];
         let odd = (1i64 << 53) + 1;
         let column = || ints(&[Some(i64::MIN), Some(odd - 1), Some(odd), Some(odd + 1), Some(i64::MAX), None]);
@@ -159,8 +162,8 @@ mod tests {
         let clipped = evaluate(&clip(Some(-1), Some((1 << 63) + 2)), column);
         let expected = UInt64Array::from(vec![0, (1 << 63) + 1, (1 << 63) + 2]);
         assert_eq!(clipped.as_ref(), &expected as &dyn arrow::array::Array);
-        assert!(refusal(&clip(None, None), ints(&[None])).ends_with("it needs min, max or both"));
-        assert!(refusal(&clip(Some(2), Some(1)), ints(&[None])).ends_with("min 2 is greater than max 1"));
+        assert!(compile_error(&clip(None, None), ints(&[None])).ends_with("it needs min, max or both"));
+        assert!(compile_error(&clip(Some(2), Some(1)), ints(&[None])).ends_with("min 2 is greater than max 1"));
         assert_doubles(&evaluate(&clip(Some(1), None), doubles(&[Some(0.5)])), &[Some(1.0)]);
         assert_doubles(&evaluate(&clip(Some(1 << 64), None), ints(&[Some(5)])), &[Some(18_446_744_073_709_551_616.0)]);
     }
@@ -175,8 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn bounds_that_make_no_sense_are_refused() {
-        let message = |op: &[Op]| refusal(op, ints(&[None]));
+    fn rejects_invalid_bounds() {
+        let message = |op: &[Op]| compile_error(op, ints(&[None]));
         assert_eq!(
             message(&clip(2.0, 1.0)),
             "column \"x\": op clip (number 1 of its chain): min 2 is greater than max 1"

@@ -1,16 +1,18 @@
-//! `cross`: the hash of a tuple: the chain's value first, then other columns as they are stored or derived, modulo `buckets`.
-//! `NVTabular`'s `HashedCross`, with a hash of its own.
+//! `cross`: the hash of a tuple of the chain's value followed by other columns, stored or derived, modulo `buckets`.
+//! `NVTabular`'s `HashedCross` with another hash function.
 //!
-//! - Each component is the XXH3-64 with seed 0 of the bytes that [`super::hash_bucket`] takes, as 8 little-endian bytes, or 8 zero
-//!   bytes for a null; the tuple is the XXH3-64 with `seed` of those bytes end to end. Python: `xxhash.xxh3_64_intdigest(b"".join(…),
-//!   seed) % buckets`. So a dictionary's values are hashed once.
-//! - The result is never null. Single values only, no lists. `buckets` is from 1 to 2^63 − 1, with at least one other column.
+//! - Each component is the XXH3-64 with seed 0 of the bytes that [`super::hash_bucket`] defines, as 8 little-endian
+//!   bytes, or 8 zero bytes for a null. The result is the XXH3-64 with `seed` of all components, concatenated. In
+//!   Python: `xxhash.xxh3_64_intdigest(b"".join(…), seed) % buckets`. The values of a dictionary are therefore hashed
+//!   only once.
+//! - The result is never null. Lists are rejected. `buckets` is from 1 to 2^63 − 1, and at least one other column is
+//!   required.
 
 use super::hash::{self, Modulus};
 use crate::error::OpProblem;
 use crate::vector::tile::Tile;
 
-/// The most columns beside the chain's.
+/// The largest number of columns besides the chain's own.
 const COLUMNS_MAX: usize = 255;
 
 /// The parameters.
@@ -25,7 +27,7 @@ pub(crate) fn component(bytes: &[u8]) -> i64 {
     hash::bytes(bytes, 0) as i64
 }
 
-/// A tile of numbers as components of tuples; nulls are 0.
+/// Turns a tile of numbers into components of tuples; nulls become 0.
 pub(crate) fn components(tile: &mut Tile) {
     tile.map_to_ints(
         #[inline(always)]
@@ -47,9 +49,9 @@ impl Cross {
         Ok(Self { modulus: Modulus::of_buckets(buckets)?, seed })
     }
 
-    /// The bucket of a tuple's components, each as its hash's bytes.
+    /// The bucket of a tuple, given the concatenated bytes of its components.
     pub(crate) fn bucket(self, components: &[u8]) -> i64 {
-        self.modulus.rest(hash::bytes(components, self.seed)) as i64
+        self.modulus.remainder(hash::bytes(components, self.seed)) as i64
     }
 }
 
@@ -61,7 +63,7 @@ mod tests {
     use arrow::datatypes::Int8Type;
     use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-    use crate::testing::{assert_ints, int_lists, refusal};
+    use crate::testing::{assert_ints, compile_error, int_lists};
     use crate::{Op, Prefix};
 
     fn cross(columns: &[&str], buckets: u64) -> [Op; 1] {
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn is_the_hash_of_the_hashes() {
+    fn hashes_the_hashes_of_the_components() {
         let words = vec![Some("a"), None, Some("a longer text, more than sixteen bytes of it")];
         let x: ArrayRef = Arc::new(StringArray::from(words.clone()));
         let n: ArrayRef = Arc::new(UInt64Array::from(vec![Some(1), Some(2), None]));
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_before_it_counts() {
+    fn hashes_the_result_of_earlier_ops() {
         let x: ArrayRef = Arc::new(Float64Array::from(vec![Some(-3.0), None]));
         let batch = RecordBatch::try_from_iter_with_nullable([("x", Arc::clone(&x), true), ("y", x, true)]).unwrap();
         let [cross] = cross(&["y"], 1000);
@@ -108,13 +110,16 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn rejects_invalid_parameters_and_columns() {
         let text = || StringArray::from(vec!["a"]);
-        assert!(refusal(&cross(&[], 5), text()).ends_with("columns must name from 1 to 255 other columns, not 0"));
-        assert!(refusal(&cross(&["x"], 0), text()).ends_with("buckets must be from 1 to 2^63 - 1, not 0"));
-        assert!(refusal(&cross(&["y"], 5), text()).ends_with("there is no column \"y\""));
         assert!(
-            refusal(&cross(&["x"], 5), int_lists(&[None])).ends_with("it takes one value a row, but gets lists here")
+            compile_error(&cross(&[], 5), text()).ends_with("columns must name from 1 to 255 other columns, not 0")
+        );
+        assert!(compile_error(&cross(&["x"], 0), text()).ends_with("buckets must be from 1 to 2^63 - 1, not 0"));
+        assert!(compile_error(&cross(&["y"], 5), text()).ends_with("there is no column \"y\""));
+        assert!(
+            compile_error(&cross(&["x"], 5), int_lists(&[None]))
+                .ends_with("it accepts one value per row, but the chain holds lists here")
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Decimals as what they are: whole numbers of 10^−scale, compared without a detour through f64, which tells only about 15 of
-//! their up to 76 digits apart.
+//! Exact decimals: integers scaled by 10^−scale, compared without converting to f64, which distinguishes only about 15
+//! of their up to 76 digits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,30 +22,31 @@ pub(crate) enum Decimals<'a> {
     Wide(&'a [i256]),
 }
 
-/// Decimals of one scale, each with its place from 1.
+/// Decimals of one scale, each with its position from 1.
 #[derive(Debug)]
 pub(crate) struct DecimalIndex {
     scale: i8,
     places: HashMap<i256, i64>,
-    /// Values that the scale does not hold: no value of the column is one of them, but what fills its nulls may be.
+    /// Values that the scale cannot represent: the column holds none of them, but the value that fills its nulls may be
+    /// one.
     others: HashMap<String, i64>,
 }
 
-/// Why a list of texts is no list of distinct decimals, and the entry.
+/// An invalid list of decimals in text form, with the position of the entry.
 #[derive(Debug, PartialEq)]
 pub(crate) enum TextProblem {
     NoDecimal(usize),
     Duplicate(usize),
 }
 
-/// An index, and the buckets behind it for values that it lacks.
+/// An index, and the number of buckets for values outside it.
 #[derive(Clone, Debug)]
 pub(crate) struct DecimalPlaces {
     pub(crate) index: Arc<DecimalIndex>,
     pub(crate) oov_buckets: u64,
 }
 
-/// The scale of a type of decimals.
+/// The scale of a decimal type, or of a dictionary of decimals.
 pub(crate) fn scale(data_type: &DataType) -> Option<i8> {
     match data_type {
         DataType::Decimal32(_, scale)
@@ -58,7 +59,7 @@ pub(crate) fn scale(data_type: &DataType) -> Option<i8> {
 }
 
 impl<'a> Decimals<'a> {
-    /// Borrows an array of decimals; none for other arrays.
+    /// Borrows an array of decimals; `None` for other arrays.
     pub(crate) fn new(array: &'a dyn Array) -> Option<Self> {
         Some(match array.data_type() {
             DataType::Decimal32(..) => Self::Narrow(array.as_primitive::<t::Decimal32Type>().values()),
@@ -80,7 +81,7 @@ impl<'a> Decimals<'a> {
 }
 
 impl DecimalIndex {
-    /// Indexes unscaled values, each once.
+    /// Indexes unscaled values, which must be distinct.
     pub(crate) fn new(values: Vec<i256>, scale: i8) -> Result<Self, IndexProblem> {
         let mut places = HashMap::with_capacity(values.len());
         for (entry, value) in values.into_iter().enumerate() {
@@ -91,7 +92,7 @@ impl DecimalIndex {
         Ok(Self { scale, places, others: HashMap::new() })
     }
 
-    /// Indexes decimals that are written as text, each once.
+    /// Indexes decimals in text form, which must be distinct.
     pub(crate) fn of_texts(texts: &[String], scale: i8) -> Result<Self, TextProblem> {
         let mut index = Self { scale, places: HashMap::with_capacity(texts.len()), others: HashMap::new() };
         for (entry, text) in texts.iter().enumerate() {
@@ -113,7 +114,7 @@ impl DecimalIndex {
         self.places.len() + self.others.len()
     }
 
-    /// The place of a value of the column; none where it has none.
+    /// The position of a value of the column; `None` if it is absent.
     pub(crate) fn place(&self, value: i256) -> Option<i64> {
         self.places.get(&value).copied()
     }
@@ -128,17 +129,17 @@ impl DecimalIndex {
 }
 
 impl DecimalPlaces {
-    /// An index without buckets behind it.
+    /// An index without buckets for absent values.
     pub(crate) fn of_index(index: Arc<DecimalIndex>) -> Self {
         Self { index, oov_buckets: 0 }
     }
 
-    /// What an absent value gets: 0, or a bucket by the hash of its double.
+    /// The index of an absent value: 0, or a bucket by the hash of its double.
     pub(crate) fn absent(&self, hash: u64) -> i64 {
         if self.oov_buckets == 0 { 0 } else { (self.index.len() as u64 + 1 + hash % self.oov_buckets) as i64 }
     }
 
-    /// The place of what nulls are filled with.
+    /// The index of the value that fills nulls.
     pub(crate) fn of_fill(&self, fill: &Fill) -> i64 {
         let place = self.index.place_of_fill(fill);
         place.unwrap_or_else(|| self.absent(hash::word(hash::float_bits(fill.double()), 0)))

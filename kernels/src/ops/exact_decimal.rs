@@ -1,7 +1,7 @@
-//! One decimal with all its digits, and the text that a plan writes it as.
+//! A decimal with all its digits, and its canonical text form in a plan.
 //!
-//! The text has the digits alone: `-123.45`, `0.5`, `1200`. It has no exponent, no plus, no leading zeros, no zeros at the end of a
-//! fraction, and zero has no sign, so that equal decimals are equal texts.
+//! The text consists of plain digits: `-123.45`, `0.5`, `1200`. It has no exponent, no plus sign, no leading zeros and
+//! no trailing zeros in the fraction, and zero has no sign, so that equal decimals have equal texts.
 
 use arrow::datatypes::i256;
 
@@ -13,24 +13,24 @@ pub struct ExactDecimal {
 }
 
 impl ExactDecimal {
-    /// A value of a column of decimals.
+    /// Creates the decimal unscaled × 10^(−scale).
     pub fn new(unscaled: i256, scale: i8) -> Self {
         Self { unscaled, scale }
     }
 
-    /// The decimal of a text of digits with at most one point among them; none for other text and for what no column of decimals holds.
+    /// Parses digits with at most one decimal point; `None` for other text, and for decimals that no column can hold.
     pub fn parse(text: &str) -> Option<Self> {
         Self::of_canonical(&Self::canonical(text)?)
     }
 
-    /// The decimal of a canonical text.
+    /// Parses a canonical text.
     pub(crate) fn of_canonical(text: &str) -> Option<Self> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         let unscaled = i256::from_string(&format!("{whole}{fraction}"))?;
         Some(Self { unscaled, scale: i8::try_from(fraction.len()).ok()? })
     }
 
-    /// The text of the same decimal in the one form that plans are kept in; none for text that is no decimal.
+    /// Rewrites the text of a decimal in canonical form; `None` if it is not a decimal.
     pub fn canonical(text: &str) -> Option<String> {
         let digits = text.strip_prefix('-').unwrap_or(text);
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
@@ -50,7 +50,7 @@ impl ExactDecimal {
 
     /// The canonical text.
     pub fn text(self) -> String {
-        // Most values fit an i128, which is written without arithmetic on long integers.
+        // Most values fit an i128, which formats without arithmetic on long integers.
         let digits = self.unscaled.to_i128().map_or_else(|| self.unscaled.to_string(), |short| short.to_string());
         let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |digits| ("-", digits));
         let places = usize::from(self.scale.unsigned_abs());
@@ -64,7 +64,7 @@ impl ExactDecimal {
         Self::canonical(&text).unwrap_or(text)
     }
 
-    /// The shortest decimal that reads as this double; none where no decimal does.
+    /// The shortest decimal that parses to this double; `None` if there is none.
     pub fn of_double(value: f64) -> Option<Self> {
         if !value.is_finite() {
             return None;
@@ -73,27 +73,27 @@ impl ExactDecimal {
         let (digits, exponent) = text.split_once('e')?;
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
         let unscaled: i128 = format!("{whole}{fraction}").parse().ok()?;
-        // unscaled × 10^(exponent − digits behind the point)
+        // unscaled × 10^(exponent − fraction digits)
         let scale = i32::try_from(fraction.len()).ok()? - exponent.parse::<i32>().ok()?;
         Some(Self { unscaled: i256::from_i128(unscaled), scale: i8::try_from(scale).ok()? })
     }
 
-    /// The double nearest to it.
+    /// The nearest double.
     pub fn double(self) -> f64 {
         self.text().parse().unwrap_or(f64::NAN)
     }
 
-    /// The integer that it is; none for a fraction, and for what an i128 does not hold.
+    /// The decimal as an integer; `None` for fractions, and for integers beyond an i128.
     pub fn integer(self) -> Option<i128> {
         self.at_scale(0).and_then(i256::to_i128)
     }
 
-    /// The unscaled value at a scale; none where the scale has too few digits for it.
+    /// The unscaled value at a scale; `None` if the scale has too few digits for it.
     pub fn at_scale(self, scale: i8) -> Option<i256> {
         rescaled(self.unscaled, self.scale, scale)
     }
 
-    /// The digits before the point and behind it that the decimal needs.
+    /// The number of digits that the decimal needs before and after the point.
     pub(crate) fn digits(self) -> (usize, usize) {
         let text = self.text();
         let text = text.trim_start_matches('-');
@@ -102,13 +102,13 @@ impl ExactDecimal {
     }
 }
 
-/// The unscaled value at another scale; none where it is not a whole one, or too large for any decimal.
+/// Converts an unscaled value to another scale; `None` if it would lose digits, or is too large for any decimal.
 pub(crate) fn rescaled(value: i256, from: i8, to: i8) -> Option<i256> {
     let digits = u32::from(from.abs_diff(to));
     if value == i256::ZERO || digits == 0 {
         return Some(value);
     }
-    // 10^77 is beyond an i256: no value but 0 has so many zeros behind it.
+    // 10^77 exceeds an i256: only 0 has that many trailing zeros.
     let power = i256::from_i128(10).checked_pow(digits)?;
     if to >= from {
         return value.checked_mul(power);
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_decimals_are_equal_texts() {
+    fn equal_decimals_have_equal_texts() {
         for (text, canonical) in [
             ("1.50", "1.5"),
             ("1.5", "1.5"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_s_values_are_written_with_all_their_digits() {
+    fn text_has_all_digits() {
         let text = |unscaled, scale| ExactDecimal::new(unscaled, scale).text();
         assert_eq!(text(i256::from_i128(-12_345), 2), "-123.45");
         assert_eq!(text(i256::from_i128(5), 3), "0.005");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn decimals_that_no_column_holds_have_a_text_alone() {
+    fn oversized_decimals_have_a_canonical_text_only() {
         for text in ["9".repeat(80), format!("0.{}1", "0".repeat(200))] {
             assert_eq!(ExactDecimal::canonical(&text), Some(text.clone()));
             assert!(ExactDecimal::parse(&text).is_none());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_double_is_the_decimal_it_is_written_as() {
+    fn a_double_converts_to_its_shortest_decimal() {
         let at = |value, scale| ExactDecimal::of_double(value).and_then(|decimal| decimal.at_scale(scale));
         let whole = |value: i128| Some(i256::from_i128(value));
         assert_eq!(at(0.1, 2), whole(10));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_those_on_both_sides_of_the_point() {
+    fn counts_digits_on_both_sides_of_the_point() {
         assert_eq!(ExactDecimal::parse("-123.4500").unwrap().digits(), (3, 2));
         assert_eq!(ExactDecimal::of_double(1e22).unwrap().digits(), (23, 0));
         assert_eq!(ExactDecimal::of_double(-0.5).unwrap().digits(), (1, 1));

@@ -1,10 +1,10 @@
-//! `fill_null`: a null becomes a value. scikit-learn's `SimpleImputer` with a constant.
+//! `fill_null`: replaces nulls with a value. scikit-learn's `SimpleImputer` with a constant.
 //!
 //! - NaN is not null and stays NaN; infinities stay.
-//! - Integers stay integers when the value is integral and fits; a fraction, or an integer outside of the column's domain (a
-//!   negative one for `UInt64`), takes the column to f64.
-//! - An f32 column takes the value rounded to f32.
-//! - Text columns take text, and nothing else does; a column of bytes takes nothing.
+//! - Integers stay integers if the value is integral and fits; a fraction, or an integer outside the column's domain
+//!   (such as a negative one for `UInt64`), converts the column to f64.
+//! - An f32 column is filled with the value rounded to f32.
+//! - Text columns accept only text, and other columns no text; columns of bytes cannot be filled.
 
 use arrow::datatypes::i256;
 
@@ -14,22 +14,22 @@ use crate::ops::exact_decimal::ExactDecimal;
 use crate::vector::exact::{exact_i64, exact_u64};
 use crate::vector::tile::Tile;
 
-/// What a null becomes.
+/// The value that replaces nulls.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fill {
     /// A number.
     Number(f64),
-    /// An integer that a double may not hold.
+    /// An integer, which a double may not represent exactly.
     Integer(i64),
-    /// One that an i64 may not hold either.
+    /// An unsigned integer, which an i64 may not represent.
     Unsigned(u64),
-    /// A decimal that a double may not hold.
+    /// A decimal, which a double may not represent exactly.
     Decimal(ExactDecimal),
     /// Text, for columns of text.
     Text(String),
 }
 
-/// The value, in the domain of the tile that it fills.
+/// The value, in the domain of the tiles that it fills.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FillNull {
     Int(i64),
@@ -38,7 +38,7 @@ pub(crate) enum FillNull {
 }
 
 impl Fill {
-    /// The number as a double; NaN for text, which is none.
+    /// The number as a double; NaN for text.
     pub(crate) fn double(&self) -> f64 {
         match self {
             Self::Number(value) => *value,
@@ -49,7 +49,7 @@ impl Fill {
         }
     }
 
-    /// The number that a fill is written as; none for text.
+    /// The number as a decimal; `None` for text, and for doubles that no decimal represents.
     pub(crate) fn exact(&self) -> Option<ExactDecimal> {
         let whole = |value: i128| Some(ExactDecimal::new(i256::from_i128(value), 0));
         match self {
@@ -63,7 +63,7 @@ impl Fill {
 }
 
 impl FillNull {
-    /// Compiles for a chain of numbers: the step and the domain behind it.
+    /// Compiles for numbers: returns the step, and the kind of number after it.
     pub(crate) fn compile(fill: &Fill, number: Number) -> Result<(Self, Number), OpProblem> {
         let (int, uint, float) = match fill {
             Fill::Number(value) => (exact_i64(*value), exact_u64(*value), *value),
@@ -96,7 +96,7 @@ impl FillNull {
         }
     }
 
-    /// The integer it fills with, if it is one.
+    /// The value as an index, if it is one.
     pub(crate) fn index(self) -> Option<u64> {
         match self {
             Self::Int(value) => u64::try_from(value).ok(),
@@ -125,13 +125,15 @@ fn mismatch(given: &'static str, domain: Domain) -> OpProblem {
 mod tests {
     use arrow::array::{BinaryArray, StringArray, UInt64Array};
 
-    use crate::testing::{assert_doubles, assert_ints, assert_singles, doubles, evaluate, ints, refusal, singles};
+    use crate::testing::{
+        assert_doubles, assert_ints, assert_singles, compile_error, doubles, evaluate, ints, singles,
+    };
     use crate::{ExactDecimal, Fill, Op};
 
     const BIG: i64 = (1 << 53) + 1;
 
     #[test]
-    fn integers_stay_integers_when_the_value_is_one() {
+    fn an_integer_keeps_integers() {
         let column = ints(&[Some(1), None, Some(BIG)]);
         for fill in [Fill::Number(-7.0), Fill::Integer(-7)] {
             assert_ints(&evaluate(&[Op::FillNull(fill)], column.clone()), &[Some(1), Some(-7), Some(BIG)]);
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn unsigned_integers_are_filled_to_the_last_bit() {
+    fn fills_unsigned_integers_exactly() {
         let column = UInt64Array::from(vec![Some(u64::MAX), None]);
         for value in [u64::MAX - 1, (1 << 63) + 1, (1 << 53) + 1, 0] {
             let filled = evaluate(&[Op::FillNull(Fill::Unsigned(value))], column.clone());
@@ -151,18 +153,18 @@ mod tests {
     }
 
     #[test]
-    fn a_decimal_is_an_integer_where_it_has_no_fraction() {
+    fn a_decimal_without_fraction_fills_integers() {
         let fill = |text: &str| [Op::FillNull(Fill::Decimal(ExactDecimal::parse(text).unwrap()))];
         assert_ints(&evaluate(&fill("9007199254740993.0"), ints(&[None])), &[Some(BIG)]);
         let unsigned = evaluate(&fill("18446744073709551615"), UInt64Array::from(vec![None, Some(1)]));
         assert_eq!(unsigned.as_ref(), &UInt64Array::from(vec![u64::MAX, 1]) as &dyn arrow::array::Array);
         assert_doubles(&evaluate(&fill("0.5"), ints(&[Some(3), None])), &[Some(3.0), Some(0.5)]);
         assert_doubles(&evaluate(&fill("1.00000000000000000001"), doubles(&[None])), &[Some(1.0)]);
-        assert!(refusal(&fill("1"), StringArray::from(vec!["a"])).contains("its value is a number"));
+        assert!(compile_error(&fill("1"), StringArray::from(vec!["a"])).contains("its value is a number"));
     }
 
     #[test]
-    fn a_fraction_takes_integers_to_f64() {
+    fn a_fraction_converts_integers_to_f64() {
         let filled = evaluate(&[Op::FillNull(Fill::Number(0.5))], ints(&[Some(3), None]));
         assert_doubles(&filled, &[Some(3.0), Some(0.5)]);
         let filled = evaluate(&[Op::FillNull(Fill::Integer(-1))], UInt64Array::from(vec![Some(3), None]));
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn every_null_is_filled_across_tiles() {
+    fn fills_nulls_in_every_tile() {
         let column = (0..3000).map(|row| (row % 7 != 0).then_some(row)).collect::<Vec<_>>();
         let expected = column.iter().map(|value| value.or(Some(-1))).collect::<Vec<_>>();
         assert_ints(&evaluate(&[Op::FillNull(Fill::Integer(-1))], ints(&column)), &expected);
@@ -186,20 +188,21 @@ mod tests {
     }
 
     #[test]
-    fn text_takes_text() {
+    fn text_is_filled_with_text_only() {
         let fill = |text: &str| Op::FillNull(Fill::Text(text.to_owned()));
         let filled = evaluate(&[fill("none"), fill("second")], StringArray::from(vec![Some("a"), None, Some("")]));
         assert_eq!(filled.as_ref(), &StringArray::from(vec!["a", "none", ""]) as &dyn arrow::array::Array);
-        let message = refusal(&[Op::FillNull(Fill::Number(0.0))], StringArray::from(vec!["a"]));
+        let message = compile_error(&[Op::FillNull(Fill::Number(0.0))], StringArray::from(vec!["a"]));
         assert_eq!(
             message,
             "column \"x\": op fill_null (number 1 of its chain): its value is a number, but the column holds text here"
         );
-        let message = refusal(&[fill("a")], ints(&[None]));
+        let message = compile_error(&[fill("a")], ints(&[None]));
         assert_eq!(
             message,
-            "column \"x\": op fill_null (number 1 of its chain): its value is text, but the column holds whole numbers here"
+            "column \"x\": op fill_null (number 1 of its chain): its value is text, but the column holds \
+             whole numbers here"
         );
-        assert!(refusal(&[fill("a")], BinaryArray::from(vec![b"a".as_slice()])).contains("holds bytes"));
+        assert!(compile_error(&[fill("a")], BinaryArray::from(vec![b"a".as_slice()])).contains("holds bytes"));
     }
 }

@@ -1,12 +1,12 @@
-//! `first_n`: the first n elements of a list. TorchArrow's `firstx`; with a `value` its result is filled up to n columns, as by
-//! [`super::pad`].
+//! `first_n`: the first n elements of a list. TorchArrow's `firstx`; with a `value`, the result is padded to n columns,
+//! as by [`super::pad`].
 //!
-//! - Shorter lists stay what they are. A null list stays null. `n` is from 1 to 65,536.
-//! - Lists of anything; with a `value` lists of numbers.
+//! - Shorter lists are unchanged. A null list stays null. `n` is from 1 to 65,536.
+//! - Accepts any lists; with a `value`, lists of numbers.
 
 use crate::error::OpProblem;
 
-/// The parameter, checked.
+/// Checks the number of elements.
 pub(crate) fn check(n: u32) -> Result<usize, OpProblem> {
     super::pad::check(n)
 }
@@ -16,7 +16,7 @@ mod tests {
     use arrow::array::AsArray;
     use arrow::datatypes::Float32Type;
 
-    use crate::testing::{assert_ints, evaluate, int_lists, ints, ragged, refusal};
+    use crate::testing::{assert_ints, compile_error, evaluate, int_lists, ints, ragged};
     use crate::{DType, Op};
 
     fn first_n(n: u32, value: Option<f64>) -> Op {
@@ -25,7 +25,7 @@ mod tests {
 
     /// `torcharrow.functional.firstx(ta.column([[1, 2, 3], [5, 8], []]), 2)`
     #[test]
-    fn keeps_the_head_of_each_list() {
+    fn keeps_the_first_elements_of_each_list() {
         let lists = || int_lists(&[Some(&[Some(1), Some(2), Some(3)]), Some(&[Some(5), Some(8)]), Some(&[])]);
         let kept = ragged(DType::Float32, &[first_n(2, None)], lists()).unwrap();
         assert_eq!(kept.value_offsets(), [0, 2, 4, 4]);
@@ -34,13 +34,13 @@ mod tests {
     }
 
     #[test]
-    fn a_value_makes_columns() {
+    fn a_value_pads_to_columns() {
         let lists = int_lists(&[Some(&[Some(1)]), Some(&[])]);
         assert_ints(&evaluate(&[first_n(2, Some(9.0))], lists), &[1, 9, 9, 9].map(Some));
     }
 
     #[test]
-    fn behind_ngram_it_cuts_its_runs() {
+    fn limits_the_runs_of_ngram() {
         let lists = || int_lists(&[Some(&[Some(1), Some(2), Some(3)]), Some(&[Some(4)])]);
         let ngram = || Op::Ngram { n: 2, buckets: 1 << 40, seed: 0 };
         let all = evaluate(&[ngram()], lists());
@@ -49,9 +49,12 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn rejects_invalid_parameters_and_columns() {
         let lists = || int_lists(&[None]);
-        assert!(refusal(&[first_n(0, None)], lists()).ends_with("n must be from 1 to 65536, not 0"));
-        assert!(refusal(&[first_n(1, None)], ints(&[None])).ends_with("it takes lists, but gets whole numbers here"));
+        assert!(compile_error(&[first_n(0, None)], lists()).ends_with("n must be from 1 to 65536, not 0"));
+        assert!(
+            compile_error(&[first_n(1, None)], ints(&[None]))
+                .ends_with("it accepts lists, but the chain holds whole numbers here")
+        );
     }
 }

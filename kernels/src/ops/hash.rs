@@ -1,4 +1,4 @@
-//! XXH3-64 of values, and its rest modulo a number that is known beforehand.
+//! XXH3-64 of values, and remainders by a fixed divisor.
 
 use std::hint::black_box;
 
@@ -6,7 +6,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::OpProblem;
 
-/// Of text or bytes. XXH3's ways for up to 16 bytes are here, to be inlined where most values are that short; the rest is the crate's.
+/// The hash of text or bytes. The branches of XXH3 for up to 16 bytes are implemented here so that they are inlined,
+/// since most values are that short; longer values use the crate.
 #[inline(always)]
 pub(crate) fn bytes(bytes: &[u8], seed: u64) -> u64 {
     match bytes.len() {
@@ -17,7 +18,8 @@ pub(crate) fn bytes(bytes: &[u8], seed: u64) -> u64 {
     }
 }
 
-/// Of 4 to 16 bytes, many at once: both of XXH3's ways and one result, without a branch, so that loops over it vectorize.
+/// Hashes many values of 4 to 16 bytes at once: computes both of XXH3's branches and selects one result, so that loops
+/// over it vectorize.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByEnds {
     seed: u64,
@@ -29,7 +31,8 @@ impl ByEnds {
         Self { seed, secret: Halves::hidden(LONG_SECRETS.1.wrapping_sub(seed)) }
     }
 
-    /// By the first eight bytes from where the value begins and the last eight before its end, whatever else these have.
+    /// Hashes a value by the eight bytes from its start and the eight bytes before its end; bytes of these outside the
+    /// value have no effect.
     #[inline(always)]
     pub(crate) fn hash(self, first: u64, last: u64, len: u64) -> u64 {
         let short = joined((first << 32) | (last >> 32), len, self.seed);
@@ -41,7 +44,7 @@ impl ByEnds {
 
 #[inline(always)]
 fn up_to_3(bytes: &[u8], seed: u64) -> u64 {
-    /// Bytes 0 to 3 of XXH3's default secret, exclusive or bytes 4 to 7.
+    /// Bytes 0 to 3 of XXH3's default secret XOR bytes 4 to 7.
     const SECRET: u32 = 0x396c_feb8 ^ 0xbe4b_a423;
     let (len, byte) = (bytes.len(), |place: usize| u32::from(bytes[place]));
     let joined = (byte(0) << 16) | (byte(len / 2) << 24) | byte(len - 1) | ((len as u32) << 8);
@@ -65,11 +68,11 @@ fn up_to_16(bytes: &[u8], seed: u64) -> u64 {
     long(first, last, bytes.len() as u64, seed, high)
 }
 
-/// Bytes 24 to 31 of XXH3's default secret, exclusive or bytes 32 to 39; and bytes 40 to 47 with bytes 48 to 55.
+/// Bytes 24 to 31 of XXH3's default secret XOR bytes 32 to 39, and bytes 40 to 47 XOR bytes 48 to 55.
 const LONG_SECRETS: (u64, u64) =
     (0x1f67_b3b7_a4a4_4072 ^ 0x78e5_c0cc_4ee6_79cb, 0x2172_ffcc_7dd0_5a82 ^ 0x8e24_43f7_7446_08b8);
 
-/// Of 9 to 16 bytes: the first eight and the last eight.
+/// The hash of 9 to 16 bytes: the first eight and the last eight.
 #[inline(always)]
 fn long(first: u64, last: u64, len: u64, seed: u64, high_of: impl Fn(u64, u64) -> u64) -> u64 {
     let low = first ^ LONG_SECRETS.0.wrapping_add(seed);
@@ -80,17 +83,17 @@ fn long(first: u64, last: u64, len: u64, seed: u64, high_of: impl Fn(u64, u64) -
     mixed ^ (mixed >> 32)
 }
 
-/// Of the 8 little-endian bytes of a word: XXH3's way for 4 to 8 bytes, without a branch or a memory access, so that loops over it
-/// vectorize.
+/// The hash of the 8 little-endian bytes of an integer: XXH3's branch for 4 to 8 bytes, without branches or memory
+/// accesses, so that loops over it vectorize.
 #[inline(always)]
 pub(crate) fn word(word: u64, seed: u64) -> u64 {
     joined(word.rotate_left(32), 8, seed)
 }
 
-/// Of 4 to 8 bytes: the first four in the upper half, the last four in the lower.
+/// The hash of 4 to 8 bytes: the first four in the upper half, the last four in the lower half.
 #[inline(always)]
 fn joined(word: u64, len: u64, seed: u64) -> u64 {
-    /// Bytes 8 to 15 of XXH3's default secret, exclusive or bytes 16 to 23.
+    /// Bytes 8 to 15 of XXH3's default secret XOR bytes 16 to 23.
     const SECRET: u64 = 0x1cad_21f7_2c81_017c ^ 0xdb97_9083_e96d_d4de;
     const FACTOR: u64 = 0x9fb2_1c65_1e98_df25;
     let seed = seed ^ (u64::from((seed as u32).swap_bytes()) << 32);
@@ -109,8 +112,8 @@ fn high(a: u64, b: u64) -> u64 {
 
 const LOW: u64 = 0xffff_ffff;
 
-/// A factor as its halves, whose products vectors have. The compiler must not see that they are of one number: it would make the one
-/// multiplication of it that vectors lack.
+/// A factor as two halves, whose products exist as vector instructions. The halves are hidden from the compiler, which
+/// would otherwise combine them into a 64-bit multiplication, which does not vectorize.
 #[derive(Clone, Copy, Debug)]
 struct Halves {
     low: u64,
@@ -133,7 +136,7 @@ impl Halves {
     }
 }
 
-/// The bits that stand for a float: one zero, one NaN.
+/// The bits that identify a float: all zeros are equal, and all NaNs.
 #[inline(always)]
 pub(crate) fn float_bits(value: f64) -> u64 {
     const NAN: u64 = 0x7ff8_0000_0000_0000;
@@ -141,7 +144,7 @@ pub(crate) fn float_bits(value: f64) -> u64 {
     if value.is_nan() { NAN } else { bits }
 }
 
-/// A divisor from 1 to 2^63 − 1, by which the rest is taken with a multiplication (Granlund and Montgomery, 1994).
+/// A divisor from 1 to 2^63 − 1, applied with a multiplication (Granlund and Montgomery, 1994).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Modulus {
     divisor: u64,
@@ -155,7 +158,7 @@ impl Modulus {
         if buckets == 0 || i64::try_from(buckets).is_err() {
             return Err(OpProblem::Parameter(format!("buckets must be from 1 to 2^63 - 1, not {buckets}")));
         }
-        // ⌈2^(64 + ⌈log₂ d⌉) / d⌉ has 65 bits; its lowest 64 are kept.
+        // ⌈2^(64 + ⌈log₂ d⌉) / d⌉ has 65 bits, of which the lowest 64 are stored.
         let log = u64::BITS - (buckets - 1).leading_zeros();
         let factor = ((((1_u128 << log) - u128::from(buckets)) << 64) / u128::from(buckets)) as u64;
         Ok(Self { divisor: buckets, factor: factor.wrapping_add(1), shift: log.saturating_sub(1) })
@@ -165,25 +168,26 @@ impl Modulus {
         self.divisor
     }
 
-    /// value mod the divisor.
+    /// The remainder of a value.
     #[inline(always)]
-    pub(crate) fn rest(self, value: u64) -> u64 {
-        self.rest_by(value, high)
+    pub(crate) fn remainder(self, value: u64) -> u64 {
+        self.remainder_by(value, high)
     }
 
-    /// The same of many numbers, in a loop that vectorizes.
-    pub(crate) fn rests(self) -> impl Fn(u64) -> u64 + Copy {
+    /// A function that computes remainders in loops that vectorize.
+    pub(crate) fn vectorized_remainder(self) -> impl Fn(u64) -> u64 + Copy {
         let factor = Halves::hidden(self.factor);
         #[inline(always)]
-        move |value| self.rest_by(value, |value, _| factor.upper_product(value))
+        move |value| self.remainder_by(value, |value, _| factor.upper_product(value))
     }
 
-    /// The same with half the operations, for divisors from 2^14 on.
+    /// A function with half the operations of [`Self::vectorized_remainder`], for divisors of at least 2^14; `None` for
+    /// others.
     ///
-    /// The quotient is below 2^50, and as f64, behind three roundings, less than 3/8 off; to the nearest whole number that is below one,
-    /// so that the rest lies between −d and d.
-    pub(crate) fn rests_of_large(self) -> Option<impl Fn(u64) -> u64 + Copy> {
-        /// 2^52: a smaller number added to it leaves its whole part in the lowest bits.
+    /// The quotient is below 2^50 and, computed in f64 with three roundings, off by less than 3/8. Rounded to the
+    /// nearest integer it is off by less than 1, so the remainder is between −d and d.
+    pub(crate) fn remainder_of_large(self) -> Option<impl Fn(u64) -> u64 + Copy> {
+        /// 2^52: adding it to a smaller number rounds that number to an integer in the lowest bits.
         const ROUND: f64 = 4_503_599_627_370_496.0;
         let (divisor, inverse) = (self.divisor, 1.0 / self.divisor as f64);
         let rest = move |value: u64| {
@@ -195,9 +199,9 @@ impl Modulus {
     }
 
     #[inline(always)]
-    fn rest_by(self, value: u64, high_of: impl Fn(u64, u64) -> u64) -> u64 {
+    fn remainder_by(self, value: u64, high_of: impl Fn(u64, u64) -> u64) -> u64 {
         let high = high_of(value, self.factor);
-        // (value + high) / 2 without the carry; a divisor of 1 has the whole value.
+        // (value + high) / 2 without overflow. The quotient of a divisor of 1 is the value.
         let half = ((value - high) >> 1) + high;
         let quotient = if self.divisor == 1 { value } else { half >> self.shift };
         value.wrapping_sub(quotient.wrapping_mul(self.divisor))
@@ -213,37 +217,38 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_word_hashes_as_its_bytes(value: u64, seed: u64) {
+        fn an_integer_hashes_as_its_bytes(value: u64, seed: u64) {
             prop_assert_eq!(word(value, seed), xxh3_64_with_seed(&value.to_le_bytes(), seed));
             prop_assert_eq!(word(value, 0), xxh3_64_with_seed(&value.to_le_bytes(), 0));
         }
 
         #[test]
-        fn bytes_hash_as_the_crate_has_them(value in prop::collection::vec(any::<u8>(), 0..40), seed: u64) {
+        fn bytes_hash_as_in_the_crate(value in prop::collection::vec(any::<u8>(), 0..40), seed: u64) {
             prop_assert_eq!(bytes(&value, seed), xxh3_64_with_seed(&value, seed));
             prop_assert_eq!(bytes(&value, 0), xxh3_64_with_seed(&value, 0));
             if let (4..=16, padding) = (value.len(), [7; 8]) {
                 let padded = [&padding[..], &value, &padding].concat();
                 let first = u64::from_le_bytes(*padded[8..].first_chunk().unwrap());
                 let last = u64::from_le_bytes(*padded[..8 + value.len()].last_chunk().unwrap());
-                prop_assert_eq!(ByEnds::new(seed).hash(first, last, value.len() as u64), xxh3_64_with_seed(&value, seed));
+                let hash = ByEnds::new(seed).hash(first, last, value.len() as u64);
+                prop_assert_eq!(hash, xxh3_64_with_seed(&value, seed));
             }
         }
 
         #[test]
-        fn the_rest_is_that_of_a_division(value: u64, bits in 0_u32..63, low: u64) {
+        fn remainders_equal_those_of_division(value: u64, bits in 0_u32..63, low: u64) {
             let divisor = (1 << bits) | (low & ((1 << bits) - 1));
             let modulus = Modulus::of_buckets(divisor).unwrap();
             for value in [value, 0, 1, divisor - 1, divisor, divisor + 1, u64::MAX, u64::MAX - divisor] {
-                prop_assert_eq!(modulus.rest(value), value % divisor);
-                prop_assert_eq!(modulus.rests()(value), value % divisor);
-                prop_assert!(modulus.rests_of_large().is_none_or(|rest| rest(value) == value % divisor));
+                prop_assert_eq!(modulus.remainder(value), value % divisor);
+                prop_assert_eq!(modulus.vectorized_remainder()(value), value % divisor);
+                prop_assert!(modulus.remainder_of_large().is_none_or(|remainder| remainder(value) == value % divisor));
             }
         }
     }
 
     #[test]
-    fn divisors_at_the_edges() {
+    fn remainders_are_exact_for_boundary_divisors() {
         for divisor in (1..2000).chain((1 << 14) - 9..(1 << 14) + 999).chain([
             (1 << 32) - 1,
             1 << 32,
@@ -253,10 +258,10 @@ mod tests {
         ]) {
             let modulus = Modulus::of_buckets(divisor).unwrap();
             for value in [0, 1, divisor - 1, divisor, 2 * divisor - 1, 2 * divisor, u64::MAX - 1, u64::MAX] {
-                assert_eq!(modulus.rest(value), value % divisor, "{value} % {divisor}");
-                assert_eq!(modulus.rests()(value), value % divisor, "{value} % {divisor}");
-                let large = modulus.rests_of_large();
-                assert!(large.is_none_or(|rest| rest(value) == value % divisor), "{value} % {divisor}");
+                assert_eq!(modulus.remainder(value), value % divisor, "{value} % {divisor}");
+                assert_eq!(modulus.vectorized_remainder()(value), value % divisor, "{value} % {divisor}");
+                let large = modulus.remainder_of_large();
+                assert!(large.is_none_or(|remainder| remainder(value) == value % divisor), "{value} % {divisor}");
             }
         }
     }

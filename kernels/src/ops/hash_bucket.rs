@@ -1,10 +1,12 @@
-//! `hash_bucket`: XXH3-64 with a seed, modulo `buckets`. Python: `xxhash.xxh3_64_intdigest(bytes, seed) % buckets`.
+//! `hash_bucket`: XXH3-64 with a seed, modulo `buckets`. In Python: `xxhash.xxh3_64_intdigest(bytes, seed) % buckets`.
 //!
-//! The bytes of a value (they are part of the format, so a model may be served by any implementation of them):
-//! - integers: 8 little-endian bytes, of the i64 or, for `UInt64` columns, of the u64 (so −1 and 2^64−1 share a hash, and 7 has one in every width);
-//! - dates and times: as integers, the stored count of the stored unit. The same instant in another unit, and the same day as Date32
-//!   and Date64, has another hash: cast such columns to one type first where files or datasets differ;
-//! - floats and decimals: the 8 little-endian bytes of the f64, where −0.0 is 0.0 and every NaN is `0x7ff8000000000000`;
+//! The bytes of a value are part of the format, so that any implementation can serve a model:
+//! - integers: 8 little-endian bytes, of the i64 or, for `UInt64` columns, of the u64. So −1 and 2^64 − 1 have the same
+//!   hash, and 7 has the same hash in every width;
+//! - dates and times: as integers, the stored count of the stored unit. The same instant in another unit, or the same
+//!   day as Date32 and Date64, has another hash: cast such columns to one type first if files or datasets differ;
+//! - floats and decimals: the 8 little-endian bytes of the f64, where −0.0 is 0.0 and every NaN is
+//!   `0x7ff8000000000000`;
 //! - text: its UTF-8; bytes: themselves.
 //!
 //! Null stays null. `buckets` is from 1 to 2^63 − 1, so that an index is an i64.
@@ -32,26 +34,26 @@ impl HashBucket {
     /// The bucket of a value's bytes.
     #[inline(always)]
     pub(crate) fn bytes(self, bytes: &[u8]) -> i64 {
-        self.modulus.rest(hash::bytes(bytes, self.seed)) as i64
+        self.modulus.remainder(hash::bytes(bytes, self.seed)) as i64
     }
 
     pub(crate) fn seed(self) -> u64 {
         self.seed
     }
 
-    /// The buckets of a tile of hashes.
-    pub(crate) fn rest(self, tile: &mut Tile) {
-        if let Some(rest) = self.modulus.rests_of_large() {
+    /// Turns a tile of hashes into buckets.
+    pub(crate) fn to_buckets(self, tile: &mut Tile) {
+        if let Some(remainder) = self.modulus.remainder_of_large() {
             return tile.map_ints(
                 #[inline(always)]
-                move |hash| rest(hash as u64) as i64,
+                move |hash| remainder(hash as u64) as i64,
                 |_| 0,
             );
         }
-        let rest = self.modulus.rests();
+        let remainder = self.modulus.vectorized_remainder();
         tile.map_ints(
             #[inline(always)]
-            move |hash| rest(hash as u64) as i64,
+            move |hash| remainder(hash as u64) as i64,
             |_| 0,
         );
     }
@@ -66,7 +68,7 @@ impl HashBucket {
             #[inline(always)]
             move |value| hash::word(hash::float_bits(value), seed) as i64,
         );
-        self.rest(tile);
+        self.to_buckets(tile);
     }
 }
 
@@ -75,7 +77,7 @@ mod tests {
     use arrow::array::{BinaryArray, StringArray, UInt64Array};
 
     use crate::Op;
-    use crate::testing::{assert_ints, doubles, evaluate, ints, refusal, singles};
+    use crate::testing::{assert_ints, compile_error, doubles, evaluate, ints, singles};
 
     fn hash(buckets: u64, seed: u64) -> [Op; 1] {
         [Op::HashBucket { buckets, seed }]
@@ -96,7 +98,7 @@ mod tests {
 
     /// `struct.pack('<d', v)` of 0.0, 1.5 and `struct.pack('<Q', 0x7ff8000000000000)`, seed 0
     #[test]
-    fn floats_hash_as_their_f64_with_one_zero_and_one_nan() {
+    fn floats_hash_as_f64_with_equal_zeros_and_nans() {
         let other_nan = f64::from_bits(0xfff0_0000_0000_1234);
         let column = doubles(&[Some(0.0), Some(-0.0), Some(1.5), Some(f64::NAN), Some(other_nan), None]);
         let expected = [Some(897), Some(897), Some(384), Some(895), Some(895), None];
@@ -107,7 +109,7 @@ mod tests {
 
     /// `b'AA', b'', 'Zürich'.encode(), b'x' * 300`, seeds 0 and 42
     #[test]
-    fn text_hashes_as_utf8_and_bytes_as_themselves() {
+    fn text_hashes_as_its_utf8_bytes() {
         let long = "x".repeat(300);
         let words = [Some("AA"), Some(""), Some("Zürich"), Some(long.as_str()), None];
         let expected = [Some(244), Some(138), Some(630), Some(492), None];
@@ -120,11 +122,11 @@ mod tests {
 
     /// `xxhash.xxh3_64_intdigest(b'AA') % (2**63 - 1)`
     #[test]
-    fn buckets_reach_from_1_to_the_largest_i64() {
+    fn accepts_buckets_from_1_to_the_largest_i64() {
         let words = StringArray::from(vec!["AA"]);
         assert_ints(&evaluate(&hash(MOST, 0), words.clone()), &[Some((9_571_879_760_930_627_244 % MOST) as i64)]);
         assert_ints(&evaluate(&hash(1, 0), words.clone()), &[Some(0)]);
-        assert!(refusal(&hash(0, 0), words.clone()).ends_with("buckets must be from 1 to 2^63 - 1, not 0"));
-        assert!(refusal(&hash(MOST + 1, 0), words).contains("not 9223372036854775808"));
+        assert!(compile_error(&hash(0, 0), words.clone()).ends_with("buckets must be from 1 to 2^63 - 1, not 0"));
+        assert!(compile_error(&hash(MOST + 1, 0), words).contains("not 9223372036854775808"));
     }
 }

@@ -1,24 +1,24 @@
-//! What ops do to lists, beside what they do to the elements.
+//! Changes of lists, in addition to the steps over their elements.
 
 use super::ngram::Ngram;
 use super::pad::Pad;
 use super::step::Step;
 
-/// What becomes of a column's lists.
+/// The changes of a column's lists.
 #[derive(Clone, Debug)]
 pub(crate) struct ListSteps {
-    /// Elements of a list that are looked at, from its first.
+    /// The number of elements that are read from the start of each list.
     pub(crate) limit: usize,
-    /// Null lists are empty ones (`fill_null`).
+    /// Whether null lists become empty lists (`fill_null`).
     pub(crate) fills_null_lists: bool,
-    /// Changes of the lists, each with the steps over the elements behind it.
+    /// Changes of the lists, each with the steps over the elements after it.
     pub(crate) changes: Vec<(ListChange, Vec<Step>)>,
 }
 
-/// A change that looks at more than one element.
+/// A change that depends on more than one element.
 #[derive(Clone, Debug)]
 pub(crate) enum ListChange {
-    /// At most so many elements of each list are kept.
+    /// Keeps at most this many elements of each list.
     First(usize),
     Ngram(Ngram),
     Pad(Pad),

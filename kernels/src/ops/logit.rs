@@ -1,8 +1,9 @@
 //! `logit`: ln(x / (1 − x)). `torch.logit`.
 //!
-//! - With `eps`, from 0 to 0.5, x is clipped to [eps, 1 − eps] first. Without it 0 gives −inf, 1 gives inf, and what lies outside NaN.
-//!   NaN stays NaN; null stays null.
-//! - f32 computes in f32, bounds too, everything else in f64: the same operations as torch's, with a logarithm within 1 ulp.
+//! - With `eps`, from 0 to 0.5, x is first clipped to [eps, 1 − eps]. Without it, 0 gives −inf, 1 gives inf, and values
+//!   outside [0, 1] give NaN. NaN stays NaN; null stays null.
+//! - f32 and its bounds are computed in f32, everything else in f64: the same operations as in torch, with a logarithm
+//!   within 1 ulp.
 
 use crate::error::OpProblem;
 use crate::vector::math;
@@ -48,7 +49,7 @@ impl Logit {
 #[cfg(test)]
 mod tests {
     use crate::Op;
-    use crate::testing::{assert_doubles, assert_singles, doubles, evaluate, ints, refusal, singles};
+    use crate::testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles};
 
     fn logit(eps: impl Into<Option<f64>>) -> [Op; 1] {
         [Op::Logit { eps: eps.into() }]
@@ -56,7 +57,7 @@ mod tests {
 
     /// `torch.logit(torch.tensor([0.5, 0, 1, 0.25, -1, 2, nan], dtype=torch.float64))`
     #[test]
-    fn is_torchs() {
+    fn matches_torch() {
         let column = [0.5, 0.0, 1.0, 0.25, -1.0, 2.0, f64::NAN].map(Some);
         let expected =
             [0.0, f64::NEG_INFINITY, f64::INFINITY, -1.098_612_288_668_109_8, f64::NAN, f64::NAN, f64::NAN].map(Some);
@@ -66,16 +67,18 @@ mod tests {
 
     /// `torch.logit(torch.tensor([0, 1, 0.5, nan]), eps=0.25)`
     #[test]
-    fn eps_clips() {
+    fn clips_to_eps() {
         let column = [0.0, 1.0, 0.5, f32::NAN].map(Some);
         let expected = [-1.098_612_3, 1.098_612_3, 0.0, f32::NAN].map(Some);
         assert_singles(&evaluate(&logit(0.25), singles(&column)), &expected);
     }
 
     #[test]
-    fn parameters_that_make_no_sense_are_refused() {
+    fn rejects_invalid_parameters() {
         for eps in [-0.1, 0.6, f64::NAN] {
-            assert!(refusal(&logit(eps), ints(&[None])).ends_with(&format!("eps must be from 0 to 0.5, not {eps}")));
+            assert!(
+                compile_error(&logit(eps), ints(&[None])).ends_with(&format!("eps must be from 0 to 0.5, not {eps}"))
+            );
         }
     }
 }

@@ -1,10 +1,12 @@
-//! `lookup`: a left join on a unique key against a small table. `pandas.DataFrame.merge(how="left")`; `NVTabular`'s `JoinExternal`.
+//! `lookup`: a left join with a small table on a unique key. `pandas.DataFrame.merge(how="left")`; `NVTabular`'s
+//! `JoinExternal`.
 //!
-//! - The chain's value is looked up among the table's keys and becomes that row's value; null, and a value that is not among the keys,
-//!   becomes null. −0.0 equals 0.0 and all NaNs are one key.
-//! - The rest of the chain is done on the table once, and rows take what came out: ops behind a lookup cost nothing a row.
-//! - Keys are unique, and of a type whose values mean the same as the column's: `lookup_keys` says which, and when two are equal.
-//!   Single values only, in keys and values.
+//! - The chain's value becomes the value of the table's row with that key. Null, and values that are not among the
+//!   keys, become null. −0.0 equals 0.0, and all NaNs are equal.
+//! - The rest of the chain is applied to the table once, and each row takes the result: ops after a lookup cost nothing
+//!   per row.
+//! - Keys must be unique, and of a type that compares with the column's; `lookup_keys` defines which types compare, and
+//!   when values are equal. Lists are rejected, in keys and in values.
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
@@ -12,16 +14,16 @@ use arrow::datatypes::DataType;
 use super::vocab_index::{IndexProblem, MAX_VALUES};
 use crate::error::OpProblem;
 
-/// One column of a table, behind its keys.
+/// One column of a table, with its keys.
 #[derive(Clone, Debug)]
 pub struct LookupTable {
     /// The name of the table, for errors.
     pub table: String,
     /// The name of the key, for errors.
     pub key: String,
-    /// The keys in their stored type, each once, without nulls.
+    /// The keys in their stored type, distinct and without nulls.
     pub keys: ArrayRef,
-    /// The value of each key, as many, in their stored type.
+    /// One value per key, in their stored type.
     pub values: ArrayRef,
 }
 
@@ -32,21 +34,23 @@ impl PartialEq for LookupTable {
 }
 
 impl LookupTable {
-    /// Keys that the values of a type are not compared with.
+    /// The error of keys that do not compare with values of a type.
     pub(crate) fn not_compared(&self, values: &DataType) -> OpProblem {
         let (key, table, keys) = (&self.key, &self.table, self.keys.data_type());
         OpProblem::Parameter(format!(
-            "the key {key:?} of {table:?} is {keys}, and is looked up by values of type {values}: these are not compared, as they do \
-             not mean the same; cast one of the two: this column in a derived one, or the key in its dataset"
+            "the key {key:?} of {table:?} has type {keys}, which does not compare with values of type {values}; \
+             cast one of the two: the values in a derived column, or the key in its dataset"
         ))
     }
 
-    /// Keys that are no keys.
-    pub(crate) fn no_key(&self, problem: &IndexProblem) -> OpProblem {
+    /// The error of invalid keys.
+    pub(crate) fn invalid_key(&self, problem: &IndexProblem) -> OpProblem {
         let (key, table) = (&self.key, &self.table);
         OpProblem::Parameter(match problem {
-            IndexProblem::Duplicate(row) => format!("the key {key:?} of {table:?} has the value of row {row} twice"),
-            IndexProblem::TooLong => format!("a table has at most {MAX_VALUES} rows, and {table:?} has more"),
+            IndexProblem::Duplicate(row) => {
+                format!("the key {key:?} of {table:?} is not unique: row {row} repeats an earlier value")
+            }
+            IndexProblem::TooLong => format!("{table:?} exceeds the limit of {MAX_VALUES} rows per table"),
         })
     }
 }
@@ -58,7 +62,7 @@ mod tests {
     use arrow::array::{ArrayRef, AsArray, Float32Array, Int64Array, StringArray};
 
     use super::LookupTable;
-    use crate::testing::{assemble, assert_ints, assert_singles, evaluate, int_lists, ints, refusal};
+    use crate::testing::{assemble, assert_ints, assert_singles, compile_error, evaluate, int_lists, ints};
     use crate::{DType, Fill, Op, VocabValues};
 
     fn lookup(values: impl arrow::array::Array + 'static) -> Op {
@@ -78,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_found_is_encoded_once() {
+    fn encodes_the_tables_text_once() {
         let values = StringArray::from(vec![Some("x"), Some("y"), None]);
         let vocab = Op::Vocab { values: Arc::new(VocabValues::Strings(vec!["y".into()])), oov_buckets: 0 };
         let column = || ints(&[Some(20), Some(10), Some(30), None]);
@@ -94,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn lookups_follow_each_other() {
+    fn chains_lookups() {
         let first = lookup(Int64Array::from(vec![20, 30, 5]));
         let second = lookup(Int64Array::from(vec![1, 2, 3]));
         let column = ints(&[Some(10), Some(20), Some(30)]);
@@ -102,16 +106,18 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn rejects_incomparable_keys_and_lists() {
         let values = || Int64Array::from(vec![1, 2, 3]);
         assert!(
-            refusal(&[lookup(values())], StringArray::from(vec!["a"]))
-                .contains("the key \"id\" of \"items\" is Int64, and is looked up by values of type Utf8:")
+            compile_error(&[lookup(values())], StringArray::from(vec!["a"])).contains(
+                "the key \"id\" of \"items\" has type Int64, which does not compare with values of type Utf8;"
+            )
         );
         assert!(
-            refusal(&[lookup(values())], int_lists(&[None])).ends_with("it takes one value a row, but gets lists here")
+            compile_error(&[lookup(values())], int_lists(&[None]))
+                .ends_with("it accepts one value per row, but the chain holds lists here")
         );
         let wrong = [lookup(values()), Op::Pad { n: 1, value: 0.0 }];
-        assert!(refusal(&wrong, ints(&[None])).contains("op pad (number 2 of its chain)"));
+        assert!(compile_error(&wrong, ints(&[None])).contains("op pad (number 2 of its chain)"));
     }
 }

@@ -1,4 +1,5 @@
-//! The keys of a table as values of the column that looks them up, compared by what they mean and not by their bits.
+//! The keys of a lookup table in the representation of the column that looks them up, compared by meaning rather than
+//! by bits.
 //!
 //! | column and key | equal when |
 //! |---|---|
@@ -8,15 +9,15 @@
 //! | Decimal32…Decimal256 of any scale | they are the same number, exactly |
 //! | Utf8, `LargeUtf8`, `Utf8View` | they are the same text |
 //! | Date32, Date64 | they are the same day; a Date64 within a day equals no Date32 |
-//! | Timestamp of any unit, both with a time zone | they are the same instant, whatever the zones |
+//! | Timestamp of any unit, both with a time zone | they are the same instant, in any time zone |
 //! | Timestamp of any unit, both without one | they are the same wall clock time |
 //! | Time32, Time64 | they are the same time of day |
 //! | Duration of any unit | they are equally long |
 //!
-//! A column of type Null has no value to find, so it takes any key. Every other pair is refused: an instant is not a wall clock
-//! time, a day is not a moment, and a number is neither. A key that the column's type cannot hold exactly (5.5 ms in a column of
-//! whole milliseconds, −1 among unsigned numbers, a date beyond the range of nanoseconds) equals no value of the column and is
-//! left out; no conversion wraps, rounds or truncates.
+//! A column of type Null has no value to find, so it accepts any key. All other pairs are rejected: an instant is not a
+//! wall clock time, a day is not an instant, and numbers are not times. A key that the column's type cannot represent
+//! exactly (5.5 ms in a column of whole milliseconds, −1 among unsigned numbers, a date beyond the range of
+//! nanoseconds) equals no value of the column and is left out; no conversion wraps, rounds or truncates.
 
 use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
@@ -29,35 +30,35 @@ use super::exact_decimal::rescaled;
 use super::hash::float_bits;
 use super::vocab_index::{IndexProblem, VocabIndex};
 
-/// An index of keys in the column's own representation.
+/// An index of keys in the representation of the column.
 #[derive(Clone, Debug)]
 pub(crate) enum KeyIndex {
-    /// Numbers by their bits in a chain, or text.
+    /// Numbers, by their bits in a tile, or text.
     Values(std::sync::Arc<VocabIndex>),
     /// Decimals at the column's scale.
     Decimals(std::sync::Arc<DecimalIndex>),
 }
 
-/// LookupKeys made ready for a column.
+/// Keys prepared for a column.
 #[derive(Clone, Debug)]
 pub(crate) struct LookupKeys {
     pub(crate) index: KeyIndex,
-    /// The table's rows that the index counts, where it leaves some out.
+    /// The indexed rows of the table, if some keys are left out.
     pub(crate) rows: Option<Vec<u64>>,
 }
 
-/// Why keys are not ready.
+/// Keys that cannot be prepared for a column.
 #[derive(Debug)]
 pub(crate) enum LookupKeysProblem {
-    /// The two types have no values in common.
+    /// The types do not compare.
     Types,
-    /// The key of a row is there twice, or there are too many.
+    /// A key is repeated, or there are too many keys.
     Index(IndexProblem),
     /// Arrow could not read them.
     Arrow(ArrowError),
 }
 
-/// Readies keys, none of them null, for a column.
+/// Prepares non-null keys for a column.
 pub(crate) fn align(keys: &dyn Array, column: &DataType) -> Result<LookupKeys, LookupKeysProblem> {
     if let (Some(from), Some(to)) = (decimal::scale(keys.data_type()), decimal::scale(column)) {
         let values = decimal::Decimals::new(keys).ok_or(LookupKeysProblem::Types)?;
@@ -92,7 +93,7 @@ fn texts(keys: &dyn Array) -> Result<LookupKeys, LookupKeysProblem> {
     Ok(LookupKeys { index: KeyIndex::Values(index.into()), rows: None })
 }
 
-/// The values that are there, and their rows where some are not.
+/// The values that are `Some`, and their rows if some are not.
 fn kept<T>(values: impl ExactSizeIterator<Item = Option<T>>) -> (Vec<T>, Option<Vec<u64>>) {
     let len = values.len();
     let (rows, values): (Vec<u64>, Vec<T>) =
@@ -108,12 +109,12 @@ fn at_row(problem: IndexProblem, rows: Option<&Vec<u64>>) -> IndexProblem {
     }
 }
 
-/// A number's bits in a chain, if the column's domain has it.
+/// A number's bits in a tile, if the column's domain holds the number.
 fn in_column(value: i128, is_unsigned: bool) -> Option<u64> {
     if is_unsigned { u64::try_from(value).ok() } else { i64::try_from(value).ok().map(i64::cast_unsigned) }
 }
 
-/// What the values of a type stand for. Counts have the length of a tick: nanoseconds, and milliseconds for days.
+/// The meaning of a type's values. Times count ticks: nanoseconds, or milliseconds for days.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Meaning {
     Nothing,
@@ -163,7 +164,8 @@ impl Meaning {
         }
     }
 
-    /// A count of these ticks as one of the other's, if it is a whole one. An i64 of the longest ticks is within an i128.
+    /// Converts a count of these ticks to the other's; `None` if it is not whole. An i64 of the longest ticks fits an
+    /// i128.
     fn recounted(self, other: Self, count: i128) -> Option<i128> {
         let (whole, ticks) = (count * self.ticks(), other.ticks());
         (whole % ticks == 0).then(|| whole / ticks)
@@ -181,7 +183,7 @@ fn nanoseconds(unit: TimeUnit) -> i128 {
     }
 }
 
-/// Integers, Boolean and times as the numbers that are stored; none for other types.
+/// Integers, Boolean and times as their stored numbers; `None` for other types.
 fn counts(keys: &dyn Array) -> Result<Option<Vec<i128>>, ArrowError> {
     if *keys.data_type() == DataType::UInt64 {
         return Ok(Some(keys.as_primitive::<t::UInt64Type>().values().iter().map(|key| i128::from(*key)).collect()));
@@ -192,7 +194,7 @@ fn counts(keys: &dyn Array) -> Result<Option<Vec<i128>>, ArrowError> {
     Ok(wide.as_primitive_opt::<t::Int64Type>().map(|keys| keys.values().iter().map(|key| i128::from(*key)).collect()))
 }
 
-/// Whether the values of a type are counts of time: what a number among them means depends on the type's unit.
+/// Whether the values of a type count time, so that the meaning of a number depends on the type's unit.
 pub(crate) fn counts_time(data_type: &DataType) -> bool {
     matches!(
         Meaning::of(data_type),

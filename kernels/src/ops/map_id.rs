@@ -1,7 +1,9 @@
-//! `map_id`: `ids[i]` becomes `values[i]`. The `MapId` of Meta's preprocessing; `pandas.Series.map` with a dictionary.
+//! `map_id`: replaces `ids[i]` with `values[i]`. The `MapId` of Meta's preprocessing; `pandas.Series.map` with a
+//! dictionary.
 //!
-//! - Another id becomes `default`, or null where there is none. Null stays null.
-//! - Whole numbers only, not dates and times; what comes out is signed. Ids must differ, and there are as many as values, at least one.
+//! - Other ids become `default`, or null without one. Null stays null.
+//! - Whole numbers only, not dates and times; the result is signed. Ids must be distinct, and there must be as many
+//!   values, at least one.
 
 use std::sync::Arc;
 
@@ -22,13 +24,13 @@ pub(crate) struct MapId {
 }
 
 impl MapId {
-    /// Ids are numbers: among counts of a file's unit of time they would be other days and instants with every unit.
+    /// Rejects dates and times: the meaning of an id would depend on the unit of the file.
     pub(crate) fn check(column: &DataType) -> Result<(), OpProblem> {
         if !counts_time(column) {
             return Ok(());
         }
         Err(OpProblem::Parameter(format!(
-            "its ids are whole numbers, and the column holds {column} here: derive the number that is meant, as with \
+            "its ids are whole numbers, but the column holds {column} here; derive a number from it, for example with \
              date_part('year', …) or CAST(… AS BIGINT), or use vocab"
         )))
     }
@@ -55,7 +57,7 @@ impl MapId {
             IndexProblem::Duplicate(place) => {
                 let id = known[place];
                 let id = if is_unsigned { id.to_string() } else { id.cast_signed().to_string() };
-                OpProblem::Parameter(format!("id {id} is there twice"))
+                OpProblem::Parameter(format!("id {id} is listed twice"))
             }
             IndexProblem::TooLong => OpProblem::Parameter("too many ids".to_owned()),
         })?;
@@ -91,21 +93,21 @@ mod tests {
     use arrow::array::UInt64Array;
 
     use crate::Op;
-    use crate::testing::{assert_ints, doubles, evaluate, ints, refusal};
+    use crate::testing::{assert_ints, compile_error, doubles, evaluate, ints};
 
     fn map_id(ids: &[i128], values: &[i64], default: Option<i64>) -> [Op; 1] {
         [Op::MapId { ids: ids.to_vec(), values: values.to_vec(), default }]
     }
 
     #[test]
-    fn ids_become_values() {
+    fn maps_ids_to_values() {
         let column = || ints(&[Some(7), Some(-1), None, Some(8)]);
         assert_ints(&evaluate(&map_id(&[7, -1], &[70, 10], None), column()), &[Some(70), Some(10), None, None]);
         assert_ints(&evaluate(&map_id(&[7, -1], &[70, 10], Some(3)), column()), &[Some(70), Some(10), None, Some(3)]);
     }
 
     #[test]
-    fn the_largest_unsigned_is_not_minus_one() {
+    fn distinguishes_the_largest_unsigned_id_from_minus_one() {
         let column = UInt64Array::from(vec![u64::MAX, 7]);
         assert_ints(&evaluate(&map_id(&[-1, 7], &[1, 2], Some(0)), column.clone()), &[Some(0), Some(2)]);
         assert_ints(&evaluate(&map_id(&[-1, u64::MAX.into()], &[1, 2], Some(0)), column), &[Some(2), Some(0)]);
@@ -115,10 +117,10 @@ mod tests {
     }
 
     #[test]
-    fn mappings_that_make_no_sense_are_refused() {
-        assert!(refusal(&map_id(&[1], &[], None), ints(&[None])).ends_with("not 1 ids and 0 values"));
-        assert!(refusal(&map_id(&[], &[], None), ints(&[None])).ends_with("not 0 ids and 0 values"));
-        assert!(refusal(&map_id(&[1, 1], &[2, 3], None), ints(&[None])).ends_with("id 1 is there twice"));
-        assert!(refusal(&map_id(&[1], &[2], None), doubles(&[None])).contains("it takes whole numbers"));
+    fn rejects_invalid_mappings() {
+        assert!(compile_error(&map_id(&[1], &[], None), ints(&[None])).ends_with("not 1 ids and 0 values"));
+        assert!(compile_error(&map_id(&[], &[], None), ints(&[None])).ends_with("not 0 ids and 0 values"));
+        assert!(compile_error(&map_id(&[1, 1], &[2, 3], None), ints(&[None])).ends_with("id 1 is listed twice"));
+        assert!(compile_error(&map_id(&[1], &[2], None), doubles(&[None])).contains("it accepts whole numbers"));
     }
 }

@@ -1,13 +1,13 @@
 //! `max_abs`: x / the largest absolute value. scikit-learn's `MaxAbsScaler`.
 //!
-//! - A largest value below 10 · 2^−52 divides by 1, as scikit-learn does. A negative one, NaN and infinity are errors.
-//! - Arithmetic, NaN, infinities and nulls: [`super::scale`]. Bit-equal to scikit-learn on f64 and integers.
+//! - A largest value below 10 · 2^−52 divides by 1, as in scikit-learn. Negative values, NaN and infinity are errors.
+//! - For arithmetic, NaN, infinities and nulls, see [`super::scale`]. Bit-equal to scikit-learn on f64 and integers.
 
 use super::parameter::finite;
 use super::scale::{Scale, divisor};
 use crate::error::OpProblem;
 
-/// The step, its parameter checked.
+/// Compiles to a scale, after checking the parameter.
 pub(crate) fn compile(max_abs: f64) -> Result<Scale, OpProblem> {
     let max_abs = finite("max_abs", max_abs)?;
     if max_abs < 0.0 {
@@ -19,7 +19,7 @@ pub(crate) fn compile(max_abs: f64) -> Result<Scale, OpProblem> {
 #[cfg(test)]
 mod tests {
     use crate::Op;
-    use crate::testing::{assert_doubles, assert_singles, doubles, evaluate, ints, refusal, singles};
+    use crate::testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles};
 
     fn max_abs(max_abs: f64) -> [Op; 1] {
         [Op::MaxAbs { max_abs }]
@@ -27,7 +27,7 @@ mod tests {
 
     /// `sklearn.preprocessing.MaxAbsScaler().fit_transform([[1], [-4], [0], [3]])`
     #[test]
-    fn divides_by_the_largest_as_sklearn_does() {
+    fn matches_sklearn() {
         assert_doubles(
             &evaluate(&max_abs(4.0), ints(&[Some(1), Some(-4), Some(0), None])),
             &[Some(0.25), Some(-1.0), Some(0.0), None],
@@ -37,15 +37,15 @@ mod tests {
     }
 
     #[test]
-    fn what_sklearn_takes_for_zero_divides_by_one() {
+    fn a_negligible_maximum_divides_by_one() {
         assert_doubles(&evaluate(&max_abs(0.0), doubles(&[Some(0.0)])), &[Some(0.0)]);
         assert_doubles(&evaluate(&max_abs(2e-15), doubles(&[Some(2e-15)])), &[Some(2e-15)]);
         assert_doubles(&evaluate(&max_abs(4e-15), doubles(&[Some(2e-15)])), &[Some(0.5)]);
     }
 
     #[test]
-    fn parameters_that_make_no_sense_are_refused() {
-        assert!(refusal(&max_abs(-1.0), ints(&[None])).ends_with("max_abs must not be negative, but is -1"));
-        assert!(refusal(&max_abs(f64::NAN), ints(&[None])).ends_with("max_abs must be a finite number, not NaN"));
+    fn rejects_invalid_parameters() {
+        assert!(compile_error(&max_abs(-1.0), ints(&[None])).ends_with("max_abs must not be negative, but is -1"));
+        assert!(compile_error(&max_abs(f64::NAN), ints(&[None])).ends_with("max_abs must be a finite number, not NaN"));
     }
 }

@@ -1,7 +1,8 @@
-//! The ops: what a plan may say of a column, and the steps it compiles to.
+//! The ops of a plan and the steps that they compile to.
 //!
-//! One op a file, each with its meaning, its errors, the function whose meaning it matches, and its oracle tests. An op's
-//! `compile` looks at its parameters and at the domain that reaches it; its `apply` runs over a tile and cannot fail.
+//! One op per file, with its semantics, its errors, the reference function that it matches, and tests against that
+//! reference. An op's `compile` checks its parameters and the domain of its input; its `apply` transforms a tile and
+//! cannot fail.
 
 pub(crate) mod abs;
 pub(crate) mod box_cox;

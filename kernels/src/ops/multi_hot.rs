@@ -1,14 +1,14 @@
-//! `multi_hot`: a list of indices becomes `size` columns, 1 in the column of each index and 0 in the others. scikit-learn's
-//! `MultiLabelBinarizer`.
+//! `multi_hot`: expands a list of indices to `size` columns, 1 in the column of each index and 0 in the others.
+//! scikit-learn's `MultiLabelBinarizer`.
 //!
-//! - The last op of a chain. An index that is there twice gives one 1; an empty list gives zeros. `size` 0 takes as many columns as the
-//!   op before has indices, as [`super::one_hot`].
-//! - Whole numbers, be it stored as floats. A fraction, NaN, a value outside of 0…size−1 and a null element are errors of the row, and
-//!   so is a null list.
+//! - The last op of a chain. A repeated index still gives 1; an empty list gives zeros. With `size` 0, the number of
+//!   columns is the number of indices of the preceding op, as in [`super::one_hot`].
+//! - Whole numbers, which may be stored as floats. A fraction, NaN, a value outside 0…size−1, a null element and a null
+//!   list are errors of the row.
 
 use crate::error::OpProblem;
 
-/// How many columns there are.
+/// Returns the number of columns.
 pub(crate) fn compile(size: u32, cardinality: Option<u64>) -> Result<usize, OpProblem> {
     super::one_hot::compile(size, cardinality)
 }
@@ -20,7 +20,7 @@ mod tests {
     use arrow::array::{AsArray, ListArray};
     use arrow::datatypes::UInt8Type;
 
-    use crate::testing::{assemble, int_lists, refusal, row_refusal, text_lists};
+    use crate::testing::{assemble, compile_error, int_lists, row_error, text_lists};
     use crate::{DType, Fill, Op, VocabValues};
 
     fn multi_hot(size: u32) -> Op {
@@ -33,45 +33,46 @@ mod tests {
 
     /// `MultiLabelBinarizer(classes=range(3)).fit_transform([[2, 0, 2], [], [1]])`
     #[test]
-    fn is_sklearns() {
+    fn matches_sklearn() {
         let lists = int_lists(&[Some(&[Some(2), Some(0), Some(2)]), Some(&[]), Some(&[Some(1)])]);
         assert_eq!(hot(&[multi_hot(3)], lists), [1, 0, 1, 0, 0, 0, 0, 1, 0]);
     }
 
     #[test]
-    fn the_size_of_a_vocabulary_is_known() {
+    fn derives_the_size_from_a_vocabulary() {
         let vocab = Op::Vocab { values: Arc::new(VocabValues::Strings(vec!["a".into(), "b".into()])), oov_buckets: 0 };
         let lists = text_lists(&[Some(&[Some("b"), Some("b")]), Some(&[Some("?")]), Some(&[None])]);
         assert_eq!(hot(&[vocab, multi_hot(0)], lists), [0, 0, 1, 1, 0, 0, 1, 0, 0]);
     }
 
     #[test]
-    fn what_is_no_index_is_an_error_of_the_row() {
+    fn rejects_invalid_indices_with_their_row() {
         let message =
-            row_refusal(DType::UInt8, &[multi_hot(3)], int_lists(&[Some(&[Some(0)]), Some(&[Some(1), Some(3)])]));
+            row_error(DType::UInt8, &[multi_hot(3)], int_lists(&[Some(&[Some(0)]), Some(&[Some(1), Some(3)])]));
         assert!(
             message.contains("3 (row 1) is not an index of multi_hot, which takes whole numbers from 0 to 2"),
             "{message}"
         );
-        let message = row_refusal(DType::UInt8, &[multi_hot(3)], int_lists(&[Some(&[None])]));
+        let message = row_error(DType::UInt8, &[multi_hot(3)], int_lists(&[Some(&[None])]));
         assert!(message.contains("row 0 is null"), "{message}");
-        let message = row_refusal(DType::UInt8, &[multi_hot(3)], int_lists(&[None]));
+        let message = row_error(DType::UInt8, &[multi_hot(3)], int_lists(&[None]));
         assert!(message.contains("row 0 is null"), "{message}");
         let fill = Op::FillNull(Fill::Number(1.0));
         assert_eq!(hot(&[fill, multi_hot(2)], int_lists(&[None, Some(&[None])])), [0, 0, 0, 1]);
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn rejects_invalid_parameters_and_columns() {
         assert!(
-            refusal(&[multi_hot(65_537)], int_lists(&[None]))
-                .ends_with("65537 columns are more than the limit of 65536")
+            compile_error(&[multi_hot(65_537)], int_lists(&[None]))
+                .ends_with("65537 columns exceed the limit of 65536")
         );
-        assert!(refusal(&[multi_hot(0)], int_lists(&[None])).contains("without a size"));
+        assert!(compile_error(&[multi_hot(0)], int_lists(&[None])).contains("without a size"));
         assert!(
-            refusal(&[multi_hot(2)], text_lists(&[None])).ends_with("it takes lists of numbers, but gets text here")
+            compile_error(&[multi_hot(2)], text_lists(&[None]))
+                .ends_with("it accepts lists of numbers, but the chain holds text here")
         );
         let after = [multi_hot(2), Op::Log1p];
-        assert!(refusal(&after, int_lists(&[None])).contains("nothing may follow one_hot or multi_hot"));
+        assert!(compile_error(&after, int_lists(&[None])).contains("one_hot and multi_hot must be the last op"));
     }
 }

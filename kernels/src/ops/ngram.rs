@@ -1,13 +1,14 @@
-//! `ngram`: a list becomes the list of its runs of n elements, each as the hash of the tuple that [`super::cross`] has, modulo `buckets`.
-//! Spark's `NGram` joins the words of a run with blanks instead.
+//! `ngram`: turns a list into the list of its runs of n elements, each as the hash of its tuple (see [`super::cross`])
+//! modulo `buckets`. Spark's `NGram` joins the words of a run with spaces instead.
 //!
-//! - A list of m elements has m − n + 1 runs, none if it is shorter. A null element is a component like any other. A null list stays null.
+//! - A list of m elements has m − n + 1 runs, or none if it is shorter. A null element is hashed like any other
+//!   component. A null list stays null.
 //! - Lists of numbers, text or bytes. `n` is from 1 to 256, `buckets` from 1 to 2^63 − 1.
 
 use super::hash::{self, Modulus};
 use crate::error::OpProblem;
 
-/// The longest run.
+/// The largest number of elements per run.
 const N_MAX: u32 = 256;
 
 /// The parameters.
@@ -32,7 +33,7 @@ impl Ngram {
         components.windows(self.n).map(move |run| {
             bytes.clear();
             bytes.extend(run.iter().flat_map(|component| component.to_le_bytes()));
-            self.modulus.rest(hash::bytes(&bytes, self.seed)) as i64
+            self.modulus.remainder(hash::bytes(&bytes, self.seed)) as i64
         })
     }
 }
@@ -43,7 +44,7 @@ mod tests {
     use arrow::datatypes::Int64Type;
     use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-    use crate::testing::{int_lists, ragged, refusal, text_lists};
+    use crate::testing::{compile_error, int_lists, ragged, text_lists};
     use crate::{DType, Fill, Op};
 
     fn ngram(n: u32) -> Op {
@@ -56,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_text_and_of_numbers() {
+    fn hashes_runs_of_text_and_numbers() {
         let lists = text_lists(&[Some(&[Some("a"), Some("b"), None]), Some(&[Some("a")]), Some(&[])]);
         let runs = ragged(DType::Int64, &[ngram(2)], lists).unwrap();
         assert_eq!(runs.value_offsets(), [0, 2, 2, 2]);
@@ -70,10 +71,10 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
-        assert!(refusal(&[ngram(0)], int_lists(&[None])).ends_with("n must be from 1 to 256, not 0"));
+    fn rejects_invalid_parameters_and_columns() {
+        assert!(compile_error(&[ngram(0)], int_lists(&[None])).ends_with("n must be from 1 to 256, not 0"));
         let none = Op::Ngram { n: 1, buckets: 0, seed: 0 };
-        assert!(refusal(&[none], int_lists(&[None])).ends_with("buckets must be from 1 to 2^63 - 1, not 0"));
-        assert!(refusal(&[ngram(2)], crate::testing::ints(&[None])).contains("it takes lists"));
+        assert!(compile_error(&[none], int_lists(&[None])).ends_with("buckets must be from 1 to 2^63 - 1, not 0"));
+        assert!(compile_error(&[ngram(2)], crate::testing::ints(&[None])).contains("it accepts lists"));
     }
 }

@@ -1,36 +1,38 @@
-//! `one_hot`: index i becomes `size` columns with a 1 in column i and 0 in the others. scikit-learn's `OneHotEncoder`.
+//! `one_hot`: expands index i to `size` columns with a 1 in column i and 0 in the others. scikit-learn's
+//! `OneHotEncoder`.
 //!
-//! - The last op of a chain. `size` 0 takes as many columns as the op before has indices (`bucketize`, `vocab`, `hash_bucket`, also with a
-//!   `fill_null` of one of their indices behind them).
-//! - Whole numbers, be it stored as floats (pandas keeps integers with gaps so). A fraction, NaN and a value outside of
-//!   0…size−1 are errors of the row, and so is null.
+//! - The last op of a chain. With `size` 0, the number of columns is the number of indices of the preceding op
+//!   (`bucketize`, `vocab`, `hash_bucket` …), which may be followed by a `fill_null` with one of its indices.
+//! - Whole numbers, which may be stored as floats (pandas stores integers with gaps that way). A fraction, NaN, a value
+//!   outside 0…size−1 and null are errors of the row.
 
 use crate::error::OpProblem;
 use crate::vector::cast::Element;
 use crate::vector::exact::exact_u64;
 use crate::vector::tile::{Tile, Values};
 
-/// The most columns that one `one_hot` makes: 64 Ki × 4 bytes are 256 KiB a row already.
+/// The largest number of columns of a `one_hot`: 65,536 × 4 bytes are already 256 KiB per row.
 pub(crate) const MAX_SIZE: u64 = 65_536;
 
-/// How many columns there are.
+/// Returns the number of columns.
 pub(crate) fn compile(size: u32, cardinality: Option<u64>) -> Result<usize, OpProblem> {
     let size = if size > 0 {
         u64::from(size)
     } else {
         cardinality.ok_or_else(|| {
-            let reason = "without a size it takes that of the op before it, which has to give indices (bucketize, vocab, hash_bucket, cross, ngram, sigrid_hash, positive_mod); give it a size";
+            let reason = "without a size, it must follow an op that yields indices (bucketize, vocab, hash_bucket, \
+                          cross, ngram, sigrid_hash, positive_mod); set a size";
             OpProblem::Parameter(reason.to_owned())
         })?
     };
     if size > MAX_SIZE {
-        return Err(OpProblem::Parameter(format!("{size} columns are more than the limit of {MAX_SIZE}")));
+        return Err(OpProblem::Parameter(format!("{size} columns exceed the limit of {MAX_SIZE}")));
     }
     Ok(size as usize)
 }
 
-/// Writes the tile's rows into columns `at..at + size` of rows that are `width` elements long; all of them are written. The
-/// first row whose value is no index is the error.
+/// Writes the tile's rows into columns `at..at + size` of rows of `width` elements; all of these columns are written.
+/// The error is the first row whose value is not an index.
 pub(crate) fn write<E: Element>(
     tile: &Tile,
     out: &mut [E::Native],
@@ -51,9 +53,9 @@ pub(crate) fn write<E: Element>(
     }
 }
 
-/// Writes lists of indices into columns `at..at + size` of rows that are `width` elements long, or, where each row has a known number of
-/// indices, each of them into `size` columns of its own. All of the columns are written. The first element that is no index is the
-/// error.
+/// Writes lists of indices into columns `at..at + size` of rows of `width` elements or, if every row has `columns`
+/// indices, each index into its own `size` columns. `ends` is the end of each list in `values`. All of these columns
+/// are written. The error is the first element that is not an index.
 pub(crate) fn write_lists<E: Element>(
     values: Values,
     ends: &[usize],
@@ -73,7 +75,7 @@ pub(crate) fn write_lists<E: Element>(
         index.filter(|index| *index < size as u64).map(|index| index as usize).ok_or(element)
     };
     if let Some(n) = columns {
-        // n indices a row, each in columns of its own.
+        // n indices per row, each in separate columns.
         for (row, columns) in out.chunks_exact_mut(width).enumerate() {
             for (place, columns) in columns[at..at + n * size].chunks_exact_mut(size).enumerate() {
                 columns.fill(E::ZERO);
@@ -117,7 +119,7 @@ mod tests {
     use arrow::array::{Array, ArrayRef, AsArray, StringArray, UInt64Array};
     use arrow::datatypes::UInt8Type;
 
-    use crate::testing::{assemble, compile, doubles, ints, row_refusal, singles, table};
+    use crate::testing::{assemble, compile, doubles, ints, row_error, singles, table};
     use crate::{DType, Fill, Op, VocabValues};
 
     fn one_hot(size: u32) -> Op {
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_is_that_of_the_op_before() {
+    fn derives_the_size_from_the_preceding_op() {
         let bucketize = Op::Bucketize { boundaries: vec![0.0] };
         check(&[bucketize, one_hot(0)], ints(&[Some(-3), Some(3)]), &[1, 0, 0, 1]);
         let list = Arc::new(VocabValues::Strings(vec!["a".into(), "b".into()]));
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn every_dtype_has_its_one() {
+    fn writes_one_in_every_dtype() {
         let bytes = |dtype| {
             let values: ArrayRef = assemble(dtype, &[&[one_hot(2)]], ints(&[Some(1)])).unwrap();
             values.to_data().buffers()[0].as_slice().to_vec()
@@ -168,11 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_index_is_refused_with_its_row() {
-        let message = |column: ArrayRef| row_refusal(DType::UInt8, &[one_hot(3)], column);
+    fn rejects_invalid_indices_with_their_row() {
+        let message = |column: ArrayRef| row_error(DType::UInt8, &[one_hot(3)], column);
         let expected = |value: &str| {
             format!(
-                "output \"out\", column \"x\": {value} (row 1) is not an index of one_hot, which takes whole numbers from 0 to 2"
+                "output \"out\", column \"x\": {value} (row 1) is not an index of one_hot, which takes whole numbers \
+                 from 0 to 2"
             )
         };
         assert_eq!(message(Arc::new(ints(&[Some(0), Some(3)]))), expected("3"));
@@ -183,14 +186,15 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_make_no_sense_are_refused() {
+    fn rejects_invalid_sizes() {
         let table = table(Arc::new(ints(&[Some(1)])));
         let message = |ops: &[Op]| compile(DType::UInt8, &[ops], &table).unwrap_err().to_string();
-        assert!(message(&[one_hot(0)]).contains("give it a size"));
-        assert!(message(&[one_hot(65_537)]).ends_with("65537 columns are more than the limit of 65536"));
+        assert!(message(&[one_hot(0)]).contains("set a size"));
+        assert!(message(&[one_hot(65_537)]).ends_with("65537 columns exceed the limit of 65536"));
         assert!(message(&[Op::HashBucket { buckets: 1 << 40, seed: 0 }, one_hot(0)]).contains("the limit of 65536"));
-        assert!(message(&[one_hot(3), Op::Log1p]).ends_with(
-            "op log1p (number 2 of its chain): nothing may follow one_hot or multi_hot, which has to be the last op of a chain"
-        ));
+        assert!(
+            message(&[one_hot(3), Op::Log1p])
+                .ends_with("op log1p (number 2 of its chain): one_hot and multi_hot must be the last op of a chain")
+        );
     }
 }

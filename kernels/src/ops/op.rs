@@ -6,19 +6,19 @@ use crate::ops::fill_null::Fill;
 use crate::ops::lookup::LookupTable;
 use crate::ops::vocab::VocabValues;
 
-/// One op of a chain, with everything learned filled in.
+/// One op of a chain, with all learned parameters filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// A null becomes a value. NaN is not null.
+    /// Replaces nulls with a value. NaN is not null.
     FillNull(Fill),
-    /// Values below `min` become `min`, above `max` become `max`; NaN stays NaN. One bound may be missing.
+    /// Limits values to the range from `min` to `max`; NaN stays NaN. One bound may be missing.
     Clip {
         /// Lower bound.
         min: Option<f64>,
         /// Upper bound.
         max: Option<f64>,
     },
-    /// The same with bounds that a double may not hold: integers.
+    /// `clip` with integer bounds, which a double may not represent exactly.
     ClipWhole {
         /// Lower bound.
         min: Option<i128>,
@@ -31,14 +31,14 @@ pub enum Op {
     Standardize {
         /// The mean.
         mean: f64,
-        /// The population's deviation.
+        /// The population standard deviation.
         std: f64,
     },
     /// (x − min) / (max − min); a range of 0 divides by 1.
     MinMax {
-        /// What becomes 0.
+        /// The value that becomes 0.
         min: f64,
-        /// What becomes 1.
+        /// The value that becomes 1.
         max: f64,
     },
     /// The count of boundaries ≤ x.
@@ -46,28 +46,28 @@ pub enum Op {
         /// The boundaries, in non-decreasing order.
         boundaries: Vec<f64>,
     },
-    /// The same with boundaries that a double may not hold: integers.
+    /// `bucketize` with integer boundaries, which a double may not represent exactly.
     BucketizeWhole {
         /// The boundaries, in non-decreasing order.
         boundaries: Vec<i128>,
     },
-    /// A value's place in a list, from 1; 0 for null and for values that are not in it.
+    /// The position of a value in a list, from 1; 0 for null and for values that are not in the list.
     Vocab {
         /// The list. Chains that share it share its index.
         values: Arc<VocabValues>,
-        /// Unseen values go to so many hashed indices behind the list, in place of 0.
+        /// The number of hashed indices after the list for unseen values, in place of 0.
         oov_buckets: u32,
     },
     /// XXH3-64 of the value, modulo `buckets`.
     HashBucket {
-        /// How many buckets.
+        /// The number of buckets.
         buckets: u64,
-        /// The hash's seed.
+        /// The seed of the hash.
         seed: u64,
     },
-    /// Index i becomes `size` columns with a 1 in column i.
+    /// Expands index i to `size` columns with a 1 in column i.
     OneHot {
-        /// How many columns; 0: as many as the op before has indices.
+        /// The number of columns; 0 for the number of indices of the preceding op.
         size: u32,
     },
     /// The square root.
@@ -76,7 +76,7 @@ pub enum Op {
     Abs,
     /// ln(x / (1 − x)).
     Logit {
-        /// x is clipped to [eps, 1 − eps] first.
+        /// x is first clipped to [eps, 1 − eps].
         eps: Option<f64>,
     },
     /// (x^λ − 1) / λ, ln x for λ = 0.
@@ -93,65 +93,65 @@ pub enum Op {
     Robust {
         /// The median.
         center: f64,
-        /// The distance between the quartiles.
+        /// The interquartile range.
         scale: f64,
     },
     /// The hash of a tuple of the chain's value and other columns, modulo `buckets`.
     Cross {
         /// The other columns.
         columns: Vec<String>,
-        /// How many buckets.
+        /// The number of buckets.
         buckets: u64,
-        /// The hash's seed.
+        /// The seed of the hash.
         seed: u64,
     },
-    /// A list of indices becomes `size` columns with a 1 in the column of each.
+    /// Expands a list of indices to `size` columns with a 1 in the column of each index.
     MultiHot {
-        /// How many columns; 0: as many as the op before has indices.
+        /// The number of columns; 0 for the number of indices of the preceding op.
         size: u32,
     },
     /// The first n elements of a list.
     FirstN {
-        /// How many.
+        /// The number of elements.
         n: u32,
-        /// What fills shorter lists up, so that there are n columns.
+        /// The value that pads shorter lists, so that the result is n columns.
         value: Option<f64>,
     },
-    /// A list becomes n columns.
+    /// Expands a list to n columns.
     Pad {
-        /// How many.
+        /// The number of elements.
         n: u32,
-        /// What fills shorter lists up.
+        /// The value that pads shorter lists.
         value: f64,
     },
     /// A left join on a unique key.
     Lookup(Arc<LookupTable>),
     /// The runs of n elements of a list, each as the hash of its tuple, modulo `buckets`.
     Ngram {
-        /// Elements of a run.
+        /// The number of elements per run.
         n: u32,
-        /// How many buckets.
+        /// The number of buckets.
         buckets: u64,
-        /// The hash's seed.
+        /// The seed of the hash.
         seed: u64,
     },
     /// TorchArrow's hash of an id.
     SigridHash {
-        /// What the hash is begun with.
+        /// The initial value of the hash.
         salt: i64,
-        /// The hash is below it.
+        /// The exclusive upper bound of the hash.
         max_value: i64,
     },
-    /// `ids[i]` becomes `values[i]`.
+    /// Replaces `ids[i]` with `values[i]`.
     MapId {
-        /// The ids, each once. One that the column's type cannot hold is none of its values.
+        /// The ids, each once. An id that the column's type cannot hold matches no value.
         ids: Vec<i128>,
-        /// As many values.
+        /// One value per id.
         values: Vec<i64>,
-        /// What another id becomes; null if there is none.
+        /// The value for all other ids; `None` for null.
         default: Option<i64>,
     },
-    /// x modulo `modulus`, never below 0.
+    /// x modulo `modulus`, never negative.
     PositiveMod {
         /// The modulus.
         modulus: i64,

@@ -1,18 +1,20 @@
-//! `pad`: a list becomes n columns. Shorter lists are filled up with `value`, longer ones are cut to their first n.
+//! `pad`: expands a list to n columns. Shorter lists are padded with `value`, longer ones are cut to their first n
+//! elements.
 //!
-//! - A null list becomes n nulls, a null element stays null: `fill_null` before it makes the list empty, behind it fills them.
-//! - Integers stay integers when the value is integral and fits; any other value takes the column to f64. An f32 column takes the value
-//!   rounded to f32. NaN is a value.
-//! - Lists of numbers; text is encoded first (`vocab`, `hash_bucket`). `n` is from 1 to 65,536.
+//! - A null list becomes n nulls, and null elements stay null. A `fill_null` before `pad` makes null lists empty; one
+//!   after it fills the nulls.
+//! - Integers stay integers if the value is integral and fits; any other value converts the column to f64. The value is
+//!   rounded to f32 for f32 columns. It may be NaN.
+//! - Lists of numbers; text must be encoded first (`vocab`, `hash_bucket`). `n` is from 1 to 65,536.
 
 use crate::domain::Number;
 use crate::error::OpProblem;
 use crate::vector::exact::{exact_i64, exact_u64};
 
-/// The most columns that one list makes.
+/// The largest number of columns.
 const N_MAX: u32 = 65_536;
 
-/// The parameters, the value for each kind of number.
+/// The parameters, with the value for each kind of number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pad {
     pub(crate) n: usize,
@@ -21,7 +23,7 @@ pub(crate) struct Pad {
     pub(crate) float: f64,
 }
 
-/// How many columns there are.
+/// Checks the number of columns.
 pub(crate) fn check(n: u32) -> Result<usize, OpProblem> {
     if !(1..=N_MAX).contains(&n) {
         return Err(OpProblem::Parameter(format!("n must be from 1 to {N_MAX}, not {n}")));
@@ -30,7 +32,7 @@ pub(crate) fn check(n: u32) -> Result<usize, OpProblem> {
 }
 
 impl Pad {
-    /// Compiles for a domain: the op, and the domain behind it.
+    /// Compiles for a kind of number: returns the op, and the kind of number after it.
     pub(crate) fn compile(n: usize, value: f64, number: Number) -> (Self, Number) {
         let (int, uint) = (exact_i64(value), exact_u64(value));
         let fits = match number {
@@ -42,7 +44,7 @@ impl Pad {
         (pad, if fits { number } else { number.floating() })
     }
 
-    /// The index it fills up with, if it is one.
+    /// The value as an index, if it is one.
     pub(crate) fn index(&self) -> Option<u64> {
         exact_u64(self.float)
     }
@@ -53,7 +55,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::testing::{
-        assemble, assert_doubles, assert_ints, evaluate, int_lists, ints, refusal, row_refusal, text_lists,
+        assemble, assert_doubles, assert_ints, compile_error, evaluate, int_lists, ints, row_error, text_lists,
     };
     use crate::{DType, Fill, Op, VocabValues};
 
@@ -62,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_become_columns() {
+    fn pads_lists_to_columns() {
         let lists = || int_lists(&[Some(&[Some(1), Some(2), Some(3)]), None, Some(&[]), Some(&[Some(4), None])]);
         let expected = [Some(1), Some(2), None, None, Some(-1), Some(-1), Some(4), None];
         assert_ints(&evaluate(&[pad(2, -1.0)], lists()), &expected);
@@ -75,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_columns_stand_side_by_side_in_an_output() {
+    fn writes_the_columns_side_by_side() {
         let words = VocabValues::Strings(vec!["a".into(), "b".into()]);
         let vocab = Op::Vocab { values: Arc::new(words), oov_buckets: 0 };
         let lists = text_lists(&[Some(&[Some("b"), Some("x")]), Some(&[None]), Some(&[])]);
@@ -86,25 +88,30 @@ mod tests {
     }
 
     #[test]
-    fn a_null_is_an_error_of_the_row() {
-        let message = row_refusal(DType::Float32, &[pad(2, 0.0)], int_lists(&[Some(&[]), Some(&[Some(1), None])]));
-        assert!(message.contains("row 1 is null; say what a null becomes with fill_null"), "{message}");
-        let message = row_refusal(DType::Float32, &[pad(2, 0.0)], int_lists(&[Some(&[]), Some(&[]), None]));
+    fn a_null_is_an_error_of_its_row() {
+        let message = row_error(DType::Float32, &[pad(2, 0.0)], int_lists(&[Some(&[]), Some(&[Some(1), None])]));
+        assert!(message.contains("row 1 is null; fill nulls with fill_null"), "{message}");
+        let message = row_error(DType::Float32, &[pad(2, 0.0)], int_lists(&[Some(&[]), Some(&[]), None]));
         assert!(message.contains("row 2 is null"), "{message}");
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn rejects_invalid_parameters_and_columns() {
         let lists = || int_lists(&[None]);
         for n in [0, 65_537] {
-            assert!(refusal(&[pad(n, 0.0)], lists()).ends_with(&format!("n must be from 1 to 65536, not {n}")));
+            assert!(compile_error(&[pad(n, 0.0)], lists()).ends_with(&format!("n must be from 1 to 65536, not {n}")));
         }
-        assert!(refusal(&[pad(1, 0.0)], ints(&[None])).ends_with("it takes lists, but gets whole numbers here"));
         assert!(
-            refusal(&[pad(1, 0.0)], text_lists(&[None])).ends_with("it takes lists of numbers, but gets text here")
+            compile_error(&[pad(1, 0.0)], ints(&[None]))
+                .ends_with("it accepts lists, but the chain holds whole numbers here")
         );
         assert!(
-            refusal(&[pad(1, 0.0), pad(1, 0.0)], lists()).ends_with("it takes lists, but gets several columns here")
+            compile_error(&[pad(1, 0.0)], text_lists(&[None]))
+                .ends_with("it accepts lists of numbers, but the chain holds text here")
+        );
+        assert!(
+            compile_error(&[pad(1, 0.0), pad(1, 0.0)], lists())
+                .ends_with("it accepts lists, but the chain holds several columns here")
         );
     }
 }

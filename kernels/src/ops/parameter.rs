@@ -1,8 +1,8 @@
-//! Checks that parameters of several ops share.
+//! Checks of parameters.
 
 use crate::error::OpProblem;
 
-/// A finite parameter, or the sentence that says it is not.
+/// Returns a finite parameter, or an error that names it.
 pub(crate) fn finite(name: &str, value: f64) -> Result<f64, OpProblem> {
     if value.is_finite() {
         Ok(value)

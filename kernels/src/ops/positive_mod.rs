@@ -1,7 +1,7 @@
-//! `positive_mod`: x modulo `modulus`, from 0 to modulus − 1 also for x below 0. `numpy.mod` with a positive divisor; the
-//! `PositiveModulus` of Meta's preprocessing.
+//! `positive_mod`: x modulo `modulus`, from 0 to modulus − 1 even for negative x. `numpy.mod` with a positive divisor;
+//! the `PositiveModulus` of Meta's preprocessing.
 //!
-//! - Integers stay integers. Floats compute in their own precision; ±inf and NaN give NaN. Null stays null.
+//! - Integers stay integers. Floats are computed in their own precision; ±inf and NaN give NaN. Null stays null.
 //! - `modulus` is from 1 to 2^63 − 1.
 
 use crate::error::OpProblem;
@@ -27,7 +27,7 @@ impl PositiveMod {
             return tile.map_ints(move |value| value.rem_euclid(modulus), move |value| value % modulus.unsigned_abs());
         }
         let (single, double) = (modulus as f32, modulus as f64);
-        // As numpy has it: the remainder's sign is mended by one addition, and a zero is +0.
+        // As in NumPy: one addition corrects the remainder's sign, and zeros are +0.
         tile.map_floats(
             |value| {
                 let rest = value % single;
@@ -46,7 +46,7 @@ mod tests {
     use arrow::array::UInt64Array;
 
     use crate::Op;
-    use crate::testing::{assert_doubles, assert_ints, doubles, evaluate, ints, refusal};
+    use crate::testing::{assert_doubles, assert_ints, compile_error, doubles, evaluate, ints};
 
     fn positive_mod(modulus: i64) -> [Op; 1] {
         [Op::PositiveMod { modulus }]
@@ -54,7 +54,7 @@ mod tests {
 
     /// `np.mod(x, 7)`
     #[test]
-    fn is_numpys() {
+    fn matches_numpy() {
         let column = ints(&[Some(-1), Some(7), Some(13), None, Some(i64::MIN)]);
         assert_ints(&evaluate(&positive_mod(7), column), &[Some(6), Some(0), Some(6), None, Some(6)]);
         let column = UInt64Array::from(vec![u64::MAX]);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modulus_below_one_is_refused() {
-        assert!(refusal(&positive_mod(0), ints(&[None])).ends_with("modulus must be at least 1, not 0"));
+    fn rejects_a_modulus_below_one() {
+        assert!(compile_error(&positive_mod(0), ints(&[None])).ends_with("modulus must be at least 1, not 0"));
     }
 }

@@ -1,8 +1,8 @@
-//! `sigrid_hash`: an id's hash in 0…`max_value` − 1. TorchArrow's (Velox's) `sigrid_hash`, to the bit.
+//! `sigrid_hash`: the hash of an id in 0…`max_value` − 1. Bit-equal to TorchArrow's (Velox's) `sigrid_hash`.
 //!
-//! - The id is mixed with Thomas Wang's 64-bit mix, joined with `salt` by `CityHash`'s 128 to 64 bits, and taken, signed, modulo
-//!   `max_value`, from 1 to 2^63 − 1.
-//! - Whole numbers only, `UInt64` by its bits. Null stays null.
+//! - The id is mixed with Thomas Wang's 64-bit mix, combined with `salt` by `CityHash`'s 128-to-64-bit hash, and taken,
+//!   as a signed number, modulo `max_value`, from 1 to 2^63 − 1.
+//! - Whole numbers only; `UInt64` is hashed by its bits. Null stays null.
 
 use crate::error::OpProblem;
 use crate::vector::tile::Tile;
@@ -54,15 +54,15 @@ fn join(upper: u64, lower: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use crate::Op;
-    use crate::testing::{assert_ints, doubles, evaluate, ints, refusal};
+    use crate::testing::{assert_ints, compile_error, doubles, evaluate, ints};
 
     fn sigrid_hash(max_value: i64) -> [Op; 1] {
         [Op::SigridHash { salt: 0, max_value }]
     }
 
-    /// `torcharrow.functional.sigrid_hash(ta.column(range(16)), 0, 100)`, from its own tests.
+    /// `torcharrow.functional.sigrid_hash(ta.column(range(16)), 0, 100)`, from TorchArrow's tests.
     #[test]
-    fn is_torcharrows() {
+    fn matches_torcharrow() {
         let column = ints(&(0..16).map(Some).collect::<Vec<_>>());
         let expected = [6, 60, 54, 54, 9, 4, 91, 11, 67, 79, 2, 25, 92, 98, 83, 66].map(Some);
         assert_ints(&evaluate(&sigrid_hash(100), column), &expected);
@@ -70,11 +70,11 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
-        assert!(refusal(&sigrid_hash(0), ints(&[None])).ends_with("max_value must be at least 1, not 0"));
+    fn rejects_invalid_parameters_and_columns() {
+        assert!(compile_error(&sigrid_hash(0), ints(&[None])).ends_with("max_value must be at least 1, not 0"));
         assert!(
-            refusal(&sigrid_hash(9), doubles(&[None]))
-                .ends_with("it takes whole numbers, but gets floating-point numbers here")
+            compile_error(&sigrid_hash(9), doubles(&[None]))
+                .ends_with("it accepts whole numbers, but the chain holds floating-point numbers here")
         );
     }
 }

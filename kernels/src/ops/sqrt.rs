@@ -1,11 +1,11 @@
-//! `sqrt`: the square root. `numpy.sqrt`, to the bit.
+//! `sqrt`: the square root. Bit-equal to `numpy.sqrt`.
 //!
 //! - x < 0 gives NaN, −0.0 stays −0.0, inf gives inf, NaN stays NaN; null stays null.
-//! - f32 computes in f32, everything else in f64.
+//! - f32 is computed in f32, everything else in f64.
 
 use crate::vector::tile::Tile;
 
-/// Runs over a tile; integers go to f64.
+/// Runs over a tile; integers convert to f64.
 pub(crate) fn apply(tile: &mut Tile) {
     tile.map_floats(f32::sqrt, f64::sqrt);
 }
@@ -17,7 +17,7 @@ mod tests {
 
     /// `np.sqrt(np.array([2, 0, -0.0, -1, inf, nan, 1e-45], 'f4'))`
     #[test]
-    fn is_numpys() {
+    fn matches_numpy() {
         let column = [2.0, 0.0, -0.0, -1.0, f32::INFINITY, f32::NAN, 1e-45].map(Some);
         let expected =
             [std::f32::consts::SQRT_2, 0.0, -0.0, f32::NAN, f32::INFINITY, f32::NAN, 3.743_392e-23].map(Some);

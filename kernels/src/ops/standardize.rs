@@ -1,14 +1,14 @@
-//! `standardize`: (x − mean) / std. scikit-learn's `StandardScaler` with population deviation.
+//! `standardize`: (x − mean) / std. scikit-learn's `StandardScaler`, with the population standard deviation.
 //!
-//! - A std of 0 divides by 1, as scikit-learn does. A negative, NaN or infinite std, and a mean that is not finite, are errors.
-//! - Arithmetic, NaN, infinities and nulls: [`super::scale`]. Bit-equal to scikit-learn on f64 and integers; on f32 within 1 ulp of it,
-//!   which rounds between the two operations.
+//! - A std of 0 divides by 1, as in scikit-learn. A negative, NaN or infinite std and a non-finite mean are errors.
+//! - For arithmetic, NaN, infinities and nulls, see [`super::scale`]. Bit-equal to scikit-learn on f64 and integers;
+//!   within 1 ulp on f32, where scikit-learn rounds between the two operations.
 
 use super::parameter::finite;
 use super::scale::Scale;
 use crate::error::OpProblem;
 
-/// The step, its parameters checked.
+/// Compiles to a scale, after checking the parameters.
 pub(crate) fn compile(mean: f64, std: f64) -> Result<Scale, OpProblem> {
     let (mean, std) = (finite("mean", mean)?, finite("std", std)?);
     if std < 0.0 {
@@ -20,7 +20,7 @@ pub(crate) fn compile(mean: f64, std: f64) -> Result<Scale, OpProblem> {
 #[cfg(test)]
 mod tests {
     use crate::Op;
-    use crate::testing::{assert_doubles, assert_singles, doubles, evaluate, ints, refusal, singles};
+    use crate::testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles};
 
     fn standardize(mean: f64, std: f64) -> [Op; 1] {
         [Op::Standardize { mean, std }]
@@ -37,7 +37,7 @@ mod tests {
 
     /// `(x - 0.1) / 0.3`
     #[test]
-    fn f64_is_numpys_to_the_bit() {
+    fn f64_is_bit_equal_to_numpy() {
         let column = [Some(0.0), Some(1.0), Some(-2.5), Some(1e300), Some(5e-324), None];
         let expected = [-0.333_333_333_333_333_37, 3.0, -8.666_666_666_666_668, 3.333_333_333_333_333_5e300];
         let expected = [expected[0], expected[1], expected[2], expected[3], expected[0]];
@@ -47,7 +47,7 @@ mod tests {
 
     /// `sklearn.preprocessing.StandardScaler().fit_transform([[1], [2], [4], [9]])`: mean 4, scale `sqrt(9.5)`.
     #[test]
-    fn integers_go_to_f64_as_in_sklearn() {
+    fn integers_match_sklearn() {
         let column = ints(&[Some(1), Some(2), Some(4), Some(9)]);
         let expected = [-0.973_328_526_784_575_3, -0.648_885_684_523_050_2, 0.0, 1.622_214_211_307_625_4].map(Some);
         assert_doubles(&evaluate(&standardize(4.0, 9.5f64.sqrt()), column), &expected);
@@ -59,8 +59,8 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_make_no_sense_are_refused() {
-        let message = |op: &[Op]| refusal(op, ints(&[None]));
+    fn rejects_invalid_parameters() {
+        let message = |op: &[Op]| compile_error(op, ints(&[None]));
         assert!(
             message(&standardize(0.0, -1.0))
                 .ends_with("op standardize (number 1 of its chain): std must not be negative, but is -1")
@@ -68,8 +68,8 @@ mod tests {
         assert!(message(&standardize(f64::NAN, 1.0)).ends_with("mean must be a finite number, not NaN"));
         assert!(message(&standardize(0.0, f64::INFINITY)).ends_with("std must be a finite number, not inf"));
         assert!(
-            refusal(&standardize(0.0, 1.0), arrow::array::StringArray::from(vec!["a"]))
-                .ends_with("it takes numbers, but gets text here")
+            compile_error(&standardize(0.0, 1.0), arrow::array::StringArray::from(vec!["a"]))
+                .ends_with("it accepts numbers, but the chain holds text here")
         );
     }
 }

@@ -31,9 +31,9 @@ pub(crate) enum Step {
     SigridHash(SigridHash),
     MapId(MapId),
     PositiveMod(PositiveMod),
-    /// The hash that is part of a tuple's.
+    /// The hash of a tuple's component.
     Component,
-    /// Integers go to f64.
+    /// Converts integers to f64.
     ToFloat,
 }
 
@@ -69,7 +69,7 @@ impl Step {
 }
 
 impl Encoder {
-    /// The seed of the hash that it begins with.
+    /// The seed of the hash that the encoder computes first.
     pub(crate) fn seed(&self) -> u64 {
         match self {
             Self::Vocab(_) | Self::Component => 0,
@@ -77,7 +77,7 @@ impl Encoder {
         }
     }
 
-    /// The integer of a value's bytes.
+    /// The integer that encodes a value's bytes.
     pub(crate) fn code(&self, bytes: &[u8]) -> i64 {
         match self {
             Self::Vocab(vocab) => vocab.bytes(bytes),

@@ -1,16 +1,17 @@
-//! `vocab`: a value's place in a list, from 1; 0 for null and for a value that is not in the list. A SQL `GROUP BY` is the oracle of the
-//! list, which a fit writes by count descending, equal counts by value ascending.
+//! `vocab`: the position of a value in a list, from 1; 0 for null and for values that are not in the list. The oracle
+//! of the list, which a fit orders by descending count and then ascending value, is a SQL `GROUP BY`.
 //!
-//! - With `oov_buckets` k > 0, null stays 0 and an unseen value gets V + 1 + (XXH3-64 with seed 0 of the bytes that `hash_bucket` takes) mod
-//!   k, for a list of V values. There are V + 1 + k indices. The result is never null.
-//! - The list's type is the column's: strings for text, integers, unsigned for `UInt64`, floats (an f32 is widened). −0.0 equals
-//!   0.0 and all NaNs are one value. Values of dates and times are the stored counts of the stored unit. An empty list of any type fits
-//!   any column but one of bytes.
-//! - Decimals take floats or decimals. Floats compare the doubles nearest to both, which differ for decimals of up to 15 digits. Decimals,
-//!   which are texts, compare all digits, in columns of any scale; `fill_null` may come first and fills with the decimal that its value
-//!   is written as. A value that the column's scale does not hold has its index, which only a filled null can get. The same is true of the
-//!   elements of lists. Behind `pad`, `ngram` and every op that computes, the values are floats.
-//! - A value that is in the list twice is an error, and so is a list of more than 2^32 − 2 values.
+//! - With `oov_buckets` k > 0, null is still 0, and an unseen value gets V + 1 + (XXH3-64 with seed 0 of the bytes that
+//!   `hash_bucket` defines) mod k, for a list of V values. There are V + 1 + k indices. The result is never null.
+//! - The type of the list must match the column: strings for text, integers, unsigned integers for `UInt64`, floats (an
+//!   f32 is widened). −0.0 equals 0.0, and all NaNs are equal. Dates and times compare by the stored count of the
+//!   stored unit. An empty list of any type fits any column except bytes.
+//! - Columns of decimals accept floats or decimals. Floats compare by nearest double, which distinguishes decimals of
+//!   up to 15 digits. Decimals, given as text, compare by all digits, at any scale of the column; a preceding
+//!   `fill_null` fills with its exact decimal. A value that the column's scale cannot represent still has an index,
+//!   which only a filled null can get. The same applies to elements of lists. After `pad`, `ngram` and every op that
+//!   computes, the values are floats.
+//! - A repeated value is an error, and so is a list of more than 2^32 − 2 values.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ use crate::domain::{Domain, Number};
 use crate::error::OpProblem;
 use crate::vector::tile::Tile;
 
-/// A vocabulary in index order, in the type of the column's values. An empty list of any type fits any column.
+/// A vocabulary in index order, in the type of the column's values. An empty list of any type fits any column except
+/// bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum VocabValues {
     /// For text.
@@ -31,24 +33,24 @@ pub enum VocabValues {
     Integers(Vec<i64>),
     /// For `UInt64`.
     Unsigned(Vec<u64>),
-    /// For floating-point numbers, and for decimals as the doubles that they are nearest to.
+    /// For floating-point numbers, and for decimals, which compare by nearest double.
     Floats(Vec<f64>),
-    /// For decimals with all their digits, as texts ([`ExactDecimal`]).
+    /// For decimals with all their digits, as text ([`ExactDecimal`](super::exact_decimal::ExactDecimal)).
     Decimals(Vec<String>),
 }
 
-/// A list's index and the buckets behind it.
+/// The index of a list, and the number of buckets for unseen values.
 #[derive(Clone, Debug)]
 pub(crate) struct Vocab {
     pub(crate) index: Arc<VocabIndex>,
     pub(crate) oov_buckets: u64,
 }
 
-/// The indices built so far while a program is compiled: chains that share a list share its index.
+/// The indices built so far during a compilation: chains that share a list share its index.
 #[derive(Debug, Default)]
 pub(crate) struct Indices {
     values: Vec<(Arc<VocabValues>, Arc<VocabIndex>)>,
-    /// Of lists of decimals, for columns of a scale.
+    /// The indices of lists of decimals, by the scale of the column.
     decimals: Vec<(Arc<VocabValues>, i8, Arc<DecimalIndex>)>,
 }
 
@@ -71,7 +73,7 @@ impl Indices {
         Ok(index)
     }
 
-    /// The index of a list of decimals for columns of a scale; none for other lists.
+    /// The index of a list of decimals for columns of a scale; `None` for other lists.
     fn decimals(&mut self, values: &Arc<VocabValues>, scale: i8) -> Result<Option<Arc<DecimalIndex>>, OpProblem> {
         let VocabValues::Decimals(texts) = values.as_ref() else { return Ok(None) };
         let is_known = |(list, of, _): &&(Arc<VocabValues>, i8, _)| Arc::ptr_eq(list, values) && *of == scale;
@@ -81,7 +83,7 @@ impl Indices {
         let index = Arc::new(DecimalIndex::of_texts(texts, scale).map_err(|problem| match problem {
             TextProblem::Duplicate(entry) => twice(&texts[entry]),
             TextProblem::NoDecimal(entry) => OpProblem::Parameter(format!(
-                "value {:?} is no decimal: write its digits, with a point before a fraction, such as -123.45",
+                "value {:?} is not a decimal; write its digits, with a point before the fraction, such as -123.45",
                 texts[entry]
             )),
         })?);
@@ -91,7 +93,7 @@ impl Indices {
 }
 
 impl Vocab {
-    /// Compiles for a domain: the op and how many indices it gives.
+    /// Compiles for a domain: returns the step, and the number of indices that it yields.
     pub(crate) fn compile(
         values: &Arc<VocabValues>,
         oov_buckets: u32,
@@ -113,7 +115,7 @@ impl Vocab {
                 let fits = matches!(domain, Domain::Number(Number::F32 | Number::F64));
                 ("a list of floats", list.is_empty(), fits)
             }
-            // Columns of decimals are looked up as such.
+            // Columns of decimals take another path, `compile_decimals`.
             VocabValues::Decimals(list) => ("a list of decimals", list.is_empty(), false),
         };
         if !fits && !is_empty {
@@ -127,7 +129,7 @@ impl Vocab {
         Ok((vocab, cardinality))
     }
 
-    /// Compiles for a column of decimals of a scale; none when the list compares them as another kind of value.
+    /// Compiles for a column of decimals of a scale; `None` if the list does not hold decimals.
     pub(crate) fn compile_decimals(
         values: &Arc<VocabValues>,
         oov_buckets: u32,
@@ -139,7 +141,7 @@ impl Vocab {
         Ok(Some((DecimalPlaces { index, oov_buckets: oov_buckets.into() }, cardinality)))
     }
 
-    /// A list that is indexed already, without buckets behind it.
+    /// A vocabulary without buckets over an existing index.
     pub(crate) fn of_index(index: Arc<VocabIndex>) -> Self {
         Self { index, oov_buckets: 0 }
     }
@@ -178,7 +180,7 @@ impl Vocab {
     }
 }
 
-/// The fill behind every vocabulary.
+/// The fill after every vocabulary: nulls have index 0.
 pub(crate) const NULL_IS_ZERO: FillNull = FillNull::Int(0);
 
 fn twice(value: &str) -> OpProblem {
@@ -202,7 +204,7 @@ mod tests {
     use super::*;
     use crate::Op;
     use crate::ops::fill_null::Fill;
-    use crate::testing::{assert_ints, doubles, evaluate, ints, refusal, singles};
+    use crate::testing::{assert_ints, compile_error, doubles, evaluate, ints, singles};
 
     fn vocab(values: VocabValues, oov_buckets: u32) -> [Op; 1] {
         [Op::Vocab { values: Arc::new(values), oov_buckets }]
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn one_zero_and_one_nan_whatever_their_bits() {
+    fn zeros_are_equal_and_so_are_nans() {
         let list = || VocabValues::Floats(vec![-0.0, f64::NAN, f64::from(0.1f32)]);
         let other_nan = f64::from_bits(0xfff0_0000_0000_1234);
         let column = doubles(&[Some(0.0), Some(-0.0), Some(other_nan), Some(0.1), None]);
@@ -233,14 +235,14 @@ mod tests {
         let column = singles(&[Some(0.0), Some(-0.0), Some(-f32::NAN), Some(0.1), None]);
         assert_ints(&evaluate(&vocab(list(), 0), column), &[1, 1, 2, 3, 0].map(Some));
         assert!(
-            refusal(&vocab(VocabValues::Floats(vec![0.0, -0.0]), 0), doubles(&[None]))
+            compile_error(&vocab(VocabValues::Floats(vec![0.0, -0.0]), 0), doubles(&[None]))
                 .ends_with("value -0 is in the vocabulary twice")
         );
     }
 
-    /// V = 2, k = 10: `3 + xxhash.xxh3_64_intdigest(b'Zürich') % 10` and the same of `struct.pack('<q', 1)`
+    /// V = 2, k = 10: `3 + xxhash.xxh3_64_intdigest(b'Zürich') % 10`, and the same for `struct.pack('<q', 1)`
     #[test]
-    fn unseen_values_are_hashed_behind_the_list() {
+    fn hashes_unseen_values_after_the_list() {
         let column = StringArray::from(vec![Some("Zürich"), None, Some("b"), Some("")]);
         assert_ints(&evaluate(&vocab(words(&["a", "b"]), 10), column), &[3, 0, 2, 3 + 8].map(Some));
         let column = ints(&[Some(1), Some(0), None]);
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filled_null_is_looked_up() {
+    fn looks_up_filled_nulls() {
         let fill = |op: Fill| Op::FillNull(op);
         let [lookup] = vocab(words(&["none", "a"]), 0);
         let column = StringArray::from(vec![Some("a"), None]);
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_fits_any_column_but_bytes() {
+    fn an_empty_list_fits_any_column_except_bytes() {
         for list in
             [words(&[]), VocabValues::Integers(vec![]), VocabValues::Unsigned(vec![]), VocabValues::Floats(vec![])]
         {
@@ -270,26 +272,32 @@ mod tests {
             assert_ints(&evaluate(&vocab(list.clone(), 1), doubles(&[Some(1.0), None])), &[1, 0].map(Some));
             assert_ints(&evaluate(&vocab(list.clone(), 1), UInt64Array::from(vec![Some(1), None])), &[1, 0].map(Some));
             let bytes = BinaryArray::from(vec![b"a".as_slice()]);
-            assert!(refusal(&vocab(list, 1), bytes).ends_with("it takes text or numbers, but gets bytes here"));
+            assert!(
+                compile_error(&vocab(list, 1), bytes)
+                    .ends_with("it accepts text or numbers, but the chain holds bytes here")
+            );
         }
     }
 
     #[test]
-    fn lists_of_another_type_and_repeated_values_are_refused() {
+    fn rejects_lists_of_another_type_and_repeated_values() {
         let text = || StringArray::from(vec!["a"]);
         assert!(
-            refusal(&vocab(VocabValues::Integers(vec![1]), 0), text())
+            compile_error(&vocab(VocabValues::Integers(vec![1]), 0), text())
                 .ends_with("its values is a list of integers, but the column holds text here")
         );
-        assert!(refusal(&vocab(words(&["1"]), 0), ints(&[None])).contains("a list of strings"));
-        assert!(refusal(&vocab(VocabValues::Integers(vec![1]), 0), UInt64Array::from(vec![1])).contains("UInt64"));
+        assert!(compile_error(&vocab(words(&["1"]), 0), ints(&[None])).contains("a list of strings"));
         assert!(
-            refusal(&vocab(words(&["a", "b", "a"]), 0), text()).ends_with("value \"a\" is in the vocabulary twice")
+            compile_error(&vocab(VocabValues::Integers(vec![1]), 0), UInt64Array::from(vec![1])).contains("UInt64")
+        );
+        assert!(
+            compile_error(&vocab(words(&["a", "b", "a"]), 0), text())
+                .ends_with("value \"a\" is in the vocabulary twice")
         );
     }
 
     #[test]
-    fn a_long_list_finds_every_value_and_chains_share_its_index() {
+    fn finds_every_value_of_a_long_list_and_shares_its_index() {
         let list = Arc::new(VocabValues::Strings((0..20_000).map(|word| format!("word {word}")).collect()));
         let mut indices = Indices::default();
         let (vocab, cardinality) = Vocab::compile(&list, 3, Domain::Text, &mut indices).unwrap();

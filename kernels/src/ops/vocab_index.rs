@@ -1,14 +1,14 @@
-//! A vocabulary's index: value → place in the list, as an open-addressing table over the values' hashes.
+//! The index of a vocabulary: value → position in the list, as an open-addressing hash table.
 //!
-//! The hash is the one that `vocab` needs for values outside of the vocabulary anyway: XXH3-64 with seed 0 of the bytes that
-//! `hash_bucket` takes. Text lies end to end in one buffer, so a word costs its bytes, 8 for its end, and 12 to 24 of table: slots
-//! are 8 bytes, and a third to two thirds of them are taken.
+//! The hash is the one that `vocab` needs for unseen values anyway: XXH3-64 with seed 0 of the bytes that `hash_bucket`
+//! defines. Text is stored end to end in one buffer, so a value costs its bytes, 8 bytes for its end, and 12 to 24
+//! bytes of table: slots have 8 bytes, and one third to two thirds of them are in use.
 
 use std::hash::{BuildHasher, RandomState};
 
 use super::hash;
 
-/// Values of one kind, each with its place.
+/// Values of one kind, each with its position.
 #[derive(Debug)]
 pub(crate) struct VocabIndex {
     keys: VocabKeys,
@@ -25,12 +25,13 @@ enum VocabKeys {
     },
 }
 
-/// Slots of entry numbers + 1 beside the upper half of their hashes; 0 is an empty slot. At most two thirds of them are taken.
+/// Each slot holds an entry number + 1 and the upper half of the entry's hash; 0 is an empty slot. At most two thirds
+/// of the slots are in use.
 #[derive(Debug)]
 struct HashTable {
     slots: Vec<u64>,
-    /// Multiply-shift with a random odd factor of this process: which slot a hash goes to changes no result, and nobody can
-    /// write a vocabulary whose values all go to one.
+    /// Multiply-shift with a random odd factor per process: the slot of a hash affects no result, and the factor
+    /// prevents vocabularies crafted to collide.
     factor: u64,
     shift: u32,
 }
@@ -38,16 +39,16 @@ struct HashTable {
 /// The bits of a slot that hold the entry.
 const ENTRY: u64 = u32::MAX as u64;
 
-/// Why a list is no vocabulary.
+/// A list that cannot be indexed.
 #[derive(Debug, PartialEq)]
 pub(crate) enum IndexProblem {
-    /// The entry is there twice.
+    /// The entry at this position repeats an earlier one.
     Duplicate(usize),
-    /// The list is longer than an index can be.
+    /// The list exceeds [`MAX_VALUES`].
     TooLong,
 }
 
-/// Values that one index can hold: entry numbers are u32 and 0 is taken.
+/// The largest number of values in an index: entry numbers are u32, and 0 marks empty slots.
 pub(crate) const MAX_VALUES: usize = u32::MAX as usize - 1;
 
 impl VocabIndex {
@@ -62,7 +63,7 @@ impl VocabIndex {
         Self::of_texts(strings.iter().map(String::as_str))
     }
 
-    /// The same of text that is stored elsewhere.
+    /// Indexes text from any storage.
     pub(crate) fn of_texts<'a>(texts: impl ExactSizeIterator<Item = &'a str> + Clone) -> Result<Self, IndexProblem> {
         let mut bytes = Vec::with_capacity(texts.clone().map(str::len).sum());
         let mut ends = Vec::with_capacity(texts.len());
@@ -91,12 +92,12 @@ impl VocabIndex {
         Ok(Self { keys, table })
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// The bits of its numbers, in index order; none of a list of text.
+    /// The bits of the numbers, in index order; empty for a list of text.
     #[cfg(feature = "cuda")]
     pub(crate) fn number_keys(&self) -> &[u64] {
         match &self.keys {
@@ -105,7 +106,7 @@ impl VocabIndex {
         }
     }
 
-    /// The place of a number's bits; its hash if it has none.
+    /// The position of a number, given its bits; its hash if it is absent.
     pub(crate) fn find_bits(&self, value: u64) -> Result<usize, u64> {
         let hash = hash::word(value, 0);
         match &self.keys {
@@ -114,12 +115,12 @@ impl VocabIndex {
         }
     }
 
-    /// The place of a text's bytes; their hash if they have none.
+    /// The position of a text, given its bytes; their hash if it is absent.
     pub(crate) fn find_bytes(&self, value: &[u8]) -> Result<usize, u64> {
         self.find_hashed(value, hash::bytes(value, 0))
     }
 
-    /// The same where the hash is known.
+    /// Like [`Self::find_bytes`], given the hash.
     #[inline(always)]
     pub(crate) fn find_hashed(&self, value: &[u8], hash: u64) -> Result<usize, u64> {
         match &self.keys {
@@ -152,7 +153,7 @@ fn word<'a>(bytes: &'a [u8], ends: &[usize], entry: usize) -> &'a [u8] {
     &bytes[start..ends[entry]]
 }
 
-/// Whether two values are the same; up to 16 bytes without a call.
+/// Whether two values are equal; without a call to memcmp for 4 to 16 bytes.
 #[inline(always)]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
@@ -181,7 +182,7 @@ impl HashTable {
     fn find(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
         let mask = self.slots.len() - 1;
         let mut slot = self.first(hash);
-        // A third of the slots are empty, so this ends.
+        // At least a third of the slots is empty, so the loop ends.
         loop {
             let found = self.slots[slot & mask];
             if found == 0 {
@@ -197,7 +198,7 @@ impl HashTable {
         }
     }
 
-    /// Whether the entry was new.
+    /// Inserts an entry; returns false if an equal one exists.
     fn insert(&mut self, hash: u64, entry: usize, is_it: impl Fn(usize) -> bool) -> bool {
         if self.find(hash, is_it).is_some() {
             return false;
@@ -216,7 +217,7 @@ impl HashTable {
 mod tests {
     use super::*;
 
-    /// Bytes of an index beside its words.
+    /// The size of an index without its text, in bytes.
     fn overhead(index: &VocabIndex) -> usize {
         let ends = match &index.keys {
             VocabKeys::Bytes { ends, .. } => ends.capacity() * size_of::<usize>(),
@@ -226,8 +227,8 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_costs_at_most_32_bytes_beside_its_text() {
-        // HashTable sizes double: just behind a doubling an entry costs most.
+    fn an_entry_costs_at_most_32_bytes_besides_its_text() {
+        // Table sizes are powers of two: entries cost the most just after a doubling.
         for len in [1_000, 10_922, 10_923, 21_845, 21_846, 100_000] {
             let words: Vec<String> = (0..len).map(|word| format!("w{word}")).collect();
             let index = VocabIndex::of_strings(&words).unwrap();
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_one_length_are_told_apart() {
+    fn distinguishes_words_of_equal_length() {
         for len in 0..40 {
             let word = "x".repeat(len);
             let mut words = vec![word.clone()];

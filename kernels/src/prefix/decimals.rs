@@ -1,4 +1,4 @@
-//! Decimals that a double does not tell apart, as a fit counts them: with all their digits, and their nulls filled.
+//! Decimals too long for a double, as a fit counts them: with all their digits, and their nulls filled.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::ops::decimal::{self, Decimals};
 use crate::ops::exact_decimal::rescaled;
 use crate::ops::fill_null::Fill;
 
-/// Two decimals of at most so many digits have two doubles.
+/// Distinct decimals of up to this many digits have distinct doubles.
 const DOUBLE_DIGITS: u8 = 15;
 
 const DECIMAL_128_DIGITS: i32 = 38;
 const DECIMAL_256_DIGITS: i32 = 76;
 
-/// The type that holds what the chain gives: decimals of more digits than a double tells apart, and what fills their nulls. None for
-/// other chains, and when no type holds both.
+/// The type that holds the chain's decimals, if they are too long for a double, and the value that fills their nulls.
+/// `None` for other chains, and if no type holds both.
 pub(super) fn exact_type(chain: &CompiledChain) -> Option<DataType> {
     let (DataType::Decimal32(precision, scale)
     | DataType::Decimal64(precision, scale)
@@ -49,7 +49,7 @@ pub(super) fn exact_type(chain: &CompiledChain) -> Option<DataType> {
     }
 }
 
-/// A column of decimals as another type of decimals, its nulls filled; none when it is no such column.
+/// Converts a column of decimals to another decimal type and fills its nulls; `None` if it is no such column.
 pub(super) fn exact(column: &ArrayRef, fill: Option<&Fill>, to: &DataType) -> Result<Option<ArrayRef>, ArrowError> {
     let plain = match column.as_any_dictionary_opt() {
         Some(dictionary) => take(dictionary.values().as_ref(), dictionary.keys(), None)?,
@@ -96,7 +96,7 @@ fn renamed<T: DecimalType>(array: &ArrayRef, to: &DataType) -> ArrayRef {
     Arc::new(array.as_primitive::<T>().clone().with_data_type(to.clone()))
 }
 
-/// Files may hold values of more digits than their type says.
+/// The error of a value with more digits than the type of its column declares.
 fn too_long(unscaled: i256, column: &ArrayRef) -> ArrowError {
     ArrowError::ArithmeticOverflow(format!(
         "the unscaled value {unscaled} has too many digits for {}",

@@ -1,14 +1,14 @@
-//! What a fit gets to see.
+//! The values that a fit learns from.
 
 use arrow::array::{BinaryArray, Int32Array, StringArray, UInt64Array};
 use arrow::datatypes::Field;
 
 use super::*;
 use crate::Fill;
-use crate::testing::{assert_ints, doubles, evaluate, ints, refusal, singles, table};
+use crate::testing::{assert_ints, compile_error, doubles, evaluate, ints, singles, table};
 
 #[test]
-fn the_type_is_that_of_the_chains_domain() {
+fn the_data_type_follows_the_domain() {
     let schema = Schema::new(vec![
         Field::new("int", DataType::Int16, true),
         Field::new("uint", DataType::UInt64, true),
@@ -29,7 +29,7 @@ fn the_type_is_that_of_the_chains_domain() {
 }
 
 #[test]
-fn nulls_stay_nulls_and_hide_nothing() {
+fn nulls_stay_null_with_zeros_under_them() {
     let column = (0..2500).map(|row| (row % 3 != 0).then_some(row)).collect::<Vec<_>>();
     assert_ints(&evaluate(&[], ints(&column)), &column);
     let clipped = evaluate(&[Op::Clip { min: Some(5.0), max: None }], doubles(&[None, Some(7.0)]));
@@ -41,7 +41,7 @@ fn nulls_stay_nulls_and_hide_nothing() {
 }
 
 #[test]
-fn text_comes_as_utf8_with_its_nulls_filled() {
+fn text_is_utf8_with_its_nulls_filled() {
     let column = StringArray::from(vec![Some("a"), None]);
     assert_eq!(evaluate(&[], column.clone()).as_ref(), &column as &dyn Array);
     let filled = evaluate(&[Op::FillNull(Fill::Text("b".to_owned()))], column);
@@ -51,14 +51,14 @@ fn text_comes_as_utf8_with_its_nulls_filled() {
 }
 
 #[test]
-fn chains_without_values_are_refused() {
-    let message = refusal(&[Op::OneHot { size: 2 }], ints(&[None]));
-    assert!(message.ends_with("it lays out columns and has no values to learn from"), "{message}");
-    assert!(refusal(&[], BinaryArray::from(vec![b"a".as_slice()])).contains("a column of type Binary"));
+fn rejects_chains_without_values() {
+    let message = compile_error(&[Op::OneHot { size: 2 }], ints(&[None]));
+    assert!(message.ends_with("it yields columns, not values that a fit can learn from"), "{message}");
+    assert!(compile_error(&[], BinaryArray::from(vec![b"a".as_slice()])).contains("a column of type Binary"));
 }
 
 #[test]
-fn other_batches_are_refused() {
+fn rejects_missing_columns_and_other_types() {
     let prefix = Prefix::compile("x", &[], &table(Arc::new(ints(&[None]))).schema()).unwrap();
     let message = prefix.evaluate(&table(Arc::new(Int32Array::from(vec![1])))).unwrap_err().to_string();
     assert_eq!(message, "column \"x\" has type Int32, but the program was compiled for Int64");

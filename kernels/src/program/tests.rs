@@ -1,4 +1,4 @@
-//! What compiles, the schema it compiles to, and what is refused.
+//! Programs that compile, their schemas, and plans that are rejected.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ fn spec(name: &str, dtype: DType, columns: &[&str]) -> OutputSpec {
 }
 
 #[track_caller]
-fn refusal(outputs: &[OutputSpec]) -> String {
+fn compile_error(outputs: &[OutputSpec]) -> String {
     Program::compile(outputs, &schema()).unwrap_err().to_string()
 }
 
 #[test]
-fn a_program_is_shared_between_threads() {
+fn types_can_cross_threads() {
     fn shared<T: Send + Sync>() {}
     fn sent<T: Send>() {}
     shared::<Program>();
@@ -74,17 +74,17 @@ fn one_column_is_primitive_and_several_are_a_tensor() {
 }
 
 #[test]
-fn names_are_there_and_differ() {
-    assert_eq!(refusal(&[]), "the plan has no outputs");
+fn names_must_be_present_and_unique() {
+    assert_eq!(compile_error(&[]), "the plan has no outputs");
     let one = || spec("a", DType::Float32, &["x"]);
-    assert_eq!(refusal(&[one(), spec("", DType::Float32, &["x"])]), "output number 2 has an empty name");
-    assert_eq!(refusal(&[one(), one()]), "there are two outputs named \"a\"; names must differ");
-    assert_eq!(refusal(&[spec("a", DType::Float32, &[])]), "output \"a\" has no columns");
-    assert_eq!(refusal(&[spec("a", DType::AsStored, &[])]), "output \"a\" has no columns");
+    assert_eq!(compile_error(&[one(), spec("", DType::Float32, &["x"])]), "output number 2 has an empty name");
+    assert_eq!(compile_error(&[one(), one()]), "there are two outputs named \"a\"; names must be unique");
+    assert_eq!(compile_error(&[spec("a", DType::Float32, &[])]), "output \"a\" has no columns");
+    assert_eq!(compile_error(&[spec("a", DType::AsStored, &[])]), "output \"a\" has no columns");
 }
 
 #[test]
-fn an_unknown_column_is_named() {
+fn an_unknown_column_is_named_with_its_position() {
     let error = Program::compile(&[spec("a", DType::Float32, &["x", "y"])], &schema()).unwrap_err();
     assert_eq!(error.to_string(), "output \"a\", column \"y\": there is no such column");
     let CompileError::Chain { output: 0, chain, error } = error else { panic!("{error}") };
@@ -92,28 +92,28 @@ fn an_unknown_column_is_named() {
 }
 
 #[test]
-fn as_stored_takes_one_column_and_no_ops() {
-    let message = refusal(&[spec("a", DType::AsStored, &["x", "n"])]);
+fn as_stored_accepts_one_column_and_no_ops() {
+    let message = compile_error(&[spec("a", DType::AsStored, &["x", "n"])]);
     assert!(message.ends_with("it takes exactly one column and no ops, but has 2 column(s) and 0 op(s)"), "{message}");
-    assert!(refusal(&[output(DType::AsStored, &[&[Op::Log1p]])]).contains("1 column(s) and 1 op(s)"));
+    assert!(compile_error(&[output(DType::AsStored, &[&[Op::Log1p]])]).contains("1 column(s) and 1 op(s)"));
 }
 
 #[test]
-fn text_needs_an_op_that_makes_it_numbers() {
-    let message = refusal(&[spec("a", DType::Float32, &["carrier"])]);
-    let expected = "output \"a\", column \"carrier\": a column of type Utf8 does not turn into numbers by itself; end its chain in \
-                    vocab or hash_bucket, or pass it through with dtype AS_STORED";
+fn text_needs_an_encoding_op() {
+    let message = compile_error(&[spec("a", DType::Float32, &["carrier"])]);
+    let expected = "output \"a\", column \"carrier\": a column of type Utf8 is not numeric; end its chain in vocab \
+                    or hash_bucket, or pass it through with dtype AS_STORED";
     assert_eq!(message, expected);
-    assert!(refusal(&[spec("a", DType::Float32, &["raw"])]).contains("end its chain in hash_bucket, or"));
+    assert!(compile_error(&[spec("a", DType::Float32, &["raw"])]).contains("end its chain in hash_bucket, or"));
 }
 
 #[test]
-fn all_outputs_together_have_a_limited_width() {
+fn limits_the_total_width_of_all_outputs() {
     let wide = vec![Op::OneHot { size: 65_536 }];
     let chain = || Chain { column: "n".to_owned(), ops: wide.clone() };
     let spec = |name: &str, chains| OutputSpec { name: name.to_owned(), dtype: DType::UInt8, chains };
     let half = || (0..8).map(|_| chain()).collect::<Vec<_>>();
     assert!(Program::compile(&[spec("a", half()), spec("b", half())], &schema()).is_ok());
-    let message = refusal(&[spec("a", half()), spec("b", half()), spec("c", vec![chain()])]);
+    let message = compile_error(&[spec("a", half()), spec("b", half()), spec("c", vec![chain()])]);
     assert_eq!(message, "output \"c\" brings the plan to 1114112 columns in all; the limit is 1048576");
 }

@@ -1,7 +1,7 @@
 //! Numbers → the elements of an output.
 //!
-//! Floats round to nearest, ties to even, once: an i64 goes to f32 directly, and an f64 goes to the 16-bit floats without a
-//! second rounding on the way. Out of range is ±inf, as numpy has it. Integers are exact or an error.
+//! Floats round to nearest, ties to even, and only once: i64 converts to f32 directly, and f64 to the 16-bit floats
+//! without an intermediate rounding. Values out of range become ±inf, as in NumPy. Integers are exact or an error.
 
 use arrow::datatypes::ArrowNativeType;
 use half::{bf16, f16};
@@ -10,7 +10,7 @@ use crate::vector::exact::TWO_63;
 use crate::vector::simd;
 use crate::vector::tile::{Tile, Values, convert};
 
-/// An element type of an output. A `to_` is only called for a number that its `fits_` lets pass.
+/// An element type of an output. Conversions are only called for numbers that the matching `fits_` function accepts.
 pub(crate) trait Element {
     type Native: ArrowNativeType;
     const ZERO: Self::Native;
@@ -80,7 +80,7 @@ impl Element for f16 {
     }
 }
 
-/// Carried as its bits: Arrow has no bfloat16.
+/// Stored as its bits: Arrow has no bfloat16.
 impl Element for bf16 {
     type Native = u16;
     const ZERO: u16 = Self::ZERO.to_bits();
@@ -147,15 +147,16 @@ integer_element!(u8, 0.0, 256.0);
 integer_element!(i32, -2_147_483_648.0, 2_147_483_648.0);
 integer_element!(i64, -TWO_63, TWO_63);
 
-/// Whether an f64 in the range of an i64 has no fraction. `fract` would call into libm where the CPU's baseline lacks rounding.
+/// Whether an f64 within the range of i64 has no fraction. `fract` calls into libm on CPUs without a rounding
+/// instruction.
 #[expect(clippy::float_cmp, reason = "a fraction lost shows as any difference at all")]
 #[inline(always)]
 fn is_whole(value: f64) -> bool {
     (value as i64) as f64 == value
 }
 
-/// Writes the tile's rows into column `at` of rows that are `width` elements long. The first row whose number does not fit is
-/// the error; nothing is written then.
+/// Writes the tile's rows into column `at` of rows of `width` elements. The error is the first row whose number does
+/// not fit; nothing is written in that case.
 pub(crate) fn write<E: Element>(tile: &Tile, out: &mut [E::Native], width: usize, at: usize) -> Result<(), usize> {
     match tile.values() {
         Values::Int(values) => place(values, out, width, at, E::fits_int, E::int),
@@ -165,7 +166,8 @@ pub(crate) fn write<E: Element>(tile: &Tile, out: &mut [E::Native], width: usize
     }
 }
 
-/// The check is a loop of its own without a branch: it vectorizes, and is gone for types that everything fits.
+/// The check is a separate loop without branches, so it vectorizes, and is optimized out for element types that fit
+/// every number.
 #[inline(always)]
 fn place<S: Copy, T>(
     values: &[S],
@@ -192,20 +194,21 @@ fn place<S: Copy, T>(
     Ok(())
 }
 
-/// An f64 as f32 rounded to odd: an inexact result takes the neighbour whose last bit is 1. Rounded on to 16 bits, that gives
-/// what one rounding of the f64 would, since an f32 has more than two bits to spare (Boldo and Melquiond, 2008).
+/// An f64 as f32, rounded to odd: an inexact result takes the neighbour whose last bit is 1. Rounding that to 16 bits
+/// gives the result of rounding the f64 once, since f32 has more than two extra bits (Boldo and Melquiond, 2008).
 #[expect(clippy::float_cmp, reason = "whether the conversion was exact, not whether it was close")]
 #[inline(always)]
 fn odd_from_f64(value: f64) -> f32 {
     let near = value as f32;
     let back = f64::from(near);
-    // One step towards zero if it was rounded away from there, then the last bit set: that is itself, or the one beyond the value.
+    // Step towards zero if the value was rounded away from it, then set the last bit: the result is that number or the
+    // next one away from zero.
     let away = u32::from(back.abs() > value.abs());
     let odd = f32::from_bits((near.to_bits() - away) | 1);
     if back == value || value.is_nan() { near } else { odd }
 }
 
-/// An integer as f32 rounded to odd.
+/// An integer as f32, rounded to odd.
 #[inline(always)]
 fn odd_from_magnitude(value: u64) -> f32 {
     let spare = (u64::BITS - f32::MANTISSA_DIGITS).saturating_sub(value.leading_zeros());
@@ -214,7 +217,7 @@ fn odd_from_magnitude(value: u64) -> f32 {
     ((kept | lost) << spare) as f32
 }
 
-/// A number as text, for messages.
+/// A number as text, for error messages.
 pub(crate) fn display(values: Values, row: usize) -> String {
     match values {
         Values::Int(values) => values[row].to_string(),

@@ -1,4 +1,5 @@
-//! Tiles → one column of numbers with nulls: what a fit learns from, a dictionary's mapped values, the elements of lists.
+//! Tiles → one column of numbers with nulls: the values that a fit learns from, a mapped dictionary, the elements of
+//! lists.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use crate::domain::Number;
 use crate::vector::tile::{Tile, Values, ValuesMut};
 use crate::vector::tiling::TILE_ROWS;
 
-/// A growing column. Every tile but the last is a full one, so that validity stays aligned to words.
+/// A growing column. Every tile but the last is full, so that validity stays aligned to words.
 #[derive(Debug)]
 pub(crate) struct Collected {
     numbers: Collection,
@@ -19,7 +20,7 @@ pub(crate) struct Collected {
     has_nulls: bool,
 }
 
-/// Its values.
+/// The values of a column.
 #[derive(Debug)]
 enum Collection {
     Int(Vec<i64>),
@@ -28,7 +29,7 @@ enum Collection {
     F64(Vec<f64>),
 }
 
-/// Where an element of a rearranged column comes from.
+/// The source of an element of a rearranged column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pick {
     Row(usize),
@@ -37,7 +38,7 @@ pub(crate) enum Pick {
 }
 
 impl Collected {
-    /// An empty column of `number` with room for `rows`.
+    /// Creates an empty column of `number` with room for `rows`.
     pub(crate) fn new(number: Number, rows: usize) -> Self {
         let numbers = match number {
             Number::Int => Collection::Int(Vec::with_capacity(rows)),
@@ -54,7 +55,7 @@ impl Collected {
         Self { numbers: Collection::Int(values), rows, valid, has_nulls: false }
     }
 
-    /// Appends a tile of this column's kind of number; under its nulls come zeros.
+    /// Appends a tile of the column's kind of number, with zeros under its nulls.
     pub(crate) fn push(&mut self, tile: &mut Tile) {
         debug_assert!(self.rows.is_multiple_of(64), "only the last tile may be partial");
         tile.zero_nulls();
@@ -63,7 +64,7 @@ impl Collected {
             (Collection::UInt(all), Values::UInt(values)) => all.extend_from_slice(values),
             (Collection::F32(all), Values::F32(values)) => all.extend_from_slice(values),
             (Collection::F64(all), Values::F64(values)) => all.extend_from_slice(values),
-            _ => debug_assert!(false, "a chain gives one kind of number"),
+            _ => debug_assert!(false, "a chain yields one kind of number"),
         }
         match tile.valid_words() {
             Some(words) => {
@@ -87,7 +88,7 @@ impl Collected {
         self.has_nulls
     }
 
-    /// Whether the row is there and valid.
+    /// Whether the row exists and is valid.
     pub(crate) fn is_valid(&self, row: usize) -> bool {
         row < self.rows && self.valid.get(row / 64).is_some_and(|word| (word >> (row % 64)) & 1 == 1)
     }
@@ -102,7 +103,7 @@ impl Collected {
         }
     }
 
-    /// Lends rows to a tile; they start at a multiple of 64.
+    /// Lends rows, which start at a multiple of 64, to a tile.
     pub(crate) fn load<'a>(&'a self, rows: Range<usize>, tile: &mut Tile<'a>) {
         tile.lend(self.values(rows.clone()));
         if self.has_nulls {
@@ -110,7 +111,7 @@ impl Collected {
         }
     }
 
-    /// A column of these rows, with the fill of its kind of number in between.
+    /// A column of the picked rows, with the fill of the column's kind of number in between.
     pub(crate) fn rearranged(&self, picks: &[Pick], int: i64, uint: u64, float: f64) -> Self {
         fn gather<T: Copy + Default>(values: &[T], picks: &[Pick], fill: T) -> Vec<T> {
             let value = |pick: &Pick| match pick {
@@ -142,7 +143,7 @@ impl Collected {
         Self { numbers, rows: picks.len(), valid, has_nulls }
     }
 
-    /// Turns a tile of this column's places into its values there.
+    /// Replaces a tile of positions in this column with the values at these positions.
     pub(crate) fn pick(&self, tile: &mut Tile) {
         let mut places = [0_usize; TILE_ROWS];
         let rows = tile.rows();

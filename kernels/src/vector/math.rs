@@ -1,21 +1,23 @@
-//! Elementary functions as straight lines of additions, multiplications, fused or not, divisions and selects, so that loops over them
-//! vectorize and every instruction set, and the GPU, gives the same bits.
+//! Elementary functions as straight-line code of additions, multiplications (fused or not), divisions and selects, so
+//! that loops over them vectorize, and all instruction sets and the GPU give the same bits.
 //!
-//! The algorithms are FDLIBM's (`log`, `log1p`: argument reduction to [√½, √2), atanh series in s = f / (2 + f)) with its coefficients;
-//! `ln_1p` of f32 goes without a division. It alone fuses, which is a call on processors without: x86-64 before AVX2.
-//! Errors against the exact result: `ln` and `ln_1p` below 1 ulp in both precisions; `box_cox` below 2 ulp in f64, where the
-//! logarithm is carried in two doubles, and below 1 ulp in f32, which is computed in f64.
+//! The algorithms and coefficients are FDLIBM's (`log`, `log1p`: argument reduction to [√½, √2), atanh series in s = f
+//! / (2 + f)), except that `ln_1p` of f32 avoids the division. It is the only function that uses fused multiply-add,
+//! which is a library call on x86-64 before AVX2.
+//!
+//! Errors relative to the exact result: `ln` and `ln_1p` below 1 ulp in both precisions; `box_cox` below 2 ulp in f64,
+//! where the logarithm is a sum of two doubles, and below 1 ulp in f32, which is computed in f64.
 
 #![expect(clippy::many_single_char_names, reason = "as the literature names them")]
 #![expect(clippy::excessive_precision, reason = "constants as they are published")]
 
-/// ln 2 in two parts: the upper has so many zero bits behind it that its products with exponents are exact.
+/// ln 2 in two parts: the upper part ends in enough zero bits to make its products with exponents exact.
 const LN_2_HIGH: f64 = 6.931_471_803_691_238_164_90e-01;
 const LN_2_LOW: f64 = 1.908_214_929_270_587_700_02e-10;
 const LN_2_HIGH_SINGLE: f32 = 6.931_381_225_6e-01;
 const LN_2_LOW_SINGLE: f32 = 9.058_000_614_5e-06;
 
-/// √½ by its upper bits: what reduction splits at.
+/// The upper bits of √½, the lower end of the reduced range.
 const ROOT_HALF_BITS: u64 = 0x3fe6_a09e_0000_0000;
 const ONE_BITS: u64 = 0x3ff0_0000_0000_0000;
 const FRACTION_BITS: u64 = 0x000f_ffff_ffff_ffff;
@@ -25,12 +27,12 @@ const FRACTION_BITS_SINGLE: u32 = 0x007f_ffff;
 
 const THREE_QUARTERS_BITS: u32 = 0x3f40_0000;
 
-/// ln 2 by 2^23, for exponents that are still where a number's bits have them.
+/// ln 2 / 2^23, for exponents still in the position of a float's exponent bits.
 const LN_2_HIGH_BY_BITS: f32 = LN_2_HIGH_SINGLE / 8_388_608.0;
 const LN_2_LOW_BY_BITS: f32 = LN_2_LOW_SINGLE / 8_388_608.0;
 
-/// The coefficients of f⁷ to f⁰ in ((ln(1 + f) − f) / f² + ½) / f for f in [−¼, ½]: the least relative error of ln(1 + f), 5e-9, with
-/// each rounded before the next was fitted.
+/// The coefficients of f⁷ to f⁰ in ((ln(1 + f) − f) / f² + ½) / f for f in [−¼, ½]. They minimize the relative error of
+/// ln(1 + f), to 5e-9; each was rounded before the next was fitted.
 const LN_1P_SERIES: [f32; 8] = [
     -0.045_152_269_3,
     0.104_725_51,
@@ -45,7 +47,7 @@ const LN_1P_SERIES: [f32; 8] = [
 const TWO_54: f64 = 18_014_398_509_481_984.0;
 const TWO_25: f32 = 33_554_432.0;
 
-/// x = 2^k · m with m in [√½, √2): k, and m − 1, which is exact.
+/// Reduces x = 2^k · m, with m in [√½, √2), to k and m − 1, which is exact.
 #[inline(always)]
 fn reduce(x: f64) -> (i32, f64) {
     let bits = x.to_bits().wrapping_add(ONE_BITS - ROOT_HALF_BITS);
@@ -109,7 +111,8 @@ pub(crate) fn ln_single(x: f32) -> f32 {
     edges_single(x, result)
 }
 
-/// About 2^−k / (1 + f), to a fifteenth: enough for a part that is below half a unit in the last place. Behind the widest exponents it is anything.
+/// 2^−k / (1 + f) to within 1/15, enough for a term below half a unit in the last place. Arbitrary for the largest
+/// exponents.
 #[inline(always)]
 fn about_inverse(k: i32, f: f64) -> f64 {
     f64::from_bits(((1023 - i64::from(k)) as u64) << 52) * (1.0 - f + f * f)
@@ -120,7 +123,7 @@ fn about_inverse(k: i32, f: f64) -> f64 {
 pub(crate) fn ln_1p(x: f64) -> f64 {
     let u = 1.0 + x;
     let (k, f) = reduce(u);
-    // What the sum rounded away, as a part of it. A u in [√½, √2) is not needed rounded at all.
+    // The relative error of the sum's rounding. A u in [√½, √2) needs no correction.
     let lost = if k >= 2 { 1.0 - (u - x) } else { x - (u - 1.0) };
     let c = if k == 0 || k >= 54 { 0.0 } else { lost * about_inverse(k, f) };
     let result = ln_parts(f64::from(k), if k == 0 { x } else { f }, c);
@@ -130,15 +133,16 @@ pub(crate) fn ln_1p(x: f64) -> f64 {
 
 /// ln(1 + x): NaN below −1, −inf at −1; −0 stays −0.
 ///
-/// 1 + x = 2^k · (1 + f) with f in [−¼, ½]: there f = x / 2^k − (1 − 2^−k) loses nothing to rounding, and ln(1 + f) is a polynomial.
+/// 1 + x = 2^k · (1 + f) with f in [−¼, ½]: there f = x / 2^k − (1 − 2^−k) loses nothing to rounding, and ln(1 + f) is
+/// a polynomial.
 #[inline(always)]
 pub(crate) fn ln_1p_single(x: f32) -> f32 {
     let u = 1.0 + x;
-    // −k where an exponent's bits are: added to a number's bits, it divides by 2^k.
+    // −k in the position of the exponent bits: adding it to a float's bits divides by 2^k.
     let down = (THREE_QUARTERS_BITS + FRACTION_BITS_SINGLE).wrapping_sub(u.to_bits()) & !FRACTION_BITS_SINGLE;
     let four = f32::from_bits(4.0_f32.to_bits().wrapping_add(down));
     let f = f32::from_bits(x.to_bits().wrapping_add(down)) - (-0.25_f32).mul_add(four, 1.0);
-    // In pairs, so that no product waits for eight others (Estrin).
+    // Evaluated in pairs (Estrin), which shortens the chain of dependent products.
     let square = f * f;
     let [a, b, c, d, e, g, h, i] = LN_1P_SERIES;
     let series = a.mul_add(f, b);
@@ -146,7 +150,7 @@ pub(crate) fn ln_1p_single(x: f32) -> f32 {
     let series = series.mul_add(square, e.mul_add(f, g));
     let series = series.mul_add(square, h.mul_add(f, i));
     let series = series.mul_add(f, -0.5);
-    // k ln 2 and f as a sum and what it lacks (Dekker). With these signs, a zero keeps its own.
+    // k ln 2 + f as a sum and its error (Dekker). These signs preserve the sign of zero.
     let k = down as i32 as f32;
     let whole = k * -LN_2_HIGH_BY_BITS;
     let sum = whole + f;
@@ -155,7 +159,7 @@ pub(crate) fn ln_1p_single(x: f32) -> f32 {
     edges_single(u, result)
 }
 
-/// The logarithm's value where it is no number, or none that the series gives.
+/// The logarithm at special values, for which the series does not apply.
 #[inline(always)]
 fn edges(x: f64, result: f64) -> f64 {
     let result = if x == 0.0 { f64::NEG_INFINITY } else { result };
@@ -170,7 +174,7 @@ fn edges_single(x: f32, result: f32) -> f32 {
     if x < f32::INFINITY { result } else { x }
 }
 
-/// a + b as the nearest double and what it lacks (Knuth).
+/// a + b as the nearest double and its error (Knuth).
 #[inline(always)]
 fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
@@ -178,7 +182,7 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (sum, (a - (sum - other)) + (b - other))
 }
 
-/// a · b as the nearest double and what it lacks (Dekker), for factors below 2^996.
+/// a · b as the nearest double and its error (Dekker), for factors below 2^996.
 #[inline(always)]
 fn two_product(a: f64, b: f64) -> (f64, f64) {
     #[inline(always)]
@@ -192,7 +196,7 @@ fn two_product(a: f64, b: f64) -> (f64, f64) {
     (product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low)
 }
 
-/// ln x as a sum of two doubles, good to about 2^−64 of it, for positive finite x.
+/// ln x as a sum of two doubles, with a relative error of about 2^−64, for positive finite x.
 #[inline(always)]
 fn ln_wide(x: f64) -> (f64, f64) {
     const TWO_THIRDS: f64 = 2.0 / 3.0;
@@ -200,7 +204,7 @@ fn ln_wide(x: f64) -> (f64, f64) {
     let is_small = x < f64::MIN_POSITIVE;
     let (k, f) = reduce(if is_small { x * TWO_54 } else { x });
     let k = f64::from(if is_small { k - 54 } else { k });
-    // s = f / (2 + f), and z = s², each with what it lacks.
+    // s = f / (2 + f) and z = s², each with its error.
     let d = 2.0 + f;
     let d_low = f - (d - 2.0);
     let s = f / d;
@@ -226,11 +230,11 @@ fn ln_wide(x: f64) -> (f64, f64) {
     two_sum(b, a_low + b_low + (k * LN_2_LOW + (2.0 * s_low + q_low)))
 }
 
-/// e^(high + low) − 1, for a low that is small against high.
+/// e^(high + low) − 1, for |low| small compared with |high|.
 #[inline(always)]
 fn exp_m1(high: f64, low: f64) -> f64 {
     const ROUND: f64 = 6_755_399_441_055_744.0;
-    // Beyond these the result is −1 or infinite anyway.
+    // Beyond these bounds the result is −1 or infinite anyway.
     let is_within = high > -60.0 && high < 800.0;
     let y = if high > -60.0 { high } else { -60.0 };
     let y = if y < 800.0 { y } else { 800.0 };
@@ -245,13 +249,13 @@ fn exp_m1(high: f64, low: f64) -> f64 {
         divisor -= 1.0;
     }
     let rest = r * series + (r_low + r_low * r);
-    // 2^k ((1 − 2^−k) + r + rest): 1 − 2^−k is exact as long as it matters.
+    // 2^k ((1 − 2^−k) + r + rest): 1 − 2^−k is exact where it matters.
     let half = (k * 0.5).trunc();
     let (up, down) = (power_of_two(half), power_of_two(-half));
     let (up_rest, down_rest) = (power_of_two(k - half), power_of_two(half - k));
     let (sum, sum_low) = two_sum(1.0 - down * down_rest, r);
     let result = (sum + (sum_low + rest)) * up * up_rest;
-    // A zero keeps its sign.
+    // Preserves the sign of zero.
     if high == 0.0 { high } else { result }
 }
 
@@ -272,7 +276,7 @@ pub(crate) fn box_cox(x: f64, lambda: f64) -> f64 {
     box_cox_edges(x, exp_m1(y, y_low + lambda * log_low) / lambda, lambda)
 }
 
-/// The same for an f32, widened, when the result is rounded to f32.
+/// Box-Cox of an f32, computed in f64 and rounded to f32.
 #[inline(always)]
 pub(crate) fn box_cox_single(x: f32, lambda: f64) -> f32 {
     let x = f64::from(x);

@@ -1,4 +1,4 @@
-//! Runs of values small enough for the cache, and the loops over them.
+//! Tiles of values that fit the cache, and the SIMD loops over them. Independent of ops and programs.
 
 pub(crate) mod cast;
 pub(crate) mod collected;

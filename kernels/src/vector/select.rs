@@ -1,4 +1,5 @@
-//! Values or a fill, by validity bits: AVX-512 takes the bits as they are, elsewhere each row looks at its own.
+//! Selects values or a fill by validity bits: AVX-512 uses the bits as a mask, other instruction sets test one bit per
+//! row.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m512, __m512i};
@@ -11,7 +12,7 @@ use crate::vector::tiling::TILE_ROWS;
 
 macro_rules! select {
     ($from:ident, $within:ident, $word:ty, $lanes:literal, $blend:ident, $mask:ty, $vector:ty) => {
-        /// The source's valid values, and the fill for its nulls, into as many of the target's.
+        /// Writes the source's valid values, and the fill for its nulls, to the target.
         pub(crate) fn $from(source: &[$word], target: &mut [$word], valid: &[u64], fill: $word) {
             let target = &mut target[..source.len()];
             let done = match Level::current() {
@@ -36,7 +37,7 @@ macro_rules! select {
             }
         }
 
-        /// The same in place.
+        /// Writes the fill under the nulls, in place.
         pub(crate) fn $within(values: &mut [$word], valid: &[u64], fill: $word) {
             let len = values.len();
             let done = match Level::current() {
@@ -65,10 +66,10 @@ macro_rules! select {
 select!(from_words32, within_words32, u32, 16, _mm512_mask_blend_epi32, u16, __m512i);
 select!(from_words64, within_words64, u64, 8, _mm512_mask_blend_epi64, u8, __m512i);
 
-/// Rows that are filled before they are changed: those of a word of validity, few enough to stay in L1.
+/// The number of rows that are filled before they are changed: one word of validity, few enough to stay in L1.
 const FILLED: usize = 64;
 
-/// The source's valid values, and the fill for its nulls, each changed twice, into as many of the target's.
+/// Writes the source's valid values, and the fill for its nulls, to the target after applying two functions.
 #[inline(always)]
 pub(crate) fn map_singles(
     source: &[f32],
@@ -93,7 +94,7 @@ pub(crate) fn map_singles(
             move || {
                 let fill = pulp::cast::<[f32; 16], __m512>([fill; 16]);
                 for ((source, target), word) in chunks {
-                    // Other columns come before the next tile of this one, which no processor foresees.
+                    // Other columns are read before the next tile of this one, so hardware prefetchers miss it.
                     simd::prefetch(source.as_ptr().wrapping_add(TILE_ROWS), size_of_val(source));
                     let mut filled = [0.0; FILLED];
                     let vectors = filled.as_chunks_mut::<16>().0.iter_mut().zip(source.as_chunks::<16>().0);
@@ -130,7 +131,7 @@ fn change(values: &mut [f32; FILLED], change: impl Fn(f32) -> f32) {
     }
 }
 
-/// The bits from a row on, up to the end of its word.
+/// The bits from a row to the end of its word.
 #[inline(always)]
 fn bits(valid: &[u64], row: usize) -> u64 {
     valid.get(row / 64).copied().unwrap_or(0) >> (row % 64)
@@ -142,7 +143,7 @@ mod tests {
     use crate::vector::simd::testing::under_each_level;
 
     #[test]
-    fn rows_are_chosen_by_their_bits() {
+    fn selects_rows_by_their_bits() {
         let valid = [0xdead_beef_0123_4567, u64::MAX, 0, 0x8000_0000_0000_0001];
         for rows in [0, 1, 7, 8, 15, 16, 17, 63, 64, 65, 200, 256] {
             let is_valid = |row: usize| (valid[row / 64] >> (row % 64)) & 1 == 1;

@@ -1,7 +1,7 @@
-//! Loops compiled for each instruction set, chosen at run time: AVX-512, AVX2, or what the target has at least.
+//! Loops compiled for several instruction sets, chosen at run time: AVX-512, AVX2, or the target's baseline.
 //!
-//! The loops are plain Rust that the compiler vectorizes for the set it is told of. Rust never fuses a multiplication with an
-//! addition and never reorders floating-point sums, so every set gives the same bits; `cpu/levels.rs` holds them to it.
+//! The loops are plain Rust, which the compiler vectorizes for each set. Rust never fuses a multiplication with an
+//! addition and never reorders floating-point sums, so all sets give the same bits; `execute/levels.rs` tests this.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ pub(crate) enum Level {
 static BEST: LazyLock<Level> = LazyLock::new(|| *Level::all().first().unwrap_or(&Level::Portable));
 
 impl Level {
-    /// The sets that this machine has, the widest first.
+    /// The instruction sets of this machine, widest first.
     pub(crate) fn all() -> Vec<Self> {
         let mut levels = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -30,26 +30,27 @@ impl Level {
         levels
     }
 
-    /// The set in use: the widest.
+    /// The instruction set in use: the widest.
     #[cfg(not(test))]
     pub(crate) fn current() -> Self {
         *BEST
     }
 
-    /// The set in use: the one that the test chose for its thread, or the widest.
+    /// The instruction set in use: the one that the test chose for its thread, or the widest.
     #[cfg(test)]
     pub(crate) fn current() -> Self {
         testing::CHOSEN.get().unwrap_or(*BEST)
     }
 }
 
-/// Whether the set in use has a multiplication fused with an addition; without it `mul_add` is a call.
+/// Whether the set in use has fused multiply-add; without it, `mul_add` is a library call.
 pub(crate) fn fuses() -> bool {
     !matches!(Level::current(), Level::Portable)
 }
 
-/// Runs a loop under the instruction set in use. It owns what it works with: behind a reference, the compiler would have to take every
-/// number for one that the loop may overwrite. What the loop calls must be `#[inline(always)]`, or it is compiled without.
+/// Runs a loop with the instruction set in use. The loop must own its data: the compiler would assume that a borrowed
+/// number changes with each write. Functions that the loop calls must be `#[inline(always)]`, or they are compiled for
+/// the baseline.
 #[inline(always)]
 pub(crate) fn run<R>(work: impl FnOnce() -> R) -> R {
     match Level::current() {
@@ -61,12 +62,12 @@ pub(crate) fn run<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Asks for the cache lines of `bytes` bytes that will be read soon. Nothing is read: there need be no memory.
+/// Prefetches the cache lines of `bytes` bytes. Nothing is read, so the memory need not exist.
 #[inline(always)]
 pub(crate) fn prefetch<T>(start: *const T, bytes: usize) {
-    /// A cache line.
+    /// The size of a cache line.
     const LINE_BYTES: usize = 64;
-    /// Into the second level: the first has the tiles at work.
+    /// Into the L2 cache: L1 holds the current tiles.
     #[cfg(target_arch = "x86_64")]
     const HINT: i32 = std::arch::x86_64::_MM_HINT_T1;
     for line in (0..bytes).step_by(LINE_BYTES) {
@@ -81,7 +82,7 @@ pub(crate) fn prefetch<T>(start: *const T, bytes: usize) {
     }
 }
 
-/// A loop as pulp takes it.
+/// A loop in the form that pulp accepts.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Call<F>(pub(super) F);
 
@@ -105,7 +106,7 @@ pub(crate) mod testing {
         pub(super) static CHOSEN: Cell<Option<Level>> = const { Cell::new(None) };
     }
 
-    /// Runs `work` once under each instruction set of this machine.
+    /// Runs `work` once with each instruction set of this machine.
     pub(crate) fn under_each_level<R>(mut work: impl FnMut() -> R) -> Vec<(Level, R)> {
         let results = Level::all().into_iter().map(|level| {
             CHOSEN.set(Some(level));

@@ -1,7 +1,9 @@
-//! A tile: the values of one column for a run of rows, small enough to stay in cache while a chain's ops pass over it.
+//! A tile: the values of one column for a run of rows, small enough to stay in cache while a chain's steps pass over
+//! it.
 //!
-//! A tile may lie in the column itself until the first op changes it: that op reads there and writes here, so a column is read
-//! once and copied never. Which rows are valid: `tile/validity.rs`. The value under a null is anything.
+//! A tile may borrow the column's values until the first step changes them: that step reads the column and writes the
+//! tile's own memory, so a column is read once and never copied. Validity is in `tile/validity.rs`. The value under a
+//! null is arbitrary.
 
 mod validity;
 
@@ -13,7 +15,7 @@ use crate::vector::{select, simd};
 
 const WORDS: usize = TILE_ROWS / u64::BITS as usize;
 
-/// Values of one kind.
+/// Values of one kind of number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values<'a> {
     Int(&'a [i64]),
@@ -22,7 +24,7 @@ pub(crate) enum Values<'a> {
     F64(&'a [f64]),
 }
 
-/// The values of a tile, to be changed in place.
+/// Mutable values of one kind of number.
 #[derive(Debug)]
 pub(crate) enum ValuesMut<'a> {
     Int(&'a mut [i64]),
@@ -31,7 +33,8 @@ pub(crate) enum ValuesMut<'a> {
     F64(&'a mut [f64]),
 }
 
-/// The memory of tiles, used again for every column and run of rows. A buffer is allocated when its kind of number first comes by.
+/// The memory of a tile, reused for every column and run of rows. The buffer of each kind of number is allocated on
+/// first use.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     ints: Vec<i64>,
@@ -40,12 +43,12 @@ pub(crate) struct Scratch {
     doubles: Vec<f64>,
 }
 
-/// One tile of columns that live for `'a`.
+/// A tile of columns that live for `'a`.
 #[derive(Debug)]
 pub(crate) struct Tile<'a> {
     number: Number,
     rows: usize,
-    /// Where the values lie, if not in the scratch.
+    /// The borrowed values, unless they are in the scratch.
     lent: Option<Values<'a>>,
     scratch: Scratch,
     valid: [u64; WORDS],
@@ -82,15 +85,15 @@ impl<'a> Tile<'a> {
         self.scratch
     }
 
-    /// Makes this a tile of `rows` (at most [`TILE_ROWS`]) valid rows of `number`, for the caller to write.
+    /// Starts a tile of `rows` (at most [`TILE_ROWS`]) valid rows of `number`; the caller writes the values.
     pub(crate) fn start(&mut self, number: Number, rows: usize) {
         debug_assert!(rows <= TILE_ROWS, "a tile has at most {TILE_ROWS} rows");
         self.rows = rows;
         self.has_nulls = false;
-        self.turn(number);
+        self.switch_to(number);
     }
 
-    /// Makes this a tile of valid rows that lie in a column.
+    /// Starts a tile of valid rows that borrows a column's values.
     pub(crate) fn lend(&mut self, values: Values<'a>) {
         debug_assert!(values.len() <= TILE_ROWS, "a tile has at most {TILE_ROWS} rows");
         self.rows = values.len();
@@ -99,8 +102,8 @@ impl<'a> Tile<'a> {
         self.lent = Some(values);
     }
 
-    /// From here on the tile holds `number` in its own memory; its values are written by the caller, its validity stays.
-    fn turn(&mut self, number: Number) {
+    /// Switches the tile to `number` in its own memory. The caller writes the values; validity is kept.
+    fn switch_to(&mut self, number: Number) {
         self.number = number;
         self.lent = None;
         match number {
@@ -134,7 +137,7 @@ impl<'a> Tile<'a> {
     /// The values in the tile's own memory.
     pub(crate) fn values_mut(&mut self) -> ValuesMut<'_> {
         if let Some(values) = self.lent {
-            self.turn(values.number());
+            self.switch_to(values.number());
             match values {
                 Values::Int(values) => self.scratch.ints[..values.len()].copy_from_slice(values),
                 Values::UInt(values) => self.scratch.uints[..values.len()].copy_from_slice(values),
@@ -150,17 +153,17 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Changes integers, each kind by its function; floats stay.
+    /// Applies a function to integers, one for each kind; floats are unchanged.
     #[inline(always)]
     pub(crate) fn map_ints(&mut self, int: impl Fn(i64) -> i64, uint: impl Fn(u64) -> u64) {
         let rows = self.rows;
         match self.lent {
             Some(Values::Int(values)) => {
-                self.turn(Number::Int);
+                self.switch_to(Number::Int);
                 convert(values, &mut self.scratch.ints, int);
             }
             Some(Values::UInt(values)) => {
-                self.turn(Number::UInt);
+                self.switch_to(Number::UInt);
                 convert(values, &mut self.scratch.uints, uint);
             }
             Some(Values::F32(_) | Values::F64(_)) => {}
@@ -172,17 +175,17 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Changes floats, each precision by its function; integers go to f64 (each rounded to nearest) and through the function of that.
+    /// Applies a function to floats, one for each precision; integers convert to f64 first, rounded to nearest.
     #[inline(always)]
     pub(crate) fn map_floats(&mut self, single: impl Fn(f32) -> f32, double: impl Fn(f64) -> f64) {
         let rows = self.rows;
         match self.lent {
             Some(Values::F32(values)) => {
-                self.turn(Number::F32);
+                self.switch_to(Number::F32);
                 convert(values, &mut self.scratch.singles, single);
             }
             Some(Values::F64(values)) => {
-                self.turn(Number::F64);
+                self.switch_to(Number::F64);
                 convert(values, &mut self.scratch.doubles, double);
             }
             Some(Values::Int(_) | Values::UInt(_)) => {
@@ -200,7 +203,8 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Changes a tile of f32 twice, in one pass that fills its nulls too if there is a fill; integers and f64 stay.
+    /// Applies two functions to a tile of f32 in one pass, which also fills its nulls if there is a fill; other tiles
+    /// are unchanged.
     #[inline(always)]
     pub(crate) fn map_singles(
         &mut self,
@@ -212,7 +216,7 @@ impl<'a> Tile<'a> {
             Some(Values::F32(values)) => {
                 let is_filled = fill.is_some() && self.has_nulls;
                 let valid = if is_filled { self.valid } else { [u64::MAX; WORDS] };
-                self.turn(Number::F32);
+                self.switch_to(Number::F32);
                 select::map_singles(values, &mut self.scratch.singles, &valid, fill.unwrap_or(0.0), first, second);
                 self.has_nulls = self.has_nulls && !is_filled;
             }
@@ -226,7 +230,7 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Turns each number into an integer by the function of its kind; an f32 is widened, exactly. Validity stays.
+    /// Turns each number into an integer by the function of its kind; an f32 is widened, exactly. Validity is kept.
     #[inline(always)]
     pub(crate) fn map_to_ints(
         &mut self,
@@ -236,7 +240,7 @@ impl<'a> Tile<'a> {
     ) {
         let (number, rows) = (self.number, self.rows);
         if let Some(values) = self.lent {
-            self.turn(Number::Int);
+            self.switch_to(Number::Int);
             let target = &mut self.scratch.ints;
             return match values {
                 Values::Int(values) => convert(values, target, int),
@@ -245,7 +249,7 @@ impl<'a> Tile<'a> {
                 Values::F64(values) => convert(values, target, float),
             };
         }
-        self.turn(Number::Int);
+        self.switch_to(Number::Int);
         let Scratch { ints, uints, singles, doubles } = &mut self.scratch;
         match number {
             Number::Int => map(&mut ints[..rows], int),
@@ -255,20 +259,20 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Lets `write` write a tile that was started as integers.
+    /// Calls `write` with the values of a tile of integers.
     pub(crate) fn write_ints(&mut self, write: impl FnOnce(&mut [i64])) {
         if let ValuesMut::Int(values) = self.values_mut() {
             write(values);
         }
     }
 
-    /// Takes integers to f64 (each rounded to nearest); floats stay as they are.
+    /// Converts integers to f64, rounded to nearest; floats are unchanged.
     pub(crate) fn make_floats(&mut self) {
         let (number, rows, lent) = (self.number, self.rows, self.lent);
         if let Number::F32 | Number::F64 = number {
             return;
         }
-        self.turn(Number::F64);
+        self.switch_to(Number::F64);
         let Scratch { ints, uints, doubles, .. } = &mut self.scratch;
         match (lent, number) {
             (Some(Values::Int(values)), _) => convert(values, doubles, |value| value as f64),
@@ -278,13 +282,13 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Writes the fill of the tile's kind of number under every null and makes all rows valid.
+    /// Writes the fill of the tile's kind of number under every null, and makes all rows valid.
     pub(crate) fn fill(&mut self, int: i64, uint: u64, single: f32, double: f64) {
         self.write_under_nulls(int, uint, single, double);
         self.has_nulls = false;
     }
 
-    /// Writes zeros under the nulls, so that what leaves does not depend on what lay there.
+    /// Writes zeros under the nulls, so that results do not depend on the arbitrary values there.
     pub(crate) fn zero_nulls(&mut self) {
         self.write_under_nulls(0, 0, 0.0, 0.0);
     }
@@ -295,7 +299,7 @@ impl<'a> Tile<'a> {
         }
         let (lent, rows, number, valid) = (self.lent, self.rows, self.number, self.valid);
         if let Some(values) = lent {
-            self.turn(number);
+            self.switch_to(number);
             let Scratch { ints, uints, singles, doubles } = &mut self.scratch;
             return match values {
                 Values::Int(values) => {
@@ -326,7 +330,7 @@ fn grow<T: Clone + Default>(values: &mut Vec<T>) {
     }
 }
 
-/// Changes every value in place.
+/// Applies a function to every value in place.
 #[inline(always)]
 pub(crate) fn map<T: Copy>(values: &mut [T], change: impl Fn(T) -> T) {
     simd::run(
@@ -339,7 +343,7 @@ pub(crate) fn map<T: Copy>(values: &mut [T], change: impl Fn(T) -> T) {
     );
 }
 
-/// Writes every source value, cast, to the target.
+/// Writes every source value to the target, converted.
 #[inline(always)]
 pub(crate) fn convert<S: Copy, T>(source: &[S], target: &mut [T], cast: impl Fn(S) -> T) {
     simd::run(

@@ -168,7 +168,7 @@ def test_map_id_rejects_dates_and_times(client: fb.Client):
     times = [c for c in WHOLE if pa.types.is_temporal(ARRAYS[c].type)]
     assert len(times) > 5
     for column in times:
-        with pytest.raises(fb.ForebayError, match=r"ids are whole numbers, and the column holds .* derive") as caught:
+        with pytest.raises(fb.ForebayError, match=r"ids are whole numbers, but the column holds .* derive") as caught:
             features(client, "plain", {"o": fb.cols(column).map_id({0: 1}, default=2)})
         assert caught.value.code == "INVALID_ARGUMENT"
 

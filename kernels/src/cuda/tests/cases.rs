@@ -1,4 +1,4 @@
-//! Plans and tables that generated programs are tried on.
+//! Plans and tables for tests of generated programs.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use half::f16;
 
 use crate::{Chain, DType, Fill, Op, OutputSpec, Program, VocabValues};
 
-/// A plan with a name, over the columns of [`table`].
+/// A named plan over the columns of [`table`].
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) outputs: Vec<OutputSpec>,
@@ -24,7 +24,7 @@ impl Case {
     }
 }
 
-/// Columns of every stored type that the device reads or is brought, nulls among them.
+/// Columns of every stored type that the device reads or receives as numbers, with nulls.
 pub(super) const NUMBERS: [&str; 12] =
     ["f32", "f64", "f16", "i64", "i32", "i16", "u8", "u64", "bool", "date", "time", "decimal"];
 
@@ -44,7 +44,7 @@ fn zero() -> Op {
     Op::FillNull(Fill::Number(0.0))
 }
 
-/// Plans whose rows become outputs, whatever the rows.
+/// Plans that accept any rows.
 pub(super) fn cases() -> Vec<Case> {
     let case = |name, outputs| Case { name, outputs };
     let dense =
@@ -147,7 +147,7 @@ fn one_hots() -> Vec<OutputSpec> {
     ]
 }
 
-/// Dictionaries of numbers, a column of nothing but nulls, and outputs that stay on the CPU.
+/// Dictionaries of numbers, a column of nulls, and outputs that stay on the CPU.
 fn dictionaries() -> Vec<OutputSpec> {
     let cross = Op::Cross { columns: vec!["text".to_owned()], buckets: 99, seed: 1 };
     let keyed = ["keyed_f32", "keyed_decimal"].map(|column| chain(column, &scaled()));
@@ -191,18 +191,18 @@ fn transforms() -> Vec<OutputSpec> {
         output("modulus", DType::Float32, every(&[Op::PositiveMod { modulus: 7 }, zero()])),
         output("whole_modulus", DType::Int64, whole(&[Op::PositiveMod { modulus: (1 << 40) + 1 }, zero()])),
         output("sigrid", DType::Int64, whole(&[Op::SigridHash { salt: -3, max_value: 1_000_003 }, zero()])),
-        output("mapped", DType::Int64, ids(&[map_id(Some(-9))]).into_iter().map(fill_behind).collect()),
+        output("mapped", DType::Int64, ids(&[map_id(Some(-9))]).into_iter().map(with_fill).collect()),
         output("filled", DType::Int64, ids(&[map_id(None), zero()])),
     ]
 }
 
-/// A null that an op left is filled.
-fn fill_behind(mut chain: Chain) -> Chain {
+/// Appends a fill for nulls that an op produced.
+fn with_fill(mut chain: Chain) -> Chain {
     chain.ops.push(zero());
     chain
 }
 
-/// Plans that some rows of [`table`] do not become outputs of.
+/// Plans that reject some rows of [`table`].
 pub(super) fn faulty() -> Vec<Case> {
     let case = |name, outputs| Case { name, outputs };
     vec![
@@ -263,7 +263,7 @@ impl Random {
         self.next() % end
     }
 
-    /// Numbers of the kinds that arithmetic trips over, small whole ones, and any bits at all.
+    /// Special values, small whole numbers, and arbitrary bits.
     fn float(&mut self) -> f64 {
         const ODD: [f64; 22] = [
             0.0,

@@ -1,4 +1,4 @@
-//! Programs on a real GPU against the CPU: where there is a driver. Elsewhere each test says that it was skipped.
+//! Programs on a real GPU compared with the CPU. Without a driver, each test reports that it was skipped.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::skipped;
 use crate::BatchBuilder;
 use crate::cuda::{Device, DeviceError, DeviceProgram, Executor};
 
-/// The first device; none where there is no driver or no device, which is said.
+/// The first device; `None`, with a message, without a driver or a device.
 fn device(test: &str) -> Option<Arc<Device>> {
     match Device::open(0) {
         Ok(device) => Some(device),
@@ -23,8 +23,8 @@ fn device(test: &str) -> Option<Arc<Device>> {
 }
 
 #[test]
-fn a_device_computes_what_the_cpu_does() {
-    let Some(device) = device("a_device_computes_what_the_cpu_does") else { return };
+fn a_device_matches_the_cpu() {
+    let Some(device) = device("a_device_matches_the_cpu") else { return };
     for case in cases() {
         let program = Arc::new(case.program());
         let on_device = Arc::new(DeviceProgram::new(&device, &program).unwrap().unwrap());
@@ -40,7 +40,7 @@ fn a_device_computes_what_the_cpu_does() {
     }
 }
 
-/// Many short runs, so that copies and kernels of several are under way at once.
+/// Many short runs, so that copies and kernels of several runs overlap.
 #[test]
 fn runs_of_one_batch_overlap() {
     let Some(device) = device("runs_of_one_batch_overlap") else { return };
@@ -59,8 +59,8 @@ fn runs_of_one_batch_overlap() {
 }
 
 #[test]
-fn a_device_refuses_rows_in_the_words_of_the_cpu() {
-    let Some(device) = device("a_device_refuses_rows_in_the_words_of_the_cpu") else { return };
+fn a_device_reports_the_errors_of_the_cpu() {
+    let Some(device) = device("a_device_reports_the_errors_of_the_cpu") else { return };
     for case in faulty() {
         let program = Arc::new(case.program());
         let on_device = Arc::new(DeviceProgram::new(&device, &program).unwrap().unwrap());
@@ -73,9 +73,9 @@ fn a_device_refuses_rows_in_the_words_of_the_cpu() {
     }
 }
 
-/// Which outputs run where needs no device to be known.
+/// The assignment of outputs is tested without a device.
 #[test]
-fn outputs_that_the_device_does_not_run_are_the_cpus() {
+fn unsupported_outputs_stay_on_the_cpu() {
     let case = cases().pop().unwrap();
     let program = case.program();
     let generated = crate::cuda::generate::generate(&program);

@@ -1,6 +1,6 @@
-//! Generated programs compiled as C++ for the host, and run there: the arithmetic of a GPU's source without a GPU.
+//! Generated programs compiled as C++ for the host: tests the arithmetic of the GPU's source without a GPU.
 
-#![expect(unsafe_code, reason = "a compiled program is loaded and called")]
+#![expect(unsafe_code, reason = "loads and calls a compiled program")]
 
 use std::process::Command;
 use std::{env, fs};
@@ -13,7 +13,7 @@ use crate::cuda::feed::Load;
 use crate::cuda::generate::Generated;
 use crate::cuda::layout::Launch;
 
-/// A program in this process.
+/// A program loaded into this process.
 pub(super) struct HostProgram {
     library: Library,
     _folder: TempDir,
@@ -39,20 +39,21 @@ impl HostProgram {
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        // SAFETY: the library is the one just built, and has no initializers.
+        // SAFETY: the library was just built, and has no initializers.
         let library = unsafe { Library::new(&library).unwrap() };
         Self { library, _folder: folder }
     }
 
-    /// One run over `out`.
+    /// Runs a load; returns the fault words.
     pub(super) fn run(&self, generated: &Generated, load: &Load, out: &mut [u64]) -> Vec<u64> {
-        // Words, so that everything starts where its type wants it.
+        // Allocated as words, for alignment.
         let words = |bytes: usize| vec![0_u64; bytes.div_ceil(8).next_multiple_of(2)];
         let mut fixed = words(generated.fixed.len());
         let mut columns = words(load.len());
         bytes(&mut fixed)[..generated.fixed.len()].copy_from_slice(&generated.fixed);
         load.write(&mut bytes(&mut columns)[..load.len()]);
-        // SAFETY: the entry has this type; all buffers live until it returns, and the program writes within `out` and `columns`.
+        // SAFETY: the entry has this type; all buffers live until it returns, and the program writes within `out` and
+        // `columns`.
         unsafe {
             let entry = self.library.get::<Entry>(b"forebay_host").unwrap();
             entry(
@@ -69,6 +70,6 @@ impl HostProgram {
 
 /// Words as bytes.
 pub(super) fn bytes(words: &mut [u64]) -> &mut [u8] {
-    // SAFETY: bytes need no alignment, and every byte of a word is one.
+    // SAFETY: bytes need no alignment, and all bytes of the words are initialized.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }

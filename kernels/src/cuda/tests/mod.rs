@@ -1,4 +1,5 @@
-//! Generated programs without a GPU and with one: their sources, NVRTC's verdict, and their results against the CPU's.
+//! Tests of generated programs, with and without a GPU: their sources, their compilation by NVRTC, and their results
+//! compared with the CPU's.
 
 mod cases;
 mod device;
@@ -6,9 +7,9 @@ mod host;
 mod parity;
 mod sources;
 
-/// Says that a test was skipped, past the capture of what passing tests print.
+/// Reports a skipped test, bypassing the capture of the output of passing tests.
 fn skipped(test: &str, reason: &str) {
     use std::io::Write as _;
-    // In one piece, for tests run side by side.
+    // In a single write, since tests run concurrently.
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {reason}\n").as_bytes());
 }

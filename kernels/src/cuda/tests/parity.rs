@@ -1,4 +1,4 @@
-//! Results of generated programs against the CPU's, to the bit; any NaN is any other.
+//! Results of generated programs compared with the CPU's, bit for bit; all NaNs are equal.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::cuda::feed::{Load, MappedTables, Target};
 use crate::cuda::generate::{Generated, generate};
 use crate::{BatchBuilder, DType, KernelError};
 
-/// Tables with all their rows, slices that begin inside of bytes of validity, one row, and whole blocks and tiles.
+/// Row counts and runs: whole tables, runs that start inside a validity byte, single rows, and whole blocks and tiles.
 pub(super) const RUNS: [(usize, Range<usize>); 8] = [
     (1, 0..1),
     (255, 0..255),
@@ -32,7 +32,7 @@ fn inputs(program: &Program, batch: &RecordBatch) -> Vec<ArrayRef> {
     program.input_columns().iter().map(|column| Arc::clone(batch.column_by_name(column).unwrap())).collect()
 }
 
-/// Where outputs of `rows` rows begin in one buffer, and its length.
+/// The offsets of outputs of `rows` rows in one buffer, and its length.
 fn offsets(generated: &Generated, rows: usize) -> (Vec<usize>, usize) {
     let mut end = 0_usize;
     let offsets = generated.outputs.iter().map(|output| {
@@ -51,13 +51,13 @@ pub(super) fn permutation(random: &mut Random, len: usize) -> Vec<u32> {
     places
 }
 
-/// The bytes of a column that the CPU made.
-fn made(array: &dyn Array) -> Vec<u8> {
+/// The bytes of a column computed by the CPU.
+fn bytes_of(array: &dyn Array) -> Vec<u8> {
     let data = array.to_data();
     data.child_data().first().unwrap_or(&data).buffers()[0].as_slice().to_vec()
 }
 
-/// Bytes of elements in which every NaN is the same one.
+/// Elements with all NaNs mapped to the same bits.
 fn canonical(dtype: DType, bytes: &[u8]) -> Vec<u64> {
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
     let size = dtype.bytes().unwrap();
@@ -81,7 +81,7 @@ fn assert_same(
 ) {
     for (output, offset) in generated.outputs.iter().zip(offsets) {
         let CompiledOutput::Matrix { dtype, width, .. } = &program.outputs[output.output] else { panic!("a matrix") };
-        let cpu = canonical(*dtype, &made(expected.column(output.output)));
+        let cpu = canonical(*dtype, &bytes_of(expected.column(output.output)));
         let device = canonical(*dtype, &out[*offset..*offset + expected.num_rows() * output.row_bytes]);
         assert_eq!(cpu.len(), device.len());
         if let Some(place) = (0..cpu.len()).find(|place| cpu[*place] != device[*place]) {
@@ -95,7 +95,7 @@ fn assert_same(
     }
 }
 
-/// Two batches of a program hold the same bits.
+/// Asserts that two batches of a program hold the same bits.
 #[track_caller]
 pub(super) fn assert_same_batches(case: &str, program: &Program, device: &RecordBatch, cpu: &RecordBatch) {
     assert_eq!(device.schema(), cpu.schema());
@@ -103,7 +103,10 @@ pub(super) fn assert_same_batches(case: &str, program: &Program, device: &Record
         let (device, cpu) = (device.column(place), cpu.column(place));
         match output {
             CompiledOutput::Matrix { dtype, .. } => {
-                assert!(canonical(*dtype, &made(device)) == canonical(*dtype, &made(cpu)), "{case}, output {place}");
+                assert!(
+                    canonical(*dtype, &bytes_of(device)) == canonical(*dtype, &bytes_of(cpu)),
+                    "{case}, output {place}"
+                );
             }
             CompiledOutput::Stored { .. } | CompiledOutput::Ragged { .. } => assert_eq!(device, cpu),
         }
@@ -111,9 +114,9 @@ pub(super) fn assert_same_batches(case: &str, program: &Program, device: &Record
 }
 
 #[test]
-fn the_host_computes_what_the_cpu_does() {
+fn the_host_matches_the_cpu() {
     let Some(compiler) = compiler() else {
-        return skipped("the_host_computes_what_the_cpu_does", "there is no g++, so sources were not run");
+        return skipped("the_host_matches_the_cpu", "g++ is missing");
     };
     for case in cases() {
         let program = Arc::new(case.program());
@@ -152,11 +155,11 @@ fn the_host_computes_what_the_cpu_does() {
     }
 }
 
-/// The same run in two parts, the second behind the first.
+/// The same rows in two consecutive runs.
 #[test]
-fn rows_go_on_where_the_rows_before_ended() {
+fn runs_continue_after_earlier_runs() {
     let Some(compiler) = compiler() else {
-        return skipped("rows_go_on_where_the_rows_before_ended", "there is no g++, so sources were not run");
+        return skipped("runs_continue_after_earlier_runs", "g++ is missing");
     };
     let case = &cases()[0];
     let program = Arc::new(case.program());
@@ -177,9 +180,9 @@ fn rows_go_on_where_the_rows_before_ended() {
 }
 
 #[test]
-fn the_fault_is_the_one_that_the_cpu_tells_of() {
+fn the_first_fault_is_the_cpus() {
     let Some(compiler) = compiler() else {
-        return skipped("the_fault_is_the_one_that_the_cpu_tells_of", "there is no g++, so sources were not run");
+        return skipped("the_first_fault_is_the_cpus", "g++ is missing");
     };
     for case in faulty() {
         let Case { name, .. } = case;
@@ -202,17 +205,17 @@ fn the_fault_is_the_one_that_the_cpu_tells_of() {
             let mut out = vec![0_u64; len.div_ceil(8)];
             let faults = host.run(&generated, &load.unwrap(), &mut out);
             let mut builder = BatchBuilder::new(Arc::clone(&program), run.len());
-            let told = builder.append(&batch, run.clone()).unwrap_err();
+            let error = builder.append(&batch, run.clone()).unwrap_err();
             let fault = first_fault(&generated, &faults).unwrap();
-            assert_eq!(told_of(&program, &told, run.start), named(&program, fault), "{name}: {told}");
+            assert_eq!(fault_of(&error, run.start), named(&program, fault), "{name}: {error}");
         }
     }
 }
 
-/// CompiledOutput, column, row of the run, and whether it was a null.
-type Told = (String, String, usize, bool);
+/// The output, the column, the row of the run, and whether it is null.
+type NamedFault = (String, String, usize, bool);
 
-fn told_of(_: &Program, error: &KernelError, start: usize) -> Told {
+fn fault_of(error: &KernelError, start: usize) -> NamedFault {
     match error {
         KernelError::Null { output, column, row } => (output.clone(), column.clone(), row - start, true),
         KernelError::Lossy { output, column, row, .. } | KernelError::OneHotIndex { output, column, row, .. } => {
@@ -222,7 +225,7 @@ fn told_of(_: &Program, error: &KernelError, start: usize) -> Told {
     }
 }
 
-fn named(program: &Program, fault: Fault) -> Told {
+fn named(program: &Program, fault: Fault) -> NamedFault {
     let CompiledOutput::Matrix { chains, .. } = &program.outputs[fault.output] else { panic!("a matrix") };
     let column = program.input_columns()[chains[fault.chain].chain.input].clone();
     (program.schema().field(fault.output).name().clone(), column, fault.row, fault.is_null)

@@ -1,4 +1,4 @@
-//! What is generated: held against the snapshots, and compiled by NVRTC.
+//! Generated sources: compared with snapshots, and compiled by NVRTC.
 
 use std::path::Path;
 use std::{env, fs};
@@ -8,12 +8,12 @@ use super::skipped;
 use crate::cuda::compiler::{Architecture, Compiler, NVRTC_VARIABLE};
 use crate::cuda::generate::generate;
 
-/// Beyond these lines every source is the same, up to the entry.
+/// The sources differ only after this line, up to the entry.
 const CHAINS: &str = "// === Chains";
 
-/// `FOREBAY_REGENERATE=1 cargo test -p forebay-kernels --features cuda` writes the snapshots anew.
+/// `FOREBAY_REGENERATE=1 cargo test -p forebay-kernels --features cuda` rewrites the snapshots.
 #[test]
-fn sources_are_the_snapshots() {
+fn sources_match_the_snapshots() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cuda/snapshots");
     for case in cases() {
         let source = generate(&case.program()).source;
@@ -31,7 +31,8 @@ fn sources_are_the_snapshots() {
     }
 }
 
-/// To PTX and to the machine code of an H100 or H200. Where `FOREBAY_NVRTC` is set, its absence is a failure.
+/// Compiles to PTX, and to machine code for an H100 or H200. Fails if `FOREBAY_NVRTC` is set but NVRTC cannot be
+/// loaded.
 #[test]
 fn nvrtc_compiles_every_source() {
     let compiler = match Compiler::load() {
@@ -48,7 +49,8 @@ fn nvrtc_compiles_every_source() {
         };
         let text = String::from_utf8(compile(&Architecture::Virtual(9, 0))).unwrap();
         assert!(text.contains(".entry forebay_program("), "{name}: {text}");
-        // The library's fmod and the logarithm of f32 have their own; nothing else may round a product and a sum at once.
+        // The library's fmod and the logarithm of f32 use fused operations; no other code may contract a product and a
+        // sum.
         let has_fused = ["positive_mod(x", "f32 x2 = ln_1p("].iter().any(|call| source.contains(call));
         let fused = text.lines().find(|line| line.contains("fma.")).filter(|_| !has_fused);
         assert_eq!(fused, None, "{name}: a product and a sum were contracted");
@@ -58,8 +60,8 @@ fn nvrtc_compiles_every_source() {
 }
 
 #[test]
-fn the_compiler_says_what_is_wrong_with_a_source() {
-    let Ok(compiler) = Compiler::load() else { return skipped("the_compiler_says_what_is_wrong", "no NVRTC") };
+fn the_compilers_log_is_reported() {
+    let Ok(compiler) = Compiler::load() else { return skipped("the_compilers_log_is_reported", "no NVRTC") };
     let error = compiler.compile("__global__ void f() { nonsense; }", &Architecture::Virtual(9, 0)).unwrap_err();
     assert!(error.to_string().contains("nonsense"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Batches put together from rows of other batches.
+//! Batches built from rows of other batches.
 
 use arrow::array::*;
 use arrow::compute::concat;
@@ -6,7 +6,7 @@ use arrow::datatypes::*;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{compile, doubles, ints, output, row_refusal, singles, table};
+use crate::testing::{compile, doubles, ints, output, row_error, singles, table};
 use crate::{Chain, DType, Fill, Op, OutputSpec, VocabValues};
 
 fn fill(value: f64) -> Op {
@@ -18,7 +18,7 @@ fn matrix(array: &ArrayRef) -> Vec<f32> {
 }
 
 #[test]
-fn columns_lie_side_by_side_in_each_row() {
+fn writes_columns_side_by_side() {
     let table = table(Arc::new(ints(&[Some(1), None, Some(3)])));
     let chains: [&[Op]; 3] = [&[fill(0.0)], &[fill(2.0), Op::OneHot { size: 4 }], &[fill(0.5)]];
     let program = Arc::new(compile(DType::Float32, &chains, &table).unwrap());
@@ -32,7 +32,7 @@ fn columns_lie_side_by_side_in_each_row() {
 }
 
 #[test]
-fn buffers_begin_at_multiples_of_64_bytes() {
+fn aligns_buffers_to_64_bytes() {
     let table = table(Arc::new(singles(&[Some(1.0); 5])));
     let program = Arc::new(compile(DType::Float32, &[&[], &[]], &table).unwrap());
     let mut builder = BatchBuilder::new(program, 7);
@@ -58,7 +58,7 @@ fn an_empty_batch_has_the_schema() {
 }
 
 #[test]
-fn rows_that_are_not_there_or_do_not_fit_are_refused() {
+fn rejects_rows_out_of_range_or_beyond_the_capacity() {
     let table = table(Arc::new(singles(&[Some(1.0); 4])));
     let program = Arc::new(compile(DType::Float32, &[&[]], &table).unwrap());
     let mut builder = BatchBuilder::new(program, 3);
@@ -68,24 +68,24 @@ fn rows_that_are_not_there_or_do_not_fit_are_refused() {
     let reversed = 3..2;
     assert!(matches!(builder.append(&table, reversed), Err(KernelError::OutOfRange { .. })));
     builder.append(&table, 0..2).unwrap();
-    assert_eq!(builder.append(&table, 0..2).unwrap_err().to_string(), "2 rows do not fit: 2 of 3 are taken");
+    assert_eq!(builder.append(&table, 0..2).unwrap_err().to_string(), "2 rows do not fit: 2 of 3 rows are used");
     assert_eq!((builder.len(), builder.capacity()), (2, 3));
 }
 
 #[test]
-fn a_null_names_its_way_out() {
-    let expected = "output \"out\", column \"x\": row 2 is null; say what a null becomes with fill_null, or leave such rows out \
-                    with the filter `x IS NOT NULL`";
-    assert_eq!(row_refusal(DType::Float32, &[], doubles(&[Some(1.0), Some(2.0), None, None])), expected);
+fn a_null_error_names_its_remedies() {
+    let expected = "output \"out\", column \"x\": row 2 is null; fill nulls with fill_null, or exclude such rows with \
+                    the filter `x IS NOT NULL`";
+    assert_eq!(row_error(DType::Float32, &[], doubles(&[Some(1.0), Some(2.0), None, None])), expected);
     let hash = Op::HashBucket { buckets: 3, seed: 0 };
-    assert!(row_refusal(DType::Int32, &[hash], StringArray::from(vec![Some("a"), None])).contains("row 1 is null"));
+    assert!(row_error(DType::Int32, &[hash], StringArray::from(vec![Some("a"), None])).contains("row 1 is null"));
     let mut column = vec![Some(1.0); 3000];
     column[2999] = None;
-    assert!(row_refusal(DType::Float32, &[Op::Log1p], doubles(&column)).contains("row 2999 is null"));
+    assert!(row_error(DType::Float32, &[Op::Log1p], doubles(&column)).contains("row 2999 is null"));
 }
 
 #[test]
-fn a_failed_append_leaves_the_builder_as_it_was() {
+fn a_failed_append_leaves_the_builder_unchanged() {
     let table = table(Arc::new(ints(&[Some(1), Some(9), Some(0)])));
     let program = Arc::new(compile(DType::UInt8, &[&[Op::OneHot { size: 2 }]], &table).unwrap());
     let mut builder = BatchBuilder::new(program, 2);
@@ -99,7 +99,7 @@ fn a_failed_append_leaves_the_builder_as_it_was() {
 }
 
 #[test]
-fn batches_of_other_columns_and_types_are_refused() {
+fn rejects_missing_columns_and_other_types() {
     let table_of = |column: ArrayRef| table(column);
     let program = Arc::new(compile(DType::Float32, &[&[]], &table_of(Arc::new(singles(&[Some(1.0)])))).unwrap());
     let mut builder = BatchBuilder::new(Arc::clone(&program), 9);
@@ -108,7 +108,7 @@ fn batches_of_other_columns_and_types_are_refused() {
     let other: ArrayRef = Arc::new(singles(&[Some(5.0)]));
     let batch = RecordBatch::try_from_iter([("y", Arc::clone(&other))]).unwrap();
     assert_eq!(builder.append(&batch, 0..1).unwrap_err().to_string(), "the batch lacks column \"x\"");
-    // The order of columns and columns that nobody reads do not matter.
+    // The order of the columns and other columns do not matter.
     let batch = RecordBatch::try_from_iter([("y", Arc::new(doubles(&[None])) as ArrayRef), ("x", other)]).unwrap();
     builder.append(&batch, 0..1).unwrap();
     let batch = builder.finish().unwrap();
@@ -116,7 +116,7 @@ fn batches_of_other_columns_and_types_are_refused() {
 }
 
 #[test]
-fn stored_columns_pass_through_untouched() {
+fn passes_stored_columns_through_unchanged() {
     let mut lists = ListBuilder::new(Int32Builder::new());
     lists.append_value([Some(1), None]);
     lists.append_null();
@@ -188,7 +188,7 @@ fn wide() -> (RecordBatch, Vec<OutputSpec>) {
     (RecordBatch::try_from_iter(columns).unwrap(), outputs)
 }
 
-/// The rows at `cuts` in as many appends, out of a table that is cut itself.
+/// The rows at `cuts`, one append each, from a table that is sliced itself.
 fn assemble(program: &Arc<Program>, table: &RecordBatch, cuts: &[(usize, usize)]) -> RecordBatch {
     let rows = cuts.iter().map(|(_, len)| len).sum();
     let mut builder = BatchBuilder::new(Arc::clone(program), rows);
@@ -203,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn rows_do_not_depend_on_the_appends_that_bring_them(
+    fn rows_do_not_depend_on_how_they_are_appended(
         cuts in prop::collection::vec((0usize..1200, 0usize..1300), 1..6)
     ) {
         let (table, outputs) = wide();

@@ -1,4 +1,4 @@
-//! Dictionary arrays give what their values would give, however they are cut and keyed.
+//! Dictionary arrays give the results of their values, however they are sliced and keyed.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn hash() -> Op {
     Op::HashBucket { buckets: 1000, seed: 0 }
 }
 
-/// Values `a`, null, `AA`, and keys of each, null, and one whose value is null.
+/// The values `a`, null and `AA`, with keys for each, null keys, and a key of the null value.
 fn words<K: ArrowDictionaryKeyType>(keys: PrimitiveArray<K>) -> DictionaryArray<K> {
     DictionaryArray::new(keys, Arc::new(StringArray::from(vec![Some("a"), None, Some("AA")])))
 }
@@ -28,7 +28,7 @@ where
 {
     let whole = words(PrimitiveArray::<K>::from(keys));
     assert_ints(&evaluate(&[vocab()], whole.clone()), &[0, 1, 0, 0, 1].map(Some));
-    // Two rows of a dictionary of three take the way without mapping it.
+    // Two rows are too few to map a dictionary of three values.
     assert_ints(&evaluate(&[vocab()], whole.slice(1, 2)), &[1, 0].map(Some));
     assert_ints(&evaluate(&[vocab()], whole.slice(2, 3)), &[0, 0, 1].map(Some));
     assert_ints(&evaluate(&[hash()], whole.slice(0, 4)), &[Some(244), Some(hash_of("a")), None, None]);
@@ -47,7 +47,7 @@ fn hash_of(word: &str) -> i64 {
 
 /// Keys of `AA`, `a`, null, the null value, `a`.
 #[test]
-fn text_by_every_kind_of_key() {
+fn reads_text_by_every_key_type() {
     check::<Int8Type>(vec![Some(2), Some(0), None, Some(1), Some(0)]);
     check::<Int16Type>(vec![Some(2), Some(0), None, Some(1), Some(0)]);
     check::<Int32Type>(vec![Some(2), Some(0), None, Some(1), Some(0)]);
@@ -59,7 +59,7 @@ fn text_by_every_kind_of_key() {
 }
 
 #[test]
-fn text_in_every_encoding_is_the_same() {
+fn text_is_the_same_in_every_encoding() {
     let words = [Some("none"), Some("a"), None, Some("AA"), Some("a")];
     let long = "a value longer than the twelve bytes of a view";
     let strings: [ArrayRef; 3] = [
@@ -86,7 +86,7 @@ fn text_in_every_encoding_is_the_same() {
 }
 
 #[test]
-fn numbers_in_a_dictionary_load_as_their_values() {
+fn loads_numbers_through_a_dictionary() {
     let keys = || Int8Array::from(vec![Some(2), None, Some(0), Some(1), Some(2)]);
     let values = [Some(1.5), None, Some(-2.5)];
     let whole = DictionaryArray::new(keys(), Arc::new(Float64Array::from(values.to_vec())));
@@ -102,18 +102,18 @@ fn numbers_in_a_dictionary_load_as_their_values() {
     assert_doubles(&evaluate(&[], whole), &[None, None]);
 }
 
-/// Keys under nulls may be anything, as other writers leave them.
+/// Keys under nulls are arbitrary; some writers leave invalid ones.
 #[test]
-fn a_key_under_a_null_is_never_followed() {
+fn never_follows_a_key_under_a_null() {
     let keys = Int32Array::new(vec![77, 0, -5].into(), Some(vec![false, true, false].into()));
     let whole = DictionaryArray::try_new(keys, Arc::new(StringArray::from(vec!["a"]))).unwrap();
     assert_ints(&evaluate(&[vocab()], whole.clone()), &[0, 1, 0].map(Some));
     assert_ints(&evaluate(&[hash()], whole.slice(2, 1)), &[None]);
 }
 
-/// A builder keeps the mapped values from one append to the next, and notices another dictionary.
+/// A builder keeps mapped values between appends, and notices a different dictionary.
 #[test]
-fn appends_of_several_dictionaries_and_encodings_mix() {
+fn appends_batches_of_several_dictionaries_and_encodings() {
     let column = |values: Vec<&str>, keys: Vec<i32>| -> RecordBatch {
         table(Arc::new(DictionaryArray::new(Int32Array::from(keys), Arc::new(StringArray::from(values)))))
     };

@@ -6,7 +6,7 @@ use super::*;
 use crate::testing::{compile, ints, output, table};
 use crate::{BatchBuilder, Chain, DType, OutputSpec};
 
-/// Numbers and the text of each, a matrix of two columns and the text as stored.
+/// Numbers, the text of each, and the same text dictionary-encoded.
 fn numbered(start: i64, rows: usize) -> RecordBatch {
     let numbers: Vec<i64> = (start..start + rows as i64).collect();
     let texts: StringArray = numbers.iter().map(|n| (n % 3 != 0).then(|| format!("t{n}"))).collect();
@@ -47,7 +47,7 @@ fn ones(batch: &RecordBatch) -> Vec<i64> {
     batch["one"].as_primitive::<Int64Type>().values().to_vec()
 }
 
-/// The columns of a row all tell of the same number.
+/// Asserts that all columns of each row belong to the same number.
 fn assert_rows_are_whole(batch: &RecordBatch) {
     let pairs = batch["pair"].as_fixed_size_list().values().as_primitive::<Float32Type>().values().to_vec();
     let words = arrow::compute::cast(&batch["word"], &DataType::Utf8).unwrap();
@@ -61,7 +61,7 @@ fn assert_rows_are_whole(batch: &RecordBatch) {
 }
 
 #[test]
-fn rows_come_in_turn() {
+fn takes_rows_in_turn() {
     let program = program();
     let batches = [in_order(&program, 0, 3), in_order(&program, 100, 3), in_order(&program, 200, 2)];
     let mut interleaved = Interleave::new(Arc::clone(&program), 7);
@@ -75,7 +75,7 @@ fn rows_come_in_turn() {
 }
 
 #[test]
-fn rows_that_are_not_there_or_do_not_fit_are_refused() {
+fn rejects_rows_out_of_range_or_beyond_the_capacity() {
     let program = program();
     let batches = [in_order(&program, 0, 2), in_order(&program, 100, 1)];
     let mut interleaved = Interleave::new(Arc::clone(&program), 3);
@@ -88,13 +88,13 @@ fn rows_that_are_not_there_or_do_not_fit_are_refused() {
 }
 
 #[test]
-fn empty_interleaves_have_the_schema() {
+fn an_empty_interleave_has_the_schema() {
     let batch = Interleave::new(program(), 0).finish().unwrap();
     assert_eq!((batch.num_rows(), batch.schema()), (0, program().schema()));
 }
 
 #[test]
-fn scattered_rows_that_cannot_be_placed_are_refused() {
+fn rejects_places_beyond_the_capacity() {
     let table = table(Arc::new(ints(&[Some(1), Some(2)])));
     let program = Arc::new(compile(DType::Float32, &[&[]], &table).unwrap());
     let mut builder = BatchBuilder::scattered(program, 2);
@@ -105,7 +105,7 @@ fn scattered_rows_that_cannot_be_placed_are_refused() {
 }
 
 #[test]
-fn sliced_batches_are_woven_from_their_own_rows() {
+fn interleaves_sliced_batches() {
     let program = program();
     let batches = [in_order(&program, 0, 5).slice(2, 2), in_order(&program, 100, 4).slice(1, 2)];
     let mut interleaved = Interleave::new(program, 4);
@@ -116,7 +116,7 @@ fn sliced_batches_are_woven_from_their_own_rows() {
 }
 
 #[test]
-fn every_dtype_is_scattered_and_woven() {
+fn scatters_and_interleaves_every_dtype() {
     let table = table(Arc::new(ints(&(0..9).map(Some).collect::<Vec<_>>())));
     for dtype in [DType::Float32, DType::Float16, DType::BFloat16, DType::Int32, DType::Int64, DType::UInt8] {
         let program = Arc::new(Program::compile(&[output(dtype, &[&[], &[]])], &table.schema()).unwrap());
@@ -136,7 +136,7 @@ fn every_dtype_is_scattered_and_woven() {
 
 proptest! {
     #[test]
-    fn scattered_rows_are_those_that_were_appended(
+    fn scatter_writes_every_row_to_its_place(
         places in (1_usize..3000).prop_flat_map(|rows| Just((0..rows as u32).collect::<Vec<_>>()).prop_shuffle()),
         cut in 0.0..1.0,
     ) {

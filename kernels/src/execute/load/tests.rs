@@ -1,4 +1,4 @@
-//! Every type that loads, and what it loads as.
+//! The types that load, and the values that they load as.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use half::f16;
 use crate::testing::{assert_doubles, assert_ints, assert_singles, evaluate, table};
 use crate::{CompileError, DType, Op, OutputSpec, Prefix, Program};
 
-/// The array with a row cut off at each end, behind rows that a kernel must not see.
+/// The array without its first and last rows, which a kernel must not read.
 fn sliced(array: impl Array) -> ArrayRef {
     array.slice(1, array.len() - 2)
 }
 
-/// Makes an array of `[9, 1, null, 3, 9]` and loads it without its ends.
+/// Creates an array of `[9, 1, null, 3, 9]` and loads it without its ends.
 #[track_caller]
 fn check<T>(make: impl Fn(Vec<Option<T>>) -> ArrayRef, expected: &[Option<i64>])
 where
@@ -43,7 +43,7 @@ fn integers_and_times_load_as_i64() {
 }
 
 #[test]
-fn the_ends_of_every_integer_type_are_exact() {
+fn integer_limits_are_exact() {
     assert_ints(&evaluate(&[], Int8Array::from(vec![i8::MIN, i8::MAX])), &[-128, 127].map(Some));
     assert_ints(&evaluate(&[], Int64Array::from(vec![i64::MIN, i64::MAX])), &[i64::MIN, i64::MAX].map(Some));
     assert_ints(&evaluate(&[], UInt32Array::from(vec![u32::MAX])), &[Some(4_294_967_295)]);
@@ -53,7 +53,7 @@ fn the_ends_of_every_integer_type_are_exact() {
 }
 
 #[test]
-fn booleans_are_zero_and_one_and_the_null_type_is_all_null() {
+fn booleans_load_as_zero_and_one_and_the_null_type_as_nulls() {
     let bits = (0..2200).map(|row| (row % 5 != 0).then_some(row % 3 == 0)).collect::<Vec<_>>();
     let expected = bits.iter().map(|bit| bit.map(i64::from)).collect::<Vec<_>>();
     assert_ints(&evaluate(&[], BooleanArray::from(bits.clone())), &expected);
@@ -62,7 +62,7 @@ fn booleans_are_zero_and_one_and_the_null_type_is_all_null() {
 }
 
 #[test]
-fn floats_load_as_they_are() {
+fn floats_load_unchanged() {
     let (nan, inf) = (f32::NAN, f32::INFINITY);
     let singles = [9.0, nan, -0.0, inf, -inf, 1e-45, 9.0].map(Some);
     let column = Float32Array::from(singles.to_vec());
@@ -74,7 +74,7 @@ fn floats_load_as_they_are() {
     assert_doubles(&evaluate(&[], Float64Array::from(doubles.to_vec())), &doubles);
 }
 
-/// The oracle is Rust's parser, which rounds correctly: 1.23, -0.07 and the largest that is promised to be exact.
+/// The oracle is Rust's parser, which rounds correctly: 1.23, -0.07, and the largest decimal that loads exactly.
 #[test]
 fn decimals_load_as_f64() {
     let expected = [Some(1.23), None, Some(-0.07)];
@@ -95,7 +95,7 @@ fn decimals_load_as_f64() {
 }
 
 #[test]
-fn decimals_beyond_the_exact_ones_are_within_their_bound() {
+fn inexact_decimals_are_within_their_error_bound() {
     #[track_caller]
     fn check(column: ArrayRef, number: &str, ulp: u64) {
         let expected = number.parse::<f64>().unwrap();
@@ -111,7 +111,7 @@ fn decimals_beyond_the_exact_ones_are_within_their_bound() {
     }
 }
 
-/// Types that pass through only: a number output names the way, and `AS_STORED` takes them.
+/// Types that only pass through: the error of a numeric output names the remedy, and `AS_STORED` accepts them.
 #[test]
 fn other_types_only_pass_through() {
     let item = Arc::new(Field::new_list_field(DataType::Int32, true));

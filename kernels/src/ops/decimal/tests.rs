@@ -10,14 +10,14 @@ use arrow::datatypes::Field;
 
 use super::*;
 use crate::ops::exact_decimal::rescaled;
-use crate::testing::{assemble, assert_ints, evaluate, refusal, table};
+use crate::testing::{assemble, assert_ints, compile_error, evaluate, table};
 use crate::{DType, LookupTable, Op, Prefix, VocabValues};
 
-/// 2^53, of which the next integer has the same double.
+/// 2^53: the next integer converts to the same double.
 const TIE: i128 = 1 << 53;
 
 #[test]
-fn rescaling_is_exact_or_nothing() {
+fn rescaling_is_exact_or_none() {
     let whole = |value: i128| i256::from_i128(value);
     assert_eq!(rescaled(whole(150), 2, 1), Some(whole(15)));
     assert_eq!(rescaled(whole(155), 2, 1), None);
@@ -39,7 +39,7 @@ fn long(values: Vec<Option<i128>>, precision: u8, scale: i8) -> Decimal128Array 
 }
 
 #[test]
-fn decimals_with_one_double_have_an_index_each() {
+fn decimals_with_the_same_double_have_distinct_indices() {
     let list = vocab(&["9007199254740993", "9007199254740992", "-9007199254740993"], 0);
     let column = long(vec![Some(TIE), Some(TIE + 1), None, Some(-TIE - 1), Some(-TIE), Some(TIE - 1)], 20, 0);
     assert_ints(&evaluate(std::slice::from_ref(&list), column.clone()), &[2, 1, 0, 3, 0, 0].map(Some));
@@ -50,7 +50,7 @@ fn decimals_with_one_double_have_an_index_each() {
 }
 
 #[test]
-fn every_width_takes_texts_of_any_spelling() {
+fn looks_up_every_width_by_any_spelling() {
     let list = || vocab(&["1.50", "-2", "007.25", "1.125"], 0);
     let narrow = Decimal32Array::from(vec![150, -200, 725, 112]).with_precision_and_scale(9, 2).unwrap();
     assert_ints(&evaluate(&[list()], narrow), &[1, 2, 3, 0].map(Some));
@@ -64,9 +64,9 @@ fn every_width_takes_texts_of_any_spelling() {
     assert_ints(&evaluate(&[list()], dictionary), &[2, 0, 1].map(Some));
 }
 
-/// `hash_bucket` has the same hash with seed 0, and so has a vocabulary of floats.
+/// `hash_bucket` with seed 0 computes the same hash, and so does a vocabulary of floats.
 #[test]
-fn absent_values_go_to_the_bucket_of_their_double() {
+fn absent_values_hash_as_their_double() {
     let values = vec![Some(TIE), Some(TIE + 1), None, Some(123), Some(-7_000_000_000_000_000_001)];
     let column = long(values, 38, 1);
     let buckets = evaluate(&[Op::HashBucket { buckets: 10, seed: 0 }], column.clone());
@@ -82,7 +82,7 @@ fn absent_values_go_to_the_bucket_of_their_double() {
 }
 
 #[test]
-fn a_filled_null_is_the_decimal_that_the_fill_is_written_as() {
+fn a_filled_null_is_looked_up_as_a_decimal() {
     let column = || long(vec![None, Some(TIE)], 20, 0);
     let chain = |fill, texts: &[&str]| evaluate(&[Op::FillNull(fill), vocab(texts, 0)], column());
     let ties = ["9007199254740992", "9007199254740993"];
@@ -98,7 +98,7 @@ fn a_filled_null_is_the_decimal_that_the_fill_is_written_as() {
 }
 
 #[test]
-fn elements_of_lists_are_looked_up_until_they_are_padded() {
+fn looks_up_list_elements_before_padding() {
     let lists = |values: Vec<Option<i128>>| {
         let values: ArrayRef = Arc::new(long(values, 20, 0));
         let item = Field::new("item", values.data_type().clone(), true);
@@ -109,37 +109,37 @@ fn elements_of_lists_are_looked_up_until_they_are_padded() {
     assert_ints(&evaluate(std::slice::from_ref(&list), column.clone()), &[2, 1, 0, 0].map(Some));
     let padded = [list.clone(), Op::Pad { n: 2, value: 9.0 }];
     assert_ints(&evaluate(&padded, column.clone()), &[2, 1, 9, 9, 0, 0].map(Some));
-    let message = refusal(&[Op::Pad { n: 2, value: 9.0 }, list], column);
+    let message = compile_error(&[Op::Pad { n: 2, value: 9.0 }, list], column);
     assert!(message.contains("a list of decimals") && message.contains("floating-point numbers"), "{message}");
 }
 
 #[test]
-fn wrong_lists_are_refused_by_value() {
+fn rejects_invalid_lists_naming_the_value() {
     let column = || long(vec![None], 20, 0);
     for (texts, words) in [
         (&["1.5", "2", "1.50"][..], "value 1.50 is in the vocabulary twice"),
         (&["0.001", "0.0010"], "value 0.0010 is in the vocabulary twice"),
-        (&["1e5"], "value \"1e5\" is no decimal"),
+        (&["1e5"], "value \"1e5\" is not a decimal"),
     ] {
-        let message = refusal(&[vocab(texts, 0)], column());
+        let message = compile_error(&[vocab(texts, 0)], column());
         assert!(message.contains(words), "{message}");
     }
     let list = || [vocab(&["1"], 0)];
-    let message = refusal(&list(), Int64Array::from(vec![1]));
+    let message = compile_error(&list(), Int64Array::from(vec![1]));
     assert!(
         message.ends_with("its values is a list of decimals, but the column holds whole numbers here"),
         "{message}"
     );
-    assert!(refusal(&list(), Float64Array::from(vec![1.0])).contains("holds floating-point numbers here"));
+    assert!(compile_error(&list(), Float64Array::from(vec![1.0])).contains("holds floating-point numbers here"));
     let computed = [Op::Abs, vocab(&["1"], 0)];
-    assert!(refusal(&computed, column()).contains("a list of decimals"));
+    assert!(compile_error(&computed, column()).contains("a list of decimals"));
     let empty = [vocab(&[], 1)];
     assert_ints(&evaluate(&empty, Int64Array::from(vec![Some(1), None])), &[1, 0].map(Some));
     assert_ints(&evaluate(&empty, column()), &[Some(0)]);
 }
 
 #[test]
-fn a_list_that_the_scale_does_not_hold_keeps_its_places() {
+fn values_beyond_the_scale_keep_their_indices() {
     let list =
         [vocab(&["0.5", "99999999999999999999999999999999999999999999999999999999999999999999999999999999", "3"], 2)];
     assert_ints(&evaluate(&list, long(vec![Some(3), None], 20, 0)), &[3, 0].map(Some));
@@ -147,14 +147,14 @@ fn a_list_that_the_scale_does_not_hold_keeps_its_places() {
     assert!(matches!(absent.as_primitive::<t::Int64Type>().value(0), 4 | 5));
 }
 
-/// What a fit counts.
+/// The values that a fit counts.
 fn counted(ops: &[Op], column: impl Array + 'static) -> ArrayRef {
     let table = table(Arc::new(column));
     Prefix::compile("x", ops, &table.schema()).unwrap().with_exact_decimals().evaluate(&table).unwrap()
 }
 
 #[test]
-fn a_fit_counts_long_decimals_as_what_they_are() {
+fn a_fit_counts_long_decimals_exactly() {
     let column = || long(vec![Some(TIE + 1), None], 20, 0);
     let found = counted(&[], column());
     assert_eq!(found.as_ref(), &long(vec![Some(TIE + 1), None], 38, 0) as &dyn Array);
@@ -173,7 +173,7 @@ fn a_fit_counts_long_decimals_as_what_they_are() {
 }
 
 #[test]
-fn a_fit_counts_the_decimals_that_a_lookup_finds() {
+fn a_fit_counts_decimals_found_by_lookup_exactly() {
     let (keys, values) =
         (Arc::new(Int64Array::from(vec![1, 2])), Arc::new(long(vec![Some(TIE), Some(TIE + 1)], 20, 0)));
     let found = Op::Lookup(Arc::new(LookupTable { table: "t".to_owned(), key: "k".to_owned(), keys, values }));

@@ -1,10 +1,10 @@
-//! Numbers as elements of every dtype, held against numpy's rounding and Python's exact fractions.
+//! Conversions to every dtype, compared with NumPy's rounding and Python's exact fractions.
 
 use arrow::array::{Array, AsArray, UInt64Array};
 use arrow::datatypes as t;
 
 use crate::DType;
-use crate::testing::{assemble, assert_singles, doubles, ints, row_refusal, singles};
+use crate::testing::{assemble, assert_singles, doubles, ints, row_error, singles};
 
 #[track_caller]
 fn check_16(dtype: DType, column: impl Array + 'static, expected: &[u16]) {
@@ -18,7 +18,7 @@ fn check_16(dtype: DType, column: impl Array + 'static, expected: &[u16]) {
     assert_eq!(bits, expected);
 }
 
-/// `np.float64(v).astype(np.float16).view(np.uint16)`: ties, the least more than a tie, the largest, subnormals.
+/// `np.float64(v).astype(np.float16).view(np.uint16)`: ties, just above a tie, the largest value, subnormals.
 #[test]
 fn f64_to_f16_rounds_once() {
     let tie = 1.000_488_281_25;
@@ -29,7 +29,7 @@ fn f64_to_f16_rounds_once() {
     check_16(DType::Float16, doubles(&column.map(Some)), &[0x0001, 0x0000, 0x8000, 0x0000, 0x7c00, 0x7c00]);
 }
 
-/// The nearest of the neighbours by `fractions.Fraction`, ties to even.
+/// The nearest neighbour by `fractions.Fraction`, ties to even.
 #[test]
 fn f64_to_bf16_rounds_once() {
     let column = [1.003_906_25, 1.003_906_25 + 2f64.powi(-40), 1.011_718_75, 1.011_718_75 - 2f64.powi(-50), 3e-39];
@@ -53,9 +53,9 @@ fn integers_to_16_bit_floats_round_once() {
     );
 }
 
-/// Of every f32 whose lower half is 0 or just beyond a tie, both ways round, as f32 and as f64.
+/// Every f32 whose lower half is 0 or next to a tie, on both sides, as f32 and as f64.
 #[test]
-fn f32_to_bf16_and_f16_is_the_same_from_either_width() {
+fn f32_and_f64_give_the_same_16_bit_floats() {
     let patterns = (0..=u16::MAX).flat_map(|high| [0, 0x7fff, 0x8000, 0x8001].map(|low| u32::from(high) << 16 | low));
     let column = patterns.map(f32::from_bits).filter(|value| !value.is_nan()).collect::<Vec<_>>();
     for dtype in [DType::BFloat16, DType::Float16] {
@@ -71,7 +71,7 @@ fn f32_rounds_to_nearest_even() {
     let column = ints(&[(1 << 53) + 1, (1 << 62) + 1, 16_777_217, -16_777_219].map(Some));
     let expected = [9_007_199_254_740_992.0, 4.611_686e18, 16_777_216.0, -16_777_220.0].map(Some);
     assert_singles(&assemble(DType::Float32, &[&[]], column).unwrap(), &expected);
-    // Just above the tie of two f32 as an integer; through an f64 it would be the tie and go down.
+    // Just above the tie of two f32 values; converted through f64 it would be the tie and round down.
     let column = ints(&[Some((1 << 60) + (1 << 36) + 1)]);
     assert_singles(&assemble(DType::Float32, &[&[]], column).unwrap(), &[Some(((1i64 << 60) + (1 << 37)) as f32)]);
     let column = doubles(&[0.1, 1e300, 5e-324, f64::NAN, -1e-50].map(Some));
@@ -80,7 +80,7 @@ fn f32_rounds_to_nearest_even() {
 }
 
 #[test]
-fn integers_come_out_whole() {
+fn floats_convert_to_integers_exactly() {
     let values = assemble(DType::Int32, &[&[]], doubles(&[-2_147_483_648.0, 2_147_483_647.0, -0.0].map(Some))).unwrap();
     assert_eq!(values.as_primitive::<t::Int32Type>().values().as_ref(), &[i32::MIN, i32::MAX, 0]);
     let values = assemble(DType::UInt8, &[&[]], singles(&[0.0, 255.0].map(Some))).unwrap();
@@ -92,8 +92,8 @@ fn integers_come_out_whole() {
 }
 
 #[test]
-fn what_an_integer_would_lose_is_refused_with_its_row() {
-    let float = |dtype, value| row_refusal(dtype, &[], doubles(&[Some(1.0), Some(value), Some(value)]));
+fn rejects_lossy_conversions_with_their_row() {
+    let float = |dtype, value| row_error(dtype, &[], doubles(&[Some(1.0), Some(value), Some(value)]));
     let expected = "output \"out\", column \"x\": 0.5 (row 1) cannot become INT32 without loss";
     assert_eq!(float(DType::Int32, 0.5), expected);
     for dtype in [DType::Int32, DType::Int64, DType::UInt8] {
@@ -104,9 +104,9 @@ fn what_an_integer_would_lose_is_refused_with_its_row() {
     assert!(float(DType::Int64, 9_223_372_036_854_775_808.0).contains("(row 1) cannot become INT64"));
     assert!(float(DType::Int32, 2_147_483_648.0).contains("cannot become INT32"));
     assert!(float(DType::UInt8, 256.0).contains("256 (row 1)"));
-    assert!(row_refusal(DType::Int64, &[], singles(&[Some(9.223_372e18)])).contains("cannot become INT64"));
-    let int = |dtype, value| row_refusal(dtype, &[], ints(&[Some(1), Some(value)]));
+    assert!(row_error(DType::Int64, &[], singles(&[Some(9.223_372e18)])).contains("cannot become INT64"));
+    let int = |dtype, value| row_error(dtype, &[], ints(&[Some(1), Some(value)]));
     assert!(int(DType::Int32, 1 << 31).contains("2147483648 (row 1)"));
     assert!(int(DType::UInt8, -1).contains("-1 (row 1)"));
-    assert!(row_refusal(DType::Int64, &[], UInt64Array::from(vec![1 << 63])).contains("9223372036854775808 (row 0)"));
+    assert!(row_error(DType::Int64, &[], UInt64Array::from(vec![1 << 63])).contains("9223372036854775808 (row 0)"));
 }

@@ -1,15 +1,15 @@
-//! Bounds of error, and edges. The Python tests hold the same functions against mpmath.
+//! Error bounds and special values. The Python tests compare the same functions with mpmath.
 
-#![expect(clippy::float_cmp, reason = "equal to the bit is meant")]
+#![expect(clippy::float_cmp, reason = "bitwise equality is intended")]
 
 use super::*;
 
-/// How many doubles lie between two of one sign.
+/// The number of doubles between two of the same sign.
 fn ulps(a: f64, b: f64) -> u64 {
     if a.is_nan() && b.is_nan() { 0 } else { a.to_bits().abs_diff(b.to_bits()) }
 }
 
-/// The error of an f32 result against an f64 that is good to far more digits, in units of its last place.
+/// The error of an f32 result relative to a far more precise f64, in units of its last place.
 fn error(result: f32, exact: f64) -> f64 {
     if f64::from(result).to_bits() == exact.to_bits() || result.is_nan() && exact.is_nan() {
         return 0.0;
@@ -18,7 +18,7 @@ fn error(result: f32, exact: f64) -> f64 {
     (f64::from(result) - exact).abs() / spacing
 }
 
-/// Single-precision numbers of every exponent and both signs, and those at the edges.
+/// Single-precision numbers of every exponent and sign, and special values.
 fn singles() -> impl Iterator<Item = f32> {
     let edges = [0.0, 1.0, -1.0, f32::INFINITY, f32::MIN_POSITIVE, 2e-8, 0.414, -0.293, std::f32::consts::SQRT_2];
     let near = edges.into_iter().flat_map(|edge: f32| {
@@ -40,9 +40,9 @@ fn logarithms_of_singles_are_within_one_ulp() {
 }
 
 #[test]
-fn logarithms_of_doubles_are_near_those_of_the_platform() {
+fn logarithms_of_doubles_are_close_to_the_platforms() {
     for x in singles() {
-        // Doubles that are no singles.
+        // Doubles that are not exact in single precision.
         let x = f64::from(x) * 1.000_000_012_345;
         assert!(ulps(ln(x), x.ln()) <= 2, "ln {x:e}: {:e} is not {:e}", ln(x), x.ln());
         assert!(ulps(ln_1p(x), x.ln_1p()) <= 2, "ln(1 + {x:e}): {:e} is not {:e}", ln_1p(x), x.ln_1p());
@@ -50,7 +50,7 @@ fn logarithms_of_doubles_are_near_those_of_the_platform() {
 }
 
 #[test]
-fn the_wide_logarithm_begins_with_the_logarithm() {
+fn the_wide_logarithm_extends_the_logarithm() {
     for x in singles().map(|x| f64::from(x) * 1.000_000_012_345).filter(|x| *x > 0.0 && x.is_finite()) {
         let (high, low) = ln_wide(x);
         assert!(ulps(high, x.ln()) <= 1, "{x:e}: {high:e} is not {:e}", x.ln());
@@ -58,9 +58,9 @@ fn the_wide_logarithm_begins_with_the_logarithm() {
     }
 }
 
-/// (x^λ − 1)/λ for whole λ, where a product of doubles is its own check.
+/// (x^λ − 1)/λ for whole λ, where a product of doubles gives the expected value.
 #[test]
-fn box_cox_is_the_power_it_says() {
+fn box_cox_matches_whole_powers() {
     for x in singles().filter(|x| (0.0..1e100).contains(&f64::from(*x))) {
         let exact = f64::from(x) - 1.0;
         assert!(ulps(box_cox(f64::from(x), 1.0), exact) <= 2 || exact.abs() < 1e-15, "{x:e}");
@@ -75,7 +75,7 @@ fn box_cox_is_the_power_it_says() {
 }
 
 #[test]
-fn edges_are_those_of_ieee() {
+fn special_values_follow_ieee() {
     let (inf, nan) = (f64::INFINITY, f64::NAN);
     for (x, log, log_1p) in [
         (0.0, -inf, 0.0),

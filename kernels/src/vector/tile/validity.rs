@@ -1,5 +1,5 @@
-//! Which rows of a tile are valid: a bit per row, in words of 64. A tile whose rows are all valid says so once, and no op looks at the
-//! bits.
+//! The validity of a tile's rows: one bit per row, in words of 64. A flag marks tiles without nulls, whose bits no op
+//! reads.
 
 use arrow::buffer::NullBuffer;
 use arrow::util::bit_chunk_iterator::BitChunks;
@@ -9,17 +9,17 @@ use crate::vector::simd;
 use crate::vector::tiling::TILE_ROWS;
 
 impl Tile<'_> {
-    /// Takes the validity of the rows from `start` on of an array's nulls. Free when the array has none.
+    /// Sets the validity of the rows, which start at `start`, from an array's nulls. Free if the array has none.
     pub(crate) fn set_nulls(&mut self, nulls: Option<&NullBuffer>, start: usize) {
         self.has_nulls = false;
         let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return };
         let bits = nulls.inner();
         let first = bits.offset() + start;
         if first.is_multiple_of(8) {
-            // Those of the next tile, too: they are few, and no processor foresees them.
+            // Prefetch the bits of the next tile too: they are few, and hardware prefetchers miss them.
             let next = bits.values()[first / 8..].as_ptr().wrapping_add(TILE_ROWS / 8);
             simd::prefetch(next, TILE_ROWS / 8);
-            // Words as they lie; what is behind the last byte is not looked at.
+            // Whole words as stored; bytes after the last one are not read.
             let (words, rest) = bits.values()[first / 8..].as_chunks::<8>();
             let mut last = [0; 8];
             last[..rest.len()].copy_from_slice(rest);
@@ -30,14 +30,14 @@ impl Tile<'_> {
         self.set_valid(chunks.iter_padded());
     }
 
-    /// Takes validity words, one bit a row from the first on.
+    /// Sets the validity words, one bit per row.
     pub(crate) fn set_valid(&mut self, words: impl IntoIterator<Item = u64>) {
         let used = self.rows.div_ceil(64);
         for (word, bits) in self.valid[..used].iter_mut().zip(words) {
             *word = bits;
         }
         if let Some(last) = self.valid[..used].last_mut() {
-            // Behind the last row there may be anything, which is no null.
+            // Bits after the last row are arbitrary; set, they are not mistaken for nulls.
             *last |= !(u64::MAX >> (used * 64 - self.rows));
         }
         self.has_nulls = self.valid[..used].iter().fold(u64::MAX, |all, word| all & word) != u64::MAX;
@@ -49,7 +49,7 @@ impl Tile<'_> {
         self.has_nulls = self.rows > 0;
     }
 
-    /// Makes the rows null for which `is_null` says so; the others stay what they are.
+    /// Makes the rows for which `is_null` returns true null; the others are unchanged.
     pub(crate) fn clear_where(&mut self, is_null: impl Fn(usize) -> bool) {
         if !self.has_nulls {
             self.valid = [u64::MAX; WORDS];
@@ -60,7 +60,7 @@ impl Tile<'_> {
         }
     }
 
-    /// The validity words, one bit a row; none when every row is valid.
+    /// The validity words, one bit per row; `None` if every row is valid.
     pub(crate) fn valid_words(&self) -> Option<&[u64]> {
         self.has_nulls.then(|| &self.valid[..self.rows.div_ceil(64)])
     }
