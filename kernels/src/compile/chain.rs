@@ -12,7 +12,7 @@ use arrow::error::ArrowError;
 use crate::domain::{Domain, Number};
 use crate::error::OpProblem;
 use crate::ops::cross::Cross;
-use crate::ops::decimal::{self, DecimalPlaces};
+use crate::ops::decimal::{self, DecimalVocab};
 use crate::ops::fill_null::Fill;
 use crate::ops::list::ListSteps;
 use crate::ops::step::{Encoder, Step};
@@ -53,7 +53,7 @@ pub(crate) enum Head {
     /// Keeps text or bytes, so there are no tiles.
     Strings { fill: Option<String> },
     /// Looks up decimals among the keys of a table or in a vocabulary.
-    Decimals(DecimalPlaces),
+    Decimals(DecimalVocab),
     /// Hashes several columns together.
     Tuple(Tuple),
     /// Looks up the column in a table.

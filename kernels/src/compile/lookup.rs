@@ -12,7 +12,7 @@ use crate::compile::chain::{ChainProblem, CompiledChain, Head, Joined, JoinedRow
 use crate::compile::inputs::Inputs;
 use crate::domain::Domain;
 use crate::error::OpProblem;
-use crate::ops::decimal::DecimalPlaces;
+use crate::ops::decimal::DecimalVocab;
 use crate::ops::lookup::LookupTable;
 use crate::ops::lookup_keys::{self, KeyIndex, LookupKeys, LookupKeysProblem};
 use crate::ops::op::Op;
@@ -86,7 +86,7 @@ impl CompiledChain {
     fn find(&mut self, index: &KeyIndex) -> Result<(), OpProblem> {
         match (index, self.domain) {
             (KeyIndex::Decimals(index), _) => {
-                self.look_up_decimals(DecimalPlaces::of_index(Arc::clone(index)));
+                self.look_up_decimals(DecimalVocab::of_index(Arc::clone(index)));
             }
             (KeyIndex::Values(index), Domain::Number(_)) => {
                 self.push_step(Step::Vocab(Vocab::of_index(Arc::clone(index))));

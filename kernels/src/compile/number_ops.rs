@@ -11,7 +11,7 @@ use crate::error::OpProblem;
 use crate::ops::box_cox::BoxCox;
 use crate::ops::bucketize::Bucketize;
 use crate::ops::clip::Clip;
-use crate::ops::decimal::{self, DecimalPlaces};
+use crate::ops::decimal::{self, DecimalVocab};
 use crate::ops::fill_null::{Fill, FillNull};
 use crate::ops::hash_bucket::HashBucket;
 use crate::ops::logit::Logit;
@@ -99,9 +99,9 @@ impl CompiledChain {
         inputs: &mut Inputs,
     ) -> Result<Option<NumberStep>, OpProblem> {
         if let Some(scale) = decimal::scale(&self.meaning).filter(|_| self.is_decimals()) {
-            let places = Vocab::compile_decimals(values, oov_buckets, scale, &mut inputs.indices)?;
-            if let Some((places, cardinality)) = places {
-                self.look_up_decimals(places);
+            let decimals = Vocab::compile_decimals(values, oov_buckets, scale, &mut inputs.indices)?;
+            if let Some((vocab, cardinality)) = decimals {
+                self.look_up_decimals(vocab);
                 self.cardinality = Some(cardinality);
                 return Ok(None);
             }
@@ -111,11 +111,11 @@ impl CompiledChain {
     }
 
     /// Turns a column's decimals into their positions, from 1, in a list.
-    pub(super) fn look_up_decimals(&mut self, places: DecimalPlaces) {
+    pub(super) fn look_up_decimals(&mut self, vocab: DecimalVocab) {
         // Only `fill_null` keeps decimals what they are, so every earlier step is one.
-        let fill = self.filled.take().map_or(0, |fill| places.of_fill(&fill));
+        let fill = self.filled.take().map_or(0, |fill| vocab.of_fill(&fill));
         self.steps = vec![Step::FillNull(FillNull::Int(fill))];
-        self.head = Head::Decimals(places);
+        self.head = Head::Decimals(vocab);
         self.set_indices();
     }
 
@@ -129,7 +129,7 @@ impl CompiledChain {
     /// Merges a clip into the scale before it, which is faster than a separate step. Returns whether it did.
     fn clip_scaled(&mut self, step: &Step) -> bool {
         match (self.last_steps().last_mut(), step) {
-            (Some(Step::Scale(scale)), Step::Clip(Clip::Float { min, max })) if scale.is_open() => {
+            (Some(Step::Scale(scale)), Step::Clip(Clip::Float { min, max })) if scale.is_unbounded() => {
                 (scale.min, scale.max) = (*min, *max);
                 true
             }

@@ -24,7 +24,7 @@ use cudarc::nvrtc::Ptx;
 use thiserror::Error;
 
 use super::compiler::{Architecture, Compiler, CompilerError};
-use super::fault::words_of;
+use super::fault::fault_words;
 use super::feed::Load;
 use super::generate::KERNEL;
 use super::layout::{Launch, THREADS};
@@ -110,10 +110,10 @@ struct Lent {
 }
 
 /// The number of slots, and of output buffers, that are kept for reuse.
-const KEPT_MAX: usize = 8;
+const POOLED_MAX: usize = 8;
 
 /// Memory is allocated in multiples of this, so that batches of similar sizes can share it.
-const GRAIN_BYTES: usize = 1 << 20;
+const ALLOCATION_BYTES: usize = 1 << 20;
 
 // SAFETY: plain integers without padding, laid out as the kernel's struct; `prelude.cu` asserts its size.
 unsafe impl DeviceRepr for Launch {}
@@ -320,13 +320,13 @@ impl Device {
 
     fn pinned(&self, bytes: usize) -> Result<PinnedHostSlice<u8>, DeviceError> {
         // SAFETY: every byte is written before it is read, by a load or by a copy that was waited for.
-        unsafe { self.context.alloc_pinned_with_flags(grains(bytes), 0) }.map_err(failed("allocate pinned memory"))
+        unsafe { self.context.alloc_pinned_with_flags(round_up(bytes), 0) }.map_err(failed("allocate pinned memory"))
     }
 
     fn memory(&self, bytes: usize) -> Result<CudaSlice<u8>, DeviceError> {
         // SAFETY: kernels read only what a run's copy wrote. The allocation is waited for, since another stream uses
         // the memory first.
-        let memory = unsafe { self.compute.alloc(grains(bytes)) }.map_err(failed("allocate device memory"))?;
+        let memory = unsafe { self.compute.alloc(round_up(bytes)) }.map_err(failed("allocate device memory"))?;
         self.compute.synchronize().map_err(failed("allocate device memory"))?;
         Ok(memory)
     }
@@ -337,8 +337,8 @@ impl Device {
     }
 }
 
-fn grains(bytes: usize) -> usize {
-    bytes.max(1).next_multiple_of(GRAIN_BYTES)
+fn round_up(bytes: usize) -> usize {
+    bytes.max(1).next_multiple_of(ALLOCATION_BYTES)
 }
 
 fn take<T>(kept: &Mutex<Vec<T>>, fits: impl Fn(&T) -> bool) -> Option<T> {
@@ -348,7 +348,7 @@ fn take<T>(kept: &Mutex<Vec<T>>, fits: impl Fn(&T) -> bool) -> Option<T> {
 
 fn keep<T>(kept: &Mutex<Vec<T>>, item: T) {
     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-    if kept.len() == KEPT_MAX {
+    if kept.len() == POOLED_MAX {
         // Drop the oldest, whose size may no longer be needed.
         kept.remove(0);
     }
@@ -364,7 +364,7 @@ impl Slot {
     pub(super) fn wait(&self, fault_bytes: usize) -> Result<Vec<u64>, DeviceError> {
         self.done.synchronize().map_err(failed("compute rows"))?;
         let bytes = self.faults.as_slice().map_err(failed("access pinned memory"))?;
-        Ok(words_of(&bytes[..fault_bytes]))
+        Ok(fault_words(&bytes[..fault_bytes]))
     }
 }
 

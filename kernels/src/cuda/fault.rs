@@ -20,7 +20,7 @@ pub(crate) struct Fault {
 }
 
 /// Converts bytes to fault words.
-pub(crate) fn words_of(bytes: &[u8]) -> Vec<u64> {
+pub(crate) fn fault_words(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
 }
 

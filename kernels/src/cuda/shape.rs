@@ -170,7 +170,7 @@ impl Writer<'_> {
             Step::Log1p => self.call("ln_1p"),
             Step::Scale(step) => {
                 self.shift_and_divide(step.shift, step.divisor);
-                if !step.is_open() {
+                if !step.is_unbounded() {
                     self.clip(Clip::Float { min: step.min, max: step.max });
                 }
             }

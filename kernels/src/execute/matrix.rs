@@ -75,7 +75,7 @@ macro_rules! with_elements {
 
 impl Matrix {
     /// Creates a matrix with room for `rows` and `scratch_rows`; `None` for `AS_STORED`. Rows exist once
-    /// [`Self::reach`] covers them; with scratch rows, all rows exist from the start.
+    /// [`Self::extend_to`] covers them; with scratch rows, all rows exist from the start.
     pub(crate) fn new(dtype: DType, width: usize, rows: usize, scratch_rows: usize) -> Option<Self> {
         let mut buffer = MutableBuffer::with_capacity((rows + scratch_rows) * width * dtype.bytes()?);
         if scratch_rows > 0 {
@@ -95,9 +95,9 @@ impl Matrix {
     }
 
     /// Extends the matrix with zeros to `rows`: called just before the rows are written, so that they are in cache.
-    pub(crate) fn reach(&mut self, rows: usize) {
+    pub(crate) fn extend_to(&mut self, rows: usize) {
         let width = self.width;
-        with_elements!(&mut self.elements, reach(buffer, rows * width));
+        with_elements!(&mut self.elements, extend_to(buffer, rows * width));
     }
 
     /// The first of the scratch rows, which [`Self::place`] copies to their places.
@@ -181,7 +181,7 @@ impl Matrix {
     /// element that the dtype cannot hold.
     pub(crate) fn flat(dtype: DType, elements: &Collected) -> Result<Option<Self>, usize> {
         let Some(mut flat) = Self::new(dtype, 1, elements.len(), 0) else { return Ok(None) };
-        flat.reach(elements.len());
+        flat.extend_to(elements.len());
         let mut tile = Tile::new(Scratch::default());
         for rows in tiles(0..elements.len()) {
             let start = rows.start;
@@ -275,7 +275,7 @@ impl Matrix {
     }
 }
 
-fn reach<E: Element>(buffer: &mut MutableBuffer, len: usize) {
+fn extend_to<E: Element>(buffer: &mut MutableBuffer, len: usize) {
     let bytes = len * size_of::<E::Native>();
     if bytes > buffer.len() {
         buffer.resize(bytes, 0);

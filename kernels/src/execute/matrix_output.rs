@@ -59,7 +59,7 @@ pub(super) fn compute_matrix(
         let (run_row, row_count) = (rows.start - run.rows.start, rows.len());
         // Scattered rows are computed in the scratch rows and then copied to their places.
         let matrix_row = if run.places.is_some() { matrix.scratch_row() } else { run.output_row + run_row };
-        matrix.reach(matrix_row + row_count);
+        matrix.extend_to(matrix_row + row_count);
         let context = TileContext { program: run.program, dtype, field, first_row: rows.start };
         let tile_rows = TileRows { rows, run_row, matrix_row };
         result = compute_tile(matrix, chains, &feeds, &mut staging, &tile_rows, context);

@@ -13,7 +13,7 @@ use crate::execute::dictionary::{DictionaryKeys, MappedDictionary};
 use crate::execute::fuse;
 use crate::execute::load::NumberColumn;
 use crate::execute::text::Strings;
-use crate::ops::decimal::{DecimalPlaces, Decimals};
+use crate::ops::decimal::{DecimalVocab, Decimals};
 use crate::ops::hash;
 use crate::ops::step::Encoder;
 use crate::vector::collected::Collected;
@@ -41,7 +41,7 @@ enum Source<'a> {
     /// A dictionary with the chain already applied to its values.
     Mapped { values: Arc<Collected>, keys: DictionaryKeys<'a> },
     /// Decimals to look up in a list, starting at row `start`.
-    Decimals { column: ArrayRef, start: usize, places: &'a DecimalPlaces },
+    Decimals { column: ArrayRef, start: usize, vocab: &'a DecimalVocab },
     /// The components of a tuple.
     Tuple(Vec<Feed<'a>>),
     /// Rows of a lookup table.
@@ -170,10 +170,10 @@ impl<'a> Source<'a> {
                 let numbers = take(dictionary.as_ref(), array.keys().slice(rows.start, rows.len()).as_ref(), None)?;
                 Ok(NumberColumn::new(numbers.as_ref()).is_some().then_some(Self::Taken { numbers, start: rows.start }))
             }
-            Head::Decimals(places) => {
+            Head::Decimals(vocab) => {
                 let column = take(dictionary.as_ref(), array.keys().slice(rows.start, rows.len()).as_ref(), None)?;
                 let start = rows.start;
-                Ok(Decimals::new(column.as_ref()).is_some().then(|| Self::Decimals { column, start, places }))
+                Ok(Decimals::new(column.as_ref()).is_some().then(|| Self::Decimals { column, start, vocab }))
             }
             Head::Encoded(encoder) => {
                 Ok(Strings::new(dictionary.as_ref()).map(|strings| Self::Keyed { strings, keys, encoder }))
@@ -186,9 +186,9 @@ impl<'a> Source<'a> {
         match head {
             Head::Numbers => NumberColumn::new(column).map(Self::Numbers),
             Head::Encoded(encoder) => Strings::new(column).map(|strings| Self::Strings { strings, encoder }),
-            Head::Decimals(places) => {
+            Head::Decimals(vocab) => {
                 let column = column.slice(0, column.len());
-                Decimals::new(column.as_ref()).is_some().then(|| Self::Decimals { column, start: 0, places })
+                Decimals::new(column.as_ref()).is_some().then(|| Self::Decimals { column, start: 0, vocab })
             }
             _ => None,
         }
@@ -227,10 +227,10 @@ impl<'a> Source<'a> {
                 });
                 tile.clear_where(|row| bytes(start + row).is_none());
             }
-            Self::Decimals { column, start, places } => {
+            Self::Decimals { column, start, vocab } => {
                 let rows = rows.start - start..rows.end - start;
                 let Some(decimals) = Decimals::new(column.as_ref()) else { return };
-                if let Some(numbers) = NumberColumn::new(column.as_ref()).filter(|_| places.oov_buckets > 0) {
+                if let Some(numbers) = NumberColumn::new(column.as_ref()).filter(|_| vocab.oov_buckets > 0) {
                     // The bucket of an absent value is that of its double, as in `hash_bucket`.
                     numbers.load(rows.clone(), tile);
                     let hash = |value| hash::word(hash::float_bits(value), 0) as i64;
@@ -241,8 +241,8 @@ impl<'a> Source<'a> {
                 }
                 tile.write_ints(|target| {
                     for (target, row) in target.iter_mut().zip(rows) {
-                        let place = places.index.place(decimals.get(row));
-                        *target = place.unwrap_or_else(|| places.absent(*target as u64));
+                        let position = vocab.index.position(decimals.get(row));
+                        *target = position.unwrap_or_else(|| vocab.absent(*target as u64));
                     }
                 });
             }

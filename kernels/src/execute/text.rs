@@ -120,7 +120,7 @@ where
 /// The number of values that are hashed at once.
 const BLOCK: usize = 128;
 /// The distance of prefetches: one page, since hardware prefetchers stop at page boundaries.
-const AHEAD_BYTES: usize = 4096;
+const PREFETCH_AHEAD_BYTES: usize = 4096;
 
 /// Hashes values that are stored end to end. For each block of values it first loads the beginnings and ends, and then
 /// computes all hashes at once.
@@ -131,7 +131,7 @@ fn hash_end_to_end<O: OffsetSizeTrait>(offsets: &[O], bytes: &[u8], seed: u64, t
     for ((starts, ends), hashes) in blocks {
         let (starts, mut has_others) = (&starts[..ends.len()], false);
         for ((start, end), (first, last)) in starts.iter().zip(ends).zip(firsts.iter_mut().zip(&mut lasts)) {
-            if let Some((first_eight, last_eight)) = eights(start.as_usize(), end.as_usize(), bytes) {
+            if let Some((first_eight, last_eight)) = end_bytes(start.as_usize(), end.as_usize(), bytes) {
                 (*first, *last) = (u64::from_le_bytes(*first_eight), u64::from_le_bytes(*last_eight));
             } else {
                 has_others = true;
@@ -139,13 +139,16 @@ fn hash_end_to_end<O: OffsetSizeTrait>(offsets: &[O], bytes: &[u8], seed: u64, t
         }
         if let (Some(start), Some(end)) = (starts.first(), ends.last()) {
             let (start, end) = (start.as_usize(), end.as_usize());
-            simd::prefetch(bytes.as_ptr().wrapping_add(end + AHEAD_BYTES), end.wrapping_sub(start).min(AHEAD_BYTES));
-            simd::prefetch(ends.as_ptr().cast::<u8>().wrapping_add(AHEAD_BYTES), size_of_val(ends));
+            simd::prefetch(
+                bytes.as_ptr().wrapping_add(end + PREFETCH_AHEAD_BYTES),
+                end.wrapping_sub(start).min(PREFETCH_AHEAD_BYTES),
+            );
+            simd::prefetch(ends.as_ptr().cast::<u8>().wrapping_add(PREFETCH_AHEAD_BYTES), size_of_val(ends));
         }
         has_others |= hash_block(by_ends, (starts, ends), (&firsts, &lasts), hashes);
         for (hash, (start, end)) in hashes.iter_mut().zip(starts.iter().zip(ends)).filter(|_| has_others) {
             let (start, end) = (start.as_usize(), end.as_usize());
-            if !is_by_ends(len(start, end)) || eights(start, end, bytes).is_none() {
+            if !is_by_ends(len(start, end)) || end_bytes(start, end, bytes).is_none() {
                 *hash = hash::bytes(bytes.get(start..end).unwrap_or_default(), seed) as i64;
             }
         }
@@ -176,7 +179,7 @@ fn hash_block<O: OffsetSizeTrait>(
 
 /// The eight bytes at the start of a value and the eight before its end, if the buffer has as many.
 #[inline(always)]
-fn eights(start: usize, end: usize, bytes: &[u8]) -> Option<(&[u8; 8], &[u8; 8])> {
+fn end_bytes(start: usize, end: usize, bytes: &[u8]) -> Option<(&[u8; 8], &[u8; 8])> {
     Some((bytes.get(start..)?.first_chunk()?, bytes.get(..end)?.last_chunk()?))
 }
 

@@ -83,11 +83,11 @@ fn double_from(whole: i128) -> f64 {
 
 /// Up to this many boundaries, comparing with all of them is faster than a binary search, whose steps depend on each
 /// other.
-const FEW: usize = 16;
+const LINEAR_SEARCH_MAX: usize = 16;
 
 /// The number of boundaries ≤ the value.
 fn count<T: Copy + PartialOrd>(boundaries: &[T], value: T) -> i64 {
-    if boundaries.len() <= FEW {
+    if boundaries.len() <= LINEAR_SEARCH_MAX {
         boundaries.iter().map(|boundary| i64::from(*boundary <= value)).sum()
     } else {
         boundaries.partition_point(|boundary| *boundary <= value) as i64

@@ -26,7 +26,7 @@ pub(crate) enum Decimals<'a> {
 #[derive(Debug)]
 pub(crate) struct DecimalIndex {
     scale: i8,
-    places: HashMap<i256, i64>,
+    positions: HashMap<i256, i64>,
     /// Values that the scale cannot represent: the column holds none of them, but the value that fills its nulls may be
     /// one.
     others: HashMap<String, i64>,
@@ -41,7 +41,7 @@ pub(crate) enum TextProblem {
 
 /// An index, and the number of buckets for values outside it.
 #[derive(Clone, Debug)]
-pub(crate) struct DecimalPlaces {
+pub(crate) struct DecimalVocab {
     pub(crate) index: Arc<DecimalIndex>,
     pub(crate) oov_buckets: u64,
 }
@@ -83,25 +83,25 @@ impl<'a> Decimals<'a> {
 impl DecimalIndex {
     /// Indexes unscaled values, which must be distinct.
     pub(crate) fn new(values: Vec<i256>, scale: i8) -> Result<Self, IndexProblem> {
-        let mut places = HashMap::with_capacity(values.len());
+        let mut positions = HashMap::with_capacity(values.len());
         for (entry, value) in values.into_iter().enumerate() {
-            if places.insert(value, entry as i64 + 1).is_some() {
+            if positions.insert(value, entry as i64 + 1).is_some() {
                 return Err(IndexProblem::Duplicate(entry));
             }
         }
-        Ok(Self { scale, places, others: HashMap::new() })
+        Ok(Self { scale, positions, others: HashMap::new() })
     }
 
     /// Indexes decimals in text form, which must be distinct.
     pub(crate) fn of_texts(texts: &[String], scale: i8) -> Result<Self, TextProblem> {
-        let mut index = Self { scale, places: HashMap::with_capacity(texts.len()), others: HashMap::new() };
+        let mut index = Self { scale, positions: HashMap::with_capacity(texts.len()), others: HashMap::new() };
         for (entry, text) in texts.iter().enumerate() {
             let text = ExactDecimal::canonical(text).ok_or(TextProblem::NoDecimal(entry))?;
             let value = ExactDecimal::of_canonical(&text).and_then(|value| value.at_scale(scale));
-            let place = entry as i64 + 1;
+            let position = entry as i64 + 1;
             let known = match value {
-                Some(value) => index.places.insert(value, place),
-                None => index.others.insert(text, place),
+                Some(value) => index.positions.insert(value, position),
+                None => index.others.insert(text, position),
             };
             if known.is_some() {
                 return Err(TextProblem::Duplicate(entry));
@@ -111,24 +111,24 @@ impl DecimalIndex {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.places.len() + self.others.len()
+        self.positions.len() + self.others.len()
     }
 
     /// The position of a value of the column; `None` if it is absent.
-    pub(crate) fn place(&self, value: i256) -> Option<i64> {
-        self.places.get(&value).copied()
+    pub(crate) fn position(&self, value: i256) -> Option<i64> {
+        self.positions.get(&value).copied()
     }
 
-    fn place_of_fill(&self, fill: &Fill) -> Option<i64> {
+    fn position_of_fill(&self, fill: &Fill) -> Option<i64> {
         let exact = fill.exact()?;
         match exact.at_scale(self.scale) {
-            Some(value) => self.place(value),
+            Some(value) => self.position(value),
             None => self.others.get(&exact.text()).copied(),
         }
     }
 }
 
-impl DecimalPlaces {
+impl DecimalVocab {
     /// An index without buckets for absent values.
     pub(crate) fn of_index(index: Arc<DecimalIndex>) -> Self {
         Self { index, oov_buckets: 0 }
@@ -141,8 +141,8 @@ impl DecimalPlaces {
 
     /// The index of the value that fills nulls.
     pub(crate) fn of_fill(&self, fill: &Fill) -> i64 {
-        let place = self.index.place_of_fill(fill);
-        place.unwrap_or_else(|| self.absent(hash::word(hash::float_bits(fill.double()), 0)))
+        let position = self.index.position_of_fill(fill);
+        position.unwrap_or_else(|| self.absent(hash::word(hash::float_bits(fill.double()), 0)))
     }
 }
 

@@ -41,7 +41,7 @@ impl Scale {
     }
 
     /// Whether no bounds are set.
-    pub(crate) fn is_open(self) -> bool {
+    pub(crate) fn is_unbounded(self) -> bool {
         self.min == f64::NEG_INFINITY && self.max == f64::INFINITY
     }
 
@@ -51,7 +51,7 @@ impl Scale {
         let Self { shift, divisor, min, max } = self;
         let is_moderate = divisor > 0.0 && (-100..100).contains(&exponent(divisor)) && exponent(shift) < 100;
         let single = SingleScale { shift, divisor, inverse: 1.0 / divisor, low: min as f32, high: max as f32 };
-        (simd::fuses() && is_moderate).then_some(single)
+        (simd::has_fused_multiply_add() && is_moderate).then_some(single)
     }
 
     /// Runs over a tile; f32 only if there is no [`SingleScale`].

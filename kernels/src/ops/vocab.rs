@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use super::decimal::{DecimalIndex, DecimalPlaces, TextProblem};
+use super::decimal::{DecimalIndex, DecimalVocab, TextProblem};
 use super::fill_null::FillNull;
 use super::hash::float_bits;
 use super::vocab_index::{IndexProblem, MAX_VALUES, VocabIndex};
@@ -135,10 +135,10 @@ impl Vocab {
         oov_buckets: u32,
         scale: i8,
         indices: &mut Indices,
-    ) -> Result<Option<(DecimalPlaces, u64)>, OpProblem> {
+    ) -> Result<Option<(DecimalVocab, u64)>, OpProblem> {
         let Some(index) = indices.decimals(values, scale)? else { return Ok(None) };
         let cardinality = index.len() as u64 + 1 + u64::from(oov_buckets);
-        Ok(Some((DecimalPlaces { index, oov_buckets: oov_buckets.into() }, cardinality)))
+        Ok(Some((DecimalVocab { index, oov_buckets: oov_buckets.into() }, cardinality)))
     }
 
     /// A vocabulary without buckets over an existing index.

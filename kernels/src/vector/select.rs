@@ -67,7 +67,7 @@ select!(from_words32, within_words32, u32, 16, _mm512_mask_blend_epi32, u16, __m
 select!(from_words64, within_words64, u64, 8, _mm512_mask_blend_epi64, u8, __m512i);
 
 /// The number of rows that are filled before they are changed: one word of validity, few enough to stay in L1.
-const FILLED: usize = 64;
+const FILL_ROWS: usize = 64;
 
 /// Writes the source's valid values, and the fill for its nulls, to the target after applying two functions.
 #[inline(always)]
@@ -80,10 +80,10 @@ pub(crate) fn map_singles(
     second: impl Fn(f32) -> f32 + Copy,
 ) {
     let target = &mut target[..source.len()];
-    let (chunks, rest) = source.as_chunks::<FILLED>();
-    let (changed, changed_rest) = target.as_chunks_mut::<FILLED>();
+    let (chunks, rest) = source.as_chunks::<FILL_ROWS>();
+    let (changed, changed_rest) = target.as_chunks_mut::<FILL_ROWS>();
     for (row, (target, value)) in changed_rest.iter_mut().zip(rest).enumerate() {
-        let is_valid = bits(valid, chunks.len() * FILLED + row) & 1 == 1;
+        let is_valid = bits(valid, chunks.len() * FILL_ROWS + row) & 1 == 1;
         *target = second(first(if is_valid { *value } else { fill }));
     }
     let chunks = chunks.iter().zip(changed).zip(valid);
@@ -96,7 +96,7 @@ pub(crate) fn map_singles(
                 for ((source, target), word) in chunks {
                     // Other columns are read before the next tile of this one, so hardware prefetchers miss it.
                     simd::prefetch(source.as_ptr().wrapping_add(TILE_ROWS), size_of_val(source));
-                    let mut filled = [0.0; FILLED];
+                    let mut filled = [0.0; FILL_ROWS];
                     let vectors = filled.as_chunks_mut::<16>().0.iter_mut().zip(source.as_chunks::<16>().0);
                     for (vector, (filled, source)) in vectors.enumerate() {
                         let source = pulp::cast::<[f32; 16], __m512>(*source);
@@ -125,7 +125,7 @@ pub(crate) fn map_singles(
 }
 
 #[inline(always)]
-fn change(values: &mut [f32; FILLED], change: impl Fn(f32) -> f32) {
+fn change(values: &mut [f32; FILL_ROWS], change: impl Fn(f32) -> f32) {
     for value in values {
         *value = change(*value);
     }

@@ -44,7 +44,7 @@ impl Level {
 }
 
 /// Whether the set in use has fused multiply-add; without it, `mul_add` is a library call.
-pub(crate) fn fuses() -> bool {
+pub(crate) fn has_fused_multiply_add() -> bool {
     !matches!(Level::current(), Level::Portable)
 }
 

@@ -8,7 +8,7 @@ use std::{env, fs};
 use libloading::Library;
 use tempfile::TempDir;
 
-use crate::cuda::fault::words_of;
+use crate::cuda::fault::fault_words;
 use crate::cuda::feed::Load;
 use crate::cuda::generate::Generated;
 use crate::cuda::layout::Launch;
@@ -64,7 +64,7 @@ impl HostProgram {
                 load.launch.blocks(),
             );
         }
-        words_of(&bytes(&mut columns)[load.faults()])
+        fault_words(&bytes(&mut columns)[load.faults()])
     }
 }
 
