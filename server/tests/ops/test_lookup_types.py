@@ -175,7 +175,7 @@ def test_rejects_incomparable_types_naming_both(client: fb.Client):
     for column, key in random.Random(3).sample(pairs, 150):
         table = key.replace(" ", "_")
         plan = fb.Plan(outputs={"o": fb.cols(column).lookup(table, "k", ["v"]).fill_null(-1)})
-        with pytest.raises(fb.ForebayError, match=r"not compared.*cast one of the two") as caught:
+        with pytest.raises(fb.ForebayError, match=r"does not compare.*cast one of the two") as caught:
             list(client.stream("rows", plan, batch_size=100))
         assert caught.value.code == "INVALID_ARGUMENT"
         for word in (f'column "{column}"', f'the key "k" of "{table}"', "op lookup"):
