@@ -1,5 +1,5 @@
-//! A reader of Thrift's compact protocol, to check Parquet footers and page headers before the Parquet library parses them.
-//! Finds or skips fields, stores nothing, and allocates nothing for declared counts.
+//! A reader of Thrift's compact protocol, to check Parquet footers and page headers before the Parquet library parses
+//! them. Finds or skips fields, stores nothing, and allocates nothing for declared counts.
 
 /// The deepest nesting of structs and lists that is skipped; Parquet's own have four levels.
 const STRUCTS_MAX: usize = 16;

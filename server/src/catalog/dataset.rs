@@ -1,4 +1,5 @@
-//! One dataset's snapshots: the current one is shared by concurrent callers, and earlier ones are kept for running epochs.
+//! One dataset's snapshots: the current one is shared by concurrent callers, and earlier ones are kept for running
+//! epochs.
 
 use std::{
     collections::VecDeque,

@@ -116,8 +116,8 @@ fn decode(
     Ok((decoder, outcome, digest))
 }
 
-/// The range of the footer, including its length and the trailing magic bytes, from the end of the file. `None` if the end
-/// is invalid, which the decoder reports.
+/// The range of the footer, including its length and the trailing magic bytes, from the end of the file. `None` if the
+/// end is invalid, which the decoder reports.
 fn whole_footer(end: &[u8], file_bytes: u64) -> Option<Range<u64>> {
     let (rest, magic) = end.split_last_chunk::<4>()?;
     let (_, length) = rest.split_last_chunk::<4>()?;
@@ -137,13 +137,13 @@ fn footer_within(end: &Bytes, file_bytes: u64) -> Option<Bytes> {
 pub(super) struct Footer {
     /// Every column as stored.
     pub stored: ArrowReaderMetadata,
-    /// As stored, but with int32 dictionary keys: a batch merges dictionaries of several row groups and files, which need
-    /// one key type.
+    /// As stored, but with int32 dictionary keys: a batch merges dictionaries of several row groups and files, which
+    /// need one key type.
     pub wide: ArrowReaderMetadata,
     /// The schema as the decoder reads it.
     pub decoded: SchemaDescPtr,
-    /// Whether the parts of intervals are signed. Parquet specifies unsigned parts, but Arrow's own writer, recognized by
-    /// its embedded schema, writes signed ones.
+    /// Whether the parts of intervals are signed. Parquet specifies unsigned parts, but Arrow's own writer, recognized
+    /// by its embedded schema, writes signed ones.
     pub has_signed_intervals: bool,
     /// A digest of the footer bytes.
     pub digest: String,

@@ -1,5 +1,5 @@
-//! Arrow types of leaf columns where the Parquet library's choice loses information: INT96 gets a unit that can hold its
-//! dates, intervals keep their months, and logical types with an Arrow extension type keep its name.
+//! Arrow types of leaf columns where the Parquet library's choice loses information: INT96 gets a unit that can hold
+//! its dates, intervals keep their months, and logical types with an Arrow extension type keep its name.
 //!
 //! This module decides types only; `scan` converts the values.
 

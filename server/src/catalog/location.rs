@@ -179,7 +179,8 @@ impl LocalTarget {
     }
 }
 
-/// Splits an absolute path into a directory (for a glob: the path before the first part with a wildcard) and the selection.
+/// Splits an absolute path into a directory (for a glob: the path before the first part with a wildcard) and the
+/// selection.
 fn split(path: &FilePath) -> Result<(PathBuf, Selection), String> {
     let is_wild = |part: &std::ffi::OsStr| part.to_string_lossy().contains(['*', '?', '[']);
     if path.exists() || !path.iter().any(is_wild) {

@@ -1,8 +1,8 @@
 //! Datasets and their snapshots: the files of a dataset pinned with their footers, so that an epoch reads one state of
 //! them.
 //!
-//! This module lists files and reads Parquet footers. It never reads data pages (`scan` does) and has no access to plans or
-//! order.
+//! This module lists files and reads Parquet footers. It never reads data pages (`scan` does) and has no access to
+//! plans or order.
 
 mod chunks;
 mod dataset;

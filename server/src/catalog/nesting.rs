@@ -1,7 +1,7 @@
 //! Bounds the nesting depth of a footer's schema before recursive code overflows the stack on it.
 //!
-//! A footer is a struct in Thrift's compact protocol. Its second field lists the schema elements depth first, each with the
-//! number of its children. This module reads only that list; the Parquet library reads the rest.
+//! A footer is a struct in Thrift's compact protocol. Its second field lists the schema elements depth first, each with
+//! the number of its children. This module reads only that list; the Parquet library reads the rest.
 
 use crate::thrift::{CompactReader, InvalidThrift, LIST, STRUCT};
 

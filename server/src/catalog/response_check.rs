@@ -88,8 +88,8 @@ impl RequestKind {
 
 /// Verifies a response. Responses with an error status pass unchanged: the client handles them.
 ///
-/// The body of a range ends with an error if it differs from the declared length. The body of a listing is read here, as the
-/// client does not retry a listing that was interrupted.
+/// The body of a range ends with an error if it differs from the declared length. The body of a listing is read here,
+/// as the client does not retry a listing that was interrupted.
 pub(super) async fn checked(kind: RequestKind, response: HttpResponse) -> Result<HttpResponse, HttpError> {
     match kind {
         _ if !response.status().is_success() => Ok(response),
@@ -152,8 +152,8 @@ fn not_satisfiable() -> HttpResponse {
     response
 }
 
-/// A body of exactly `bytes` bytes. Holds back the last frame until the body ends, so that the client still has bytes to
-/// request if the body is too long or interrupted there. Counts each failure, as the client requests the rest.
+/// A body of exactly `bytes` bytes. Holds back the last frame until the body ends, so that the client still has bytes
+/// to request if the body is too long or interrupted there. Counts each failure, as the client requests the rest.
 fn of_length(body: HttpResponseBody, bytes: u64) -> HttpResponseBody {
     let frames = stream::try_unfold((Some(body), None, bytes), move |(body, mut held, mut left)| async move {
         let Some(mut body) = body else { return Ok(None) };

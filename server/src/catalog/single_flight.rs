@@ -1,5 +1,5 @@
-//! Single flight: concurrent callers share one execution, which begins after all of them called, so that no caller gets a
-//! result from before its call.
+//! Single flight: concurrent callers share one execution, which begins after all of them called, so that no caller gets
+//! a result from before its call.
 
 use std::{
     future::Future,
@@ -21,7 +21,8 @@ impl<T: Clone> SingleFlight<T> {
         Self { next: Mutex::new(None), running: Semaphore::new(1) }
     }
 
-    /// The result of an execution that begins after this call. If the caller that runs it is dropped, another one runs it.
+    /// The result of an execution that begins after this call. If the caller that runs it is dropped, another one runs
+    /// it.
     pub(super) async fn share<F: Future<Output = T>>(&self, work: impl FnOnce() -> F) -> T {
         let execution = self.join();
         let run = async {

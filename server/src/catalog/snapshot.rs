@@ -130,8 +130,8 @@ pub(super) async fn open(
     })
 }
 
-/// The common schema of all files: names and types must be equal and in the same order. A column is nullable if it is in any
-/// file. Schema metadata is that of the first file.
+/// The common schema of all files: names and types must be equal and in the same order. A column is nullable if it is
+/// in any file. Schema metadata is that of the first file.
 fn common_schema(
     dataset: &str,
     files: &[Arc<File>],

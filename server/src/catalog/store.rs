@@ -88,7 +88,8 @@ impl Store {
         };
         metrics::storage_request("get", result.is_ok(), result.as_ref().map_or(0, |bytes| bytes.len() as u64));
         match result {
-            // On a disk, the file was truncated after its metadata was read. A remote store describes the file it reads from.
+            // On a disk, the file was truncated after its metadata was read. A remote store describes the file it reads
+            // from.
             Ok(bytes) if bytes.len() as u64 != wanted_bytes && self.is_local() => Err(self.changed(&object.location)),
             Ok(bytes) if bytes.len() as u64 != wanted_bytes => {
                 let file = self.display(&object.location);
@@ -100,8 +101,8 @@ impl Store {
         }
     }
 
-    /// Checks that a file is still the pinned one. Call it after reads: a local file can be overwritten between the check and
-    /// the read. A remote store needs no second check, as each response describes the file it was read from.
+    /// Checks that a file is still the pinned one. Call it after reads: a local file can be overwritten between the
+    /// check and the read. A remote store needs no second check, as each response describes the file it was read from.
     pub async fn check_after_reads(&self, object: &ObjectMeta) -> Result<(), StoreError> {
         if !self.is_local() {
             return Ok(());
@@ -189,8 +190,8 @@ async fn local_metadata(disk: &LocalFileSystem, path: &Path) -> object_store::Re
     })
 }
 
-/// Whether the tag of a file identifies its bytes. The tag of a local file is its inode, time and size, which a rewrite can
-/// preserve.
+/// Whether the tag of a file identifies its bytes. The tag of a local file is its inode, time and size, which a rewrite
+/// can preserve.
 pub(super) fn is_identified_by_tag(store: &Store, object: &ObjectMeta) -> bool {
     !store.is_local() && object.e_tag.as_deref().is_some_and(is_strong)
 }
@@ -200,8 +201,8 @@ fn is_strong(tag: &str) -> bool {
     !tag.starts_with("W/")
 }
 
-/// Whether two responses describe the same state of a file. Compares dates only without a strong `ETag`, because listings
-/// have a finer resolution than reads, and versions only if both have one, because many listings do not.
+/// Whether two responses describe the same state of a file. Compares dates only without a strong `ETag`, because
+/// listings have a finer resolution than reads, and versions only if both have one, because many listings do not.
 pub(super) fn is_same(pinned: &ObjectMeta, now: &ObjectMeta) -> bool {
     let is_strong = pinned.e_tag.as_deref().is_some_and(is_strong);
     let is_other_version = pinned.version.is_some() && now.version.is_some() && pinned.version != now.version;

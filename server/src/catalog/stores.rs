@@ -23,12 +23,12 @@ use super::{
 };
 use crate::metrics;
 
-/// Time after which a failed request is not retried again. With the longest pause (5 s) and the 30 s limit of one attempt,
-/// a request to an unresponsive store fails after 65 s, and to one that refuses connections after 35 s.
+/// Time after which a failed request is not retried again. With the longest pause (5 s) and the 30 s limit of one
+/// attempt, a request to an unresponsive store fails after 65 s, and to one that refuses connections after 35 s.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Shortest and longest pause between retries: each is drawn between the shortest and four times the previous one. About 13
-/// of them fill the timeout; the most in 50,000 simulations was 38.
+/// Shortest and longest pause between retries: each is drawn between the shortest and four times the previous one.
+/// About 13 of them fill the timeout; the most in 50,000 simulations was 38.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 const PAUSE_GROWTH: f64 = 4.0;
 const RETRIES_MAX: usize = 60;
@@ -69,8 +69,8 @@ impl Stores {
         Self { by_url: BTreeMap::new(), requests_max, custom: None }
     }
 
-    /// Public S3 buckets over a custom connector and retry configuration, independent of the environment. For simulations:
-    /// responses are verified as for other stores.
+    /// Public S3 buckets over a custom connector and retry configuration, independent of the environment. For
+    /// simulations: responses are verified as for other stores.
     pub fn with_connector(connector: Arc<dyn HttpConnector>, retry: RetryConfig) -> Self {
         Self { custom: Some(CustomConnector { connector, retry }), ..Self::default() }
     }
@@ -105,8 +105,8 @@ pub(super) const ALLOWED: &str =
     "a path, a glob, file://, s3://bucket/…, gs://bucket/…, az://container/…, abfs(s)://… and http(s)://…/FILE";
 
 const CREDENTIALS_S3: &str = "; the server reads the store's credentials from its environment: AWS_ACCESS_KEY_ID and \
-     AWS_SECRET_ACCESS_KEY (with AWS_SESSION_TOKEN for temporary credentials; AWS_SKIP_SIGNATURE=true for a public bucket), \
-     AWS_REGION, AWS_ENDPOINT_URL";
+     AWS_SECRET_ACCESS_KEY (with AWS_SESSION_TOKEN for temporary credentials; AWS_SKIP_SIGNATURE=true for a public \
+     bucket), AWS_REGION, AWS_ENDPOINT_URL";
 const CREDENTIALS_GOOGLE: &str = "; the server reads the store's credentials from its environment: \
      GOOGLE_SERVICE_ACCOUNT, or GOOGLE_SKIP_SIGNATURE=true for a public bucket";
 const CREDENTIALS_AZURE: &str = "; the server reads the store's credentials from its environment: \

@@ -35,8 +35,8 @@ struct DirectoryWalk<'a> {
     above: Vec<PathBuf>,
 }
 
-/// The files under `root`, a canonical path, whose relative path `belongs` to the dataset, in no order. Skips directories
-/// whose name starts with `_` or `.` if `skips_hidden`.
+/// The files under `root`, a canonical path, whose relative path `belongs` to the dataset, in no order. Skips
+/// directories whose name starts with `_` or `.` if `skips_hidden`.
 pub(super) fn files(
     root: &FilePath,
     belongs: &dyn Fn(&str) -> bool,
@@ -166,9 +166,9 @@ fn described(location: Path, metadata: &Metadata) -> io::Result<ObjectMeta> {
     })
 }
 
-/// The change time of a file. Unlike the modification time, programs cannot set it, so it detects a file that was rewritten
-/// in place with its old modification time. Permissions and hard links change it too, so it identifies a file only while
-/// the server runs and is not part of a snapshot's digest.
+/// The change time of a file. Unlike the modification time, programs cannot set it, so it detects a file that was
+/// rewritten in place with its old modification time. Permissions and hard links change it too, so it identifies a file
+/// only while the server runs and is not part of a snapshot's digest.
 fn version(metadata: &Metadata) -> String {
     format!("{}.{:09}", metadata.ctime(), metadata.ctime_nsec())
 }

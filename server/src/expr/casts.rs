@@ -2,8 +2,8 @@
 
 use arrow::datatypes::DataType;
 
-/// Whether a cast is strictly increasing. Any other cast, such as from timestamps to times of day, must be computed before
-/// its result is compared.
+/// Whether a cast is strictly increasing. Any other cast, such as from timestamps to times of day, must be computed
+/// before its result is compared.
 pub(super) fn is_lossless(from: &DataType, to: &DataType) -> bool {
     use DataType::{Date32, Date64, Dictionary, Time32, Time64, Timestamp};
     match (from, to) {

@@ -1,7 +1,7 @@
 //! Rewrites comparisons of a column or a derived value with a constant of another type.
 //!
-//! The constant is converted to the type of the column. If that type has no such value, the comparison is replaced by an
-//! equivalent one: `i > 2.5` by `i > 2`, and `i = 2.5` by false. The result can prune row groups.
+//! The constant is converted to the type of the column. If that type has no such value, the comparison is replaced by
+//! an equivalent one: `i > 2.5` by `i > 2`, and `i = 2.5` by false. The result can prune row groups.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_common::{
@@ -102,8 +102,8 @@ fn nanoseconds(expr: Expr, unit: TimeUnit) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(count), Operator::Multiply, Box::new(factor)))
 }
 
-/// A number as float64, to compare integers and decimals with floats: DataFusion's common types, float32 and decimals of 15
-/// digits, hold less. Returns other expressions unchanged.
+/// A number as float64, to compare integers and decimals with floats: DataFusion's common types, float32 and decimals
+/// of 15 digits, hold less. Returns other expressions unchanged.
 fn as_double(expr: Expr, schema: &DFSchema) -> Expr {
     let expr = numbers::as_float(expr);
     let data_type = type_of(&expr, schema);

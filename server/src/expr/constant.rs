@@ -1,7 +1,7 @@
 //! The position of a constant among the values of a type: equal to one, between two, or outside of the range.
 //!
-//! It turns a comparison of a column with a constant into one of values of the column's type, with no conversion that loses
-//! information: integers beyond 2^53 compare with fractions, and the year 9999 with microseconds.
+//! It turns a comparison of a column with a constant into one of values of the column's type, with no conversion that
+//! loses information: integers beyond 2^53 compare with fractions, and the year 9999 with microseconds.
 
 mod float;
 
@@ -41,8 +41,8 @@ pub(super) struct Number {
     scale: i32,
 }
 
-/// The position of a constant among the values of a type, if both are numbers or both are times. `None` if the expression is
-/// not such a constant, is null, or is left to type coercion.
+/// The position of a constant among the values of a type, if both are numbers or both are times. `None` if the
+/// expression is not such a constant, is null, or is left to type coercion.
 pub(super) fn position(constant: &Expr, data_type: &DataType) -> Option<Position> {
     match data_type {
         DataType::Timestamp(unit, zone) => {
@@ -107,8 +107,8 @@ fn text_of(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The instant of a DATE, TIMESTAMP or string literal in seconds since 1970. A literal without an offset is local time of the
-/// zone.
+/// The instant of a DATE, TIMESTAMP or string literal in seconds since 1970. A literal without an offset is local time
+/// of the zone.
 fn instant(constant: &Expr, zone: Option<&str>, with_texts: bool) -> Option<Number> {
     let text = match constant {
         Expr::Cast(Cast { expr, field }) => match field.data_type() {
@@ -252,8 +252,8 @@ impl Number {
         })
     }
 
-    /// A finite float as an exact number, or, if that has too many digits, as a number between the same two multiples of
-    /// 10^-`scale`. `None` if there is no such number.
+    /// A finite float as an exact number, or, if that has too many digits, as a number between the same two multiples
+    /// of 10^-`scale`. `None` if there is no such number.
     fn of_float(float: f64, scale: i32) -> Option<Self> {
         /// Floats that are multiples of 2^-60 are converted exactly.
         const EXACT_POWER: u32 = 60;

@@ -9,8 +9,8 @@ use regex::RegexBuilder;
 
 use super::error::shorten;
 
-/// The most nodes, not counting literals, of an expression after DataFusion's rewrites, which copy some operands: three nested
-/// `coalesce` copy the innermost first argument eight times.
+/// The most nodes, not counting literals, of an expression after DataFusion's rewrites, which copy some operands: three
+/// nested `coalesce` copy the innermost first argument eight times.
 const NODES_MAX: u64 = 16_384;
 
 /// Copies of a CASE condition or of the left side of a short IN after the rewrites.

@@ -46,8 +46,8 @@ pub struct Expression {
 // === impl Expression ===
 
 impl Expression {
-    /// Parses, checks and types an expression over a schema. Names are case-sensitive; if one is not found, unquoted names
-    /// are converted to lower case, as in SQL.
+    /// Parses, checks and types an expression over a schema. Names are case-sensitive; if one is not found, unquoted
+    /// names are converted to lower case, as in SQL.
     pub fn compile(text: &str, schema: &Schema) -> Result<Self, ExprError> {
         let short = shorten(text);
         let sql = parse(text, &short)?;

@@ -1,7 +1,7 @@
 //! One order of floats in all comparisons: all NaN are equal and greater than every number, and -0.0 equals 0.0.
 //!
-//! Spark, `PostgreSQL` and `DuckDB` have the same order. Arrow's kernels compare floats by their bits, where the sign of a
-//! NaN matters and IN distinguishes the zeros, so operands of comparisons are made canonical first.
+//! Spark, `PostgreSQL` and `DuckDB` have the same order. Arrow's kernels compare floats by their bits, where the sign
+//! of a NaN matters and IN distinguishes the zeros, so operands of comparisons are made canonical first.
 //!
 //! The same function protects lossy casts: the simplifier would move the cast to the other operand, and
 //! `CAST(1.25 AS INT) = 1` would be false.

@@ -1,7 +1,7 @@
 //! Keeps all digits of number literals until the type of the other operand is known.
 //!
-//! SQL usually reads `9007199254740992.5` as the nearest float64, which is another number. Here it is a decimal in comparisons
-//! and a float64 everywhere else, as arithmetic requires.
+//! SQL usually reads `9007199254740992.5` as the nearest float64, which is another number. Here it is a decimal in
+//! comparisons and a float64 everywhere else, as arithmetic requires.
 
 use std::ops::ControlFlow;
 
@@ -23,8 +23,8 @@ const DECIMAL_DIGITS_MAX: i64 = 76;
 /// The largest absolute value of a decimal's scale.
 const DECIMAL_SCALE_MAX: i64 = 127;
 
-/// Rewrites numbers that no decimal can hold, such as `1e300`, to float64 casts. The planner reads other numbers as integers
-/// or decimals.
+/// Rewrites numbers that no decimal can hold, such as `1e300`, to float64 casts. The planner reads other numbers as
+/// integers or decimals.
 pub(super) fn keep_digits(sql: &mut ExprWithAlias) {
     let _: ControlFlow<()> = visit_expressions_mut(&mut sql.expr, |node| {
         let SqlExpr::Value(value) = node else { return ControlFlow::Continue(()) };
@@ -54,8 +54,8 @@ fn is_decimal(text: &str) -> bool {
     digits.max(scale) <= DECIMAL_DIGITS_MAX && scale.abs() <= DECIMAL_SCALE_MAX
 }
 
-/// Converts decimal literals to float64, except in comparisons, in functions with arguments of one type, and in casts to
-/// decimals.
+/// Converts decimal literals to float64, except in comparisons, in functions with arguments of one type, and in casts
+/// to decimals.
 pub(super) fn settle(expr: Expr) -> Result<Expr, DataFusionError> {
     let settled = expr.transform_up(|node| match &node {
         node if operands::keeps_digits(node) => Ok(Transformed::no(node.clone())),

@@ -25,14 +25,15 @@ use super::{
 /// The longest expression.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// The most operators and keywords in an expression, not counting commas and literals. They bound the depth of the tree,
-/// which is walked by recursion, and the time to type it, which is quadratic in them.
+/// The most operators and keywords in an expression, not counting commas and literals. They bound the depth of the
+/// tree, which is walked by recursion, and the time to type it, which is quadratic in them.
 pub const OPERATORS_MAX: usize = 256;
 
 /// The deepest nesting of parentheses and calls.
 const NESTING_MAX: usize = 64;
 
-/// The number of operators of an expression, as [`OPERATORS_MAX`] counts them; 0 for a text that is too long or not SQL.
+/// The number of operators of an expression, as [`OPERATORS_MAX`] counts them; 0 for a text that is too long or not
+/// SQL.
 pub fn operator_count(text: &str) -> usize {
     if text.len() > TEXT_BYTES_MAX {
         return 0;
@@ -92,7 +93,8 @@ pub(super) fn to_logical(mut sql: ExprWithAlias, schema: &DFSchema, lower_case: 
     SqlToRel::new_with_options(&context, options).sql_to_expr(sql.expr, schema, &mut PlannerContext::new())
 }
 
-/// Rejects expressions whose value depends on anything but one row: a batch must be the same on every replica, at any time.
+/// Rejects expressions whose value depends on anything but one row: a batch must be the same on every replica, at any
+/// time.
 pub(super) fn check_stable(expr: &Expr, short: &str) -> Result<(), ExprError> {
     let mut rejected = None;
     let walked = expr.apply(|node| {

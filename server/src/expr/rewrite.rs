@@ -2,8 +2,8 @@
 //!
 //! - A number is compared with an integer or a decimal as written: the nearest float64 is another number.
 //! - A TIMESTAMP or DATE literal takes the unit of the other operand: nanoseconds end in the year 2262.
-//! - Integers narrower than 64 bits are widened before arithmetic and negation, which would wrap. So are decimals of up to 64
-//!   bits.
+//! - Integers narrower than 64 bits are widened before arithmetic and negation, which would wrap. So are decimals of up
+//!   to 64 bits.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{
@@ -22,7 +22,8 @@ pub(super) fn exact(expr: Expr, schema: &DFSchema) -> Result<Expr, DataFusionErr
     rewritten.transform_up(|node| Ok(Transformed::yes(compare::far_literal(node)))).map(|transformed| transformed.data)
 }
 
-/// Casts a decimal column of up to 64 bits to 128 bits: DataFusion computes narrow decimals with an integer as integers.
+/// Casts a decimal column of up to 64 bits to 128 bits: DataFusion computes narrow decimals with an integer as
+/// integers.
 fn wide_decimal(node: Expr, schema: &DFSchema) -> Expr {
     let data_type = match &node {
         Expr::Column(_) => node.get_type(schema),
@@ -64,8 +65,8 @@ fn widened(expr: Expr, schema: &DFSchema) -> Expr {
     }
 }
 
-/// Whether the parser binds `a IS DISTINCT FROM x AND b` as `a IS DISTINCT FROM (x AND b)`. Such an expression is rejected, as
-/// it is misleading.
+/// Whether the parser binds `a IS DISTINCT FROM x AND b` as `a IS DISTINCT FROM (x AND b)`. Such an expression is
+/// rejected, as it is misleading.
 pub(super) fn is_ambiguous(expr: &Expr) -> bool {
     let Expr::BinaryExpr(BinaryExpr { op: Operator::IsDistinctFrom | Operator::IsNotDistinctFrom, right, .. }) = expr
     else {

@@ -1,8 +1,8 @@
 //! Fetched column chunks, decompressed page by page.
 //!
-//! The Parquet library decompresses gzip and brotli pages completely before it checks the size declared in the header, so
-//! a page of a few kilobytes may take gigabytes. This module decompresses these pages instead, and stops one byte after
-//! the declared size.
+//! The Parquet library decompresses gzip and brotli pages completely before it checks the size declared in the header,
+//! so a page of a few kilobytes may take gigabytes. This module decompresses these pages instead, and stops one byte
+//! after the declared size.
 
 use std::{
     collections::HashMap,

@@ -45,8 +45,8 @@ pub enum ScanError {
     },
     /// The file is not the one that the snapshot pinned.
     #[error(
-        "snapshot changed: dataset \"{dataset}\": file \"{file}\" was replaced, truncated or deleted; request the flight \
-         again to read the current files"
+        "snapshot changed: dataset \"{dataset}\": file \"{file}\" was replaced, truncated or deleted; request the \
+         flight again to read the current files"
     )]
     Changed {
         /// The dataset.

@@ -93,7 +93,8 @@ async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Resu
     let (gap, most) = if store.is_local() { LOCAL_READ_BYTES } else { REMOTE_READ_BYTES };
     let reads = merged(ranges, gap, most);
     let bytes: u64 = reads.iter().map(|read| read.end - read.start).sum();
-    let span = tracing::info_span!(target: PARTS, "fetch", file = file.display(), reads = reads.len() as i64, bytes = bytes as i64);
+    let (count, bytes) = (reads.len() as i64, bytes as i64);
+    let span = tracing::info_span!(target: PARTS, "fetch", file = file.display(), reads = count, bytes);
     let read = reads.clone().into_iter().map(|read| store.get(object, read));
     let fetched = async {
         let pieces: Vec<Bytes> = futures::stream::iter(read).buffered(READS_AT_ONCE).try_collect().await?;

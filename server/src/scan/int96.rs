@@ -75,12 +75,12 @@ impl PageCheck for Int96Check {
         let days = day - EPOCH_DAY;
         let reason = match self.unit {
             Int96Unit::Nanoseconds => format!(
-                "it holds a timestamp {days} days from 1970-01-01, which 64 bits of nanoseconds cannot hold (1677-09-21 to \
-                 2262-04-11): read the dataset in microseconds, the default of --int96-unit"
+                "it holds a timestamp {days} days from 1970-01-01, which 64 bits of nanoseconds cannot hold (1677-09-21 \
+                 to 2262-04-11): read the dataset in microseconds, the default of --int96-unit"
             ),
             Int96Unit::Microseconds => format!(
-                "it holds a timestamp {days} days from 1970-01-01, which 64 bits of microseconds cannot hold (106751991 days \
-                 either way)"
+                "it holds a timestamp {days} days from 1970-01-01, which 64 bits of microseconds cannot hold (106751991 \
+                 days either way)"
             ),
         };
         Err(self.memory.fail(DecodeError::OutOfRange { column: self.column.path().string(), reason }))

@@ -1,7 +1,7 @@
 //! Row groups → Arrow arrays: fetch on the I/O threads, decode on the CPU pool.
 //!
-//! Reads the given columns of the given row groups and checks that each file is still the pinned one. It has no access to
-//! plans, filters or order.
+//! Reads the given columns of the given row groups and checks that each file is still the pinned one. It has no access
+//! to plans, filters or order.
 
 mod checked_pages;
 mod chunks;

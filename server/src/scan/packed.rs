@@ -2,7 +2,8 @@
 
 use crate::thrift::{CompactReader, InvalidThrift};
 
-/// A `DELTA_BINARY_PACKED` block: a first value, then differences in parts (Parquet's miniblocks) of one bit width each.
+/// A `DELTA_BINARY_PACKED` block: a first value, then differences in parts (Parquet's miniblocks) of one bit width
+/// each.
 pub(super) struct Deltas<'a> {
     rest: CompactReader<'a>,
     /// Values per part.

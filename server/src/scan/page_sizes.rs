@@ -21,8 +21,8 @@ pub(super) fn check(chunk: &ColumnChunkMetaData, fetched: &FetchedChunk, rows: i
     Ok(())
 }
 
-/// Decompressed bytes that the decoder of a chunk holds at once: its dictionary and one page, bounded by the two largest
-/// declared sizes.
+/// Decompressed bytes that the decoder of a chunk holds at once: its dictionary and one page, bounded by the two
+/// largest declared sizes.
 pub(super) fn held_bytes(chunk: &ColumnChunkMetaData, fetched: &FetchedChunk) -> u64 {
     if chunk.compression() == Compression::UNCOMPRESSED {
         return 0;

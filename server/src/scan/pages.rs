@@ -1,7 +1,7 @@
 //! Sizes and lengths stored in pages, read before the decoder allocates memory for them.
 //!
-//! A page header declares the uncompressed size. A block of delta-encoded lengths starts with their count, for which the
-//! decoder allocates at once: a count beyond the available memory would abort the process.
+//! A page header declares the uncompressed size. A block of delta-encoded lengths starts with their count, for which
+//! the decoder allocates at once: a count beyond the available memory would abort the process.
 
 use std::{iter, ops::Range};
 
@@ -76,8 +76,8 @@ pub(super) fn lengths(column: &ColumnDescriptor, values: &[u8], count: u32) -> V
     iter::from_fn(next).take(count).collect()
 }
 
-/// Calls `call` with each run of dictionary indices in a page: the index and its count. Ends at the first truncated run,
-/// which the decoder rejects.
+/// Calls `call` with each run of dictionary indices in a page: the index and its count. Ends at the first truncated
+/// run, which the decoder rejects.
 pub(super) fn for_each_index(column: &ColumnDescriptor, page: &Page, mut call: impl FnMut(u64, u64)) {
     let Some((width, rest)) = values_of(column, page).and_then(|bytes| bytes.split_first()) else { return };
     let width = u32::from(*width).min(u32::BITS);

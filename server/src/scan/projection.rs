@@ -94,8 +94,8 @@ impl Projection {
         Self { indices, schema, is_wide: false, keyable: Vec::new(), views: Arc::default() }
     }
 
-    /// The same projection, with string and binary columns that `may` be keyed read as dictionaries of int32 keys in row
-    /// groups that store only dictionary pages: ops then compute each distinct value once.
+    /// The same projection, with string and binary columns that `may` be keyed read as dictionaries of int32 keys in
+    /// row groups that store only dictionary pages: ops then compute each distinct value once.
     #[must_use]
     pub fn with_keys(self, may: impl Fn(&str) -> bool) -> Self {
         let is_text = |kind: &DataType| {
@@ -116,8 +116,8 @@ impl Projection {
         self.sum_chunks(snapshot, row_group, ColumnChunkMetaData::compressed_size)
     }
 
-    /// Mean uncompressed bytes per row in the files, rounded up, plus a length per column. Counts strings at full length,
-    /// also those in dictionaries, where the writer recorded it.
+    /// Mean uncompressed bytes per row in the files, rounded up, plus a length per column. Counts strings at full
+    /// length, also those in dictionaries, where the writer recorded it.
     pub fn row_bytes(&self, snapshot: &Snapshot) -> u64 {
         const LENGTH_BYTES: u64 = 8;
         if self.indices.is_empty() {
@@ -128,8 +128,8 @@ impl Projection {
         bytes.div_ceil(snapshot.row_count().max(1)) + LENGTH_BYTES * self.indices.len() as u64
     }
 
-    /// Rows per chunk of a row group, at least 1. Depends on the row group alone, so that chunk boundaries are the same for
-    /// every start position.
+    /// Rows per chunk of a row group, at least 1. Depends on the row group alone, so that chunk boundaries are the same
+    /// for every start position.
     pub fn chunk_rows(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
         let bytes = self.sum_chunks(snapshot, row_group, value_bytes);
         let rows = row_group.rows.end - row_group.rows.start;
@@ -164,8 +164,8 @@ impl Projection {
         })
     }
 
-    /// Divides the columns into at most `count` parts of about equal weight. Only a projection without columns has an empty
-    /// part.
+    /// Divides the columns into at most `count` parts of about equal weight. Only a projection without columns has an
+    /// empty part.
     pub(super) fn parts(&self, snapshot: &Snapshot, row_group: &RowGroup, count: usize) -> Vec<Part> {
         let mut weights = vec![COLUMN_WEIGHT; self.indices.len()];
         self.each_chunk(snapshot, row_group, |column, _, chunk| {
@@ -256,7 +256,8 @@ impl Projection {
         sum
     }
 
-    /// Calls `call` with every column chunk to read: its column's index in the projection, its leaf index and its metadata.
+    /// Calls `call` with every column chunk to read: its column's index in the projection, its leaf index and its
+    /// metadata.
     fn each_chunk(
         &self,
         snapshot: &Snapshot,
@@ -297,8 +298,8 @@ fn value_bytes(chunk: &ColumnChunkMetaData) -> i64 {
     chunk.uncompressed_size().max(chunk.unencoded_byte_array_data_bytes().unwrap_or(0))
 }
 
-/// Whether every data page of a chunk is dictionary-encoded. Without the writer's encoding statistics the answer is no, as
-/// most writers fall back to plain pages when a dictionary grows.
+/// Whether every data page of a chunk is dictionary-encoded. Without the writer's encoding statistics the answer is no,
+/// as most writers fall back to plain pages when a dictionary grows.
 fn is_all_dictionary(chunk: &ColumnChunkMetaData) -> bool {
     chunk.dictionary_page_offset().is_some()
         && chunk

@@ -171,7 +171,8 @@ fn parts_for(threads: usize) -> usize {
     if threads == 1 { 1 } else { threads.saturating_mul(PARTS_A_THREAD).min(PARTS_MAX) }
 }
 
-/// A decoder of the columns of these roots after the first `skip` rows, and the page bytes that it may hold decompressed.
+/// A decoder of the columns of these roots after the first `skip` rows, and the page bytes that it may hold
+/// decompressed.
 fn reader(
     view: &View,
     row_group: usize,

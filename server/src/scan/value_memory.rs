@@ -1,5 +1,5 @@
-//! Reserves memory for values that are larger decoded than in their pages, before they are decoded: a dictionary stores a
-//! string once, delta encoding shares prefixes, and a run of list values is a single number.
+//! Reserves memory for values that are larger decoded than in their pages, before they are decoded: a dictionary stores
+//! a string once, delta encoding shares prefixes, and a run of list values is a single number.
 
 use std::sync::Arc;
 

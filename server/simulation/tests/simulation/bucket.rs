@@ -1,5 +1,5 @@
-//! The part of S3 that the server uses: listings, HEAD and ranges. The server reads it through its real client, with checks and
-//! retries. Responses can be refused, delayed, interrupted or wrong.
+//! The part of S3 that the server uses: listings, HEAD and ranges. The server reads it through its real client, with
+//! checks and retries. Responses can be refused, delayed, interrupted or wrong.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -56,8 +56,8 @@ impl Plan {
     }
 }
 
-/// The files by key in the bucket. Columns: `id` is the row index; `delay` is the index modulo 31, null for every eleventh
-/// row; `carrier` cycles through three values.
+/// The files by key in the bucket. Columns: `id` is the row index; `delay` is the index modulo 31, null for every
+/// eleventh row; `carrier` cycles through three values.
 pub(crate) fn files() -> BTreeMap<String, Bytes> {
     let mut first = 0;
     let file = |(number, rows): (usize, i64)| {

@@ -53,8 +53,8 @@ fn expected(scenario: &Scenario, world_size: u64, cursor: Option<&Cursor>) -> Re
 
 /// Checks that from each start of the job to the next, each rank received the batches of a run without faults.
 fn check_batches(scenario: &Scenario, segments: &[Segment]) -> Result<(), String> {
-    // The last change of the world size and its cursor: a job that restarts with the same number of ranks continues the same
-    // stream.
+    // The last change of the world size and its cursor: a job that restarts with the same number of ranks continues the
+    // same stream.
     let (mut world_size, mut cursor) = (segments[0].world_size, None);
     for (number, segment) in segments.iter().enumerate() {
         if segment.world_size != world_size {

@@ -1,5 +1,5 @@
-//! A machine with a `forebay-server`: the server's modules from the connection down, over a simulated network and a simulated
-//! bucket, through the phases of `daemon`.
+//! A machine with a `forebay-server`: the server's modules from the connection down, over a simulated network and a
+//! simulated bucket, through the phases of `daemon`.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,5 +1,5 @@
-//! One run: machines, a network and a clock; faults that begin and end as scheduled; a supervisor that restarts the job; a
-//! time limit.
+//! One run: machines, a network and a clock; faults that begin and end as scheduled; a supervisor that restarts the
+//! job; a time limit.
 
 use std::{
     panic,
@@ -25,8 +25,8 @@ use crate::{
 /// Time slice of each machine; messages are delivered between slices.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Time limit of the job after the last fault: a silent connection times out after 30 s, and the stream or job resumes in less
-/// time than that.
+/// Time limit of the job after the last fault: a silent connection times out after 30 s, and the stream or job resumes
+/// in less time than that.
 const END_WITHIN: Duration = Duration::from_mins(2);
 
 /// The result of a run.
@@ -83,8 +83,8 @@ fn rank_name(rank: u64) -> String {
     format!("rank-{rank}")
 }
 
-/// Whether the job may resume at another world size: its steps must align with lanes, counted from the start of the epoch or
-/// from the cursor.
+/// Whether the job may resume at another world size: its steps must align with lanes, counted from the start of the
+/// epoch or from the cursor.
 fn may_resize(request: &Request, cursor: Option<&Cursor>, world_size: u64) -> bool {
     let Some(cursor) = cursor else { return true };
     let step_rows = world_size * request.batch_size;

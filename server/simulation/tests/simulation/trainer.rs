@@ -1,5 +1,5 @@
-//! A training job: its ranks take their steps together and save a cursor regularly. When a rank ends early, all restart from
-//! the last cursor, possibly at another world size.
+//! A training job: its ranks take their steps together and save a cursor regularly. When a rank ends early, all restart
+//! from the last cursor, possibly at another world size.
 
 use std::{cell::RefCell, fmt, future, rc::Rc, sync::Arc, time::Duration};
 
@@ -157,7 +157,8 @@ impl Job {
         self.state.borrow().ended.iter().all(|ended| *ended)
     }
 
-    /// Returns to the saved cursor, with `world_size` ranks. Discards later batches, which the ranks will receive again.
+    /// Returns to the saved cursor, with `world_size` ranks. Discards later batches, which the ranks will receive
+    /// again.
     pub(crate) fn restart(&self, world_size: u64) {
         let mut state = self.state.borrow_mut();
         let cursor = state.saved.as_deref().map(|text| Cursor::from_json(text).unwrap());

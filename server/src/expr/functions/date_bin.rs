@@ -1,5 +1,5 @@
-//! `date_bin` for timestamps of any unit and year. DataFusion's version counts nanoseconds and returns null after the year
-//! 2262.
+//! `date_bin` for timestamps of any unit and year. DataFusion's version counts nanoseconds and returns null after the
+//! year 2262.
 
 use std::sync::Arc;
 

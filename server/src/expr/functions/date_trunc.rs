@@ -1,4 +1,5 @@
-//! `date_trunc` for timestamps of any unit and year. DataFusion's version counts nanoseconds and fails after the year 2262.
+//! `date_trunc` for timestamps of any unit and year. DataFusion's version counts nanoseconds and fails after the year
+//! 2262.
 
 use std::sync::Arc;
 
@@ -122,8 +123,8 @@ fn truncated(local: NaiveDateTime, precision: &str) -> Option<NaiveDateTime> {
     }
 }
 
-/// The instant of a local time, as in DataFusion: of two, the one with the source's offset; in a gap, shifted forward by the
-/// length of the gap.
+/// The instant of a local time, as in DataFusion: of two, the one with the source's offset; in a gap, shifted forward
+/// by the length of the gap.
 fn at(local: NaiveDateTime, source: &DateTime<Utc>, zone: Tz) -> Option<DateTime<Tz>> {
     let gap = TimeDelta::try_hours(3)?;
     match zone.from_local_datetime(&local) {

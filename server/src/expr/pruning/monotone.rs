@@ -2,8 +2,9 @@
 //! preserves order.
 //!
 //! DataFusion's pruning looks through negation and every cast between types that are not strings. Some do not preserve
-//! order: timestamps cast to times start again at midnight, an integer cast to a boolean is false only for zero, and the
-//! negation of the smallest int64 is itself. Others merge values, while pruning compares the values before the cast.
+//! order: timestamps cast to times start again at midnight, an integer cast to a boolean is false only for zero, and
+//! the negation of the smallest int64 is itself. Others merge values, while pruning compares the values before the
+//! cast.
 
 use std::{
     fmt,

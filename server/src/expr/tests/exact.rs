@@ -32,8 +32,8 @@ fn mask(text: &str, batch: &RecordBatch) -> Mask {
     evaluate(text, batch).as_boolean().iter().collect()
 }
 
-/// Checks the mask of every expression, and that as a filter it prunes no passing row: once with each row as a row group,
-/// once with all rows as one row group.
+/// Checks the mask of every expression, and that as a filter it prunes no passing row: once with each row as a row
+/// group, once with all rows as one row group.
 fn check(name: &str, values: ArrayRef, cases: &[(&str, Mask)]) {
     let batch = batch_of(name, values);
     for (text, expected) in cases {
