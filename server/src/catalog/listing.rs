@@ -8,7 +8,7 @@ use object_store::{ObjectMeta, path::Path};
 
 use super::{
     error::CatalogError,
-    location::{GLOB_OPTIONS, LocalTarget, Location, Selection, Target},
+    location::{FileSpec, GLOB_OPTIONS, LocalFileSpec, Location, Selection},
     store::{Store, StoreError, StoreErrorKind},
     walk::{self, WalkError},
 };
@@ -25,10 +25,10 @@ pub(super) struct Listing {
 
 /// Lists the dataset's files.
 pub(super) async fn list(dataset: &str, location: &Location) -> Result<Listing, CatalogError> {
-    let mut listing = match location.target() {
-        Target::Local(path) => local(dataset, path).await?,
-        target => {
-            let listed = remote(location.store(), target).await;
+    let mut listing = match location.spec() {
+        FileSpec::Local(path) => local(dataset, path).await?,
+        spec => {
+            let listed = remote(location.store(), spec).await;
             listed.map_err(|error| CatalogError::of_store(dataset, error))?
         }
     };
@@ -74,24 +74,24 @@ async fn local(dataset: &str, path: &FilePath) -> Result<Listing, CatalogError> 
 
 fn walk_local(path: &FilePath) -> Result<Listing, WalkError> {
     let failed = |reason: String| WalkError::Failed(path.to_owned(), reason);
-    let target = LocalTarget::look(path).map_err(failed)?;
-    let root = Path::from_absolute_path(&target.root).map_err(|source| failed(source.to_string()))?;
-    let objects = match &target.selection {
-        Selection::File(name) => walk::file(&target.root, name)?,
-        Selection::Directory => walk::files(&target.root, &is_plain_parquet, true)?,
-        Selection::Glob(pattern) => walk::files(&target.root, &|below| matches(pattern, below), false)?,
+    let spec = LocalFileSpec::look(path).map_err(failed)?;
+    let root = Path::from_absolute_path(&spec.root).map_err(|source| failed(source.to_string()))?;
+    let objects = match &spec.selection {
+        Selection::File(name) => walk::file(&spec.root, name)?,
+        Selection::Directory => walk::files(&spec.root, &is_plain_parquet, true)?,
+        Selection::Glob(pattern) => walk::files(&spec.root, &|below| matches(pattern, below), false)?,
     };
     Ok(Listing { root, objects })
 }
 
-async fn remote(store: &Store, target: &Target) -> Result<Listing, StoreError> {
-    match target {
+async fn remote(store: &Store, spec: &FileSpec) -> Result<Listing, StoreError> {
+    match spec {
         // Listed by `local`.
-        Target::Local(_) => Ok(Listing { root: Path::default(), objects: Vec::new() }),
-        Target::Prefix(root) => under(store, root, &is_plain_parquet).await,
-        Target::Object(path) => Ok(one(path, store.head(path).await?)),
-        Target::Name(path) => named(store, path).await,
-        Target::Glob { root, pattern, literal } => {
+        FileSpec::Local(_) => Ok(Listing { root: Path::default(), objects: Vec::new() }),
+        FileSpec::Prefix(root) => under(store, root, &is_plain_parquet).await,
+        FileSpec::Object(path) => Ok(one(path, store.head(path).await?)),
+        FileSpec::Name(path) => named(store, path).await,
+        FileSpec::Glob { root, pattern, literal } => {
             let listing = under(store, root, &|below| matches(pattern, below)).await?;
             if listing.objects.is_empty() { named(store, literal).await } else { Ok(listing) }
         }
@@ -181,24 +181,24 @@ fn is_unpinnable(object: &ObjectMeta) -> bool {
 
 fn nothing_there(location: &Location) -> String {
     let shown = |path: &Path| location.store().display(path);
-    match location.target() {
-        Target::Local(path) => match LocalTarget::look(path) {
-            Ok(target) => nothing_local(&target),
+    match location.spec() {
+        FileSpec::Local(path) => match LocalFileSpec::look(path) {
+            Ok(spec) => nothing_local(&spec),
             Err(reason) => reason,
         },
-        Target::Prefix(root) => format!("no *.parquet object under \"{}\"", shown(root)),
-        Target::Name(path) => {
+        FileSpec::Prefix(root) => format!("no *.parquet object under \"{}\"", shown(root)),
+        FileSpec::Name(path) => {
             format!("there is no object \"{0}\", and no *.parquet object under \"{0}/\"", shown(path))
         }
-        Target::Glob { root, pattern, .. } => format!("no object under \"{}\" matches \"{pattern}\"", shown(root)),
-        Target::Object(path) => format!("there is no \"{}\"", shown(path)),
+        FileSpec::Glob { root, pattern, .. } => format!("no object under \"{}\" matches \"{pattern}\"", shown(root)),
+        FileSpec::Object(path) => format!("there is no \"{}\"", shown(path)),
     }
 }
 
-fn nothing_local(target: &LocalTarget) -> String {
-    let root = target.root.display();
-    match &target.selection {
-        _ if !target.root.exists() => format!("there is no \"{root}\""),
+fn nothing_local(spec: &LocalFileSpec) -> String {
+    let root = spec.root.display();
+    match &spec.selection {
+        _ if !spec.root.exists() => format!("there is no \"{root}\""),
         Selection::Directory => format!("no *.parquet file under \"{root}\""),
         Selection::File(name) => format!("there is no file \"{name}\" in \"{root}\""),
         Selection::Glob(pattern) => format!("no file under \"{root}\" matches \"{pattern}\""),

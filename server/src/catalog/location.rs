@@ -17,13 +17,13 @@ use super::{
 #[derive(Debug)]
 pub struct Location {
     store: Store,
-    target: Target,
+    spec: FileSpec,
     int96: Int96Unit,
 }
 
 /// The files that a location refers to.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(super) enum FileSpec {
     /// An absolute path on this machine.
     Local(PathBuf),
     /// In a remote store, `*.parquet` at any depth under a path.
@@ -45,7 +45,7 @@ pub(super) enum Target {
 
 /// The current meaning of a local path.
 #[derive(Debug)]
-pub(super) struct LocalTarget {
+pub(super) struct LocalFileSpec {
     /// The directory that all files must be in, with links resolved.
     pub root: PathBuf,
     /// The files under it that belong to the dataset.
@@ -112,8 +112,8 @@ impl Location {
     }
 
     /// The files that it refers to.
-    pub(super) fn target(&self) -> &Target {
-        &self.target
+    pub(super) fn spec(&self) -> &FileSpec {
+        &self.spec
     }
 }
 
@@ -128,7 +128,7 @@ fn local(path: &FilePath) -> Result<Location, String> {
     }
     let absolute = std::path::absolute(path).map_err(|source| source.to_string())?;
     split(&absolute)?;
-    Ok(Location { store: Store::local(), target: Target::Local(absolute), int96: Int96Unit::default() })
+    Ok(Location { store: Store::local(), spec: FileSpec::Local(absolute), int96: Int96Unit::default() })
 }
 
 /// Parses a bucket and a key. Keys are literal: `%`, `#` and spaces have no special meaning, and `?` is a wildcard.
@@ -143,17 +143,17 @@ fn bucket(scheme: &str, rest: &str, stores: &mut Stores) -> Result<Location, Str
     let path = |text: &str| Path::parse(text).map_err(|source| source.to_string());
     let whole = path(key)?;
     let is_wild = |part: &&str| part.contains(['*', '?', '[']);
-    let target = if let Some(first_wild) = key.split('/').position(|part| is_wild(&part)) {
+    let spec = if let Some(first_wild) = key.split('/').position(|part| is_wild(&part)) {
         let parts: Vec<&str> = key.split('/').collect();
         let (root, rest) = parts.split_at(first_wild);
         let pattern = Pattern::new(&rest.join("/")).map_err(|source| format!("invalid glob: {source}"))?;
-        Target::Glob { root: path(&root.join("/"))?, pattern, literal: whole }
+        FileSpec::Glob { root: path(&root.join("/"))?, pattern, literal: whole }
     } else if key.is_empty() || key.ends_with('/') {
-        Target::Prefix(whole)
+        FileSpec::Prefix(whole)
     } else {
-        Target::Name(whole)
+        FileSpec::Name(whole)
     };
-    Ok(Location { store: stores.of(scheme, authority)?, target, int96: Int96Unit::default() })
+    Ok(Location { store: stores.of(scheme, authority)?, spec, int96: Int96Unit::default() })
 }
 
 /// Parses the URL of one file on a web server, which has no listing.
@@ -168,10 +168,10 @@ fn web(scheme: &str, url: &str, stores: &mut Stores) -> Result<Location, String>
     }
     let path = Path::from_url_path(parsed.path()).map_err(|source| source.to_string())?;
     let store = stores.of(scheme, parsed.authority())?;
-    Ok(Location { store, target: Target::Object(path), int96: Int96Unit::default() })
+    Ok(Location { store, spec: FileSpec::Object(path), int96: Int96Unit::default() })
 }
 
-impl LocalTarget {
+impl LocalFileSpec {
     /// Resolves a path against the file system.
     pub(super) fn look(path: &FilePath) -> Result<Self, String> {
         let (root, selection) = split(path)?;
@@ -203,8 +203,8 @@ fn split(path: &FilePath) -> Result<(PathBuf, Selection), String> {
 mod tests {
     use super::*;
 
-    fn parsed(url: &str) -> Result<Target, LocationError> {
-        Location::parse("t", url, &mut Stores::default()).map(|location| location.target)
+    fn parsed(url: &str) -> Result<FileSpec, LocationError> {
+        Location::parse("t", url, &mut Stores::default()).map(|location| location.spec)
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         let file = dir.path().join("a[1].parquet");
         std::fs::write(&file, b"").unwrap();
         let selection = |url: String| match parsed(&url).unwrap() {
-            Target::Local(path) => format!("{:?}", LocalTarget::look(&path).unwrap().selection),
+            FileSpec::Local(path) => format!("{:?}", LocalFileSpec::look(&path).unwrap().selection),
             other => panic!("{other:?}"),
         };
         assert_eq!(selection(dir.path().display().to_string()), "Directory");
@@ -225,11 +225,11 @@ mod tests {
     #[test]
     fn parses_prefixes_objects_and_globs_of_stores() {
         let shown = |url: &str| match parsed(url).unwrap() {
-            Target::Local(path) => format!("local {}", path.display()),
-            Target::Prefix(path) => format!("prefix {path}"),
-            Target::Name(path) => format!("name {path}"),
-            Target::Glob { root, pattern, literal } => format!("glob {root} {pattern} {literal}"),
-            Target::Object(path) => format!("object {path}"),
+            FileSpec::Local(path) => format!("local {}", path.display()),
+            FileSpec::Prefix(path) => format!("prefix {path}"),
+            FileSpec::Name(path) => format!("name {path}"),
+            FileSpec::Glob { root, pattern, literal } => format!("glob {root} {pattern} {literal}"),
+            FileSpec::Object(path) => format!("object {path}"),
         };
         for (url, want) in [
             ("s3://bucket", "prefix "),

@@ -59,7 +59,7 @@ pub(super) struct View {
     decoded: SchemaDescPtr,
     /// How intervals are read.
     pub intervals: Intervals,
-    /// The unit that INT96 is read in.
+    /// The unit of timestamps stored as INT96.
     pub int96: Int96Unit,
     /// The schema of the projection's columns.
     pub schema: SchemaRef,
