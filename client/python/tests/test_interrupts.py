@@ -238,7 +238,7 @@ class Stalled:
         self.closed.wait()
         raise StopIteration
 
-    def places(self) -> Any:
+    def cursors(self) -> Any:
         return lambda header: fb.Cursor(1, 0, 1)
 
     def close(self) -> None:
