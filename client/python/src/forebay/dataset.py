@@ -172,7 +172,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         return (self._epoch_start() if self._loaded is None else self._loaded.cursor).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """LoadedState at the next iteration, after the last batch that the saving loop consumed.
+        """Resume at the next iteration, after the last batch that the saving loop consumed.
 
         Seed, shuffling, lanes, window and remainder are the state's. Batch size and world size are this dataset's, if
         the state's position allows them; otherwise raises `forebay.CursorRefused`, a ValueError. Changed files or plans
