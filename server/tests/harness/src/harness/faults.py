@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,10 @@ LONG: dict[str, Any] = {
 GAUGES = ("streams_active", "exchanges_active", "fits_active", "connections_active", "memory_reserved_bytes")
 
 
+Start = Callable[..., Daemon]
+"""The type of the fixture `start` of the tests of network faults."""
+
+
 def write_data(folder: Path) -> Path:
     """Ids, numbers, and a text of 1 KB per row that depends on the id."""
     folder.mkdir(parents=True)
@@ -70,6 +75,21 @@ def are_rows_of_long(batch: pa.RecordBatch, start: int) -> bool:
 
 def ticket(client: fl.FlightClient, request: dict[str, Any]) -> fl.Ticket:
     return info(client, request).endpoints[0].ticket
+
+
+def ticket_bytes(daemon: Daemon, request: dict[str, Any]) -> bytes:
+    with fl.connect(daemon.url) as client:
+        return ticket(client, request).ticket
+
+
+def read_long(reader: fl.FlightStreamReader, batches: int, start: int = 0) -> int:
+    """Read so many batches of LONG, which begin at row `start`; returns the row after them."""
+    for _ in range(batches):
+        chunk = reader.read_chunk()
+        assert json.loads(chunk.app_metadata.to_pybytes())["position"] == start
+        assert are_rows_of_long(chunk.data, start)
+        start += chunk.data.num_rows
+    return start
 
 
 def outcome(call: Callable[[], object]) -> tuple[str, str]:

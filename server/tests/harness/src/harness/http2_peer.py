@@ -180,3 +180,12 @@ def _is_gone(connection: socket.socket) -> bool:
     state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
     # CLOSE, of the kernel's states.
     return state == 7
+
+
+UNFINISHED_HANDSHAKES: dict[str, bytes] = {
+    "nothing": b"",
+    "half a preface": PREFACE[:11],
+    "no settings": PREFACE,
+    "a ping and no settings": PREFACE + frame(Kind.PING, payload=bytes(8)),
+    "half of the settings": PREFACE + settings(1000)[:12],
+}
