@@ -1,12 +1,22 @@
-//! Layering: which modules may import which, and which modules may use each large dependency.
+//! Layering: which modules may import which, which modules may use each large dependency, and unique names of types.
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+#[path = "layering/code.rs"]
+mod code;
+#[path = "layering/imports.rs"]
+mod imports;
 
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
+
+use imports::Crate;
+
+/// The crates whose source files are checked.
+const CRATES: [&str; 5] = ["proto", "kernels", "server", "server/settings", "client"];
 
 /// The modules of the server, from the top layer down. A module may import only modules of lower layers.
 const LAYERS: [&[&str]; 7] = [
@@ -193,4 +203,28 @@ fn unsafe_code_is_forbidden_outside_the_kernels() {
 fn imports_are_found_in_lists_and_paths() {
     let code = "use crate::{\n    catalog::{File, Snapshot},\n    metrics,\n};\nlet x = crate::error::near_names();";
     assert_eq!(imports(code), ["catalog", "metrics", "error"]);
+}
+
+#[test]
+fn files_import_each_other_in_no_circle() {
+    assert_none(Crate::circles);
+}
+
+#[test]
+fn type_names_are_unique_within_a_crate() {
+    assert_none(|sources| {
+        let duplicates = sources.types().into_iter().filter(|(_, files)| files.len() > 1);
+        duplicates.map(|(name, files)| format!("{name} in {}", files.join(", "))).collect()
+    });
+}
+
+/// Fails if a check finds anything in the sources of the crates.
+fn assert_none(check: impl Fn(&Crate) -> Vec<String>) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let found_in = |name: &str| {
+        let found = check(&Crate::read(&root.join(name).join("src")));
+        found.into_iter().map(|line| format!("{name}: {line}")).collect::<Vec<_>>()
+    };
+    let found: Vec<String> = CRATES.into_iter().flat_map(found_in).collect();
+    assert!(found.is_empty(), "{found:#?}");
 }
