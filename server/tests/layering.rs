@@ -218,6 +218,11 @@ fn type_names_are_unique_within_a_crate() {
     });
 }
 
+#[test]
+fn imports_are_grouped() {
+    assert_none(Crate::ungrouped_imports);
+}
+
 /// Fails if a check finds anything in the sources of the crates.
 fn assert_none(check: impl Fn(&Crate) -> Vec<String>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

@@ -21,6 +21,8 @@ pub struct Crate(BTreeMap<Module, SourceFile>);
 struct SourceFile {
     name: String,
     uses: Vec<Use>,
+    /// The trees of private `use` declarations outside functions and inline modules.
+    declarations: Vec<String>,
     /// Everything outside `use` declarations.
     body: String,
 }
@@ -97,6 +99,23 @@ impl Crate {
         types
     }
 
+    /// Returns the files whose imports are not in the order of std, other crates and this crate, or not one `use` for std.
+    pub fn ungrouped_imports(&self) -> Vec<String> {
+        let group = |module: &Module, import: &str| {
+            let path: Vec<String> = paths(import).into_iter().next().unwrap_or_default();
+            match path.first().map(String::as_str) {
+                Some("std") => 0,
+                _ if self.absolute(module, &path).is_some() => 2,
+                _ => 1,
+            }
+        };
+        let is_ungrouped = |(module, file): &(&Module, &SourceFile)| {
+            let groups: Vec<i32> = file.declarations.iter().map(|import| group(module, import)).collect();
+            !groups.is_sorted() || groups.iter().filter(|group| **group == 0).count() > 1
+        };
+        self.0.iter().filter(is_ungrouped).map(|(_, file)| file.name.clone()).collect()
+    }
+
     /// Returns the modules that a file imports, each with the first path that names it.
     fn imports_of(&self, module: &Module, file: &SourceFile) -> BTreeMap<&Module, String> {
         let words: Vec<Vec<String>> = paths(&file.body);
@@ -154,19 +173,22 @@ impl SourceFile {
     fn parse(name: String, text: &str) -> Self {
         // A visibility is not an import.
         let code = code(text).replace("pub(in crate::", "pub(");
-        let mut uses = Vec::new();
+        let (mut uses, mut declarations) = (Vec::new(), Vec::new());
         let mut body = String::new();
         let mut rest = code.as_str();
         while let Some(start) = use_start(rest) {
             let (before, declaration) = rest.split_at(start);
             let (tree, after) = declaration["use ".len()..].split_once(';').unwrap();
             let is_public = before.trim_end().rsplit([';', '}', '{', ']']).next().unwrap().trim().starts_with("pub");
+            if !is_public && (before.is_empty() || before.ends_with('\n')) {
+                declarations.push(tree.to_owned());
+            }
             expand(tree, &[], &mut |path, name| uses.push(Use { is_public, path, name }));
             body.push_str(before);
             rest = after;
         }
         body.push_str(rest);
-        Self { name, uses, body }
+        Self { name, uses, declarations, body }
     }
 
     /// Returns the names of the child modules under `#[cfg(not(…))]`.
