@@ -144,6 +144,9 @@ pub async fn open_shared(
     })
 }
 
+/// A leaf column and the bytes of its chunk in the file.
+type LeafRange = (usize, Range<u64>);
+
 /// The leaf columns of each part and their ranges in the file, checked against the size of the file.
 fn leaves(
     snapshot: &Snapshot,
@@ -151,7 +154,7 @@ fn leaves(
     projection: &Projection,
     parts: &[Part],
     context: &ErrorContext,
-) -> Result<Vec<Vec<(usize, Range<u64>)>>, ScanError> {
+) -> Result<Vec<Vec<LeafRange>>, ScanError> {
     let size = snapshot.file_of(row_group).object().size;
     let of_part = |part: &Part| {
         let leaves = projection.leaves(snapshot, row_group, part);

@@ -21,8 +21,11 @@ use crate::{
 pub(super) struct PlanStore {
     state: State,
     /// The plan that was loaded last: an access check loads the plan that its request then loads.
-    last: Arc<Mutex<Option<(String, Arc<v1::Plan>)>>>,
+    last: Arc<Mutex<Option<LoadedPlan>>>,
 }
+
+/// The id of a stored plan, and the plan.
+type LoadedPlan = (String, Arc<v1::Plan>);
 
 /// A request's plan in its canonical form.
 pub(super) struct CanonicalPlan {
@@ -76,7 +79,7 @@ impl PlanStore {
         Ok(plan)
     }
 
-    fn last(&self) -> MutexGuard<'_, Option<(String, Arc<v1::Plan>)>> {
+    fn last(&self) -> MutexGuard<'_, Option<LoadedPlan>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

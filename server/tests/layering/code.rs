@@ -1,7 +1,7 @@
 //! Rust sources without what the tests of layering do not read: comments, literals and test code.
 
 /// Returns a source's code: comments are dropped, literals are emptied, and items under `#[cfg(test)]` are left out.
-pub fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     without_test_items(&without_literals(text))
 }
 

@@ -16,7 +16,7 @@ use super::code::code;
 type Module = Vec<String>;
 
 /// The source files of a crate by module, without tests, generated code and binaries.
-pub struct Crate(BTreeMap<Module, SourceFile>);
+pub(crate) struct Crate(BTreeMap<Module, SourceFile>);
 
 struct SourceFile {
     name: String,
@@ -35,7 +35,7 @@ struct Use {
 }
 
 impl Crate {
-    pub fn read(root: &Path) -> Self {
+    pub(crate) fn read(root: &Path) -> Self {
         let mut texts = Vec::new();
         let mut folders = vec![root.to_owned()];
         while let Some(folder) = folders.pop() {
@@ -45,7 +45,8 @@ impl Crate {
                 let is_skipped = |part: &str| matches!(part, "tests" | "tests.rs" | "gen" | "bin" | "main.rs");
                 if name.split('/').any(is_skipped) {
                     continue;
-                } else if path.is_dir() {
+                }
+                if path.is_dir() {
                     folders.push(path);
                 } else if path.extension().is_some_and(|ending| ending == "rs") {
                     texts.push((name, fs::read_to_string(&path).unwrap()));
@@ -61,7 +62,7 @@ impl Crate {
     }
 
     /// Returns one circle for each group of files that import each other, as a line of text.
-    pub fn circles(&self) -> Vec<String> {
+    pub(crate) fn circles(&self) -> Vec<String> {
         let imports: BTreeMap<&Module, BTreeMap<&Module, String>> =
             self.0.iter().map(|(module, file)| (module, self.imports_of(module, file))).collect();
         let mut seen: BTreeSet<&Module> = BTreeSet::new();
@@ -81,7 +82,7 @@ impl Crate {
 
     /// Returns the types of each name, with the files that define them. Types within functions are left out, and so are
     /// modules under `#[cfg(not(…))]`, which are alternatives to others.
-    pub fn types(&self) -> BTreeMap<&str, Vec<&str>> {
+    pub(crate) fn types(&self) -> BTreeMap<&str, Vec<&str>> {
         let alternatives: BTreeSet<Module> =
             self.0.iter().flat_map(|(module, file)| file.alternatives().map(move |name| child(module, name))).collect();
         let mut types: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -100,7 +101,7 @@ impl Crate {
     }
 
     /// Returns the files whose imports are not in the order of std, other crates and this crate, or not one `use` for std.
-    pub fn ungrouped_imports(&self) -> Vec<String> {
+    pub(crate) fn ungrouped_imports(&self) -> Vec<String> {
         let group = |module: &Module, import: &str| {
             let path: Vec<String> = paths(import).into_iter().next().unwrap_or_default();
             match path.first().map(String::as_str) {
