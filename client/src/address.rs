@@ -1,7 +1,6 @@
 //! gRPC endpoints from server URLs, tuned for few, large streams.
 
-use std::net::IpAddr;
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use tonic::transport::{Endpoint, Uri};
 

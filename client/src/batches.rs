@@ -3,22 +3,21 @@
 //! Checksums are verified over the received bytes, before decoding. A stream is complete only if a batch is marked as
 //! the last and the server then ends the stream without an error.
 
-use std::fmt;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use arrow_flight::FlightData;
 use forebay_proto::v1::BatchHeader;
-use futures::stream::BoxStream;
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream::BoxStream};
 use tonic::Status;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::decode::Decoder;
-use crate::{Error, HeaderError, Result};
+use crate::{Error, HeaderError, Result, decode::Decoder};
 
 /// One step of one rank.
 #[derive(Clone, Debug)]

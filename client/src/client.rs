@@ -3,23 +3,23 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use arrow_flight::flight_service_client::FlightServiceClient;
-use arrow_flight::{Action, Criteria, FlightDescriptor, FlightEndpoint, FlightInfo, Ticket};
-use bytes::Bytes;
-use forebay_proto::v1::{
-    BatchHeader, DatasetInfo, Explain, FitProgress, FitRequest, FitResult, FitUpdate, Plan, RankInfo, Replay,
-    ReplayRequest, ShowRequest, StreamInfo, StreamRequest, fit_update,
+use arrow_flight::{
+    Action, Criteria, FlightDescriptor, FlightEndpoint, FlightInfo, Ticket, flight_service_client::FlightServiceClient,
 };
-use forebay_proto::{Encoding, Message, decode, encode};
+use bytes::Bytes;
+use forebay_proto::{
+    Encoding, Message, decode, encode,
+    v1::{
+        BatchHeader, DatasetInfo, Explain, FitProgress, FitRequest, FitResult, FitUpdate, Plan, RankInfo, Replay,
+        ReplayRequest, ShowRequest, StreamInfo, StreamRequest, fit_update,
+    },
+};
 use futures::{StreamExt, TryStreamExt};
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::Channel;
-use tonic::{Status, Streaming};
+use tonic::{Status, Streaming, service::interceptor::InterceptedService, transport::Channel};
 
-use crate::credentials::Bearer;
-use crate::cursor::EpochCursors;
-use crate::transport::Link;
-use crate::{Batch, BatchStream, Credentials, Error, Result, address};
+use crate::{
+    Batch, BatchStream, Credentials, Error, Result, address, credentials::Bearer, cursor::EpochCursors, transport::Link,
+};
 
 /// Flight client that sends the token with each call.
 pub(crate) type Calls = FlightServiceClient<InterceptedService<Channel, Bearer>>;

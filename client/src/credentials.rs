@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use tonic::Status;
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::service::Interceptor;
-use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+use tonic::{
+    Status,
+    metadata::{Ascii, MetadataValue},
+    service::Interceptor,
+    transport::{Certificate, ClientTlsConfig, Identity},
+};
 
 use crate::{Error, Result};
 

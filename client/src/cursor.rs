@@ -3,8 +3,10 @@
 //! One global position covers all ranks because the request and the position determine a batch. The JSON is that of the
 //! Python package's `state_dict`; each client reads the other's. Makes no calls.
 
-use forebay_proto::defaults;
-use forebay_proto::v1::{BatchHeader, Remainder, StreamInfo, StreamRequest};
+use forebay_proto::{
+    defaults,
+    v1::{BatchHeader, Remainder, StreamInfo, StreamRequest},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -299,8 +301,7 @@ fn world_size(request: &StreamRequest) -> u64 {
 /// `"keep"`, `"drop"`, `"pad"`, as in the Python package.
 mod remainder_name {
     use forebay_proto::v1::Remainder;
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     pub(super) fn serialize<S: Serializer>(remainder: &Remainder, serializer: S) -> Result<S::Ok, S::Error> {

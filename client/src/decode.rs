@@ -4,17 +4,20 @@
 //! blocks 16 bytes past a page boundary. No Arrow type needs more than 16-byte alignment, so this decoder keeps the
 //! bodies, and arrow-ipc copies only buffers that are misaligned for their type.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::buffer::Buffer;
-use arrow::datatypes::{Schema, SchemaRef};
-use arrow::error::ArrowError;
-use arrow::ipc::reader::{RecordBatchDecoder, read_dictionary};
-use arrow::ipc::{MessageHeader, root_as_message};
-use arrow_flight::FlightData;
-use arrow_flight::error::FlightError;
+use arrow::{
+    array::{ArrayRef, RecordBatch},
+    buffer::Buffer,
+    datatypes::{Schema, SchemaRef},
+    error::ArrowError,
+    ipc::{
+        MessageHeader,
+        reader::{RecordBatchDecoder, read_dictionary},
+        root_as_message,
+    },
+};
+use arrow_flight::{FlightData, error::FlightError};
 
 /// Decoder with the schema and dictionaries of the preceding messages.
 #[derive(Debug, Default)]
@@ -69,8 +72,10 @@ fn mismatch(what: &str) -> FlightError {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{AsArray, DictionaryArray, Float32Array, StringArray};
-    use arrow::datatypes::{Float32Type, Int32Type};
+    use arrow::{
+        array::{AsArray, DictionaryArray, Float32Array, StringArray},
+        datatypes::{Float32Type, Int32Type},
+    };
     use arrow_flight::encode::{DictionaryHandling, FlightDataEncoderBuilder};
     use bytes::{Bytes, BytesMut};
     use futures::{FutureExt, TryStreamExt, stream};

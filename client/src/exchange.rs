@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
-use arrow_flight::FlightDescriptor;
-use arrow_flight::decode::FlightRecordBatchStream;
-use arrow_flight::encode::{DictionaryHandling, FlightDataEncoderBuilder};
-use arrow_flight::error::FlightError;
-use forebay_proto::v1::ExchangeRequest;
-use forebay_proto::{Encoding, encode};
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use arrow_flight::{
+    FlightDescriptor,
+    decode::FlightRecordBatchStream,
+    encode::{DictionaryHandling, FlightDataEncoderBuilder},
+    error::FlightError,
+};
+use forebay_proto::{Encoding, encode, v1::ExchangeRequest};
 use futures::{Stream, StreamExt, TryStreamExt, future};
 
 use crate::{Client, Error, Result};

@@ -69,10 +69,12 @@ pub use client::{Client, Endpoint, Epoch, Table};
 pub use credentials::Credentials;
 pub use cursor::{CURSOR_VERSION, Cursor, CursorError};
 pub use error::{Error, HeaderError, Result, code_name};
-pub use forebay_proto::defaults::BATCH_SIZE as BATCH_SIZE_DEFAULT;
-pub use forebay_proto::v1::{
-    Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitResult, Plan, RankExplain,
-    RankInfo, Reason, Remainder, Replay, ReplayRequest, ReplayRow, StageSeconds, StreamInfo, StreamRequest,
+pub use forebay_proto::{
+    defaults::BATCH_SIZE as BATCH_SIZE_DEFAULT,
+    v1::{
+        Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitResult, Plan, RankExplain,
+        RankInfo, Reason, Remainder, Replay, ReplayRequest, ReplayRow, StageSeconds, StreamInfo, StreamRequest,
+    },
 };
 pub use plan_text::{FIT_VERSION, plan_from_json};
 pub use rank_stream::RankStream;

@@ -1,14 +1,11 @@
 //! Opening one rank's stream on one server.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use forebay_proto::v1::StreamRequest;
 use tonic::Code;
 
-use crate::cursor::Cursor;
-use crate::transport::Link;
-use crate::{BatchStream, Client, Epoch, Error, Result, Retry};
+use crate::{BatchStream, Client, Epoch, Error, Result, Retry, cursor::Cursor, transport::Link};
 
 /// Servers that a stream can be read from.
 #[derive(Clone, Debug)]

@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
-use forebay_proto::v1::{FitResult, Plan};
-use forebay_proto::{DecodeError, decode};
+use forebay_proto::{
+    DecodeError, decode,
+    v1::{FitResult, Plan},
+};
 use prost::Message as _;
 use serde_json::Value;
 use sha2::{Digest, Sha256};

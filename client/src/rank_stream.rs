@@ -4,21 +4,24 @@
 //! error leads from the first two states to `Opening` while `retry` allows, any other error to `Ended`. Failing over
 //! resumes from the stream's own cursor, so a different snapshot, plan or order is rejected.
 
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
 
 use arrow::datatypes::SchemaRef;
 use forebay_proto::v1::{RankInfo, StreamInfo, StreamRequest};
-use futures::future::BoxFuture;
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, future::BoxFuture};
 use tokio::time::Instant;
 
-use crate::cursor::{Cursor, EpochCursors};
-use crate::opening::{Opened, Servers, add_url, open_on};
-use crate::retry::{Outage, Retry, Verdict, verdict};
-use crate::transport::Link;
-use crate::{Batch, BatchStream, Endpoint, Error, HeaderError, Result, address};
+use crate::{
+    Batch, BatchStream, Endpoint, Error, HeaderError, Result, address,
+    cursor::{Cursor, EpochCursors},
+    opening::{Opened, Servers, add_url, open_on},
+    retry::{Outage, Retry, Verdict, verdict},
+    transport::Link,
+};
 
 /// Batches of one rank from a start position to the epoch's end. The stream ends after an error.
 pub struct RankStream {

@@ -5,16 +5,17 @@
 
 use std::sync::Arc;
 
-use forebay_proto::defaults;
-use forebay_proto::v1::StreamRequest;
+use forebay_proto::{defaults, v1::StreamRequest};
 use tokio::time::Instant;
 
-use crate::cursor::Cursor;
-use crate::opening::{Servers, add_url, open_on};
-use crate::rank_stream::RankStream;
-use crate::retry::{Outage, Verdict, verdict};
-use crate::transport::{Link, Transport};
-use crate::{Credentials, Error, Result, Retry, address};
+use crate::{
+    Credentials, Error, Result, Retry, address,
+    cursor::Cursor,
+    opening::{Servers, add_url, open_on},
+    rank_stream::RankStream,
+    retry::{Outage, Verdict, verdict},
+    transport::{Link, Transport},
+};
 
 /// Servers that streams are read from. Each stream has its own connection.
 #[derive(Clone, Debug)]

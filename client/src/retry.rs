@@ -4,14 +4,12 @@
 //! responds. Pauses between passes double and are jittered, so that the ranks of a job do not reconnect at once. Passes
 //! and time are limited; both limits restart with each received batch.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tonic::Code;
 
-use crate::transport::Link;
-use crate::{Error, HeaderError};
+use crate::{Error, HeaderError, transport::Link};
 
 /// Trailer in which a server permits a retry and sets its delay (gRPC proposal A6).
 const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";

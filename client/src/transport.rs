@@ -1,17 +1,21 @@
 //! Source of connections and random numbers; the operating system by default.
 
-use std::collections::hash_map::RandomState;
-use std::fmt;
-use std::hash::{BuildHasher, Hasher};
-use std::io;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::{
+    collections::hash_map::RandomState,
+    fmt,
+    hash::{BuildHasher, Hasher},
+    io,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use futures::future::BoxFuture;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tonic::codegen::Service;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{
+    codegen::Service,
+    transport::{Channel, Endpoint, Uri},
+};
 
 use crate::Credentials;
 

@@ -1,7 +1,6 @@
 //! Errors of programs and of the rows that they process, worded for the author of the plan.
 
-use arrow::datatypes::DataType;
-use arrow::error::ArrowError;
+use arrow::{datatypes::DataType, error::ArrowError};
 use thiserror::Error;
 
 /// Outputs that do not compile against the types of the columns: an error in the plan, found before any row is read.

@@ -48,13 +48,7 @@ mod vector;
 
 pub use compile::program::Program;
 pub use error::{CompileError, KernelError, OpProblem};
-pub use execute::builder::BatchBuilder;
-pub use execute::interleave::Interleave;
-pub use execute::workspace::Workspace;
-pub use ops::exact_decimal::ExactDecimal;
-pub use ops::fill_null::Fill;
-pub use ops::lookup::LookupTable;
-pub use ops::op::Op;
-pub use ops::vocab::VocabValues;
+pub use execute::{builder::BatchBuilder, interleave::Interleave, workspace::Workspace};
+pub use ops::{exact_decimal::ExactDecimal, fill_null::Fill, lookup::LookupTable, op::Op, vocab::VocabValues};
 pub use prefix::Prefix;
 pub use spec::{Chain, DType, MAX_COLUMNS, OutputSpec};

@@ -4,26 +4,32 @@ mod decimals;
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringBuilder, UInt64Array};
-use arrow::compute::take;
-use arrow::datatypes::{DataType, Schema};
-use arrow::error::ArrowError;
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch, StringBuilder, UInt64Array},
+    compute::take,
+    datatypes::{DataType, Schema},
+    error::ArrowError,
+};
 
-use crate::compile::chain::{CompiledChain, Head, Joined, JoinedRows};
-use crate::compile::inputs::Inputs;
-use crate::compile::outputs::chain_error;
-use crate::domain::{Domain, same_values};
-use crate::error::{CompileError, KernelError, OpProblem};
-use crate::execute::dictionary::DictionaryKeys;
-use crate::execute::explain::{column_error, wrong_type};
-use crate::execute::list_rows::ListRows;
-use crate::execute::lists::ListFeed;
-use crate::execute::source::evaluate_column;
-use crate::execute::source::{Feed, UnreadableColumn};
-use crate::execute::text::Strings;
-use crate::ops::op::Op;
-use crate::vector::collected::Collected;
-use crate::vector::tile::Values;
+use crate::{
+    compile::{
+        chain::{CompiledChain, Head, Joined, JoinedRows},
+        inputs::Inputs,
+        outputs::chain_error,
+    },
+    domain::{Domain, same_values},
+    error::{CompileError, KernelError, OpProblem},
+    execute::{
+        dictionary::DictionaryKeys,
+        explain::{column_error, wrong_type},
+        list_rows::ListRows,
+        lists::ListFeed,
+        source::{Feed, UnreadableColumn, evaluate_column},
+        text::Strings,
+    },
+    ops::op::Op,
+    vector::{collected::Collected, tile::Values},
+};
 
 /// A column and the ops that precede the one that learns.
 ///

@@ -5,11 +5,12 @@
 
 use arrow::datatypes::Schema;
 
-use crate::compile::inputs::Inputs;
-use crate::compile::program::Program;
-use crate::error::CompileError;
-use crate::execute::source::evaluate_column;
-use crate::spec::OutputSpec;
+use crate::{
+    compile::{inputs::Inputs, program::Program},
+    error::CompileError,
+    execute::source::evaluate_column,
+    spec::OutputSpec,
+};
 
 impl Program {
     /// Compiles outputs against the schema of the input. Columns that no chain names are ignored.

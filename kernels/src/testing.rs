@@ -1,11 +1,13 @@
 //! Shared by tests: runs one column through one chain.
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, Float32Array, Float64Array, Int64Array, ListArray, ListBuilder, RecordBatch,
-    StringBuilder,
+use arrow::{
+    array::{
+        Array, ArrayRef, AsArray, Float32Array, Float64Array, Int64Array, ListArray, ListBuilder, RecordBatch,
+        StringBuilder,
+    },
+    datatypes::{Field, Float32Type, Float64Type, Int64Type, Schema},
 };
-use arrow::datatypes::{Field, Float32Type, Float64Type, Int64Type, Schema};
 
 use crate::{BatchBuilder, Chain, CompileError, DType, KernelError, Op, OutputSpec, Prefix, Program};
 

@@ -1,6 +1,8 @@
-use arrow::array::{Array, ArrayRef, Int64Array, StringDictionaryBuilder};
-use arrow::datatypes::Int32Type;
-use arrow::ipc::{MessageHeader, root_as_message};
+use arrow::{
+    array::{Array, ArrayRef, Int64Array, StringDictionaryBuilder},
+    datatypes::Int32Type,
+    ipc::{MessageHeader, root_as_message},
+};
 use arrow_flight::encode::{DictionaryHandling, FlightDataEncoderBuilder};
 use forebay_proto::{Encoding, encode};
 use futures::{TryStreamExt, stream};

@@ -1,7 +1,9 @@
 //! Flags of credentials and trusted authorities.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use forebay_client::Credentials;

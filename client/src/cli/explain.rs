@@ -3,10 +3,12 @@
 use clap::Args;
 use forebay_client::{Assumptions, Explain as Costs, RankExplain};
 
-use super::failure::Failure;
-use super::output::{self, Align};
-use super::session::Session;
-use super::stream_options::StreamOptions;
+use super::{
+    failure::Failure,
+    output::{self, Align},
+    session::Session,
+    stream_options::StreamOptions,
+};
 
 /// Maximum number of ranks in the text; --json has all of them.
 const RANKS_SHOWN: usize = 16;

@@ -1,9 +1,11 @@
 //! Failure of a subcommand: its message and exit code.
 
-use std::error::Error;
-use std::io::{self, Write};
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::{
+    error::Error,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use arrow::error::ArrowError;
 use forebay_client::Error as ClientError;

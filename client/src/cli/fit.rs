@@ -6,10 +6,7 @@ use clap::Args;
 use forebay_client::FitProgress;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::failure::Failure;
-use super::session::Session;
-use super::show::artifact;
-use super::{learned_text, output, plan_file};
+use super::{failure::Failure, learned_text, output, plan_file, session::Session, show::artifact};
 
 /// Fit a plan to a dataset; `--json > plan.json` saves the fitted plan to a file for version control
 #[derive(Debug, Args)]

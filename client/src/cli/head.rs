@@ -2,18 +2,16 @@
 
 use std::path::PathBuf;
 
-use arrow::array::RecordBatch;
-use arrow::json::WriterBuilder;
-use arrow::json::writer::LineDelimited;
-use arrow::util::pretty::pretty_format_batches;
-use clap::Args;
-use clap::builder::RangedU64ValueParser;
+use arrow::{
+    array::RecordBatch,
+    json::{WriterBuilder, writer::LineDelimited},
+    util::pretty::pretty_format_batches,
+};
+use clap::{Args, builder::RangedU64ValueParser};
 use forebay_client::{Endpoint, StreamRequest};
 use futures::TryStreamExt;
 
-use super::failure::Failure;
-use super::session::Session;
-use super::{output, plan_file};
+use super::{failure::Failure, output, plan_file, session::Session};
 
 /// Show the first rows of a dataset as stored, or the first batch of a plan; with --json one object per line
 #[derive(Debug, Args)]
@@ -99,8 +97,10 @@ fn json(batches: &[RecordBatch]) -> Result<String, arrow::error::ArrowError> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, FixedSizeListArray, Float32Array, Int64Array};
-    use arrow::datatypes::Float32Type;
+    use arrow::{
+        array::{ArrayRef, FixedSizeListArray, Float32Array, Int64Array},
+        datatypes::Float32Type,
+    };
 
     use super::*;
 

@@ -1,17 +1,16 @@
 //! `forebay load DATASET`: reads concurrent streams, as fast as possible or on a schedule, and reports measurements.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-use std::{fs, io};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{ArgAction, Args};
 use forebay_client::StreamRequest;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::failure::Failure;
-use super::session::Session;
-use super::stream_options::StreamOptions;
-use super::{load_text, output};
+use super::{failure::Failure, load_text, output, session::Session, stream_options::StreamOptions};
 use crate::load::{self, Pace, Progress, Report, RunEnd, Settings};
 
 /// Maximum number of streams of a run: each needs a task, and each client a connection.

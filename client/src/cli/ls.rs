@@ -2,9 +2,11 @@
 
 use forebay_client::{DatasetInfo, Table};
 
-use super::failure::Failure;
-use super::output::{self, Align};
-use super::session::Session;
+use super::{
+    failure::Failure,
+    output::{self, Align},
+    session::Session,
+};
 
 /// Lists every dataset, an unreadable one with the reason.
 pub(crate) async fn run(session: &Session) -> Result<(), Failure> {

@@ -22,12 +22,11 @@ mod top;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use forebay_client::Client;
-use tokio::runtime;
-
 use credential_options::CredentialOptions;
 use failure::Failure;
+use forebay_client::Client;
 use session::Session;
+use tokio::runtime;
 
 /// Command line client of Forebay: lists datasets, fits and previews plans, estimates costs, generates load, and
 /// monitors servers

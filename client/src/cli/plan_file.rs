@@ -1,8 +1,10 @@
 //! `--plan FILE`: reads a plan from a file or stdin.
 
-use std::fs;
-use std::io::{self, Read};
-use std::path::Path;
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+};
 
 use forebay_client::{Plan, plan_from_json};
 

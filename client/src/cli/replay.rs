@@ -1,18 +1,21 @@
 //! `forebay replay DATASET`: the source of each row of a batch, and the batch itself.
 
-use std::fs;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
 
-use arrow::error::ArrowError;
-use arrow::ipc::writer::FileWriter;
+use arrow::{error::ArrowError, ipc::writer::FileWriter};
 use clap::Args;
 use forebay_client::{Batch, Replay as Found, ReplayRequest, ReplayRow};
 
-use super::failure::Failure;
-use super::output::{self, Align};
-use super::session::Session;
-use super::stream_options::StreamOptions;
+use super::{
+    failure::Failure,
+    output::{self, Align},
+    session::Session,
+    stream_options::StreamOptions,
+};
 
 /// Show the source of each row of a batch: file, row group, row, row id; --output writes the batch itself
 #[derive(Debug, Args)]
@@ -103,11 +106,12 @@ fn arrow_file(batch: &Batch) -> Result<Vec<u8>, ArrowError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Cursor;
-    use std::sync::Arc;
+    use std::{io::Cursor, sync::Arc};
 
-    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-    use arrow::ipc::reader::FileReader;
+    use arrow::{
+        array::{ArrayRef, Int64Array, RecordBatch},
+        ipc::reader::FileReader,
+    };
     use forebay_client::BatchHeader;
 
     use super::*;

@@ -4,9 +4,11 @@ use arrow::datatypes::{Field, Schema as ArrowSchema};
 use clap::Args;
 use serde_json::json;
 
-use super::failure::Failure;
-use super::output::{self, Align};
-use super::session::Session;
+use super::{
+    failure::Failure,
+    output::{self, Align},
+    session::Session,
+};
 
 /// Show the columns of a dataset: name, type, nullability
 #[derive(Debug, Args)]

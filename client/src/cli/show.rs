@@ -2,9 +2,7 @@
 
 use clap::Args;
 
-use super::failure::Failure;
-use super::session::Session;
-use super::{learned_text, output};
+use super::{failure::Failure, learned_text, output, session::Session};
 
 /// Show a fitted plan op by op; `--json > plan.json` saves it to a file, as `fit --json` does
 #[derive(Debug, Args)]

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use forebay_client::{Remainder, StreamRequest};
 
-use super::failure::Failure;
-use super::plan_file;
+use super::{failure::Failure, plan_file};
 
 /// An epoch under a plan, without the dataset's name.
 #[derive(Debug, Args)]

@@ -1,7 +1,9 @@
 //! Endpoints of each epoch, requested once and shared by all of its streams.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use forebay_client::{Client, Epoch, Result, StreamRequest};
 use tokio::sync::OnceCell;

@@ -1,15 +1,16 @@
 //! Measurements of all streams, recorded batch by batch.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use forebay_client::{BatchHeader, Error, StageSeconds, code_name};
 use hdrhistogram::{CreationError, Histogram};
 use tonic::Code;
 
-use super::bound::add;
-use super::timeline::Total;
+use super::{bound::add, timeline::Total};
 
 /// Significant digits of latencies: 0.1 %.
 const LATENCY_DIGITS: u8 = 3;

@@ -2,18 +2,23 @@
 
 use std::error::Error;
 
-use plotters::backend::SVGBackend;
-use plotters::chart::ChartBuilder;
-use plotters::coord::Shift;
-use plotters::coord::combinators::IntoLogRange;
-use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
-use plotters::element::{EmptyElement, PathElement, Rectangle, Text};
-use plotters::series::LineSeries;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{BLACK, Color, IntoFont, RGBColor, ShapeStyle, WHITE};
+use plotters::{
+    backend::SVGBackend,
+    chart::ChartBuilder,
+    coord::{Shift, combinators::IntoLogRange},
+    drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea},
+    element::{EmptyElement, PathElement, Rectangle, Text},
+    series::LineSeries,
+    style::{
+        BLACK, Color, IntoFont, RGBColor, ShapeStyle, WHITE,
+        text_anchor::{HPos, Pos, VPos},
+    },
+};
 
-use super::report::{Bin, Report};
-use super::timeline::Rate;
+use super::{
+    report::{Bin, Report},
+    timeline::Rate,
+};
 
 /// Pixels.
 const WIDTH: u32 = 1000;

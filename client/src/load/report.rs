@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::bound::Bound;
-use super::pace::Pace;
-use super::runner::{Outcome, StreamOutcome};
-use super::settings::{RunEnd, Settings};
-use super::timeline::Rate;
+use super::{
+    bound::Bound,
+    pace::Pace,
+    runner::{Outcome, StreamOutcome},
+    settings::{RunEnd, Settings},
+    timeline::Rate,
+};
 
 /// Bins per decade of the latency distribution.
 const BINS_PER_DECADE: i32 = 20;

@@ -1,22 +1,28 @@
 //! A run: connects, starts the streams, monitors and stops them.
 
-use std::panic;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::{
+    panic,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use forebay_client::{Client, Credentials, Error, StreamInfo};
 use futures::{StreamExt, TryStreamExt, stream};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::sync::watch;
-use tokio::task::{JoinError, JoinSet};
-use tokio::time::{self, MissedTickBehavior};
+use tokio::{
+    sync::watch,
+    task::{JoinError, JoinSet},
+    time::{self, MissedTickBehavior},
+};
 
-use super::epochs::Epochs;
-use super::measures::{Counted, Measures};
-use super::pace::Schedule;
-use super::settings::{RunEnd, Settings};
-use super::stream::{Ended, Reader, Run, StreamFailure, Tally};
-use super::timeline::{Rate, Timeline};
+use super::{
+    epochs::Epochs,
+    measures::{Counted, Measures},
+    pace::Schedule,
+    settings::{RunEnd, Settings},
+    stream::{Ended, Reader, Run, StreamFailure, Tally},
+    timeline::{Rate, Timeline},
+};
 
 /// Concurrent connection attempts; few enough for a server's backlog.
 const CONNECTING_MAX: usize = 64;

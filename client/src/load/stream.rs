@@ -3,17 +3,13 @@
 //! Transient errors (a draining server, a broken connection) are counted, and the stream resumes, as the client
 //! library's streams do. Other errors end the stream.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use forebay_client::{Batch, Client, Cursor, Epoch, Error, HeaderError, Retry, StreamRequest};
 use futures::TryStreamExt;
 use tokio::sync::watch;
 
-use super::epochs::Epochs;
-use super::measures::Measures;
-use super::pace::Schedule;
-use super::settings::RunEnd;
+use super::{epochs::Epochs, measures::Measures, pace::Schedule, settings::RunEnd};
 
 /// State shared by the streams of a run.
 #[derive(Debug)]

@@ -1,7 +1,9 @@
 //! Metrics extracted from a page: counters and gauges of a server and its open streams.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant, SystemTime},
+};
 
 use super::text::{LineError, Sample, samples};
 

@@ -1,22 +1,26 @@
 //! Fetching one page over plain HTTP, in bounded time and memory.
 
-use std::io;
-use std::str::Utf8Error;
-use std::time::Duration;
+use std::{io, str::Utf8Error, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Collected, Empty, LengthLimitError, Limited};
-use hyper::body::Body;
-use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, CONNECTION, HOST};
-use hyper::{Request, StatusCode};
+use hyper::{
+    Request, StatusCode,
+    body::Body,
+    client::conn::http1,
+    header::{ACCEPT, CONNECTION, HOST},
+};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
-use tokio::task::{self, JoinError};
-use tokio::time;
+use tokio::{
+    net::TcpStream,
+    task::{self, JoinError},
+    time,
+};
 
-use super::reading::{PageError, Reading};
-use super::target::Target;
+use super::{
+    reading::{PageError, Reading},
+    target::Target,
+};
 
 /// Time limit for a whole page; the server is polled again at the next interval.
 pub(super) const ANSWER_TIME: Duration = Duration::from_secs(3);

@@ -1,7 +1,6 @@
 //! Address of a metrics page: `http://HOST:PORT/metrics`, or `HOST:PORT` for short.
 
-use std::fmt;
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use hyper::Uri;
 

@@ -3,8 +3,7 @@
 //! The small crates for this format skip malformed lines and keep escapes in labels. `top` must distinguish an empty
 //! page from a page in another format.
 
-use std::borrow::Cow;
-use std::str::FromStr;
+use std::{borrow::Cow, str::FromStr};
 
 /// Characters quoted from a malformed line.
 const QUOTED_CHARS: usize = 60;

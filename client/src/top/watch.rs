@@ -2,15 +2,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use futures::StreamExt;
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
+use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::time::{self, Instant};
 
-use super::figures::{self, ServerFigures, Snapshot};
-use super::reading::Reading;
-use super::scrape::{ANSWER_TIME, ScrapeError, scrape};
-use super::target::Target;
+use super::{
+    figures::{self, ServerFigures, Snapshot},
+    reading::Reading,
+    scrape::{ANSWER_TIME, ScrapeError, scrape},
+    target::Target,
+};
 
 type Answer = (usize, Result<Reading, ScrapeError>);
 

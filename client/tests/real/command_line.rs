@@ -1,12 +1,16 @@
 //! `forebay` as used by people and scripts.
 
-use std::fs::{self, File};
-use std::process::{Command, Output, Stdio};
+use std::{
+    fs::{self, File},
+    process::{Command, Output, Stdio},
+};
 
 use serde_json::{Value, json};
 
-use crate::data::{self, PLAN};
-use crate::server::{Server, forebay};
+use crate::{
+    data::{self, PLAN},
+    server::{Server, forebay},
+};
 
 pub(crate) fn stdout(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();

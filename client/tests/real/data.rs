@@ -1,12 +1,13 @@
 //! Small datasets: 100 rows in two files of two row groups each, and a wide one.
 
-use std::fs::{self, File};
-use std::path::Path;
-use std::sync::Arc;
+use std::{
+    fs::{self, File},
+    path::Path,
+    sync::Arc,
+};
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
-use parquet::arrow::ArrowWriter;
-use parquet::file::properties::WriterProperties;
+use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 
 pub(crate) const ROWS: i64 = 100;
 pub(crate) const FILES: i64 = 2;

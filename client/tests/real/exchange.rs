@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::Int32Type;
-use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
-use arrow_flight::flight_service_client::FlightServiceClient;
-use arrow_flight::{FlightData, FlightDescriptor};
+use arrow::{
+    array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray},
+    datatypes::Int32Type,
+    ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions},
+};
+use arrow_flight::{FlightData, FlightDescriptor, flight_service_client::FlightServiceClient};
 use bytes::Bytes;
 use forebay_client::{Client, ExchangeRequest, StreamRequest, plan_from_json};
 use futures::TryStreamExt;
-use tonic::transport::Channel;
-use tonic::{Code, Status};
+use tonic::{Code, Status, transport::Channel};
 
-use crate::data::{self, PLAN};
-use crate::server::Server;
+use crate::{
+    data::{self, PLAN},
+    server::Server,
+};
 
 async fn fitted(client: &Client) -> String {
     client.fit("numbers", plan_from_json(PLAN.as_bytes()).unwrap(), |_| {}).await.unwrap().plan_id

@@ -6,9 +6,11 @@ use forebay_client::{Batch, Client, Cursor, Error, RankStream, Replicas, Retry, 
 use futures::TryStreamExt;
 use tonic::Code;
 
-use crate::data::{self, PLAN, WIDE_PLAN};
-use crate::proxy::{Fault, Proxy};
-use crate::server::Server;
+use crate::{
+    data::{self, PLAN, WIDE_PLAN},
+    proxy::{Fault, Proxy},
+    server::Server,
+};
 
 const RANK: u64 = 1;
 

@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::timeout;
-use tonic::Code;
-use tonic::transport::Endpoint;
+use tonic::{Code, transport::Endpoint};
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
 use crate::{data, server::Server};

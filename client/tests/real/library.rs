@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
-use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::{Int64Type, UInt64Type};
+use arrow::{
+    array::{AsArray, RecordBatch},
+    datatypes::{Int64Type, UInt64Type},
+};
 use forebay_client::{Batch, Client, Endpoint, Epoch, StreamRequest, plan_from_json};
 use futures::TryStreamExt;
 use tokio::time::timeout;
 use tonic::Code;
 
-use crate::data::{self, PLAN, WIDE_PLAN};
-use crate::server::Server;
+use crate::{
+    data::{self, PLAN, WIDE_PLAN},
+    server::Server,
+};
 
 const BATCH_SIZE: u64 = 16;
 const WORLD_SIZE: u64 = 2;

@@ -1,19 +1,22 @@
 //! `forebay load` against a real server: its measurements, detection of corruption, and output.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    fs,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
 
-use quick_xml::Reader;
-use quick_xml::events::Event;
+use quick_xml::{Reader, events::Event};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::command_line::stdout;
-use crate::data::{self, PLAN, ROWS, WIDE_PLAN, WIDE_ROWS};
-use crate::proxy::{Fault, Proxy};
-use crate::server::{Server, forebay};
+use crate::{
+    command_line::stdout,
+    data::{self, PLAN, ROWS, WIDE_PLAN, WIDE_ROWS},
+    proxy::{Fault, Proxy},
+    server::{Server, forebay},
+};
 
 /// Starts a server of the small table, with the fitted plan in fitted.json.
 fn numbers() -> Server {

@@ -1,10 +1,14 @@
 //! Loopback TCP proxy that cuts a connection or corrupts a byte at a given position of the server's output.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 
 /// Fault of a connection. Byte counts refer to the server's output.
 #[derive(Clone, Copy, Debug)]

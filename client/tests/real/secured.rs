@@ -1,9 +1,6 @@
 //! TLS, client certificates and bearer tokens against a real server: granted access, and errors for denied clients.
 
-use std::fmt::Write;
-use std::fs;
-use std::path::Path;
-use std::sync::Arc;
+use std::{fmt::Write, fs, path::Path, sync::Arc};
 
 use forebay_client::{Client, Credentials, Error, Replicas, StreamRequest, plan_from_json};
 use futures::TryStreamExt;
@@ -12,8 +9,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tonic::Code;
 
-use crate::data;
-use crate::server::Server;
+use crate::{data, server::Server};
 
 const TOKEN: &str = "a token of the tests, which is no secret";
 

@@ -1,12 +1,8 @@
 //! Shuffled epochs, cost estimates and replays.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::BTreeSet, fs, sync::Arc, time::Duration};
 
-use arrow::array::AsArray;
-use arrow::datatypes::UInt64Type;
+use arrow::{array::AsArray, datatypes::UInt64Type};
 use forebay_client::{
     Assumptions, Batch, Client, Cursor, Error, RankStream, ReplayRequest, Replicas, Retry, StreamRequest,
     plan_from_json,
@@ -15,10 +11,12 @@ use futures::TryStreamExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::command_line::{json_lines, stdout};
-use crate::data::{self, PLAN};
-use crate::proxy::{Fault, Proxy};
-use crate::server::{Server, forebay};
+use crate::{
+    command_line::{json_lines, stdout},
+    data::{self, PLAN},
+    proxy::{Fault, Proxy},
+    server::{Server, forebay},
+};
 
 const RETRY: Retry = Retry { passes_max: 5, pause_first: Duration::from_millis(10), deadline: Duration::from_secs(30) };
 

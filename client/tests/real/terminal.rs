@@ -1,16 +1,20 @@
 //! `forebay` on a pseudo terminal that records its output.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::process::{Child, Command};
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    fs::{File, OpenOptions},
+    io::{Read, Write},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    process::{Child, Command},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, OutputModes, Winsize, tcgetattr, tcsetwinsize};
+use rustix::{
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{LocalModes, OutputModes, Winsize, tcgetattr, tcsetwinsize},
+};
 
 /// Generous time limit.
 const PATIENCE: Duration = Duration::from_mins(2);

@@ -1,18 +1,22 @@
 //! `forebay top` against real servers and against malformed pages.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Child, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::command_line::{failure, stdout};
-use crate::data::{self, WIDE_PLAN};
-use crate::server::{Server, forebay};
-use crate::terminal::Terminal;
+use crate::{
+    command_line::{failure, stdout},
+    data::{self, WIDE_PLAN},
+    server::{Server, forebay},
+    terminal::Terminal,
+};
 
 /// Generous time limit.
 const PATIENCE: Duration = Duration::from_mins(2);

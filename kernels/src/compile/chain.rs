@@ -5,18 +5,20 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::datatypes::DataType;
-use arrow::error::ArrowError;
+use arrow::{array::ArrayRef, datatypes::DataType, error::ArrowError};
 
-use crate::domain::{Domain, Number};
-use crate::error::OpProblem;
-use crate::ops::cross::Cross;
-use crate::ops::decimal::{self, DecimalVocab};
-use crate::ops::fill_null::Fill;
-use crate::ops::list::ListSteps;
-use crate::ops::step::{Encoder, Step};
-use crate::vector::collected::Collected;
+use crate::{
+    domain::{Domain, Number},
+    error::OpProblem,
+    ops::{
+        cross::Cross,
+        decimal::{self, DecimalVocab},
+        fill_null::Fill,
+        list::ListSteps,
+        step::{Encoder, Step},
+    },
+    vector::collected::Collected,
+};
 
 /// A compiled chain.
 #[derive(Clone, Debug)]

@@ -2,12 +2,15 @@
 
 use arrow::datatypes::DataType;
 
-use crate::compile::chain::{ChainProblem, CompiledChain, Head, RowShape};
-use crate::compile::inputs::Inputs;
-use crate::domain::{Domain, list_item};
-use crate::error::OpProblem;
-use crate::ops::list::ListSteps;
-use crate::ops::op::Op;
+use crate::{
+    compile::{
+        chain::{ChainProblem, CompiledChain, Head, RowShape},
+        inputs::Inputs,
+    },
+    domain::{Domain, list_item},
+    error::OpProblem,
+    ops::{list::ListSteps, op::Op},
+};
 
 impl CompiledChain {
     /// Compiles the ops of a column.

@@ -1,9 +1,13 @@
 //! `cross`: several columns → one chain over their tuples.
 
-use crate::compile::chain::{ChainProblem, CompiledChain, Head, RowShape, Tuple};
-use crate::compile::inputs::Inputs;
-use crate::error::OpProblem;
-use crate::ops::cross::Cross;
+use crate::{
+    compile::{
+        chain::{ChainProblem, CompiledChain, Head, RowShape, Tuple},
+        inputs::Inputs,
+    },
+    error::OpProblem,
+    ops::cross::Cross,
+};
 
 impl CompiledChain {
     pub(super) fn push_cross(

@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 
-use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, FieldRef, Schema};
-use arrow::error::ArrowError;
+use arrow::{
+    array::ArrayRef,
+    datatypes::{DataType, FieldRef, Schema},
+    error::ArrowError,
+};
 
-use crate::compile::chain::CompiledChain;
-use crate::ops::lookup_keys::LookupKeys;
-use crate::ops::vocab::Indices;
-use crate::vector::collected::Collected;
+use crate::{
+    compile::chain::CompiledChain,
+    ops::{lookup_keys::LookupKeys, vocab::Indices},
+    vector::collected::Collected,
+};
 
 /// Runs a chain over a whole column, its only input.
 pub(crate) type EvaluateColumn = fn(&CompiledChain, ArrayRef) -> Result<Collected, ArrowError>;

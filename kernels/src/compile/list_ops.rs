@@ -1,14 +1,19 @@
 //! Ops over lists → changes of the lists.
 
-use crate::compile::chain::{CompiledChain, RowShape};
-use crate::domain::{Domain, Number};
-use crate::error::OpProblem;
-use crate::ops::list::ListChange;
-use crate::ops::ngram::Ngram;
-use crate::ops::op::Op;
-use crate::ops::pad::{self, Pad};
-use crate::ops::step::Step;
-use crate::ops::{first_n, multi_hot};
+use crate::{
+    compile::chain::{CompiledChain, RowShape},
+    domain::{Domain, Number},
+    error::OpProblem,
+    ops::{
+        first_n,
+        list::ListChange,
+        multi_hot,
+        ngram::Ngram,
+        op::Op,
+        pad::{self, Pad},
+        step::Step,
+    },
+};
 
 impl CompiledChain {
     pub(super) fn push_list(&mut self, op: &Op) -> Result<(), OpProblem> {

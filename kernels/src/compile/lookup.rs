@@ -3,21 +3,29 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, UInt64Array, new_null_array};
-use arrow::compute::{concat, take};
-use arrow::datatypes::DataType;
-use arrow::error::ArrowError;
+use arrow::{
+    array::{Array, ArrayRef, UInt64Array, new_null_array},
+    compute::{concat, take},
+    datatypes::DataType,
+    error::ArrowError,
+};
 
-use crate::compile::chain::{ChainProblem, CompiledChain, Head, Joined, JoinedRows, RowShape};
-use crate::compile::inputs::Inputs;
-use crate::domain::Domain;
-use crate::error::OpProblem;
-use crate::ops::decimal::DecimalVocab;
-use crate::ops::lookup::LookupTable;
-use crate::ops::lookup_keys::{self, KeyIndex, LookupKeys, LookupKeysProblem};
-use crate::ops::op::Op;
-use crate::ops::step::{Encoder, Step};
-use crate::ops::vocab::Vocab;
+use crate::{
+    compile::{
+        chain::{ChainProblem, CompiledChain, Head, Joined, JoinedRows, RowShape},
+        inputs::Inputs,
+    },
+    domain::Domain,
+    error::OpProblem,
+    ops::{
+        decimal::DecimalVocab,
+        lookup::LookupTable,
+        lookup_keys::{self, KeyIndex, LookupKeys, LookupKeysProblem},
+        op::Op,
+        step::{Encoder, Step},
+        vocab::Vocab,
+    },
+};
 
 impl CompiledChain {
     /// Appends a lookup and the remaining ops, which apply to the values that it finds. Errors count ops from the

@@ -4,24 +4,32 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use crate::compile::chain::{CompiledChain, Head, RowShape};
-use crate::compile::inputs::Inputs;
-use crate::domain::{Domain, Number};
-use crate::error::OpProblem;
-use crate::ops::box_cox::BoxCox;
-use crate::ops::bucketize::Bucketize;
-use crate::ops::clip::Clip;
-use crate::ops::decimal::{self, DecimalVocab};
-use crate::ops::fill_null::{Fill, FillNull};
-use crate::ops::hash_bucket::HashBucket;
-use crate::ops::logit::Logit;
-use crate::ops::map_id::MapId;
-use crate::ops::op::Op;
-use crate::ops::positive_mod::PositiveMod;
-use crate::ops::sigrid_hash::SigridHash;
-use crate::ops::step::Step;
-use crate::ops::vocab::{Vocab, VocabValues};
-use crate::ops::{max_abs, min_max, one_hot, robust, standardize};
+use crate::{
+    compile::{
+        chain::{CompiledChain, Head, RowShape},
+        inputs::Inputs,
+    },
+    domain::{Domain, Number},
+    error::OpProblem,
+    ops::{
+        box_cox::BoxCox,
+        bucketize::Bucketize,
+        clip::Clip,
+        decimal::{self, DecimalVocab},
+        fill_null::{Fill, FillNull},
+        hash_bucket::HashBucket,
+        logit::Logit,
+        map_id::MapId,
+        max_abs, min_max, one_hot,
+        op::Op,
+        positive_mod::PositiveMod,
+        robust,
+        sigrid_hash::SigridHash,
+        standardize,
+        step::Step,
+        vocab::{Vocab, VocabValues},
+    },
+};
 
 /// A step, the kind of number after it, and the number of distinct indices if it yields indices.
 type NumberStep = (Step, Number, Option<u64>);

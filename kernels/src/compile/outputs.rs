@@ -1,16 +1,19 @@
 //! One output of a plan → its chains and its Arrow field.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use arrow::datatypes::{DataType, Field};
 
-use crate::compile::chain::{ChainProblem, CompiledChain};
-use crate::compile::inputs::Inputs;
-use crate::domain::Domain;
-use crate::error::CompileError;
-use crate::ops::op::Op;
-use crate::spec::{Chain, DType, OutputSpec};
+use crate::{
+    compile::{
+        chain::{ChainProblem, CompiledChain},
+        inputs::Inputs,
+    },
+    domain::Domain,
+    error::CompileError,
+    ops::op::Op,
+    spec::{Chain, DType, OutputSpec},
+};
 
 /// A compiled output. Inputs are positions in `Program::input_columns`.
 #[derive(Clone, Debug)]

@@ -1,17 +1,25 @@
 //! A compiled program: the chains of its outputs, and the schema of the batches that it produces.
 
-use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 #[cfg(feature = "cuda")]
 use arrow::datatypes::FieldRef;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
-use arrow::error::ArrowError;
+use arrow::{
+    datatypes::{DataType, Schema, SchemaRef},
+    error::ArrowError,
+};
 
-use crate::compile::inputs::Inputs;
-use crate::compile::outputs::{CompiledOutput, compile_output};
-use crate::error::{CompileError, KernelError};
-use crate::spec::{MAX_COLUMNS, OutputSpec};
+use crate::{
+    compile::{
+        inputs::Inputs,
+        outputs::{CompiledOutput, compile_output},
+    },
+    error::{CompileError, KernelError},
+    spec::{MAX_COLUMNS, OutputSpec},
+};
 
 /// A compiled program: immutable, and shared by all streams of a plan.
 #[derive(Debug)]

@@ -1,14 +1,20 @@
 //! Ops over text and bytes → encoders into integers.
 
-use crate::compile::chain::{CompiledChain, Head};
-use crate::compile::inputs::Inputs;
-use crate::domain::Domain;
-use crate::error::OpProblem;
-use crate::ops::fill_null::FillNull;
-use crate::ops::hash_bucket::HashBucket;
-use crate::ops::op::Op;
-use crate::ops::step::{Encoder, Step};
-use crate::ops::vocab::{NULL_IS_ZERO, Vocab};
+use crate::{
+    compile::{
+        chain::{CompiledChain, Head},
+        inputs::Inputs,
+    },
+    domain::Domain,
+    error::OpProblem,
+    ops::{
+        fill_null::FillNull,
+        hash_bucket::HashBucket,
+        op::Op,
+        step::{Encoder, Step},
+        vocab::{NULL_IS_ZERO, Vocab},
+    },
+};
 
 impl CompiledChain {
     pub(super) fn push_strings(&mut self, op: &Op, inputs: &mut Inputs) -> Result<(), OpProblem> {

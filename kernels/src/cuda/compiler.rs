@@ -2,11 +2,13 @@
 
 #![expect(unsafe_code, reason = "loads and calls a C library")]
 
-use std::env;
-use std::error::Error as _;
-use std::ffi::{CString, c_char, c_int, c_void};
-use std::path::PathBuf;
-use std::ptr;
+use std::{
+    env,
+    error::Error as _,
+    ffi::{CString, c_char, c_int, c_void},
+    path::PathBuf,
+    ptr,
+};
 
 use libloading::Library;
 use thiserror::Error;

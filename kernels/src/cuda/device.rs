@@ -11,23 +11,29 @@
 
 #![expect(unsafe_code, reason = "calls the driver's functions")]
 
-use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    ptr::NonNull,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use arrow::buffer::Buffer;
-use cudarc::driver::sys::{self, CUevent_flags};
-use cudarc::driver::{
-    CudaContext, CudaEvent, CudaFunction, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, LaunchConfig,
-    PinnedHostSlice, PushKernelArg, result,
+use cudarc::{
+    driver::{
+        CudaContext, CudaEvent, CudaFunction, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, LaunchConfig,
+        PinnedHostSlice, PushKernelArg, result,
+        sys::{self, CUevent_flags},
+    },
+    nvrtc::Ptx,
 };
-use cudarc::nvrtc::Ptx;
 use thiserror::Error;
 
-use super::compiler::{Architecture, Compiler, CompilerError};
-use super::fault::fault_words;
-use super::feed::Load;
-use super::generate::KERNEL;
-use super::layout::{Launch, THREADS};
+use super::{
+    compiler::{Architecture, Compiler, CompilerError},
+    fault::fault_words,
+    feed::Load,
+    generate::KERNEL,
+    layout::{Launch, THREADS},
+};
 
 /// A missing or failing device.
 #[derive(Debug, Error)]

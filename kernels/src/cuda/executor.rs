@@ -1,21 +1,21 @@
 //! Rows of record batches → one output batch, computed on a device: the counterpart of [`BatchBuilder`].
 
-use std::collections::VecDeque;
-use std::ops::Range;
-use std::sync::Arc;
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
-use arrow::array::{ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array};
-use arrow::buffer::Buffer;
-use arrow::datatypes::DataType;
-use arrow::error::ArrowError;
+use arrow::{
+    array::{ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array},
+    buffer::Buffer,
+    datatypes::DataType,
+    error::ArrowError,
+};
 
-use super::device::{Device, DeviceError, Module, OutputBuffer, Slot};
-use super::fault::{Fault, first_fault};
-use super::feed::{Load, MappedTables, Target};
-use super::generate::{Generated, generate};
-use crate::compile::program::Program;
-use crate::error::KernelError;
-use crate::execute::builder::BatchBuilder;
+use super::{
+    device::{Device, DeviceError, Module, OutputBuffer, Slot},
+    fault::{Fault, first_fault},
+    feed::{Load, MappedTables, Target},
+    generate::{Generated, generate},
+};
+use crate::{compile::program::Program, error::KernelError, execute::builder::BatchBuilder};
 
 /// A program compiled for a device.
 #[derive(Debug)]

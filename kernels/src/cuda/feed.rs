@@ -4,22 +4,26 @@
 //! Columns of types that the device does not read (text, decimals) are converted to numbers by the CPU first. A
 //! dictionary that is no longer than the rows is mapped once, and copied as keys and a table.
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::buffer::{Buffer, NullBuffer};
-use arrow::datatypes::DataType;
-use arrow::error::ArrowError;
+use arrow::{
+    array::{Array, ArrayRef, AsArray},
+    buffer::{Buffer, NullBuffer},
+    datatypes::DataType,
+    error::ArrowError,
+};
 
-use super::fault::NO_FAULT_BYTE;
-use super::generate::Generated;
-use super::layout::{DeviceColumn, Form, Launch, NOTHING};
-use super::shape::reader;
-use crate::compile::chain::CompiledChain;
-use crate::compile::program::Program;
-use crate::error::KernelError;
-use crate::execute::source;
+use super::{
+    fault::NO_FAULT_BYTE,
+    generate::Generated,
+    layout::{DeviceColumn, Form, Launch, NOTHING},
+    shape::reader,
+};
+use crate::{
+    compile::{chain::CompiledChain, program::Program},
+    error::KernelError,
+    execute::source,
+};
 
 /// For each feed, the dictionary seen last and its values as numbers.
 #[derive(Debug, Default)]

@@ -1,16 +1,21 @@
 //! A program → its CUDA C source, and the bytes that are the same for all runs.
 
-use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::{collections::HashMap, fmt::Write as _};
 
-use super::layout::{DeviceChain, Group, TILE_ROW_BYTES};
-use super::shape::{ChainFunction, shape};
-use super::tables::Tables;
-use crate::compile::chain::{CompiledChain, Head, RowShape};
-use crate::compile::outputs::{CompiledOutput, PlacedChain};
-use crate::compile::program::Program;
-use crate::domain::Domain;
-use crate::spec::DType;
+use super::{
+    layout::{DeviceChain, Group, TILE_ROW_BYTES},
+    shape::{ChainFunction, shape},
+    tables::Tables,
+};
+use crate::{
+    compile::{
+        chain::{CompiledChain, Head, RowShape},
+        outputs::{CompiledOutput, PlacedChain},
+        program::Program,
+    },
+    domain::Domain,
+    spec::DType,
+};
 
 /// The beginning of every program, the functions that are more than an instruction, and the kernel.
 const PRELUDE: &str = include_str!("prelude.cu");

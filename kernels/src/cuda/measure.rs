@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 
-use super::device::{Device, DeviceError};
-use super::executor::DeviceProgram;
-use super::feed::{Load, MappedTables, Target};
+use super::{
+    device::{Device, DeviceError},
+    executor::DeviceProgram,
+    feed::{Load, MappedTables, Target},
+};
 use crate::error::KernelError;
 
 /// Durations of a kernel and of a copy, one per repetition.

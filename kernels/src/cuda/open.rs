@@ -2,17 +2,22 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch};
-use arrow::datatypes::Float32Type;
+use arrow::{
+    array::{ArrayRef, AsArray, Float64Array, RecordBatch},
+    datatypes::Float32Type,
+};
 
-use super::device::{Device, DeviceError};
-use super::executor::{DeviceProgram, Executor};
-use crate::compile::program::Program;
-use crate::error::KernelError;
-use crate::execute::builder::BatchBuilder;
-use crate::ops::fill_null::Fill;
-use crate::ops::op::Op;
-use crate::spec::{Chain, DType, OutputSpec};
+use super::{
+    device::{Device, DeviceError},
+    executor::{DeviceProgram, Executor},
+};
+use crate::{
+    compile::program::Program,
+    error::KernelError,
+    execute::builder::BatchBuilder,
+    ops::{fill_null::Fill, op::Op},
+    spec::{Chain, DType, OutputSpec},
+};
 
 impl Device {
     /// Opens the device with this number, and verifies that it compiles and runs a program.

@@ -6,12 +6,12 @@
 use arrow::datatypes::{DataType, TimeUnit};
 
 use super::tables::Tables;
-use crate::compile::chain::{CompiledChain, Head, RowShape};
-use crate::domain::{Domain, Number};
-use crate::ops::clip::Clip;
-use crate::ops::fill_null::FillNull;
-use crate::ops::step::Step;
-use crate::spec::DType;
+use crate::{
+    compile::chain::{CompiledChain, Head, RowShape},
+    domain::{Domain, Number},
+    ops::{clip::Clip, fill_null::FillNull, step::Step},
+    spec::DType,
+};
 
 /// A chain as a device function and its constants.
 #[derive(Debug)]

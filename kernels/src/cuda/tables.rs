@@ -1,12 +1,13 @@
 //! Lookup tables in the device's layout: boundaries, and vocabularies of numbers.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
 
 use super::layout::Blob;
-use crate::ops::hash;
-use crate::ops::vocab_index::VocabIndex;
+use crate::ops::{hash, vocab_index::VocabIndex};
 
 /// The tables so far, in the fixed part of a program. Chains that share a vocabulary share its table.
 #[derive(Debug, Default)]

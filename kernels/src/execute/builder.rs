@@ -1,22 +1,26 @@
 //! Rows of record batches → one output batch.
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
+use arrow::{
+    array::{ArrayRef, RecordBatch, RecordBatchOptions},
+    datatypes::SchemaRef,
+};
 
-use crate::compile::outputs::CompiledOutput;
-use crate::compile::program::Program;
-use crate::domain::same_values;
-use crate::error::KernelError;
-use crate::execute::explain::wrong_type;
-use crate::execute::list_output::{compute_lists, concat_pieces};
-use crate::execute::matrix::Matrix;
-use crate::execute::matrix_output::compute_matrix;
-use crate::execute::row_run::RowRun;
-use crate::execute::workspace::Workspace;
-use crate::vector::tiling::TILE_ROWS;
+use crate::{
+    compile::{outputs::CompiledOutput, program::Program},
+    domain::same_values,
+    error::KernelError,
+    execute::{
+        explain::wrong_type,
+        list_output::{compute_lists, concat_pieces},
+        matrix::Matrix,
+        matrix_output::compute_matrix,
+        row_run::RowRun,
+        workspace::Workspace,
+    },
+    vector::tiling::TILE_ROWS,
+};
 
 /// One output batch being filled.
 ///

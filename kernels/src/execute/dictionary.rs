@@ -1,17 +1,20 @@
 //! Dictionary arrays: the chain runs over the dictionary's values once, and each row is an index into the result.
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use arrow::array::{AnyDictionaryArray, ArrayRef, AsArray};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes as t;
-use arrow::datatypes::DataType;
-use arrow::error::ArrowError;
+use arrow::{
+    array::{AnyDictionaryArray, ArrayRef, AsArray},
+    buffer::NullBuffer,
+    datatypes as t,
+    datatypes::DataType,
+    error::ArrowError,
+};
 
-use crate::vector::collected::Collected;
-use crate::vector::simd;
-use crate::vector::tile::{Tile, Values, ValuesMut};
+use crate::vector::{
+    collected::Collected,
+    simd,
+    tile::{Tile, Values, ValuesMut},
+};
 
 /// The keys of a dictionary array, one per row.
 #[derive(Debug)]

@@ -1,17 +1,24 @@
 //! Errors of rows and columns, with the names of the output and the column.
 
-use arrow::array::{Array, ArrayRef};
-use arrow::datatypes::{DataType, Field};
+use arrow::{
+    array::{Array, ArrayRef},
+    datatypes::{DataType, Field},
+};
 
-use crate::compile::chain::{CompiledChain, RowShape};
-use crate::compile::program::Program;
-use crate::error::KernelError;
-use crate::execute::lists::ListTile;
-use crate::execute::matrix::{ListElementError, TileRowError};
-use crate::execute::source::UnreadableColumn;
-use crate::spec::DType;
-use crate::vector::cast::display;
-use crate::vector::tile::Tile;
+use crate::{
+    compile::{
+        chain::{CompiledChain, RowShape},
+        program::Program,
+    },
+    error::KernelError,
+    execute::{
+        lists::ListTile,
+        matrix::{ListElementError, TileRowError},
+        source::UnreadableColumn,
+    },
+    spec::DType,
+    vector::{cast::display, tile::Tile},
+};
 
 /// The names that errors of a tile's rows need.
 #[derive(Clone, Copy, Debug)]

@@ -2,11 +2,11 @@
 //! arithmetic hides the latency of memory. The fused pass calls the functions of the steps, so the results are the same
 //! to the bit.
 
-use crate::domain::Number;
-use crate::ops::fill_null::FillNull;
-use crate::ops::step::Step;
-use crate::vector::math::ln_1p_single;
-use crate::vector::tile::Tile;
+use crate::{
+    domain::Number,
+    ops::{fill_null::FillNull, step::Step},
+    vector::{math::ln_1p_single, tile::Tile},
+};
 
 /// Runs a tile through the steps of a chain.
 pub(crate) fn apply(steps: &[Step], tile: &mut Tile) {
@@ -65,12 +65,13 @@ fn same(value: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::AsArray;
-    use arrow::datatypes::Float32Type;
+    use arrow::{array::AsArray, datatypes::Float32Type};
 
-    use crate::testing::{assert_singles, evaluate, singles};
-    use crate::vector::simd::testing::under_each_level;
-    use crate::{Fill, Op};
+    use crate::{
+        Fill, Op,
+        testing::{assert_singles, evaluate, singles},
+        vector::simd::testing::under_each_level,
+    };
 
     /// Both zeros, infinities and NaN pass through a scale unchanged.
     #[test]

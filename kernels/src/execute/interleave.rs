@@ -2,19 +2,21 @@
 //!
 //! Rows of matrices are copied once, as bytes, into buffers that start at multiples of 64 bytes.
 
-use std::iter::successors;
-use std::sync::Arc;
+use std::{iter::successors, sync::Arc};
 
-use arrow::array::{Array, ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array, new_empty_array};
-use arrow::buffer::{Buffer, MutableBuffer};
-use arrow::compute::{concat, interleave};
-use arrow::datatypes::DataType;
-use arrow::error::ArrowError;
+use arrow::{
+    array::{Array, ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array, new_empty_array},
+    buffer::{Buffer, MutableBuffer},
+    compute::{concat, interleave},
+    datatypes::DataType,
+    error::ArrowError,
+};
 
-use crate::compile::outputs::CompiledOutput;
-use crate::compile::program::Program;
-use crate::error::KernelError;
-use crate::execute::matrix::copy_row;
+use crate::{
+    compile::{outputs::CompiledOutput, program::Program},
+    error::KernelError,
+    execute::matrix::copy_row,
+};
 
 /// A batch being assembled from rows of batches that a [`BatchBuilder`](crate::BatchBuilder) of the same program
 /// produced.

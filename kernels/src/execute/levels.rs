@@ -5,9 +5,10 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float32Array, Float64Array, Int32Array, Int64Array, UInt64Array};
 use proptest::prelude::*;
 
-use crate::testing::table;
-use crate::vector::simd::testing::under_each_level;
-use crate::{BatchBuilder, Chain, DType, Fill, Op, OutputSpec, Program, VocabValues};
+use crate::{
+    BatchBuilder, Chain, DType, Fill, Op, OutputSpec, Program, VocabValues, testing::table,
+    vector::simd::testing::under_each_level,
+};
 
 /// Chains over numbers; those in the second list accept whole numbers only.
 fn chains(mean: f64, bound: f64) -> (Vec<Vec<Op>>, Vec<Vec<Op>>) {

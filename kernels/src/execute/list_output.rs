@@ -2,21 +2,27 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ListArray, new_empty_array};
-use arrow::buffer::{OffsetBuffer, ScalarBuffer};
-use arrow::compute::{concat, interleave};
-use arrow::datatypes::{DataType, Field};
-use arrow::error::ArrowError;
+use arrow::{
+    array::{Array, ArrayRef, ListArray, new_empty_array},
+    buffer::{OffsetBuffer, ScalarBuffer},
+    compute::{concat, interleave},
+    datatypes::{DataType, Field},
+    error::ArrowError,
+};
 
-use crate::compile::chain::CompiledChain;
-use crate::error::KernelError;
-use crate::execute::dictionary::MappedDictionary;
-use crate::execute::explain::TileContext;
-use crate::execute::lists::ListTile;
-use crate::execute::matrix::{ListElementError, Matrix};
-use crate::execute::row_run::{ChainFeed, RowRun};
-use crate::spec::DType;
-use crate::vector::tiling::tiles;
+use crate::{
+    compile::chain::CompiledChain,
+    error::KernelError,
+    execute::{
+        dictionary::MappedDictionary,
+        explain::TileContext,
+        lists::ListTile,
+        matrix::{ListElementError, Matrix},
+        row_run::{ChainFeed, RowRun},
+    },
+    spec::DType,
+    vector::tiling::tiles,
+};
 
 /// Computes the lists of a run of rows.
 pub(super) fn compute_lists(

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
-use arrow::array::{Array, ArrayRef, AsArray, UInt64Array};
-use arrow::buffer::NullBuffer;
-use arrow::compute::take;
-use arrow::error::ArrowError;
+use arrow::{
+    array::{Array, ArrayRef, AsArray, UInt64Array},
+    buffer::NullBuffer,
+    compute::take,
+    error::ArrowError,
+};
 
 /// The lists of a run of rows, with their elements one after the other.
 #[derive(Debug)]

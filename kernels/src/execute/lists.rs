@@ -2,17 +2,16 @@
 
 use std::ops::Range;
 
-use crate::compile::chain::CompiledChain;
-use crate::execute::fuse;
-use crate::execute::list_rows::ListRows;
-use crate::execute::source::Feed;
-use crate::ops::list::ListChange;
-use crate::ops::pad::Pad;
-use crate::ops::step::Step;
-use crate::vector::collected::{Collected, Pick};
-use crate::vector::tile::Values;
-use crate::vector::tile::{Scratch, Tile};
-use crate::vector::tiling::tiles;
+use crate::{
+    compile::chain::CompiledChain,
+    execute::{fuse, list_rows::ListRows, source::Feed},
+    ops::{list::ListChange, pad::Pad, step::Step},
+    vector::{
+        collected::{Collected, Pick},
+        tile::{Scratch, Tile, Values},
+        tiling::tiles,
+    },
+};
 
 /// A chain over lists, ready to compute runs of rows.
 #[derive(Debug)]

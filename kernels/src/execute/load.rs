@@ -7,15 +7,19 @@
 
 use std::ops::Range;
 
-use arrow::array::{Array, AsArray};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::datatypes as t;
-use arrow::datatypes::{DataType, TimeUnit, i256};
-use arrow::util::bit_chunk_iterator::BitChunks;
+use arrow::{
+    array::{Array, AsArray},
+    buffer::{BooleanBuffer, NullBuffer},
+    datatypes as t,
+    datatypes::{DataType, TimeUnit, i256},
+    util::bit_chunk_iterator::BitChunks,
+};
 use half::f16;
 
-use crate::domain::Number;
-use crate::vector::tile::{Tile, Values, ValuesMut, convert};
+use crate::{
+    domain::Number,
+    vector::tile::{Tile, Values, ValuesMut, convert},
+};
 
 /// A column of numbers, borrowed.
 #[derive(Debug)]

@@ -2,22 +2,27 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, FixedSizeListArray, PrimitiveArray};
-use arrow::buffer::{MutableBuffer, ScalarBuffer};
-use arrow::datatypes as t;
-use arrow::datatypes::{DataType, Field};
-use arrow::error::ArrowError;
+use arrow::{
+    array::{ArrayRef, FixedSizeListArray, PrimitiveArray},
+    buffer::{MutableBuffer, ScalarBuffer},
+    datatypes as t,
+    datatypes::{DataType, Field},
+    error::ArrowError,
+};
 use half::{bf16, f16};
 use pulp::bytemuck;
 
-use crate::execute::lists::ListTile;
-use crate::execute::transpose;
-use crate::ops::one_hot;
-use crate::spec::DType;
-use crate::vector::cast::{self, Element};
-use crate::vector::collected::Collected;
-use crate::vector::tile::{Scratch, Tile};
-use crate::vector::tiling::tiles;
+use crate::{
+    execute::{lists::ListTile, transpose},
+    ops::one_hot,
+    spec::DType,
+    vector::{
+        cast::{self, Element},
+        collected::Collected,
+        tile::{Scratch, Tile},
+        tiling::tiles,
+    },
+};
 
 /// A matrix of `width` columns. After its `rows` there may be scratch rows, where rows are computed before they are
 /// copied to their places.

@@ -6,17 +6,19 @@ use std::ops::Range;
 
 use arrow::datatypes::Field;
 
-use crate::compile::chain::RowShape;
-use crate::compile::outputs::PlacedChain;
-use crate::error::KernelError;
-use crate::execute::explain::TileContext;
-use crate::execute::matrix::Matrix;
-use crate::execute::row_run::{ChainFeed, RowRun};
-use crate::execute::transpose::COLUMNS;
-use crate::execute::workspace::Workspace;
-use crate::spec::DType;
-use crate::vector::tile::Tile;
-use crate::vector::tiling::tiles;
+use crate::{
+    compile::{chain::RowShape, outputs::PlacedChain},
+    error::KernelError,
+    execute::{
+        explain::TileContext,
+        matrix::Matrix,
+        row_run::{ChainFeed, RowRun},
+        transpose::COLUMNS,
+        workspace::Workspace,
+    },
+    spec::DType,
+    vector::{tile::Tile, tiling::tiles},
+};
 
 /// A tile being computed, and its values as elements of four bytes.
 #[derive(Debug)]

@@ -4,14 +4,17 @@ use std::ops::Range;
 
 use arrow::array::ArrayRef;
 
-use crate::compile::chain::CompiledChain;
-use crate::compile::program::Program;
-use crate::error::KernelError;
-use crate::execute::dictionary::MappedDictionary;
-use crate::execute::explain::column_error;
-use crate::execute::list_rows::ListRows;
-use crate::execute::lists::ListFeed;
-use crate::execute::source::{Feed, UnreadableColumn};
+use crate::{
+    compile::{chain::CompiledChain, program::Program},
+    error::KernelError,
+    execute::{
+        dictionary::MappedDictionary,
+        explain::column_error,
+        list_rows::ListRows,
+        lists::ListFeed,
+        source::{Feed, UnreadableColumn},
+    },
+};
 
 /// Rows of a batch that are being appended.
 #[derive(Debug)]

@@ -1,24 +1,33 @@
 //! Sources of a chain's tiles: columns of a batch, prepared for one run of rows.
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use arrow::array::{Array, ArrayRef, AsArray, UInt64Array};
-use arrow::compute::take;
-use arrow::error::ArrowError;
+use arrow::{
+    array::{Array, ArrayRef, AsArray, UInt64Array},
+    compute::take,
+    error::ArrowError,
+};
 
-use crate::compile::chain::{CompiledChain, Head, JoinedRows};
-use crate::domain::Number;
-use crate::execute::dictionary::{DictionaryKeys, MappedDictionary};
-use crate::execute::fuse;
-use crate::execute::load::NumberColumn;
-use crate::execute::text::Strings;
-use crate::ops::decimal::{DecimalVocab, Decimals};
-use crate::ops::hash;
-use crate::ops::step::Encoder;
-use crate::vector::collected::Collected;
-use crate::vector::tile::{Scratch, Tile};
-use crate::vector::tiling::tiles;
+use crate::{
+    compile::chain::{CompiledChain, Head, JoinedRows},
+    domain::Number,
+    execute::{
+        dictionary::{DictionaryKeys, MappedDictionary},
+        fuse,
+        load::NumberColumn,
+        text::Strings,
+    },
+    ops::{
+        decimal::{DecimalVocab, Decimals},
+        hash,
+        step::Encoder,
+    },
+    vector::{
+        collected::Collected,
+        tile::{Scratch, Tile},
+        tiling::tiles,
+    },
+};
 
 /// A chain over the columns that it reads, ready to compute tiles.
 #[derive(Debug)]

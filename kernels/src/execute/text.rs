@@ -2,15 +2,19 @@
 
 use std::ops::Range;
 
-use arrow::array::{
-    Array, ArrayAccessor, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
-    LargeStringArray, OffsetSizeTrait, StringArray, StringViewArray,
+use arrow::{
+    array::{
+        Array, ArrayAccessor, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
+        LargeStringArray, OffsetSizeTrait, StringArray, StringViewArray,
+    },
+    buffer::NullBuffer,
+    datatypes::DataType,
 };
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::DataType;
 
-use crate::ops::hash::{self, ByEnds};
-use crate::vector::simd;
+use crate::{
+    ops::hash::{self, ByEnds},
+    vector::simd,
+};
 
 /// A column of text or bytes, borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -199,8 +203,7 @@ mod tests {
     use xxhash_rust::xxh3::xxh3_64_with_seed;
 
     use super::*;
-    use crate::vector::simd::testing::under_each_level;
-    use crate::vector::tiling::TILE_ROWS;
+    use crate::vector::{simd::testing::under_each_level, tiling::TILE_ROWS};
 
     #[test]
     fn hashes_values_of_every_length() {

@@ -44,8 +44,7 @@ fn write_columns<const N: usize>(columns: [&[u32]; N], out: &mut [u32], width: u
 mod x86 {
     use std::arch::x86_64::__m256;
 
-    use pulp::NullaryFnOnce;
-    use pulp::x86::V3;
+    use pulp::{NullaryFnOnce, x86::V3};
 
     const LANES: usize = 8;
 

@@ -18,8 +18,10 @@ pub(crate) fn apply(tile: &mut Tile) {
 mod tests {
     use arrow::array::UInt64Array;
 
-    use crate::Op;
-    use crate::testing::{assert_doubles, assert_ints, doubles, evaluate, ints};
+    use crate::{
+        Op,
+        testing::{assert_doubles, assert_ints, doubles, evaluate, ints},
+    };
 
     #[test]
     fn matches_numpy() {

@@ -5,9 +5,10 @@
 //! - λ must be finite and within ±2^512; below 10^−19 it is treated as 0, as in `scipy`.
 
 use super::parameter::finite;
-use crate::error::OpProblem;
-use crate::vector::math;
-use crate::vector::tile::Tile;
+use crate::{
+    error::OpProblem,
+    vector::{math, tile::Tile},
+};
 
 /// A smaller |λ| is treated as 0, as in `scipy`.
 const LAMBDA_LEAST: f64 = 1e-19;
@@ -41,8 +42,10 @@ impl BoxCox {
 
 #[cfg(test)]
 mod tests {
-    use crate::Op;
-    use crate::testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles};
+    use crate::{
+        Op,
+        testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles},
+    };
 
     fn box_cox(lambda: f64) -> [Op; 1] {
         [Op::BoxCox { lambda }]

@@ -9,9 +9,10 @@
 
 use std::sync::Arc;
 
-use crate::error::OpProblem;
-use crate::vector::exact::TWO_63;
-use crate::vector::tile::Tile;
+use crate::{
+    error::OpProblem,
+    vector::{exact::TWO_63, tile::Tile},
+};
 
 /// The boundaries for each kind of number.
 #[derive(Clone, Debug)]
@@ -98,8 +99,10 @@ fn count<T: Copy + PartialOrd>(boundaries: &[T], value: T) -> i64 {
 mod tests {
     use arrow::array::UInt64Array;
 
-    use crate::Op;
-    use crate::testing::{assert_ints, compile_error, doubles, evaluate, ints, singles};
+    use crate::{
+        Op,
+        testing::{assert_ints, compile_error, doubles, evaluate, ints, singles},
+    };
 
     fn bucketize(boundaries: &[f64]) -> [Op; 1] {
         [Op::Bucketize { boundaries: boundaries.to_vec() }]

@@ -6,10 +6,14 @@
 //!   or −inf on `UInt64`) has no effect. Any other bound converts integers to f64.
 //! - The bounds of an f32 column are rounded to f32, as NumPy does with Python floats.
 
-use crate::domain::Number;
-use crate::error::OpProblem;
-use crate::vector::exact::{TWO_63, exact_i64, exact_u64};
-use crate::vector::tile::Tile;
+use crate::{
+    domain::Number,
+    error::OpProblem,
+    vector::{
+        exact::{TWO_63, exact_i64, exact_u64},
+        tile::Tile,
+    },
+};
 
 /// The bounds, in the domain of the tiles that they clip.
 #[derive(Clone, Copy, Debug)]
@@ -112,12 +116,11 @@ pub(super) fn clip<T: Copy + PartialOrd>(value: T, min: T, max: T) -> T {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::UInt64Array;
-    use arrow::datatypes::DataType;
+    use arrow::{array::UInt64Array, datatypes::DataType};
 
-    use crate::Op;
-    use crate::testing::{
-        assert_doubles, assert_ints, assert_singles, compile_error, doubles, evaluate, ints, singles,
+    use crate::{
+        Op,
+        testing::{assert_doubles, assert_ints, assert_singles, compile_error, doubles, evaluate, ints, singles},
     };
 
     fn clip(min: impl Into<Option<f64>>, max: impl Into<Option<f64>>) -> [Op; 1] {

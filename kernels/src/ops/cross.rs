@@ -9,8 +9,7 @@
 //!   required.
 
 use super::hash::{self, Modulus};
-use crate::error::OpProblem;
-use crate::vector::tile::Tile;
+use crate::{error::OpProblem, vector::tile::Tile};
 
 /// The largest number of columns besides the chain's own.
 const COLUMNS_MAX: usize = 255;
@@ -59,12 +58,16 @@ impl Cross {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, DictionaryArray, Float64Array, RecordBatch, StringArray, UInt64Array};
-    use arrow::datatypes::Int8Type;
+    use arrow::{
+        array::{ArrayRef, DictionaryArray, Float64Array, RecordBatch, StringArray, UInt64Array},
+        datatypes::Int8Type,
+    };
     use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-    use crate::testing::{assert_ints, compile_error, int_lists};
-    use crate::{Op, Prefix};
+    use crate::{
+        Op, Prefix,
+        testing::{assert_ints, compile_error, int_lists},
+    };
 
     fn cross(columns: &[&str], buckets: u64) -> [Op; 1] {
         [Op::Cross { columns: columns.iter().map(|column| (*column).to_owned()).collect(), buckets, seed: 7 }]

@@ -1,17 +1,15 @@
 //! Exact decimals: integers scaled by 10^−scale, compared without converting to f64, which distinguishes only about 15
 //! of their up to 76 digits.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use arrow::array::{Array, AsArray};
-use arrow::datatypes as t;
-use arrow::datatypes::{DataType, i256};
+use arrow::{
+    array::{Array, AsArray},
+    datatypes as t,
+    datatypes::{DataType, i256},
+};
 
-use super::exact_decimal::ExactDecimal;
-use super::fill_null::Fill;
-use super::hash;
-use super::vocab_index::IndexProblem;
+use super::{exact_decimal::ExactDecimal, fill_null::Fill, hash, vocab_index::IndexProblem};
 
 /// The unscaled values of a column of decimals, borrowed.
 #[derive(Clone, Copy, Debug)]

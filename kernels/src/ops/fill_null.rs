@@ -8,11 +8,15 @@
 
 use arrow::datatypes::i256;
 
-use crate::domain::{Domain, Number};
-use crate::error::OpProblem;
-use crate::ops::exact_decimal::ExactDecimal;
-use crate::vector::exact::{exact_i64, exact_u64};
-use crate::vector::tile::Tile;
+use crate::{
+    domain::{Domain, Number},
+    error::OpProblem,
+    ops::exact_decimal::ExactDecimal,
+    vector::{
+        exact::{exact_i64, exact_u64},
+        tile::Tile,
+    },
+};
 
 /// The value that replaces nulls.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,10 +129,10 @@ fn mismatch(given: &'static str, domain: Domain) -> OpProblem {
 mod tests {
     use arrow::array::{BinaryArray, StringArray, UInt64Array};
 
-    use crate::testing::{
-        assert_doubles, assert_ints, assert_singles, compile_error, doubles, evaluate, ints, singles,
+    use crate::{
+        ExactDecimal, Fill, Op,
+        testing::{assert_doubles, assert_ints, assert_singles, compile_error, doubles, evaluate, ints, singles},
     };
-    use crate::{ExactDecimal, Fill, Op};
 
     const BIG: i64 = (1 << 53) + 1;
 

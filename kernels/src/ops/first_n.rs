@@ -13,11 +13,12 @@ pub(crate) fn check(n: u32) -> Result<usize, OpProblem> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::AsArray;
-    use arrow::datatypes::Float32Type;
+    use arrow::{array::AsArray, datatypes::Float32Type};
 
-    use crate::testing::{assert_ints, compile_error, evaluate, int_lists, ints, ragged};
-    use crate::{DType, Op};
+    use crate::{
+        DType, Op,
+        testing::{assert_ints, compile_error, evaluate, int_lists, ints, ragged},
+    };
 
     fn first_n(n: u32, value: Option<f64>) -> Op {
         Op::FirstN { n, value }

@@ -12,8 +12,7 @@
 //! Null stays null. `buckets` is from 1 to 2^63 − 1, so that an index is an i64.
 
 use super::hash::{self, Modulus};
-use crate::error::OpProblem;
-use crate::vector::tile::Tile;
+use crate::{error::OpProblem, vector::tile::Tile};
 
 /// The parameters.
 #[derive(Clone, Copy, Debug)]
@@ -76,8 +75,10 @@ impl HashBucket {
 mod tests {
     use arrow::array::{BinaryArray, StringArray, UInt64Array};
 
-    use crate::Op;
-    use crate::testing::{assert_ints, compile_error, doubles, evaluate, ints, singles};
+    use crate::{
+        Op,
+        testing::{assert_ints, compile_error, doubles, evaluate, ints, singles},
+    };
 
     fn hash(buckets: u64, seed: u64) -> [Op; 1] {
         [Op::HashBucket { buckets, seed }]

@@ -1,8 +1,6 @@
 //! Changes of lists, in addition to the steps over their elements.
 
-use super::ngram::Ngram;
-use super::pad::Pad;
-use super::step::Step;
+use super::{ngram::Ngram, pad::Pad, step::Step};
 
 /// The changes of a column's lists.
 #[derive(Clone, Debug)]

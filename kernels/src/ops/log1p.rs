@@ -3,8 +3,7 @@
 //! - x < −1 gives NaN, −1 gives −inf, inf gives inf, NaN stays NaN, −0.0 stays −0.0; null stays null.
 //! - f32 is computed in f32, everything else in f64: within 1 ulp of the exact value, so within 2 ulp of NumPy.
 
-use crate::vector::math;
-use crate::vector::tile::Tile;
+use crate::vector::{math, tile::Tile};
 
 /// Runs over a tile; integers convert to f64.
 pub(crate) fn apply(tile: &mut Tile) {
@@ -13,10 +12,12 @@ pub(crate) fn apply(tile: &mut Tile) {
 
 #[cfg(test)]
 mod tests {
-    use crate::Op;
-    use crate::testing::{assert_singles, doubles, evaluate, ints, singles};
-    use arrow::array::AsArray;
-    use arrow::datatypes::Float64Type;
+    use arrow::{array::AsArray, datatypes::Float64Type};
+
+    use crate::{
+        Op,
+        testing::{assert_singles, doubles, evaluate, ints, singles},
+    };
 
     /// `np.log1p(np.array([0, -0.0, 1, -0.5, -1, -2, 1e-30, 1e10, inf, -inf, nan], 'f4'))`
     #[test]

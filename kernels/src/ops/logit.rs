@@ -5,9 +5,10 @@
 //! - f32 and its bounds are computed in f32, everything else in f64: the same operations as in torch, with a logarithm
 //!   within 1 ulp.
 
-use crate::error::OpProblem;
-use crate::vector::math;
-use crate::vector::tile::Tile;
+use crate::{
+    error::OpProblem,
+    vector::{math, tile::Tile},
+};
 
 /// The bound.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +49,10 @@ impl Logit {
 
 #[cfg(test)]
 mod tests {
-    use crate::Op;
-    use crate::testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles};
+    use crate::{
+        Op,
+        testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles},
+    };
 
     fn logit(eps: impl Into<Option<f64>>) -> [Op; 1] {
         [Op::Logit { eps: eps.into() }]

@@ -8,8 +8,7 @@
 //! - Keys must be unique, and of a type that compares with the column's; `lookup_keys` defines which types compare, and
 //!   when values are equal. Lists are rejected, in keys and in values.
 
-use arrow::array::ArrayRef;
-use arrow::datatypes::DataType;
+use arrow::{array::ArrayRef, datatypes::DataType};
 
 use super::vocab_index::{IndexProblem, MAX_VALUES};
 use crate::error::OpProblem;
@@ -62,8 +61,10 @@ mod tests {
     use arrow::array::{ArrayRef, AsArray, Float32Array, Int64Array, StringArray};
 
     use super::LookupTable;
-    use crate::testing::{assemble, assert_ints, assert_singles, compile_error, evaluate, int_lists, ints};
-    use crate::{DType, Fill, Op, VocabValues};
+    use crate::{
+        DType, Fill, Op, VocabValues,
+        testing::{assemble, assert_ints, assert_singles, compile_error, evaluate, int_lists, ints},
+    };
 
     fn lookup(values: impl arrow::array::Array + 'static) -> Op {
         let keys = Arc::new(Int64Array::from(vec![10, 20, 30]));

@@ -19,16 +19,20 @@
 //! exactly (5.5 ms in a column of whole milliseconds, −1 among unsigned numbers, a date beyond the range of
 //! nanoseconds) equals no value of the column and is left out; no conversion wraps, rounds or truncates.
 
-use arrow::array::{Array, AsArray};
-use arrow::compute::cast;
-use arrow::datatypes as t;
-use arrow::datatypes::{DataType, TimeUnit};
-use arrow::error::ArrowError;
+use arrow::{
+    array::{Array, AsArray},
+    compute::cast,
+    datatypes as t,
+    datatypes::{DataType, TimeUnit},
+    error::ArrowError,
+};
 
-use super::decimal::{self, DecimalIndex};
-use super::exact_decimal::rescaled;
-use super::hash::float_bits;
-use super::vocab_index::{IndexProblem, VocabIndex};
+use super::{
+    decimal::{self, DecimalIndex},
+    exact_decimal::rescaled,
+    hash::float_bits,
+    vocab_index::{IndexProblem, VocabIndex},
+};
 
 /// An index of keys in the representation of the column.
 #[derive(Clone, Debug)]

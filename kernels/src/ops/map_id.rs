@@ -9,11 +9,15 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use super::lookup_keys::counts_time;
-use super::vocab_index::{IndexProblem, VocabIndex};
-use crate::domain::Number;
-use crate::error::OpProblem;
-use crate::vector::tile::{Tile, Values};
+use super::{
+    lookup_keys::counts_time,
+    vocab_index::{IndexProblem, VocabIndex},
+};
+use crate::{
+    domain::Number,
+    error::OpProblem,
+    vector::tile::{Tile, Values},
+};
 
 /// The mapping.
 #[derive(Clone, Debug)]
@@ -92,8 +96,10 @@ impl MapId {
 mod tests {
     use arrow::array::UInt64Array;
 
-    use crate::Op;
-    use crate::testing::{assert_ints, compile_error, doubles, evaluate, ints};
+    use crate::{
+        Op,
+        testing::{assert_ints, compile_error, doubles, evaluate, ints},
+    };
 
     fn map_id(ids: &[i128], values: &[i64], default: Option<i64>) -> [Op; 1] {
         [Op::MapId { ids: ids.to_vec(), values: values.to_vec(), default }]

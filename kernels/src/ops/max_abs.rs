@@ -3,8 +3,10 @@
 //! - A largest value below 10 · 2^−52 divides by 1, as in scikit-learn. Negative values, NaN and infinity are errors.
 //! - For arithmetic, NaN, infinities and nulls, see [`super::scale`]. Bit-equal to scikit-learn on f64 and integers.
 
-use super::parameter::finite;
-use super::scale::{Scale, divisor};
+use super::{
+    parameter::finite,
+    scale::{Scale, divisor},
+};
 use crate::error::OpProblem;
 
 /// Compiles to a scale, after checking the parameter.
@@ -18,8 +20,10 @@ pub(crate) fn compile(max_abs: f64) -> Result<Scale, OpProblem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::Op;
-    use crate::testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles};
+    use crate::{
+        Op,
+        testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles},
+    };
 
     fn max_abs(max_abs: f64) -> [Op; 1] {
         [Op::MaxAbs { max_abs }]

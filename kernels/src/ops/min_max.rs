@@ -6,8 +6,10 @@
 //! - For arithmetic, NaN, infinities and nulls, see [`super::scale`]. scikit-learn multiplies by 1 / (max − min) and
 //!   adds instead; near 0 its result cancels, so compare it absolutely.
 
-use super::parameter::finite;
-use super::scale::{Scale, divisor};
+use super::{
+    parameter::finite,
+    scale::{Scale, divisor},
+};
 use crate::error::OpProblem;
 
 /// Compiles to a scale, after checking the parameters.
@@ -21,8 +23,10 @@ pub(crate) fn compile(min: f64, max: f64) -> Result<Scale, OpProblem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::Op;
-    use crate::testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles};
+    use crate::{
+        Op,
+        testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles},
+    };
 
     fn min_max(min: f64, max: f64) -> [Op; 1] {
         [Op::MinMax { min, max }]

@@ -17,11 +17,15 @@ pub(crate) fn compile(size: u32, cardinality: Option<u64>) -> Result<usize, OpPr
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{AsArray, ListArray};
-    use arrow::datatypes::UInt8Type;
+    use arrow::{
+        array::{AsArray, ListArray},
+        datatypes::UInt8Type,
+    };
 
-    use crate::testing::{assemble, compile_error, int_lists, row_error, text_lists};
-    use crate::{DType, Fill, Op, VocabValues};
+    use crate::{
+        DType, Fill, Op, VocabValues,
+        testing::{assemble, compile_error, int_lists, row_error, text_lists},
+    };
 
     fn multi_hot(size: u32) -> Op {
         Op::MultiHot { size }

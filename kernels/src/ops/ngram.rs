@@ -40,12 +40,13 @@ impl Ngram {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::AsArray;
-    use arrow::datatypes::Int64Type;
+    use arrow::{array::AsArray, datatypes::Int64Type};
     use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-    use crate::testing::{compile_error, int_lists, ragged, text_lists};
-    use crate::{DType, Fill, Op};
+    use crate::{
+        DType, Fill, Op,
+        testing::{compile_error, int_lists, ragged, text_lists},
+    };
 
     fn ngram(n: u32) -> Op {
         Op::Ngram { n, buckets: 1 << 30, seed: 3 }

@@ -6,10 +6,14 @@
 //! - Whole numbers, which may be stored as floats (pandas stores integers with gaps that way). A fraction, NaN, a value
 //!   outside 0…size−1 and null are errors of the row.
 
-use crate::error::OpProblem;
-use crate::vector::cast::Element;
-use crate::vector::exact::exact_u64;
-use crate::vector::tile::{Tile, Values};
+use crate::{
+    error::OpProblem,
+    vector::{
+        cast::Element,
+        exact::exact_u64,
+        tile::{Tile, Values},
+    },
+};
 
 /// The largest number of columns of a `one_hot`: 65,536 × 4 bytes are already 256 KiB per row.
 pub(crate) const MAX_SIZE: u64 = 65_536;
@@ -116,11 +120,15 @@ fn place<E: Element, S: Copy>(
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Array, ArrayRef, AsArray, StringArray, UInt64Array};
-    use arrow::datatypes::UInt8Type;
+    use arrow::{
+        array::{Array, ArrayRef, AsArray, StringArray, UInt64Array},
+        datatypes::UInt8Type,
+    };
 
-    use crate::testing::{assemble, compile, doubles, ints, row_error, singles, table};
-    use crate::{DType, Fill, Op, VocabValues};
+    use crate::{
+        DType, Fill, Op, VocabValues,
+        testing::{assemble, compile, doubles, ints, row_error, singles, table},
+    };
 
     fn one_hot(size: u32) -> Op {
         Op::OneHot { size }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ops::fill_null::Fill;
-use crate::ops::lookup::LookupTable;
-use crate::ops::vocab::VocabValues;
+use crate::ops::{fill_null::Fill, lookup::LookupTable, vocab::VocabValues};
 
 /// One op of a chain, with all learned parameters filled in.
 #[derive(Clone, Debug, PartialEq)]

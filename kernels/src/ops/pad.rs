@@ -7,9 +7,11 @@
 //!   rounded to f32 for f32 columns. It may be NaN.
 //! - Lists of numbers; text must be encoded first (`vocab`, `hash_bucket`). `n` is from 1 to 65,536.
 
-use crate::domain::Number;
-use crate::error::OpProblem;
-use crate::vector::exact::{exact_i64, exact_u64};
+use crate::{
+    domain::Number,
+    error::OpProblem,
+    vector::exact::{exact_i64, exact_u64},
+};
 
 /// The largest number of columns.
 const N_MAX: u32 = 65_536;
@@ -54,10 +56,12 @@ impl Pad {
 mod tests {
     use std::sync::Arc;
 
-    use crate::testing::{
-        assemble, assert_doubles, assert_ints, compile_error, evaluate, int_lists, ints, row_error, text_lists,
+    use crate::{
+        DType, Fill, Op, VocabValues,
+        testing::{
+            assemble, assert_doubles, assert_ints, compile_error, evaluate, int_lists, ints, row_error, text_lists,
+        },
     };
-    use crate::{DType, Fill, Op, VocabValues};
 
     fn pad(n: u32, value: f64) -> Op {
         Op::Pad { n, value }

@@ -4,8 +4,7 @@
 //! - Integers stay integers. Floats are computed in their own precision; ±inf and NaN give NaN. Null stays null.
 //! - `modulus` is from 1 to 2^63 − 1.
 
-use crate::error::OpProblem;
-use crate::vector::tile::Tile;
+use crate::{error::OpProblem, vector::tile::Tile};
 
 /// The modulus.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +44,10 @@ impl PositiveMod {
 mod tests {
     use arrow::array::UInt64Array;
 
-    use crate::Op;
-    use crate::testing::{assert_doubles, assert_ints, compile_error, doubles, evaluate, ints};
+    use crate::{
+        Op,
+        testing::{assert_doubles, assert_ints, compile_error, doubles, evaluate, ints},
+    };
 
     fn positive_mod(modulus: i64) -> [Op; 1] {
         [Op::PositiveMod { modulus }]

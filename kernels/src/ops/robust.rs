@@ -3,8 +3,10 @@
 //! - A scale below 10 · 2^−52 divides by 1, as in scikit-learn. A negative scale and non-finite parameters are errors.
 //! - For arithmetic, NaN, infinities and nulls, see [`super::scale`]. Bit-equal to scikit-learn on f64 and integers.
 
-use super::parameter::finite;
-use super::scale::{Scale, divisor};
+use super::{
+    parameter::finite,
+    scale::{Scale, divisor},
+};
 use crate::error::OpProblem;
 
 /// Compiles to a scale, after checking the parameters.
@@ -18,8 +20,10 @@ pub(crate) fn compile(center: f64, scale: f64) -> Result<Scale, OpProblem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::Op;
-    use crate::testing::{assert_doubles, compile_error, doubles, evaluate, ints};
+    use crate::{
+        Op,
+        testing::{assert_doubles, compile_error, doubles, evaluate, ints},
+    };
 
     fn robust(center: f64, scale: f64) -> [Op; 1] {
         [Op::Robust { center, scale }]

@@ -7,8 +7,7 @@
 //! - NaN stays NaN, infinities stay infinite; null stays null.
 
 use super::clip::clip;
-use crate::vector::simd;
-use crate::vector::tile::Tile;
+use crate::vector::{simd, tile::Tile};
 
 /// scikit-learn treats a column with a smaller scale, ten times the spacing of doubles at 1, as constant, and divides
 /// by 1.

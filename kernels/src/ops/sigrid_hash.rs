@@ -4,8 +4,7 @@
 //!   as a signed number, modulo `max_value`, from 1 to 2^63 − 1.
 //! - Whole numbers only; `UInt64` is hashed by its bits. Null stays null.
 
-use crate::error::OpProblem;
-use crate::vector::tile::Tile;
+use crate::{error::OpProblem, vector::tile::Tile};
 
 /// The parameters.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +52,10 @@ fn join(upper: u64, lower: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::Op;
-    use crate::testing::{assert_ints, compile_error, doubles, evaluate, ints};
+    use crate::{
+        Op,
+        testing::{assert_ints, compile_error, doubles, evaluate, ints},
+    };
 
     fn sigrid_hash(max_value: i64) -> [Op; 1] {
         [Op::SigridHash { salt: 0, max_value }]

@@ -12,8 +12,10 @@ pub(crate) fn apply(tile: &mut Tile) {
 
 #[cfg(test)]
 mod tests {
-    use crate::Op;
-    use crate::testing::{assert_doubles, assert_singles, evaluate, ints, singles};
+    use crate::{
+        Op,
+        testing::{assert_doubles, assert_singles, evaluate, ints, singles},
+    };
 
     /// `np.sqrt(np.array([2, 0, -0.0, -1, inf, nan, 1e-45], 'f4'))`
     #[test]

@@ -4,8 +4,7 @@
 //! - For arithmetic, NaN, infinities and nulls, see [`super::scale`]. Bit-equal to scikit-learn on f64 and integers;
 //!   within 1 ulp on f32, where scikit-learn rounds between the two operations.
 
-use super::parameter::finite;
-use super::scale::Scale;
+use super::{parameter::finite, scale::Scale};
 use crate::error::OpProblem;
 
 /// Compiles to a scale, after checking the parameters.
@@ -19,8 +18,10 @@ pub(crate) fn compile(mean: f64, std: f64) -> Result<Scale, OpProblem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::Op;
-    use crate::testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles};
+    use crate::{
+        Op,
+        testing::{assert_doubles, assert_singles, compile_error, doubles, evaluate, ints, singles},
+    };
 
     fn standardize(mean: f64, std: f64) -> [Op; 1] {
         [Op::Standardize { mean, std }]

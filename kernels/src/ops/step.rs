@@ -1,18 +1,13 @@
 //! Compiled ops: steps over tiles of numbers, and encoders of text and bytes.
 
-use crate::ops::box_cox::BoxCox;
-use crate::ops::bucketize::Bucketize;
-use crate::ops::clip::Clip;
-use crate::ops::fill_null::FillNull;
-use crate::ops::hash_bucket::HashBucket;
-use crate::ops::logit::Logit;
-use crate::ops::map_id::MapId;
-use crate::ops::positive_mod::PositiveMod;
-use crate::ops::scale::Scale;
-use crate::ops::sigrid_hash::SigridHash;
-use crate::ops::vocab::Vocab;
-use crate::ops::{abs, cross, log1p, sqrt};
-use crate::vector::tile::Tile;
+use crate::{
+    ops::{
+        abs, box_cox::BoxCox, bucketize::Bucketize, clip::Clip, cross, fill_null::FillNull, hash_bucket::HashBucket,
+        log1p, logit::Logit, map_id::MapId, positive_mod::PositiveMod, scale::Scale, sigrid_hash::SigridHash, sqrt,
+        vocab::Vocab,
+    },
+    vector::tile::Tile,
+};
 
 /// A compiled op over numbers.
 #[derive(Clone, Debug)]

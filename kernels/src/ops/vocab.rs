@@ -15,13 +15,17 @@
 
 use std::sync::Arc;
 
-use super::decimal::{DecimalIndex, DecimalVocab, TextProblem};
-use super::fill_null::FillNull;
-use super::hash::float_bits;
-use super::vocab_index::{IndexProblem, MAX_VALUES, VocabIndex};
-use crate::domain::{Domain, Number};
-use crate::error::OpProblem;
-use crate::vector::tile::Tile;
+use super::{
+    decimal::{DecimalIndex, DecimalVocab, TextProblem},
+    fill_null::FillNull,
+    hash::float_bits,
+    vocab_index::{IndexProblem, MAX_VALUES, VocabIndex},
+};
+use crate::{
+    domain::{Domain, Number},
+    error::OpProblem,
+    vector::tile::Tile,
+};
 
 /// A vocabulary in index order, in the type of the column's values. An empty list of any type fits any column except
 /// bytes.
@@ -202,9 +206,11 @@ mod tests {
     use arrow::array::{BinaryArray, BooleanArray, StringArray, UInt64Array};
 
     use super::*;
-    use crate::Op;
-    use crate::ops::fill_null::Fill;
-    use crate::testing::{assert_ints, compile_error, doubles, evaluate, ints, singles};
+    use crate::{
+        Op,
+        ops::fill_null::Fill,
+        testing::{assert_ints, compile_error, doubles, evaluate, ints, singles},
+    };
 
     fn vocab(values: VocabValues, oov_buckets: u32) -> [Op; 1] {
         [Op::Vocab { values: Arc::new(values), oov_buckets }]

@@ -2,15 +2,21 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
-use arrow::compute::take;
-use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, DecimalType, i256};
-use arrow::error::ArrowError;
+use arrow::{
+    array::{Array, ArrayRef, AsArray, PrimitiveArray},
+    compute::take,
+    datatypes::{DataType, Decimal128Type, Decimal256Type, DecimalType, i256},
+    error::ArrowError,
+};
 
-use crate::compile::chain::{CompiledChain, Head};
-use crate::ops::decimal::{self, Decimals};
-use crate::ops::exact_decimal::rescaled;
-use crate::ops::fill_null::Fill;
+use crate::{
+    compile::chain::{CompiledChain, Head},
+    ops::{
+        decimal::{self, Decimals},
+        exact_decimal::rescaled,
+        fill_null::Fill,
+    },
+};
 
 /// Distinct decimals of up to this many digits have distinct doubles.
 const DOUBLE_DIGITS: u8 = 15;

@@ -1,11 +1,15 @@
 //! The values that a fit learns from.
 
-use arrow::array::{BinaryArray, Int32Array, StringArray, UInt64Array};
-use arrow::datatypes::Field;
+use arrow::{
+    array::{BinaryArray, Int32Array, StringArray, UInt64Array},
+    datatypes::Field,
+};
 
 use super::*;
-use crate::Fill;
-use crate::testing::{assert_ints, compile_error, doubles, evaluate, ints, singles, table};
+use crate::{
+    Fill,
+    testing::{assert_ints, compile_error, doubles, evaluate, ints, singles, table},
+};
 
 #[test]
 fn the_data_type_follows_the_domain() {

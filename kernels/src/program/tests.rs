@@ -1,12 +1,10 @@
 //! Programs that compile, their schemas, and plans that are rejected.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, Schema};
 
-use crate::testing::output;
-use crate::{Chain, CompileError, DType, KernelError, Op, OutputSpec, Program};
+use crate::{Chain, CompileError, DType, KernelError, Op, OutputSpec, Program, testing::output};
 
 fn schema() -> Schema {
     let tags = DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)));

@@ -6,9 +6,11 @@
 use arrow::datatypes::ArrowNativeType;
 use half::{bf16, f16};
 
-use crate::vector::exact::TWO_63;
-use crate::vector::simd;
-use crate::vector::tile::{Tile, Values, convert};
+use crate::vector::{
+    exact::TWO_63,
+    simd,
+    tile::{Tile, Values, convert},
+};
 
 /// An element type of an output. Conversions are only called for numbers that the matching `fits_` function accepts.
 pub(crate) trait Element {

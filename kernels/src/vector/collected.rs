@@ -1,15 +1,20 @@
 //! Tiles → one column of numbers with nulls: the values that a fit learns from, a mapped dictionary, the elements of
 //! lists.
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use arrow::array::{ArrayRef, Float32Array, Float64Array, Int64Array, UInt64Array};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow::{
+    array::{ArrayRef, Float32Array, Float64Array, Int64Array, UInt64Array},
+    buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer},
+};
 
-use crate::domain::Number;
-use crate::vector::tile::{Tile, Values, ValuesMut};
-use crate::vector::tiling::TILE_ROWS;
+use crate::{
+    domain::Number,
+    vector::{
+        tile::{Tile, Values, ValuesMut},
+        tiling::TILE_ROWS,
+    },
+};
 
 /// A growing column. Every tile but the last is full, so that validity stays aligned to words.
 #[derive(Debug)]

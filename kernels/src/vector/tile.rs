@@ -9,9 +9,10 @@ mod validity;
 
 use pulp::bytemuck::{cast_slice, cast_slice_mut};
 
-use crate::domain::Number;
-use crate::vector::tiling::TILE_ROWS;
-use crate::vector::{select, simd};
+use crate::{
+    domain::Number,
+    vector::{select, simd, tiling::TILE_ROWS},
+};
 
 const WORDS: usize = TILE_ROWS / u64::BITS as usize;
 

@@ -1,7 +1,9 @@
 //! Small bars: shares of stages, and use of a limit.
 
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
+use ratatui::{
+    style::{Color, Modifier, Style},
+    text::{Line, Span},
+};
 
 use crate::top::Stages;
 

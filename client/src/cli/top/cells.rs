@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use ratatui::text::{Line, Span};
 
-use super::bar;
-use super::grid::Column;
-use crate::cli::output::{self, Align, count, decimal_bytes, duration};
-use crate::top::{ServerFigures, StreamFigures};
+use super::{bar, grid::Column};
+use crate::{
+    cli::output::{self, Align, count, decimal_bytes, duration},
+    top::{ServerFigures, StreamFigures},
+};
 
 /// Text of an unknown figure.
 const UNKNOWN: &str = "–";

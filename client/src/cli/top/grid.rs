@@ -1,7 +1,9 @@
 //! Layout of styled cells in columns, dropping columns if space is short.
 
-use ratatui::style::{Modifier, Style};
-use ratatui::text::{Line, Span};
+use ratatui::{
+    style::{Modifier, Style},
+    text::{Line, Span},
+};
 
 use crate::cli::output::Align;
 

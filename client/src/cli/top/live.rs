@@ -1,16 +1,16 @@
 //! Live view on a terminal: handles keys, new figures and resizes, and restores the terminal on exit.
 
-use std::io;
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use crossterm::event::{Event, EventStream};
 use futures::StreamExt;
 use ratatui::DefaultTerminal;
 
-use super::screen::{Screen, Step};
-use super::view;
-use crate::cli::failure::Failure;
-use crate::top::Watch;
+use super::{
+    screen::{Screen, Step},
+    view,
+};
+use crate::{cli::failure::Failure, top::Watch};
 
 /// Terminal in raw mode, on the alternate screen. Dropping it restores the terminal; a panic restores it before its
 /// message.

@@ -8,15 +8,16 @@ mod screen;
 mod text;
 mod view;
 
-use std::fmt::Write as _;
-use std::io::{self, IsTerminal};
-use std::time::Duration;
+use std::{
+    fmt::Write as _,
+    io::{self, IsTerminal},
+    time::Duration,
+};
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::failure::Failure;
-use super::output;
+use super::{failure::Failure, output};
 use crate::top::{Snapshot, Target, Watch};
 
 /// Maximum number of servers, all of which can send a page at once.

@@ -2,11 +2,8 @@
 
 use ratatui::text::Line;
 
-use super::cells;
-use super::grid::Column;
-use super::screen::Sort;
-use crate::cli::output;
-use crate::top::Snapshot;
+use super::{cells, grid::Column, screen::Sort};
+use crate::{cli::output, top::Snapshot};
 
 /// Returns all columns of all servers and streams, sorted by rows.
 pub(super) fn tables(snapshot: &Snapshot) -> String {

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Modifier, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Clear, Paragraph};
+use ratatui::{
+    Frame,
+    layout::{Constraint, Layout, Rect},
+    style::{Modifier, Style},
+    text::{Line, Span},
+    widgets::{Block, Clear, Paragraph},
+};
 
-use super::screen::{KEYS, Screen};
-use super::{bar, cells, grid};
+use super::{
+    bar, cells, grid,
+    screen::{KEYS, Screen},
+};
 use crate::top::Snapshot;
 
 const FAINT: Style = Style::new().add_modifier(Modifier::DIM);

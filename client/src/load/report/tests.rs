@@ -2,9 +2,10 @@ use std::time::Duration;
 
 use forebay_client::{BatchHeader, StreamInfo, StreamRequest};
 
-use super::super::measures::Measures;
-use super::super::stream::Tally;
-use super::*;
+use super::{
+    super::{measures::Measures, stream::Tally},
+    *,
+};
 
 fn settings(end: RunEnd) -> Settings {
     Settings {

@@ -1,7 +1,6 @@
 use std::time::Duration;
 
-use super::super::reading::tests::page;
-use super::*;
+use super::{super::reading::tests::page, *};
 
 /// Two readings two seconds apart.
 fn readings(earlier: &str, later: &str) -> (Reading, Reading) {

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, Float16Array, Float32Array, Float64Array,
-    Int16Array, Int32Array, Int64Array, ListArray, NullArray, RecordBatch, StringArray, TimestampMicrosecondArray,
-    UInt8Array, UInt64Array,
+use arrow::{
+    array::{
+        ArrayRef, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, Float16Array, Float32Array,
+        Float64Array, Int16Array, Int32Array, Int64Array, ListArray, NullArray, RecordBatch, StringArray,
+        TimestampMicrosecondArray, UInt8Array, UInt64Array,
+    },
+    datatypes::{Float32Type, Int8Type, Int32Type},
 };
-use arrow::datatypes::{Float32Type, Int8Type, Int32Type};
 use half::f16;
 
 use crate::{Chain, DType, Fill, Op, OutputSpec, Program, VocabValues};

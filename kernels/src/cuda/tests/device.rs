@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 
-use super::cases::{Random, cases, faulty, table};
-use super::parity::{RUNS, assert_same_batches, permutation};
-use super::skipped;
-use crate::BatchBuilder;
-use crate::cuda::{Device, DeviceError, DeviceProgram, Executor};
+use super::{
+    cases::{Random, cases, faulty, table},
+    parity::{RUNS, assert_same_batches, permutation},
+    skipped,
+};
+use crate::{
+    BatchBuilder,
+    cuda::{Device, DeviceError, DeviceProgram, Executor},
+};
 
 /// The first device; `None`, with a message, without a driver or a device.
 fn device(test: &str) -> Option<Arc<Device>> {

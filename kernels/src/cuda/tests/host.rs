@@ -2,16 +2,12 @@
 
 #![expect(unsafe_code, reason = "loads and calls a compiled program")]
 
-use std::process::Command;
-use std::{env, fs};
+use std::{env, fs, process::Command};
 
 use libloading::Library;
 use tempfile::TempDir;
 
-use crate::cuda::fault::fault_words;
-use crate::cuda::feed::Load;
-use crate::cuda::generate::Generated;
-use crate::cuda::layout::Launch;
+use crate::cuda::{fault::fault_words, feed::Load, generate::Generated, layout::Launch};
 
 /// A program loaded into this process.
 pub(super) struct HostProgram {

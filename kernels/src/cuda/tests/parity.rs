@@ -1,20 +1,24 @@
 //! Results of generated programs compared with the CPU's, bit for bit; all NaNs are equal.
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use half::{bf16, f16};
 
-use super::cases::{Case, Random, cases, faulty, table};
-use super::host::{HostProgram, bytes, compiler};
-use super::skipped;
-use crate::compile::outputs::CompiledOutput;
-use crate::compile::program::Program;
-use crate::cuda::fault::{Fault, first_fault};
-use crate::cuda::feed::{Load, MappedTables, Target};
-use crate::cuda::generate::{Generated, generate};
-use crate::{BatchBuilder, DType, KernelError};
+use super::{
+    cases::{Case, Random, cases, faulty, table},
+    host::{HostProgram, bytes, compiler},
+    skipped,
+};
+use crate::{
+    BatchBuilder, DType, KernelError,
+    compile::{outputs::CompiledOutput, program::Program},
+    cuda::{
+        fault::{Fault, first_fault},
+        feed::{Load, MappedTables, Target},
+        generate::{Generated, generate},
+    },
+};
 
 /// Row counts and runs: whole tables, runs that start inside a validity byte, single rows, and whole blocks and tiles.
 pub(super) const RUNS: [(usize, Range<usize>); 8] = [

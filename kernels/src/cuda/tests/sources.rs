@@ -1,12 +1,15 @@
 //! Generated sources: compared with snapshots, and compiled by NVRTC.
 
-use std::path::Path;
-use std::{env, fs};
+use std::{env, fs, path::Path};
 
-use super::cases::{Case, cases, faulty};
-use super::skipped;
-use crate::cuda::compiler::{Architecture, Compiler, NVRTC_VARIABLE};
-use crate::cuda::generate::generate;
+use super::{
+    cases::{Case, cases, faulty},
+    skipped,
+};
+use crate::cuda::{
+    compiler::{Architecture, Compiler, NVRTC_VARIABLE},
+    generate::generate,
+};
 
 /// The sources differ only after this line, up to the entry.
 const CHAINS: &str = "// === Chains";

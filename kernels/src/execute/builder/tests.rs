@@ -1,13 +1,13 @@
 //! Batches built from rows of other batches.
 
-use arrow::array::*;
-use arrow::compute::concat;
-use arrow::datatypes::*;
+use arrow::{array::*, compute::concat, datatypes::*};
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{compile, doubles, ints, output, row_error, singles, table};
-use crate::{Chain, DType, Fill, Op, OutputSpec, VocabValues};
+use crate::{
+    Chain, DType, Fill, Op, OutputSpec, VocabValues,
+    testing::{compile, doubles, ints, output, row_error, singles, table},
+};
 
 fn fill(value: f64) -> Op {
     Op::FillNull(Fill::Number(value))

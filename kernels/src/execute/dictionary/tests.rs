@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::*;
-use arrow::datatypes::*;
+use arrow::{array::*, datatypes::*};
 
-use crate::testing::{assert_doubles, assert_ints, compile, evaluate, table};
-use crate::{BatchBuilder, DType, Fill, Op, VocabValues};
+use crate::{
+    BatchBuilder, DType, Fill, Op, VocabValues,
+    testing::{assert_doubles, assert_ints, compile, evaluate, table},
+};
 
 fn vocab() -> Op {
     Op::Vocab { values: Arc::new(VocabValues::Strings(vec!["a".into(), "none".into()])), oov_buckets: 0 }

@@ -1,10 +1,11 @@
-use arrow::array::*;
-use arrow::datatypes::*;
+use arrow::{array::*, datatypes::*};
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{compile, ints, output, table};
-use crate::{BatchBuilder, Chain, DType, OutputSpec};
+use crate::{
+    BatchBuilder, Chain, DType, OutputSpec,
+    testing::{compile, ints, output, table},
+};
 
 /// Numbers, the text of each, and the same text dictionary-encoded.
 fn numbered(start: i64, rows: usize) -> RecordBatch {

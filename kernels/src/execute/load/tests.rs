@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::*;
-use arrow::datatypes::{DataType, Field, i256};
+use arrow::{
+    array::*,
+    datatypes::{DataType, Field, i256},
+};
 use half::f16;
 
-use crate::testing::{assert_doubles, assert_ints, assert_singles, evaluate, table};
-use crate::{CompileError, DType, Op, OutputSpec, Prefix, Program};
+use crate::{
+    CompileError, DType, Op, OutputSpec, Prefix, Program,
+    testing::{assert_doubles, assert_ints, assert_singles, evaluate, table},
+};
 
 /// The array without its first and last rows, which a kernel must not read.
 fn sliced(array: impl Array) -> ArrayRef {

@@ -1,17 +1,21 @@
 //! Rescaling, and vocabularies of decimals.
 
-use arrow::array::{
-    ArrayRef, Decimal32Array, Decimal64Array, Decimal128Array, Decimal256Array, DictionaryArray, Float64Array,
-    Int8Array, Int64Array, ListArray,
+use arrow::{
+    array::{
+        ArrayRef, Decimal32Array, Decimal64Array, Decimal128Array, Decimal256Array, DictionaryArray, Float64Array,
+        Int8Array, Int64Array, ListArray,
+    },
+    buffer::OffsetBuffer,
+    compute::cast,
+    datatypes::Field,
 };
-use arrow::buffer::OffsetBuffer;
-use arrow::compute::cast;
-use arrow::datatypes::Field;
 
 use super::*;
-use crate::ops::exact_decimal::rescaled;
-use crate::testing::{assemble, assert_ints, compile_error, evaluate, table};
-use crate::{DType, LookupTable, Op, Prefix, VocabValues};
+use crate::{
+    DType, LookupTable, Op, Prefix, VocabValues,
+    ops::exact_decimal::rescaled,
+    testing::{assemble, assert_ints, compile_error, evaluate, table},
+};
 
 /// 2^53: the next integer converts to the same double.
 const TIE: i128 = 1 << 53;

@@ -1,15 +1,19 @@
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, BooleanArray, Date32Array, Date64Array, Decimal128Array, DictionaryArray, Float32Array,
-    Float64Array, Int8Array, Int32Array, Int64Array, StringArray, StringViewArray, TimestampMicrosecondArray,
-    TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
+use arrow::{
+    array::{
+        Array, ArrayRef, BooleanArray, Date32Array, Date64Array, Decimal128Array, DictionaryArray, Float32Array,
+        Float64Array, Int8Array, Int32Array, Int64Array, StringArray, StringViewArray, TimestampMicrosecondArray,
+        TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
+    },
+    compute::cast,
+    datatypes::{DataType, TimeUnit},
 };
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, TimeUnit};
 
-use crate::testing::{assert_ints, compile_error, evaluate};
-use crate::{Fill, LookupTable, Op};
+use crate::{
+    Fill, LookupTable, Op,
+    testing::{assert_ints, compile_error, evaluate},
+};
 
 fn lookup(keys: ArrayRef) -> Op {
     let values = Arc::new(Int64Array::from_iter_values(0..keys.len() as i64));

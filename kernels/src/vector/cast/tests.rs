@@ -1,10 +1,14 @@
 //! Conversions to every dtype, compared with NumPy's rounding and Python's exact fractions.
 
-use arrow::array::{Array, AsArray, UInt64Array};
-use arrow::datatypes as t;
+use arrow::{
+    array::{Array, AsArray, UInt64Array},
+    datatypes as t,
+};
 
-use crate::DType;
-use crate::testing::{assemble, assert_singles, doubles, ints, row_error, singles};
+use crate::{
+    DType,
+    testing::{assemble, assert_singles, doubles, ints, row_error, singles},
+};
 
 #[track_caller]
 fn check_16(dtype: DType, column: impl Array + 'static, expected: &[u16]) {

@@ -1,12 +1,10 @@
 //! The validity of a tile's rows: one bit per row, in words of 64. A flag marks tiles without nulls, whose bits no op
 //! reads.
 
-use arrow::buffer::NullBuffer;
-use arrow::util::bit_chunk_iterator::BitChunks;
+use arrow::{buffer::NullBuffer, util::bit_chunk_iterator::BitChunks};
 
 use super::{Tile, WORDS};
-use crate::vector::simd;
-use crate::vector::tiling::TILE_ROWS;
+use crate::vector::{simd, tiling::TILE_ROWS};
 
 impl Tile<'_> {
     /// Sets the validity of the rows, which start at `start`, from an array's nulls. Free if the array has none.

@@ -1,5 +1,4 @@
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
+use ratatui::{Terminal, backend::TestBackend};
 
 use super::*;
 use crate::top::{Limit, ServerFigures, Stages, StreamFigures};
