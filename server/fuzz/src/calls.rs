@@ -105,3 +105,22 @@ fn framed(message: &impl prost::Message) -> Bytes {
 fn first<M>(messages: Vec<M>) -> M {
     messages.into_iter().next().expect("a unary response without its message")
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow_flight::FlightDescriptor;
+
+    use crate::server::with_tables;
+
+    #[test]
+    fn reads_a_table_through_the_router() {
+        with_tables(|server| {
+            let info = server.info(&FlightDescriptor::new_path(vec!["t".to_owned()])).unwrap();
+            let messages = server.get(info.endpoint[0].ticket.as_ref().unwrap()).unwrap();
+            // A schema, then at least a batch of each row group.
+            assert!(messages.len() > 4, "{}", messages.len());
+            assert!(messages[0].data_body.is_empty());
+            assert!(messages[1..].iter().all(|message| !message.data_body.is_empty()));
+        });
+    }
+}

@@ -20,7 +20,7 @@ use tonic::{Code, Status};
 const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Time in which the tasks of a dropped stream must end and release their memory.
-const RELEASE_WAIT_MAX: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5000 });
+const RELEASE_WAIT_MAX: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 5000 });
 
 /// Sources of the server's crates, relative to the repository's root, which is where cargo runs rustc.
 const OWN_SOURCES: [&str; 3] = ["proto/src/", "kernels/src/", "server/src/"];
