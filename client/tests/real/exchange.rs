@@ -151,8 +151,8 @@ async fn rejects_messages_out_of_order() {
 
     let with = |data: &FlightData| FlightData { flight_descriptor: descriptor.clone(), ..data.clone() };
     for (messages, words) in [
-        (vec![bare.clone(), batch.clone()], "names it"),
-        (vec![only(None)], "names it"),
+        (vec![bare.clone(), batch.clone()], "needs a FlightDescriptor"),
+        (vec![only(None)], "needs a FlightDescriptor"),
         (vec![with(batch)], "schema"),
         (vec![schema.clone(), bare.clone()], "second schema"),
         (vec![schema.clone(), dictionary.clone(), FlightData { data_body: Bytes::new(), ..batch.clone() }], "body"),
