@@ -1,4 +1,4 @@
-//! The book's tables of options and metrics match the program.
+//! The book's tables of options, metrics and reasons match the program.
 //!
 //! `FOREBAY_REGENERATE=1 cargo test -p forebay-server --test book` rewrites them.
 
@@ -12,6 +12,25 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> (&'a str, &'a str, &'a 
     let (before, rest) = text.split_once(start).unwrap();
     let (inside, after) = rest.split_once(end).unwrap();
     (before, inside, after)
+}
+
+/// The table of reasons; each has a comment that begins with its gRPC code.
+fn reasons() -> String {
+    let source = include_str!("../../proto/forebay/v1/reason.proto");
+    let (_, entries, _) = between(source, "enum Reason {", "\n}");
+    let (mut comment, mut rows) = (String::new(), String::new());
+    for line in entries.lines().map(str::trim) {
+        if let Some(text) = line.strip_prefix("// ") {
+            comment = format!("{comment} {text}");
+        } else if let Some((name, _)) = line.split_once(" = ") {
+            if let Some((code, meaning)) =
+                std::mem::take(&mut comment).split_once(": ").filter(|_| name != "UNSPECIFIED")
+            {
+                rows += &format!("| `{name}` | {} | {meaning} |\n", code.trim());
+            }
+        }
+    }
+    format!("| reason | code | meaning |\n|---|---|---|\n{rows}")
 }
 
 #[test]
@@ -28,6 +47,7 @@ fn tables_are_what_the_program_has() {
             options.trim().to_owned() + "\n",
         ),
         ("metrics.md", "<!-- metrics -->\n", "<!-- /metrics -->", metrics),
+        ("errors.md", "<!-- reasons -->\n", "<!-- /reasons -->", reasons()),
     ];
     for (chapter, start, end, table) in tables {
         let path = book.join(chapter);

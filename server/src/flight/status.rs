@@ -232,6 +232,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn codes_match_the_comments_of_the_proto_file() {
+        let mut documented = None;
+        for line in include_str!("../../../proto/forebay/v1/reason.proto").lines().map(str::trim) {
+            if let Some((code, _)) = line.strip_prefix("// ").and_then(|comment| comment.split_once(": ")) {
+                documented = Some(code.replace('_', "").to_lowercase());
+            } else if let Some(reason) = line.split_once(" = ").and_then(|(name, _)| Reason::from_str_name(name))
+                && reason != Reason::Unspecified
+            {
+                assert_eq!(documented.take(), Some(format!("{:?}", code(reason)).to_lowercase()), "{reason}");
+            }
+        }
+    }
+
+    #[test]
     fn reworded_keeps_the_reason() {
         let status = refusal(Reason::SchemaDrift, "schema drift: column \"fit\"");
         let reworded = reworded(&status, |text| format!("batch 3: {text}"));
