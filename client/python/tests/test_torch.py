@@ -109,6 +109,23 @@ def test_an_as_stored_column_stays_arrow(server: Server, tiny: pa.Table):
     assert batch["word"].to_pylist() == tiny["word"].to_pylist()
 
 
+@pytest.mark.parametrize("batch_size", [1, 64])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_rejects_a_loader_that_would_stack_whole_batches(server: Server, batch_size: int, workers: int):
+    data = FlightDataset(server.url, "tiny", fb.Plan(outputs={"x": fb.cols("id")}), batch_size=10)
+    context = "spawn" if workers else None
+    loader = DataLoader(data, batch_size=batch_size, num_workers=workers, multiprocessing_context=context)
+    with pytest.raises(ValueError, match=r"use DataLoader\(data, batch_size=None\)"):
+        next(iter(loader))
+
+
+def test_a_loader_with_its_own_collate_fn_receives_whole_batches(server: Server):
+    data = FlightDataset(server.url, "tiny", fb.Plan(outputs={"x": fb.cols("id")}), batch_size=10)
+    pairs = list(DataLoader(data, batch_size=2, collate_fn=list))
+    assert [len(pair) for pair in pairs] == [2] * 5
+    assert all(isinstance(batch, dict) and batch["x"].shape == (10,) for pair in pairs for batch in pair)
+
+
 def test_the_length_is_the_ranks_exact_number_of_steps(server: Server):
     for rank in range(3):
         data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .ragged import Ragged
-from .tensors import TensorBatch, to_tensors
+from .tensors import TensorBatch, WholeBatch, to_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,4 +90,4 @@ def _map_tensors(tensors: TensorBatch, change: Callable[[torch.Tensor], torch.Te
             return Ragged(change(value.values), change(value.offsets))
         return change(value) if isinstance(value, torch.Tensor) else value
 
-    return {name: changed(value) for name, value in tensors.items()}
+    return WholeBatch({name: changed(value) for name, value in tensors.items()})

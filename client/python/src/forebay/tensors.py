@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import torch
+from torch.utils.data._utils.collate import default_collate_fn_map  # pyright: ignore[reportUnknownVariableType]
 
 from .arrays import column_of, field_of, is_bfloat16, is_lists, is_numbers, lists, numbers
 from .ragged import Ragged
@@ -17,9 +18,23 @@ TensorBatch = dict[str, Any]
 """Column name → tensor ([n] or [n, width]); `Ragged` of tensors for lists; `pyarrow.Array` for anything else."""
 
 
+class WholeBatch(dict[str, Any]):
+    """A `TensorBatch` that `default_collate` rejects: a DataLoader with a batch_size would stack whole batches."""
+
+
+def _reject_collation(batches: list[WholeBatch], *, collate_fn_map: object = None) -> NoReturn:
+    raise ValueError(
+        "FlightDataset yields whole batches, which DataLoader would stack into another dimension: use "
+        "DataLoader(data, batch_size=None), and set the rows per batch with FlightDataset(..., batch_size=...)"
+    )
+
+
+default_collate_fn_map[WholeBatch] = _reject_collation
+
+
 def to_tensors(batch: Batch) -> TensorBatch:
     """Return a batch's columns as tensors over the same memory."""
-    tensors: TensorBatch = {}
+    tensors = WholeBatch()
     for name in batch:
         column, array = field_of(batch.data, name), column_of(batch.data, name)
         if is_numbers(column):
