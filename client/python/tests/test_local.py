@@ -75,11 +75,37 @@ def test_dead_server_is_restarted_and_its_last_log_lines_are_reported(tiny_folde
 def test_missing_server_program_error_names_both_remedies(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("FOREBAY_SERVER_BIN")
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(private_server, "__file__", "/nowhere/private_server.py")
     with pytest.raises(FileNotFoundError, match="PATH.*FOREBAY_SERVER_BIN"):
         fb.local(missing=tiny_folder)
     monkeypatch.setenv("FOREBAY_SERVER_BIN", "/nowhere/forebay-server")
     with pytest.raises(FileNotFoundError, match="FOREBAY_SERVER_BIN=/nowhere/forebay-server"):
         fb.local(missing=tiny_folder)
+
+
+def test_server_program_of_the_checkout_is_found_and_built_ones_only(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    program = os.environ["FOREBAY_SERVER_BIN"]
+    monkeypatch.delenv("FOREBAY_SERVER_BIN")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(private_server, "__file__", str(tmp_path / "client/python/src/forebay/private_server.py"))
+    with pytest.raises(FileNotFoundError, match=f"run `make build` in {tmp_path}, "):
+        fb.local(built=tiny_folder)
+    (tmp_path / "target/release").mkdir(parents=True)
+    (tmp_path / "target/release/forebay-server").symlink_to(program)
+    with fb.connect(fb.local(built=tiny_folder)) as client:
+        assert set(client.datasets()) == {"built"}
+
+
+def test_server_program_of_no_checkout_is_not_looked_up(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("FOREBAY_SERVER_BIN")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(private_server, "__file__", str(tmp_path / "site-packages/forebay/private_server.py"))
+    with pytest.raises(FileNotFoundError, match="was not found: add its folder to the PATH"):
+        fb.local(installed=tiny_folder)
 
 
 def test_failed_start_reports_the_log(tiny_folder: Path):

@@ -33,7 +33,8 @@ def local(datasets: Mapping[str, Location] | None = None, /, **named: Location) 
 
     The server listens on a Unix socket (a loopback port if the platform has none), keeps its state in a temporary
     directory, which a killed process does not remove, and ends with this process. Calls with the same datasets return
-    the same server. The program is ``FOREBAY_SERVER_BIN`` if set, else ``forebay-server`` from the PATH.
+    the same server. The program is ``FOREBAY_SERVER_BIN`` if set, else ``forebay-server`` from the PATH, else the
+    release build of the checkout that this package was installed from in editable mode.
     """
     roots = {name: _location(root) for name, root in {**(datasets or {}), **named}.items()}
     if not roots:
@@ -158,12 +159,27 @@ def _program() -> str:
             raise FileNotFoundError(f"FOREBAY_SERVER_BIN={named} is not an executable program")
         return named
     found = shutil.which("forebay-server")
-    if found is None:
+    if found is not None:
+        return found
+    checkout = _checkout()
+    if checkout is None:
         raise FileNotFoundError(
-            "forebay-server was not found: put it on the PATH, or set FOREBAY_SERVER_BIN to where it is "
-            "(cargo build --release makes target/release/forebay-server)"
+            "forebay-server was not found: add its folder to the PATH, or set FOREBAY_SERVER_BIN to the program"
         )
-    return found
+    built = checkout / "target/release/forebay-server"
+    if not os.access(built, os.X_OK):
+        raise FileNotFoundError(
+            f"forebay-server was not found: run `make build` in {checkout}, add its folder to the PATH, or set "
+            "FOREBAY_SERVER_BIN to the program"
+        )
+    return str(built)
+
+
+def _checkout() -> Path | None:
+    """Return the repository that this package was installed from in editable mode."""
+    package = Path(__file__).parent
+    found = (folder for folder in package.parents if folder / "client/python/src/forebay" == package)
+    return next(found, None)
 
 
 def _location(root: Location) -> str:
