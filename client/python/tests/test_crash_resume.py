@@ -180,12 +180,12 @@ class Trainer:
                 start_new_session=True,
                 env=package_environment(),
             )
-        self._let_go_on(STEPS_AHEAD)
+        self._let_continue(STEPS_AHEAD)
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
 
-    def _let_go_on(self, steps: int) -> None:
+    def _let_continue(self, steps: int) -> None:
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write("." * steps)
@@ -207,7 +207,7 @@ class Trainer:
                 self.commits.append(int(numbers[0]))
             elif what == "reached":
                 yield int(numbers[0])
-                self._let_go_on(1)
+                self._let_continue(1)
 
     def kill(self, event: Event) -> None:
         """All of it at once, or one rank, which the others do not survive."""

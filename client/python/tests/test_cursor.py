@@ -69,7 +69,7 @@ def test_every_rank_reports_the_same_cursor_after_the_same_step(client: fb.Clien
         with client.stream("tiny", IDS, batch_size=11, world_size=3, rank=rank, remainder=remainder) as stream:
             for batch in stream:
                 places.setdefault(batch.header.step, set()).add(stream.cursor())
-    assert all(len(said) == 1 for said in places.values())
+    assert all(len(place) == 1 for place in places.values())
     assert [next(iter(places[step])).epoch for step in sorted(places)] == [0] * (len(places) - 1) + [1]
 
 

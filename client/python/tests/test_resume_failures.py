@@ -150,7 +150,7 @@ def as_list(batch):
 
 if __name__ == "__main__":
     server = Restartable({"tiny": Path(sys.argv[1])}, Path(sys.argv[2]))
-    said = {}
+    reported = {}
     kinds = {
         "DataLoader": (DataLoader, {"persistent_workers": False}),
         "persistent": (DataLoader, {"persistent_workers": True}),
@@ -164,7 +164,7 @@ if __name__ == "__main__":
         if kind is not FlightLoader:
             options = {"batch_size": None, **options}
         loader = kind(data, num_workers=1, multiprocessing_context="fork", **options)
-        steps = said[name] = []
+        steps = reported[name] = []
 
         def look():
             try:
@@ -196,7 +196,7 @@ if __name__ == "__main__":
         look()
         loader = None
     server.kill()
-    print(json.dumps(said))
+    print(json.dumps(reported))
 """
 
 

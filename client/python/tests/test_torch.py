@@ -336,10 +336,10 @@ import sys, torch
 from torch.utils.data import DataLoader
 import forebay as fb
 from forebay.torch import FlightDataset
-url, talk_first = sys.argv[1], sys.argv[2] == "talk first"
+url, is_called = sys.argv[1], sys.argv[2] == "call before the fork"
 plan = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64"), "x": fb.cols("x").standardize()})
 data = FlightDataset(url, "tiny", plan, batch_size=16)
-if talk_first:
+if is_called:
     len(data)
 loader = DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context="fork")
 try:
@@ -350,13 +350,16 @@ except fb.ForebayError as error:
 """
 
 
-@pytest.mark.parametrize(("talk", "said"), [("first thing", "all rows"), ("talk first", "multiprocessing_context")])
-def test_forked_workers_work_or_raise_with_a_remedy(server: Server, talk: str, said: str):
+@pytest.mark.parametrize(
+    ("calls", "output"),
+    [("no call before the fork", "all rows"), ("call before the fork", "multiprocessing_context")],
+)
+def test_forked_workers_work_or_raise_with_a_remedy(server: Server, calls: str, output: str):
     done = subprocess.run(
-        [sys.executable, "-c", FORKED, server.url, talk],
+        [sys.executable, "-c", FORKED, server.url, calls],
         capture_output=True,
         text=True,
         timeout=120,
         env={**os.environ, "PYTHONPATH": str(Path(fb.__file__).parents[1])},
     )
-    assert said in done.stdout, done.stdout + done.stderr
+    assert output in done.stdout, done.stdout + done.stderr

@@ -63,13 +63,13 @@ def run(script: str, *arguments: str, world_size: int = 1) -> list[Any]:
         for r in range(world_size)
     ]
     try:
-        said = [rank.communicate(timeout=240) for rank in ranks]
+        printed = [rank.communicate(timeout=240) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
-    for rank, (out, error) in zip(ranks, said, strict=True):
+    for rank, (out, error) in zip(ranks, printed, strict=True):
         assert rank.returncode == 0, out + error
-    return [json.loads(out.splitlines()[-1]) for out, _ in said]
+    return [json.loads(out.splitlines()[-1]) for out, _ in printed]
 
 
 def ids(batches: Any) -> list[int]:
@@ -154,14 +154,14 @@ def test_stateful_loader_resumes_after_the_last_batch_taken(server: Server, work
 ACCELERATED = """
 import accelerate
 accelerator = accelerate.Accelerator(cpu=True)
-said = {"rank": accelerator.process_index, "of": accelerator.num_processes}
+printed = {"rank": accelerator.process_index, "of": accelerator.num_processes}
 
 def epochs(what, data, loader):
     loader = accelerator.prepare(loader)
-    said[what] = []
+    printed[what] = []
     for epoch in range(2):
         data.set_epoch(epoch)
-        said[what].append(ids(loader))
+        printed[what].append(ids(loader))
 
 def dataset():
     return FlightDataset(url, "tiny", plan, batch_size=8)
@@ -174,25 +174,25 @@ epochs("dataset", data, data)
 try:
     epochs("plain", data, DataLoader(data, batch_size=None))
 except RuntimeError as error:
-    said["plain"] = str(error)
-print(json.dumps(said), flush=True)
+    printed["plain"] = str(error)
+print(json.dumps(printed), flush=True)
 os._exit(0)  # Where ranks ended with an error, gloo's farewell would wait.
 """
 
 
 def test_accelerate_does_not_shard_twice(server: Server):
-    said = run(ACCELERATED, server.url, world_size=2)
-    assert [(rank["rank"], rank["of"]) for rank in said] == [(0, 2), (1, 2)]
+    printed = run(ACCELERATED, server.url, world_size=2)
+    assert [(rank["rank"], rank["of"]) for rank in printed] == [(0, 2), (1, 2)]
     for what in ("workers", "loader", "dataset"):
         for epoch in range(2):
-            assert [rank[what][epoch] for rank in said] == [list(range(50)), list(range(50, ROWS))], what
+            assert [rank[what][epoch] for rank in printed] == [list(range(50)), list(range(50, ROWS))], what
     # Accelerate would read a plain DataLoader on rank 0 alone, and rank 1's rows would be lost.
-    assert all("FlightLoader" in rank["plain"] for rank in said)
+    assert all("FlightLoader" in rank["plain"] for rank in printed)
 
 
 def test_accelerate_in_one_process_accepts_any_loader(server: Server):
-    (said,) = run(ACCELERATED, server.url)
-    assert {what: said[what] for what in ("workers", "loader", "dataset", "plain")} == dict.fromkeys(
+    (printed,) = run(ACCELERATED, server.url)
+    assert {what: printed[what] for what in ("workers", "loader", "dataset", "plain")} == dict.fromkeys(
         ("workers", "loader", "dataset", "plain"), [list(range(ROWS))] * 2
     )
 
@@ -214,7 +214,7 @@ class Model(lightning.LightningModule):
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.0)
 
-said = {}
+printed = {}
 for what in ("FlightLoader", "DataLoader"):
     # Rank and world size are torch.distributed's, which the Trainer starts.
     data = FlightDataset(url, "tiny", plan, batch_size=8)
@@ -224,18 +224,18 @@ for what in ("FlightLoader", "DataLoader"):
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
     )
     trainer.fit(model, FlightLoader(data) if what == "FlightLoader" else DataLoader(data, batch_size=None))
-    said[what] = {"rank": trainer.global_rank, "of": trainer.world_size, "seen": model.seen, "epochs": model.epochs}
+    printed[what] = {"rank": trainer.global_rank, "of": trainer.world_size, "seen": model.seen, "epochs": model.epochs}
 # gloo's threads do not outlive the process well.
 torch.distributed.destroy_process_group()
-print(json.dumps(said))
+print(json.dumps(printed))
 """
 
 
 def test_lightning_does_not_shard_twice(server: Server, tmp_path: Path):
-    said = run(LIGHTNING, server.url, str(tmp_path), world_size=2)
+    printed = run(LIGHTNING, server.url, str(tmp_path), world_size=2)
     # Lightning tells epochs to samplers only, and only FlightLoader has one that passes them on.
     for what, epochs in (("FlightLoader", {0, 1}), ("DataLoader", {0})):
-        ranks = [rank[what] for rank in said]
+        ranks = [rank[what] for rank in printed]
         assert [(rank["rank"], rank["of"]) for rank in ranks] == [(0, 2), (1, 2)]
         for epoch in range(2):
             assert [rank["seen"][epoch] for rank in ranks] == [list(range(50)), list(range(50, ROWS))]

@@ -86,7 +86,7 @@ fn span(settings: &Settings, report: &Report) -> String {
         (report.was_interrupted, "interrupted"),
         (!report.is_verified, "checksums not verified"),
     ];
-    parts.into_iter().filter_map(|(is_said, part)| is_said.then_some(part)).collect::<Vec<_>>().join(", ")
+    parts.into_iter().filter_map(|(is_shown, part)| is_shown.then_some(part)).collect::<Vec<_>>().join(", ")
 }
 
 fn fairness(report: &Report) -> String {

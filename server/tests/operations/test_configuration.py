@@ -120,7 +120,7 @@ def test_datasets_and_addresses_are_read_from_file_and_environment(tiny_folder: 
     try:
         assert [url.split(":")[0] for url in daemon.urls] == ["grpc", "grpc+unix"]
         # At log level `error` only the ready lines are logged.
-        assert len(daemon.said) == 3
+        assert len(daemon.lines) == 3
     finally:
         assert daemon.stop() == ""
     env = {
@@ -247,7 +247,7 @@ def test_state_path_that_is_not_a_directory_exits_with_1(tmp_path: Path):
 def test_missing_gpu_is_logged_once_and_the_cpu_serves(start: Start):
     """A number that no machine has: so it is with a driver and without."""
     daemon = start("--device", "cuda:4095")
-    lines = [line for line in daemon.said if "cuda:4095" in line]
+    lines = [line for line in daemon.lines if "cuda:4095" in line]
     assert len(lines) == 1
     assert "computing on the CPU" in lines[0]
     assert memory_limit(daemon) > 0

@@ -163,8 +163,8 @@ def test_promtool_accepts_the_rules(check: tuple[str, ...]):
 
 
 def test_each_alert_fires_exactly_when_it_should():
-    said = promtool("test", "rules", str(RULES.parent / "rules_test.yml"))
-    assert "SUCCESS" in said
+    output = promtool("test", "rules", str(RULES.parent / "rules_test.yml"))
+    assert "SUCCESS" in output
     text = (RULES.parent / "rules_test.yml").read_text()
     for alert in re.findall(r"- alert: (\w+)", RULES.read_text()):
         tests = re.findall(rf"alertname: {alert}\n +eval_time: \w+\n +exp_alerts:(.*)", text)

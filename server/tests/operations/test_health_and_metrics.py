@@ -59,7 +59,7 @@ def daemon(wide_folder: Path, tiny_folder: Path, tmp_path: Path) -> Iterator[Dae
     yield running
     # Data goes to stdout, and a server has none.
     assert running.stop() == ""
-    assert not any("panic" in line for line in running.said)
+    assert not any("panic" in line for line in running.lines)
 
 
 def settled(daemon: Daemon) -> Scrape:

@@ -65,7 +65,7 @@ def named(name: str) -> fl.FlightCallOptions:
 
 
 def log_lines(daemon: Daemon) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in daemon.said if line.startswith("{")]
+    return [json.loads(line) for line in daemon.lines if line.startswith("{")]
 
 
 def ends_of(daemon: Daemon, name: str) -> list[dict[str, Any]]:
@@ -272,8 +272,8 @@ def scrapes(address: tuple[str, int], count: int) -> dict[str, int]:
 
 def outcome(answer: bytes) -> str:
     head, _, body = answer.partition(b"\r\n\r\n")
-    said = re.search(rb"(?i)content-length: (\d+)", head)
-    is_whole = head.startswith(b"HTTP/1.1 200") and said is not None and int(said[1]) == len(body)
+    declared = re.search(rb"(?i)content-length: (\d+)", head)
+    is_whole = head.startswith(b"HTTP/1.1 200") and declared is not None and int(declared[1]) == len(body)
     return "whole" if is_whole else f"torn: {answer[-200:]!r}" if answer else "unheard"
 
 

@@ -60,7 +60,7 @@ def start(long_folder: Path, tmp_path: Path) -> Iterator[Start]:
     yield begin
     for daemon in running:
         assert daemon.stop() == ""
-        assert not any("panic" in line for line in daemon.said)
+        assert not any("panic" in line for line in daemon.lines)
 
 
 def message(chunk: fl.FlightStreamChunk) -> Message:

@@ -47,7 +47,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield begin
     for daemon in running:
         daemon.stop()
-        assert not any("panic" in line for line in daemon.said)
+        assert not any("panic" in line for line in daemon.lines)
 
 
 def read(daemon: Daemon, request: dict[str, Any]) -> np.ndarray:

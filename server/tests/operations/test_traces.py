@@ -143,7 +143,7 @@ def test_trace_continues_the_clients_and_log_lines_name_it(start: Start, collect
     read(daemon, headers=[(b"traceparent", f"00-{TRACE}-{PARENT}-01".encode())])
     (call,) = poll(lambda: kept.named("DoGet"))
     assert (call.trace_id.hex(), call.parent_span_id.hex()) == (TRACE, PARENT)
-    assert poll(lambda: [line for line in daemon.said if "stream ended" in line and TRACE in line])
+    assert poll(lambda: [line for line in daemon.lines if "stream ended" in line and TRACE in line])
     # What is no trace, and one that is not to be kept.
     for header in ("nonsense", f"00-{'0' * 32}-{PARENT}-01", f"ff-{TRACE}-{PARENT}-01", "00-" + "a" * 9000):
         assert read(daemon, headers=[(b"traceparent", header.encode())]) == ROWS
@@ -200,8 +200,8 @@ def test_without_an_endpoint_nothing_is_sent_and_no_line_names_a_trace(start: St
     kept, url = collector
     daemon = start(env={"OTEL_EXPORTER_OTLP_ENDPOINT": url, **SOON})
     read(daemon, headers=[(b"traceparent", f"00-{TRACE}-{PARENT}-01".encode())])
-    ended = poll(lambda: [line for line in daemon.said if "stream ended" in line])
+    ended = poll(lambda: [line for line in daemon.lines if "stream ended" in line])
     assert ended
-    assert not [line for line in daemon.said if "trace_id" in line or "otel" in line]
+    assert not [line for line in daemon.lines if "trace_id" in line or "otel" in line]
     time.sleep(0.3)
     assert not kept.was_called.is_set()

@@ -42,7 +42,7 @@ def test_gpu_batches_equal_cpu_batches(tiny_folder: Path, tmp_path: Path, shuffl
             assert one.keys() == other.keys()
             for name, values in other.items():
                 np.testing.assert_array_equal(one[name], values, strict=True)
-        reasons = [line for line in gpu.said if "cannot use --device" in line]
+        reasons = [line for line in gpu.lines if "cannot use --device" in line]
     finally:
         gpu.stop()
         cpu.stop()

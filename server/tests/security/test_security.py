@@ -369,10 +369,10 @@ def test_no_log_and_no_error_contains_a_secret(secured: Secured, client: fl.Flig
         with pytest.raises(fl.FlightError) as caught:
             client.get_flight_info(request("secret"), bearer(token))
         assert token not in str(caught.value)
-    said = "".join(secured.server.log)
-    assert len(said) > 1000
+    output = "".join(secured.server.log)
+    assert len(output) > 1000
     for secret in (TRAINER, ADMIN, "a-wrong-token-of-somebody", digest(TRAINER), "4f" * 16, "PRIVATE KEY"):
-        assert secret not in said, secret
+        assert secret not in output, secret
 
 
 def test_python_client_reads_credentials_from_arguments_and_environment(

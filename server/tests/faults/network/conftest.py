@@ -40,7 +40,7 @@ def daemon(start: Start) -> Iterator[Daemon]:
     running = start()
     yield running
     assert running.process.poll() is None
-    assert not any("panic" in line for line in running.said)
+    assert not any("panic" in line for line in running.lines)
 
 
 @pytest.fixture

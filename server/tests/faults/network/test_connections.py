@@ -40,8 +40,8 @@ def test_unfinished_handshake_times_out(start: Start):
     daemon = start(FOREBAY_KEEPALIVE_SECONDS="1")
     with ExitStack() as peers:
         stopped = {
-            name: peers.enter_context(Peer(daemon.url, hello=said))
-            for name, said in http2.UNFINISHED_HANDSHAKES.items()
+            name: peers.enter_context(Peer(daemon.url, hello=hello))
+            for name, hello in http2.UNFINISHED_HANDSHAKES.items()
         }
         slow = peers.enter_context(Peer(daemon.url, hello=b""))
         left = {**stopped, "a byte a second": slow}

@@ -93,25 +93,25 @@ def test_streams_survive_descriptor_exhaustion_and_new_clients_recover(start: St
         for _ in range(50):
             crowd.enter_context(contextlib.closing(socket.create_connection((host, int(port)))))
         assert poll(lambda: descriptors(daemon) >= most)
-        assert poll(lambda: any("Too many open files" in line for line in list(daemon.said)))
+        assert poll(lambda: any("Too many open files" in line for line in list(daemon.lines)))
 
         # The running stream opens files too: it continues or reports why not, and no row is wrong.
-        def go_on() -> None:
+        def read_stream() -> None:
             for chunk in readers[0]:
                 assert are_rows_of_long(chunk.data, row[0])
                 row[0] += chunk.data.num_rows
 
-        code, words = outcome(go_on)
+        code, words = outcome(read_stream)
         assert (code, row[0]) == ("OK", ROWS) or (code == "UNAVAILABLE" and "Too many open files" in words), words
         # It does not spin on what it cannot accept.
-        assert len(daemon.said) < 1000
+        assert len(daemon.lines) < 1000
         readers.clear()
     assert poll(lambda: descriptors(daemon) < most)
     with Bystander(daemon.url):
         pass
     resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, before)
     assert rest.is_back(), rest.left()
-    assert not any("panic" in line for line in daemon.said)
+    assert not any("panic" in line for line in daemon.lines)
 
 
 def test_the_soft_limit_of_descriptors_is_raised_to_the_hard_one(
@@ -209,7 +209,7 @@ def test_full_state_directory_fails_the_fit_but_no_stream(start: Start, full: Pa
         plan_id = fit(client, "data", PLAN)[-1]["result"]["plan_id"]
         out = client.do_get(ticket(client, {"dataset": "data", "plan_id": plan_id})).read_all()
         assert out.num_rows == ROWS
-    assert not any("panic" in line for line in daemon.said)
+    assert not any("panic" in line for line in daemon.lines)
 
 
 def test_full_disk_ends_a_spilling_fit_with_a_message(start: Start, full: Path):
@@ -288,11 +288,11 @@ def test_clock_jumps_change_no_stream_and_no_shutdown(start: Start, clock: Path,
         # The log says the time as it is set.
         jumped = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)
         year = jumped.year
-        assert poll(lambda: any(f'"timestamp":"{year}-' in line for line in list(daemon.said))), daemon.said[-3:]
+        assert poll(lambda: any(f'"timestamp":"{year}-' in line for line in list(daemon.lines))), daemon.lines[-3:]
     daemon.process.terminate()
     # It has no stream: the drain ends now, and not by the clock.
     assert daemon.end(seconds=10) == 0
-    assert not any("panic" in line for line in daemon.said)
+    assert not any("panic" in line for line in daemon.lines)
 
 
 def newer(state: Path) -> Callable[[], None]:
@@ -341,7 +341,7 @@ def test_state_of_a_newer_version_is_not_read(start: Start, tmp_path: Path):
         assert fit(client, "data", PLAN)[-1]["result"]["plan_id"] == plan_id
         assert client.do_get(ticket(client, request)).read_all().equals(want)
     kept()
-    assert not any("panic" in line for line in second.said)
+    assert not any("panic" in line for line in second.lines)
 
 
 def test_corrupt_state_directory_stops_no_stream(start: Start, tmp_path: Path):
@@ -363,4 +363,4 @@ def test_corrupt_state_directory_stops_no_stream(start: Start, tmp_path: Path):
         even = client.do_get(ticket(client, FILTERED)).read_all()
     assert np.array_equal(even["id"].to_numpy(), np.arange(0, ROWS, 2))
     assert table.num_rows == ROWS
-    assert not any("panic" in line for line in daemon.said)
+    assert not any("panic" in line for line in daemon.lines)

@@ -344,7 +344,7 @@ def test_padding_and_values_under_nulls_are_zero(start: Start, tmp_path: Path):
             ticket = client.get_flight_info(descriptor).endpoints[0].ticket
             for batch, message in messages(daemon.url, ticket):
                 looked_at += 1
-                assert_zero_where_nobody_looks(batch, message)
+                assert_unused_bytes_are_zero(batch, message)
     assert looked_at > 30
 
 
@@ -397,7 +397,7 @@ def protobuf_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
         at += length
 
 
-def assert_zero_where_nobody_looks(batch: pa.RecordBatch, body: bytes) -> None:
+def assert_unused_bytes_are_zero(batch: pa.RecordBatch, body: bytes) -> None:
     buffers = [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None and buffer.size]
     first = min(buffer.address for buffer in buffers)
     # Every buffer is a slice of the body, which begins with the first of them.

@@ -182,7 +182,7 @@ def daemon(
     yield running
     assert running.process.poll() is None
     running.stop()
-    assert not any("panic" in line or SECRET in line or KEY_ID in line for line in running.said)
+    assert not any("panic" in line or SECRET in line or KEY_ID in line for line in running.lines)
 
 
 @pytest.fixture(scope="module")

@@ -51,29 +51,29 @@ class Daemon:
         self.process = subprocess.Popen(
             command, env=environment(env), stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1
         )
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self._written: str | None = None
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
         self.metrics_url = self.wait_for(r"metrics on (http://\S+)")
-        self.urls = [m[1] for line in self.said if (m := re.match(r"listening on (\S+)", line))]
+        self.urls = [m[1] for line in self.lines if (m := re.match(r"listening on (\S+)", line))]
 
     def _listen(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self.said.append(line)
+            self.lines.append(line)
 
     def wait_for(self, pattern: str) -> str:
         """The first group of the first line that matches."""
 
         def look() -> re.Match[str] | None:
             ended = self.process.poll() is not None
-            found = next((m for line in list(self.said) if (m := re.search(pattern, line))), None)
-            assert found or not ended, "the server ended:\n" + "".join(self.said)
+            found = next((m for line in list(self.lines) if (m := re.search(pattern, line))), None)
+            assert found or not ended, "the server ended:\n" + "".join(self.lines)
             return found
 
         found = poll(look, seconds=START_SECONDS)
-        assert found, f"no line {pattern!r}:\n" + "".join(self.said)
+        assert found, f"no line {pattern!r}:\n" + "".join(self.lines)
         return found[1]
 
     @property
