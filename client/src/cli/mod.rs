@@ -22,11 +22,10 @@ mod top;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use credential_options::CredentialOptions;
-use failure::Failure;
 use forebay_client::Client;
-use session::Session;
 use tokio::runtime;
+
+use self::{credential_options::CredentialOptions, failure::Failure, session::Session};
 
 /// Command line client of Forebay: lists datasets, fits and previews plans, estimates costs, generates load, and
 /// monitors servers
