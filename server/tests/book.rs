@@ -18,18 +18,18 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> (&'a str, &'a str, &'a 
 fn reasons() -> String {
     let source = include_str!("../../proto/forebay/v1/reason.proto");
     let (_, entries, _) = between(source, "enum Reason {", "\n}");
-    let (mut comment, mut rows) = (String::new(), String::new());
+    let (mut comment, mut rows) = (String::new(), Vec::new());
     for line in entries.lines().map(str::trim) {
         if let Some(text) = line.strip_prefix("// ") {
             comment = format!("{comment} {text}");
-        } else if let Some((name, _)) = line.split_once(" = ") {
-            if let Some((code, meaning)) =
-                std::mem::take(&mut comment).split_once(": ").filter(|_| name != "UNSPECIFIED")
-            {
-                rows += &format!("| `{name}` | {} | {meaning} |\n", code.trim());
-            }
+        } else if let Some((name, _)) = line.split_once(" = ")
+            && let Some((code, meaning)) = std::mem::take(&mut comment).split_once(": ")
+            && name != "UNSPECIFIED"
+        {
+            rows.push(format!("| `{name}` | {} | {meaning} |\n", code.trim()));
         }
     }
+    let rows = rows.concat();
     format!("| reason | code | meaning |\n|---|---|---|\n{rows}")
 }
 
