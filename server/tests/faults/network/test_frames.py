@@ -122,7 +122,7 @@ FLOODS: dict[str, tuple[bytes, bytes]] = {
 
 @pytest.mark.parametrize("name", FLOODS)
 def test_frame_floods_use_no_memory_and_block_no_client(daemon: Daemon, rest: Rest, name: str):
-    """The server ends it, or takes no more, or reads on: what it may not do is to keep it."""
+    """The server may end the call, stop reading, or discard what it reads; it must not buffer it."""
     first, again = FLOODS[name]
     before = resident_bytes(daemon)
     with Bystander(daemon.url), Peer(daemon.url) as peer:
