@@ -1,4 +1,5 @@
-//! The kernels one by one, compared with a copy of their output bytes. `benches/kernels` compares them with other programs.
+//! The kernels one by one, compared with a copy of their output bytes. `benches/kernels` compares them with other
+//! programs.
 
 #![expect(clippy::expect_used, reason = "a bench stops at the first error")]
 

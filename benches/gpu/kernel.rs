@@ -1,7 +1,8 @@
-//! Times a fused program on a GPU: `fill_null`, `log1p`, `standardize` and `clip` of float32 columns with nulls, assembled into one matrix.
+//! Times a fused program on a GPU: `fill_null`, `log1p`, `standardize` and `clip` of float32 columns with nulls,
+//! assembled into one matrix.
 //!
-//! `gpu-kernel ROWS COLUMNS REPETITIONS` prints one JSON object: bytes that the kernel reads and writes, seconds of each launch,
-//! and seconds of each device copy of the same bytes. Without a GPU it fails with exit code 1.
+//! `gpu-kernel ROWS COLUMNS REPETITIONS` prints one JSON object: bytes that the kernel reads and writes, seconds of
+//! each launch, and seconds of each device copy of the same bytes. Without a GPU it fails with exit code 1.
 
 use std::env;
 use std::error::Error;

@@ -7,7 +7,8 @@ use arrow::{
     error::ArrowError,
 };
 
-/// Columns named `c0`, `c1`, … of positive, skewed float32 values; every `null_every`-th value of each is null (0: none).
+/// Columns named `c0`, `c1`, … of positive, skewed float32 values; every `null_every`-th value of each is null (0:
+/// none).
 pub fn skewed_columns(columns: usize, rows: usize, null_every: usize) -> Result<RecordBatch, ArrowError> {
     let mut numbers = whole_numbers();
     // 24 bits: every value is exact in float32.

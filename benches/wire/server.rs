@@ -1,8 +1,8 @@
 //! Serves prepared batches: over Flight with Forebay's response body (`direct`) or with arrow-flight's stock encoder
 //! and tonic (`stock`), or as plain bytes on a socket (`raw`). Prints its address and serves until stdin closes.
 //!
-//! Arguments: the kind, columns, rows, and the bytes that may wait for a socket (`direct` only). A ticket is the number of
-//! batches to send, in decimal; on a raw socket it is a little-endian integer of eight bytes.
+//! Arguments: the kind, columns, rows, and the bytes that may wait for a socket (`direct` only). A ticket is the number
+//! of batches to send, in decimal; on a raw socket it is a little-endian integer of eight bytes.
 
 use std::{convert::Infallible, env, error::Error, io, sync::Arc};
 

@@ -1,7 +1,8 @@
 //! Bytes ↔ messages, in the two encodings that a client may choose.
 //!
-//! JSON follows the proto3 JSON mapping: `snake_case` and `camelCase` names are accepted, and unknown fields are errors.
-//! Written JSON has `snake_case` names, plain numbers, and every field. A first byte `{` means JSON, any other protobuf.
+//! JSON follows the proto3 JSON mapping: `snake_case` and `camelCase` names are accepted, and unknown fields are
+//! errors. Written JSON has `snake_case` names, plain numbers, and every field. A first byte `{` means JSON, any other
+//! protobuf.
 
 use std::sync::OnceLock;
 

@@ -1,7 +1,7 @@
 //! All messages of Forebay's protocol: the package `forebay.v1`, as protobuf bytes and as proto3 JSON.
 //!
-//! `src/gen/` is generated from the `.proto` files in `forebay/v1/` and committed; `tests/generated.rs` checks that they
-//! match. This crate does not depend on Flight, on data, or on the meaning of plans.
+//! `src/gen/` is generated from the `.proto` files in `forebay/v1/` and committed; `tests/generated.rs` checks that
+//! they match. This crate does not depend on Flight, on data, or on the meaning of plans.
 
 #![forbid(unsafe_code)]
 

@@ -14,7 +14,8 @@ use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 use tokio::sync::oneshot;
 use tracing::Span;
 
-/// Stack of a pool thread: expression trees are walked recursively, to a depth of `expr::OPERATORS_MAX` (256), with up to
+/// Stack of a pool thread: expression trees are walked recursively, to a depth of `expr::OPERATORS_MAX` (256), with up
+/// to
 /// 64 KiB a level in an unoptimized build.
 const STACK_BYTES: usize = 32 << 20;
 
@@ -108,8 +109,8 @@ impl CpuPool {
         }
     }
 
-    /// Runs a job of about a millisecond that a client waits for, on separate threads: work ahead does not delay finished
-    /// batches. The operating system schedules both on the same cores.
+    /// Runs a job of about a millisecond that a client waits for, on separate threads: work ahead does not delay
+    /// finished batches. The operating system schedules both on the same cores.
     pub async fn run_short<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, CpuError> {
         match &self.workers {
             Workers::Threads { short, .. } => self.run_on(short, job).await,

@@ -93,7 +93,8 @@ impl State {
         names.filter_map(|name| Some(name.strip_suffix(kind.extension())?.strip_suffix('.')?.to_owned())).collect()
     }
 
-    /// Returns a secret shared by all servers with this directory. The first one creates it, readable only by its owner.
+    /// Returns a secret shared by all servers with this directory. The first one creates it, readable only by its
+    /// owner.
     pub fn secret(&self, name: &str, new: &[u8]) -> Result<Vec<u8>, StateError> {
         let path = self.root.join(name);
         let failed = |action: &'static str| {

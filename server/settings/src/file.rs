@@ -12,8 +12,8 @@ use crate::{error::SettingsError, value};
 /// The option that names the file, without dashes.
 pub(crate) const CONFIG: &str = "config";
 
-/// Jaro-Winkler similarity from which a key is suggested for an unknown one: enough for a typo, a missing letter or a wrong
-/// ending, but not for unrelated words.
+/// Jaro-Winkler similarity from which a key is suggested for an unknown one: enough for a typo, a missing letter or a
+/// wrong ending, but not for unrelated words.
 const SIMILARITY_MIN: f64 = 0.8;
 
 /// Returns the command with the file's values as its defaults.

@@ -35,8 +35,8 @@ pub use table::markdown_table;
 
 use file::CONFIG;
 
-/// Reads the settings of this process. Exits with code 0 after `--help` and `--version`, and with code 2 and a message on
-/// stderr if the usage or the configuration is wrong.
+/// Reads the settings of this process. Exits with code 0 after `--help` and `--version`, and with code 2 and a message
+/// on stderr if the usage or the configuration is wrong.
 pub fn parse<T: Parser>() -> T {
     try_parse_from(env::args_os()).unwrap_or_else(|error: SettingsError| error.exit())
 }
@@ -59,8 +59,8 @@ pub fn try_parse_from<T: Parser>(arguments: impl IntoIterator<Item = impl Into<O
     T::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut formatter).into())
 }
 
-/// Returns the definition of `T` with the additions of [`parse`]: `--config`, switches that accept `1`, `yes` and `on` from
-/// the environment, and empty environment variables that are treated as unset.
+/// Returns the definition of `T` with the additions of [`parse`]: `--config`, switches that accept `1`, `yes` and `on`
+/// from the environment, and empty environment variables that are treated as unset.
 pub fn command<T: CommandFactory>() -> Command {
     with_config_option(ready_for_environment(T::command()))
 }

@@ -6,8 +6,9 @@ use clap::{Arg, ArgAction, Command};
 
 use crate::{file, with_config_option};
 
-/// Renders every option with a long flag as a Markdown table: flag, environment variable, TOML key, default, description.
-/// Options of subcommands follow those of the program, with the names of the subcommand and of its table in the file.
+/// Renders every option with a long flag as a Markdown table: flag, environment variable, TOML key, default,
+/// description. Options of subcommands follow those of the program, with the names of the subcommand and of its table
+/// in the file.
 pub fn markdown_table(command: &Command) -> String {
     let command = with_config_option(command.clone());
     let mut text = String::from("| flag | environment | TOML key | default | description |\n|---|---|---|---|---|\n");

@@ -5,8 +5,8 @@ use tempfile::NamedTempFile;
 
 use super::*;
 
-/// Tests cannot set environment variables without unsafe code, so they use two that cargo sets: one with a value, and one
-/// that is empty because this workspace has no home page.
+/// Tests cannot set environment variables without unsafe code, so they use two that cargo sets: one with a value, and
+/// one that is empty because this workspace has no home page.
 #[derive(Debug, Parser, PartialEq)]
 #[command(version)]
 struct Options {

@@ -1,7 +1,8 @@
-//! Authentication and limits: bearer tokens and client certificates → a `Caller` with its grants and limits; signed tickets.
+//! Authentication and limits: bearer tokens and client certificates → a `Caller` with its grants and limits; signed
+//! tickets.
 //!
-//! This module does not depend on gRPC: it receives tokens and certificates as text and bytes, and returns `AccessError`.
-//! It stores digests of tokens, never tokens, and no `Debug` output shows a key.
+//! This module does not depend on gRPC: it receives tokens and certificates as text and bytes, and returns
+//! `AccessError`. It stores digests of tokens, never tokens, and no `Debug` output shows a key.
 
 mod admission;
 mod caller;

@@ -1,5 +1,5 @@
-//! The file of `--principals`: one table per principal, with digests of its tokens, names of its certificates, its datasets
-//! and its limits.
+//! The file of `--principals`: one table per principal, with digests of its tokens, names of its certificates, its
+//! datasets and its limits.
 
 use std::{
     collections::BTreeMap,

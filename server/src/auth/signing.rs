@@ -1,7 +1,7 @@
 //! Signed tickets (HMAC-SHA-256): only this service can issue them, each for one caller and a limited time.
 //!
-//! A signed ticket is `MAGIC | tag (32) | expiry, Unix seconds (8, little-endian) | length of the name (2) | name | ticket`;
-//! the tag covers the magic and everything after the tag.
+//! A signed ticket is `MAGIC | tag (32) | expiry, Unix seconds (8, little-endian) | length of the name (2) | name |
+//! ticket`; the tag covers the magic and everything after the tag.
 
 use std::{
     fmt::{self, Write as _},

@@ -1,4 +1,5 @@
-//! TLS configuration: the server's certificate and the verification of client certificates; files are re-read when they change.
+//! TLS configuration: the server's certificate and the verification of client certificates; files are re-read when they
+//! change.
 
 use std::{
     path::{Path, PathBuf},

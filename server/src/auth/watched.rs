@@ -26,7 +26,8 @@ struct Loaded<T> {
     checked: Instant,
 }
 
-/// Metadata that changes with a file's content, or with the target of its link, which is how mounted secrets are renewed.
+/// Metadata that changes with a file's content, or with the target of its link, which is how mounted secrets are
+/// renewed.
 #[derive(PartialEq, Eq)]
 struct Stamp {
     device: u64,

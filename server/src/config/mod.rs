@@ -1,7 +1,7 @@
 //! Command line, environment and TOML file → a validated `Config`.
 //!
-//! [`Flags`] is the single definition of every option: flag, `FOREBAY_…` variable, TOML key, default and help. The table
-//! in the book is generated from it (`tests/readme.rs`).
+//! [`Flags`] is the single definition of every option: flag, `FOREBAY_…` variable, TOML key, default and help. The
+//! table in the book is generated from it (`tests/readme.rs`).
 
 mod access;
 mod address;

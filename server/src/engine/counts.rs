@@ -1,7 +1,7 @@
 //! Counts of each distinct value of a column, for vocabularies and modes.
 //!
-//! DataFusion's GROUP BY counts, and spills sorted runs when its memory is full. Its output is reduced batch by batch to
-//! the values to keep, so that the set of all distinct values is never sorted or held in memory.
+//! DataFusion's GROUP BY counts, and spills sorted runs when its memory is full. Its output is reduced batch by batch
+//! to the values to keep, so that the set of all distinct values is never sorted or held in memory.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Medians and quantiles of a column: exact for up to a million distinct values, else from a t-digest.
 //!
-//! The choice between the two, and the t-digest, depend only on the rows and their order, not on the sizes of batches or on
-//! the available memory.
+//! The choice between the two, and the t-digest, depend only on the rows and their order, not on the sizes of batches
+//! or on the available memory.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,8 +18,8 @@ use super::{Engine, EngineError, Job, job::Fold};
 /// Distinct values up to which quantiles are exact.
 pub const EXACT_VALUES_MAX: usize = 1 << 20;
 
-/// Bytes of a distinct value in the hash table of counts: 16 for the pair and one for the control byte, at a load of 7/8 or,
-/// after the table has doubled, half of that, plus the old table while it doubles.
+/// Bytes of a distinct value in the hash table of counts: 16 for the pair and one for the control byte, at a load of
+/// 7/8 or, after the table has doubled, half of that, plus the old table while it doubles.
 const VALUE_BYTES: usize = 3 * 20;
 
 /// Values per memory reservation.
@@ -31,8 +31,8 @@ const CENTROIDS_MAX: usize = 4096;
 /// Values per merge into the t-digest.
 const MERGE_VALUES: usize = 1 << 15;
 
-/// Largest rank error of a quantile of more than [`EXACT_VALUES_MAX`] distinct values: the distance between the requested
-/// share of rows and the range of shares that the returned value covers. Tests verify it.
+/// Largest rank error of a quantile of more than [`EXACT_VALUES_MAX`] distinct values: the distance between the
+/// requested share of rows and the range of shares that the returned value covers. Tests verify it.
 pub const SKETCH_SHARE_ERROR_MAX: f64 = 1e-3;
 
 /// A value with more than one row in this many is counted separately once the t-digest starts: the digest would blur it
@@ -186,8 +186,8 @@ impl Distribution {
         (twice % 2 == 0 && !is_double(twice / 2)).then_some(twice / 2)
     }
 
-    /// Returns the quantiles of integers, rounded up, if doubles cannot represent them. Rounding up changes no comparison
-    /// with an integer.
+    /// Returns the quantiles of integers, rounded up, if doubles cannot represent them. Rounding up changes no
+    /// comparison with an integer.
     pub fn whole_quantiles(&self, shares: impl Iterator<Item = f64>) -> Option<Vec<i128>> {
         let Spread::Whole { values, ends } = &self.spread else { return None };
         let edges: Vec<_> = shares.map(|share| neighbours(values, ends, share)).collect();

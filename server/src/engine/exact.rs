@@ -1,9 +1,9 @@
 //! Exact sums of numbers and of their squares, and mean and deviation rounded once from them.
 //!
 //! A float64 is an integer times a power of two, so a sum of them is an integer multiple of 2⁻¹⁰⁷⁴, and a sum of their
-//! squares one of 2⁻²¹⁴⁸. Both are stored in full, as 32-bit digits in 64-bit words that rarely carry (the superaccumulator
-//! of Neal, "Fast exact summation using small and large superaccumulators", 2015). Therefore the result does not
-//! depend on the order of the values or on the sizes of batches.
+//! squares one of 2⁻²¹⁴⁸. Both are stored in full, as 32-bit digits in 64-bit words that rarely carry (the
+//! superaccumulator of Neal, "Fast exact summation using small and large superaccumulators", 2015). Therefore the
+//! result does not depend on the order of the values or on the sizes of batches.
 
 use num_bigint::{BigInt, BigUint, Sign};
 
@@ -22,8 +22,8 @@ const SUM_DIGITS: usize = (1074 + 1024 + 64) / DIGIT_BITS as usize + 3;
 /// Digits of a sum of squares: twice as many bits on both sides of the binary point.
 const SQUARES_DIGITS: usize = (2 * (1074 + 1024) + 64) / DIGIT_BITS as usize + 4;
 
-/// Bits of a quotient or a root before rounding: more than the 53 of a float64 and the bit that decides the rounding. The
-/// rest is reduced to whether it is zero.
+/// Bits of a quotient or a root before rounding: more than the 53 of a float64 and the bit that decides the rounding.
+/// The rest is reduced to whether it is zero.
 const QUOTIENT_BITS: u64 = 66;
 
 /// The exact sum and sum of squares of values.
@@ -224,8 +224,8 @@ fn rounded_root(numerator: &BigUint, denominator: &BigUint, exponent: i64) -> f6
     nearest(&root, is_exact, exponent - half_shift as i64)
 }
 
-/// Returns whole × 2^exponent, rounded to the nearest float64, ties to even. If it is not exact, the true value is slightly
-/// larger.
+/// Returns whole × 2^exponent, rounded to the nearest float64, ties to even. If it is not exact, the true value is
+/// slightly larger.
 fn nearest(whole: &BigUint, is_exact: bool, exponent: i64) -> f64 {
     if whole.bits() == 0 {
         return 0.0;

@@ -39,8 +39,8 @@ const BATCH_ROWS: usize = 8192;
 /// Memory reserved for merging spilled runs (DataFusion's default); a sixteenth of small budgets.
 const SORT_RESERVATION_BYTES_MAX: usize = 10 << 20;
 
-/// Part of the limit that is given to DataFusion's pool. A GROUP BY that spills sorts a copy of its groups, which DataFusion
-/// does not account for: with a pool of the whole limit a fit of 50 million strings used 2.2 times as much.
+/// Part of the limit that is given to DataFusion's pool. A GROUP BY that spills sorts a copy of its groups, which
+/// DataFusion does not account for: with a pool of the whole limit a fit of 50 million strings used 2.2 times as much.
 const POOL_SHARE: (usize, usize) = (2, 5);
 
 /// Runs aggregates. Cheap to clone.

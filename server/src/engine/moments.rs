@@ -14,8 +14,8 @@ use datafusion_expr::{
 
 use super::exact::Moments;
 
-/// Returns the aggregate from Float64, Int64 or `UInt64` to a struct of count, mean, deviation, min and max, which are null
-/// without values.
+/// Returns the aggregate from Float64, Int64 or `UInt64` to a struct of count, mean, deviation, min and max, which are
+/// null without values.
 pub(super) fn moments_udaf() -> Arc<AggregateUDF> {
     static FUNCTION: LazyLock<Arc<AggregateUDF>> =
         LazyLock::new(|| Arc::new(AggregateUDF::from(MomentsFunction::new())));

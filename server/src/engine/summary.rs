@@ -18,8 +18,8 @@ use super::{Engine, EngineError, Job, moments::moments_udaf};
 
 /// A summary of the non-null values of a numeric column.
 ///
-/// Mean and deviation are exact and rounded once: they do not depend on the order of the values or on the sizes of batches.
-/// Both are NaN if a value is infinite.
+/// Mean and deviation are exact and rounded once: they do not depend on the order of the values or on the sizes of
+/// batches. Both are NaN if a value is infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// Number of values.

@@ -128,8 +128,8 @@ impl TopValues {
 }
 
 impl Value {
-    /// Returns the approximate bytes in a plan's JSON: a text has two quotes and a comma, and millions of numbers have seven
-    /// digits.
+    /// Returns the approximate bytes in a plan's JSON: a text has two quotes and a comma, and millions of numbers have
+    /// seven digits.
     fn text_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len() + 3,

@@ -111,7 +111,8 @@ fn lines_of<S: Subscriber + for<'a> LookupSpan<'a>>(
     }
 }
 
-/// Returns whether a span or event goes to traces: those of the server, but none of libraries, which include the exporter.
+/// Returns whether a span or event goes to traces: those of the server, but none of libraries, which include the
+/// exporter.
 fn is_traced(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with(OWN) && *metadata.level() <= tracing::Level::INFO
 }

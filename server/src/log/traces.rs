@@ -1,7 +1,8 @@
 //! Traces: spans of calls and their parts, sent to an OpenTelemetry collector over OTLP/gRPC.
 //!
 //! Off unless a collector is configured. The SDK's own variables set everything else: `OTEL_SERVICE_NAME`,
-//! `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER`, `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_BSP_SCHEDULE_DELAY` and so on.
+//! `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER`, `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_BSP_SCHEDULE_DELAY` and so
+//! on.
 
 use std::{
     env, process,

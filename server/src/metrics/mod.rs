@@ -1,7 +1,7 @@
 //! All metrics of the server: one table of names, handles created once, recorded per batch and never per row.
 //!
-//! The only module that uses the metric macros. `/metrics` renders recorded values, and values that are read when the page
-//! is rendered: open streams, the process, thread pools.
+//! The only module that uses the metric macros. `/metrics` renders recorded values, and values that are read when the
+//! page is rendered: open streams, the process, thread pools.
 
 mod guards;
 mod handles;

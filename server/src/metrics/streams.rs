@@ -37,8 +37,8 @@ pub struct StreamLabels {
     pub rank: String,
 }
 
-/// An open stream. Updates `forebay_streams_active` and `forebay_streams_total`; a stream dropped before [`Self::end`] was
-/// cancelled.
+/// An open stream. Updates `forebay_streams_active` and `forebay_streams_total`; a stream dropped before [`Self::end`]
+/// was cancelled.
 #[derive(Debug)]
 pub struct StreamGuard {
     number: u64,
@@ -66,8 +66,8 @@ impl StreamGuard {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut written = labels.written();
-        // Clients choose request ids: two open streams with the same id would be a duplicate series, for which Prometheus
-        // rejects the whole page.
+        // Clients choose request ids: two open streams with the same id would be a duplicate series, for which
+        // Prometheus rejects the whole page.
         if open.values().any(|figures| figures.labels == written) {
             written = StreamLabels { stream: format!("{}~{number}", labels.stream), ..labels.clone() }.written();
         }
@@ -85,7 +85,8 @@ impl StreamGuard {
         Self { number, figures, status: StreamStatus::Cancelled }
     }
 
-    /// Records a batch that was sent: rows, bytes, the position after it, and the time per stage since the previous batch.
+    /// Records a batch that was sent: rows, bytes, the position after it, and the time per stage since the previous
+    /// batch.
     pub fn batch(&self, rows: u64, bytes: u64, position: u64, times: &StageTimes) {
         self.figures.rows.fetch_add(rows, Ordering::Relaxed);
         self.figures.bytes.fetch_add(bytes, Ordering::Relaxed);

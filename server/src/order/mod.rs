@@ -1,24 +1,24 @@
 //! The order of an epoch: snapshot × seed × epoch × world size → the row at each position.
 //!
-//! Pure and synchronous: no clock, no I/O, no global randomness. N is the number of rows that pass the filter, W the world
-//! size, B the batch size. Version [`ORDER_VERSION`] of the order:
+//! Pure and synchronous: no clock, no I/O, no global randomness. N is the number of rows that pass the filter, W the
+//! world size, B the batch size. Version [`ORDER_VERSION`] of the order:
 //!
 //! **In file order** the sequence T is the passing rows as stored, and rank r reads ⌊rN/W⌋…⌊(r+1)N/W⌋ of it.
 //!
 //! **Shuffled**, with L lanes (W divides L) and windows of w rows:
 //! 1. T is the concatenation of the row groups in the order of a keyed permutation.
 //! 2. Lane ℓ is ⌊N/L⌋ consecutive rows of T, or one more for ℓ < N mod L; lanes follow each other in T.
-//! 3. Each w consecutive rows of a lane (the last ones may be fewer) are a window, whose rows a keyed permutation assigns
-//!    to the places of the window.
+//! 3. Each w consecutive rows of a lane (the last ones may be fewer) are a window, whose rows a keyed permutation
+//!    assigns to the places of the window.
 //! 4. Global position p < N is lane p mod L, offset ⌊p/L⌋; rank r's q-th row is position r + W·q.
 //!
 //! Therefore the rows read up to position p are the same set at every world size, and a position is converted to a row,
 //! and a row to its position, by arithmetic and one binary search. Permutations are those of [`Permutation`]; their
-//! keys are XXH3-64 (seed 0) of `forebay order 1`, a letter (`g` for the row groups, `w` for a window), and seed, epoch,
-//! lane and window (both 0 for row groups) as 8 little-endian bytes each.
+//! keys are XXH3-64 (seed 0) of `forebay order 1`, a letter (`g` for the row groups, `w` for a window), and seed,
+//! epoch, lane and window (both 0 for row groups) as 8 little-endian bytes each.
 //!
-//! A batch is B rows of a rank's sequence, counted from the start of the stream. [`Remainder`] decides about the rows that
-//! do not fill a batch on every rank.
+//! A batch is B rows of a rank's sequence, counted from the start of the stream. [`Remainder`] decides about the rows
+//! that do not fill a batch on every rank.
 
 mod lane;
 mod permutation;
@@ -150,8 +150,8 @@ impl Epoch {
         }
     }
 
-    /// Returns the two ranges of T that contain a share's own rows and then its repeats, in file order. A share with more
-    /// repeats than these is within one batch, which repeats itself.
+    /// Returns the two ranges of T that contain a share's own rows and then its repeats, in file order. A share with
+    /// more repeats than these is within one batch, which repeats itself.
     pub fn runs(&self, share: &Share) -> [Range<u64>; 2] {
         let first = self.cut(share.rank);
         let start = share.start.min(share.length);

@@ -1,5 +1,5 @@
-//! Keyed permutations of 0…n−1 without a table: a Feistel network over the smallest power of two ≥ n, with cycle walking
-//! until the value is below n (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
+//! Keyed permutations of 0…n−1 without a table: a Feistel network over the smallest power of two ≥ n, with cycle
+//! walking until the value is below n (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
 //!
 //! The construction is part of the order's format (`super::ORDER_VERSION`): a value of `bits` bits, at least 2, is a
 //! left half of ⌊bits/2⌋ bits and a right half of the rest. Even rounds xor `mix(right, key)` into the left half, odd

@@ -6,8 +6,8 @@ use prost::Message as _;
 
 use crate::state::short_digest;
 
-/// Returns the plan with one column per part and one column per lookup. Parts are concatenated, so no output changes, and
-/// each op has its own fields for what it learns from its column.
+/// Returns the plan with one column per part and one column per lookup. Parts are concatenated, so no output changes,
+/// and each op has its own fields for what it learns from its column.
 pub fn canonical(plan: &v1::Plan) -> v1::Plan {
     let outputs = plan.outputs.iter().map(|output| {
         let parts = output.parts.iter().flat_map(|part| {

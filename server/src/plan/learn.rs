@@ -1,7 +1,7 @@
 //! Fitting: the questions of each pass over the data, and writing the answers into the plan.
 //!
-//! An op learns from the output of the ops before it, so a chain with k learning ops takes k passes. Each pass answers the
-//! first open question of every chain.
+//! An op learns from the output of the ops before it, so a chain with k learning ops takes k passes. Each pass answers
+//! the first open question of every chain.
 
 use forebay_kernels::Op;
 use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};

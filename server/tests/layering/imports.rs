@@ -100,7 +100,8 @@ impl Crate {
         types
     }
 
-    /// Returns the files whose imports are not in the order of std, other crates and this crate, or not one `use` for std.
+    /// Returns the files whose imports are not in the order of std, other crates and this crate, or not one `use` for
+    /// std.
     pub(crate) fn ungrouped_imports(&self) -> Vec<String> {
         let group = |module: &Module, import: &str| {
             let path: Vec<String> = paths(import).into_iter().next().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Runs Forebay's kernels for the bench that compares them with other programs (`benches/kernels`).
 //!
-//! Each line of JSON on standard input is a request, answered by a line of JSON on standard output. Columns are read once,
-//! from an Arrow file. A work is an output of a table's columns and runs as in a stream: one `BatchBuilder` per batch, whose
-//! memory is freed before the next. There is no I/O while a clock runs. The allocator is the server's.
+//! Each line of JSON on standard input is a request, answered by a line of JSON on standard output. Columns are read
+//! once, from an Arrow file. A work is an output of a table's columns and runs as in a stream: one `BatchBuilder` per
+//! batch, whose memory is freed before the next. There is no I/O while a clock runs. The allocator is the server's.
 
 mod clock;
 mod request;

@@ -15,8 +15,8 @@ use crate::clock::Times;
 pub(crate) struct Table(RecordBatch);
 
 impl Table {
-    /// Reads an Arrow file of one record batch. The columns are copied out of the file's buffer, so that each is 64-byte
-    /// aligned, as a decoder's output is.
+    /// Reads an Arrow file of one record batch. The columns are copied out of the file's buffer, so that each is
+    /// 64-byte aligned, as a decoder's output is.
     pub(crate) fn read(path: &Path) -> Result<Self, Box<dyn Error>> {
         let batches = FileReader::try_new(File::open(path)?, None)?.collect::<Result<Vec<_>, _>>()?;
         let [batch] = batches.as_slice() else {

@@ -78,7 +78,8 @@ pub(crate) fn shuffled_bytes(prepared: &Prepared, shuffle: &Shuffle, share: &Sha
         }
     }
     let lane_count = lanes.len().max(1) as u64;
-    // A window spans at most two row groups that are not smaller than it. Lanes share the row groups they have in common.
+    // A window spans at most two row groups that are not smaller than it. Lanes share the row groups they have in
+    // common.
     let groups_open = if fewest_rows >= window_rows { 2 } else { FETCH_AHEAD as u64 + 1 };
     let groups_open = groups_open.saturating_mul(lane_count).min(groups);
     let scratch_rows = window_rows.min(1024);

@@ -1,7 +1,8 @@
 //! The batches of one rank of an epoch.
 //!
 //! ```text
-//! batches ─┬─ in_order: pieces of row groups ──────────────────────────────────┬─▶ outlet ──▶ the stream's queue (task)
+//! batches ─┬─ in_order: pieces of row groups ──────────────────────────────────┬─▶ outlet ──▶ the stream's queue
+//! (task)
 //!          └─ shuffled: lane_task (windows) ─▶ interleave (rows) ─▶ padding ───┘
 //! ```
 //!

@@ -183,7 +183,8 @@ fn check_unique(path: &str, lookup: &Lookup, values: &ArrayRef) -> Result<(), St
     Err(rejected(format!("has {value} twice")).into())
 }
 
-/// Casts floats to float64 with a single zero and a single NaN, as lookups compare them; returns other values unchanged.
+/// Casts floats to float64 with a single zero and a single NaN, as lookups compare them; returns other values
+/// unchanged.
 fn one_zero_and_one_nan(values: &ArrayRef) -> Result<ArrayRef, StreamError> {
     if !values.data_type().is_floating() {
         return Ok(Arc::clone(values));
