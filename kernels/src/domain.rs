@@ -121,6 +121,17 @@ pub(crate) fn same_values(expected: &DataType, found: &DataType) -> bool {
     expected == found || is_strings(domain) && domain == Domain::of(found)
 }
 
+/// Whether a stored type holds integers: those that load as integers, and decimals without fractional digits.
+pub(crate) fn is_integer(data_type: &DataType) -> bool {
+    use DataType as T;
+    match data_type {
+        T::Decimal32(_, scale) | T::Decimal64(_, scale) | T::Decimal128(_, scale) | T::Decimal256(_, scale) => {
+            *scale <= 0
+        }
+        other => matches!(Domain::of(other), Some(Domain::Number(Number::Int | Number::UInt))),
+    }
+}
+
 /// The type of a list's elements; `None` for types that are not lists.
 pub(crate) fn list_item(data_type: &DataType) -> Option<&DataType> {
     match data_type {

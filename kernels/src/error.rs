@@ -230,7 +230,7 @@ pub enum KernelError {
         row: usize,
     },
     /// A number that the output's dtype cannot hold.
-    #[error("output {output:?}, column {column:?}: {value} (row {row}) cannot become {dtype} without loss")]
+    #[error("output {output:?}, column {column:?}{}", lossy(.row, .value, .dtype))]
     Lossy {
         /// The output.
         output: String,
@@ -280,6 +280,20 @@ pub enum KernelError {
         #[source]
         source: ArrowError,
     },
+}
+
+/// The end of the error of a number that the output's dtype cannot hold.
+fn lossy(row: &usize, value: &str, dtype: &str) -> String {
+    let float = match dtype {
+        "FLOAT16" => "finite float16",
+        "FLOAT32" | "BFLOAT16" => "float32",
+        "FLOAT64" => "float64",
+        _ => return format!(": {value} (row {row}) cannot become {dtype} without loss"),
+    };
+    let ways = if dtype == "FLOAT64" { "INT64" } else { "INT64 or FLOAT64" };
+    format!(
+        ", row {row}: {value} is not a {float}; use dtype {ways}, vocab, hash_bucket or a scale such as standardize"
+    )
 }
 
 fn place(output: Option<&str>, column: &str) -> String {

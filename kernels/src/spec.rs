@@ -14,6 +14,8 @@ pub enum DType {
     Float32,
     /// IEEE half precision.
     Float16,
+    /// IEEE double precision.
+    Float64,
     /// bfloat16, stored as uint16 with the field metadata `forebay.dtype` = `BFLOAT16`.
     BFloat16,
     /// Signed 32 bits.
@@ -52,6 +54,7 @@ impl DType {
         match self {
             Self::Float32 => "FLOAT32",
             Self::Float16 => "FLOAT16",
+            Self::Float64 => "FLOAT64",
             Self::BFloat16 => "BFLOAT16",
             Self::Int32 => "INT32",
             Self::Int64 => "INT64",
@@ -65,7 +68,7 @@ impl DType {
         match self {
             Self::Float32 | Self::Int32 => Some(4),
             Self::Float16 | Self::BFloat16 => Some(2),
-            Self::Int64 => Some(8),
+            Self::Int64 | Self::Float64 => Some(8),
             Self::UInt8 => Some(1),
             Self::AsStored => None,
         }
@@ -76,6 +79,7 @@ impl DType {
         match self {
             Self::Float32 => DataType::Float32,
             Self::Float16 => DataType::Float16,
+            Self::Float64 => DataType::Float64,
             Self::BFloat16 => DataType::UInt16,
             Self::Int32 => DataType::Int32,
             Self::Int64 => DataType::Int64,

@@ -17,7 +17,7 @@ use crate::{
         list::ListSteps,
         step::{Encoder, Step},
     },
-    vector::collected::Collected,
+    vector::{cast::Rounding, collected::Collected},
 };
 
 /// A compiled chain.
@@ -40,6 +40,8 @@ pub(crate) struct CompiledChain {
     pub(crate) shape: RowShape,
     /// The number of distinct indices, if the last op produces indices.
     pub(super) cardinality: Option<u64>,
+    /// How the output rounds the result.
+    pub(crate) rounding: Rounding,
     /// The value of the first `fill_null` while the chain still holds a column's decimals: steps have it as a double
     /// only.
     pub(crate) filled: Option<Box<Fill>>,
@@ -166,5 +168,6 @@ impl CompiledChain {
     pub(super) fn set_indices(&mut self) {
         self.domain = Domain::Number(Number::Int);
         self.meaning = DataType::Int64;
+        self.rounding = Rounding::Fractions;
     }
 }

@@ -7,9 +7,10 @@ use crate::{
         chain::{ChainProblem, CompiledChain, Head, RowShape},
         inputs::Inputs,
     },
-    domain::{Domain, list_item},
+    domain::{Domain, is_integer, list_item},
     error::OpProblem,
     ops::{list::ListSteps, op::Op},
+    vector::cast::Rounding,
 };
 
 impl CompiledChain {
@@ -55,8 +56,9 @@ impl CompiledChain {
         };
         let (shape, list) =
             if item.is_some() { (RowShape::List, Some(ListSteps::default())) } else { (RowShape::Single, None) };
-        let (slot, steps) = (inputs.next_slot(), Vec::new());
-        Ok(Self { input, slot, head, steps, list, domain, meaning, shape, cardinality: None, filled: None })
+        let rounding = if is_integer(&meaning) { Rounding::Fractions } else { Rounding::Nearest };
+        let (slot, steps, cardinality, filled) = (inputs.next_slot(), Vec::new(), None, None);
+        Ok(Self { input, slot, head, steps, list, domain, meaning, shape, cardinality, rounding, filled })
     }
 
     fn push(&mut self, op: &Op, inputs: &mut Inputs) -> Result<(), ChainProblem> {

@@ -29,6 +29,7 @@ impl CompiledChain {
             meaning: self.meaning.clone(),
             shape: RowShape::Single,
             cardinality: None,
+            rounding: self.rounding,
             filled: self.filled.take(),
         };
         let mut parts = vec![front];

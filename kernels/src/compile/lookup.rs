@@ -66,6 +66,7 @@ impl CompiledChain {
             meaning: rest.meaning,
             shape: rest.shape,
             cardinality: rest.cardinality,
+            rounding: rest.rounding,
             head: Head::Joined(Arc::new(Joined { front: self, rows, decimals })),
             steps: Vec::new(),
             list: None,

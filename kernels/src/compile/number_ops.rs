@@ -29,6 +29,7 @@ use crate::{
         step::Step,
         vocab::{Vocab, VocabValues},
     },
+    vector::cast::Rounding,
 };
 
 /// A step, the kind of number after it, and the number of distinct indices if it yields indices.
@@ -81,6 +82,7 @@ impl CompiledChain {
             }
             self.domain = Domain::Number(number);
             self.cardinality = cardinality;
+            self.rounding = rounding_after(op, self.rounding);
         }
         Ok(())
     }
@@ -143,6 +145,22 @@ impl CompiledChain {
             }
             _ => false,
         }
+    }
+}
+
+/// How an output rounds the result of an op on numbers.
+fn rounding_after(op: &Op, before: Rounding) -> Rounding {
+    match op {
+        Op::Log1p
+        | Op::Sqrt
+        | Op::Logit { .. }
+        | Op::BoxCox { .. }
+        | Op::Standardize { .. }
+        | Op::MinMax { .. }
+        | Op::MaxAbs { .. }
+        | Op::Robust { .. } => Rounding::Nearest,
+        Op::FillNull(_) | Op::Clip { .. } | Op::ClipWhole { .. } | Op::Abs | Op::PositiveMod { .. } => before,
+        _ => Rounding::Fractions,
     }
 }
 

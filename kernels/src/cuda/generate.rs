@@ -210,6 +210,7 @@ fn one(dtype: DType) -> u32 {
         DType::Float32 => 1.0_f32.to_bits(),
         DType::Float16 => u32::from(half::f16::ONE.to_bits()),
         DType::BFloat16 => u32::from(half::bf16::ONE.to_bits()),
-        DType::Int32 | DType::Int64 | DType::UInt8 | DType::AsStored => 1,
+        // The device computes no one_hot of FLOAT64.
+        DType::Float64 | DType::Int32 | DType::Int64 | DType::UInt8 | DType::AsStored => 1,
     }
 }

@@ -301,10 +301,53 @@ __device__ __forceinline__ u64 one_hot(f32 value, u64 size, u32& fault) { return
 // === Casts (vector/cast.rs): the bits of an element, or a fault ===
 
 __device__ __forceinline__ u64 f32_bits(f32 value) { return __float_as_uint(value); }
+__device__ __forceinline__ u64 f64_bits(f64 value) { return (u64)__double_as_longlong(value); }
+
+#define FLOAT32_DIGITS 24
+#define FLOAT64_DIGITS 53
+#define FLOAT16_MAX 65519ull
+#define ANY_MAGNITUDE 0xffffffffffffffffull
+
+// Integers stay exact in a float, or are a fault; 16-bit floats round those that an f32 holds.
+__device__ __forceinline__ void keep_magnitude(u64 magnitude, i32 digits, u64 max, u32& fault) {
+    i32 used = (i32)__clzll((i64)(magnitude & (0ull - magnitude))) - (i32)__clzll((i64)magnitude) + 1;
+    if (magnitude > max || (magnitude != 0 && used > digits)) {
+        fault = IS_LOSSY;
+    }
+}
+__device__ __forceinline__ void keep_integer(i64 value, i32 digits, u64 max, u32& fault) {
+    keep_magnitude(value < 0 ? 0ull - (u64)value : (u64)value, digits, max, fault);
+}
+__device__ __forceinline__ void keep_integer(u64 value, i32 digits, u64 max, u32& fault) {
+    keep_magnitude(value, digits, max, fault);
+}
+__device__ __forceinline__ void keep_integer(f32, i32, u64, u32&) {}
+__device__ __forceinline__ void keep_integer(f64, i32, u64, u32&) {}
+
+// A value of a chain that keeps integers: fractions round, whole numbers must not change. Beyond 2^53 an integer may
+// already have changed when it became a double.
+__device__ __forceinline__ f64 unless_whole(f64 value, i32 digits, u64 max, u32& fault) {
+    f64 magnitude = fabs(value);
+    if (magnitude > 9007199254740992.0) {
+        if (magnitude <= 1.7976931348623157e308) {
+            fault = IS_LOSSY;
+        }
+    } else if ((f64)(i64)value == value) {
+        keep_integer((i64)value, digits, max, fault);
+    }
+    return value;
+}
 
 template <typename Number>
-__device__ __forceinline__ u64 to_float32(Number value, u32&) {
+__device__ __forceinline__ u64 to_float32(Number value, u32& fault) {
+    keep_integer(value, FLOAT32_DIGITS, ANY_MAGNITUDE, fault);
     return f32_bits((f32)value);
+}
+
+template <typename Number>
+__device__ __forceinline__ u64 to_float64(Number value, u32& fault) {
+    keep_integer(value, FLOAT64_DIGITS, ANY_MAGNITUDE, fault);
+    return f64_bits((f64)value);
 }
 
 // An f64 as f32, rounded to odd: rounding that again gives the result of rounding the f64 once.
@@ -318,21 +361,11 @@ __device__ __forceinline__ f32 odd_from_f64(f64 value) {
     return __uint_as_float((__float_as_uint(near) - away) | 1u);
 }
 
-__device__ __forceinline__ f32 odd_from_magnitude(u64 value) {
-    i32 spare = 40 - (i32)__clzll((i64)value);
-    spare = spare > 0 ? spare : 0;
-    u64 kept = value >> spare;
-    u64 lost = (kept << spare) != value ? 1 : 0;
-    return (f32)((kept | lost) << spare);
-}
-
 __device__ __forceinline__ f32 odd(f32 value) { return value; }
 __device__ __forceinline__ f32 odd(f64 value) { return odd_from_f64(value); }
-__device__ __forceinline__ f32 odd(u64 value) { return odd_from_magnitude(value); }
-__device__ __forceinline__ f32 odd(i64 value) {
-    f32 magnitude = odd_from_magnitude(value < 0 ? 0ull - (u64)value : (u64)value);
-    return value < 0 ? -magnitude : magnitude;
-}
+// Exact: other integers are a fault.
+__device__ __forceinline__ f32 odd(u64 value) { return (f32)value; }
+__device__ __forceinline__ f32 odd(i64 value) { return (f32)value; }
 
 // Rounds to nearest, ties to even; values beyond the largest half become infinite.
 __device__ __forceinline__ u64 f32_to_half(f32 value) {
@@ -363,12 +396,14 @@ __device__ __forceinline__ u64 f32_to_bfloat16(f32 value) {
 }
 
 template <typename Number>
-__device__ __forceinline__ u64 to_float16(Number value, u32&) {
+__device__ __forceinline__ u64 to_float16(Number value, u32& fault) {
+    keep_integer(value, FLOAT32_DIGITS, FLOAT16_MAX, fault);
     return f32_to_half(odd(value));
 }
 
 template <typename Number>
-__device__ __forceinline__ u64 to_bfloat16(Number value, u32&) {
+__device__ __forceinline__ u64 to_bfloat16(Number value, u32& fault) {
+    keep_integer(value, FLOAT32_DIGITS, ANY_MAGNITUDE, fault);
     return f32_to_bfloat16(odd(value));
 }
 

@@ -11,6 +11,7 @@ use crate::{
     domain::{Domain, Number},
     ops::{clip::Clip, fill_null::FillNull, step::Step},
     spec::DType,
+    vector::cast::Rounding,
 };
 
 /// A chain as a device function and its constants.
@@ -58,11 +59,16 @@ pub(super) fn shape(
     writer.line("    return 0;");
     writer.line("}");
     match chain.shape {
+        // The device's 1 has four bytes.
+        RowShape::OneHot(_) if dtype == DType::Float64 => return None,
         RowShape::OneHot(size) => {
             let size = writer.bits(size as u64);
             writer.line(&format!("return one_hot({}, {size}, fault);", writer.value()));
         }
-        RowShape::Single => writer.line(&format!("return {}({}, fault);", cast(dtype)?, writer.value())),
+        RowShape::Single => {
+            let value = writer.output_value(chain.rounding, dtype);
+            writer.line(&format!("return {}({value}, fault);", cast(dtype)?));
+        }
         RowShape::List | RowShape::Columns(_) | RowShape::OneHots { .. } | RowShape::MultiHot(_) => return None,
     }
     Some(ChainFunction { body: writer.body, constants: writer.constants, number })
@@ -104,6 +110,7 @@ fn c_type(number: Number) -> &'static str {
 fn cast(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::Float32 => "to_float32",
+        DType::Float64 => "to_float64",
         DType::Float16 => "to_float16",
         DType::BFloat16 => "to_bfloat16",
         DType::Int32 => "to_int32",
@@ -123,6 +130,20 @@ impl Writer<'_> {
     /// The current name of the value.
     fn value(&self) -> String {
         format!("x{}", self.names)
+    }
+
+    /// The value for the output: whole numbers of a chain that keeps integers are checked.
+    fn output_value(&self, rounding: Rounding, dtype: DType) -> String {
+        let value = self.value();
+        let limit = match dtype {
+            DType::Float32 | DType::BFloat16 => "FLOAT32_DIGITS, ANY_MAGNITUDE",
+            DType::Float16 => "FLOAT32_DIGITS, FLOAT16_MAX",
+            _ => "FLOAT64_DIGITS, ANY_MAGNITUDE",
+        };
+        match (rounding, self.number) {
+            (Rounding::Fractions, Number::F64) => format!("unless_whole({value}, {limit}, fault)"),
+            _ => value,
+        }
     }
 
     /// Assigns the expression to a new name for the value.

@@ -21,7 +21,7 @@ use crate::{
         row_run::{ChainFeed, RowRun},
     },
     spec::DType,
-    vector::tiling::tiles,
+    vector::{cast::Rounding, tiling::tiles},
 };
 
 /// Computes the lists of a run of rows.
@@ -39,7 +39,7 @@ pub(super) fn compute_lists(
     for rows in tiles(0..run.rows.len()) {
         let context = TileContext { program: run.program, dtype, field, first_row: run.rows.start + rows.start };
         let tile = feed.load(rows);
-        let lists = list_array(&tile, dtype, field.data_type());
+        let lists = list_array(&tile, (dtype, chain.rounding), field.data_type());
         pieces.push(lists.map_err(|error| context.list_error(error, &tile, chain))?);
     }
     concat_pieces(&pieces, &[], field.data_type()).map_err(|source| KernelError::Arrow {
@@ -50,11 +50,15 @@ pub(super) fn compute_lists(
 }
 
 /// A tile of lists as an array of the output's type.
-fn list_array(tile: &ListTile, dtype: DType, data_type: &DataType) -> Result<ArrayRef, ListElementError> {
+fn list_array(
+    tile: &ListTile,
+    (dtype, rounding): (DType, Rounding),
+    data_type: &DataType,
+) -> Result<ArrayRef, ListElementError> {
     if let Some(row) = tile.first_null() {
         return Err(ListElementError::Null(row));
     }
-    let flat = Matrix::flat(dtype, &tile.elements).map_err(ListElementError::Lossy)?;
+    let flat = Matrix::flat(dtype, rounding, &tile.elements).map_err(ListElementError::Lossy)?;
     let (Some(flat), DataType::List(item)) = (flat, data_type) else { return Ok(new_empty_array(data_type)) };
     let overflow = |end| ListElementError::Arrow(ArrowError::OffsetOverflowError(end));
     let ends = tile.ends.iter().map(|end| i32::try_from(*end).map_err(|_| overflow(*end)));

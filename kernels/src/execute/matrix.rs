@@ -17,7 +17,7 @@ use crate::{
     ops::one_hot,
     spec::DType,
     vector::{
-        cast::{self, Element},
+        cast::{self, Element, Rounding},
         collected::Collected,
         tile::{Scratch, Tile},
         tiling::tiles,
@@ -37,6 +37,7 @@ pub(crate) struct Matrix {
 #[derive(Debug)]
 enum Elements {
     Float32(MutableBuffer),
+    Float64(MutableBuffer),
     Float16(MutableBuffer),
     BFloat16(MutableBuffer),
     Int32(MutableBuffer),
@@ -69,6 +70,7 @@ macro_rules! with_elements {
     ($elements:expr, $function:ident($buffer:ident $(, $argument:expr)*)) => {
         match $elements {
             Elements::Float32($buffer) => $function::<f32>($buffer $(, $argument)*),
+            Elements::Float64($buffer) => $function::<f64>($buffer $(, $argument)*),
             Elements::Float16($buffer) => $function::<f16>($buffer $(, $argument)*),
             Elements::BFloat16($buffer) => $function::<bf16>($buffer $(, $argument)*),
             Elements::Int32($buffer) => $function::<i32>($buffer $(, $argument)*),
@@ -89,6 +91,7 @@ impl Matrix {
         }
         let elements = match dtype {
             DType::Float32 => Elements::Float32(buffer),
+            DType::Float64 => Elements::Float64(buffer),
             DType::Float16 => Elements::Float16(buffer),
             DType::BFloat16 => Elements::BFloat16(buffer),
             DType::Int32 => Elements::Int32(buffer),
@@ -117,12 +120,12 @@ impl Matrix {
     }
 
     /// Writes a chain's tile into column `at`, starting at `row`.
-    pub(crate) fn write(&mut self, tile: &Tile, row: usize, at: usize) -> Result<(), TileRowError> {
+    pub(crate) fn write(&mut self, tile: &Tile, row: usize, at: usize, rounding: Rounding) -> Result<(), TileRowError> {
         if let Some(row) = tile.first_null() {
             return Err(TileRowError::Null(row));
         }
         let width = self.width;
-        with_elements!(&mut self.elements, write(buffer, width, tile, row, at)).map_err(TileRowError::Lossy)
+        with_elements!(&mut self.elements, write(buffer, width, tile, row, at, rounding)).map_err(TileRowError::Lossy)
     }
 
     /// Writes each index of the tile as `size` columns, starting at column `at`.
@@ -166,12 +169,12 @@ impl Matrix {
         row: usize,
         at: usize,
         n: usize,
-        dtype: DType,
+        (dtype, rounding): (DType, Rounding),
     ) -> Result<(), ListElementError> {
         if let Some(row) = lists.first_null() {
             return Err(ListElementError::Null(row));
         }
-        let flat = Self::flat(dtype, &lists.elements).map_err(ListElementError::Lossy)?;
+        let flat = Self::flat(dtype, rounding, &lists.elements).map_err(ListElementError::Lossy)?;
         let Some(flat) = flat else { return Ok(()) };
         let bytes = dtype.bytes().unwrap_or(0);
         let (row_bytes, piece) = (self.width * bytes, n * bytes);
@@ -184,14 +187,15 @@ impl Matrix {
 
     /// A matrix of one column that holds the elements; `None` for `AS_STORED`. The error is the position of the first
     /// element that the dtype cannot hold.
-    pub(crate) fn flat(dtype: DType, elements: &Collected) -> Result<Option<Self>, usize> {
+    pub(crate) fn flat(dtype: DType, rounding: Rounding, elements: &Collected) -> Result<Option<Self>, usize> {
         let Some(mut flat) = Self::new(dtype, 1, elements.len(), 0) else { return Ok(None) };
         flat.extend_to(elements.len());
         let mut tile = Tile::new(Scratch::default());
         for rows in tiles(0..elements.len()) {
             let start = rows.start;
             elements.load(rows, &mut tile);
-            with_elements!(&mut flat.elements, write(buffer, 1, &tile, start, 0)).map_err(|row| start + row)?;
+            with_elements!(&mut flat.elements, write(buffer, 1, &tile, start, 0, rounding))
+                .map_err(|row| start + row)?;
         }
         Ok(Some(flat))
     }
@@ -202,7 +206,7 @@ impl Matrix {
     }
 
     /// Converts a chain's tile into elements of four bytes, unless [`Self::words`] can use its values directly.
-    pub(crate) fn convert(&self, tile: &Tile, column: &mut Vec<u32>) -> Result<(), TileRowError> {
+    pub(crate) fn convert(&self, tile: &Tile, column: &mut Vec<u32>, rounding: Rounding) -> Result<(), TileRowError> {
         if let Some(row) = tile.first_null() {
             return Err(TileRowError::Null(row));
         }
@@ -211,8 +215,8 @@ impl Matrix {
         }
         column.resize(tile.rows(), 0);
         let written = match self.elements {
-            Elements::Int32(_) => cast::write::<i32>(tile, bytemuck::cast_slice_mut(column), 1, 0),
-            _ => cast::write::<f32>(tile, bytemuck::cast_slice_mut(column), 1, 0),
+            Elements::Int32(_) => cast::write::<i32>(tile, bytemuck::cast_slice_mut(column), 1, 0, rounding),
+            _ => cast::write::<f32>(tile, bytemuck::cast_slice_mut(column), 1, 0, rounding),
         };
         written.map_err(TileRowError::Lossy)
     }
@@ -249,6 +253,7 @@ impl Matrix {
     pub(crate) fn into_values(self, len: usize) -> ArrayRef {
         match self.elements {
             Elements::Float32(buffer) => primitive::<t::Float32Type>(buffer, len),
+            Elements::Float64(buffer) => primitive::<t::Float64Type>(buffer, len),
             Elements::Float16(buffer) => primitive::<t::Float16Type>(buffer, len),
             Elements::BFloat16(buffer) => primitive::<t::UInt16Type>(buffer, len),
             Elements::Int32(buffer) => primitive::<t::Int32Type>(buffer, len),
@@ -260,6 +265,7 @@ impl Matrix {
     fn bytes(&self) -> &[u8] {
         match &self.elements {
             Elements::Float32(buffer)
+            | Elements::Float64(buffer)
             | Elements::Float16(buffer)
             | Elements::BFloat16(buffer)
             | Elements::Int32(buffer)
@@ -271,6 +277,7 @@ impl Matrix {
     fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.elements {
             Elements::Float32(buffer)
+            | Elements::Float64(buffer)
             | Elements::Float16(buffer)
             | Elements::BFloat16(buffer)
             | Elements::Int32(buffer)
@@ -293,8 +300,9 @@ fn write<E: Element>(
     tile: &Tile,
     row: usize,
     at: usize,
+    rounding: Rounding,
 ) -> Result<(), usize> {
-    cast::write::<E>(tile, rows_mut::<E>(buffer, width, row, tile.rows()), width, at)
+    cast::write::<E>(tile, rows_mut::<E>(buffer, width, row, tile.rows()), width, at, rounding)
 }
 
 fn write_one_hot<E: Element>(

@@ -102,9 +102,9 @@ fn compute_tile<'a>(
                     _ if takes_columns => {
                         first = if staged == 0 { at } else { first };
                         staged += 1;
-                        matrix.convert(tile, column)
+                        matrix.convert(tile, column, chain.rounding)
                     }
-                    _ => matrix.write(tile, row, at),
+                    _ => matrix.write(tile, row, at, chain.rounding),
                 };
                 written.map_err(|error| context.row_error(&error, tile, chain))?;
             }
@@ -113,7 +113,7 @@ fn compute_tile<'a>(
                 let written = match chain.shape {
                     RowShape::MultiHot(size) => matrix.write_multi_hot(&tile, row, at, size, None),
                     RowShape::OneHots { n, size } => matrix.write_multi_hot(&tile, row, at, size, Some(n)),
-                    RowShape::Columns(n) => matrix.write_columns(&tile, row, at, n, context.dtype),
+                    RowShape::Columns(n) => matrix.write_columns(&tile, row, at, n, (context.dtype, chain.rounding)),
                     RowShape::Single | RowShape::List | RowShape::OneHot(_) => Ok(()),
                 };
                 written.map_err(|error| context.list_error(error, &tile, chain))?;

@@ -47,13 +47,14 @@ __device__ __forceinline__ u64 shape_3(const Run& run, const Chain& chain, u64 r
     (void)constants;
     bool valid;
     i64 x0 = load<i64, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x1, fault);
+    return to_float32(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_4(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -61,13 +62,14 @@ __device__ __forceinline__ u64 shape_4(const Run& run, const Chain& chain, u64 r
     (void)constants;
     bool valid;
     i64 x0 = load<i32, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x1, fault);
+    return to_float32(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_5(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -75,13 +77,14 @@ __device__ __forceinline__ u64 shape_5(const Run& run, const Chain& chain, u64 r
     (void)constants;
     bool valid;
     i64 x0 = load<i16, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x1, fault);
+    return to_float32(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_6(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -89,13 +92,14 @@ __device__ __forceinline__ u64 shape_6(const Run& run, const Chain& chain, u64 r
     (void)constants;
     bool valid;
     i64 x0 = load<u8, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x1, fault);
+    return to_float32(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_7(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -103,13 +107,14 @@ __device__ __forceinline__ u64 shape_7(const Run& run, const Chain& chain, u64 r
     (void)constants;
     bool valid;
     u64 x0 = load<u64, u64>(run, chain, row, valid);
-    u64 x1 = valid ? x0 : constants[0];
+    u64 x1 = clip<u64>(x0, constants[0], constants[1]);
+    u64 x2 = valid ? x1 : constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x1, fault);
+    return to_float32(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_8(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -117,13 +122,14 @@ __device__ __forceinline__ u64 shape_8(const Run& run, const Chain& chain, u64 r
     (void)constants;
     bool valid;
     i64 x0 = load<Bit, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x1, fault);
+    return to_float32(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_9(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -137,7 +143,7 @@ __device__ __forceinline__ u64 shape_9(const Run& run, const Chain& chain, u64 r
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x1, fault);
+    return to_float64(x1, fault);
 }
 
 __device__ __forceinline__ u64 shape_10(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -151,7 +157,7 @@ __device__ __forceinline__ u64 shape_10(const Run& run, const Chain& chain, u64 
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x1, fault);
+    return to_float64(x1, fault);
 }
 
 __device__ __forceinline__ u64 shape_11(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -165,7 +171,7 @@ __device__ __forceinline__ u64 shape_11(const Run& run, const Chain& chain, u64 
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x1, fault);
+    return to_float64(x1, fault);
 }
 
 __device__ __forceinline__ u64 shape_12(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -173,13 +179,14 @@ __device__ __forceinline__ u64 shape_12(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i64, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x1, fault);
+    return to_float64(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_13(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -187,13 +194,14 @@ __device__ __forceinline__ u64 shape_13(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i32, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x1, fault);
+    return to_float64(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_14(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -201,13 +209,14 @@ __device__ __forceinline__ u64 shape_14(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i16, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x1, fault);
+    return to_float64(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_15(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -215,13 +224,14 @@ __device__ __forceinline__ u64 shape_15(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<u8, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x1, fault);
+    return to_float64(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_16(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -229,13 +239,14 @@ __device__ __forceinline__ u64 shape_16(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     u64 x0 = load<u64, u64>(run, chain, row, valid);
-    u64 x1 = valid ? x0 : constants[0];
+    u64 x1 = clip<u64>(x0, constants[0], constants[1]);
+    u64 x2 = valid ? x1 : constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x1, fault);
+    return to_float64(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_17(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -243,13 +254,14 @@ __device__ __forceinline__ u64 shape_17(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<Bit, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x1, fault);
+    return to_float64(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_18(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -263,7 +275,7 @@ __device__ __forceinline__ u64 shape_18(const Run& run, const Chain& chain, u64 
         fault = IS_NULL;
         return 0;
     }
-    return to_bfloat16(x1, fault);
+    return to_float16(x1, fault);
 }
 
 __device__ __forceinline__ u64 shape_19(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -277,7 +289,7 @@ __device__ __forceinline__ u64 shape_19(const Run& run, const Chain& chain, u64 
         fault = IS_NULL;
         return 0;
     }
-    return to_bfloat16(x1, fault);
+    return to_float16(x1, fault);
 }
 
 __device__ __forceinline__ u64 shape_20(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -291,7 +303,7 @@ __device__ __forceinline__ u64 shape_20(const Run& run, const Chain& chain, u64 
         fault = IS_NULL;
         return 0;
     }
-    return to_bfloat16(x1, fault);
+    return to_float16(x1, fault);
 }
 
 __device__ __forceinline__ u64 shape_21(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -299,13 +311,14 @@ __device__ __forceinline__ u64 shape_21(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i64, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_bfloat16(x1, fault);
+    return to_float16(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_22(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -313,13 +326,14 @@ __device__ __forceinline__ u64 shape_22(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i32, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_bfloat16(x1, fault);
+    return to_float16(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_23(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -327,13 +341,14 @@ __device__ __forceinline__ u64 shape_23(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i16, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_bfloat16(x1, fault);
+    return to_float16(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_24(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -341,13 +356,14 @@ __device__ __forceinline__ u64 shape_24(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<u8, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_bfloat16(x1, fault);
+    return to_float16(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_25(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -355,13 +371,14 @@ __device__ __forceinline__ u64 shape_25(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     u64 x0 = load<u64, u64>(run, chain, row, valid);
-    u64 x1 = valid ? x0 : constants[0];
+    u64 x1 = clip<u64>(x0, constants[0], constants[1]);
+    u64 x2 = valid ? x1 : constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_bfloat16(x1, fault);
+    return to_float16(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_26(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -369,7 +386,22 @@ __device__ __forceinline__ u64 shape_26(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<Bit, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_float16(x2, fault);
+}
+
+__device__ __forceinline__ u64 shape_27(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    f32 x0 = load<f32, f32>(run, chain, row, valid);
+    f32 x1 = valid ? x0 : as_f32(constants[0]);
     valid = true;
     if (!valid) {
         fault = IS_NULL;
@@ -378,7 +410,125 @@ __device__ __forceinline__ u64 shape_26(const Run& run, const Chain& chain, u64 
     return to_bfloat16(x1, fault);
 }
 
-__device__ __forceinline__ u64 shape_27(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_28(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    f64 x0 = load<f64, f64>(run, chain, row, valid);
+    f64 x1 = valid ? x0 : as_f64(constants[0]);
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_bfloat16(x1, fault);
+}
+
+__device__ __forceinline__ u64 shape_29(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    f32 x0 = load<Half, f32>(run, chain, row, valid);
+    f32 x1 = valid ? x0 : as_f32(constants[0]);
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_bfloat16(x1, fault);
+}
+
+__device__ __forceinline__ u64 shape_30(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    i64 x0 = load<i64, i64>(run, chain, row, valid);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_bfloat16(x2, fault);
+}
+
+__device__ __forceinline__ u64 shape_31(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    i64 x0 = load<i32, i64>(run, chain, row, valid);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_bfloat16(x2, fault);
+}
+
+__device__ __forceinline__ u64 shape_32(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    i64 x0 = load<i16, i64>(run, chain, row, valid);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_bfloat16(x2, fault);
+}
+
+__device__ __forceinline__ u64 shape_33(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    i64 x0 = load<u8, i64>(run, chain, row, valid);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_bfloat16(x2, fault);
+}
+
+__device__ __forceinline__ u64 shape_34(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    u64 x0 = load<u64, u64>(run, chain, row, valid);
+    u64 x1 = clip<u64>(x0, constants[0], constants[1]);
+    u64 x2 = valid ? x1 : constants[2];
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_bfloat16(x2, fault);
+}
+
+__device__ __forceinline__ u64 shape_35(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    i64 x0 = load<Bit, i64>(run, chain, row, valid);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_bfloat16(x2, fault);
+}
+
+__device__ __forceinline__ u64 shape_36(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -393,7 +543,7 @@ __device__ __forceinline__ u64 shape_27(const Run& run, const Chain& chain, u64 
     return to_int32(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_28(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_37(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -408,7 +558,7 @@ __device__ __forceinline__ u64 shape_28(const Run& run, const Chain& chain, u64 
     return to_int32(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_29(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_38(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -423,7 +573,7 @@ __device__ __forceinline__ u64 shape_29(const Run& run, const Chain& chain, u64 
     return to_int32(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_30(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_39(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -438,7 +588,7 @@ __device__ __forceinline__ u64 shape_30(const Run& run, const Chain& chain, u64 
     return to_int32(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_31(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_40(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -453,7 +603,7 @@ __device__ __forceinline__ u64 shape_31(const Run& run, const Chain& chain, u64 
     return to_int32(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_32(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_41(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -468,7 +618,7 @@ __device__ __forceinline__ u64 shape_32(const Run& run, const Chain& chain, u64 
     return to_int32(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_33(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_42(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -483,7 +633,7 @@ __device__ __forceinline__ u64 shape_33(const Run& run, const Chain& chain, u64 
     return to_int32(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_34(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_43(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -498,7 +648,7 @@ __device__ __forceinline__ u64 shape_34(const Run& run, const Chain& chain, u64 
     return to_int32(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_35(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_44(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -513,7 +663,7 @@ __device__ __forceinline__ u64 shape_35(const Run& run, const Chain& chain, u64 
     return to_int32(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_36(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_45(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -527,7 +677,7 @@ __device__ __forceinline__ u64 shape_36(const Run& run, const Chain& chain, u64 
     return to_int64(x1, fault);
 }
 
-__device__ __forceinline__ u64 shape_37(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_46(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -542,7 +692,7 @@ __device__ __forceinline__ u64 shape_37(const Run& run, const Chain& chain, u64 
     return to_uint8(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_38(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_47(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -557,7 +707,7 @@ __device__ __forceinline__ u64 shape_38(const Run& run, const Chain& chain, u64 
     return to_uint8(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_39(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_48(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -572,7 +722,7 @@ __device__ __forceinline__ u64 shape_39(const Run& run, const Chain& chain, u64 
     return to_uint8(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_40(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_49(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -587,7 +737,7 @@ __device__ __forceinline__ u64 shape_40(const Run& run, const Chain& chain, u64 
     return to_uint8(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_41(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_50(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -602,7 +752,7 @@ __device__ __forceinline__ u64 shape_41(const Run& run, const Chain& chain, u64 
     return to_uint8(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_42(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_51(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -617,7 +767,7 @@ __device__ __forceinline__ u64 shape_42(const Run& run, const Chain& chain, u64 
     return to_uint8(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_43(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_52(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -632,7 +782,7 @@ __device__ __forceinline__ u64 shape_43(const Run& run, const Chain& chain, u64 
     return to_uint8(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_44(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_53(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -647,7 +797,7 @@ __device__ __forceinline__ u64 shape_44(const Run& run, const Chain& chain, u64 
     return to_uint8(x2, fault);
 }
 
-__device__ __forceinline__ u64 shape_45(const Run& run, const Chain& chain, u64 row, u32& fault) {
+__device__ __forceinline__ u64 shape_54(const Run& run, const Chain& chain, u64 row, u32& fault) {
     const u64* constants = at<u64>(run.fixed, chain.constants);
     (void)constants;
     bool valid;
@@ -710,6 +860,15 @@ __device__ __forceinline__ u64 cell(const Run& run, const Chain& chain, u64 row,
         case 43: return shape_43(run, chain, row, fault);
         case 44: return shape_44(run, chain, row, fault);
         case 45: return shape_45(run, chain, row, fault);
+        case 46: return shape_46(run, chain, row, fault);
+        case 47: return shape_47(run, chain, row, fault);
+        case 48: return shape_48(run, chain, row, fault);
+        case 49: return shape_49(run, chain, row, fault);
+        case 50: return shape_50(run, chain, row, fault);
+        case 51: return shape_51(run, chain, row, fault);
+        case 52: return shape_52(run, chain, row, fault);
+        case 53: return shape_53(run, chain, row, fault);
+        case 54: return shape_54(run, chain, row, fault);
         default: return 0;
     }
 }

@@ -33,13 +33,14 @@ __device__ __forceinline__ u64 shape_2(const Run& run, const Chain& chain, u64 r
     (void)constants;
     bool valid;
     i64 x0 = load<i64, i64>(run, chain, row, valid);
-    i64 x1 = valid ? x0 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = valid ? x1 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x1, fault);
+    return to_float32(x2, fault);
 }
 
 __device__ __forceinline__ u64 shape_3(const Run& run, const Chain& chain, u64 row, u32& fault) {

@@ -340,7 +340,7 @@ __device__ __forceinline__ u64 shape_21(const Run& run, const Chain& chain, u64 
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x3, fault);
+    return to_float16(unless_whole(x3, FLOAT32_DIGITS, FLOAT16_MAX, fault), fault);
 }
 
 __device__ __forceinline__ u64 shape_22(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -356,7 +356,7 @@ __device__ __forceinline__ u64 shape_22(const Run& run, const Chain& chain, u64 
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x3, fault);
+    return to_float16(unless_whole(x3, FLOAT32_DIGITS, FLOAT16_MAX, fault), fault);
 }
 
 __device__ __forceinline__ u64 shape_23(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -372,7 +372,7 @@ __device__ __forceinline__ u64 shape_23(const Run& run, const Chain& chain, u64 
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x3, fault);
+    return to_float16(unless_whole(x3, FLOAT32_DIGITS, FLOAT16_MAX, fault), fault);
 }
 
 __device__ __forceinline__ u64 shape_24(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -388,7 +388,7 @@ __device__ __forceinline__ u64 shape_24(const Run& run, const Chain& chain, u64 
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x3, fault);
+    return to_float16(unless_whole(x3, FLOAT32_DIGITS, FLOAT16_MAX, fault), fault);
 }
 
 __device__ __forceinline__ u64 shape_25(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -419,7 +419,7 @@ __device__ __forceinline__ u64 shape_26(const Run& run, const Chain& chain, u64 
         fault = IS_NULL;
         return 0;
     }
-    return to_float16(x3, fault);
+    return to_float16(unless_whole(x3, FLOAT32_DIGITS, FLOAT16_MAX, fault), fault);
 }
 
 __device__ __forceinline__ u64 shape_27(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -529,14 +529,15 @@ __device__ __forceinline__ u64 shape_34(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i64, i64>(run, chain, row, valid);
-    f64 x1 = (f64)x0;
-    f64 x2 = valid ? x1 : as_f64(constants[0]);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    f64 x2 = (f64)x1;
+    f64 x3 = valid ? x2 : as_f64(constants[2]);
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x2, fault);
+    return to_float32(unless_whole(x3, FLOAT32_DIGITS, ANY_MAGNITUDE, fault), fault);
 }
 
 __device__ __forceinline__ u64 shape_35(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -544,14 +545,15 @@ __device__ __forceinline__ u64 shape_35(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i32, i64>(run, chain, row, valid);
-    f64 x1 = (f64)x0;
-    f64 x2 = valid ? x1 : as_f64(constants[0]);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    f64 x2 = (f64)x1;
+    f64 x3 = valid ? x2 : as_f64(constants[2]);
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x2, fault);
+    return to_float32(unless_whole(x3, FLOAT32_DIGITS, ANY_MAGNITUDE, fault), fault);
 }
 
 __device__ __forceinline__ u64 shape_36(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -559,14 +561,15 @@ __device__ __forceinline__ u64 shape_36(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i16, i64>(run, chain, row, valid);
-    f64 x1 = (f64)x0;
-    f64 x2 = valid ? x1 : as_f64(constants[0]);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    f64 x2 = (f64)x1;
+    f64 x3 = valid ? x2 : as_f64(constants[2]);
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x2, fault);
+    return to_float32(unless_whole(x3, FLOAT32_DIGITS, ANY_MAGNITUDE, fault), fault);
 }
 
 __device__ __forceinline__ u64 shape_37(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -574,14 +577,15 @@ __device__ __forceinline__ u64 shape_37(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<u8, i64>(run, chain, row, valid);
-    f64 x1 = (f64)x0;
-    f64 x2 = valid ? x1 : as_f64(constants[0]);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    f64 x2 = (f64)x1;
+    f64 x3 = valid ? x2 : as_f64(constants[2]);
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x2, fault);
+    return to_float32(unless_whole(x3, FLOAT32_DIGITS, ANY_MAGNITUDE, fault), fault);
 }
 
 __device__ __forceinline__ u64 shape_38(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -589,14 +593,15 @@ __device__ __forceinline__ u64 shape_38(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     u64 x0 = load<u64, u64>(run, chain, row, valid);
-    f64 x1 = (f64)x0;
-    f64 x2 = valid ? x1 : as_f64(constants[0]);
+    u64 x1 = clip<u64>(x0, constants[0], constants[1]);
+    f64 x2 = (f64)x1;
+    f64 x3 = valid ? x2 : as_f64(constants[2]);
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x2, fault);
+    return to_float32(unless_whole(x3, FLOAT32_DIGITS, ANY_MAGNITUDE, fault), fault);
 }
 
 __device__ __forceinline__ u64 shape_39(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -604,14 +609,153 @@ __device__ __forceinline__ u64 shape_39(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<Bit, i64>(run, chain, row, valid);
-    f64 x1 = (f64)x0;
-    f64 x2 = valid ? x1 : as_f64(constants[0]);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    f64 x2 = (f64)x1;
+    f64 x3 = valid ? x2 : as_f64(constants[2]);
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x2, fault);
+    return to_float32(unless_whole(x3, FLOAT32_DIGITS, ANY_MAGNITUDE, fault), fault);
+}
+
+__device__ __forceinline__ u64 shape_40(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    f32 x0 = load<f32, f32>(run, chain, row, valid);
+    f32 x1 = valid ? x0 : as_f32(constants[0]);
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_float64(x1, fault);
+}
+
+__device__ __forceinline__ u64 shape_41(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    f64 x0 = load<f64, f64>(run, chain, row, valid);
+    f64 x1 = valid ? x0 : as_f64(constants[0]);
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_float64(x1, fault);
+}
+
+__device__ __forceinline__ u64 shape_42(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    f32 x0 = load<Half, f32>(run, chain, row, valid);
+    f32 x1 = valid ? x0 : as_f32(constants[0]);
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_float64(x1, fault);
+}
+
+__device__ __forceinline__ u64 shape_43(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    i64 x0 = load<i64, i64>(run, chain, row, valid);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    f64 x2 = (f64)x1;
+    f64 x3 = valid ? x2 : as_f64(constants[2]);
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_float64(unless_whole(x3, FLOAT64_DIGITS, ANY_MAGNITUDE, fault), fault);
+}
+
+__device__ __forceinline__ u64 shape_44(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    i64 x0 = load<i32, i64>(run, chain, row, valid);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    f64 x2 = (f64)x1;
+    f64 x3 = valid ? x2 : as_f64(constants[2]);
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_float64(unless_whole(x3, FLOAT64_DIGITS, ANY_MAGNITUDE, fault), fault);
+}
+
+__device__ __forceinline__ u64 shape_45(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    i64 x0 = load<i16, i64>(run, chain, row, valid);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    f64 x2 = (f64)x1;
+    f64 x3 = valid ? x2 : as_f64(constants[2]);
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_float64(unless_whole(x3, FLOAT64_DIGITS, ANY_MAGNITUDE, fault), fault);
+}
+
+__device__ __forceinline__ u64 shape_46(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    i64 x0 = load<u8, i64>(run, chain, row, valid);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    f64 x2 = (f64)x1;
+    f64 x3 = valid ? x2 : as_f64(constants[2]);
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_float64(unless_whole(x3, FLOAT64_DIGITS, ANY_MAGNITUDE, fault), fault);
+}
+
+__device__ __forceinline__ u64 shape_47(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    u64 x0 = load<u64, u64>(run, chain, row, valid);
+    u64 x1 = clip<u64>(x0, constants[0], constants[1]);
+    f64 x2 = (f64)x1;
+    f64 x3 = valid ? x2 : as_f64(constants[2]);
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_float64(unless_whole(x3, FLOAT64_DIGITS, ANY_MAGNITUDE, fault), fault);
+}
+
+__device__ __forceinline__ u64 shape_48(const Run& run, const Chain& chain, u64 row, u32& fault) {
+    const u64* constants = at<u64>(run.fixed, chain.constants);
+    (void)constants;
+    bool valid;
+    i64 x0 = load<Bit, i64>(run, chain, row, valid);
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    f64 x2 = (f64)x1;
+    f64 x3 = valid ? x2 : as_f64(constants[2]);
+    valid = true;
+    if (!valid) {
+        fault = IS_NULL;
+        return 0;
+    }
+    return to_float64(unless_whole(x3, FLOAT64_DIGITS, ANY_MAGNITUDE, fault), fault);
 }
 
 __device__ __forceinline__ u64 cell(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -656,6 +800,15 @@ __device__ __forceinline__ u64 cell(const Run& run, const Chain& chain, u64 row,
         case 37: return shape_37(run, chain, row, fault);
         case 38: return shape_38(run, chain, row, fault);
         case 39: return shape_39(run, chain, row, fault);
+        case 40: return shape_40(run, chain, row, fault);
+        case 41: return shape_41(run, chain, row, fault);
+        case 42: return shape_42(run, chain, row, fault);
+        case 43: return shape_43(run, chain, row, fault);
+        case 44: return shape_44(run, chain, row, fault);
+        case 45: return shape_45(run, chain, row, fault);
+        case 46: return shape_46(run, chain, row, fault);
+        case 47: return shape_47(run, chain, row, fault);
+        case 48: return shape_48(run, chain, row, fault);
         default: return 0;
     }
 }

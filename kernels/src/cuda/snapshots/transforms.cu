@@ -332,14 +332,15 @@ __device__ __forceinline__ u64 shape_21(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i64, i64>(run, chain, row, valid);
-    i64 x1 = absolute(x0);
-    i64 x2 = valid ? x1 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = absolute(x1);
+    i64 x3 = valid ? x2 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x2, fault);
+    return to_float32(x3, fault);
 }
 
 __device__ __forceinline__ u64 shape_22(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -347,14 +348,15 @@ __device__ __forceinline__ u64 shape_22(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i32, i64>(run, chain, row, valid);
-    i64 x1 = absolute(x0);
-    i64 x2 = valid ? x1 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = absolute(x1);
+    i64 x3 = valid ? x2 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x2, fault);
+    return to_float32(x3, fault);
 }
 
 __device__ __forceinline__ u64 shape_23(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -362,14 +364,15 @@ __device__ __forceinline__ u64 shape_23(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<i16, i64>(run, chain, row, valid);
-    i64 x1 = absolute(x0);
-    i64 x2 = valid ? x1 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = absolute(x1);
+    i64 x3 = valid ? x2 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x2, fault);
+    return to_float32(x3, fault);
 }
 
 __device__ __forceinline__ u64 shape_24(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -377,14 +380,15 @@ __device__ __forceinline__ u64 shape_24(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<u8, i64>(run, chain, row, valid);
-    i64 x1 = absolute(x0);
-    i64 x2 = valid ? x1 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = absolute(x1);
+    i64 x3 = valid ? x2 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x2, fault);
+    return to_float32(x3, fault);
 }
 
 __device__ __forceinline__ u64 shape_25(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -392,14 +396,15 @@ __device__ __forceinline__ u64 shape_25(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     u64 x0 = load<u64, u64>(run, chain, row, valid);
-    u64 x1 = absolute(x0);
-    u64 x2 = valid ? x1 : constants[0];
+    u64 x1 = clip<u64>(x0, constants[0], constants[1]);
+    u64 x2 = absolute(x1);
+    u64 x3 = valid ? x2 : constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x2, fault);
+    return to_float32(x3, fault);
 }
 
 __device__ __forceinline__ u64 shape_26(const Run& run, const Chain& chain, u64 row, u32& fault) {
@@ -407,14 +412,15 @@ __device__ __forceinline__ u64 shape_26(const Run& run, const Chain& chain, u64 
     (void)constants;
     bool valid;
     i64 x0 = load<Bit, i64>(run, chain, row, valid);
-    i64 x1 = absolute(x0);
-    i64 x2 = valid ? x1 : (i64)constants[0];
+    i64 x1 = clip<i64>(x0, (i64)constants[0], (i64)constants[1]);
+    i64 x2 = absolute(x1);
+    i64 x3 = valid ? x2 : (i64)constants[2];
     valid = true;
     if (!valid) {
         fault = IS_NULL;
         return 0;
     }
-    return to_float32(x2, fault);
+    return to_float32(x3, fault);
 }
 
 __device__ __forceinline__ u64 shape_27(const Run& run, const Chain& chain, u64 row, u32& fault) {

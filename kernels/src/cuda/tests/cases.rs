@@ -72,6 +72,13 @@ fn every(ops: &[Op]) -> Vec<Chain> {
     NUMBERS.iter().map(|column| chain(column, ops)).collect()
 }
 
+/// A chain over every column, whose integers are clipped to those that a float holds.
+fn kept(most: f64, ops: &[Op]) -> Vec<Chain> {
+    let is_float = |column: &str| matches!(column, "f32" | "f64" | "f16" | "decimal");
+    let clipped = |column: &str| if is_float(column) { ops.to_vec() } else { [&[clip(-most, most)], ops].concat() };
+    NUMBERS.iter().map(|column| chain(column, &clipped(column))).collect()
+}
+
 fn bucketize(boundaries: &[f64]) -> Op {
     Op::Bucketize { boundaries: boundaries.to_vec() }
 }
@@ -92,9 +99,10 @@ fn words() -> VocabValues {
 fn dtypes() -> Vec<OutputSpec> {
     let boundaries = [f64::NEG_INFINITY, -7.5, -1.0, 0.0, 0.5, 1.0, 1.0, 3.0, 100.0, 1e9, f64::INFINITY];
     vec![
-        output("singles", DType::Float32, every(&[zero()])),
-        output("halves", DType::Float16, every(&[zero()])),
-        output("brains", DType::BFloat16, every(&[zero()])),
+        output("singles", DType::Float32, kept(16_777_216.0, &[zero()])),
+        output("doubles", DType::Float64, kept(9_007_199_254_740_992.0, &[zero()])),
+        output("halves", DType::Float16, kept(65_519.0, &[zero()])),
+        output("brains", DType::BFloat16, kept(16_777_216.0, &[zero()])),
         output("int32", DType::Int32, every(&[bucketize(&boundaries), zero()])),
         output("int64", DType::Int64, vec![chain("i64", &[zero()]), chain("time", &[zero()])]),
         output("bytes", DType::UInt8, every(&[zero(), bucketize(&many())])),
@@ -108,7 +116,8 @@ fn ranges() -> Vec<OutputSpec> {
         output("flat", DType::BFloat16, every(&[zero(), Op::MinMax { min: 2.0, max: 2.0 }])),
         output("clipped", DType::Float16, every(&[clip(-5.5, 1e4), zero()])),
         output("whole", DType::Int64, whole.to_vec()),
-        output("filled", DType::Float32, every(&[Op::FillNull(Fill::Number(0.1))])),
+        output("filled", DType::Float32, kept(16_777_216.0, &[Op::FillNull(Fill::Number(0.1))])),
+        output("filled_double", DType::Float64, kept(9_007_199_254_740_992.0, &[Op::FillNull(Fill::Number(0.1))])),
     ]
 }
 
@@ -138,7 +147,7 @@ fn one_hots() -> Vec<OutputSpec> {
     let mixed = vec![
         chain("f32", &[zero()]),
         chain("keyed", &[vocab(words(), 0), one_hot(0)]),
-        chain("i64", &[zero()]),
+        chain("i64", &[clip(-1e6, 1e6), zero()]),
         chain("f64", &[zero(), bucketize(&many()), one_hot(0)]),
         chain("bool", &[zero(), one_hot(2)]),
     ];
@@ -176,7 +185,7 @@ fn transforms() -> Vec<OutputSpec> {
     vec![
         output("log1p", DType::Float32, every(&[zero(), Op::Log1p])),
         output("sqrt", DType::Float32, every(&[Op::Sqrt, zero()])),
-        output("abs", DType::Float32, every(&[Op::Abs, zero()])),
+        output("abs", DType::Float32, kept(16_777_216.0, &[Op::Abs, zero()])),
         output(
             "whole_abs",
             DType::Int64,
@@ -244,6 +253,13 @@ pub(super) fn faulty() -> Vec<Case> {
                 ],
             )],
         ),
+        case("ids", vec![output("out", DType::Float32, vec![chain("f64", &[zero()]), chain("i64", &[zero()])])]),
+        case("unsigned_ids", vec![output("out", DType::Float64, vec![chain("u64", &[zero()])])]),
+        case(
+            "filled_ids",
+            vec![output("out", DType::BFloat16, vec![chain("i64", &[Op::FillNull(Fill::Number(0.5))])])],
+        ),
+        case("half_ids", vec![output("out", DType::Float16, vec![chain("time", &[zero()])])]),
         case("hot_float", vec![output("out", DType::UInt8, vec![chain("f32", &[zero(), Op::OneHot { size: 9 }])])]),
     ]
 }

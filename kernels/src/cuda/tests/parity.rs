@@ -67,6 +67,7 @@ fn canonical(dtype: DType, bytes: &[u8]) -> Vec<u64> {
     let size = dtype.bytes().unwrap();
     let is_nan = |bits: u64| match dtype {
         DType::Float32 => f32::from_bits(bits as u32).is_nan(),
+        DType::Float64 => f64::from_bits(bits).is_nan(),
         DType::Float16 => f16::from_bits(bits as u16).is_nan(),
         DType::BFloat16 => bf16::from_bits(bits as u16).is_nan(),
         _ => false,

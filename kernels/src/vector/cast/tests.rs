@@ -1,13 +1,13 @@
 //! Conversions to every dtype, compared with NumPy's rounding and Python's exact fractions.
 
 use arrow::{
-    array::{Array, AsArray, UInt64Array},
+    array::{Array, AsArray, Decimal128Array, UInt64Array},
     datatypes as t,
 };
 
 use crate::{
-    DType,
-    testing::{assemble, assert_singles, doubles, ints, row_error, singles},
+    DType, Fill, Op,
+    testing::{assemble, assert_doubles, assert_singles, doubles, ints, row_error, singles},
 };
 
 #[track_caller]
@@ -43,18 +43,13 @@ fn f64_to_bf16_rounds_once() {
 
 #[test]
 fn integers_to_16_bit_floats_round_once() {
-    let tie = (1i64 << 62) + (1 << 54);
     check_16(
         DType::BFloat16,
-        ints(&[tie + 1, tie, tie - 1, -tie - 1, 0, -1].map(Some)),
-        &[0x5e81, 0x5e80, 0x5e80, 0xde81, 0x0000, 0xbf80],
+        ints(&[257, 258, 259, -259, 0, -1, 1 << 40].map(Some)),
+        &[0x4380, 0x4381, 0x4382, 0xc382, 0x0000, 0xbf80, 0x5380],
     );
-    check_16(DType::BFloat16, UInt64Array::from(vec![(1 << 63) + (1 << 55) + 1]), &[0x5f01]);
-    check_16(
-        DType::Float16,
-        ints(&[2049, 2051, 65519, 65520, i64::MIN].map(Some)),
-        &[0x6800, 0x6802, 0x7bff, 0x7c00, 0xfc00],
-    );
+    check_16(DType::BFloat16, UInt64Array::from(vec![1 << 63]), &[0x5f00]);
+    check_16(DType::Float16, ints(&[2049, 2051, 65519, -65519].map(Some)), &[0x6800, 0x6802, 0x7bff, 0xfbff]);
 }
 
 /// Every f32 whose lower half is 0 or next to a tie, on both sides, as f32 and as f64.
@@ -69,15 +64,75 @@ fn f32_and_f64_give_the_same_16_bit_floats() {
     }
 }
 
-/// `np.array([2**53 + 1, 2**62 + 1, 16777217, -16777219], 'i8').astype('f4')` and `np.float32` of doubles.
+#[test]
+fn f32_holds_exact_integers() {
+    let column = ints(&[1 << 53, 16_777_216, -16_777_218, i64::MIN, 3 << 40].map(Some));
+    let expected = [9_007_199_254_740_992.0, 16_777_216.0, -16_777_218.0, -9.223_372e18, 3.298_534_9e12].map(Some);
+    assert_singles(&assemble(DType::Float32, &[&[]], column).unwrap(), &expected);
+    assert_singles(&assemble(DType::Float32, &[&[]], UInt64Array::from(vec![1 << 63])).unwrap(), &[Some(9.223_372e18)]);
+}
+
+#[test]
+fn f64_holds_exact_integers_and_all_floats() {
+    let column = ints(&[(1 << 53) - 1, 1 << 53, -(1 << 62)].map(Some));
+    let expected = [9_007_199_254_740_991.0, 9_007_199_254_740_992.0, -4_611_686_018_427_387_904.0].map(Some);
+    assert_doubles(&assemble(DType::Float64, &[&[]], column).unwrap(), &expected);
+    let column = doubles(&[0.1, 1e300, 5e-324, f64::NAN, -0.0].map(Some));
+    let expected = [0.1, 1e300, 5e-324, f64::NAN, -0.0].map(Some);
+    assert_doubles(&assemble(DType::Float64, &[&[]], column).unwrap(), &expected);
+    let column = singles(&[0.1, f32::INFINITY].map(Some));
+    assert_doubles(&assemble(DType::Float64, &[&[]], column).unwrap(), &[0.1_f32.into(), f64::INFINITY].map(Some));
+}
+
+#[test]
+fn rejects_integers_that_a_float_does_not_hold() {
+    let expected = "output \"out\", column \"x\", row 1: 16778917 is not a float32; use dtype INT64 or FLOAT64, vocab, \
+                    hash_bucket or a scale such as standardize";
+    assert_eq!(row_error(DType::Float32, &[], ints(&[Some(1), Some(16_778_917)])), expected);
+    let error = |dtype, ops: &[Op], value| row_error(dtype, ops, ints(&[Some(1), Some(value)]));
+    for dtype in [DType::Float32, DType::BFloat16] {
+        for value in [16_777_217, -16_777_219, (1 << 53) + 1, i64::MAX, i64::MIN + 1] {
+            assert!(error(dtype, &[], value).contains(&format!("row 1: {value} is not a float32;")), "{dtype:?}");
+        }
+    }
+    for value in [65_520, -65_520, i64::MIN, 1 << 40] {
+        assert!(error(DType::Float16, &[], value).contains(&format!("row 1: {value} is not a finite float16;")));
+    }
+    assert!(error(DType::Float64, &[], (1 << 53) + 1).contains("9007199254740993 is not a float64; use dtype INT64, "));
+    let unsigned = |dtype| row_error(dtype, &[], UInt64Array::from(vec![u64::MAX]));
+    assert!(unsigned(DType::Float32).contains("18446744073709551615 is not a float32"));
+    assert!(unsigned(DType::Float64).contains("18446744073709551615 is not a float64"));
+    // Ops that keep a column's integers, and those that fill in a fraction.
+    let clip = Op::Clip { min: Some(0.5), max: None };
+    for op in [Op::Abs, Op::FillNull(Fill::Number(0.0)), Op::FillNull(Fill::Number(0.5)), clip] {
+        assert!(error(DType::Float32, &[op.clone()], 16_777_217).contains("16777217 is not a float32"), "{op:?}");
+        let doubles = error(DType::Float64, &[op.clone()], (1 << 53) + 3);
+        assert!(doubles.contains("9007199254740995 is not") || doubles.contains("9007199254740996 is not"), "{op:?}");
+        let longs = assemble(DType::Int64, &[&[op.clone()]], ints(&[Some(1 << 53), Some(7)]));
+        assert!(longs.is_ok(), "{op:?}");
+    }
+    assert!(error(DType::Int64, &[Op::FillNull(Fill::Number(0.5))], (1 << 53) + 3).contains("cannot become INT64"));
+    let decimals = Decimal128Array::from(vec![16_777_217]).with_precision_and_scale(38, 0).unwrap();
+    assert!(row_error(DType::Float32, &[], decimals).contains("16777217 is not a float32"));
+}
+
+#[test]
+fn rounds_what_is_no_integer_of_the_column() {
+    let column = || ints(&[16_777_217, (1 << 53) + 1, i64::MAX].map(Some));
+    let scale = Op::Standardize { mean: 0.0, std: 1.0 };
+    let expected = [16_777_216.0, 9_007_199_254_740_992.0, 9.223_372e18].map(Some);
+    assert_singles(&assemble(DType::Float32, &[&[scale]], column()).unwrap(), &expected);
+    assert!(assemble(DType::Float16, &[&[Op::Log1p]], column()).is_ok());
+    // A mean that an f32 does not hold, in a column of small integers.
+    let filled = assemble(DType::Float32, &[&[Op::FillNull(Fill::Number(0.1))]], ints(&[None, Some(3)])).unwrap();
+    assert_singles(&filled, &[Some(0.1), Some(3.0)]);
+    let decimals = Decimal128Array::from(vec![167_772_171]).with_precision_and_scale(38, 1).unwrap();
+    assert_singles(&assemble(DType::Float32, &[&[]], decimals).unwrap(), &[Some(16_777_218.0)]);
+}
+
+/// `np.float32` of doubles.
 #[test]
 fn f32_rounds_to_nearest_even() {
-    let column = ints(&[(1 << 53) + 1, (1 << 62) + 1, 16_777_217, -16_777_219].map(Some));
-    let expected = [9_007_199_254_740_992.0, 4.611_686e18, 16_777_216.0, -16_777_220.0].map(Some);
-    assert_singles(&assemble(DType::Float32, &[&[]], column).unwrap(), &expected);
-    // Just above the tie of two f32 values; converted through f64 it would be the tie and round down.
-    let column = ints(&[Some((1 << 60) + (1 << 36) + 1)]);
-    assert_singles(&assemble(DType::Float32, &[&[]], column).unwrap(), &[Some(((1i64 << 60) + (1 << 37)) as f32)]);
     let column = doubles(&[0.1, 1e300, 5e-324, f64::NAN, -1e-50].map(Some));
     let expected = [0.1, f32::INFINITY, 0.0, f32::NAN, -0.0].map(Some);
     assert_singles(&assemble(DType::Float32, &[&[]], column).unwrap(), &expected);
