@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 
 use forebay_proto::{
-    DecodeError, decode,
+    DecodeError, decode, plan_to_bytes,
     v1::{FitResult, Plan},
 };
-use prost::Message as _;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -51,9 +50,9 @@ pub fn plan_from_json(text: &[u8]) -> Result<Plan> {
 }
 
 /// Returns the id of a fitted plan: the first 32 hexadecimal digits of the SHA-256 of a line that names the format and
-/// the plan's protobuf bytes.
+/// the plan's canonical bytes.
 fn plan_id(plan: &Plan) -> String {
-    let digest = Sha256::new().chain_update(b"forebay plan 1\n").chain_update(plan.encode_to_vec()).finalize();
+    let digest = Sha256::new().chain_update(b"forebay plan 1\n").chain_update(plan_to_bytes(plan)).finalize();
     digest[..16].iter().fold(String::with_capacity(32), |mut text, byte| {
         // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");

@@ -216,7 +216,7 @@ mod tests {
         let error =
             decode::<Plan>(br#"{"outputs": [{"parts": [{"ops": [{"standardise": {}}]}]}]}"#).unwrap_err().to_string();
         assert!(error.contains("did you mean \"standardize\"?"), "{error}");
-        let error = decode::<Plan>(br#"{"outputs": [{"dtype": "FLOAT64"}]}"#).unwrap_err().to_string();
+        let error = decode::<Plan>(br#"{"outputs": [{"dtype": "FLOAT8"}]}"#).unwrap_err().to_string();
         assert!(error.contains("one of FLOAT32, FLOAT16, "), "{error}");
         assert!(decode::<StreamRequest>(br#"{"dataset": "a"} x"#).is_err());
     }

@@ -8,9 +8,11 @@
 pub mod defaults;
 mod encoding;
 mod exact;
+mod plan_bytes;
 mod reason;
 
 pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, encode, to_json, to_pretty_json};
+pub use plan_bytes::{plan_from_bytes, plan_to_bytes};
 
 /// The messages of the package `forebay.v1`.
 pub mod v1 {

@@ -18,7 +18,7 @@ use tokio::{
 use crate::{
     auth::{Admission, Auth, TicketKey, random_secret},
     budget::Budget,
-    catalog::{Catalog, Dataset},
+    catalog::{Catalog, Dataset, LocationError},
     config::{Config, Listen},
     cpu_pool::CpuPool,
     engine::{Engine, EngineError},
@@ -82,9 +82,19 @@ pub enum DaemonError {
     /// The descriptors of gRPC reflection are invalid.
     #[error("--reflection: {0}")]
     Reflection(#[from] ReflectionError),
+    /// The local path of a dataset does not exist.
+    #[error("--dataset: {0}")]
+    Dataset(#[from] LocationError),
     /// Signals cannot be received.
     #[error("signals: {0}")]
     Signals(io::Error),
+}
+
+impl DaemonError {
+    /// Whether the configuration is wrong, as opposed to the machine.
+    pub fn is_configuration(&self) -> bool {
+        matches!(self, Self::Dataset(_))
+    }
 }
 
 /// Runs the server until it receives SIGTERM or SIGINT, or its standard input closes.
@@ -128,6 +138,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
         });
     }
     let signals = ShutdownSignals::listen(config.exit_with_stdin)?;
+    streams.catalog().check_paths()?;
     open_datasets(&streams).await;
     for listener in &listeners {
         say(&format!("listening on {}", listener.url()));

@@ -46,6 +46,23 @@ def test_the_same_datasets_give_the_same_server(tiny_folder: Path):
     assert fb.local(other=tiny_folder) != url
 
 
+def test_a_missing_path_fails_at_once_with_its_name(tmp_path: Path):
+    with pytest.raises(
+        FileNotFoundError, match=re.escape(f"dataset 'ev': there is no file or directory {tmp_path}/gone")
+    ):
+        fb.local(ev=tmp_path / "gone")
+    with pytest.raises(FileNotFoundError, match=re.escape(f"{Path.cwd()}/gone.parquet")):
+        fb.local(ev="gone.parquet")
+    # Only the server reads globs and URLs.
+    for location, words in (
+        (f"{tmp_path}/gone/*.parquet", f"there is no directory {tmp_path}/gone"),
+        (f"file://{tmp_path}/gone", f'dataset "ev" at "{tmp_path}/gone": there is no such file or directory'),
+    ):
+        with pytest.raises(RuntimeError, match="did not start") as raised:
+            fb.local(ev=location)
+        assert words in str(raised.value)
+
+
 def test_deep_temporary_directory_falls_back_to_a_port(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

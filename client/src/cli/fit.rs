@@ -27,6 +27,9 @@ impl Fit {
         let result = session.client.fit(&self.dataset, plan, |progress| draw(&bar, progress)).await;
         bar.finish_and_clear();
         let result = result?;
+        for warning in &result.warnings {
+            eprintln!("warning: {warning}");
+        }
         output::write(&if session.json { artifact(&result) } else { learned_text::table(&result) })
     }
 }

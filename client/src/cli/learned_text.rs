@@ -50,7 +50,8 @@ fn output_rows(plan: &Plan) -> Vec<Vec<String>> {
 }
 
 fn dtype_name(output: &Output) -> String {
-    DType::try_from(output.dtype).map_or_else(|_| output.dtype.to_string(), |dtype| dtype.as_str_name().to_owned())
+    let number = output.dtype.unwrap_or_default();
+    DType::try_from(number).map_or_else(|_| number.to_string(), |dtype| dtype.as_str_name().to_owned())
 }
 
 /// Returns an op's name and its parameters in one line, for any op: `vocab`, `min_count 10, 16 strings: "UA", "B6", …`.
@@ -111,7 +112,8 @@ mod tests {
                 {"columns": ["dest"], "ops": [{"fill_null": {"text": "NNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNN"}},
                     {"vocab": {"values": {"integers": [7, 8]}}}]}]},
             {"name": "label", "parts": [{"columns": ["late"]}]}]}"#;
-        let result = FitResult { version: 1, plan_id: "5f3a".into(), plan: Some(plan_from_json(plan).unwrap()) };
+        let plan = Some(plan_from_json(plan).unwrap());
+        let result = FitResult { version: 1, plan_id: "5f3a".into(), plan, warnings: Vec::new() };
         let text = table(&result);
         let expected = [
             "plan_id  5f3a",

@@ -50,8 +50,10 @@ fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Derive".into() }f
 pub struct Output {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    #[prost(enumeration = "DType", tag = "2")]
-    pub dtype: i32,
+    /// Absent: INT32 if every part ends in indices (INT64 if an index may exceed INT32), FLOAT32 otherwise. Plans that the server
+    /// returns always have it.
+    #[prost(enumeration = "DType", optional, tag = "2")]
+    pub dtype: ::core::option::Option<i32>,
     #[prost(message, repeated, tag = "3")]
     pub parts: ::prost::alloc::vec::Vec<Part>,
 }
@@ -478,6 +480,8 @@ impl ::prost::Name for PositiveMod {
 const NAME: &'static str = "PositiveMod";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.PositiveMod".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.PositiveMod".into() }}
+/// A conversion that loses is an error: a fraction or an out-of-range number to an integer, an integer of the column that the
+/// floating-point type does not hold. Results of ops that scale are rounded to nearest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum DType {
@@ -490,6 +494,7 @@ pub enum DType {
     Uint8 = 5,
     /// One column passed through unchanged, of any type, with its nulls.
     AsStored = 6,
+    Float64 = 7,
 }
 impl DType {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -505,6 +510,7 @@ impl DType {
             Self::Int64 => "INT64",
             Self::Uint8 => "UINT8",
             Self::AsStored => "AS_STORED",
+            Self::Float64 => "FLOAT64",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -517,6 +523,7 @@ impl DType {
             "INT64" => Some(Self::Int64),
             "UINT8" => Some(Self::Uint8),
             "AS_STORED" => Some(Self::AsStored),
+            "FLOAT64" => Some(Self::Float64),
             _ => None,
         }
     }
@@ -977,6 +984,9 @@ pub struct FitResult {
     pub plan_id: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
     pub plan: ::core::option::Option<Plan>,
+    /// What is probably not meant, such as a vocabulary without values, with the output and the column.
+    #[prost(string, repeated, tag = "4")]
+    pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for FitResult {
 const NAME: &'static str = "FitResult";

@@ -26,7 +26,7 @@ fn run(server: &Server, plan: v1::Plan) {
 fn as_stored(column: &str) -> v1::Output {
     v1::Output {
         name: column.to_owned(),
-        dtype: v1::DType::AsStored.into(),
+        dtype: Some(v1::DType::AsStored.into()),
         parts: vec![v1::Part { columns: vec![column.to_owned()], ops: Vec::new() }],
     }
 }

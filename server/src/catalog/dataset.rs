@@ -13,7 +13,7 @@ use super::{
     error::CatalogError,
     leaves::Int96Unit,
     listing,
-    location::Location,
+    location::{Location, LocationError},
     single_flight::SingleFlight,
     snapshot::{self, Snapshot},
     store::Store,
@@ -49,6 +49,11 @@ impl Dataset {
             has_answered: AtomicBool::new(false),
             flights: SingleFlight::new(),
         }
+    }
+
+    /// Checks that its local path exists.
+    pub(super) fn check_path(&self) -> Result<(), LocationError> {
+        self.location.check_exists(&self.name)
     }
 
     /// The name under which it is served.

@@ -95,6 +95,19 @@ impl Location {
         parsed.map_err(|reason| LocationError { name: name.to_owned(), url: shown(), reason })
     }
 
+    /// Checks that a path on this machine exists: of a glob, the directory before the first wildcard. Stores are not
+    /// asked.
+    pub(super) fn check_exists(&self, name: &str) -> Result<(), LocationError> {
+        let FileSpec::Local(path) = &self.spec else { return Ok(()) };
+        let checked = split(path).and_then(|(root, selection)| match (root.try_exists(), selection) {
+            (Ok(_), Selection::Glob(_)) if !root.is_dir() => Err(format!("there is no directory {}", root.display())),
+            (Ok(true), _) => Ok(()),
+            (Ok(false), _) => Err("there is no such file or directory".to_owned()),
+            (Err(source), _) => Err(format!("it cannot be read: {source}")),
+        });
+        checked.map_err(|reason| LocationError { name: name.to_owned(), url: path.display().to_string(), reason })
+    }
+
     /// Sets the unit of timestamps stored as INT96.
     #[must_use]
     pub fn with_int96_unit(self, int96: Int96Unit) -> Self {
@@ -220,6 +233,26 @@ mod tests {
         assert_eq!(selection(format!("file://{}", dir.path().display())), "Directory");
         assert_eq!(selection(file.display().to_string()), "File(\"a[1].parquet\")");
         assert!(selection(format!("{}/**/x-*.parquet", dir.path().display())).starts_with("Glob"));
+    }
+
+    #[test]
+    fn checks_that_local_paths_exist() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.parquet");
+        std::fs::write(&file, b"").unwrap();
+        let check = |path: &str| {
+            let location = Location::parse("t", &format!("{}{path}", dir.path().display()), &mut Stores::default());
+            location.unwrap().check_exists("t").map_err(|error| error.to_string())
+        };
+        for path in ["", "/", "/a.parquet", "/*.parquet", "/**/b?.parquet"] {
+            assert_eq!(check(path), Ok(()), "{path}");
+        }
+        for path in ["/b", "/b.parquet", "/missing/*.parquet", "/a.parquet/*.parquet"] {
+            let error = check(path).unwrap_err();
+            assert!(error.contains("dataset \"t\"") && error.contains(&dir.path().display().to_string()), "{error}");
+        }
+        let remote = Location::parse("t", "s3://bucket/missing", &mut Stores::default()).unwrap();
+        remote.check_exists("t").unwrap();
     }
 
     #[test]

@@ -51,6 +51,11 @@ impl Catalog {
         Self { datasets: datasets.into_iter().map(dataset).collect() }
     }
 
+    /// Checks that the local paths of all datasets exist. Later, files may come and go.
+    pub fn check_paths(&self) -> Result<(), LocationError> {
+        self.datasets.values().try_for_each(|dataset| dataset.check_path())
+    }
+
     /// The datasets, sorted by name.
     pub fn datasets(&self) -> impl Iterator<Item = &Arc<Dataset>> {
         self.datasets.values()

@@ -1,12 +1,15 @@
 //! The canonical form of a plan, and its digest: equivalent plans have the same id.
 
 use forebay_kernels::ExactDecimal;
-use forebay_proto::v1::{self, fill_null::Fill, op::Op as OpMessage};
-use prost::Message as _;
+use forebay_proto::{
+    plan_to_bytes,
+    v1::{self, fill_null::Fill, op::Op as OpMessage},
+};
 
+use super::default_dtype::dtype_of;
 use crate::state::short_digest;
 
-/// Returns the plan with one column per part and one column per lookup. Parts are concatenated, so no output changes,
+/// Returns the plan with one column per part, one column per lookup, and a dtype for every output. Parts are concatenated, so no output changes,
 /// and each op has its own fields for what it learns from its column.
 pub fn canonical(plan: &v1::Plan) -> v1::Plan {
     let outputs = plan.outputs.iter().map(|output| {
@@ -15,7 +18,7 @@ pub fn canonical(plan: &v1::Plan) -> v1::Plan {
                 part.columns.iter().flat_map(|column| chains_of(&part.ops).into_iter().map(move |ops| (column, ops)));
             chains.map(|(column, ops)| v1::Part { columns: vec![column.clone()], ops })
         });
-        v1::Output { name: output.name.clone(), dtype: output.dtype, parts: parts.collect() }
+        v1::Output { name: output.name.clone(), dtype: Some(dtype_of(output)), parts: parts.collect() }
     });
     let mut units = plan.units.clone();
     units.sort_by(|one, other| one.column.cmp(&other.column));
@@ -89,12 +92,12 @@ pub(super) fn path_in_original(path: &str, original: &v1::Plan) -> Option<String
     None
 }
 
-/// Returns the id of a canonical plan: the first 32 hexadecimal digits of the SHA-256 of its protobuf bytes.
+/// Returns the id of a canonical plan: the first 32 hexadecimal digits of the SHA-256 of its canonical bytes.
 pub fn plan_id(plan: &v1::Plan) -> String {
-    plan_id_of_bytes(&plan.encode_to_vec())
+    plan_id_of_bytes(&plan_to_bytes(plan))
 }
 
-/// Returns the id of a canonical plan from its protobuf bytes.
+/// Returns the id of a canonical plan from its canonical bytes.
 pub fn plan_id_of_bytes(bytes: &[u8]) -> String {
     short_digest(&[b"forebay plan 1\n", bytes])
 }

@@ -4,6 +4,7 @@
 //! the meaning of each op; this module defines what a fit must learn, and `engine` computes it.
 
 mod canonical;
+mod default_dtype;
 mod error;
 mod learn;
 mod lookup;
@@ -12,6 +13,7 @@ mod outputs;
 mod parameters;
 mod path;
 mod request;
+mod warnings;
 
 pub use canonical::{canonical, plan_id, plan_id_of_bytes};
 pub use error::PlanError;
@@ -19,6 +21,7 @@ pub use learn::{Answer, Question, Statistic, first_unlearned, learn, pass_count,
 pub use lookup::{Lookup, Tables, lookups, pin, table_names};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};
 pub use request::{BATCH_SIZE_MAX, Limits, Request, RequestLimits, Source};
+pub use warnings::warnings;
 
 /// Name of the column with each row's index in the snapshot, added on request.
 pub const ROW_ID: &str = "__row_id";

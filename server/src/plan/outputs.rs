@@ -7,8 +7,8 @@ use forebay_kernels::{Chain, DType, Op, OutputSpec, Program};
 use forebay_proto::v1;
 
 use super::{
-    OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, ROW_ID, error::PlanError, learn::first_unlearned,
-    lookup::Tables, ops::kernel_op, path::chain_path,
+    OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, ROW_ID, default_dtype::dtype_of, error::PlanError,
+    learn::first_unlearned, lookup::Tables, ops::kernel_op, path::chain_path,
 };
 use crate::error::near_names;
 
@@ -105,16 +105,17 @@ fn check_column(schema: &Schema, column: &str, path: &str) -> Result<(), PlanErr
 }
 
 fn dtype(output: &v1::Output, path: &str) -> Result<DType, PlanError> {
-    Ok(match v1::DType::try_from(output.dtype) {
+    Ok(match v1::DType::try_from(dtype_of(output)) {
         Ok(v1::DType::Float32) => DType::Float32,
         Ok(v1::DType::Float16) => DType::Float16,
+        Ok(v1::DType::Float64) => DType::Float64,
         Ok(v1::DType::Bfloat16) => DType::BFloat16,
         Ok(v1::DType::Int32) => DType::Int32,
         Ok(v1::DType::Int64) => DType::Int64,
         Ok(v1::DType::Uint8) => DType::UInt8,
         Ok(v1::DType::AsStored) => DType::AsStored,
         Err(_) => {
-            let allowed = "expected one of FLOAT32, FLOAT16, BFLOAT16, INT32, INT64, UINT8, AS_STORED";
+            let allowed = "expected one of FLOAT32, FLOAT16, BFLOAT16, FLOAT64, INT32, INT64, UINT8, AS_STORED";
             return Err(PlanError::field(format!("{path}.dtype"), allowed));
         }
     })

@@ -93,3 +93,38 @@ fn requests_beyond_limits_are_rejected_with_the_field() {
         assert!(error.contains(words), "{json}: {error}");
     }
 }
+
+#[test]
+fn a_canonical_plan_names_every_dtype() {
+    let dtype = |ops: &str, more: &str| {
+        let json =
+            format!(r#"{{"outputs": [{{"name": "x", "parts": [{{"columns": ["a"], "ops": [{ops}]}}{more}]}}]}}"#);
+        canonical(&plan(&json)).outputs[0].dtype()
+    };
+    for (ops, expected) in [
+        ("", v1::DType::Float32),
+        (r#"{"vocab": {}}"#, v1::DType::Int32),
+        (r#"{"vocab": {}}, {"one_hot": {}}"#, v1::DType::Float32),
+        (r#"{"vocab": {}}, {"multi_hot": {}}"#, v1::DType::Float32),
+        (r#"{"vocab": {}}, {"pad": {"n": 4}}"#, v1::DType::Int32),
+        (r#"{"vocab": {}}, {"pad": {"n": 4, "value": 0.5}}"#, v1::DType::Float32),
+        (r#"{"vocab": {}}, {"pad": {"n": 4, "value": "NaN"}}"#, v1::DType::Float32),
+        (r#"{"hash_bucket": {"buckets": 1099511627776}}, {"first_n": {"n": 4, "value": 0}}"#, v1::DType::Int64),
+        (r#"{"first_n": {"n": 4}}, {"vocab": {}}"#, v1::DType::Int32),
+        (r#"{"first_n": {"n": 4}}"#, v1::DType::Float32),
+        (r#"{"ngram": {"n": 2, "buckets": 2147483648}}"#, v1::DType::Int32),
+        (r#"{"ngram": {"n": 2, "buckets": 2147483649}}"#, v1::DType::Int64),
+        (r#"{"hash_bucket": {"buckets": 9}}, {"fill_null": {"stat": "MEAN"}}"#, v1::DType::Float32),
+        (r#"{"hash_bucket": {"buckets": 9}}, {"fill_null": {"integer": -2147483649}}"#, v1::DType::Int64),
+        (r#"{"lookup": {"table": "t", "key": "k", "columns": ["x"]}}"#, v1::DType::Float32),
+        (r#"{"lookup": {"table": "t", "key": "k", "columns": ["x"]}}, {"vocab": {}}"#, v1::DType::Int32),
+    ] {
+        assert_eq!(dtype(ops, ""), expected, "{ops}");
+        assert_eq!(dtype(ops, r#", {"columns": ["b"]}"#), v1::DType::Float32, "{ops}");
+    }
+    let named = plan(
+        r#"{"outputs": [{"name": "x", "dtype": "FLOAT32", "parts": [{"columns": ["a"], "ops": [{"vocab": {}}]}]}]}"#,
+    );
+    assert_eq!(canonical(&named).outputs[0].dtype(), v1::DType::Float32);
+    assert_eq!(canonical(&canonical(&named)), canonical(&named));
+}

@@ -5,8 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use forebay_proto::{JSON_BYTES_MAX, v1};
-use prost::Message as _;
+use forebay_proto::{JSON_BYTES_MAX, plan_from_bytes, plan_to_bytes, v1};
 use serde::{Deserialize, Serialize};
 
 use super::error::StreamError;
@@ -98,12 +97,12 @@ impl PlanStore {
         if plan::plan_id_of_bytes(&bytes) != plan_id {
             return Err(damaged());
         }
-        v1::Plan::decode(bytes.as_slice()).map_err(|_| damaged())
+        plan_from_bytes(&bytes).map_err(|_| damaged())
     }
 
     /// Stores a plan with the types of the columns that it reads, unless it is too large to be read back.
     pub(super) fn store(&self, plan_id: &str, plan: &v1::Plan, types: FittedTypes) -> Result<(), StreamError> {
-        let bytes = plan.encode_to_vec();
+        let bytes = plan_to_bytes(plan);
         if bytes.len() > JSON_BYTES_MAX {
             let reason = format!(
                 "the fitted plan has {} bytes, the limit is {JSON_BYTES_MAX}: give vocab a max_size or a min_count, or \

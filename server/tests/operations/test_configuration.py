@@ -205,6 +205,24 @@ def test_invalid_variable_exits_with_2_and_is_named():
     assert "drain-seconds" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("gone", 'dataset "b" at "{}/gone": there is no such file or directory'),
+        ("gone.parquet", "there is no such file or directory"),
+        ("gone/*.parquet", "there is no directory {}/gone"),
+        ("file.parquet/*.parquet", "there is no directory {}/file.parquet"),
+    ],
+)
+def test_a_missing_dataset_exits_with_2_and_is_named(path: str, words: str, tmp_path: Path):
+    (tmp_path / "file.parquet").touch()
+    datasets = ("--dataset", f"a={tmp_path}", "--dataset", f"b={tmp_path}/{path}")
+    done = run_to_end(*datasets, *LOOPBACK, "--state", str(tmp_path / "state"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words.format(tmp_path) in done.stderr
+    assert "listening on grpc" not in done.stderr
+
+
 def test_address_in_use_exits_with_1(tmp_path: Path):
     arguments = nowhere(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -154,6 +154,23 @@ def numbers_of(name: str, fill: float) -> list[np.ndarray]:
     return found
 
 
+# float32 holds no larger integers.
+LARGE = ("int64", "uint64", "large")
+LARGEST = 2**24
+
+
+def small(name: str) -> fb.Columns:
+    """The column, integers clipped to those that float32 holds."""
+    return fb.cols(name).clip(-LARGEST, LARGEST) if name in LARGE else fb.cols(name)
+
+
+def small_numbers_of(name: str, fill: float) -> list[np.ndarray]:
+    """`numbers_of` after `small`."""
+    rows = numbers_of(name, fill)
+    least = 0 if rows[0].dtype == np.uint64 else -LARGEST
+    return [np.clip(row, row.dtype.type(least), row.dtype.type(LARGEST)) for row in rows] if name in LARGE else rows
+
+
 def cut(rows: list[np.ndarray], n: int, value: float) -> np.ndarray:
     """The first n elements of each, shorter lists filled up, in float64 unless all are whole."""
     kind = rows[0].dtype
@@ -172,12 +189,12 @@ def test_pad_and_first_n_with_a_value_make_columns(client: fb.Client, dataset: s
     names = [*NUMBERS, "large", "triples", "empty", "no_lists", "no_elements"]
     outputs: dict[str, fb.Output] = {}
     for name in names:
-        outputs[f"pad {name}"] = fb.output(fb.cols(name).fill_null(3).pad(n, value), dtype="float32")
-        outputs[f"first {name}"] = fb.output(fb.cols(name).fill_null(3).first_n(n, value=value), dtype="float32")
+        outputs[f"pad {name}"] = fb.output(small(name).fill_null(3).pad(n, value), dtype="float32")
+        outputs[f"first {name}"] = fb.output(small(name).fill_null(3).first_n(n, value=value), dtype="float32")
     got = features(client, dataset, outputs)
     for name in names:
         with np.errstate(all="ignore"):
-            want = cut(numbers_of(name, 3), n, value).astype(np.float32)
+            want = cut(small_numbers_of(name, 3), n, value).astype(np.float32)
         want = want[:, 0] if n == 1 else want
         same_bits(got[f"pad {name}"], want, f"pad({n}, {value}) of {name}")
         same_bits(got[f"first {name}"], want, f"first_n({n}, {value}) of {name}")
@@ -185,9 +202,9 @@ def test_pad_and_first_n_with_a_value_make_columns(client: fb.Client, dataset: s
 
 def test_pads_that_the_column_cannot_hold_widen_to_float64(client: fb.Client):
     chains = {
-        "uint64": (fb.cols("uint64").fill_null(0).pad(5, -1), -1.0),
-        "int64": (fb.cols("int64").fill_null(0).pad(5, 1e300), 1e300),
-        "nan": (fb.cols("int64").fill_null(0).pad(5, float("nan")), np.nan),
+        "uint64": (small("uint64").fill_null(0).pad(5, -1), -1.0),
+        "int64": (small("int64").fill_null(0).pad(5, 0.5), 0.5),
+        "nan": (small("int64").fill_null(0).pad(5, float("nan")), np.nan),
         "float32": (fb.cols("float32").fill_null(0).pad(5, 0.1), 0.1),
     }
     with np.errstate(all="ignore"):
@@ -195,19 +212,22 @@ def test_pads_that_the_column_cannot_hold_widen_to_float64(client: fb.Client):
             client, "lists", {name: fb.output(chain, dtype="float32") for name, (chain, _) in chains.items()}
         )
         for name, (_, value) in chains.items():
-            source = numbers_of("int64" if name == "nan" else name, 0)
+            source = small_numbers_of("int64" if name == "nan" else name, 0)
             kind = np.float32 if name == "float32" else np.float64
             want = cut([row.astype(kind) for row in source], 5, value).astype(np.float32)
             same_bits(got[name], want, name)
+    for chain in (fb.cols("int64").fill_null(0).pad(5, 0.5), small("int64").fill_null(0).pad(5, 1e300)):
+        with pytest.raises(fb.InvalidRequest, match='"int64", row .* is not a float32'):
+            features(client, "lists", {"o": chain})
 
 
 @pytest.mark.parametrize("n", [1, 2, 6, 1000])
 def test_first_n_keeps_lists(client: fb.Client, n: int):
     names = [*NUMBERS, "large", "triples"]
-    got = features(client, "lists", {name: fb.cols(name).first_n(n).fill_null(3) for name in names})
+    got = features(client, "lists", {name: small(name).first_n(n).fill_null(3) for name in names})
     for name in names:
         with np.errstate(all="ignore"):
-            same_lists(got[name], [row[:n].astype(np.float32) for row in numbers_of(name, 3)], name)
+            same_lists(got[name], [row[:n].astype(np.float32) for row in small_numbers_of(name, 3)], name)
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 211, 5000])
@@ -273,7 +293,8 @@ ELEMENTWISE: dict[str, tuple[list[str], Op]] = {
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_list_elements_are_computed_like_single_values(client: fb.Client, name: str):
     kinds, op = ELEMENTWISE[name]
-    outputs = {kind: fb.output(op(fb.cols(kind)).fill_null(1), dtype="float32") for kind in kinds}
+    chains = {kind: op(small(kind) if name in ("fill_null", "abs") else fb.cols(kind)).fill_null(1) for kind in kinds}
+    outputs = {kind: fb.output(chain, dtype="float32") for kind, chain in chains.items()}
     got, want = features(client, "lists", outputs), features(client, "flat", outputs)
     for kind in kinds:
         same_bits(np.concatenate(list(got[kind])), want[kind], f"{name} of {kind}")

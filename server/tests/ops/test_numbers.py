@@ -12,7 +12,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 import forebay as fb
 from harness.ops.oracles import bounded, clipped, digitized, divided, real
-from harness.ops.tables import PRIME, domain, features, nulls, numbers, same_bits, write
+from harness.ops.tables import PRIME, domain, features, narrowest, nulls, numbers, same_bits, write
 from harness.serving import Serve
 
 FILL = 7.0
@@ -83,14 +83,23 @@ BITS: dict[str, tuple[Op, Oracle]] = {
 @pytest.mark.parametrize("name", BITS)
 def test_every_type_matches_numpy_bitwise(client: fb.Client, name: str, dataset: str):
     op, oracle = BITS[name]
-    outputs = {c: fb.output(op(fb.cols(c)).fill_null(FILL), dtype="float32") for c in COLUMNS}
-    got = features(client, dataset, outputs)
+    wants: dict[str, np.ndarray] = {}
     for column, array in zip(COLUMNS, table(dataset).itercolumns(), strict=True):
         array = array.combine_chunks()
         with np.errstate(all="ignore"):
-            want = oracle(domain(array)).astype(np.float32)
-        want[nulls(array)] = FILL
-        same_bits(got[column], want, f"{name} of {column}")
+            wants[column] = oracle(domain(array))
+        wants[column][nulls(array)] = FILL
+    dtypes = {column: narrowest(want) for column, want in wants.items()}
+    chains = {column: op(fb.cols(column)).fill_null(FILL) for column in COLUMNS}
+    chosen = {column: fb.output(chains[column], dtype=dtype) for column, dtype in dtypes.items() if dtype}
+    got = features(client, dataset, chosen)
+    for column, dtype in dtypes.items():
+        if dtype:
+            with np.errstate(all="ignore"):
+                same_bits(got[column], wants[column].astype(dtype), f"{name} of {column}")
+        if dtype != "float32":
+            with pytest.raises(fb.InvalidRequest, match=f'"{column}", row .* is not a float32'):
+                features(client, dataset, {"o": fb.output(chains[column], dtype="float32")})
 
 
 WHOLE = [name for name in COLUMNS if name not in FLOATING]
@@ -121,15 +130,23 @@ def test_whole_numbers_stay_whole(client: fb.Client, name: str):
 def test_nulls_are_filled_in_the_columns_own_type(client: fb.Client, column: str):
     values, gaps = domain(TABLE[column].combine_chunks()), nulls(TABLE[column].combine_chunks())
     fills = [0.5, -1, 2**53, 1e300, float("nan"), float("-inf")]
-    outputs = {str(i): fb.output(fb.cols(column).fill_null(fill), dtype="float32") for i, fill in enumerate(fills)}
-    got = features(client, "prime", outputs)
-    for i, fill in enumerate(fills):
+    for fill in fills:
         with np.errstate(all="ignore"):
-            fits = values.dtype.kind != "f" and float(fill).is_integer() and abs(fill) < 2**63
+            is_float = values.dtype.kind == "f"
+            fits = not is_float and float(fill).is_integer() and abs(fill) < 2**63
             fits = fits and (fill >= 0 or values.dtype != np.uint64)
-            want = (values if fits else real(values)).astype(np.float32)
-            want[gaps] = np.float32(fill)
-        same_bits(got[str(i)], want, f"{column} filled with {fill}")
+            want = values.copy() if fits else real(values)
+            want[gaps] = fill
+        # Integers that became float64 with the fill are still the column's.
+        whole = want[np.isfinite(want) & (want == np.floor(want))] if not (is_float or fits) else want
+        exact = is_float or ((np.abs(whole) <= 2.0**53).all() and (whole == whole.astype(np.float32)).all())
+        output = {"o": fb.output(fb.cols(column).fill_null(fill), dtype="float32")}
+        if not exact or (fits and narrowest(want) != "float32"):
+            with pytest.raises(fb.InvalidRequest, match=f'"{column}", row .* is not a float32'):
+                features(client, "prime", output)
+            continue
+        with np.errstate(all="ignore"):
+            same_bits(features(client, "prime", output)["o"], want.astype(np.float32), f"{column} filled with {fill}")
 
 
 # === What a fit learns ===

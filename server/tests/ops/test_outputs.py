@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.flight as fl
 import pytest
 import torch
 
 import forebay as fb
 from harness.ops.tables import domain, features, nulls, numbers, same_bits, write
-from harness.serving import Serve
+from harness.serving import Serve, fit, info
 
 TABLE = numbers(2003)
 ARRAYS: dict[str, pa.Array[Any]] = {name: TABLE[name].combine_chunks() for name in TABLE.column_names}
@@ -21,7 +22,7 @@ FILL = 3
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Iterator[fb.Client]:
+def url(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> str:
     root = tmp_path_factory.mktemp("outputs")
     write(root / "numbers", TABLE)
     edges = {
@@ -40,7 +41,12 @@ def client(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Iterator[f
         {**edges, "u_2_63": pa.array([2**63], pa.uint64()), "f32_2_31": pa.array([2.0**31], pa.float32())}
     )
     write(root / "edges", single)
-    with fb.connect(serve({place.name: place for place in root.iterdir()}).url) as connected:
+    return serve({place.name: place for place in root.iterdir()}).url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[fb.Client]:
+    with fb.connect(url) as connected:
         yield connected
 
 
@@ -60,38 +66,33 @@ def to_odd(values: np.ndarray) -> np.ndarray:
 
 
 def bfloat16(values: np.ndarray) -> np.ndarray:
-    """The bits of the nearest bfloat16; of whole numbers through fractions, of floats through rounding to odd."""
-    if values.dtype.kind != "f":
-        found = [nearest(Fraction(int(value)), 8) for value in values]
-        return (np.array(found, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    """The bits of the nearest bfloat16, through rounding to odd."""
     bits = values.view(np.uint32) if values.dtype == np.float32 else to_odd(values)
     rounded = ((bits.astype(np.uint64) + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
     return np.where(np.isnan(values), np.uint16(0x7FC0), rounded)
 
 
-def nearest(value: Fraction, digits: int) -> float:
-    """The nearest number of so many binary digits, ties to even."""
-    if not value:
-        return 0.0
-    unit = Fraction(2) ** (int(abs(value)).bit_length() - digits)
-    return float(round(value / unit) * unit)
+# Beyond these, an integer is an error: float32 and float64 do not hold all of them, float16 has none.
+INTEGER_MAX = {"float32": 2**24, "float16": 65519, "bfloat16": 2**24, "float64": 2**53}
 
 
 @pytest.mark.parametrize("name", TABLE.column_names)
 def test_floats_are_rounded_once(client: fb.Client, name: str):
-    outputs = {
-        dtype: fb.output(fb.cols(name).fill_null(FILL), dtype=dtype) for dtype in ("float32", "float16", "bfloat16")
+    values, is_float = filled(name), filled(name).dtype.kind == "f"
+    chain = fb.cols(name).fill_null(FILL)
+    chains = {dtype: chain if is_float else chain.clip(-most, most) for dtype, most in INTEGER_MAX.items()}
+    got = features(client, "numbers", {dtype: fb.output(each, dtype=dtype) for dtype, each in chains.items()})
+    want = {
+        dtype: values if is_float else np.clip(values.astype(object), -most, most).astype(np.float64)
+        for dtype, most in INTEGER_MAX.items()
     }
-    got, values = features(client, "numbers", outputs), filled(name)
     with np.errstate(all="ignore"):
-        same_bits(got["float32"], values.astype(np.float32), name)
-        # A whole number that a float16 reaches is one of float64's.
-        halves = (values if values.dtype.kind == "f" else values.astype(np.float64)).astype(np.float16)
-    same_bits(got["float16"], halves, name)
-    want, found = bfloat16(values), got["bfloat16"]
+        for dtype in ("float64", "float32", "float16"):
+            same_bits(got[dtype], want[dtype].astype(dtype), name)
+    rounded, found = bfloat16(want["bfloat16"]), got["bfloat16"]
     gone = (found & 0x7FFF) > 0x7F80
-    assert np.array_equal(gone, np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool))
-    same_bits(found[~gone], want[~gone], name)
+    assert np.array_equal(gone, np.isnan(want["bfloat16"]))
+    same_bits(found[~gone], rounded[~gone], name)
     if values.dtype == np.float32:
         theirs = torch.from_numpy(values).to(torch.bfloat16).view(torch.int16).numpy().view(np.uint16)
         same_bits(found[~gone], theirs[~gone], name)
@@ -147,3 +148,98 @@ def test_integer_overflow_is_an_error_naming_the_column(client: fb.Client, name:
                 features(client, "edges", outputs)
         else:
             assert len(features(client, "edges", outputs)["o"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("i_id", 16_778_917, "16778917 is not a float32; use dtype INT64 or FLOAT64, vocab, hash_bucket"),
+        ("i_exact", 2**24 + 2, None),
+        ("i_minus_id", -(2**24) - 1, "-16777217 is not a float32"),
+        ("u_id", 2**64 - 1, "18446744073709551615 is not a float32"),
+        ("t_id", 1_700_000_000_000_001, "1700000000000001 is not a float32"),
+    ],
+)
+def test_an_integer_that_float32_merges_with_another_is_an_error(
+    tmp_path_factory: pytest.TempPathFactory, serve: Serve, name: str, value: int, words: str | None
+):
+    types = {"u": pa.uint64(), "t": pa.timestamp("us")}
+    column = pa.array([1, value], types.get(name[0], pa.int64()))
+    folder = tmp_path_factory.mktemp("ids")
+    write(folder / "ids", pa.table({name: column}))
+    with fb.connect(serve({"ids": folder / "ids"}).url) as client:
+        column = fb.cols(name)
+        if words is None:
+            assert features(client, "ids", {"o": column})["o"].tolist() == [1.0, value]
+            return
+        for chain in (column, column.fill_null(0), column.clip(max=2**64 - 1)):
+            with pytest.raises(fb.InvalidRequest, match=words) as raised:
+                features(client, "ids", {"o": chain})
+            assert raised.value.reason == "INVALID_VALUE"
+        for dtype in ("float16", "bfloat16"):
+            with pytest.raises(fb.InvalidRequest, match=f'"{name}", row .*: .* is not a'):
+                features(client, "ids", {"o": fb.output(column, dtype=dtype)})
+        kept = features(
+            client,
+            "ids",
+            {
+                "scaled": column.standardize(mean=0, std=1),
+                "log": column.abs().log1p(),
+                "bucket": column.hash_bucket(7),
+                "stored": column.as_stored(),
+            },
+        )
+        assert kept["scaled"].tolist() == [1.0, float(np.float32(value))]
+        if value < 2**63:
+            exact = {dtype: fb.output(column, dtype=dtype) for dtype in ("int64", "float64")}
+            assert [found.tolist() for found in features(client, "ids", exact).values()] == [[1, value], [1.0, value]]
+
+
+@pytest.mark.parametrize(
+    ("ops", "dtype"),
+    [
+        ([], "FLOAT32"),
+        ([{"hash_bucket": {"buckets": 2**31}}], "INT32"),
+        ([{"hash_bucket": {"buckets": 2**31 + 1}}], "INT64"),
+        ([{"bucketize": {"boundaries": [1]}}], "INT32"),
+        ([{"vocab": {"values": {"integers": [5]}}}], "INT32"),
+        ([{"vocab": {"values": {"integers": [5]}}}, {"one_hot": {}}], "FLOAT32"),
+        ([{"hash_bucket": {"buckets": 9}}, {"log1p": {}}], "FLOAT32"),
+        ([{"sigrid_hash": {"max_value": 100}}], "INT32"),
+        ([{"sigrid_hash": {"max_value": 2**40}}], "INT64"),
+        ([{"map_id": {"ids": [1], "values": [2], "default": 0}}], "INT32"),
+        ([{"map_id": {"ids": [1], "values": [2**31], "default": 0}}], "INT64"),
+        ([{"map_id": {"ids": [1], "values": [2]}}, {"fill_null": {"value": -(2**31)}}], "INT64"),
+        ([{"map_id": {"ids": [1], "values": [2]}}, {"fill_null": {"integer": 7}}], "INT32"),
+        ([{"positive_mod": {"modulus": 7}}], "INT32"),
+        ([{"positive_mod": {"modulus": 2**33}}], "INT64"),
+        ([{"hash_bucket": {"buckets": 9}}, {"fill_null": {"value": 0.5}}], "FLOAT32"),
+        ([{"cross": {"columns": ["i_256"], "buckets": 10}}], "INT32"),
+        ([{"cross": {"columns": ["i_256"], "buckets": 2**40}}], "INT64"),
+    ],
+)
+def test_the_server_chooses_the_dtype_of_indices(url: str, ops: list[dict[str, Any]], dtype: str):
+    part: dict[str, Any] = {"columns": ["i_minus"], "ops": ops}
+    other = {"columns": ["f_fraction"]}
+    with fl.connect(url) as client:
+        assert chosen(client, {"name": "o", "parts": [part]}) == dtype
+        assert (
+            chosen(client, fb.Plan.from_dict({"outputs": [{"name": "o", "parts": [part]}]}).to_dict()["outputs"][0])
+            == dtype
+        )
+        # One part that ends in other values decides for all.
+        assert chosen(client, {"name": "o", "parts": [part, other]}) == "FLOAT32"
+        assert chosen(client, {"name": "o", "dtype": "FLOAT64", "parts": [part, other]}) == "FLOAT64"
+
+
+def chosen(client: fl.FlightClient, output: dict[str, Any]) -> str:
+    """The dtype of an output in the schema of a stream, and in the plan that a fit returns."""
+    plan = {"outputs": [output]}
+    field = info(client, {"dataset": "edges", "plan": plan}).schema.field("o").type
+    element = field.value_type if isinstance(field, pa.FixedShapeTensorType) else field
+    names = {pa.float32(): "FLOAT32", pa.float64(): "FLOAT64", pa.int32(): "INT32", pa.int64(): "INT64"}
+    result = fit(client, "edges", plan)[-1]["result"]
+    assert result["plan"]["outputs"][0]["dtype"] == names[element]
+    # The id of the fitted plan is that of the plan that was sent.
+    assert fb.Plan.from_json(json.dumps(result)).outputs["o"].dtype == names[element]
+    return names[element]

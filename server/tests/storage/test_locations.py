@@ -195,13 +195,14 @@ def test_dataset_names_are_never_paths(server: Server, root: Path):
         assert translate(raised.value).code in ("NOT_FOUND", "INVALID_ARGUMENT")
 
 
-def test_location_may_appear_and_disappear(tmp_path: Path, serve: Serve):
+def test_files_may_appear_and_disappear(tmp_path: Path, serve: Serve):
     places = {
         "folder": tmp_path / "folder",
         "glob": tmp_path / "globs/*.parquet",
-        "deep": tmp_path / "no/such/folder",
-        "file": tmp_path / "single.parquet",
+        "deep": tmp_path / "globs/*/folder/*.parquet",
     }
+    for folder in ("folder", "globs"):
+        (tmp_path / folder).mkdir()
     server = serve(places)
     for name, place in places.items():
         found, text = code(server, name)
@@ -209,17 +210,18 @@ def test_location_may_appear_and_disappear(tmp_path: Path, serve: Serve):
         assert str(place).split("*")[0].rstrip("/") in text
     write(tmp_path / "folder/a.parquet", "folder")
     write(tmp_path / "globs/a.parquet", "glob")
-    write(tmp_path / "no/such/folder/a.parquet", "deep")
-    write(tmp_path / "single.parquet", "file")
+    write(tmp_path / "globs/some/folder/a.parquet", "deep")
     for name in places:
         assert names(server, name) == [name]
     (tmp_path / "folder/a.parquet").unlink()
+    assert code(server, "folder")[0] in ("FAILED_PRECONDITION", "NOT_FOUND")
+    (tmp_path / "folder").rmdir()
     assert code(server, "folder")[0] in ("FAILED_PRECONDITION", "NOT_FOUND")
     assert server.alive
 
 
 def test_location_behind_a_link_may_appear_later(tmp_path: Path, serve: Serve):
-    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk/data").mkdir(parents=True)
     (tmp_path / "mount").symlink_to(tmp_path / "disk")
     server = serve({"data": tmp_path / "mount/data"})
     assert code(server, "data")[0] in ("FAILED_PRECONDITION", "NOT_FOUND")

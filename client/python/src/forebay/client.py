@@ -6,6 +6,7 @@ Exchanges JSON messages over Arrow Flight. Imports no torch, and starts no proce
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -111,7 +112,7 @@ class Client:
         """Fit the plan: learn its missing parameters from the rows that pass its filter.
 
         `progress` is called with every `FitProgress`; True and None show a line if stderr is a terminal, False shows
-        nothing.
+        nothing. Warnings of the result, such as a vocabulary without values, are raised as UserWarning.
         """
         if not isinstance(cast(object, plan), Plan):
             raise TypeError(f"fit expects a Plan, not {plan!r}")
@@ -123,16 +124,20 @@ class Client:
             for update in connection.act("fit", {"dataset": dataset, "plan": plan.to_dict()}):
                 if update.get("result"):
                     found = cast(Json, update["result"])
-                    return FittedPlan(str(found["plan_id"]), Plan.from_dict(cast(Json, found["plan"])))
+                    noted = tuple(str(text) for text in cast("list[object]", found.get("warnings") or []))
+                    return FittedPlan(str(found["plan_id"]), Plan.from_dict(cast(Json, found["plan"])), noted)
                 if update.get("progress") and not silent:
                     show(_progress(cast(Json, update["progress"])))
             raise StreamError("the fit ended without a result")
 
         try:
-            return self._on_any(learn)
+            fitted = self._on_any(learn)
         finally:
             if line is not None:
                 line.close()
+        for noted in fitted.warnings:
+            warnings.warn(noted, UserWarning, stacklevel=2)
+        return fitted
 
     def fitted(self, dataset: str, plan: Plan | FittedPlan | str) -> Plan | FittedPlan | str:
         """Return the plan if it needs no fit, else the result of `fit`, cached per client."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .fit_result import FIT_VERSION, checked_plan, read_object, unwrapped
 from .plan import Plan
@@ -16,6 +16,8 @@ class FittedPlan:
 
     plan_id: str
     plan: Plan
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+    """What is probably not meant, such as a vocabulary without values; `Client.fit` raises each as a UserWarning."""
 
     def to_json(self) -> str:
         """Return the text of a file for `FittedPlan.from_json`, `Plan.from_json` and ``forebay --plan``.

@@ -9,7 +9,7 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from .op import INT32_MAX, INT64_MAX, Json, Op, json_number
+from .op import INT64_MAX, Json, Op, json_number
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,6 @@ class HashBucket(Op):
     buckets: int = 0
     seed: int = 0
 
-    @property
-    def wide(self) -> bool:
-        """As many indices as there are buckets."""
-        return self.buckets > INT32_MAX
-
     def to_dict(self) -> Json:
         """Return both fields."""
         return {"buckets": self.buckets, "seed": self.seed}
@@ -147,11 +142,6 @@ class Cross(Op):
     buckets: int = 0
     seed: int = 0
 
-    @property
-    def wide(self) -> bool:
-        """As many indices as there are buckets."""
-        return self.buckets > INT32_MAX
-
     def to_dict(self) -> Json:
         """Return every field."""
         return {"columns": list(self.columns), "buckets": self.buckets, "seed": self.seed}
@@ -165,11 +155,6 @@ class SigridHash(Op):
     indexes: ClassVar[bool] = True
     salt: int = 0
     max_value: int = 0
-
-    @property
-    def wide(self) -> bool:
-        """As many indices as max_value."""
-        return self.max_value > INT32_MAX
 
     def to_dict(self) -> Json:
         """Return both fields."""
@@ -185,12 +170,6 @@ class MapId(Op):
     ids: tuple[int, ...] = ()
     values: tuple[int, ...] = ()
     default: int | None = None
-
-    @property
-    def wide(self) -> bool:
-        """Any int64 may be a value."""
-        given = (*self.values, *(() if self.default is None else (self.default,)))
-        return any(not -INT32_MAX <= value <= INT32_MAX for value in given)
 
     def to_dict(self) -> Json:
         """Return both lists, and the default if set."""
@@ -208,11 +187,6 @@ class PositiveMod(Op):
     name: ClassVar[str] = "positive_mod"
     indexes: ClassVar[bool] = True
     modulus: int = 0
-
-    @property
-    def wide(self) -> bool:
-        """As many indices as the modulus."""
-        return self.modulus > INT32_MAX
 
     def to_dict(self) -> Json:
         """Return the modulus."""

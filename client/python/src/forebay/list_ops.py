@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .op import INT32_MAX, Json, Op, json_number
+from .op import Json, Op, json_number
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,6 @@ class FirstN(Op):
     def keeps_indexes(self) -> bool:
         """A whole number is another index."""
         return self.value is None or self.value.is_integer()
-
-    @property
-    def wide(self) -> bool:
-        """The fill value may exceed int32."""
-        return self.value is not None and abs(self.value) > INT32_MAX
 
     def to_dict(self) -> Json:
         """Return n, and the value if it is set."""
@@ -44,11 +39,6 @@ class Pad(Op):
         """A whole number is another index."""
         return self.value.is_integer()
 
-    @property
-    def wide(self) -> bool:
-        """The fill value may exceed int32."""
-        return abs(self.value) > INT32_MAX
-
     def to_dict(self) -> Json:
         """Return both fields."""
         return {"n": self.n, "value": json_number(self.value)}
@@ -63,11 +53,6 @@ class Ngram(Op):
     n: int = 0
     buckets: int = 0
     seed: int = 0
-
-    @property
-    def wide(self) -> bool:
-        """As many indices as there are buckets."""
-        return self.buckets > INT32_MAX
 
     def to_dict(self) -> Json:
         """Return every field."""

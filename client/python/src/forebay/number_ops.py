@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .op import INT32_MAX, INT64_MAX, Json, Op, json_number, present
+from .op import INT64_MAX, Json, Op, json_number, present
 
 STATS = ("MEAN", "MEDIAN", "MODE")
 
@@ -26,11 +26,6 @@ class FillNull(Op):
     def keeps_indexes(self) -> bool:
         """A whole number is another index."""
         return self._is_exact or (self.value is not None and self.value.is_integer())
-
-    @property
-    def wide(self) -> bool:
-        """The fill value may exceed int32."""
-        return self._is_exact or self.decimal is not None or (self.value is not None and abs(self.value) > INT32_MAX)
 
     @property
     def _is_exact(self) -> bool:

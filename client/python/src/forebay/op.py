@@ -13,7 +13,7 @@ Json = dict[str, object]
 
 # float64 represents every integer up to this exactly.
 EXACT_IN_DOUBLE = 2**53
-INT32_MAX, UINT32_MAX = 2**31 - 1, 2**32 - 1
+UINT32_MAX = 2**32 - 1
 INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
 
@@ -28,11 +28,6 @@ class Op(ABC):
     @property
     def keeps_indexes(self) -> bool:
         """Whether the op maps indices to indices."""
-        return False
-
-    @property
-    def wide(self) -> bool:
-        """Whether the op's indices may exceed int32."""
         return False
 
     @property

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from .columns import Columns
-from .op import ending_in_indexes
 
-DType = Literal["FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED"]
-DTYPES: tuple[str, ...] = ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED")
+DType = Literal["FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64", "INT32", "INT64", "UINT8", "AS_STORED"]
+DTYPES: tuple[str, ...] = ("FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64", "INT32", "INT64", "UINT8", "AS_STORED")
 
 
 @dataclass(frozen=True)
@@ -18,15 +17,16 @@ class Output:
     """One column of a batch: its parts side by side, in one dtype; made by `output`."""
 
     parts: tuple[Columns, ...]
-    dtype: DType
+    dtype: DType | None
+    """None: the server chooses it, as `output` says."""
 
 
 def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> Output:
     """Return an output of parts side by side, in one dtype.
 
-    The default dtype is INT32 (INT64 if necessary) if every part ends in indices (bucketize, vocab, hash_bucket, cross,
-    ngram, sigrid_hash, map_id, positive_mod, optionally followed by fill_null, first_n or pad with whole numbers),
-    AS_STORED for `Columns.as_stored`, and FLOAT32 otherwise.
+    Without a dtype, the server chooses: INT32 (INT64 if necessary) if every part ends in indices (bucketize, vocab,
+    hash_bucket, cross, ngram, sigrid_hash, map_id, positive_mod, optionally followed by fill_null, first_n or pad with
+    whole numbers), and FLOAT32 otherwise. `Columns.as_stored` is AS_STORED.
 
     A single part of a single column whose chain ends in a list is an output of lists: see `Ragged`.
     """
@@ -40,7 +40,7 @@ def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> O
     if stored and len(listed) > 1:
         raise ValueError("as_stored must be the only part of its output")
     if dtype is None:
-        return Output(listed, "AS_STORED" if stored else _default_dtype(listed))
+        return Output(listed, "AS_STORED" if stored else None)
     if not isinstance(cast(object, dtype), str) or dtype.upper() not in DTYPES:
         raise ValueError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
     chosen = cast(DType, dtype.upper())
@@ -51,10 +51,3 @@ def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> O
             raise ValueError("dtype AS_STORED requires one part of one column")
         listed = (listed[0].as_stored(),)
     return Output(listed, chosen)
-
-
-def _default_dtype(parts: Sequence[Columns]) -> DType:
-    ends = [ending_in_indexes(part.ops) for part in parts]
-    if not all(ends):
-        return "FLOAT32"
-    return "INT64" if any(op.wide for end in ends for op in end) else "INT32"

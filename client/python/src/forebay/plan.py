@@ -76,7 +76,9 @@ class Plan:
         if self.derive:
             plan["derive"] = [{"name": name, "expr": expr} for name, expr in self.derive.items()]
         plan["outputs"] = [
-            {"name": name, "dtype": out.dtype, "parts": [part.to_dict() for part in out.parts]}
+            {"name": name}
+            | ({} if out.dtype is None else {"dtype": out.dtype})
+            | {"parts": [part.to_dict() for part in out.parts]}
             for name, out in self.outputs.items()
         ]
         if self.units:

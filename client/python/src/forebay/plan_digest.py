@@ -14,7 +14,7 @@ from typing import cast
 Fields = Mapping[str, object]
 
 FORM = b"forebay plan 1\n"
-DTYPES = ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED")
+DTYPES = ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED", "FLOAT64")
 STATS = ("MEAN", "MEDIAN", "MODE")
 
 # Messages and their fields, each a number and a kind. "?": explicit presence (optional, or in a oneof); "*": repeated.

@@ -42,7 +42,7 @@ def read_plan(plan: Fields) -> PlanFields:
         if name in outputs:
             raise ValueError(f"outputs[{i}]: the name {name!r} is used twice")
         parts = [_part(f"outputs[{i}].parts[{j}]", part) for j, part in enumerate(_list("parts", entry.get("parts")))]
-        outputs[name] = output(parts, dtype=_text(f"outputs[{i}].dtype", entry.get("dtype") or "FLOAT32"))
+        outputs[name] = output(parts, dtype=_dtype(f"outputs[{i}].dtype", entry.get("dtype")))
     units: dict[str, str] = {}
     for i, item in enumerate(_list("plan.units", fields.get("units"))):
         entry = _fields(f"units[{i}]", item, "column", "unit")
@@ -279,6 +279,10 @@ def _list(where: str, value: object) -> Sequence[object]:
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"{where} must be a list, not {value!r}")
     return cast(Sequence[object], value)
+
+
+def _dtype(where: str, value: object) -> str | None:
+    return None if value is None else _text(where, value)
 
 
 def _text(where: str, value: object) -> str:

@@ -34,9 +34,10 @@ def local(datasets: Mapping[str, Location] | None = None, /, **named: Location) 
     The server listens on a Unix socket (a loopback port if the platform has none), keeps its state in a temporary
     directory, which a killed process does not remove, and ends with this process. Calls with the same datasets return
     the same server. The program is ``FOREBAY_SERVER_BIN`` if set, else ``forebay-server`` from the PATH, else the
-    release build of the checkout that this package was installed from in editable mode.
+    release build of the checkout that this package was installed from in editable mode. A path without files or
+    directories raises FileNotFoundError.
     """
-    roots = {name: _location(root) for name, root in {**(datasets or {}), **named}.items()}
+    roots = {name: _location(name, root) for name, root in {**(datasets or {}), **named}.items()}
     if not roots:
         raise TypeError('local requires a dataset: fb.local(flights="data/flights")')
     key = tuple(sorted(roots.items()))
@@ -81,10 +82,11 @@ class PrivateServer:
             raise RuntimeError(f"{program} does not start: {error}") from error
         self._drain = threading.Thread(target=self._read_log, name="forebay-server-log", daemon=True)
         self._drain.start()
-        self._ready.wait(START_SECONDS)
+        in_time = self._ready.wait(START_SECONDS)
         if self._url is None:
             self.stop()
-            raise RuntimeError(f"{program} was not ready within {START_SECONDS:.0f} s.\n{self.exit_report()}")
+            problem = "did not start" if in_time else f"was not ready within {START_SECONDS:.0f} s"
+            raise RuntimeError(f"{program} {problem}.\n{self.exit_report()}")
         self.url: str = self._url
 
     @property
@@ -182,9 +184,14 @@ def _checkout() -> Path | None:
     return next(found, None)
 
 
-def _location(root: Location) -> str:
+def _location(name: str, root: Location) -> str:
     text = os.fspath(root)
-    return text if "://" in text else str(Path(text).expanduser().absolute())
+    if "://" in text:
+        return text
+    path = Path(text).expanduser().absolute()
+    if not path.exists() and not any(sign in str(path) for sign in "*?["):
+        raise FileNotFoundError(f"dataset {name!r}: there is no file or directory {path}")
+    return str(path)
 
 
 def _listen(folder: str) -> str:

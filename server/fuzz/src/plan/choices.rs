@@ -66,7 +66,8 @@ fn plan(bytes: Bytes<'_, '_>) -> Result<v1::Plan> {
 }
 
 fn output(bytes: Bytes<'_, '_>, number: u8) -> Result<v1::Output> {
-    let dtype = bytes.int_in_range(0..=6)?;
+    // One more than the last dtype: none.
+    let dtype = Some(bytes.int_in_range(0..=8)?).filter(|dtype| *dtype < 8);
     let parts = (0..bytes.int_in_range(1..=2)?).map(|_| part(bytes)).collect::<Result<_>>()?;
     Ok(v1::Output { name: format!("o{number}"), dtype, parts })
 }

@@ -93,7 +93,8 @@ impl Fits {
         let plans = self.environment.plans.clone();
         let read = self.environment.cpu.run(move || {
             let plan = plans.load(&plan_id)?;
-            Ok(v1::FitResult { version: FIT_VERSION, plan_id, plan: Some(plan.as_ref().clone()) })
+            let warnings = plan::warnings(&plan);
+            Ok(v1::FitResult { version: FIT_VERSION, plan_id, plan: Some(plan.as_ref().clone()), warnings })
         });
         read.await?
     }
@@ -130,6 +131,9 @@ async fn run(
         units::write(&mut plan, &expressions.schema);
     }
     let result = store(environment, &snapshot, CheckedPlan { plan, tables, expressions }).await?;
+    for warning in &result.warnings {
+        tracing::warn!(dataset, plan_id = result.plan_id, warning, "plan fitted with a warning");
+    }
     tracing::info!(dataset, plan_id = result.plan_id, passes = reporter.progress.passes, "plan fitted");
     Ok(result)
 }
@@ -164,7 +168,8 @@ async fn store(
         let read = Derivation::new(&stored, &expressions, columns, false)?.input;
         let plan_id = plan::plan_id(&plan);
         plans.store(&plan_id, &plan, FittedTypes::of(&read))?;
-        Ok(v1::FitResult { version: FIT_VERSION, plan_id, plan: Some(plan) })
+        let warnings = plan::warnings(&plan);
+        Ok(v1::FitResult { version: FIT_VERSION, plan_id, plan: Some(plan), warnings })
     });
     result.await?
 }

@@ -13,7 +13,7 @@ use crate::stream::error::StreamError;
 /// Writes the units of the columns that a plan computes from into the plan.
 pub(crate) fn write(plan: &mut v1::Plan, schema: &Schema) {
     let mut units = BTreeMap::new();
-    let computed = plan.outputs.iter().filter(|output| output.dtype != v1::DType::AsStored as i32);
+    let computed = plan.outputs.iter().filter(|output| output.dtype() != v1::DType::AsStored);
     for part in computed.flat_map(|output| &output.parts) {
         let crossed = part.ops.iter().filter_map(|op| match &op.op {
             Some(OpMessage::Cross(cross)) => Some(&cross.columns),

@@ -321,7 +321,7 @@ def test_padding_and_values_under_nulls_are_zero(start: Start, tmp_path: Path):
     n = 1003
     gaps = random.random(n) < 0.3
     columns = {
-        "number": pa.array(random.integers(1, 1 << 60, n), mask=gaps),
+        "number": pa.array(random.integers(1, 1 << 24, n), mask=gaps),
         "float": pa.array(random.random(n), mask=gaps),
         "narrow": pa.array(random.integers(1, 100, n).astype(np.int8), mask=gaps),
         "flag": pa.array(np.ones(n, bool), mask=gaps),

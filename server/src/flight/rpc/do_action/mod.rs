@@ -22,7 +22,8 @@ pub(crate) fn types() -> Vec<ActionType> {
                    read amplification, memory, mixing, and with \"assume\" its duration";
     let replay = "Body: ReplayRequest {stream, rank, step}. Results: Replay, file, row group and row of every row of \
                   that batch, and a ticket for the batch itself";
-    let show = "Body: ShowRequest {plan_id}. Result: FitResult {version, plan_id, plan}, as the fit returned it";
+    let show =
+        "Body: ShowRequest {plan_id}. Result: FitResult {version, plan_id, plan, warnings}, as the fit returned it";
     [("fit", fit), ("explain", explain), ("replay", replay), ("show", show)]
         .map(|(name, description)| ActionType { r#type: name.to_owned(), description: description.to_owned() })
         .into()

@@ -73,6 +73,20 @@ def domain(array: pa.Array[Any]) -> np.ndarray:
         return plain.astype(plain.dtype if kept else np.float32 if plain.dtype.kind == "f" else np.int64)
 
 
+def narrowest(values: np.ndarray) -> str | None:
+    """The first dtype that holds a chain's values: floats round, and integers are exact. None if no dtype does."""
+    if values.dtype.kind == "f":
+        return "float32"
+    return next((dtype for dtype in ("float32", "int64", "float64") if is_exact(values, dtype)), None)
+
+
+def is_exact(integers: np.ndarray, dtype: str) -> bool:
+    """Whether the dtype holds every integer."""
+    if dtype == "int64":
+        return max(integers.tolist(), default=0) <= INT64_MAX
+    return [int(value) for value in integers.astype(dtype).tolist()] == integers.tolist()
+
+
 def nulls(array: pa.Array[Any]) -> np.ndarray:
     return array.is_null().to_numpy(zero_copy_only=False)
 

@@ -1,0 +1,69 @@
+//! The dtype of an output that names none: an integer for indices, FLOAT32 for everything else.
+
+use forebay_proto::v1::{self, fill_null::Fill, op::Op as OpMessage};
+
+const INT32_MAX: u64 = i32::MAX as u64;
+
+/// The dtype of an output: the one it names or, if it names none, INT32 if every part ends in indices (INT64 if an
+/// index may exceed INT32), FLOAT32 otherwise.
+pub(super) fn dtype_of(output: &v1::Output) -> i32 {
+    output.dtype.unwrap_or_else(|| {
+        let parts: Option<Vec<u64>> = output.parts.iter().map(|part| largest_index(&part.ops)).collect();
+        let dtype = match parts.and_then(|parts| parts.into_iter().max()) {
+            Some(largest) if largest <= INT32_MAX => v1::DType::Int32,
+            Some(_) => v1::DType::Int64,
+            None => v1::DType::Float32,
+        };
+        dtype.into()
+    })
+}
+
+/// A bound of the indices that a chain ends in; `None` if it ends in other values.
+fn largest_index(ops: &[v1::Op]) -> Option<u64> {
+    let mut largest = 0;
+    for op in ops.iter().rev() {
+        let op = op.op.as_ref()?;
+        if let Some(bound) = index_bound(op) {
+            return Some(largest.max(bound));
+        }
+        largest = largest.max(added_index(op)?);
+    }
+    None
+}
+
+/// A bound of the indices that an op computes; `None` for other ops.
+fn index_bound(op: &OpMessage) -> Option<u64> {
+    Some(match op {
+        // A fit bounds the vocabulary, and a plan the boundaries, far below the largest INT32.
+        OpMessage::Bucketize(_) | OpMessage::Vocab(_) => 0,
+        OpMessage::HashBucket(v1::HashBucket { buckets, .. })
+        | OpMessage::Cross(v1::Cross { buckets, .. })
+        | OpMessage::Ngram(v1::Ngram { buckets, .. }) => buckets.saturating_sub(1),
+        OpMessage::SigridHash(hash) => hash.max_value.unsigned_abs().saturating_sub(1),
+        OpMessage::PositiveMod(step) => step.modulus.unsigned_abs().saturating_sub(1),
+        OpMessage::MapId(map) => map.values.iter().chain(&map.default).map(|id| id.unsigned_abs()).max().unwrap_or(0),
+        _ => return None,
+    })
+}
+
+/// A bound of the indices that an op adds to a chain of indices; `None` for ops that do not keep indices.
+fn added_index(op: &OpMessage) -> Option<u64> {
+    match op {
+        OpMessage::FillNull(v1::FillNull { fill: Some(fill) }) => match fill {
+            Fill::Value(value) => whole(*value),
+            Fill::Integer(value) => Some(value.unsigned_abs()),
+            Fill::Unsigned(value) => Some(*value),
+            Fill::Text(_) | Fill::Stat(_) | Fill::Decimal(_) => None,
+        },
+        OpMessage::Pad(v1::Pad { value, .. }) | OpMessage::FirstN(v1::FirstN { value: Some(value), .. }) => {
+            whole(*value)
+        }
+        OpMessage::FirstN(v1::FirstN { value: None, .. }) => Some(0),
+        _ => None,
+    }
+}
+
+/// The magnitude of a whole number, saturated; `None` for other numbers.
+fn whole(value: f64) -> Option<u64> {
+    (value.fract() == 0.0).then_some(value.abs() as u64)
+}
