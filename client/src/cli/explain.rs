@@ -2,6 +2,7 @@
 
 use clap::Args;
 use forebay_client::{Assumptions, Explain as Costs, RankExplain};
+use forebay_settings::ByteSize;
 
 use super::{
     failure::Failure,
@@ -28,16 +29,16 @@ pub(crate) struct Explain {
     #[arg(long, env = "FOREBAY_ROWS", value_name = "N", default_value_t = 0, hide_default_value = true)]
     rows: u64,
 
-    /// Bytes of a row on the wire, instead of the plan's
-    #[arg(long, env = "FOREBAY_ROW_BYTES", value_name = "N", default_value_t = 0, hide_default_value = true)]
-    row_bytes: u64,
+    /// Size of a row on the wire, such as 1024 or 4KiB, instead of the plan's
+    #[arg(long, env = "FOREBAY_ROW_BYTES", value_name = "SIZE", default_value_t = ByteSize(0), hide_default_value = true)]
+    row_bytes: ByteSize,
 
-    /// Storage bandwidth of all ranks together, in bytes per second, such as 2e9
-    #[arg(long, env = "FOREBAY_STORAGE_BYTES_PER_SECOND", value_name = "X", value_parser = speed, default_value_t = 0.0, hide_default_value = true)]
+    /// Storage bandwidth of all ranks together, per second, such as 2GB or 2.5e9 bytes
+    #[arg(long, env = "FOREBAY_STORAGE_BYTES_PER_SECOND", value_name = "SIZE", value_parser = speed, default_value_t = 0.0, hide_default_value = true)]
     storage_bytes_per_second: f64,
 
-    /// Network bandwidth of each rank, in bytes per second, such as 2e9
-    #[arg(long, env = "FOREBAY_WIRE_BYTES_PER_SECOND", value_name = "X", value_parser = speed, default_value_t = 0.0, hide_default_value = true)]
+    /// Network bandwidth of each rank, per second, such as 2GB or 2.5e9 bytes
+    #[arg(long, env = "FOREBAY_WIRE_BYTES_PER_SECOND", value_name = "SIZE", value_parser = speed, default_value_t = 0.0, hide_default_value = true)]
     wire_bytes_per_second: f64,
 }
 
@@ -46,7 +47,7 @@ impl Explain {
         let mut request = self.stream.request(self.dataset.as_deref().unwrap_or_default())?;
         request.assume = Some(Assumptions {
             rows: self.rows,
-            row_bytes: self.row_bytes,
+            row_bytes: self.row_bytes.0,
             storage_bytes_per_second: self.storage_bytes_per_second,
             wire_bytes_per_second: self.wire_bytes_per_second,
         });
@@ -56,10 +57,15 @@ impl Explain {
 }
 
 fn speed(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(speed) if f64::is_finite(speed) && speed >= 0.0 => Ok(speed),
-        _ => Err("expected bytes per second, 0 or more, such as 250000000 or 2.5e8; 0: no limit".to_owned()),
+    if let Ok(speed) = text.parse() {
+        return if f64::is_finite(speed) && speed >= 0.0 {
+            Ok(speed)
+        } else {
+            Err("must be finite, and 0 (no limit) or more".to_owned())
+        };
     }
+    let size = text.trim_end().strip_suffix("/s").unwrap_or(text);
+    size.parse().map(|ByteSize(bytes)| bytes as f64).map_err(|error| format!("{error}, per second; 0: no limit"))
 }
 
 /// Formats totals, exact and rounded, followed by a line per rank.
@@ -221,10 +227,15 @@ mod tests {
     }
 
     #[test]
-    fn accepts_speeds_from_zero() {
-        assert_eq!((speed("2e9"), speed("0")), (Ok(2e9), Ok(0.0)));
-        for text in ["", "-1", "inf", "nan", "2 GB"] {
-            assert!(speed(text).unwrap_err().contains("2.5e8"), "{text}");
+    fn accepts_speeds_as_numbers_and_sizes() {
+        let cases = [("2e9", 2e9), ("0", 0.0), ("2 GB", 2e9), ("250MB/s", 250e6), ("1.5GiB/s", 1.5 * 1024_f64.powi(3))];
+        for (text, expected) in cases {
+            assert_eq!(speed(text), Ok(expected), "{text}");
+        }
+        for (text, words) in
+            [("", "512MB"), ("-1", "0 (no limit)"), ("inf", "finite"), ("nan", "finite"), ("2G", "GiB")]
+        {
+            assert!(speed(text).unwrap_err().contains(words), "{text}");
         }
     }
 }

@@ -6,7 +6,8 @@
 //! allowed values are defined once. An unknown key or a value of the wrong type is an error that names what is allowed.
 //!
 //! In the file, an option that may be repeated is an array; one whose value name has the form `NAME=URL` may also be a
-//! table. The options of a subcommand are in a table of its name. A switch is `true` or `false`.
+//! table. The options of a subcommand are in a table of its name. A switch is `true` or `false`. A [`ByteSize`] is an
+//! integer, or a string with a unit.
 //!
 //! This crate does not depend on the options of any program, and reads no file unless it is named.
 
@@ -14,6 +15,7 @@
 
 mod error;
 mod file;
+mod size;
 mod table;
 mod value;
 
@@ -31,6 +33,7 @@ use clap::{
 };
 
 pub use error::SettingsError;
+pub use size::{ByteSize, SizeError, sizes};
 pub use table::markdown_table;
 
 use file::CONFIG;

@@ -23,6 +23,8 @@ struct Options {
     json: bool,
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(3 << 29), value_parser = sizes(1..=1 << 40))]
+    cache_bytes: ByteSize,
 }
 
 #[derive(Clone, Debug, PartialEq, ValueEnum)]
@@ -103,6 +105,18 @@ fn switches_and_choices_and_dashed_keys_are_read() {
 }
 
 #[test]
+fn sizes_are_integers_or_strings_with_a_unit() {
+    for (toml, bytes) in [("cache_bytes = 4096", 4096), ("cache_bytes = '8 MiB'", 8 << 20), ("", 3 << 29)] {
+        assert_eq!(options(&format!("dataset = 'a=b'\n{toml}"), &[]).cache_bytes, ByteSize(bytes));
+    }
+    assert_eq!(options("dataset = 'a=b'", &["--cache-bytes", "1.5GB"]).cache_bytes, ByteSize(1_500_000_000));
+    let usage = parse_with::<Options>("dataset = 'a=b'", &["--cache-bytes", "8G"]).unwrap_err().to_string();
+    assert!(usage.contains("invalid value '8G' for '--cache-bytes <SIZE>'") && usage.contains("GiB"), "{usage}");
+    let table = markdown_table(&Options::command());
+    assert!(table.contains("| `--cache-bytes SIZE` | – | `cache_bytes` | `1536MiB` |"), "{table}");
+}
+
+#[test]
 fn errors_of_invalid_values_name_file_key_and_allowed_values() {
     let cases = [
         ("worker_threads = 'many'", "key `worker_threads`: \"many\" is a string; allowed: an integer"),
@@ -110,6 +124,9 @@ fn errors_of_invalid_values_name_file_key_and_allowed_values() {
         ("worker_threads = [1]", "[…] is an array; allowed: an integer"),
         ("json = 'yes'", "key `json`: \"yes\" is a string; allowed: true or false"),
         ("log_format = 'xml'", "key `log_format`: \"xml\" is invalid; allowed: one of \"text\", \"json\""),
+        ("cache_bytes = '8GX'", "key `cache_bytes`: \"8GX\" is invalid: unknown unit \"GX\""),
+        ("cache_bytes = '2TiB'", "must be from 1 to 1TiB; allowed: an integer of bytes, or a string such as"),
+        ("cache_bytes = 1.5", "1.5 is a float; allowed: an integer of bytes"),
         ("dataset = 3", "an array of them, or a table with NAME = \"URL\""),
         ("[dataset]\na = 3", "3 is an integer"),
         ("from_environment = 1979-05-27", "is a date or time; allowed: a string"),
@@ -131,7 +148,7 @@ fn errors_of_unknown_keys_list_similar_and_allowed_keys() {
     for key in ["config = 'x'", "help = true", "zzz = 1"] {
         assert!(error(key).contains("unknown key"), "{key}");
     }
-    assert!(error("zzz = 1").contains("; allowed: `dataset`, `from_"));
+    assert!(error("zzz = 1").contains("; allowed: `cache_bytes`, `dataset`"));
 }
 
 #[test]

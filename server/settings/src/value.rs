@@ -5,6 +5,8 @@ use std::{any::TypeId, error::Error, ffi::OsString, path::PathBuf};
 use clap::{Arg, ArgAction, Command, builder::PossibleValue, error::ErrorKind};
 use toml::Value;
 
+use crate::size::ByteSize;
+
 /// A value that an option does not accept.
 pub(crate) struct InvalidValue {
     /// The mistake.
@@ -20,7 +22,9 @@ enum Kind {
     Integer,
     Number,
     Text,
-    /// A type defined by the program, such as `512MiB` or `30s`: a string, or a number.
+    /// A number of bytes, or a string such as `512MiB`.
+    Size,
+    /// A type defined by the program: a string, or a number.
     TextOrNumber,
 }
 
@@ -68,6 +72,7 @@ fn kind(argument: &Arg) -> Kind {
         _ if is_one_of(&INTEGERS) => Kind::Integer,
         _ if is_one_of(&[TypeId::of::<f64>(), TypeId::of::<f32>()]) => Kind::Number,
         _ if is_one_of(&[TypeId::of::<String>(), TypeId::of::<OsString>(), TypeId::of::<PathBuf>()]) => Kind::Text,
+        _ if is_one_of(&[TypeId::of::<ByteSize>()]) => Kind::Size,
         _ if !argument.get_possible_values().is_empty() => Kind::Text,
         _ => Kind::TextOrNumber,
     }
@@ -89,9 +94,11 @@ const INTEGERS: [TypeId; 10] = [
 fn scalar(kind: Kind, value: &Value) -> Option<String> {
     match (kind, value) {
         (Kind::Boolean, Value::Boolean(value)) => Some(value.to_string()),
-        (Kind::Integer | Kind::Number | Kind::TextOrNumber, Value::Integer(value)) => Some(value.to_string()),
+        (Kind::Integer | Kind::Size | Kind::Number | Kind::TextOrNumber, Value::Integer(value)) => {
+            Some(value.to_string())
+        }
         (Kind::Number | Kind::TextOrNumber, Value::Float(value)) => Some(value.to_string()),
-        (Kind::Text | Kind::TextOrNumber, Value::String(value)) => Some(value.clone()),
+        (Kind::Text | Kind::Size | Kind::TextOrNumber, Value::String(value)) => Some(value.clone()),
         _ => None,
     }
 }
@@ -133,6 +140,7 @@ fn allowed(argument: &Arg, kind: Kind) -> String {
         Kind::Integer => "an integer".to_owned(),
         Kind::Number => "a number".to_owned(),
         Kind::Text => "a string".to_owned(),
+        Kind::Size => "an integer of bytes, or a string such as \"512MB\" or \"8GiB\"".to_owned(),
         Kind::TextOrNumber => "a string or a number".to_owned(),
     };
     let name = argument.get_value_names().and_then(<[_]>::first).map_or("", |name| name.as_str());

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use forebay_settings::{ByteSize, sizes};
 
 use crate::{
     expr::OPERATORS_MAX,
@@ -16,10 +17,14 @@ const BATCH_BYTES_CEILING: u64 = 2_000_000_000;
 /// Largest gRPC message that a client may send.
 const MESSAGE_BYTES_CEILING: u64 = 2 * forebay_proto::JSON_BYTES_MAX as u64;
 
+/// The forms of a size.
+const SIZES: &str = "A SIZE is a number of bytes, or a number with a unit: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, \
+                     TiB (powers of 1024); for example 512MB or 1.5GiB.";
+
 /// Forebay's server: streams Parquet datasets to training loops over Arrow Flight.
 #[derive(Clone, Debug, Parser)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
-#[command(name = "forebay-server", version, about, long_about = None)]
+#[command(name = "forebay-server", version, about, long_about = None, after_help = SIZES)]
 pub struct Flags {
     /// A dataset: a directory, a file or a glob of Parquet (optionally as file://), the same in a bucket
     /// (s3://bucket/…, gs://…, az://container/…), or one file on a web server (https://…/a.parquet). Credentials,
@@ -77,18 +82,18 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_KEEPALIVE_SECONDS", value_name = "SECONDS", default_value_t = 60)]
     pub(super) keepalive_seconds: u64,
 
-    /// Bytes that all streams together may hold; 0: half of the machine's memory.
-    #[arg(long, env = "FOREBAY_MEMORY_LIMIT_BYTES", value_name = "BYTES", default_value_t = 0)]
-    pub(super) memory_limit_bytes: u64,
+    /// Memory that all streams together may hold, such as 8GiB; 0: half of the machine's memory.
+    #[arg(long, env = "FOREBAY_MEMORY_LIMIT_BYTES", value_name = "SIZE", default_value_t = ByteSize(0))]
+    pub(super) memory_limit_bytes: ByteSize,
 
-    /// Bytes that the aggregates of fits may hold before they spill to disk.
-    #[arg(long, env = "FOREBAY_FIT_MEMORY_BYTES", value_name = "BYTES", default_value_t = 1 << 30)]
-    pub(super) fit_memory_bytes: u64,
+    /// Memory that the aggregates of fits may hold before they spill to disk.
+    #[arg(long, env = "FOREBAY_FIT_MEMORY_BYTES", value_name = "SIZE", default_value_t = ByteSize(1 << 30))]
+    pub(super) fit_memory_bytes: ByteSize,
 
-    /// Largest batch, in bytes.
-    #[arg(long, env = "FOREBAY_BATCH_BYTES_MAX", value_name = "BYTES", default_value_t = 1 << 30,
-          value_parser = clap::value_parser!(u64).range(1..=BATCH_BYTES_CEILING))]
-    pub(super) batch_bytes_max: u64,
+    /// Largest batch.
+    #[arg(long, env = "FOREBAY_BATCH_BYTES_MAX", value_name = "SIZE", default_value_t = ByteSize(1 << 30),
+          value_parser = sizes(1..=BATCH_BYTES_CEILING))]
+    pub(super) batch_bytes_max: ByteSize,
 
     /// Threads that decode and compute; 0: one per core.
     #[arg(long, env = "FOREBAY_CPU_THREADS", value_name = "COUNT", default_value_t = 0,
@@ -173,15 +178,15 @@ pub struct Flags {
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(super) handshake_seconds: u64,
 
-    /// Largest gRPC message that is accepted, in bytes, such as a batch of an exchange.
-    #[arg(long, env = "FOREBAY_MESSAGE_BYTES_MAX", value_name = "BYTES", default_value_t = MESSAGE_BYTES_CEILING,
-          value_parser = clap::value_parser!(u64).range(1024..=MESSAGE_BYTES_CEILING))]
-    pub(super) message_bytes_max: u64,
+    /// Largest gRPC message that is accepted, such as a batch of an exchange.
+    #[arg(long, env = "FOREBAY_MESSAGE_BYTES_MAX", value_name = "SIZE", default_value_t = ByteSize(MESSAGE_BYTES_CEILING),
+          value_parser = sizes(1024..=MESSAGE_BYTES_CEILING))]
+    pub(super) message_bytes_max: ByteSize,
 
-    /// Largest request including its plan, in bytes.
-    #[arg(long, env = "FOREBAY_PLAN_BYTES_MAX", value_name = "BYTES", default_value_t = forebay_proto::JSON_BYTES_MAX as u64,
-          value_parser = clap::value_parser!(u64).range(1..=forebay_proto::JSON_BYTES_MAX as u64))]
-    pub(super) plan_bytes_max: u64,
+    /// Largest request including its plan.
+    #[arg(long, env = "FOREBAY_PLAN_BYTES_MAX", value_name = "SIZE", default_value_t = ByteSize(forebay_proto::JSON_BYTES_MAX as u64),
+          value_parser = sizes(1..=forebay_proto::JSON_BYTES_MAX as u64))]
+    pub(super) plan_bytes_max: ByteSize,
 
     /// Most columns of a plan's outputs, before ops widen them.
     #[arg(long, env = "FOREBAY_PLAN_COLUMNS_MAX", value_name = "COUNT", default_value_t = PLAN_COLUMNS_MAX as u64,

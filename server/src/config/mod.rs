@@ -117,13 +117,12 @@ impl Flags {
             connection_age: Duration::from_secs(self.connection_age_seconds),
             connection_grace: Duration::from_secs(self.connection_grace_seconds),
             keepalive: Duration::from_secs(self.keepalive_seconds),
-            memory_limit_bytes: if self.memory_limit_bytes == 0 {
-                machine_bytes() / 2
-            } else {
-                self.memory_limit_bytes
+            memory_limit_bytes: match self.memory_limit_bytes.0 {
+                0 => machine_bytes() / 2,
+                bytes => bytes,
             },
-            fit_memory_bytes: usize::try_from(self.fit_memory_bytes).unwrap_or(usize::MAX),
-            batch_bytes_max: self.batch_bytes_max,
+            fit_memory_bytes: usize::try_from(self.fit_memory_bytes.0).unwrap_or(usize::MAX),
+            batch_bytes_max: self.batch_bytes_max.0,
             cpu_threads: self.cpu_threads as usize,
             device: device(&self.device)?,
             log: LogSettings { filter: self.log, format: self.log_format, collector: self.otlp_endpoint },
@@ -136,10 +135,10 @@ impl Flags {
             streams: StreamLimits { per_client: self.streams_per_client as usize, total: self.streams_max as usize },
             stream_idle: Duration::from_secs(self.stream_idle_seconds),
             connections_max: self.connections_max as usize,
-            message_bytes_max: self.message_bytes_max as usize,
+            message_bytes_max: self.message_bytes_max.0 as usize,
             handshake: Duration::from_secs(self.handshake_seconds),
             requests: RequestLimits {
-                plan_bytes_max: self.plan_bytes_max as usize,
+                plan_bytes_max: self.plan_bytes_max.0 as usize,
                 plan_columns_max: self.plan_columns_max as usize,
                 plan_ops_max: self.plan_ops_max as usize,
                 expression_operators_max: self.expression_operators_max as usize,

@@ -110,6 +110,14 @@ def test_precedence_is_flag_environment_file_default(start: Start, tmp_path: Pat
     assert memory_limit(start()) > 333000333
 
 
+def test_sizes_have_units_in_flags_environment_and_file(start: Start, tmp_path: Path):
+    file = tmp_path / "forebay.toml"
+    file.write_text('memory_limit_bytes = "1.5GiB"\n')
+    assert memory_limit(start("--config", str(file))) == 3 << 29
+    assert memory_limit(start(env={"FOREBAY_MEMORY_LIMIT_BYTES": "512 MB"})) == 512_000_000
+    assert memory_limit(start("--memory-limit-bytes", "700mib")) == 700 << 20
+
+
 def test_datasets_and_addresses_are_read_from_file_and_environment(tiny_folder: Path, tmp_path: Path):
     file = tmp_path / "forebay.toml"
     file.write_text(
@@ -154,6 +162,10 @@ WRONG: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "text for a number": ((*GOOD, "--drain-seconds", "soon"), ["--drain-seconds", "soon"]),
     "negative number": ((*GOOD, "--drain-seconds=-1"), ["--drain-seconds", "-1"]),
     "zero where one is the least": ((*GOOD, "--batch-bytes-max", "0"), ["--batch-bytes-max", "0"]),
+    "unknown unit of a size": ((*GOOD, "--batch-bytes-max", "8GX"), ["--batch-bytes-max", "8GX", "8GiB"]),
+    "ambiguous unit of a size": ((*GOOD, "--fit-memory-bytes", "64k"), ["--fit-memory-bytes", "kB", "KiB"]),
+    "size above its bound": ((*GOOD, "--batch-bytes-max", "2GiB"), ["--batch-bytes-max", "2GB"]),
+    "part of a byte": ((*GOOD, "--memory-limit-bytes", "0.5"), ["--memory-limit-bytes", "0.5", "whole"]),
     "unknown log format": ((*GOOD, "--log-format", "xml"), ["--log-format", "xml", "json"]),
     "bad log filter": ((*GOOD, "--log", "forebay=loud=very"), ["--log"]),
     "public address": (("--dataset", "a=/nowhere", "--listen", "0.0.0.0:0"), ["0.0.0.0:0", "--insecure-public"]),
@@ -185,6 +197,7 @@ def test_wrong_usage_exits_with_2_and_lists_allowed_values(name: str):
         ("[server]\ndrain_seconds = 1", ["server"]),
         ('drain_seconds = "soon"', ["drain_seconds"]),
         ("drain_seconds = [1, 2]", ["drain_seconds"]),
+        ('plan_bytes_max = "64 megs"', ["plan_bytes_max", "64 megs", "MiB"]),
         ("insecure_public = 3", ["insecure_public"]),
         ("drain_seconds = ", ["forebay.toml", "line 1"]),
         ('config = "other.toml"', ["config"]),

@@ -73,8 +73,8 @@ def advertised(namespace: str) -> str:
 
 
 def memory_bytes(quantity: str) -> int:
-    assert quantity.endswith("Mi")
-    return int(quantity.removesuffix("Mi")) << 20
+    number, unit = quantity[:-2], quantity[-2:]
+    return int(number) << {"Mi": 20, "Gi": 30}[unit]
 
 
 def private(name: str, folder: Path, data: Path) -> Path:
@@ -214,7 +214,9 @@ def test_state_and_user_agree():
 
 
 def test_pod_memory_covers_both_budgets():
-    budgets = [int(toml_value("kubernetes", key)) for key in ("memory_limit_bytes", "fit_memory_bytes")]
+    budgets = [
+        memory_bytes(toml_value("kubernetes", key).strip('"B')) for key in ("memory_limit_bytes", "fit_memory_bytes")
+    ]
     assert memory_bytes(CONTAINER["resources"]["limits"]["memory"]) >= sum(budgets) + HEADROOM_BYTES
 
 
