@@ -33,6 +33,21 @@ pub struct BudgetError {
 }
 
 impl BudgetError {
+    /// The bytes that were asked for.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The bytes that other reservations hold.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// The most bytes that may be reserved in total.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Whether it would fit if other reservations were released.
     pub fn may_pass(&self) -> bool {
         self.bytes <= self.limit

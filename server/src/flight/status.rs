@@ -203,7 +203,7 @@ fn reason(error: &StreamError) -> Reason {
         },
         StreamError::UnknownPlan { .. } => Reason::UnknownPlan,
         StreamError::BatchBytes { .. } => Reason::Limit,
-        StreamError::Budget(source) => memory_reason(source),
+        StreamError::Budget(source) | StreamError::Memory { source, .. } => memory_reason(source),
         // The client resumes where it was as soon as it reads again.
         StreamError::State(_) | StreamError::Idle { .. } => Reason::Interrupted,
         StreamError::Cpu(cpu) => cpu_reason(cpu),

@@ -86,6 +86,12 @@ impl Epoch {
         Self { passing, row_count, world_size, batch_size, remainder, shuffle }
     }
 
+    /// Returns the same rows in batches of another size, in another order.
+    #[must_use]
+    pub fn with(&self, batch_size: u64, shuffle: Option<Shuffle>) -> Self {
+        Self { batch_size, shuffle, ..self.clone() }
+    }
+
     /// Returns N, the passing rows of all row groups.
     pub fn row_count(&self) -> u64 {
         self.row_count

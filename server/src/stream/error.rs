@@ -104,6 +104,14 @@ pub enum StreamError {
         /// The limit.
         seconds: f64,
     },
+    /// A stream does not fit the memory budget.
+    #[error("the stream needs {} bytes of memory, {}: {advice}", .source.bytes(), available(source))]
+    Memory {
+        /// The numbers.
+        source: BudgetError,
+        /// What to change so that it fits.
+        advice: String,
+    },
     /// The memory budget is exhausted.
     #[error(transparent)]
     Budget(#[from] BudgetError),
@@ -124,6 +132,15 @@ pub enum StreamError {
         /// Rows that were counted.
         counted: u64,
     },
+}
+
+/// The memory that a refused stream cannot exceed.
+fn available(error: &BudgetError) -> String {
+    let limit = error.limit();
+    if error.may_pass() {
+        return format!("{} of {limit} are reserved by other streams", error.reserved());
+    }
+    format!("all streams together may hold {limit}")
 }
 
 impl StreamError {

@@ -10,6 +10,7 @@ use super::{
     decode::decode,
     environment::Environment,
     epoch::{
+        fitting,
         memory::SENDING_BYTES,
         task::{BATCHES_AHEAD, Batch, BatchSender, BatchTask, FETCH_AHEAD, fetched_ahead},
     },
@@ -25,7 +26,8 @@ use crate::{
 /// Starts to read a snapshot's rows. The `position` of a header is the index of its first row.
 pub(super) fn start(environment: &Arc<Environment>, snapshot: Arc<Snapshot>) -> Result<BatchTask, StreamError> {
     let projection = Projection::all(&snapshot);
-    let memory = environment.budget.reserve(memory_bytes(&snapshot, &projection))?;
+    let memory = environment.budget.reserve(memory_bytes(&snapshot, &projection));
+    let memory = memory.map_err(|source| StreamError::Memory { advice: fitting::of_table(&source), source })?;
     let idle_max = environment.limits.idle_max;
     let environment = Arc::clone(environment);
     Ok(BatchTask::batches(idle_max, move |sender| send(environment, snapshot, projection, sender, memory)))

@@ -10,7 +10,7 @@ use crate::{
     stream::{
         environment::Environment,
         epoch::{
-            in_order, memory,
+            fitting, in_order, memory,
             outlet::{Ended, Outlet},
             shuffled,
             task::BatchTask,
@@ -33,7 +33,14 @@ pub(crate) async fn start(
     // Reads the footers of all row groups, which may be many.
     let sized = prepared.clone();
     let bytes = environment.cpu.run(move || memory::stream_bytes(&sized, &sent)).await?;
-    let memory = environment.budget.reserve(bytes)?;
+    let memory = match environment.budget.reserve(bytes) {
+        Ok(memory) => memory,
+        Err(source) => {
+            let sized = prepared.clone();
+            let search = move || StreamError::Memory { advice: fitting::of_stream(&sized, &sent, &source), source };
+            return Err(environment.cpu.run(search).await?);
+        }
+    };
     Ok(BatchTask::batches(environment.limits.idle_max, move |sender| {
         let outlet = Outlet::new(&prepared, share, sender);
         send(environment, prepared, sent, outlet, memory)

@@ -30,6 +30,18 @@ const LANE_COLUMN_BYTES: u64 = 48 << 10;
 /// A row's place in its window, and for AS_STORED columns, which a window assembles at its end, its chunk and row.
 const PLACE_BYTES: u64 = (size_of::<u32>() + size_of::<(usize, usize)>()) as u64;
 
+/// The largest row groups of a snapshot with passing rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupSizes {
+    /// Compressed bytes of the columns.
+    fetched: u64,
+    /// Bytes of a decoded chunk, and of the decoder's state.
+    chunk: u64,
+    /// The fewest passing rows.
+    rows_min: u64,
+    count: u64,
+}
+
 /// The memory of a share's stream.
 pub(crate) fn stream_bytes(prepared: &Prepared, share: &Share) -> u64 {
     let reading = match prepared.epoch.shuffle() {
@@ -61,33 +73,48 @@ pub(crate) fn in_order_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
     chunk.saturating_mul(RUNS_AHEAD as u64 + 2).saturating_add(fetched.saturating_mul(FETCH_AHEAD as u64 + 1))
 }
 
-/// The memory for reading a share's lanes: compressed row groups that they have open, their chunks and their windows.
+/// The memory for reading a share's lanes.
 pub(crate) fn shuffled_bytes(prepared: &Prepared, shuffle: &Shuffle, share: &Share) -> u64 {
+    lanes_bytes(prepared, &GroupSizes::of(prepared), shuffle, share.rank)
+}
+
+/// The memory for reading a rank's lanes: compressed row groups that they have open, their chunks and their windows.
+pub(crate) fn lanes_bytes(prepared: &Prepared, sizes: &GroupSizes, shuffle: &Shuffle, rank: u64) -> u64 {
     let projection = &prepared.compiled.rows.projection;
-    let lanes = prepared.epoch.lanes_of(share.rank);
+    let lanes = prepared.epoch.lanes_of(rank);
     let lane_rows = lanes.iter().map(|lane| lane.length).max().unwrap_or(0).max(1);
     let window_rows = shuffle.window_rows.min(lane_rows);
-    let (mut fetched, mut chunk, mut fewest_rows, mut groups) = (0_u64, 0, u64::MAX, 0_u64);
-    for (group, passing) in prepared.snapshot.row_groups().iter().zip(prepared.epoch.passing()) {
-        if *passing > 0 {
-            fetched = projection.stored_bytes(&prepared.snapshot, group).max(fetched);
-            let decoding = projection.chunk_bytes(&prepared.snapshot, group);
-            chunk = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group)).max(chunk);
-            fewest_rows = fewest_rows.min(*passing);
-            groups += 1;
-        }
-    }
     let lane_count = lanes.len().max(1) as u64;
     // A window spans at most two row groups that are not smaller than it. Lanes share the row groups they have in
     // common.
-    let groups_open = if fewest_rows >= window_rows { 2 } else { FETCH_AHEAD as u64 + 1 };
-    let groups_open = groups_open.saturating_mul(lane_count).min(groups);
+    let groups_open = if sizes.rows_min >= window_rows { 2 } else { FETCH_AHEAD as u64 + 1 };
+    let groups_open = groups_open.saturating_mul(lane_count).min(sizes.count);
     let scratch_rows = window_rows.min(1024);
     let window_rows_max = WINDOWS_MAX.saturating_mul(window_rows).saturating_add(scratch_rows);
     let lane = (prepared.wire_row_bytes().saturating_mul(window_rows_max))
         .saturating_add(window_rows.saturating_mul(PLACE_BYTES + prepared.compiled.stored_row_bytes))
-        .saturating_add(chunk)
+        .saturating_add(sizes.chunk)
         .saturating_add(LANE_BYTES)
         .saturating_add(LANE_COLUMN_BYTES.saturating_mul(projection.schema().fields().len() as u64));
-    lane.saturating_mul(lane_count).saturating_add(fetched.saturating_mul(groups_open))
+    lane.saturating_mul(lane_count).saturating_add(sizes.fetched.saturating_mul(groups_open))
+}
+
+// === impl GroupSizes ===
+
+impl GroupSizes {
+    pub(crate) fn of(prepared: &Prepared) -> Self {
+        let projection = &prepared.compiled.rows.projection;
+        let mut sizes = Self { fetched: 0, chunk: 0, rows_min: u64::MAX, count: 0 };
+        for (group, passing) in prepared.snapshot.row_groups().iter().zip(prepared.epoch.passing()) {
+            if *passing > 0 {
+                let decoding = projection.chunk_bytes(&prepared.snapshot, group);
+                let decoding = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group));
+                sizes.fetched = projection.stored_bytes(&prepared.snapshot, group).max(sizes.fetched);
+                sizes.chunk = decoding.max(sizes.chunk);
+                sizes.rows_min = sizes.rows_min.min(*passing);
+                sizes.count += 1;
+            }
+        }
+        sizes
+    }
 }

@@ -6,9 +6,11 @@
 //!          └─ shuffled: lane_task (windows) ─▶ interleave (rows) ─▶ padding ───┘
 //! ```
 //!
-//! Both read row groups through `group`; `memory` sizes them before they start.
+//! Both read row groups through `group`; `memory` sizes them before they start,
+//! and `fitting` finds parameters of less memory for those that are refused.
 
 pub(crate) mod batches;
+pub(crate) mod fitting;
 mod group;
 pub(crate) mod in_order;
 mod interleave;
