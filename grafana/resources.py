@@ -123,6 +123,31 @@ CPU = Row(
     ],
 )
 
+STATE = Row(
+    "State and certificates",
+    [
+        Panel(
+            "Stored state",
+            "Bytes of files under --state, without those that running fits spill. Fitted plans stay until "
+            "`forebay plans rm` removes them.",
+            "bytes",
+            each(series("forebay_state_bytes")),
+        ),
+        Panel(
+            "Stored plans",
+            "Plans stored under --state, by fits and for the tickets of large plans.",
+            "short",
+            each(series("forebay_state_plans")),
+        ),
+        Panel(
+            "Certificate expires in",
+            "Time until the first certificate of the server's chain (--tls-cert) expires. Empty without TLS.",
+            "s",
+            {INSTANCE: f"min by (instance) ({series('forebay_tls_certificate_expiry_timestamp_seconds')}) - time()"},
+        ),
+    ],
+)
+
 PROCESS = Row(
     "Process",
     [

@@ -23,6 +23,7 @@ use crate::{
     cpu_pool::CpuPool,
     engine::{Engine, EngineError},
     flight::{self, Access, BindError, Listener, MessageLimits, ReflectionError, ServeSettings, Service},
+    gauges,
     log::{self, LogError},
     metrics,
     metrics_http::MetricsListener,
@@ -120,7 +121,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let limits = Limits { batch_bytes_max: config.batch_bytes_max, idle_max: config.stream_idle };
     let catalog = Catalog::new(config.datasets, &cpu);
     let device = Device::open(config.device);
-    let streams = Arc::new(Streams::new(catalog, engine, cpu.clone(), budget, state, limits, device));
+    let streams = Arc::new(Streams::new(catalog, engine, cpu.clone(), budget, state.clone(), limits, device));
     let (shutdown, watch) = Shutdown::new();
 
     let metrics_listener = match config.metrics_listen {
@@ -160,7 +161,10 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     };
     let pages = async || -> Infallible {
         match (metrics_listener, prometheus) {
-            (Some(listener), Some(prometheus)) => listener.serve(prometheus, cpu, watch.clone()).await,
+            (Some(listener), Some(prometheus)) => tokio::select! {
+                never = listener.serve(prometheus, cpu, watch.clone()) => never,
+                never = gauges::refresh(state, tls) => never,
+            },
             _ => future::pending().await,
         }
     };

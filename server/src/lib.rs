@@ -16,6 +16,7 @@ pub mod engine;
 pub mod error;
 pub mod expr;
 pub mod flight;
+pub mod gauges;
 pub mod log;
 pub mod metrics;
 pub mod metrics_http;

@@ -9,6 +9,7 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, SystemTime},
 };
 
 use sha2::{Digest, Sha256};
@@ -26,8 +27,30 @@ pub enum Kind {
     Plan,
     /// The columns that a fitted plan reads and their loaded types, by plan id, as JSON.
     PlanColumns,
+    /// The datasets of a plan and when it was stored, by plan id, as JSON.
+    PlanRecord,
     /// Rows that pass a filter, per row group, by snapshot and filter, as JSON.
     RowCounts,
+}
+
+/// A file's id, size and time.
+#[derive(Clone, Debug)]
+pub struct StateEntry {
+    /// Its id.
+    pub id: String,
+    /// Its size.
+    pub bytes: u64,
+    /// The time at which it was written or [used](State::mark_used).
+    pub used: SystemTime,
+}
+
+/// The size of the state directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateUsage {
+    /// Bytes of all files, without spilled ones.
+    pub bytes: u64,
+    /// Number of plans.
+    pub plans: usize,
 }
 
 /// An error of the state directory.
@@ -42,7 +65,7 @@ pub struct StateError {
 impl State {
     /// Opens the directory, and creates it if it does not exist.
     pub fn open(root: &Path) -> Result<Self, StateError> {
-        for folder in [Kind::Plan.folder(), Kind::PlanColumns.folder(), Kind::RowCounts.folder(), SPILL_FOLDER] {
+        for folder in Kind::ALL.map(Kind::folder).into_iter().chain([SPILL_FOLDER]) {
             let path = root.join(folder);
             fs::create_dir_all(&path).map_err(|source| StateError {
                 action: "create state directory",
@@ -86,11 +109,64 @@ impl State {
         })
     }
 
+    /// Removes a file. Returns whether it existed. The id must satisfy [`is_id`].
+    pub fn remove(&self, kind: Kind, id: &str) -> Result<bool, StateError> {
+        let path = self.path(kind, id);
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(StateError { action: "remove state file", path, source }),
+        }
+    }
+
+    /// Sets the time of a file to now, unless it is within the last minute. The id must satisfy [`is_id`].
+    pub fn mark_used(&self, kind: Kind, id: &str) {
+        /// A file's time is written at most once in this time.
+        const STEP: Duration = Duration::from_mins(1);
+        let path = self.path(kind, id);
+        let used = fs::metadata(&path).and_then(|meta| meta.modified());
+        if used.is_ok_and(|used| used.elapsed().is_ok_and(|age| age >= STEP)) {
+            // A replica with another owner cannot write it: the time stays that of the last one that could.
+            let _ = fs::File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+        }
+    }
+
     /// Returns the ids of a kind, in no particular order.
     pub fn ids(&self, kind: Kind) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.root.join(kind.folder())) else { return Vec::new() };
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names.filter_map(|name| Some(name.strip_suffix(kind.extension())?.strip_suffix('.')?.to_owned())).collect()
+        self.files(kind).map(|(id, _)| id).collect()
+    }
+
+    /// Returns the files of a kind, in no particular order.
+    pub fn entries(&self, kind: Kind) -> Vec<StateEntry> {
+        self.files(kind).filter_map(|(id, file)| entry(id, &file)).collect()
+    }
+
+    /// Returns one file of a kind; `None` if it does not exist. The id must satisfy [`is_id`].
+    pub fn entry(&self, kind: Kind, id: &str) -> Option<StateEntry> {
+        let meta = fs::metadata(self.path(kind, id)).ok()?;
+        Some(StateEntry { id: id.to_owned(), bytes: meta.len(), used: meta.modified().ok()? })
+    }
+
+    /// Measures the directory. Reads the metadata of every file.
+    pub fn usage(&self) -> StateUsage {
+        let mut usage = StateUsage::default();
+        for kind in Kind::ALL {
+            let sizes = self.files(kind).filter_map(|(_, file)| file.metadata().ok()).map(|meta| meta.len());
+            let (bytes, files) = sizes.fold((0, 0), |(bytes, files), size| (bytes + size, files + 1));
+            usage.bytes += bytes;
+            if kind == Kind::Plan {
+                usage.plans = files;
+            }
+        }
+        usage
+    }
+
+    fn files(&self, kind: Kind) -> impl Iterator<Item = (String, fs::DirEntry)> {
+        let entries = fs::read_dir(self.root.join(kind.folder())).into_iter().flatten().flatten();
+        entries.filter_map(move |entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some((name.strip_suffix(kind.extension())?.strip_suffix('.')?.to_owned(), entry))
+        })
     }
 
     /// Returns a secret shared by all servers with this directory. The first one creates it, readable only by its
@@ -143,11 +219,19 @@ pub fn short_digest(parts: &[&[u8]]) -> String {
 
 const SPILL_FOLDER: &str = "spill";
 
+fn entry(id: String, file: &fs::DirEntry) -> Option<StateEntry> {
+    let meta = file.metadata().ok()?;
+    Some(StateEntry { id, bytes: meta.len(), used: meta.modified().ok()? })
+}
+
 impl Kind {
+    const ALL: [Self; 4] = [Self::Plan, Self::PlanColumns, Self::PlanRecord, Self::RowCounts];
+
     fn folder(self) -> &'static str {
         match self {
             Self::Plan => "plans",
             Self::PlanColumns => "plan-columns",
+            Self::PlanRecord => "plan-records",
             Self::RowCounts => "row-counts",
         }
     }
@@ -155,7 +239,7 @@ impl Kind {
     fn extension(self) -> &'static str {
         match self {
             Self::Plan => "binpb",
-            Self::PlanColumns | Self::RowCounts => "json",
+            Self::PlanColumns | Self::PlanRecord | Self::RowCounts => "json",
         }
     }
 }

@@ -21,7 +21,7 @@ const CRATES: [&str; 5] = ["proto", "kernels", "server", "server/settings", "cli
 /// The modules of the server, from the top layer down. A module may import only modules of lower layers.
 const LAYERS: [&[&str]; 7] = [
     &["daemon"],
-    &["flight", "metrics_http", "config"],
+    &["flight", "metrics_http", "config", "gauges"],
     &["stream"],
     &["scan", "engine"],
     &["catalog", "expr"],

@@ -4,14 +4,16 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem, pem::PemObject},
     server::WebPkiClientVerifier,
 };
+use webpki::{EndEntityCert, KeyUsage};
 
 use super::{error::AuthError, watched::Watched};
 
@@ -20,8 +22,15 @@ const ALPN: &[u8] = b"h2";
 
 /// TLS 1.2 and 1.3 with the server's certificate.
 pub struct Tls {
-    config: Watched<ServerConfig>,
+    loaded: Watched<Loaded>,
     checks_clients: bool,
+}
+
+/// The content of the files.
+struct Loaded {
+    config: Arc<ServerConfig>,
+    /// Seconds since 1970 at which the first certificate of the chain expires; none if it cannot be told.
+    expires: Option<u64>,
 }
 
 impl Tls {
@@ -30,8 +39,8 @@ impl Tls {
         let (chain, key, client_ca) = (chain.to_owned(), key.to_owned(), client_ca.map(Path::to_owned));
         let checks_clients = client_ca.is_some();
         let files = [Some(&chain), Some(&key), client_ca.as_ref()].into_iter().flatten().cloned().collect();
-        let config = Watched::open(files, move || read(&chain, &key, client_ca.as_ref()))?;
-        Ok(Self { config, checks_clients })
+        let loaded = Watched::open(files, move || read(&chain, &key, client_ca.as_ref()))?;
+        Ok(Self { loaded, checks_clients })
     }
 
     /// Returns whether clients must present a certificate.
@@ -41,7 +50,12 @@ impl Tls {
 
     /// Returns the configuration of the files' current content.
     pub fn config(&self) -> Arc<ServerConfig> {
-        self.config.current()
+        Arc::clone(&self.loaded.current().config)
+    }
+
+    /// Returns the time at which the first certificate of the current chain expires, in seconds since 1970.
+    pub fn expires(&self) -> Option<u64> {
+        self.loaded.current().expires
     }
 }
 
@@ -51,7 +65,7 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-fn read(chain: &PathBuf, key: &PathBuf, client_ca: Option<&PathBuf>) -> Result<ServerConfig, AuthError> {
+fn read(chain: &PathBuf, key: &PathBuf, client_ca: Option<&PathBuf>) -> Result<Loaded, AuthError> {
     let content = |path: &Path, reason: String| AuthError::Content { path: path.to_owned(), reason };
     let certificates = certificates(chain)?;
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| pem_error(key, error, "a private key"))?;
@@ -70,12 +84,27 @@ fn read(chain: &PathBuf, key: &PathBuf, client_ca: Option<&PathBuf>) -> Result<S
             builder.with_client_cert_verifier(verifier.map_err(|error| content(path, error.to_string()))?)
         }
     };
+    let expires = certificates.iter().filter_map(expiry).min();
     let config = builder.with_single_cert(certificates, private);
     let reason =
         |error: rustls::Error| format!("the key does not match the certificate in {}: {error}", chain.display());
     let mut config = config.map_err(|error| content(key, reason(error)))?;
     config.alpn_protocols = vec![ALPN.to_vec()];
-    Ok(config)
+    Ok(Loaded { config: Arc::new(config), expires })
+}
+
+/// Returns the time at which a certificate expires, in seconds since 1970.
+///
+/// webpki has no accessor for it, but its verification at the end of time names it: a certificate's dates are checked
+/// before its issuer is looked for.
+fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let end_of_time = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
+    let certificate = EndEntityCert::try_from(certificate).ok()?;
+    let verified = certificate.verify_for_usage(&[], &[], &[], end_of_time, KeyUsage::server_auth(), None, None);
+    match verified {
+        Err(webpki::Error::CertExpired { not_after, .. }) => Some(not_after.as_secs()),
+        _ => None,
+    }
 }
 
 fn certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>, AuthError> {

@@ -131,6 +131,17 @@ pub fn memory_limit(bytes: u64) {
     handles().limit.set(bytes as f64);
 }
 
+/// Sets the time at which the server's certificate expires, in seconds since 1970.
+pub fn certificate_expiry(seconds: u64) {
+    gauge!("forebay_tls_certificate_expiry_timestamp_seconds").set(seconds as f64);
+}
+
+/// Sets the size of the state directory, and the number of its plans.
+pub fn state(bytes: u64, plans: usize) {
+    gauge!("forebay_state_bytes").set(bytes as f64);
+    gauge!("forebay_state_plans").set(plans as f64);
+}
+
 /// Sets the reserved part of the memory budget.
 pub fn memory_reserved(bytes: u64) {
     handles().reserved.set(bytes as f64);

@@ -16,7 +16,7 @@ pub const CALLS: [&str; 11] = [
 ];
 
 /// Name and meaning of every metric, in the order of the book's table.
-pub const NAMES: [(&str, &str); 42] = [
+pub const NAMES: [(&str, &str); 45] = [
     ("forebay_streams_active", "Open streams."),
     ("forebay_streams_total", "Ended streams, by status (complete, cancelled, failed)."),
     ("forebay_batches_sent_total", "Batches sent to clients."),
@@ -47,6 +47,12 @@ pub const NAMES: [(&str, &str); 42] = [
     ),
     ("forebay_memory_reserved_bytes", "Bytes reserved from the memory budget by streams."),
     ("forebay_memory_limit_bytes", "The memory budget."),
+    (
+        "forebay_tls_certificate_expiry_timestamp_seconds",
+        "Time at which the server's certificate expires, in seconds since 1970; absent without TLS.",
+    ),
+    ("forebay_state_bytes", "Bytes of files under --state, without those that running fits spill."),
+    ("forebay_state_plans", "Plans stored under --state."),
     ("forebay_fits_active", "Running fits."),
     ("forebay_exchanges_active", "Open exchanges (DoExchange)."),
     ("forebay_exchanges_total", "Ended exchanges, by status (complete, cancelled, failed)."),

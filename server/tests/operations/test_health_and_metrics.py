@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
+from harness.certificates import Authority
 from harness.daemon import LOOPBACK, Daemon, poll
 from harness.metrics import Scrape, scrape
-from harness.serving import info, raw_table
+from harness.serving import fit, info, raw_table
 
 TYPES = {
     "forebay_streams_active": "gauge",
@@ -184,3 +186,40 @@ def test_failed_stream_is_counted_and_releases_its_memory(daemon: Daemon, datase
     with fl.connect(daemon.url) as client, pytest.raises((fl.FlightError, pa.ArrowInvalid)):
         client.do_get(info(client, {"dataset": dataset, "plan": plan}).endpoints[0].ticket).read_all()
     assert ended(before, settled(daemon)) == {"complete": 0, "cancelled": 0, "failed": 1}
+
+
+def gauge(daemon: Daemon, name: str) -> float | None:
+    return scrape(daemon).samples.get((name, frozenset()))
+
+
+def test_the_certificate_expiry_follows_the_file(tiny_folder: Path, tmp_path: Path):
+    name = "forebay_tls_certificate_expiry_timestamp_seconds"
+    authority = Authority(tmp_path / "certificates")
+    first, second = (int(time.time()) + days * 86_400 for days in (10, 400))
+    pair = authority.issue("server", "localhost", until=first)
+    flags = ("--state", f"{tmp_path}/state", f"--dataset=tiny={tiny_folder}")
+    daemon = Daemon(*LOOPBACK, *flags, "--tls-cert", str(pair.cert), "--tls-key", str(pair.key))
+    try:
+        assert poll(lambda: gauge(daemon, name) == first)
+        authority.issue("server", "localhost", until=second)
+        assert poll(lambda: gauge(daemon, name) == second, seconds=30)
+        # A file that is no certificate changes nothing.
+        pair.cert.write_text("damaged")
+        assert poll(lambda: any("cannot reload files" in line for line in daemon.lines), seconds=30)
+        assert gauge(daemon, name) == second
+    finally:
+        daemon.stop()
+
+
+def test_the_size_of_the_state_follows_its_files(daemon: Daemon, tmp_path: Path):
+    def is_measured() -> bool:
+        size = sum(path.stat().st_size for path in (tmp_path / "state").rglob("*") if path.is_file())
+        plans = len(list((tmp_path / "state/plans").iterdir()))
+        return (gauge(daemon, "forebay_state_bytes"), gauge(daemon, "forebay_state_plans")) == (size, plans)
+
+    assert poll(is_measured)
+    with fl.connect(daemon.url) as client:
+        fit(client, "late", {"outputs": [{"name": "y", "parts": [{"columns": ["x"], "ops": [{"min_max": {}}]}]}]})
+    assert len(list((tmp_path / "state/plans").iterdir())) == 1
+    assert poll(is_measured, seconds=30)
+    assert gauge(daemon, "forebay_tls_certificate_expiry_timestamp_seconds") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +28,10 @@ class Authority:
         self.ca = folder / "ca.pem"
         self._authority.cert_pem.write_to_path(self.ca)
 
-    def issue(self, file: str, *names: str) -> Pair:
-        """A certificate for these names, over the one that the file held before."""
-        issued = self._authority.issue_cert(*names)
+    def issue(self, file: str, *names: str, until: int | None = None) -> Pair:
+        """A certificate for these names, over the one that the file held before; `until`: seconds since 1970."""
+        expires = None if until is None else datetime.datetime.fromtimestamp(until, datetime.timezone.utc)
+        issued = self._authority.issue_cert(*names, not_after=expires)
         pair = Pair(self._folder / f"{file}.pem", self._folder / f"{file}.key")
         issued.private_key_pem.write_to_path(pair.key)
         pair.cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
