@@ -10,8 +10,9 @@ use bytes::Bytes;
 use forebay_proto::{
     Encoding, Message, decode, encode,
     v1::{
-        BatchHeader, DatasetInfo, Explain, FitProgress, FitRequest, FitResult, FitUpdate, Plan, RankInfo, Replay,
-        ReplayRequest, ShowRequest, StreamInfo, StreamRequest, fit_update,
+        BatchHeader, DatasetInfo, Explain, FitProgress, FitRequest, FitResult, FitUpdate, Plan, Plans, PlansRequest,
+        RankInfo, RemovePlanRequest, Replay, ReplayRequest, ShowRequest, StoredPlan, StreamInfo, StreamRequest,
+        fit_update,
     },
 };
 use futures::{StreamExt, TryStreamExt};
@@ -140,6 +141,26 @@ impl Client {
         match answers.next().await {
             Some(answer) => metadata("fitted plan", &answer.map_err(|status| self.failed(status))?.body),
             None => Err(Error::Incomplete { call: "show", missing: "result" }),
+        }
+    }
+
+    /// Lists the plans stored on the server that the caller may see, those used last first.
+    pub async fn plans(&self) -> Result<Vec<StoredPlan>> {
+        let mut answers = self.action("plans", &PlansRequest {}).await?;
+        let mut plans = Vec::new();
+        while let Some(answer) = answers.next().await {
+            let part: Plans = metadata("list of plans", &answer.map_err(|status| self.failed(status))?.body)?;
+            plans.extend(part.plans);
+        }
+        Ok(plans)
+    }
+
+    /// Removes a plan stored on the server, and returns what it was. Open streams continue.
+    pub async fn remove_plan(&self, plan_id: &str) -> Result<StoredPlan> {
+        let mut answers = self.action("remove_plan", &RemovePlanRequest { plan_id: plan_id.to_owned() }).await?;
+        match answers.next().await {
+            Some(answer) => metadata("removed plan", &answer.map_err(|status| self.failed(status))?.body),
+            None => Err(Error::Incomplete { call: "remove_plan", missing: "result" }),
         }
     }
 

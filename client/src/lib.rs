@@ -72,8 +72,9 @@ pub use error::{Error, HeaderError, Result, code_name};
 pub use forebay_proto::{
     defaults::BATCH_SIZE as BATCH_SIZE_DEFAULT,
     v1::{
-        Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitResult, Plan, RankExplain,
-        RankInfo, Reason, Remainder, Replay, ReplayRequest, ReplayRow, StageSeconds, StreamInfo, StreamRequest,
+        Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitResult, Plan, PlanDataset,
+        RankExplain, RankInfo, Reason, Remainder, Replay, ReplayRequest, ReplayRow, StageSeconds, StoredPlan,
+        StreamInfo, StreamRequest,
     },
 };
 pub use plan_text::{FIT_VERSION, plan_from_json};

@@ -51,6 +51,8 @@ fn protobuf_versions(corpus: &Path) {
         let body = match call {
             "fit" => as_protobuf::<v1::FitRequest>(body.as_bytes()),
             "replay" => as_protobuf::<v1::ReplayRequest>(body.as_bytes()),
+            "plans" => as_protobuf::<v1::PlansRequest>(body.as_bytes()),
+            "remove_plan" => as_protobuf::<v1::RemovePlanRequest>(body.as_bytes()),
             "show" => as_protobuf::<v1::ShowRequest>(body.as_bytes()),
             _ => as_protobuf::<v1::StreamRequest>(body.as_bytes()),
         };

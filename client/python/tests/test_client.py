@@ -211,6 +211,26 @@ def test_a_fitted_plan_runs_on_a_server_that_never_fitted_it(client: fb.Client, 
             other.stream("tiny", fitted.plan_id)
 
 
+def test_stored_plans_are_listed_and_removed(serve: Serve, tiny_folder: object):
+    plan = fb.Plan(outputs={"x": fb.cols("x").standardize()})
+    with fb.connect(serve({"tiny": tiny_folder}).url) as client:
+        assert client.plans() == []
+        fitted = client.fit("tiny", plan, progress=False)
+        (stored,) = client.plans()
+        assert stored.plan_id == fitted.plan_id
+        info = client.datasets()["tiny"]
+        assert stored.datasets == (fb.PlanDataset("tiny", info.snapshot, info.rows, True),)
+        assert stored.created is not None
+        assert stored.used is not None
+        assert stored.created <= stored.used
+        assert client.remove_plan(fitted.plan_id) == stored
+        assert client.plans() == []
+        with pytest.raises(fb.NotFound, match="there is none"):
+            client.remove_plan(fitted.plan_id)
+        # The whole plan is in the FittedPlan.
+        assert len(list(client.stream("tiny", fitted))) > 0
+
+
 def test_half_precision_outputs(client: fb.Client, tiny: pa.Table):
     plan = fb.Plan(
         outputs={

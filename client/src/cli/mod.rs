@@ -12,6 +12,7 @@ mod load_text;
 mod ls;
 mod output;
 mod plan_file;
+mod plans;
 mod replay;
 mod schema;
 mod session;
@@ -71,6 +72,7 @@ enum FlightVerb {
     Explain(explain::Explain),
     Replay(replay::Replay),
     Show(show::Show),
+    Plans(plans::Plans),
     Load(Box<load::Load>),
 }
 
@@ -113,6 +115,7 @@ async fn run(options: Options) -> Result<(), Failure> {
         FlightVerb::Explain(verb) => verb.run(&session).await,
         FlightVerb::Replay(verb) => verb.run(&session).await,
         FlightVerb::Show(verb) => verb.run(&session).await,
+        FlightVerb::Plans(verb) => verb.run(&session).await,
         FlightVerb::Load(verb) => verb.run(&session).await,
     }
 }
@@ -138,7 +141,7 @@ mod tests {
         let command = forebay_settings::command::<Options>();
         check(&command);
         let verbs: BTreeSet<_> = command.get_subcommands().map(Command::get_name).collect();
-        assert_eq!(verbs, ["explain", "fit", "head", "load", "ls", "replay", "schema", "show", "top"].into());
+        assert_eq!(verbs, ["explain", "fit", "head", "load", "ls", "plans", "replay", "schema", "show", "top"].into());
         command.debug_assert();
     }
 }

@@ -103,6 +103,34 @@ fn a_fitted_plan_is_saved_shown_and_reused() {
 }
 
 #[test]
+fn stored_plans_are_listed_and_removed_by_a_prefix() {
+    let server = Server::start();
+    fs::write(server.folder.path().join("plan.json"), PLAN).unwrap();
+    assert_eq!(stdout(&mut server.forebay(&["plans", "ls", "--json"])), "[]\n");
+    let fitted = stdout(&mut server.forebay(&["fit", "numbers", "--plan", "plan.json", "--json"]));
+    let plan_id = fitted.split('"').nth(3).unwrap();
+    let plans: Value = serde_json::from_str(&stdout(&mut server.forebay(&["plans", "ls", "--json"]))).unwrap();
+    assert_eq!((plans.as_array().unwrap().len(), &plans[0]["plan_id"]), (1, &json!(plan_id)));
+    let dataset = &plans[0]["datasets"][0];
+    assert_eq!(
+        (&dataset["name"], &dataset["rows"], &dataset["fitted"]),
+        (&json!("numbers"), &json!(100), &json!(true))
+    );
+    let table = stdout(&mut server.forebay(&["plans", "ls"]));
+    let row = table.lines().nth(1).unwrap();
+    assert!(row.starts_with(plan_id) && row.contains("  numbers ") && row.contains(" 100 "), "{table}");
+
+    let (code, messages) = failure(&mut server.forebay(&["plans", "rm", "0000"]));
+    assert!(code == Some(1) && messages.contains("NOT_FOUND") && messages.contains(plan_id), "{messages}");
+    let (code, _) = failure(&mut server.forebay(&["plans", "rm"]));
+    assert_eq!(code, Some(2));
+    assert_eq!(stdout(&mut server.forebay(&["plans", "rm", &plan_id[..6]])), format!("removed {plan_id}\n"));
+    assert_eq!(stdout(&mut server.forebay(&["plans", "ls", "--json"])), "[]\n");
+    let (code, messages) = failure(&mut server.forebay(&["show", plan_id]));
+    assert!(code == Some(1) && messages.contains("NOT_FOUND"), "{messages}");
+}
+
+#[test]
 fn failures_exit_with_1_and_the_servers_message() {
     let server = Server::start();
     fs::write(server.folder.path().join("plan.json"), PLAN).unwrap();

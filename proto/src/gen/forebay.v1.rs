@@ -1140,6 +1140,73 @@ impl ::prost::Name for ShowRequest {
 const NAME: &'static str = "ShowRequest";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ShowRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ShowRequest".into() }}
+/// Body of the action "plans": the plans stored on the server that the caller may see.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PlansRequest {
+}
+impl ::prost::Name for PlansRequest {
+const NAME: &'static str = "PlansRequest";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.PlansRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.PlansRequest".into() }}
+/// Results of the action "plans", at most 1,000 plans per result, those used last first.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Plans {
+    #[prost(message, repeated, tag = "1")]
+    pub plans: ::prost::alloc::vec::Vec<StoredPlan>,
+}
+impl ::prost::Name for Plans {
+const NAME: &'static str = "Plans";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Plans".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Plans".into() }}
+/// A plan stored on the server. Also the result of the action "remove_plan".
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StoredPlan {
+    #[prost(string, tag = "1")]
+    pub plan_id: ::prost::alloc::string::String,
+    /// The datasets that it was fitted on or streamed with, as far as the caller may read them.
+    #[prost(message, repeated, tag = "2")]
+    pub datasets: ::prost::alloc::vec::Vec<PlanDataset>,
+    /// Bytes of the stored plan.
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    /// Seconds since 1970 at which it was first stored; 0: unknown.
+    #[prost(uint64, tag = "4")]
+    pub created: u64,
+    /// Seconds since 1970, to a minute, at which it was last stored or used by its id.
+    #[prost(uint64, tag = "5")]
+    pub used: u64,
+}
+impl ::prost::Name for StoredPlan {
+const NAME: &'static str = "StoredPlan";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.StoredPlan".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.StoredPlan".into() }}
+/// A dataset at the time when a plan was stored for it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PlanDataset {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub snapshot: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub rows: u64,
+    /// Whether the plan was fitted on it.
+    #[prost(bool, tag = "4")]
+    pub fitted: bool,
+}
+impl ::prost::Name for PlanDataset {
+const NAME: &'static str = "PlanDataset";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.PlanDataset".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.PlanDataset".into() }}
+/// Body of the action "remove_plan".
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemovePlanRequest {
+    #[prost(string, tag = "1")]
+    pub plan_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for RemovePlanRequest {
+const NAME: &'static str = "RemovePlanRequest";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.RemovePlanRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.RemovePlanRequest".into() }}
 /// FlightDescriptor.command of DoExchange: the client sends raw batches and receives the plan's outputs, batch for batch.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExchangeRequest {

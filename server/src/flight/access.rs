@@ -15,7 +15,7 @@ use crate::{
     auth::{Admission, Auth, Caller, Peer, StreamLimits, StreamPermit, TicketKey},
     error::near_names,
     plan,
-    stream::{StreamError, Streams},
+    stream::{PlanRecord, StreamError, Streams},
 };
 
 /// The access rules of a service. Cheap to clone.
@@ -106,6 +106,34 @@ impl Access {
             ));
         }
         Ok(())
+    }
+
+    /// What the caller may see of a stored plan: the datasets that it may read; none if it may read no dataset that the
+    /// plan was stored for, or not all of the plan's lookup tables.
+    pub(super) fn visible(caller: &Caller, record: PlanRecord) -> Option<v1::StoredPlan> {
+        let PlanRecord { mut plan, tables, .. } = record;
+        if caller.reads_everything() {
+            return Some(plan);
+        }
+        plan.datasets.retain(|dataset| caller.may_read(&dataset.name));
+        let is_granted = !plan.datasets.is_empty() && tables.iter().all(|table| caller.may_read(table));
+        is_granted.then_some(plan)
+    }
+
+    /// Checks that the caller may remove a stored plan that it may see: it may read every dataset that the plan was
+    /// stored for, as a fit on each requires.
+    pub(super) fn removal(caller: &Caller, record: &PlanRecord) -> Result<(), Status> {
+        let may_read_all = record.is_known && record.plan.datasets.iter().all(|dataset| caller.may_read(&dataset.name));
+        if caller.reads_everything() || may_read_all {
+            return Ok(());
+        }
+        let message = format!(
+            "plan \"{}\" is also used with datasets that are not granted to {}: a principal with all of them may remove \
+             it (--principals)",
+            record.plan.plan_id,
+            caller.name()
+        );
+        Err(status::refusal(Reason::PermissionDenied, &message))
     }
 
     /// Checks that the caller may read the sources of a stream: its dataset and the lookup tables of its plan.

@@ -69,7 +69,7 @@ impl Exchanges {
             move |plan_id: &str| ExchangeKey { plan_id: plan_id.to_owned(), schema: SchemaRef::clone(&schema) }
         };
         let compile = move |environment: &Environment, plan| Exchange::compile(environment, plan, &schema);
-        self.cache.get(&self.environment, &source, key, compile).await
+        self.cache.get(&self.environment, &source, key, |_, _| true, compile).await
     }
 }
 

@@ -16,6 +16,7 @@ mod error;
 mod exchange;
 mod explain;
 mod fit;
+mod plan_records;
 mod plan_store;
 mod replay;
 mod resolve;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use forebay_proto::v1;
+use tokio::sync::Semaphore;
 
 pub use device::{Device, DeviceName};
 pub use epoch::{
@@ -34,6 +36,7 @@ pub use epoch::{
 pub use error::StreamError;
 pub use exchange::Exchange;
 pub use fit::FitTask;
+pub use plan_records::PlanRecord;
 pub use replay::Replayed;
 pub use resolve::prepare::Prepared;
 
@@ -58,6 +61,8 @@ pub struct Streams {
     resolver: Resolver,
     exchanges: Exchanges,
     fits: Fits,
+    /// Permits to list the stored plans.
+    plan_lists: Semaphore,
 }
 
 impl Streams {
@@ -77,6 +82,7 @@ impl Streams {
             resolver: Resolver::new(Arc::clone(&environment)),
             exchanges: Exchanges::new(Arc::clone(&environment)),
             fits: Fits::new(Arc::clone(&environment)),
+            plan_lists: Semaphore::new(1),
             environment,
         }
     }
@@ -119,6 +125,24 @@ impl Streams {
     /// Reads the stored result of a fit, by this server or another one with the same state directory.
     pub async fn show(&self, plan_id: String) -> Result<v1::FitResult, StreamError> {
         self.fits.stored(plan_id).await
+    }
+
+    /// Lists the stored plans, those used last first.
+    pub async fn plans(&self) -> Result<Vec<PlanRecord>, StreamError> {
+        // One list at a time: a list of many plans reads many files.
+        let _permit = self.plan_lists.acquire().await;
+        let plans = self.environment.plans.clone();
+        self.environment.cpu.run(move || plans.list()).await.map_err(StreamError::from)
+    }
+
+    /// Returns one stored plan; none if there is none of this id.
+    pub fn plan(&self, plan_id: &str) -> Option<PlanRecord> {
+        self.environment.plans.listed(plan_id)
+    }
+
+    /// Removes a stored plan. Open streams keep it. Returns whether it existed.
+    pub fn remove_plan(&self, plan_id: &str) -> Result<bool, StreamError> {
+        self.environment.plans.remove(plan_id)
     }
 
     /// Compiles the plan of an exchange against the schema of its batches.

@@ -48,6 +48,17 @@ impl PlanStore {
         Self { state, last: Arc::default() }
     }
 
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Notes that a plan is used.
+    pub(super) fn mark_used(&self, plan_id: &str) {
+        if is_id(plan_id) {
+            self.state.mark_used(Kind::Plan, plan_id);
+        }
+    }
+
     /// Whether a plan is stored under this id.
     pub(super) fn has(&self, plan_id: &str) -> bool {
         is_id(plan_id) && self.state.has(Kind::Plan, plan_id)

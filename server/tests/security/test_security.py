@@ -121,6 +121,50 @@ def client(secured: Secured) -> Iterator[fl.FlightClient]:
         yield client
 
 
+def plans(client: fl.FlightClient, token: str) -> dict[str, list[str]]:
+    """The plans that a caller sees, with the datasets that it sees of each."""
+    results = client.do_action(action("plans"), bearer(token))
+    seen = [plan for result in results for plan in json.loads(result.body.to_pybytes())["plans"]]
+    return {plan["plan_id"]: [dataset["name"] for dataset in plan["datasets"]] for plan in seen}
+
+
+def fitted(client: fl.FlightClient, token: str, dataset: str, column: str) -> str:
+    parts = [{"columns": [column], "ops": [{"min_max": {}}]}]
+    body = {"dataset": dataset, "plan": {"outputs": [{"name": "y", "parts": parts}]}}
+    *_, last = client.do_action(action("fit", **body), bearer(token))
+    return json.loads(last.body.to_pybytes())["result"]["plan_id"]
+
+
+def test_plans_are_listed_and_removed_by_principals_with_their_datasets(serve: Serve, tmp_path: Path):
+    secured = Secured(serve, tmp_path)
+    with secured.client() as client:
+        # The same values in both datasets: one plan, which two principals use.
+        shared = fitted(client, TRAINER, "numbers", "x")
+        assert fitted(client, OTHER, "secret", "x") == shared
+        private = fitted(client, OTHER, "secret", "hidden")
+        assert plans(client, ADMIN) == {shared: ["numbers", "secret"], private: ["secret"]}
+        assert plans(client, OTHER) == {shared: ["numbers", "secret"], private: ["secret"]}
+        assert plans(client, TRAINER) == {shared: ["numbers"]}
+
+        def remove(plan_id: str, token: str) -> None:
+            list(client.do_action(action("remove_plan", plan_id=plan_id), bearer(token)))
+
+        with refused("unauthorized", "datasets that are not granted to trainer") as caught:
+            remove(shared, TRAINER)
+        assert "secret" not in str(caught.value)
+        # An existing plan and none look the same, and no id is suggested that the caller may not see.
+        for unknown in (private, private[:-1] + ("0" if private[-1] != "0" else "1"), "ab", "../plans", "x" * 9000):
+            with refused("not found", "UNKNOWN_PLAN") as caught:
+                remove(unknown, TRAINER)
+            assert private not in str(caught.value).replace(unknown, "")
+        assert set(plans(client, ADMIN)) == {shared, private}
+        remove(shared, OTHER)
+        remove(private, ADMIN)
+        assert plans(client, ADMIN) == {}
+        with refused("not found", "UNKNOWN_PLAN"):
+            remove(shared, ADMIN)
+
+
 def test_every_call_requires_a_token(client: fl.FlightClient):
     calls: list[Callable[[fl.FlightCallOptions], object]] = [
         lambda options: list(client.list_flights(b"", options)),
@@ -128,6 +172,8 @@ def test_every_call_requires_a_token(client: fl.FlightClient):
         lambda options: client.get_flight_info(request("numbers"), options),
         lambda options: client.get_schema(fl.FlightDescriptor.for_path("numbers"), options),
         lambda options: list(client.do_action(action("explain", dataset="numbers", plan=PLAN), options)),
+        lambda options: list(client.do_action(action("plans"), options)),
+        lambda options: list(client.do_action(action("remove_plan", plan_id="ab"), options)),
         lambda options: client.do_get(fl.Ticket(b"FBT1"), options).read_all(),
         lambda options: client.do_exchange(fl.FlightDescriptor.for_command(b"{}"), options)[1].read_all(),
     ]

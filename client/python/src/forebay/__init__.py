@@ -48,6 +48,7 @@ from .private_server import local
 from .progress import FitProgress
 from .ragged import Ragged
 from .replay import Replay
+from .stored_plan import PlanDataset, StoredPlan
 from .stream import Batch, Stream
 
 __version__ = "0.1.0"
@@ -80,6 +81,7 @@ __all__ = [
     "Overloaded",
     "PermissionDenied",
     "Plan",
+    "PlanDataset",
     "Ragged",
     "RankExplain",
     "Replay",
@@ -87,6 +89,7 @@ __all__ = [
     "SchemaDrift",
     "ServerEnded",
     "SnapshotChanged",
+    "StoredPlan",
     "Stream",
     "StreamError",
     "StreamInfo",

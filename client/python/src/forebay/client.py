@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -30,6 +30,7 @@ from .replay import Replay, read_replay
 from .retry import RETRY_SECONDS, try_everywhere
 from .signal_safe import Latch
 from .source import Source
+from .stored_plan import StoredPlan, read_stored_plan, read_stored_plans
 from .stream import Stream
 
 if TYPE_CHECKING:
@@ -265,6 +266,17 @@ class Client:
 
         return with_plan(send, request, self.fitted(dataset, plan))
 
+    def plans(self) -> list[StoredPlan]:
+        """Return the plans stored on the server that the caller may see, those used last first."""
+        return self._on_any(lambda connection: read_stored_plans(connection.act("plans", {})))
+
+    def remove_plan(self, plan_id: str) -> StoredPlan:
+        """Remove a plan stored on the server, and return what it was.
+
+        Open streams continue. New ones that name the id raise `NotFound` until the plan is fitted again.
+        """
+        return self._on_any(lambda connection: _removed(connection.act("remove_plan", {"plan_id": plan_id})))
+
     def exchange(self, plan: Plan | FittedPlan | str, *, schema: pa.Schema | None = None) -> Exchange:
         """Return an `Exchange`, a callable that computes the plan's outputs for rows in memory.
 
@@ -367,6 +379,12 @@ def _pinned(start: Cursor, described: StreamInfo) -> tuple[str, str, int]:
     """Return snapshot, plan and order version of the stream's start cursor."""
     snapshot = described.snapshot if start.position else start.snapshot
     return snapshot, described.plan_id, described.order_version
+
+
+def _removed(results: Iterable[Json]) -> StoredPlan:
+    for fields in results:
+        return read_stored_plan(fields)
+    raise StreamError("the server removed the plan without a result")
 
 
 def _progress(fields: Json) -> FitProgress:

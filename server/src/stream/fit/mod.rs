@@ -16,6 +16,7 @@ use super::{
     environment::Environment,
     epoch::task::{Ahead, AheadSender, fetched_ahead},
     error::StreamError,
+    plan_records::StoredFor,
     plan_store::FittedTypes,
     resolve::{
         count::rows_and_groups,
@@ -156,18 +157,19 @@ async fn check(environment: &Environment, snapshot: &Snapshot, sent: v1::Plan) -
 /// Compiles a fitted plan and stores it under its id, on the CPU pool: digesting a large vocabulary is work.
 async fn store(
     environment: &Environment,
-    snapshot: &Snapshot,
+    snapshot: &Arc<Snapshot>,
     fitted: CheckedPlan,
 ) -> Result<v1::FitResult, StreamError> {
-    let (plans, stored) = (environment.plans.clone(), Arc::clone(snapshot.wide_schema()));
+    let (plans, snapshot) = (environment.plans.clone(), Arc::clone(snapshot));
     let result = environment.cpu.run(move || {
         let CheckedPlan { plan, tables, expressions } = fitted;
         // Learned parameters may be too large for an output: fail now, not when the plan is streamed.
         let program = plan::compile(&plan, &expressions.schema, false, &tables)?;
         let columns = program.input_columns().iter().map(AsRef::as_ref);
-        let read = Derivation::new(&stored, &expressions, columns, false)?.input;
+        let read = Derivation::new(snapshot.wide_schema(), &expressions, columns, false)?.input;
         let plan_id = plan::plan_id(&plan);
         plans.store(&plan_id, &plan, FittedTypes::of(&read))?;
+        plans.record(&plan_id, &plan, &StoredFor { snapshot: &snapshot, is_fitted: true })?;
         let warnings = plan::warnings(&plan);
         Ok(v1::FitResult { version: FIT_VERSION, plan_id, plan: Some(plan), warnings })
     });

@@ -43,25 +43,28 @@ where
     }
 
     /// Returns the plan of a request from the cache, or compiles it on the CPU pool, whose stacks are deep enough for
-    /// expressions.
+    /// expressions. A cached plan that is no longer current is compiled again.
     pub(crate) async fn get(
         self: &Arc<Self>,
         environment: &Arc<Environment>,
         source: &Source,
         key: impl Fn(&str) -> K + Send + 'static,
+        is_current: impl Fn(&Environment, &T) -> bool + Send + 'static,
         compile: impl FnOnce(&Environment, PinnedPlan) -> Result<T, StreamError> + Send + 'static,
     ) -> Result<Arc<T>, StreamError> {
-        if let Source::Id(id) = source
-            && environment.plans.has(id)
-            && let Some(known) = self.find(&key(id))
-        {
-            self.record(true);
-            return Ok(known);
+        if let Source::Id(id) = source {
+            environment.plans.mark_used(id);
+            if environment.plans.has(id)
+                && let Some(known) = self.find(&key(id))
+            {
+                self.record(true);
+                return Ok(known);
+            }
         }
         let (plans, source) = (environment.plans.clone(), source.clone());
         let read = environment.cpu.run(move || plans.read(&source)).await?;
         let CanonicalPlan { plan_id: sent_id, plan, sent } = read?;
-        if let Some(known) = self.find(&key(&sent_id)) {
+        if let Some(known) = self.find(&key(&sent_id)).filter(|known| is_current(environment, known)) {
             self.record(true);
             return Ok(known);
         }
@@ -72,7 +75,7 @@ where
             // Digesting a large plan is work, and only pinned tables change it.
             let plan_id = if tables.is_empty() { sent_id.clone() } else { plan::plan_id(&plan) };
             let key = key(&plan_id);
-            if let Some(known) = cache.find(&key) {
+            if let Some(known) = cache.find(&key).filter(|known| is_current(&shared, known)) {
                 return Ok(known);
             }
             let is_changed = plan_id != sent_id;
@@ -91,6 +94,7 @@ where
 
     fn insert(&self, key: K, compiled: &Arc<T>) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|(known, _)| *known != key);
         entries.push_front((key, Arc::clone(compiled)));
         entries.truncate(COMPILED_MAX);
     }

@@ -15,6 +15,7 @@ use crate::{
         device::Executable,
         environment::Environment,
         error::StreamError,
+        plan_records::StoredFor,
         plan_store::FittedTypes,
         resolve::{
             cache::PinnedPlan,
@@ -71,7 +72,7 @@ impl Compiled {
         let executable = environment.device.load(&program, &plan_id);
         let is_stored = environment.plans.has(&plan_id)
             || ((is_changed || plan.encoded_len() > TICKET_PLAN_BYTES_MAX)
-                && store(environment, &plan_id, &plan, &rows));
+                && store(environment, &plan_id, &plan, &rows, snapshot));
         Ok(Self {
             plan_id,
             filter: plan.filter.clone(),
@@ -86,8 +87,11 @@ impl Compiled {
     }
 }
 
-fn store(environment: &Environment, plan_id: &str, plan: &v1::Plan, rows: &Rows) -> bool {
-    let stored = environment.plans.store(plan_id, plan, FittedTypes::of(rows.projection.schema()));
+fn store(environment: &Environment, plan_id: &str, plan: &v1::Plan, rows: &Rows, snapshot: &Snapshot) -> bool {
+    let plans = &environment.plans;
+    let stored = plans
+        .store(plan_id, plan, FittedTypes::of(rows.projection.schema()))
+        .and_then(|()| plans.record(plan_id, plan, &StoredFor { snapshot, is_fitted: false }));
     stored.inspect_err(|error| tracing::warn!(%error, "tickets carry the whole plan: it cannot be stored")).is_ok()
 }
 

@@ -177,7 +177,10 @@ impl Resolver {
             move |plan_id: &str| CompiledKey { snapshot: digest.clone(), plan_id: plan_id.to_owned(), with_row_ids };
         let snapshot = Arc::clone(snapshot);
         let compile = move |environment: &Environment, plan| Compiled::new(environment, &snapshot, plan, with_row_ids);
-        self.plans.get(&self.environment, source, key, compile).await
+        // Tickets with the id of a plan that was removed would be refused.
+        let is_current =
+            |environment: &Environment, known: &Compiled| !known.is_stored || environment.plans.has(&known.plan_id);
+        self.plans.get(&self.environment, source, key, is_current, compile).await
     }
 }
 

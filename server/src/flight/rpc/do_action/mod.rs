@@ -2,6 +2,7 @@
 
 mod explain;
 mod fit;
+mod plans;
 mod replay;
 mod results;
 mod show;
@@ -24,7 +25,10 @@ pub(crate) fn types() -> Vec<ActionType> {
                   that batch, and a ticket for the batch itself";
     let show =
         "Body: ShowRequest {plan_id}. Result: FitResult {version, plan_id, plan, warnings}, as the fit returned it";
-    [("fit", fit), ("explain", explain), ("replay", replay), ("show", show)]
+    let plans = "Body: PlansRequest {}. Results: Plans, the stored plans that the caller may see: id, datasets, bytes, \
+                 times";
+    let remove = "Body: RemovePlanRequest {plan_id}. Result: StoredPlan, as it was before its removal";
+    [("fit", fit), ("explain", explain), ("replay", replay), ("show", show), ("plans", plans), ("remove_plan", remove)]
         .map(|(name, description)| ActionType { r#type: name.to_owned(), description: description.to_owned() })
         .into()
 }
@@ -37,6 +41,8 @@ pub(crate) async fn results(context: &CallContext, action: &Action) -> Result<Ac
         "explain" => explain::results(context, &action.body).await,
         "replay" => replay::results(context, &action.body).await,
         "show" => show::results(context, &action.body).await,
+        "plans" => plans::list(context, &action.body).await,
+        "remove_plan" => plans::remove(context, &action.body).await,
         other => {
             let known: Vec<String> = types().into_iter().map(|known| known.r#type).collect();
             let message = format!("unknown action \"{other}\": this version has {}", known.join(", "));

@@ -1,0 +1,154 @@
+//! Records of stored plans: the datasets that each was stored for, and when.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use forebay_proto::v1;
+use serde::{Deserialize, Serialize};
+
+use super::{error::StreamError, plan_store::PlanStore};
+use crate::{
+    catalog::Snapshot,
+    plan,
+    state::{Kind, StateEntry, is_id},
+};
+
+/// Plans that a list has, those used last: a bound on the files that a call reads.
+const PLANS_LISTED_MAX: usize = 10_000;
+
+/// Datasets that a record keeps. Only the first ones are recorded beyond it.
+const DATASETS_MAX: usize = 64;
+
+/// A stored plan, and the lookup tables that it reads.
+#[derive(Clone, Debug)]
+pub struct PlanRecord {
+    /// What a list shows.
+    pub plan: v1::StoredPlan,
+    /// Whether its datasets are known; not so for plans that earlier versions stored.
+    pub is_known: bool,
+    /// Names of its lookup tables.
+    pub tables: BTreeSet<String>,
+}
+
+/// A dataset for which a plan is stored.
+pub(super) struct StoredFor<'a> {
+    pub snapshot: &'a Snapshot,
+    pub is_fitted: bool,
+}
+
+/// The file of a record.
+#[derive(Default, Deserialize, Serialize)]
+struct RecordFile {
+    /// Seconds since 1970.
+    created: u64,
+    datasets: BTreeMap<String, DatasetEntry>,
+    tables: BTreeSet<String>,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+struct DatasetEntry {
+    snapshot: String,
+    rows: u64,
+    fitted: bool,
+}
+
+impl PlanStore {
+    /// Records that a plan is stored for a dataset.
+    pub(super) fn record(&self, plan_id: &str, plan: &v1::Plan, stored: &StoredFor<'_>) -> Result<(), StreamError> {
+        let mut record = self.record_file(plan_id).unwrap_or_default();
+        if record.created == 0 {
+            record.created = seconds_since_1970(SystemTime::now());
+        }
+        let name = stored.snapshot.dataset();
+        if record.datasets.len() < DATASETS_MAX || record.datasets.contains_key(name) {
+            let entry = record.datasets.entry(name.to_owned()).or_default();
+            stored.snapshot.digest().clone_into(&mut entry.snapshot);
+            entry.rows = stored.snapshot.row_count();
+            entry.fitted |= stored.is_fitted;
+        }
+        record.tables = plan::table_names(plan).map(str::to_owned).collect();
+        // Numbers, strings and maps of strings always have a JSON form.
+        let bytes = serde_json::to_vec(&record).unwrap_or_default();
+        Ok(self.state().write(Kind::PlanRecord, plan_id, &bytes)?)
+    }
+
+    /// Lists the stored plans, those used last first. Reads files: run it on a thread that may block.
+    pub(super) fn list(&self) -> Vec<PlanRecord> {
+        let mut entries = self.state().entries(Kind::Plan);
+        entries.sort_by(|a, b| b.used.cmp(&a.used).then_with(|| a.id.cmp(&b.id)));
+        entries.truncate(PLANS_LISTED_MAX);
+        entries.into_iter().filter(|entry| is_id(&entry.id)).map(|entry| self.with_record(entry)).collect()
+    }
+
+    /// Returns one stored plan; none if there is none of this id.
+    pub(super) fn listed(&self, plan_id: &str) -> Option<PlanRecord> {
+        let entry = if is_id(plan_id) { self.state().entry(Kind::Plan, plan_id) } else { None };
+        entry.map(|entry| self.with_record(entry))
+    }
+
+    /// Removes a plan. Returns whether it existed.
+    pub(super) fn remove(&self, plan_id: &str) -> Result<bool, StreamError> {
+        if !is_id(plan_id) {
+            return Ok(false);
+        }
+        // The plan goes first: without it, the rest has no effect.
+        let existed = self.state().remove(Kind::Plan, plan_id)?;
+        for kind in [Kind::PlanColumns, Kind::PlanRecord] {
+            self.state().remove(kind, plan_id)?;
+        }
+        Ok(existed)
+    }
+
+    fn with_record(&self, entry: StateEntry) -> PlanRecord {
+        let file = self.record_file(&entry.id);
+        let is_known = file.as_ref().is_some_and(|file| !file.datasets.is_empty());
+        let file = file.unwrap_or_default();
+        let dataset = |(name, entry): (String, DatasetEntry)| v1::PlanDataset {
+            name,
+            snapshot: entry.snapshot,
+            rows: entry.rows,
+            fitted: entry.fitted,
+        };
+        let plan = v1::StoredPlan {
+            plan_id: entry.id,
+            datasets: file.datasets.into_iter().map(dataset).collect(),
+            bytes: entry.bytes,
+            created: file.created,
+            used: seconds_since_1970(entry.used),
+        };
+        PlanRecord { plan, is_known, tables: file.tables }
+    }
+
+    /// The record of a plan; none if it is missing or damaged.
+    fn record_file(&self, plan_id: &str) -> Option<RecordFile> {
+        let bytes = self.state().read(Kind::PlanRecord, plan_id).ok().flatten()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+}
+
+fn seconds_since_1970(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{state::State, stream::plan_store::FittedTypes};
+
+    #[test]
+    fn lists_and_removes_plans_of_unknown_datasets() {
+        let folder = tempfile::tempdir().unwrap();
+        let plans = PlanStore::new(State::open(folder.path()).unwrap());
+        let plan = plan::canonical(&v1::Plan { filter: "a > 1".to_owned(), ..v1::Plan::default() });
+        let id = plan::plan_id(&plan);
+        plans.store(&id, &plan, FittedTypes::default()).unwrap();
+        let listed = plans.list();
+        assert_eq!((listed.len(), listed[0].plan.plan_id.as_str(), listed[0].is_known), (1, id.as_str(), false));
+        assert!(listed[0].plan.bytes > 0 && listed[0].plan.used > 0);
+        assert!(plans.listed("../plans").is_none() && !plans.remove("../plans").unwrap());
+        assert!(plans.remove(&id).unwrap());
+        assert!(!plans.remove(&id).unwrap() && plans.list().is_empty() && plans.load(&id).is_err());
+    }
+}
