@@ -16,13 +16,14 @@ import pyarrow as pa
 from .connection import Connection, Json, to_bytes, with_plan
 from .credentials import Credentials
 from .cursor import Cursor, resolved
-from .errors import DeadlineExceeded, StreamError, Unavailable
+from .errors import DeadlineExceeded, ForebayError, StreamError, Unavailable
 from .exchange import Call, Exchange
 from .explain import Explain, read_explain
 from .failover import Failover
 from .fitted import FittedPlan
 from .flight_info import info_at, locations, other_stream, share
 from .header import DatasetInfo, StreamInfo
+from .hints import explained
 from .options import StreamOptions
 from .plan import Plan
 from .progress import FitProgress, Progress, ProgressLine, line_wanted
@@ -66,16 +67,18 @@ def connect(
         raise ValueError(f"retry_seconds must be 0 or more, not {retry_seconds}")
     credentials = Credentials() if credentials is None else credentials
     failed: list[str] = []
+    last: ForebayError | None = None
     for at, one in enumerate(urls):
         connection = Connection(one, credentials)
         try:
             connection.hello()
         except (Unavailable, DeadlineExceeded) as error:
             connection.close()
-            failed.append(f"{one}: {error}")
+            failed.append(f"{one}: {explained(one, error, credentials)}")
+            last = error
         else:
             return Client([*urls[at:], *urls[:at]], connection, retry_seconds=retry_seconds, credentials=credentials)
-    raise Unavailable("no server responds: " + "; ".join(failed))
+    raise Unavailable(f"cannot connect to {'; '.join(failed)}") from last
 
 
 class Client:

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from .credentials import Credentials
-from .errors import ForebayError, NotFound, ServerEnded, Unavailable, translated
+from .errors import ForebayError, NotFound, ServerEnded, Unauthenticated, Unavailable, translated
 from .fitted import FittedPlan
+from .hints import credentials_hint
 from .plan import Plan
 from .private_server import exit_report
 
@@ -64,6 +65,7 @@ class Connection:
     def __init__(self, url: str, credentials: Credentials) -> None:
         self.url = url
         options = OWN_CONNECTION + (UNIX_AUTHORITY if url.startswith("grpc+unix:") else [])
+        self._credentials = credentials
         self._headers = credentials.headers(url)
         with self.translated():
             self._flight = flight.FlightClient(url, generic_options=options, **credentials.tls(url))
@@ -126,14 +128,15 @@ class Connection:
     def translated(self) -> _Translated:
         """Return a context that translates pyarrow's exceptions."""
         _fork_guard.enter()
-        return _Translated(self.url)
+        return _Translated(self.url, self._credentials)
 
 
 class _Translated(translated):
-    """Like `translated`, and reports how a private server of `local` ended if that is the cause."""
+    """Like `translated`; adds how a private server of `local` ended, if that is the cause, and how to give a token."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, credentials: Credentials) -> None:
         self._url = url
+        self._credentials = credentials
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -145,6 +148,8 @@ class _Translated(translated):
             if report is None:
                 raise
             raise ServerEnded(f"{unavailable}\n{report}") from error
+        except Unauthenticated as refused:
+            raise credentials_hint(refused, self._credentials) from error
 
 
 def with_plan(send: Callable[[Json], T], request: Json, plan: Plan | FittedPlan | str) -> T:

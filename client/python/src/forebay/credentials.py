@@ -52,20 +52,43 @@ class Credentials:
             )
         return [(b"authorization", b"Bearer " + token.encode())]
 
+    def authorities(self) -> str | None:
+        """Return the trusted authorities in PEM; None if neither the caller nor the system names any."""
+        ca = _given(self.ca, "FOREBAY_CA")
+        if ca is None:
+            ca = cast("str | None", ssl.get_default_verify_paths().cafile)
+        return None if ca is None else Path(ca).read_text()
+
+    def authorities_source(self) -> str:
+        """Return where the trusted authorities come from, for an error."""
+        ca = _given(self.ca, "FOREBAY_CA")
+        return "an authority that this system trusts" if ca is None else f"the authorities in {os.fspath(ca)}"
+
+    def token_source(self) -> str | None:
+        """Return where the token comes from, for an error; None if there is none."""
+        if self.token is not None:
+            return "Credentials(token=…)"
+        if self.token_file is not None:
+            return f"Credentials(token_file={os.fspath(self.token_file)!r})"
+        return next((name for name in ("FOREBAY_TOKEN", "FOREBAY_TOKEN_FILE") if os.environ.get(name)), None)
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether there is a client certificate."""
+        return _given(self.cert, "FOREBAY_CERT") is not None
+
     def tls(self, url: str) -> _Tls:
         """Return the TLS arguments of pyarrow's client for the server at `url`."""
         if not url.startswith(_TLS):
             return {}
         # pyarrow includes no authorities.
-        ca = _given(self.ca, "FOREBAY_CA")
-        if ca is None:
-            ca = cast("str | None", ssl.get_default_verify_paths().cafile)
+        ca = self.authorities()
         cert, key = _given(self.cert, "FOREBAY_CERT"), _given(self.key, "FOREBAY_KEY")
         if (cert is None) != (key is None):
             raise ValueError("a client certificate requires its key: pass both cert and key, or omit both")
         options: _Tls = {}
         if ca is not None:
-            options["tls_root_certs"] = Path(ca).read_text()
+            options["tls_root_certs"] = ca
         if cert is not None and key is not None:
             options["cert_chain"] = Path(cert).read_text()
             options["private_key"] = Path(key).read_text()

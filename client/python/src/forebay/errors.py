@@ -207,7 +207,15 @@ _REASONS: dict[str, type[ForebayError]] = {
 }
 # The server's messages start with the name of their reason (proto/forebay/v1/reason.proto).
 _REASON = re.compile(r"(?P<reason>[A-Z][A-Z_]*): (?P<text>.*)", re.DOTALL)
-_DEBUG_CONTEXT = re.compile(r"\. (?:gRPC client debug context|Client context): .*", re.DOTALL)
+# What pyarrow adds after the message.
+_DEBUG_CONTEXT = re.compile(r"\. (?:gRPC client debug context|Client context): .*|\. Detail: \w+$", re.DOTALL)
+# gRPC's texts for a failed connection, around the cause.
+_NOT_CONNECTED = re.compile(
+    r"failed to connect to all addresses; last error: (?:[A-Z_]+: )?(?:(?:ipv4|ipv6|unix|unix-abstract):\S+: )?"
+    r"(?:Failed to connect to remote host: )?(?P<cause>.*)",
+    re.DOTALL,
+)
+_NOT_RESOLVED = re.compile(r"(?:errors resolving|DNS resolution failed for) (?P<host>\S+?)(?::\d+)?: .*", re.DOTALL)
 
 
 def translate(error: BaseException) -> ForebayError:
@@ -219,10 +227,20 @@ def translate(error: BaseException) -> ForebayError:
     kind = _PHRASES.get(match["phrase"], ForebayError)
     reasoned = _REASON.fullmatch(match["sentence"].strip())
     if reasoned is None:
-        return kind(match["sentence"].strip())
+        return kind(_cause(match["sentence"].strip()))
     error = _REASONS.get(reasoned["reason"], kind)(reasoned["text"])
     error.reason = reasoned["reason"]
     return error
+
+
+def _cause(sentence: str) -> str:
+    """Return the cause of a failed connection; other sentences unchanged."""
+    if resolved := _NOT_RESOLVED.fullmatch(sentence):
+        return f"cannot resolve the host name {resolved['host']}"
+    if connected := _NOT_CONNECTED.fullmatch(sentence):
+        cause = connected["cause"]
+        return cause[:1].lower() + cause[1:] if cause[1:2].islower() else cause
+    return sentence
 
 
 class translated(contextlib.AbstractContextManager[None]):  # noqa: N801 (used as a function: `with translated():`)
