@@ -174,7 +174,7 @@ fn invalid_usage_and_configuration_exit_with_2() {
     let cases: [(&[&str], &str); 12] = [
         (&["explain"], "DATASET"),
         (&["explain", "--rows", "10"], "DATASET"),
-        (&["explain", "a", "--wire-bytes-per-second", "2GB"], "2.5e8"),
+        (&["explain", "a", "--wire-bytes-per-second", "2G"], "write GB for powers of 1000"),
         (&["explain", "a", "--plan", "b", "--plan-id", "c"], "cannot be used with"),
         (&["replay", "a", "--plan", "b"], "--step"),
         (&["replay", "a", "--step", "1", "--remainder", "most"], "keep, drop, pad"),
