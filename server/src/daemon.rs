@@ -160,13 +160,9 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
         reflection: config.reflection,
     };
     let pages = async || -> Infallible {
-        match (metrics_listener, prometheus) {
-            (Some(listener), Some(prometheus)) => tokio::select! {
-                never = listener.serve(prometheus, cpu, watch.clone()) => never,
-                never = gauges::refresh(state, tls) => never,
-            },
-            _ => future::pending().await,
-        }
+        let (Some(listener), Some(prometheus)) = (metrics_listener, prometheus) else { return future::pending().await };
+        let gauges = gauges::refresh(state, tls);
+        tokio::select! { never = listener.serve(prometheus, cpu, watch.clone()) => never, never = gauges => never }
     };
     tokio::select! {
         served = flight::serve(service, listeners, settings, watch.clone()) => served?,
