@@ -60,6 +60,11 @@ pub(crate) fn endpoint(url: &str, credentials: &Credentials) -> Result<Endpoint>
         .max_frame_size(FRAME_BYTES_MAX))
 }
 
+/// Whether a URL is for TCP without TLS.
+pub(crate) fn is_plain_tcp(url: &str) -> bool {
+    target(url).is_ok_and(|target| target.starts_with("http://"))
+}
+
 /// Returns an error's message with those of its sources.
 fn chain(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(error.source(), |error| error.source());

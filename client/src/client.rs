@@ -19,7 +19,8 @@ use futures::{StreamExt, TryStreamExt};
 use tonic::{Status, Streaming, service::interceptor::InterceptedService, transport::Channel};
 
 use crate::{
-    Batch, BatchStream, Credentials, Error, Result, address, credentials::Bearer, cursor::EpochCursors, transport::Link,
+    Batch, BatchStream, Credentials, Error, Mismatch, Result, address, credentials::Bearer, cursor::EpochCursors,
+    transport::Link,
 };
 
 /// Flight client that sends the token with each call.
@@ -31,6 +32,8 @@ pub struct Client {
     url: Arc<str>,
     flight: Calls,
     checksums: bool,
+    /// Whether the port may speak TLS although the URL does not.
+    may_be_tls: bool,
 }
 
 /// Dataset as stored.
@@ -79,13 +82,17 @@ impl Client {
 
     pub(crate) async fn connect_by(link: &Link, url: &str) -> Result<Self> {
         let endpoint = address::endpoint(url, &link.credentials)?;
-        let channel =
-            link.connect(&endpoint).await.map_err(|source| Error::Unreachable { url: url.to_owned(), source })?;
+        let channel = link.connect(&endpoint).await.map_err(|source| match Mismatch::of(&source, url) {
+            Some(mismatch) => Error::Handshake { url: url.to_owned(), mismatch },
+            None => Error::Unreachable { url: url.to_owned(), source },
+        })?;
         // The server limits the size of a batch, not the transport.
         let flight = FlightServiceClient::with_interceptor(channel, link.credentials.bearer())
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
-        Ok(Self { url: url.into(), flight, checksums: true })
+        // A simulated network has no TLS.
+        let may_be_tls = link.transport.is_none() && address::is_plain_tcp(url);
+        Ok(Self { url: url.into(), flight, checksums: true, may_be_tls })
     }
 
     /// Returns the same connection without verification of checksums, to measure its cost.
@@ -96,8 +103,7 @@ impl Client {
 
     /// Lists the server's datasets, including unreadable ones, whose `error` is set.
     pub async fn list(&self) -> Result<Vec<Table>> {
-        let answer =
-            self.flight.clone().list_flights(Criteria::default()).await.map_err(|status| self.failed(status))?;
+        let answer = self.begun(self.flight.clone().list_flights(Criteria::default()).await).await?;
         let flights = answer.into_inner().map_err(|status| self.failed(status));
         flights.and_then(|flight| async move { table(flight) }).try_collect().await
     }
@@ -221,19 +227,19 @@ impl Client {
 
     async fn read_after(&self, endpoint: &Endpoint, first_step: u64) -> Result<BatchStream> {
         let ticket = Ticket { ticket: endpoint.ticket.clone() };
-        let answer = self.flight.clone().do_get(ticket).await.map_err(|status| self.failed(status))?;
+        let answer = self.begun(self.flight.clone().do_get(ticket).await).await?;
         let no_batches = endpoint.rank.as_ref().is_some_and(|rank| rank.steps <= first_step);
         Ok(BatchStream::new(answer.into_inner(), &self.url, no_batches, self.checksums))
     }
 
     async fn action(&self, name: &str, body: &impl Message) -> Result<Streaming<arrow_flight::Result>> {
         let action = Action { r#type: name.to_owned(), body: encode(body, Encoding::Protobuf).into() };
-        let answer = self.flight.clone().do_action(action).await.map_err(|status| self.failed(status))?;
+        let answer = self.begun(self.flight.clone().do_action(action).await).await?;
         Ok(answer.into_inner())
     }
 
     async fn flight_info(&self, descriptor: FlightDescriptor) -> Result<FlightInfo> {
-        let answer = self.flight.clone().get_flight_info(descriptor).await.map_err(|status| self.failed(status))?;
+        let answer = self.begun(self.flight.clone().get_flight_info(descriptor).await).await?;
         Ok(answer.into_inner())
     }
 
@@ -243,6 +249,21 @@ impl Client {
 
     pub(crate) fn url(&self) -> &Arc<str> {
         &self.url
+    }
+
+    /// Converts the outcome of a call's beginning. A TLS port closes a connection without TLS at the first call.
+    pub(crate) async fn begun<T>(&self, outcome: std::result::Result<T, Status>) -> Result<T> {
+        let error = match outcome {
+            Ok(answer) => return Ok(answer),
+            Err(status) => self.failed(status),
+        };
+        if self.may_be_tls
+            && matches!(error, Error::Disconnected { .. })
+            && let Some(mismatch) = Mismatch::of_plain_port(&self.url).await
+        {
+            return Err(Error::Handshake { url: self.url.to_string(), mismatch });
+        }
+        Err(error)
     }
 
     fn failed(&self, status: Status) -> Error {

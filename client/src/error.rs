@@ -5,7 +5,10 @@ use arrow_flight::error::FlightError;
 use forebay_proto::v1::Reason;
 use tonic::{Code, Status};
 
-use crate::CursorError;
+use crate::{
+    CursorError,
+    handshake::{Mismatch, root_cause},
+};
 
 /// Result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -35,8 +38,17 @@ pub enum Error {
         source: tonic::transport::Error,
     },
 
+    /// Client and server disagree on TLS or on certificates.
+    #[error("cannot connect to {url}: {mismatch}")]
+    Handshake {
+        /// The server's URL.
+        url: String,
+        /// What they disagree on.
+        mismatch: Mismatch,
+    },
+
     /// The connection broke during a call.
-    #[error("lost the connection to {url}: {}", status.message())]
+    #[error("lost the connection to {url}: {}", root_cause(status.as_ref()))]
     Disconnected {
         /// The server's URL.
         url: String,
@@ -45,7 +57,7 @@ pub enum Error {
     },
 
     /// Error status from the server.
-    #[error("{}: {}", code_name(.0.code()), .0.message())]
+    #[error("{}", status_text(.0))]
     Status(Box<Status>),
 
     /// Malformed message from the server.
@@ -206,11 +218,36 @@ impl Error {
         // tonic's error for a stream that closed within a message; it has no source.
         let is_cut = status.code() == Code::Internal && status.message() == "Unexpected EOF decoding stream.";
         if is_cut || std::error::Error::source(&status).is_some() {
-            Self::Disconnected { url: url.to_owned(), status: Box::new(status) }
+            match Mismatch::of(&status, url) {
+                Some(mismatch) => Self::Handshake { url: url.to_owned(), mismatch },
+                None => Self::Disconnected { url: url.to_owned(), status: Box::new(status) },
+            }
         } else {
             Self::Status(Box::new(status))
         }
     }
+
+    /// The message without the server's URL, for a list of servers.
+    pub(crate) fn brief(&self) -> String {
+        match self {
+            Self::Unreachable { source, .. } => root_cause(source),
+            Self::Handshake { mismatch, .. } => mismatch.to_string(),
+            Self::Disconnected { status, .. } => format!("lost the connection: {}", root_cause(status.as_ref())),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// The code and the message of a status, and how to give credentials if it requires them.
+fn status_text(status: &Status) -> String {
+    let code = code_name(status.code());
+    // A reason may have the name of its code.
+    let message = status.message().strip_prefix(code).and_then(|rest| rest.strip_prefix(": "));
+    let text = format!("{code}: {}", message.unwrap_or(status.message()));
+    if status.code() == Code::Unauthenticated {
+        return text + "; give a token with --token-file FILE or FOREBAY_TOKEN_FILE (Credentials::with_token)";
+    }
+    text
 }
 
 /// Name of a status code in the gRPC specification, such as `INVALID_ARGUMENT`.
@@ -233,5 +270,22 @@ pub fn code_name(code: Code) -> &'static str {
         Code::Unavailable => "UNAVAILABLE",
         Code::DataLoss => "DATA_LOSS",
         Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_names_its_code_once_and_how_to_give_a_token() {
+        let text = |code, message: &str| Error::Status(Box::new(Status::new(code, message))).to_string();
+        assert_eq!(text(Code::NotFound, "UNKNOWN_PLAN: no plan"), "NOT_FOUND: UNKNOWN_PLAN: no plan");
+        assert_eq!(text(Code::PermissionDenied, "PERMISSION_DENIED: no"), "PERMISSION_DENIED: no");
+        let refused = text(Code::Unauthenticated, "UNAUTHENTICATED: unknown token");
+        assert!(
+            refused.starts_with("UNAUTHENTICATED: unknown token; give a token with --token-file FILE"),
+            "{refused}"
+        );
     }
 }

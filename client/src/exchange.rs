@@ -38,8 +38,7 @@ impl Client {
             // Encoding in memory does not fail; if it did, the server would report a truncated exchange.
             .take_while(|message| future::ready(message.is_ok()))
             .filter_map(|message| future::ready(message.ok()));
-        let answer = self.flight().do_exchange(messages).await;
-        let answer = answer.map_err(|status| Error::from_status(status, self.url()))?;
+        let answer = self.begun(self.flight().do_exchange(messages).await).await?;
         let url = Arc::clone(self.url());
         let outputs = FlightRecordBatchStream::new_from_flight_data(answer.into_inner().map_err(FlightError::from));
         Ok(outputs.map_err(move |error| match error {

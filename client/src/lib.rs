@@ -57,6 +57,7 @@ mod cursor;
 mod decode;
 mod error;
 mod exchange;
+mod handshake;
 mod opening;
 mod plan_text;
 mod rank_stream;
@@ -77,6 +78,7 @@ pub use forebay_proto::{
         StreamInfo, StreamRequest,
     },
 };
+pub use handshake::Mismatch;
 pub use plan_text::{FIT_VERSION, plan_from_json};
 pub use rank_stream::RankStream;
 pub use replicas::Replicas;

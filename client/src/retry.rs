@@ -85,6 +85,7 @@ pub(crate) fn verdict(error: &Error) -> Verdict {
             Code::NotFound | Code::ResourceExhausted => Verdict::Elsewhere,
             _ => Verdict::Never,
         },
+        Error::Handshake { .. } => Verdict::Elsewhere,
         _ => Verdict::Never,
     }
 }
@@ -131,7 +132,7 @@ impl Outage {
 
     /// Returns the final error; `position` is where to resume.
     pub(crate) fn give_up(mut self, position: u64) -> Error {
-        let line = |(url, error): &(Arc<str>, Error)| format!("{url}: {error}");
+        let line = |(url, error): &(Arc<str>, Error)| format!("{url}: {}", error.brief());
         let replicas = self.errors.iter().map(line).collect::<Vec<_>>().join("; ");
         match self.errors.pop() {
             // A single or permanent error is returned unchanged.

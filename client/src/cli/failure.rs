@@ -96,7 +96,7 @@ impl Failure {
         while let Some(error) = source {
             // Layers of the transport repeat each other's messages.
             let cause = error.to_string();
-            if !message.ends_with(&cause) {
+            if !message.ends_with(&cause) && cause != "transport error" {
                 message = format!("{message}: {cause}");
             }
             source = error.source();

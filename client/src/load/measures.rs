@@ -140,7 +140,7 @@ fn code(error: &Error) -> Code {
     match error {
         Error::Status(status) => status.code(),
         // Regardless of the transport's own code.
-        Error::Unreachable { .. } | Error::Disconnected { .. } => Code::Unavailable,
+        Error::Unreachable { .. } | Error::Handshake { .. } | Error::Disconnected { .. } => Code::Unavailable,
         _ => Code::DataLoss,
     }
 }

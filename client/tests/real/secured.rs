@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, fs, path::Path, sync::Arc};
 
-use forebay_client::{Client, Credentials, Error, Replicas, StreamRequest, plan_from_json};
+use forebay_client::{Client, Credentials, Error, Mismatch, Replicas, Retry, StreamRequest, plan_from_json};
 use futures::TryStreamExt;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use sha2::{Digest, Sha256};
@@ -89,14 +89,46 @@ async fn a_token_grants_access_to_its_datasets_only() {
     let wrong = known.clone().with_token("another").unwrap();
     let wrong = Client::connect_with(&server.url, &wrong).await.unwrap();
     assert_eq!(code(&wrong.list().await.unwrap_err()), Code::Unauthenticated);
-    // An untrusted authority, and a plaintext connection to a TLS server.
-    assert!(matches!(Client::connect(&server.url).await, Err(Error::Unreachable { .. })));
-    let plain = server.url.replace("grpc+tls", "grpc");
-    match Client::connect(&plain).await {
-        Err(Error::Unreachable { .. }) => {}
-        Err(other) => panic!("{other:?}"),
-        Ok(client) => assert!(client.list().await.is_err()),
+}
+
+fn mismatch(error: Error) -> Mismatch {
+    match error {
+        Error::Handshake { mismatch, .. } => mismatch,
+        other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn a_failed_handshake_says_what_to_change() {
+    let folder = folder();
+    let server = start(&folder, &["--principals", "principals.toml"]);
+    let known = Credentials::default().with_ca(fs::read(folder.path().join("ca.pem")).unwrap());
+    let plain_url = |url: &str| url.replace("grpc+tls", "grpc");
+    let refused = async |url: &str, credentials: &Credentials| match Client::connect_with(url, credentials).await {
+        Err(error) => mismatch(error),
+        // TLS 1.3 rejects a client after its handshake.
+        Ok(client) => mismatch(client.list().await.unwrap_err()),
+    };
+    assert_eq!(refused(&server.url, &Credentials::default()).await, Mismatch::Authority);
+    let plain = plain_url(&server.url);
+    assert_eq!(refused(&plain, &known).await, Mismatch::TlsPort(server.url.clone()));
+    assert_eq!(refused(&plain, &Credentials::default()).await, Mismatch::TlsPort(server.url.clone()));
+    let by_name = server.url.replace("127.0.0.1", "localhost");
+    let other_name = Mismatch::Name { host: "localhost".to_owned(), names: "127.0.0.1".to_owned() };
+    assert_eq!(refused(&by_name, &known).await, other_name);
+    let mutual = start(&folder, &["--tls-client-ca", "ca.pem"]);
+    assert_eq!(refused(&mutual.url, &known).await, Mismatch::ClientCertificate);
+    assert_eq!(refused(&plain_url(&mutual.url), &known).await, Mismatch::TlsPort(mutual.url.clone()));
+    let unsecured = Server::over(Arc::clone(&folder), &["numbers"], &["--listen", "127.0.0.1:0"]);
+    let tls_url = unsecured.url.replace("grpc", "grpc+tls");
+    assert_eq!(refused(&tls_url, &known).await, Mismatch::PlainPort(unsecured.url.clone()));
+
+    let replicas = Replicas::new(["grpc://127.0.0.1:1", &plain]).unwrap().with_credentials(known);
+    let retry = Retry { passes_max: 1, ..Retry::default() };
+    let error = replicas.with_retry(retry).open(&request("numbers"), 0).await.err().unwrap().to_string();
+    let expected =
+        format!("grpc://127.0.0.1:1: Connection refused (os error 111); {plain}: this port speaks TLS: use ");
+    assert!(error.contains(&expected), "{error}");
 }
 
 #[tokio::test]
@@ -112,9 +144,8 @@ async fn a_client_certificate_replaces_a_token() {
     assert_eq!(code(&unknown.list().await.unwrap_err()), Code::Unauthenticated);
     // Without a certificate the connection fails; in TLS 1.3 after the client's handshake.
     match Client::connect_with(&server.url, &known).await {
-        Err(Error::Unreachable { .. }) => {}
-        Err(other) => panic!("{other:?}"),
-        Ok(client) => assert!(client.list().await.is_err()),
+        Err(error) => assert_eq!(mismatch(error), Mismatch::ClientCertificate),
+        Ok(client) => assert_eq!(mismatch(client.list().await.unwrap_err()), Mismatch::ClientCertificate),
     }
 }
 
@@ -128,7 +159,9 @@ fn the_command_line_reads_credentials_from_the_environment_and_files() {
     assert!(String::from_utf8_lossy(&by_file.stdout).contains("numbers"));
     let anonymous = server.forebay(&["--ca", "ca.pem", "ls"]).output().unwrap();
     let words = String::from_utf8_lossy(&anonymous.stderr).into_owned();
-    assert!(anonymous.status.code() == Some(1) && words.contains("authorization: Bearer TOKEN"), "{words}");
+    assert!(anonymous.status.code() == Some(1) && words.contains("--token-file FILE or FOREBAY_TOKEN_FILE"), "{words}");
+    let environment = server.forebay(&["ls"]).env("FOREBAY_CA", "ca.pem").env("FOREBAY_TOKEN_FILE", "token").output();
+    assert!(environment.unwrap().status.success());
     let missing = server.forebay(&["--ca", "nowhere.pem", "ls"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(2));
 }

@@ -53,19 +53,19 @@ class Credentials:
         return [(b"authorization", b"Bearer " + token.encode())]
 
     def authorities(self) -> str | None:
-        """Return the trusted authorities in PEM; None if neither the caller nor the system names any."""
+        """Return the trusted authorities in PEM; None if none are given and the system has none."""
         ca = _given(self.ca, "FOREBAY_CA")
         if ca is None:
             ca = cast("str | None", ssl.get_default_verify_paths().cafile)
         return None if ca is None else Path(ca).read_text()
 
     def authorities_source(self) -> str:
-        """Return where the trusted authorities come from, for an error."""
+        """Return the source of the trusted authorities, for an error."""
         ca = _given(self.ca, "FOREBAY_CA")
         return "an authority that this system trusts" if ca is None else f"the authorities in {os.fspath(ca)}"
 
     def token_source(self) -> str | None:
-        """Return where the token comes from, for an error; None if there is none."""
+        """Return the source of the token, for an error; None if there is no token."""
         if self.token is not None:
             return "Credentials(token=…)"
         if self.token_file is not None:

@@ -63,7 +63,7 @@ def credentials_hint(error: Unauthenticated, credentials: Credentials) -> Unauth
 
 
 def _handshake(host: str, port: int, authorities: str | None, *, is_anonymous: bool) -> ssl.SSLError | list[str] | None:
-    """Return the error of a TLS handshake, or the names of a trusted certificate; None if the port does not speak TLS.
+    """Return the error of a TLS handshake, or the names of a trusted certificate; None without TLS.
 
     Raises OSError if the port closes the connection or does not respond.
     """
