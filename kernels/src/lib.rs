@@ -3,7 +3,7 @@
 //! [`Program::compile`] checks a plan's [`OutputSpec`]s, with all learned parameters filled in, against the types of
 //! the input's columns, once per stream. A [`BatchBuilder`] then runs rows of record batches through the program into
 //! the row-major buffers of one output batch, in order or scattered. An [`Interleave`] takes rows of several output
-//! batches in turn. [`Prefix`] computes the values that a fit learns from.
+//! batches in turn. [`Prefix`] computes the values that a fit learns from, and [`hash64`] the hashes of a column's values.
 //!
 //! This crate does not depend on gRPC, protobuf, files, threads or DataFusion. The same programs serve training and
 //! online serving, and are the oracle of the GPU.
@@ -48,7 +48,12 @@ mod vector;
 
 pub use compile::program::Program;
 pub use error::{CompileError, KernelError, OpProblem};
-pub use execute::{builder::BatchBuilder, interleave::Interleave, workspace::Workspace};
+pub use execute::{
+    builder::BatchBuilder,
+    hash_values::{hash64, hash64_integer, is_hashable},
+    interleave::Interleave,
+    workspace::Workspace,
+};
 pub use ops::{exact_decimal::ExactDecimal, fill_null::Fill, lookup::LookupTable, op::Op, vocab::VocabValues};
 pub use prefix::Prefix;
 pub use spec::{Chain, DType, MAX_COLUMNS, OutputSpec};

@@ -7,6 +7,7 @@ pub(crate) mod builder;
 pub(crate) mod dictionary;
 pub(crate) mod explain;
 pub(crate) mod fuse;
+pub(crate) mod hash_values;
 pub(crate) mod interleave;
 #[cfg(test)]
 mod levels;

@@ -4,10 +4,12 @@
 //! - A TIMESTAMP or DATE literal takes the unit of the other operand: nanoseconds end in the year 2262.
 //! - Integers narrower than 64 bits are widened before arithmetic and negation, which would wrap. So are decimals of up
 //!   to 64 bits.
+//! - Remainders of a uint64 by a literal, and bit operations, are computed in uint64. DataFusion would use decimals,
+//!   which have no bit operations.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{
-    DFSchema, DataFusionError,
+    DFSchema, DataFusionError, ScalarValue,
     tree_node::{Transformed, TreeNode},
 };
 use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
@@ -17,7 +19,7 @@ use super::{compare, numbers, operands};
 /// Rewrites an expression from the leaves up.
 pub(super) fn exact(expr: Expr, schema: &DFSchema) -> Result<Expr, DataFusionError> {
     let settled = numbers::settle(expr)?.transform_up(|node| Ok(Transformed::yes(wide_decimal(node, schema))))?.data;
-    let rewrite = |node| compare::exact(widen(node, schema), schema).map(Transformed::yes);
+    let rewrite = |node| compare::exact(unsigned(widen(node, schema), schema), schema).map(Transformed::yes);
     let rewritten = settled.transform_up(rewrite)?.data;
     rewritten.transform_up(|node| Ok(Transformed::yes(compare::far_literal(node)))).map(|transformed| transformed.data)
 }
@@ -53,6 +55,34 @@ fn widen(node: Expr, schema: &DFSchema) -> Expr {
             Expr::ScalarFunction(call)
         }
         other => other,
+    }
+}
+
+/// Converts the literal of a remainder or a bit operation with a uint64 to uint64.
+fn unsigned(node: Expr, schema: &DFSchema) -> Expr {
+    use Operator::{BitwiseAnd, BitwiseOr, BitwiseShiftLeft, BitwiseShiftRight, BitwiseXor, Modulo};
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = node else { return node };
+    let is_unsigned = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::UInt64));
+    let (left, right) = match op {
+        Modulo | BitwiseAnd | BitwiseOr | BitwiseXor | BitwiseShiftLeft | BitwiseShiftRight => {
+            match (is_unsigned(&left), is_unsigned(&right)) {
+                (true, false) => (left, unsigned_literal(right)),
+                (false, true) => (unsigned_literal(left), right),
+                _ => (left, right),
+            }
+        }
+        _ => (left, right),
+    };
+    Expr::BinaryExpr(BinaryExpr { left, op, right })
+}
+
+/// An integer literal as uint64, unless it is negative; other expressions unchanged.
+fn unsigned_literal(expr: Box<Expr>) -> Box<Expr> {
+    match *expr {
+        Expr::Literal(ScalarValue::Int64(Some(value)), metadata) if value >= 0 => {
+            Box::new(Expr::Literal(ScalarValue::UInt64(Some(value.unsigned_abs())), metadata))
+        }
+        other => Box::new(other),
     }
 }
 

@@ -164,6 +164,7 @@ fn of_call(call: &ScalarFunction, mut sizes: Vec<Size>) -> Size {
             Size::Sum(1.0, sizes)
         }
         ("levenshtein", 2) => Size::Compared(Box::new(sizes.swap_remove(0)), Box::new(sizes.swap_remove(0))),
+        ("hash64", _) => Size::Number(sizes),
         // A character maps to at most three, or to one of up to four bytes.
         ("upper" | "lower" | "initcap", _) => Size::Sum(3.0, sizes),
         ("translate", _) => Size::Sum(4.0, sizes),

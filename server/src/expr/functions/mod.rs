@@ -2,6 +2,7 @@
 
 mod date_bin;
 mod date_trunc;
+pub(super) mod hash64;
 mod instant;
 
 use std::{
@@ -38,7 +39,7 @@ static SCALARS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         }
         by_name.insert(function.name().to_owned(), function);
     }
-    for function in [date_bin::function(), date_trunc::function()] {
+    for function in [date_bin::function(), date_trunc::function(), hash64::function()] {
         for alias in function.aliases() {
             by_name.insert(alias.clone(), Arc::clone(&function));
         }

@@ -1,6 +1,7 @@
 //! Exact comparisons of integers, decimals, instants and NaN, with and without pruning.
 
 mod floats;
+mod hashes;
 mod times;
 
 use std::{collections::HashMap, sync::Arc};
