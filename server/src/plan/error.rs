@@ -68,6 +68,15 @@ impl PlanError {
         Self::Field { path: path.into(), reason: reason.into() }
     }
 
+    /// The error of a field that asks for row ids where the dataset has a column of their name.
+    pub(crate) fn row_id_column(path: impl Into<String>, name: &str) -> Self {
+        let reason = format!(
+            "the dataset has a column \"{name}\", which is also the name of the row's index in the dataset: rename the \
+             column"
+        );
+        Self::field(path, reason)
+    }
+
     /// Converts an error of the kernels, and adds the path of the chain if it is about one.
     pub(crate) fn of_outputs(error: CompileError, schema: &Schema) -> Self {
         match error {

@@ -20,6 +20,9 @@ pub fn compile(plan: &v1::Plan, schema: &Schema, with_row_ids: bool, tables: &Ta
     let mut specs = output_specs(plan, schema, tables)?;
     let mut fields = schema.fields().to_vec();
     if with_row_ids {
+        if schema.index_of(ROW_ID).is_ok() {
+            return Err(PlanError::row_id_column("with_row_ids", ROW_ID));
+        }
         let chains = vec![Chain { column: ROW_ID.to_owned(), ops: Vec::new() }];
         specs.push(OutputSpec { name: ROW_ID.to_owned(), dtype: DType::AsStored, chains });
         fields.push(Arc::new(Field::new(ROW_ID, DataType::UInt64, false)));

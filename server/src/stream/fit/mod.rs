@@ -21,7 +21,7 @@ use super::{
     resolve::{
         count::rows_and_groups,
         lookup::with_tables,
-        rows::{Derivation, Expressions},
+        rows::{Derivation, Expressions, RowSource},
         units,
     },
 };
@@ -146,7 +146,7 @@ async fn check(environment: &Environment, snapshot: &Snapshot, sent: v1::Plan) -
     let (plan, tables) = pinned.map_err(|error| error.in_original(&sent))?;
     let stored = Arc::clone(snapshot.wide_schema());
     let checked = environment.cpu.run(move || {
-        let expressions = Arc::new(Expressions::compile(&plan, &stored)?);
+        let expressions = Arc::new(Expressions::compile(&plan, &stored, RowSource::Snapshot)?);
         units::check(&plan, &expressions.schema)?;
         dry_run::dry_run(&plan, &expressions.schema, &tables).map_err(|error| error.in_original(&sent))?;
         Ok(CheckedPlan { plan, tables: Arc::new(tables), expressions })
@@ -199,12 +199,13 @@ async fn run_pass(
     }));
     while let Some(opened) = readers.next().await {
         let (index, mut reader) = opened?;
+        let mut next_row = groups[index].rows.start;
         loop {
             let chunk_rows = Arc::clone(&rows);
             let step = move || {
                 let values = match reader.next_chunk() {
                     Ok(Some(chunk)) => {
-                        let values = chunk_rows.apply(&chunk, 0).and_then(|passing| pass.values(&passing));
+                        let values = chunk_rows.apply(&chunk, next_row).and_then(|passing| pass.values(&passing));
                         values.map(|values| Some((values, chunk.num_rows() as u64)))
                     }
                     Ok(None) => Ok(None),
@@ -219,6 +220,7 @@ async fn run_pass(
             if !pass.push(values).await {
                 return Ok(pass);
             }
+            next_row += row_count;
             reporter.add_rows(row_count);
         }
     }

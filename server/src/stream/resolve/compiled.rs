@@ -19,7 +19,7 @@ use crate::{
         plan_store::FittedTypes,
         resolve::{
             cache::PinnedPlan,
-            rows::{Expressions, Rows},
+            rows::{Expressions, RowSource, Rows},
             units,
         },
     },
@@ -64,7 +64,7 @@ impl Compiled {
     ) -> Result<Self, StreamError> {
         let PinnedPlan { plan_id, plan, tables, is_changed } = pinned;
         let stored = SchemaRef::clone(snapshot.wide_schema());
-        let expressions = Arc::new(Expressions::compile(&plan, &stored)?);
+        let expressions = Arc::new(Expressions::compile(&plan, &stored, RowSource::Snapshot)?);
         units::check(&plan, &expressions.schema)?;
         let program = Arc::new(plan::compile(&plan, &expressions.schema, with_row_ids, &tables)?);
         let columns = program.input_columns().iter().map(AsRef::as_ref);

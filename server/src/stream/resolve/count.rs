@@ -6,11 +6,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use arrow::array::UInt64Array;
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
 
 use crate::{
     catalog::{RowGroup, Snapshot},
+    expr::ColumnStatistics,
+    plan::ROW_ID,
     scan,
     state::{Kind, State, short_digest},
     stream::{
@@ -120,12 +123,12 @@ async fn count_row_group(
 ) -> Result<u64, StreamError> {
     let Environment { cpu, budget, .. } = environment;
     let mut reader = scan::open(snapshot, row_group, &rows.projection, 0, cpu, budget).await?;
-    let mut sum = 0;
+    let (mut sum, mut next_row) = (0, row_group.rows.start);
     loop {
         let counting = Arc::clone(&rows);
         let step = move || {
             let counted = match reader.next_chunk() {
-                Ok(Some(chunk)) => counting.count(&chunk).map(Some),
+                Ok(Some(chunk)) => counting.count(&chunk, next_row).map(|count| Some((count, chunk.num_rows() as u64))),
                 Ok(None) => Ok(None),
                 Err(source) => Err(source.into()),
             };
@@ -134,7 +137,10 @@ async fn count_row_group(
         let counted;
         (reader, counted) = decode(cpu, snapshot, row_group, rows.projection.schema(), step).await?;
         match counted? {
-            Some(count) => sum += count,
+            Some((count, row_count)) => {
+                sum += count;
+                next_row += row_count;
+            }
             None => return Ok(sum),
         }
     }
@@ -168,8 +174,24 @@ fn counts_digest(key: &str, counts: &[u64]) -> String {
 
 fn may_pass(snapshot: &Snapshot, expressions: &Expressions) -> Vec<bool> {
     match &expressions.filter {
-        Some(filter) => filter.may_pass(snapshot.wide_schema(), &scan::statistics(snapshot, filter.columns())),
+        Some(filter) => {
+            let mut statistics = scan::statistics(snapshot, filter.columns());
+            if filter.columns().iter().any(|column| column == ROW_ID) {
+                statistics.columns.insert(ROW_ID.to_owned(), row_id_statistics(snapshot));
+            }
+            filter.may_pass(&expressions.filter_schema, &statistics)
+        }
         None => vec![true; snapshot.row_groups().len()],
+    }
+}
+
+/// The exact bounds of the row ids of each row group.
+fn row_id_statistics(snapshot: &Snapshot) -> ColumnStatistics {
+    let groups = || snapshot.row_groups().iter().map(|group| &group.rows);
+    ColumnStatistics {
+        minimums: Arc::new(UInt64Array::from_iter_values(groups().map(|rows| rows.start))),
+        maximums: Arc::new(UInt64Array::from_iter_values(groups().map(|rows| rows.end.saturating_sub(1)))),
+        null_counts: UInt64Array::from(vec![0; snapshot.row_groups().len()]),
     }
 }
 

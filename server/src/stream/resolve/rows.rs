@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array},
-    compute::{filter, filter_record_batch},
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    compute::filter_record_batch,
+    datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
 };
 use forebay_kernels::Program;
 use forebay_proto::v1;
@@ -18,13 +18,24 @@ use crate::{
     stream::error::StreamError,
 };
 
-/// A plan's filter and derived columns, checked against a snapshot's schema.
+/// A plan's filter and derived columns, checked against the schema of its rows.
 #[derive(Debug)]
 pub(crate) struct Expressions {
     pub filter: Option<Expression>,
+    /// The columns that the filter may read: the stored ones, and the row ids of a snapshot.
+    pub filter_schema: SchemaRef,
     derived: Vec<(Field, Expression)>,
     /// Stored columns, then derived ones.
     pub schema: SchemaRef,
+}
+
+/// The rows that expressions are computed for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RowSource {
+    /// Rows of a snapshot, which have ids.
+    Snapshot,
+    /// Rows that a client sends.
+    Client,
 }
 
 /// The columns to read of a snapshot, and the derivation of its chunks.
@@ -42,18 +53,23 @@ pub(crate) struct Derivation {
     pub input: SchemaRef,
     filter: Option<Expression>,
     derived: Vec<Expression>,
+    /// Whether the expressions or the outputs read row ids, which follow the stored columns.
     with_row_ids: bool,
     schema: SchemaRef,
 }
 
 impl Expressions {
-    /// Compiles the filter and every derived column.
-    pub(crate) fn compile(plan: &v1::Plan, stored: &Schema) -> Result<Self, StreamError> {
+    /// Compiles the filter and every derived column. All of them may read [`ROW_ID`], where rows have ids.
+    pub(crate) fn compile(plan: &v1::Plan, stored: &Schema, source: RowSource) -> Result<Self, StreamError> {
+        let filter_schema = Arc::new(with_row_id(stored.fields().to_vec()));
         let filter = match plan.filter.as_str() {
             "" => None,
             text => {
-                let compiled = Expression::compile_filter(text, stored);
-                Some(compiled.map_err(|source| StreamError::Expression { path: "plan.filter".to_owned(), source })?)
+                let compiled = Expression::compile_filter(text, &filter_schema);
+                let path = || "plan.filter".to_owned();
+                let compiled = compiled.map_err(|source| StreamError::Expression { path: path(), source })?;
+                check_row_ids(&compiled, path, stored, source)?;
+                Some(compiled)
             }
         };
         let mut fields = stored.fields().to_vec();
@@ -67,13 +83,46 @@ impl Expressions {
                 let reason = format!("the dataset or the plan already has a column \"{}\"", derive.name);
                 return Err(PlanError::field(format!("{path}.name"), reason).into());
             }
-            let expression = Expression::compile(&derive.expr, &Schema::new(fields.clone()))
+            let expression = Expression::compile(&derive.expr, &with_row_id(fields.clone()))
                 .map_err(|source| StreamError::Expression { path: format!("{path}.expr"), source })?;
+            check_row_ids(&expression, || format!("{path}.expr"), stored, source)?;
             let field = expression.field(&derive.name);
             fields.push(Arc::new(field.clone()));
             derived.push((field, expression));
         }
-        Ok(Self { filter, derived, schema: Arc::new(Schema::new(fields)) })
+        Ok(Self { filter, filter_schema, derived, schema: Arc::new(Schema::new(fields)) })
+    }
+}
+
+fn row_id_field() -> FieldRef {
+    Arc::new(Field::new(ROW_ID, DataType::UInt64, false))
+}
+
+/// The columns with [`ROW_ID`], unless one of them has this name.
+fn with_row_id(mut fields: Vec<FieldRef>) -> Schema {
+    if !fields.iter().any(|field| field.name() == ROW_ID) {
+        fields.push(row_id_field());
+    }
+    Schema::new(fields)
+}
+
+/// Rejects an expression that reads [`ROW_ID`] where rows have no ids, or where a column has this name.
+fn check_row_ids(
+    expression: &Expression,
+    path: impl FnOnce() -> String,
+    stored: &Schema,
+    source: RowSource,
+) -> Result<(), PlanError> {
+    if !expression.columns().iter().any(|column| column == ROW_ID) {
+        return Ok(());
+    }
+    match source {
+        RowSource::Client => Err(PlanError::field(
+            path(),
+            format!("{ROW_ID} is the index of a row in a dataset: rows that a client sends have none"),
+        )),
+        RowSource::Snapshot if stored.index_of(ROW_ID).is_ok() => Err(PlanError::row_id_column(path(), ROW_ID)),
+        RowSource::Snapshot => Ok(()),
     }
 }
 
@@ -106,9 +155,11 @@ impl Rows {
         self.derivation.filter.is_none()
     }
 
-    /// The number of passing rows in a chunk of the projection.
-    pub(crate) fn count(&self, chunk: &RecordBatch) -> Result<u64, StreamError> {
-        Ok(self.derivation.mask(chunk)?.map_or(chunk.num_rows(), |mask| mask.true_count()) as u64)
+    /// The number of passing rows in a chunk of the projection; `first_row` is the index of its first row in the
+    /// snapshot.
+    pub(crate) fn count(&self, chunk: &RecordBatch, first_row: u64) -> Result<u64, StreamError> {
+        let rows = self.derivation.with_row_ids(chunk, first_row)?;
+        Ok(self.derivation.mask(&rows)?.map_or(rows.num_rows(), |mask| mask.true_count()) as u64)
     }
 
     /// The passing rows of a chunk; `first_row` is the index of its first row in the snapshot.
@@ -136,33 +187,35 @@ impl Derivation {
         used.reverse();
         let filter = expressions.filter.as_ref();
         needed.extend(filter.iter().flat_map(|filter| filter.columns()).map(String::as_str));
+        // A stored column of this name is not the row's id, and no expression reads it.
+        let with_row_ids = with_row_ids || (needed.contains(ROW_ID) && stored.index_of(ROW_ID).is_err());
 
         let columns = stored_columns(stored, needed);
         let input = Arc::new(stored.project(&columns)?);
         let bind = |expression: &Expression, schema: &Schema, path: &str| {
             expression.bind(schema).map_err(|source| StreamError::Expression { path: path.to_owned(), source })
         };
-        let filter = filter.map(|filter| bind(filter, &input, "plan.filter")).transpose()?;
         let mut fields = input.fields().to_vec();
+        if with_row_ids {
+            fields.push(row_id_field());
+        }
+        let filter = filter.map(|filter| bind(filter, &Schema::new(fields.clone()), "plan.filter")).transpose()?;
         let mut derived = Vec::with_capacity(used.len());
         for (field, expression) in used {
             derived.push(bind(expression, &Schema::new(fields.clone()), field.name())?);
             fields.push(Arc::new(field.clone()));
-        }
-        if with_row_ids {
-            fields.push(Arc::new(Field::new(ROW_ID, DataType::UInt64, false)));
         }
         Ok(Self { columns, input, filter, derived, with_row_ids, schema: Arc::new(Schema::new(fields)) })
     }
 
     /// The passing rows of a chunk of [`Self::columns`]; `first_row` is the id of its first row.
     pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
-        let mask = self.mask(chunk)?.filter(|mask| mask.true_count() < chunk.num_rows());
-        let passing = match &mask {
-            Some(mask) => filter_record_batch(chunk, mask)?,
-            None => chunk.clone(),
+        let rows = self.with_row_ids(chunk, first_row)?;
+        let passing = match self.mask(&rows)?.filter(|mask| mask.true_count() < rows.num_rows()) {
+            Some(mask) => filter_record_batch(&rows, &mask)?,
+            None => rows,
         };
-        if self.derived.is_empty() && !self.with_row_ids {
+        if self.derived.is_empty() {
             return Ok(passing);
         }
         let row_count = passing.num_rows();
@@ -175,13 +228,18 @@ impl Derivation {
             })?;
             columns.push(values);
         }
-        if self.with_row_ids {
-            let ids: ArrayRef = Arc::new(UInt64Array::from_iter_values(first_row..first_row + chunk.num_rows() as u64));
-            columns.push(match &mask {
-                Some(mask) => filter(&ids, mask)?,
-                None => ids,
-            });
+        self.batch(columns.len(), columns, row_count)
+    }
+
+    /// The chunk, followed by its row ids if anything reads them.
+    fn with_row_ids(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
+        if !self.with_row_ids {
+            return Ok(chunk.clone());
         }
+        let row_count = chunk.num_rows();
+        let ids = UInt64Array::from_iter_values(first_row..first_row + row_count as u64);
+        let mut columns: Vec<ArrayRef> = chunk.columns().to_vec();
+        columns.push(Arc::new(ids));
         self.batch(columns.len(), columns, row_count)
     }
 
