@@ -127,9 +127,14 @@ impl Client {
 
     /// Fits a plan: learns its missing parameters (means, bounds, vocabularies) from a dataset and stores the result on
     /// the server.
-    pub async fn fit(&self, dataset: &str, plan: Plan, mut progress: impl FnMut(&FitProgress)) -> Result<FitResult> {
-        let request = FitRequest { dataset: dataset.to_owned(), plan: Some(plan) };
-        let mut updates = self.action("fit", &request).await?;
+    pub async fn fit(&self, dataset: &str, plan: Plan, progress: impl FnMut(&FitProgress)) -> Result<FitResult> {
+        let request = FitRequest { dataset: dataset.to_owned(), plan: Some(plan), ..FitRequest::default() };
+        self.fit_request(&request, progress).await
+    }
+
+    /// Like [`fit`](Self::fit), also from a sample of the rows.
+    pub async fn fit_request(&self, request: &FitRequest, mut progress: impl FnMut(&FitProgress)) -> Result<FitResult> {
+        let mut updates = self.action("fit", request).await?;
         while let Some(update) = updates.next().await {
             let update = update.map_err(|status| self.failed(status))?;
             match metadata::<FitUpdate>("fit update", &update.body)?.update {

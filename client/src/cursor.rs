@@ -13,10 +13,11 @@ use serde_json::Value;
 /// Version of the JSON format.
 pub const CURSOR_VERSION: u32 = 2;
 
-/// Position after the last batch read: the same on every rank, and at most 300 bytes of JSON.
+/// Position after the last batch read: the same on every rank, and at most 300 bytes of JSON (370 in a
+/// sample).
 ///
 /// At position 0, the start of an epoch, it has no snapshot: a new epoch reads the files that are current then.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cursor {
     /// Version of the JSON format: [`CURSOR_VERSION`].
     pub version: u32,
@@ -45,6 +46,12 @@ pub struct Cursor {
     pub shuffle: bool,
     /// Rows permuted together in a shuffled epoch.
     pub window_rows: Option<u64>,
+    /// Fraction of the rows that the epoch reads: positions count these alone.
+    #[serde(default = "every_row", skip_serializing_if = "is_every_row")]
+    pub sample: f64,
+    /// Seed of the sample; 0 without one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sample_seed: u64,
 }
 
 /// Why an epoch cannot resume from a cursor.
@@ -86,6 +93,22 @@ pub enum CursorError {
         saved: u32,
         /// The server's order version.
         present: u32,
+    },
+
+    /// Another sample of the rows.
+    #[error(
+        "the cursor was saved in an epoch of the sample {saved} with seed {saved_seed}, this stream's is {present} with \
+         seed {present_seed}: resume with the saved sample, or restart the epoch"
+    )]
+    Sample {
+        /// The cursor's sample.
+        saved: f64,
+        /// The cursor's seed.
+        saved_seed: u64,
+        /// The requested sample.
+        present: f64,
+        /// The requested seed.
+        present_seed: u64,
     },
 
     /// Another world size within an epoch in file order, where each rank reads its own span.
@@ -167,6 +190,8 @@ impl Cursor {
             seed: request.seed,
             shuffle: request.shuffle,
             window_rows: request.shuffle.then(window_rows),
+            sample: request.sample.unwrap_or_else(every_row),
+            sample_seed: request.sample.filter(|sample| !is_every_row(sample)).map_or(0, |_| request.sample_seed),
         }
     }
 
@@ -179,19 +204,20 @@ impl Cursor {
         }
     }
 
-    /// Returns one line of JSON of at most 300 bytes.
+    /// Returns one line of JSON of at most 300 bytes, or 370 in a sample.
     pub fn to_json(&self) -> String {
         // Serializing numbers and strings under string keys cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Returns the request that resumes here. Epoch, position, seed, shuffling, lanes, window and remainder are the
-    /// cursor's; batch size and world size are the request's, if the position allows them.
+    /// Returns the request that resumes here. Epoch, position, seed, shuffling, lanes, window, remainder and sample are
+    /// the cursor's (a request for another sample is an error); batch size and world size are the request's, if the position allows them.
     pub fn apply(&self, request: &StreamRequest) -> Result<StreamRequest, CursorError> {
         if self.version != CURSOR_VERSION {
             return Err(CursorError::Version { found: self.version.to_string() });
         }
         self.check_plan(&request.plan_id)?;
+        self.check_sample(request)?;
         let origin = request.start_position;
         self.check_position(world_size(request), request.batch_size.unwrap_or(defaults::BATCH_SIZE), origin)?;
         Ok(StreamRequest {
@@ -203,6 +229,8 @@ impl Cursor {
             lanes: self.lanes.unwrap_or(0),
             window_rows: self.window_rows,
             remainder: self.remainder.into(),
+            sample: (!is_every_row(&self.sample)).then_some(self.sample),
+            sample_seed: self.sample_seed,
             snapshot: self.snapshot.clone(),
             order_version: self.order_version,
             ..request.clone()
@@ -225,6 +253,18 @@ impl Cursor {
             return Ok(());
         }
         Err(CursorError::Plan { saved: self.plan_id.clone(), present: plan_id.to_owned() })
+    }
+
+    /// Checks that the request's sample, if it sets one, is the cursor's.
+    fn check_sample(&self, request: &StreamRequest) -> Result<(), CursorError> {
+        let Some(present) = request.sample else { return Ok(()) };
+        let is_same = present.to_bits() == self.sample.to_bits()
+            && (is_every_row(&present) || request.sample_seed == self.sample_seed);
+        if is_same {
+            return Ok(());
+        }
+        let (saved, saved_seed, present_seed) = (self.sample, self.sample_seed, request.sample_seed);
+        Err(CursorError::Sample { saved, saved_seed, present, present_seed })
     }
 
     /// Applies the server's rule: the position is a multiple of world size × batch size or, if shuffled, of the lanes,
@@ -252,6 +292,20 @@ impl Cursor {
         }
         Err(CursorError::Position { position, step_rows, lanes, saved })
     }
+}
+
+fn every_row() -> f64 {
+    1.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_every_row(sample: &f64) -> bool {
+    sample.to_bits() == every_row().to_bits()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_zero(seed: &u64) -> bool {
+    *seed == 0
 }
 
 // === impl EpochCursors ===

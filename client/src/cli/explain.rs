@@ -84,6 +84,11 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
             format!("shuffled: {} lanes, windows of {} rows", output::count(lanes), output::count(costs.window_rows))
         }
     };
+    let order = match costs.sample {
+        // A server without samples reports 0.
+        0.0 | 1.0 => order,
+        sample => format!("{order}, a sample of {sample} with seed {}", costs.sample_seed),
+    };
     let mut lines = vec![
         line("rows", output::count(costs.rows), order),
         line("steps", output::count(costs.steps), String::new()),
@@ -211,10 +216,12 @@ mod tests {
             epoch_seconds: 4.0,
             bound_by: "storage".into(),
             ranks: (0..20).map(|rank| RankExplain { rank, ..Default::default() }).collect(),
+            sample: 0.25,
+            sample_seed: 3,
         };
         let text = text(&costs);
         for part in [
-            "shuffled: 16 lanes, windows of 16,384 rows",
+            "shuffled: 16 lanes, windows of 16,384 rows, a sample of 0.25 with seed 3",
             "2,500,000 bytes   1.25 times what is stored",
             "of 8 with rows",
             "40 MB of 1 GB for all streams",

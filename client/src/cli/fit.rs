@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use forebay_client::FitProgress;
+use forebay_client::{FitProgress, FitRequest};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{failure::Failure, learned_text, output, plan_file, session::Session, show::artifact};
+use super::{
+    failure::Failure, learned_text, output, plan_file, session::Session, show::artifact, stream_options::SampleOptions,
+};
 
 /// Fit a plan to a dataset; `--json > plan.json` saves the fitted plan to a file for version control
 #[derive(Debug, Args)]
@@ -17,6 +19,9 @@ pub(crate) struct Fit {
     /// JSON file of the plan; - reads stdin
     #[arg(long, env = "FOREBAY_PLAN", value_name = "FILE", required = true)]
     plan: PathBuf,
+
+    #[command(flatten)]
+    sample: SampleOptions,
 }
 
 impl Fit {
@@ -24,7 +29,13 @@ impl Fit {
         let plan = plan_file::read(&self.plan)?;
         // Drawn on stderr if that is a terminal.
         let bar = ProgressBar::no_length().with_style(style());
-        let result = session.client.fit(&self.dataset, plan, |progress| draw(&bar, progress)).await;
+        let request = FitRequest {
+            dataset: self.dataset,
+            plan: Some(plan),
+            sample: self.sample.sample,
+            sample_seed: self.sample.sample_seed,
+        };
+        let result = session.client.fit_request(&request, |progress| draw(&bar, progress)).await;
         bar.finish_and_clear();
         let result = result?;
         for warning in &result.warnings {

@@ -57,6 +57,28 @@ pub(crate) struct StreamOptions {
     /// Digest of the snapshot to read [default: the current one]
     #[arg(long, env = "FOREBAY_SNAPSHOT", value_name = "DIGEST")]
     snapshot: Option<String>,
+
+    #[command(flatten)]
+    sample: SampleOptions,
+}
+
+/// A sample of a dataset's rows.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct SampleOptions {
+    /// Fraction of the dataset's rows to read, the same rows every time [default: 1, every row]
+    #[arg(long, env = "FOREBAY_SAMPLE", value_name = "FRACTION", value_parser = fraction)]
+    pub(super) sample: Option<f64>,
+
+    /// Seed of the sample; a smaller sample of the same seed is part of a larger one
+    #[arg(long, env = "FOREBAY_SAMPLE_SEED", value_name = "N", default_value_t = 0)]
+    pub(super) sample_seed: u64,
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(sample) if sample > 0.0 && sample <= 1.0 => Ok(sample),
+        _ => Err("expected a fraction of more than 0 and at most 1, such as 0.01".to_owned()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -96,6 +118,8 @@ impl StreamOptions {
             remainder: remainder.into(),
             start_position: self.start_position,
             snapshot: self.snapshot.clone().unwrap_or_default(),
+            sample: self.sample.sample,
+            sample_seed: self.sample.sample_seed,
             ..StreamRequest::default()
         })
     }
@@ -116,7 +140,7 @@ mod tests {
     #[test]
     fn options_set_their_fields_and_omitted_ones_are_unset() {
         let arguments = "test --plan-id 7a --batch-size 8 --world-size 4 --epoch 3 --seed 7 --shuffle --window-rows 64 \
-                         --lanes 32 --remainder PAD --start-position 96 --snapshot 5f";
+                         --lanes 32 --remainder PAD --start-position 96 --snapshot 5f --sample 0.01 --sample-seed 9";
         let options = TestCommand::parse_from(arguments.split(' ').filter(|word| !word.is_empty()));
         let expected = StreamRequest {
             dataset: "flights".into(),
@@ -131,10 +155,20 @@ mod tests {
             remainder: Remainder::Pad.into(),
             start_position: 96,
             snapshot: "5f".into(),
+            sample: Some(0.01),
+            sample_seed: 9,
             ..Default::default()
         };
         assert_eq!(options.stream.request("flights").unwrap(), expected);
         let options = TestCommand::parse_from(["test"]);
         assert_eq!(options.stream.request("a").unwrap(), StreamRequest { dataset: "a".into(), ..Default::default() });
+    }
+
+    #[test]
+    fn samples_are_fractions_above_zero_and_at_most_one() {
+        assert_eq!((fraction("1"), fraction("1e-6")), (Ok(1.0), Ok(1e-6)));
+        for text in ["0", "-0.5", "1.01", "50", "nan", "1%", ""] {
+            assert!(fraction(text).unwrap_err().contains("at most 1"), "{text}");
+        }
     }
 }

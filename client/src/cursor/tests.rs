@@ -29,10 +29,16 @@ fn the_largest_cursor_round_trips_in_300_bytes() {
             seed: u64::MAX,
             shuffle,
             window_rows: Some(1 << 26),
+            sample: 1.0,
+            sample_seed: 0,
         };
         let text = largest.to_json();
         assert!(text.len() <= 300, "{} bytes: {text}", text.len());
         assert_eq!(Cursor::from_json(&text).unwrap(), largest);
+        let sampled = Cursor { sample: 0.123_456_789_012_345_67, sample_seed: u64::MAX, ..largest };
+        let text = sampled.to_json();
+        assert!(text.len() <= 370, "{} bytes: {text}", text.len());
+        assert_eq!(Cursor::from_json(&text).unwrap(), sampled);
     }
 }
 
@@ -42,6 +48,32 @@ fn reads_and_writes_the_json_of_the_python_package() {
     let cursor = Cursor::from_json(python).unwrap();
     assert_eq!((cursor.position, cursor.remainder, cursor.lanes), (4096, Remainder::Pad, None));
     assert_eq!(cursor.to_json(), python, "to the byte");
+}
+
+#[test]
+fn resumes_only_the_sample_that_it_was_saved_in() {
+    let request = |sample, sample_seed| StreamRequest { sample, sample_seed, start_position: 8, ..of(1, 8) };
+    let sampled = Cursor::start(&request(Some(0.1), 7), &StreamInfo::default());
+    let whole = Cursor::start(&request(Some(1.0), 7), &StreamInfo::default());
+    assert_eq!(whole, Cursor::start(&request(None, 0), &StreamInfo::default()));
+    assert!(sampled.to_json().contains(r#""sample":0.1,"sample_seed":7"#) && !whole.to_json().contains("sample"));
+    for (cursor, present, seed, is_accepted) in [
+        (&sampled, None, 0, true),
+        (&sampled, Some(0.1), 7, true),
+        (&sampled, Some(0.1), 8, false),
+        (&sampled, Some(0.2), 7, false),
+        (&sampled, Some(1.0), 7, false),
+        (&whole, Some(1.0), 9, true),
+        (&whole, Some(0.5), 0, false),
+    ] {
+        match cursor.apply(&request(present, seed)) {
+            Ok(applied) => {
+                assert!(is_accepted, "{present:?} with seed {seed}");
+                assert_eq!(Cursor::start(&applied, &StreamInfo::default()), *cursor);
+            }
+            Err(error) => assert!(!is_accepted && error.to_string().contains("sample"), "{error}"),
+        }
+    }
 }
 
 #[test]

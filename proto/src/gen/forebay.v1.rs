@@ -733,6 +733,13 @@ pub struct StreamRequest {
     /// Adds stage_seconds to the headers. Without it, headers are identical on every replica and at every repetition.
     #[prost(bool, tag = "18")]
     pub with_stage_seconds: bool,
+    /// Fraction of the dataset's rows to read, more than 0 and at most 1: those that also pass
+    /// hash64(__row_id, sample_seed) < sample x 2^64. The rows depend on nothing else. Default 1.
+    #[prost(double, optional, tag = "19")]
+    pub sample: ::core::option::Option<f64>,
+    /// Seed of the sample. A smaller sample of one seed is part of a larger one.
+    #[prost(uint64, tag = "20")]
+    pub sample_seed: u64,
 }
 impl ::prost::Name for StreamRequest {
 const NAME: &'static str = "StreamRequest";
@@ -932,6 +939,11 @@ pub struct FitRequest {
     pub dataset: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
     pub plan: ::core::option::Option<Plan>,
+    /// Fraction of the dataset's rows to learn from, and its seed, as in StreamRequest. Not part of the plan.
+    #[prost(double, optional, tag = "3")]
+    pub sample: ::core::option::Option<f64>,
+    #[prost(uint64, tag = "4")]
+    pub sample_seed: u64,
 }
 impl ::prost::Name for FitRequest {
 const NAME: &'static str = "FitRequest";
@@ -1048,6 +1060,11 @@ pub struct Explain {
     pub bound_by: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "20")]
     pub ranks: ::prost::alloc::vec::Vec<RankExplain>,
+    /// The sample of the request; 1: every row.
+    #[prost(double, tag = "21")]
+    pub sample: f64,
+    #[prost(uint64, tag = "22")]
+    pub sample_seed: u64,
 }
 impl ::prost::Name for Explain {
 const NAME: &'static str = "Explain";

@@ -26,7 +26,7 @@ pub fn plan(data: &[u8]) {
 fn fitted_info(server: &Server, mut request: v1::StreamRequest) -> Result<FlightInfo, Status> {
     let info = server.stream_info(&request);
     let Some(plan) = request.plan.clone().filter(|_| is_unfitted(&info)) else { return info };
-    let fit = v1::FitRequest { dataset: request.dataset.clone(), plan: Some(plan) };
+    let fit = v1::FitRequest { dataset: request.dataset.clone(), plan: Some(plan), ..Default::default() };
     let fitted = fit_result(&server.act_on("fit", &fit)?);
     let again = fit_result(&server.act_on("fit", &fit)?);
     assert_eq!(fitted.plan_id, again.plan_id, "two fits of one plan to one table");

@@ -13,6 +13,7 @@ mod outputs;
 mod parameters;
 mod path;
 mod request;
+mod sample;
 mod warnings;
 
 pub use canonical::{canonical, plan_id, plan_id_of_bytes};
@@ -21,6 +22,7 @@ pub use learn::{Answer, Question, Statistic, first_unlearned, learn, pass_count,
 pub use lookup::{Lookup, Tables, lookups, pin, table_names};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};
 pub use request::{BATCH_SIZE_MAX, Limits, Request, RequestLimits, Source};
+pub use sample::Sample;
 pub use warnings::warnings;
 
 /// Name of the column with each row's index in the snapshot, added on request.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use forebay_proto::{defaults, v1};
 
-use super::{OPS_MAX, PLAN_COLUMNS_MAX, ROW_ID, error::PlanError, outputs::check_shape};
+use super::{OPS_MAX, PLAN_COLUMNS_MAX, ROW_ID, error::PlanError, outputs::check_shape, sample::Sample};
 
 /// Limit of the rows of a batch.
 pub const BATCH_SIZE_MAX: u64 = 1 << 24;
@@ -47,6 +47,8 @@ pub struct Request {
     pub with_stage_seconds: bool,
     /// Digest of the required snapshot; none: the current one.
     pub snapshot: Option<String>,
+    /// The rows that the epoch samples; none: all.
+    pub sample: Option<Sample>,
 }
 
 /// Parameters of a shuffle.
@@ -150,6 +152,7 @@ impl Request {
             with_row_ids: message.with_row_ids,
             with_stage_seconds: message.with_stage_seconds,
             snapshot: Some(message.snapshot.clone()).filter(|digest| !digest.is_empty()),
+            sample: Sample::check(message.sample, message.sample_seed)?,
         })
     }
 

@@ -30,12 +30,14 @@ pub(super) async fn explain(
     let assume = message.assume.take().unwrap_or_default();
     check_speeds(&assume)?;
     let memory_limit_bytes = environment.budget.limit();
+    let (sample, sample_seed) = (message.sample.unwrap_or(1.0), message.sample_seed);
     if message.dataset.is_empty() && assume.rows > 0 && assume.row_bytes > 0 {
-        return Ok(v1::Explain { memory_limit_bytes, ..explain_assumed(&message, &assume)? });
+        let explained = explain_assumed(&message, &assume)?;
+        return Ok(v1::Explain { memory_limit_bytes, sample, sample_seed, ..explained });
     }
     let prepared = resolver.prepare(Request::check(&message)?).await?;
     let explained = environment.cpu.run(move || explain_prepared(&prepared, &assume)).await?;
-    Ok(v1::Explain { memory_limit_bytes, ..explained })
+    Ok(v1::Explain { memory_limit_bytes, sample, sample_seed, ..explained })
 }
 
 fn check_speeds(assume: &v1::Assumptions) -> Result<(), PlanError> {

@@ -45,7 +45,7 @@ use crate::{
     catalog::{Catalog, Snapshot},
     cpu_pool::CpuPool,
     engine::Engine,
-    plan::{Limits, Request},
+    plan::{Limits, Request, Sample},
     state::State,
 };
 use environment::Environment;
@@ -117,9 +117,9 @@ impl Streams {
         replay::replay(&self.environment, &self.resolver, message, rank, step).await
     }
 
-    /// Starts to fit a plan on a dataset.
-    pub fn fit(&self, dataset: String, plan: v1::Plan) -> FitTask {
-        self.fits.start(dataset, plan)
+    /// Starts to fit a plan on a dataset, or on a sample of it.
+    pub fn fit(&self, dataset: String, plan: v1::Plan, sample: Option<Sample>) -> FitTask {
+        self.fits.start(dataset, plan, sample)
     }
 
     /// Reads the stored result of a fit, by this server or another one with the same state directory.

@@ -24,7 +24,7 @@ from .fitted import FittedPlan
 from .flight_info import info_at, locations, other_stream, share
 from .header import DatasetInfo, StreamInfo
 from .hints import explained
-from .options import StreamOptions
+from .options import StreamOptions, normalized_sample
 from .plan import Plan
 from .progress import FitProgress, Progress, ProgressLine, line_wanted
 from .replay import Replay, read_replay
@@ -112,20 +112,32 @@ class Client:
         """Read the whole dataset, every column as stored, in file order."""
         return self._on_any(lambda connection: connection.table(dataset))
 
-    def fit(self, dataset: str, plan: Plan, *, progress: Progress | bool | None = None) -> FittedPlan:
+    def fit(
+        self,
+        dataset: str,
+        plan: Plan,
+        *,
+        sample: float = 1.0,
+        sample_seed: int = 0,
+        progress: Progress | bool | None = None,
+    ) -> FittedPlan:
         """Fit the plan: learn its missing parameters from the rows that pass its filter.
+
+        `sample` and `sample_seed` choose the rows to learn from, as in `StreamOptions`; they are not part of the plan.
 
         `progress` is called with every `FitProgress`; True and None show a line if stderr is a terminal, False shows
         nothing. Warnings of the result, such as a vocabulary without values, are raised as UserWarning.
         """
         if not isinstance(cast(object, plan), Plan):
             raise TypeError(f"fit expects a Plan, not {plan!r}")
+        request: Json = {"dataset": dataset, "plan": plan.to_dict()}
+        request |= {name: value for name, value in normalized_sample(sample, sample_seed).items() if sample != 1}
         line = ProgressLine() if isinstance(progress, bool) or progress is None else None
         show = cast("Callable[[FitProgress], None]", progress if line is None else line)
         silent = line is not None and not line_wanted(cast("bool | None", progress))
 
         def learn(connection: Connection) -> FittedPlan:
-            for update in connection.act("fit", {"dataset": dataset, "plan": plan.to_dict()}):
+            for update in connection.act("fit", request):
                 if update.get("result"):
                     found = cast(Json, update["result"])
                     noted = tuple(str(text) for text in cast("list[object]", found.get("warnings") or []))
@@ -168,11 +180,13 @@ class Client:
 
         `plan` is a `Plan`, a `FittedPlan` or the id of one. A `Plan` that needs a fit is fitted first, once per client.
         `options` are the fields of `StreamOptions`: batch_size, world_size, epoch, seed, shuffle, window_rows, lanes,
-        remainder, with_row_ids and snapshot. `start_position` is a global position, as in a batch's header.
+        remainder, sample, sample_seed, with_row_ids and snapshot. `start_position` is a global position, as in a
+        batch's header.
 
         `cursor` (a `Cursor`, or its dict or JSON) resumes from `Stream.cursor` or a dataset's ``state_dict``. It
-        overrides epoch, seed, shuffle, window_rows, lanes, remainder, start_position and snapshot. Raises
-        `CursorRefused` if it does not match this stream, and `SnapshotChanged` if the files have changed since.
+        overrides epoch, seed, shuffle, window_rows, lanes, remainder, start_position and snapshot; its sample applies
+        if `options` name none. Raises `CursorRefused` if it does not match this stream, and `SnapshotChanged` if the
+        files have changed since.
         """
         chosen = StreamOptions(**options)
         world_size = chosen.world_size
@@ -182,6 +196,8 @@ class Client:
         else:
             start = Cursor.of(cursor)
             start.check(world_size=world_size, batch_size=chosen.batch_size)
+            if "sample" in options:
+                start.check_sample(chosen)
             chosen = start.options(chosen)
         known = self.fitted(dataset, plan)
         start.check_plan(_plan_id(known))

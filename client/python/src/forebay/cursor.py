@@ -23,8 +23,8 @@ CURSOR_VERSION = 2
 class Cursor:
     """The position after the last batch read; the same on every rank.
 
-    `to_json` returns at most 300 bytes. `position` is global and counts the rows of all ranks. At position 0, the start
-    of an epoch, there is no snapshot: a new epoch reads the files that are current then.
+    `to_json` returns at most 300 bytes, or 370 in a sample. `position` is global and counts the rows of all ranks. At
+    position 0, the start of an epoch, there is no snapshot: a new epoch reads the files that are current then.
     """
 
     epoch: int
@@ -47,7 +47,7 @@ class Cursor:
             "world_size": self.world_size,
             "snapshot": self.snapshot,
             "plan_id": self.plan_id,
-            **asdict(self.order),
+            **_written(self.order),
         }
 
     def options(self, given: StreamOptions) -> StreamOptions:
@@ -112,6 +112,16 @@ class Cursor:
                 f"as start_position must be: batch_size {batch_size} differs from that of the run that saved it"
             )
 
+    def check_sample(self, given: Order) -> None:
+        """Raise `CursorRefused` unless this is the sample that the cursor's position counts the rows of."""
+        saved = self.order
+        if (saved.sample, saved.sample_seed) != (given.sample, given.sample_seed):
+            raise CursorRefused(
+                f"the state was saved in an epoch of the sample {saved.sample} with seed {saved.sample_seed}, this "
+                f"stream's is {given.sample} with seed {given.sample_seed}: resume with the saved sample, or restart "
+                "the epoch"
+            )
+
     def check_plan(self, plan_id: str) -> None:
         """Raise `CursorRefused` if the plan differs from the cursor's; an empty id is unknown."""
         if self.plan_id and plan_id and plan_id != self.plan_id:
@@ -171,6 +181,16 @@ def resolved(order: Order, world_size: int, info: StreamInfo | None = None) -> O
     return replace(order, lanes=lanes, window_rows=window_rows)
 
 
+def _written(order: Order) -> dict[str, Any]:
+    """Return the order as plain values, without a sample of every row."""
+    fields = asdict(order)
+    if order.sample == 1:
+        del fields["sample"]
+    if order.sample_seed == 0:
+        del fields["sample_seed"]
+    return fields
+
+
 def _read(state: Mapping[str, Any]) -> Cursor:
     if state.get("version") != CURSOR_VERSION:
         raise CursorRefused(
@@ -190,6 +210,8 @@ def _read(state: Mapping[str, Any]) -> Cursor:
             seed=int(state["seed"]),
             shuffle=bool(state["shuffle"]),
             window_rows=None if state["window_rows"] is None else int(state["window_rows"]),
+            sample=float(state.get("sample", 1.0)),
+            sample_seed=int(state.get("sample_seed", 0)),
         )
         return Cursor(
             epoch=int(state["epoch"]),

@@ -180,6 +180,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         """
         cursor = Cursor.of(state)
         cursor.check(world_size=self._rank()[1], batch_size=self._given.batch_size)
+        cursor.check_sample(self._given)
         self._claim_worker_state()
         self._load(cursor, self._publish(cursor))
 

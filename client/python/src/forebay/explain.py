@@ -11,7 +11,7 @@ from .errors import StreamError
 Json = dict[str, Any]
 RANKS_SHOWN = 8
 TEXTS = ("snapshot", "plan_id", "bound_by")
-FRACTIONS = ("read_amplification", "row_groups_per_batch", "storage_seconds", "wire_seconds", "epoch_seconds")
+FRACTIONS = ("sample", "read_amplification", "row_groups_per_batch", "storage_seconds", "wire_seconds", "epoch_seconds")
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,15 @@ class Explain:
     """The slower of the two."""
     bound_by: str
     """"storage", "wire", or empty if no bandwidth was assumed."""
+    sample: float
+    """Fraction of the dataset's rows that the epoch reads."""
+    sample_seed: int
     ranks: tuple[RankExplain, ...]
 
     def __str__(self) -> str:
         order = f"shuffled, {self.lanes} lanes of windows of {self.window_rows:,} rows" if self.lanes else "file order"
+        if self.sample not in (0, 1):
+            order += f", a sample of {self.sample} with seed {self.sample_seed}"
         lines = [
             f"{self.rows:,} rows in {self.steps:,} steps per rank, {order}",
             f"on the wire    {size(self.bytes)}, {self.row_bytes:,} bytes per row",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import asdict, dataclass
-from typing import Literal, TypedDict, cast
+from typing import Literal, SupportsFloat, TypedDict, cast
 
 from .errors import InvalidRequest
 
@@ -37,6 +37,10 @@ class Order:
     shuffle: bool = False
     window_rows: int | None = None
     """Rows permuted together within a lane; None: the server's default, `WINDOW_ROWS`."""
+    sample: float = 1.0
+    """Fraction of the dataset's rows to read, more than 0 and at most 1; the same rows for every plan and order."""
+    sample_seed: int = 0
+    """Seed of the sample; a smaller sample of the same seed is part of a larger one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +74,7 @@ class StreamOptions(Order):
             "remainder": remainder,
             "lanes": None if self.lanes is None else _integer("lanes", self.lanes),
             "window_rows": None if self.window_rows is None else _integer("window_rows", self.window_rows, least=1),
+            **normalized_sample(self.sample, self.sample_seed),
         }
         for name, value in normalized.items():
             object.__setattr__(self, name, value)
@@ -83,6 +88,8 @@ class StreamOptions(Order):
             seed=self.seed,
             shuffle=self.shuffle,
             window_rows=self.window_rows,
+            sample=self.sample,
+            sample_seed=self.sample_seed,
         )
 
     def keywords(self) -> StreamKeywords:
@@ -101,6 +108,8 @@ class StreamOptions(Order):
             "remainder": self.remainder.upper(),
             "with_row_ids": self.with_row_ids,
         }
+        if self.sample != 1:
+            request |= {"sample": self.sample, "sample_seed": self.sample_seed}
         optional = {"window_rows": self.window_rows, "lanes": self.lanes, "snapshot": self.snapshot}
         request.update({name: value for name, value in optional.items() if value is not None})
         return request
@@ -116,6 +125,8 @@ class DatasetKeywords(TypedDict, total=False):
     window_rows: int | None
     lanes: int | None
     remainder: Remainder
+    sample: float
+    sample_seed: int
     with_row_ids: bool
 
 
@@ -124,6 +135,17 @@ class StreamKeywords(DatasetKeywords, total=False):
 
     world_size: int
     snapshot: str | None
+
+
+def normalized_sample(sample: object, seed: object) -> dict[str, float | int]:
+    """Return a sample and its seed as numbers; the seed is 0 if every row is read."""
+    if isinstance(sample, bool) or not isinstance(sample, SupportsFloat):
+        raise TypeError(f"sample must be a number, not {sample!r}")
+    fraction = float(sample)
+    if not 0 < fraction <= 1:
+        raise InvalidRequest(f"sample must be more than 0 and at most 1, not {fraction}")
+    number = _integer("sample_seed", seed)
+    return {"sample": fraction, "sample_seed": 0 if fraction == 1 else number}
 
 
 def _integer(name: str, value: object, *, least: int = 0) -> int:

@@ -54,6 +54,8 @@ pub(super) fn request(bytes: Bytes<'_, '_>) -> Result<v1::StreamRequest> {
         remainder: bytes.int_in_range(0..=2)?,
         with_row_ids: bytes.ratio(1_u8, 4)?,
         plan: Some(plan(bytes)?),
+        sample: *bytes.choose(&[None, Some(0.5), Some(1e-3), Some(2.0)])?,
+        sample_seed: bytes.arbitrary::<u8>()?.into(),
         ..v1::StreamRequest::default()
     })
 }

@@ -29,7 +29,7 @@ use crate::{
     catalog::Snapshot,
     log::PARTS,
     metrics::FitGuard,
-    plan::{self, Tables},
+    plan::{self, Sample, Tables},
     scan,
 };
 use pass::{Pass, truncate_to_one_pass};
@@ -74,15 +74,15 @@ impl Fits {
         Self { environment, permits: Arc::new(Semaphore::new(FITS_MAX)) }
     }
 
-    /// Starts to fit a plan on a dataset.
-    pub(super) fn start(&self, dataset: String, plan: v1::Plan) -> FitTask {
+    /// Starts to fit a plan on a dataset, or on a sample of it.
+    pub(super) fn start(&self, dataset: String, plan: v1::Plan, sample: Option<Sample>) -> FitTask {
         let (environment, permits) = (Arc::clone(&self.environment), Arc::clone(&self.permits));
         FitTask::start(REPORTS_MAX, |sender| async move {
             // The semaphore is never closed.
             let _permit = permits.acquire().await;
             let _guard = FitGuard::open();
             let reporter = Reporter { sender: sender.clone(), progress: v1::FitProgress::default() };
-            let result = run(&environment, &dataset, plan, reporter).await?;
+            let result = run(&environment, &dataset, plan, sample, reporter).await?;
             // Fails if the client disconnected, which needs no result.
             let _ = sender.send(Ok(v1::FitUpdate { update: Some(v1::fit_update::Update::Result(result)) })).await;
             Ok(())
@@ -105,13 +105,14 @@ async fn run(
     environment: &Arc<Environment>,
     dataset: &str,
     plan: v1::Plan,
+    sample: Option<Sample>,
     mut reporter: Reporter,
 ) -> Result<v1::FitResult, StreamError> {
     let snapshot = environment.catalog.dataset(dataset)?.present().await?;
     if snapshot.row_count() == 0 {
         return Err(StreamError::NoRows { dataset: dataset.to_owned(), files: snapshot.files().len() });
     }
-    let CheckedPlan { mut plan, tables, expressions } = check(environment, &snapshot, plan).await?;
+    let CheckedPlan { mut plan, tables, expressions } = check(environment, &snapshot, plan, sample).await?;
     reporter.progress.passes = plan::pass_count(&plan)? as u64;
     loop {
         let mut questions = plan::questions(&plan, &tables)?;
@@ -140,13 +141,18 @@ async fn run(
 }
 
 /// Checks a plan against the dataset's schema before any row is read.
-async fn check(environment: &Environment, snapshot: &Snapshot, sent: v1::Plan) -> Result<CheckedPlan, StreamError> {
+async fn check(
+    environment: &Environment,
+    snapshot: &Snapshot,
+    sent: v1::Plan,
+    sample: Option<Sample>,
+) -> Result<CheckedPlan, StreamError> {
     plan::check_shape(&sent)?;
     let pinned = with_tables(environment, plan::canonical(&sent)).await;
     let (plan, tables) = pinned.map_err(|error| error.in_original(&sent))?;
     let stored = Arc::clone(snapshot.wide_schema());
     let checked = environment.cpu.run(move || {
-        let expressions = Arc::new(Expressions::compile(&plan, &stored, RowSource::Snapshot)?);
+        let expressions = Arc::new(Expressions::compile(&plan, &stored, RowSource::Snapshot { sample })?);
         units::check(&plan, &expressions.schema)?;
         dry_run::dry_run(&plan, &expressions.schema, &tables).map_err(|error| error.in_original(&sent))?;
         Ok(CheckedPlan { plan, tables: Arc::new(tables), expressions })

@@ -9,7 +9,7 @@ use prost::Message as _;
 
 use crate::{
     catalog::Snapshot,
-    plan,
+    plan::{self, Sample},
     scan::Projection,
     stream::{
         device::Executable,
@@ -52,6 +52,7 @@ pub(crate) struct CompiledKey {
     pub snapshot: String,
     pub plan_id: String,
     pub with_row_ids: bool,
+    pub sample: Option<Sample>,
 }
 
 impl Compiled {
@@ -61,10 +62,11 @@ impl Compiled {
         snapshot: &Snapshot,
         pinned: PinnedPlan,
         with_row_ids: bool,
+        sample: Option<Sample>,
     ) -> Result<Self, StreamError> {
         let PinnedPlan { plan_id, plan, tables, is_changed } = pinned;
         let stored = SchemaRef::clone(snapshot.wide_schema());
-        let expressions = Arc::new(Expressions::compile(&plan, &stored, RowSource::Snapshot)?);
+        let expressions = Arc::new(Expressions::compile(&plan, &stored, RowSource::Snapshot { sample })?);
         units::check(&plan, &expressions.schema)?;
         let program = Arc::new(plan::compile(&plan, &expressions.schema, with_row_ids, &tables)?);
         let columns = program.input_columns().iter().map(AsRef::as_ref);

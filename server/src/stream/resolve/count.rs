@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -13,7 +14,7 @@ use tokio::sync::OnceCell;
 use crate::{
     catalog::{RowGroup, Snapshot},
     expr::ColumnStatistics,
-    plan::ROW_ID,
+    plan::{ROW_ID, Sample},
     scan,
     state::{Kind, State, short_digest},
     stream::{
@@ -47,8 +48,8 @@ struct StoredCounts {
 impl RowCounts {
     /// Passing rows of each row group.
     ///
-    /// Without a filter the footers have the counts; with one, the filter's columns are read, of the row groups that
-    /// statistics do not rule out.
+    /// Without a filter the footers have the counts, and those of a sample need only the numbers of the rows; with a
+    /// filter, its columns are read, of the row groups that statistics do not rule out.
     pub(crate) async fn passing(
         &self,
         environment: &Environment,
@@ -56,10 +57,10 @@ impl RowCounts {
         filter_text: &str,
         expressions: &Arc<Expressions>,
     ) -> Result<Arc<Vec<u64>>, StreamError> {
-        if expressions.filter.is_none() {
+        if expressions.filter.is_none() && expressions.sample.is_none() {
             return Ok(Arc::clone(snapshot.row_counts()));
         }
-        let key = count_key(snapshot, filter_text);
+        let key = count_key(snapshot, filter_text, expressions.sample);
         // Concurrent ranks share one count.
         let cell = self.cell(&key);
         let counted = cell.get_or_try_init(|| load_or_count(environment, snapshot, &key, expressions)).await;
@@ -100,6 +101,30 @@ async fn load_or_count(
     if let Some(stored) = load(&environment.state, key, snapshot.row_groups()) {
         return Ok(stored);
     }
+    let counts = match (expressions.sample, &expressions.filter) {
+        (Some(sample), None) => count_sample(environment, snapshot, sample).await?,
+        _ => count_filtered(environment, snapshot, expressions).await?,
+    };
+    store(&environment.state, key, &counts);
+    Ok(Arc::new(counts))
+}
+
+/// Counts the sampled rows of each row group from their numbers alone.
+async fn count_sample(
+    environment: &Environment,
+    snapshot: &Arc<Snapshot>,
+    sample: Sample,
+) -> Result<Vec<u64>, StreamError> {
+    let groups: Vec<Range<u64>> = snapshot.row_groups().iter().map(|group| group.rows.clone()).collect();
+    let counts = groups.into_iter().map(|rows| environment.cpu.run(move || sample.count(rows)));
+    Ok(futures::stream::iter(counts).buffered(COUNTED_AT_ONCE).try_collect().await?)
+}
+
+async fn count_filtered(
+    environment: &Environment,
+    snapshot: &Arc<Snapshot>,
+    expressions: &Arc<Expressions>,
+) -> Result<Vec<u64>, StreamError> {
     let (rows, may_pass) = rows_and_groups(environment, snapshot, expressions, Vec::new()).await?;
     let counts = futures::stream::iter(may_pass.into_iter().enumerate().map(|(index, may_pass)| {
         let rows = Arc::clone(&rows);
@@ -110,9 +135,7 @@ async fn load_or_count(
             count_row_group(environment, snapshot, &snapshot.row_groups()[index], rows).await
         }
     }));
-    let counts: Vec<u64> = counts.buffered(COUNTED_AT_ONCE).try_collect().await?;
-    store(&environment.state, key, &counts);
-    Ok(Arc::new(counts))
+    counts.buffered(COUNTED_AT_ONCE).try_collect().await
 }
 
 async fn count_row_group(
@@ -173,7 +196,7 @@ fn counts_digest(key: &str, counts: &[u64]) -> String {
 }
 
 fn may_pass(snapshot: &Snapshot, expressions: &Expressions) -> Vec<bool> {
-    match &expressions.filter {
+    let mut may_pass = match &expressions.filter {
         Some(filter) => {
             let mut statistics = scan::statistics(snapshot, filter.columns());
             if filter.columns().iter().any(|column| column == ROW_ID) {
@@ -182,7 +205,13 @@ fn may_pass(snapshot: &Snapshot, expressions: &Expressions) -> Vec<bool> {
             filter.may_pass(&expressions.filter_schema, &statistics)
         }
         None => vec![true; snapshot.row_groups().len()],
+    };
+    if let Some(sample) = expressions.sample {
+        for (may_pass, group) in may_pass.iter_mut().zip(snapshot.row_groups()) {
+            *may_pass = *may_pass && group.rows.clone().any(|row| sample.holds(row));
+        }
     }
+    may_pass
 }
 
 /// The exact bounds of the row ids of each row group.
@@ -195,6 +224,10 @@ fn row_id_statistics(snapshot: &Snapshot) -> ColumnStatistics {
     }
 }
 
-fn count_key(snapshot: &Snapshot, filter_text: &str) -> String {
-    format!("{}-{}", snapshot.digest(), short_digest(&[filter_text.as_bytes()]))
+fn count_key(snapshot: &Snapshot, filter_text: &str, sample: Option<Sample>) -> String {
+    let of_rows = match sample {
+        None => short_digest(&[filter_text.as_bytes()]),
+        Some(sample) => short_digest(&[b"sample", &sample.key(), filter_text.as_bytes()]),
+    };
+    format!("{}-{of_rows}", snapshot.digest())
 }

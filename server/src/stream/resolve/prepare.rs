@@ -13,7 +13,7 @@ use crate::{
     log::PARTS,
     metrics::Cache,
     order::{Epoch, ORDER_VERSION, Remainder, Share, Shuffle},
-    plan::{PlanError, Request, Source},
+    plan::{PlanError, Request},
     stream::{
         environment::Environment,
         error::StreamError,
@@ -151,7 +151,7 @@ impl Resolver {
             let files = snapshot.files().len();
             return Err(StreamError::NoRows { dataset: request.dataset, files });
         }
-        let compiled = self.compiled(&snapshot, &request.source, request.with_row_ids).await?;
+        let compiled = self.compiled(&snapshot, &request).await?;
         let Compiled { filter, expressions, .. } = compiled.as_ref();
         let passing = self.counts.passing(environment, &snapshot, filter, expressions).await?;
         check_order_version(&request)?;
@@ -166,21 +166,19 @@ impl Resolver {
         Ok(prepared)
     }
 
-    async fn compiled(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        source: &Source,
-        with_row_ids: bool,
-    ) -> Result<Arc<Compiled>, StreamError> {
-        let digest = snapshot.digest().to_owned();
-        let key =
-            move |plan_id: &str| CompiledKey { snapshot: digest.clone(), plan_id: plan_id.to_owned(), with_row_ids };
+    async fn compiled(&self, snapshot: &Arc<Snapshot>, request: &Request) -> Result<Arc<Compiled>, StreamError> {
+        let (digest, with_row_ids, sample) = (snapshot.digest().to_owned(), request.with_row_ids, request.sample);
+        let key = move |plan_id: &str| {
+            let (snapshot, plan_id) = (digest.clone(), plan_id.to_owned());
+            CompiledKey { snapshot, plan_id, with_row_ids, sample }
+        };
         let snapshot = Arc::clone(snapshot);
-        let compile = move |environment: &Environment, plan| Compiled::new(environment, &snapshot, plan, with_row_ids);
+        let compile =
+            move |environment: &Environment, plan| Compiled::new(environment, &snapshot, plan, with_row_ids, sample);
         // Tickets with the id of a plan that was removed would be refused.
         let is_current =
             |environment: &Environment, known: &Compiled| !known.is_stored || environment.plans.has(&known.plan_id);
-        self.plans.get(&self.environment, source, key, is_current, compile).await
+        self.plans.get(&self.environment, &request.source, key, is_current, compile).await
     }
 }
 

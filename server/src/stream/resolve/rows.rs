@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array},
+    buffer::BooleanBuffer,
     compute::filter_record_batch,
     datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
 };
@@ -13,7 +14,7 @@ use forebay_proto::v1;
 use crate::{
     catalog::Snapshot,
     expr::Expression,
-    plan::{PlanError, ROW_ID, stored_columns},
+    plan::{PlanError, ROW_ID, Sample, stored_columns},
     scan::Projection,
     stream::error::StreamError,
 };
@@ -25,6 +26,8 @@ pub(crate) struct Expressions {
     /// The columns that the filter may read: the stored ones, and the row ids of a snapshot.
     pub filter_schema: SchemaRef,
     derived: Vec<(Field, Expression)>,
+    /// The rows that are computed at all; none: every row.
+    pub sample: Option<Sample>,
     /// Stored columns, then derived ones.
     pub schema: SchemaRef,
 }
@@ -32,8 +35,8 @@ pub(crate) struct Expressions {
 /// The rows that expressions are computed for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RowSource {
-    /// Rows of a snapshot, which have ids.
-    Snapshot,
+    /// Rows of a snapshot, which have ids, or a sample of them.
+    Snapshot { sample: Option<Sample> },
     /// Rows that a client sends.
     Client,
 }
@@ -53,6 +56,7 @@ pub(crate) struct Derivation {
     pub input: SchemaRef,
     filter: Option<Expression>,
     derived: Vec<Expression>,
+    sample: Option<Sample>,
     /// Whether the expressions or the outputs read row ids, which follow the stored columns.
     with_row_ids: bool,
     schema: SchemaRef,
@@ -90,7 +94,11 @@ impl Expressions {
             fields.push(Arc::new(field.clone()));
             derived.push((field, expression));
         }
-        Ok(Self { filter, filter_schema, derived, schema: Arc::new(Schema::new(fields)) })
+        let sample = match source {
+            RowSource::Snapshot { sample } => sample,
+            RowSource::Client => None,
+        };
+        Ok(Self { filter, filter_schema, derived, sample, schema: Arc::new(Schema::new(fields)) })
     }
 }
 
@@ -121,8 +129,8 @@ fn check_row_ids(
             path(),
             format!("{ROW_ID} is the index of a row in a dataset: rows that a client sends have none"),
         )),
-        RowSource::Snapshot if stored.index_of(ROW_ID).is_ok() => Err(PlanError::row_id_column(path(), ROW_ID)),
-        RowSource::Snapshot => Ok(()),
+        RowSource::Snapshot { .. } if stored.index_of(ROW_ID).is_ok() => Err(PlanError::row_id_column(path(), ROW_ID)),
+        RowSource::Snapshot { .. } => Ok(()),
     }
 }
 
@@ -152,13 +160,13 @@ impl Rows {
 
     /// Whether every stored row passes.
     pub(crate) fn all_pass(&self) -> bool {
-        self.derivation.filter.is_none()
+        self.derivation.filter.is_none() && self.derivation.sample.is_none()
     }
 
     /// The number of passing rows in a chunk of the projection; `first_row` is the index of its first row in the
     /// snapshot.
     pub(crate) fn count(&self, chunk: &RecordBatch, first_row: u64) -> Result<u64, StreamError> {
-        let rows = self.derivation.with_row_ids(chunk, first_row)?;
+        let rows = self.derivation.sampled(chunk, first_row)?;
         Ok(self.derivation.mask(&rows)?.map_or(rows.num_rows(), |mask| mask.true_count()) as u64)
     }
 
@@ -205,12 +213,13 @@ impl Derivation {
             derived.push(bind(expression, &Schema::new(fields.clone()), field.name())?);
             fields.push(Arc::new(field.clone()));
         }
-        Ok(Self { columns, input, filter, derived, with_row_ids, schema: Arc::new(Schema::new(fields)) })
+        let (sample, schema) = (expressions.sample, Arc::new(Schema::new(fields)));
+        Ok(Self { columns, input, filter, derived, sample, with_row_ids, schema })
     }
 
     /// The passing rows of a chunk of [`Self::columns`]; `first_row` is the id of its first row.
     pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
-        let rows = self.with_row_ids(chunk, first_row)?;
+        let rows = self.sampled(chunk, first_row)?;
         let passing = match self.mask(&rows)?.filter(|mask| mask.true_count() < rows.num_rows()) {
             Some(mask) => filter_record_batch(&rows, &mask)?,
             None => rows,
@@ -231,7 +240,14 @@ impl Derivation {
         self.batch(columns.len(), columns, row_count)
     }
 
-    /// The chunk, followed by its row ids if anything reads them.
+    /// The sampled rows of a chunk, followed by their ids if anything reads them.
+    fn sampled(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
+        let rows = self.with_row_ids(chunk, first_row)?;
+        let Some(sample) = self.sample else { return Ok(rows) };
+        let mask = BooleanBuffer::collect_bool(rows.num_rows(), |row| sample.holds(first_row + row as u64));
+        Ok(filter_record_batch(&rows, &BooleanArray::new(mask, None))?)
+    }
+
     fn with_row_ids(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
         if !self.with_row_ids {
             return Ok(chunk.clone());

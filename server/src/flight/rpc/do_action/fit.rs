@@ -8,7 +8,7 @@ use tonic::Status;
 use super::results::ActionResults;
 use crate::{
     flight::{context::CallContext, status},
-    plan::PlanError,
+    plan::{PlanError, Sample},
 };
 
 pub(super) async fn results(context: &CallContext, body: &Bytes) -> Result<ActionResults, Status> {
@@ -17,9 +17,10 @@ pub(super) async fn results(context: &CallContext, body: &Bytes) -> Result<Actio
     if request.dataset.is_empty() {
         return Err(status::of(&PlanError::field("dataset", "missing: the name of a dataset on this server").into()));
     }
+    let sample = Sample::check(request.sample, request.sample_seed).map_err(|error| status::of(&error.into()))?;
     context.authorize(&request.dataset, Some(&plan), "").await?;
     context.streams().catalog().dataset(&request.dataset).map_err(|error| status::of(&error.into()))?;
-    let (cpu, updates) = (context.cpu().clone(), context.streams().fit(request.dataset, plan));
+    let (cpu, updates) = (context.cpu().clone(), context.streams().fit(request.dataset, plan, sample));
     let results = updates.then(move |update| {
         let cpu = cpu.clone();
         async move {

@@ -17,7 +17,7 @@ use crate::flight::{context::CallContext, status};
 
 /// The actions of this server.
 pub(crate) fn types() -> Vec<ActionType> {
-    let fit = "Body: FitRequest {dataset, plan}. Results: FitUpdate, any number of {\"progress\": …}, then one \
+    let fit = "Body: FitRequest {dataset, plan, sample, sample_seed}. Results: FitUpdate, any number of {\"progress\": …}, then one \
                {\"result\": {\"plan_id\": …, \"plan\": …}}";
     let explain = "Body: StreamRequest. Result: Explain, the cost of an epoch: steps, rows and bytes of each rank, \
                    read amplification, memory, mixing, and with \"assume\" its duration";
