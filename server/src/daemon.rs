@@ -28,7 +28,7 @@ use crate::{
     metrics,
     metrics_http::MetricsListener,
     plan::Limits,
-    shutdown::{Phase, Shutdown},
+    shutdown::Shutdown,
     state::{State, StateError},
     stream::{Device, Streams},
 };
@@ -36,11 +36,11 @@ use crate::{
 /// File of the ticket secret in the state directory.
 const TICKET_SECRET: &str = "ticket-key";
 
-/// Time for ended streams to send their final status.
-const STATUS_TIME: Duration = Duration::from_secs(2);
-
 /// Time for the remaining connections to close.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
+
+/// The cause of a shutdown without a grace period.
+const STDIN_CLOSED: &str = "standard input closed";
 
 /// Longest wait for datasets before the server reports that it is ready; enough for the footers of 100,000 files.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -246,19 +246,19 @@ impl ShutdownSignals {
         let cause = tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
-            () = stdin_closed(), if self.exit_with_stdin => "standard input closed",
+            () = stdin_closed(), if self.exit_with_stdin => STDIN_CLOSED,
         };
         tracing::info!(cause, drain_seconds = grace.as_secs(), "draining: no new streams");
-        shutdown.enter(Phase::Draining);
-        tokio::select! {
-            () = time::sleep(if cause == "standard input closed" { Duration::ZERO } else { grace }) => {}
-            // A second signal ends the drain.
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-        shutdown.enter(Phase::Ended);
-        time::sleep(STATUS_TIME).await;
-        shutdown.enter(Phase::Closed);
+        let grace = if cause == STDIN_CLOSED { Duration::ZERO } else { grace };
+        let cut = async {
+            tokio::select! {
+                () = time::sleep(grace) => {}
+                // A second signal ends the drain.
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
+            }
+        };
+        shutdown.drain(cut).await;
         time::sleep(CLOSE_TIME).await;
     }
 }

@@ -136,6 +136,40 @@ def test_draining_server_hands_over_immediately(folder: Path, replicas: list[Ser
         daemon.stop()
 
 
+def test_draining_server_that_still_answers_is_passed_over(tmp_path: Path, serve: Serve):
+    """While another client's stream runs, it refuses new ones: the clients that meet it go to the next replica."""
+    folder = tmp_path / "long"
+    folder.mkdir()
+    # More than sockets and clients buffer, so that the stream keeps the server draining.
+    texts = pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int32), ["forebay " * 128])
+    pq.write_table(pa.table({"text": texts}), folder / "a.parquet", store_schema=False, row_group_size=10_000)
+    plan = fb.Plan(outputs={"text": fb.output(fb.cols("text"), dtype="as_stored")})
+    other = serve({"long": folder})
+    daemon = Daemon(*LOOPBACK, "--dataset", f"long={folder}", "--state", f"{tmp_path}/state")
+    try:
+        with fb.connect([daemon.url, other.url]) as known, fb.connect(daemon.url, retry_seconds=0) as lone:
+            running = lone.stream("long", plan, batch_size=BATCH)
+            next(running)
+            daemon.process.send_signal(signal.SIGTERM)
+            assert daemon.drains()
+            assert known.datasets()["long"].rows == 100_000
+            assert known.url == other.url
+            with fb.connect([daemon.url, other.url]) as new:
+                assert new.url == other.url
+                assert sum(batch.header.rows for batch in new.stream("long", plan, batch_size=BATCH)) == 100_000
+            with pytest.raises(fb.Unavailable, match="draining: resume at another replica") as refused:
+                lone.datasets()
+            assert refused.value.reason == "SHUTTING_DOWN"
+            with pytest.raises(fb.Unavailable, match="no server responds.*draining"):
+                fb.connect(daemon.url)
+            # It still drains: none of this was a closed port.
+            assert daemon.process.poll() is None
+            assert 1 + sum(1 for _ in running) == 100_000 // BATCH
+            assert daemon.end() == 0
+    finally:
+        daemon.stop()
+
+
 def test_waits_for_a_restarting_server(folder: Path, whole: list[fb.Batch]):
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use forebay_client::{Batch, Client, Cursor, Error, RankStream, Replicas, Retry, StreamRequest, plan_from_json};
+use forebay_client::{
+    Batch, Client, Cursor, Error, RankStream, Reason, Replicas, Retry, StreamRequest, plan_from_json,
+};
 use futures::TryStreamExt;
+use rustix::process::{Pid, Signal, kill_process};
 use tonic::Code;
 
 use crate::{
@@ -139,6 +142,32 @@ async fn fails_over_when_the_server_is_killed() {
     assert!(*position >= taken.len() as u64 * 16 && *position == stream.cursor().position, "{error}");
     assert!(error.to_string().contains(&other.url), "{error}");
     assert!(stream.try_next().await.unwrap().is_none(), "an error ends the stream");
+}
+
+#[tokio::test]
+async fn passes_over_a_server_that_drains() {
+    let [one, other] = Server::replicas("wide", data::write_wide);
+    let request = wide();
+    let expected = whole(&other, &request, 0).await;
+    // Its client reads slowly: the server keeps draining.
+    let mut running = replicas(&[&one.url]).open(&request, 0).await.unwrap();
+    let mut found = take(&mut running, 1).await;
+    let client = Client::connect(&one.url).await.unwrap();
+    kill_process(Pid::from_raw(one.id().cast_signed()).unwrap(), Signal::TERM).unwrap();
+    let refused = loop {
+        match client.list().await {
+            Ok(_) => tokio::task::yield_now().await,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((refused.code(), refused.reason()), (Some(Code::Unavailable), Reason::ShuttingDown), "{refused}");
+    assert!(refused.to_string().contains("draining: resume at another replica"), "{refused}");
+    let stream = replicas(&[&one.url, &other.url]).open(&request, 0).await.unwrap();
+    assert_eq!(stream.url(), other.url);
+    check_same(&stream.try_collect::<Vec<_>>().await.unwrap(), &expected);
+    found.extend(take(&mut running, usize::MAX).await);
+    check_same(&found, &expected);
+    one.wait_for_end(Duration::from_mins(1));
 }
 
 #[tokio::test]

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_proto::{
-    Encoding,
-    v1::{self, Reason},
-};
+use forebay_proto::{Encoding, v1};
 use tonic::{Request, Status};
 
 use super::{access::Access, call::Call, limits, limits::MessageLimits, status};
@@ -15,7 +12,7 @@ use crate::{
     catalog::Snapshot,
     cpu_pool::CpuPool,
     plan::{self, RequestLimits},
-    shutdown::{Phase, ShutdownWatch},
+    shutdown::ShutdownWatch,
     stream::{Prepared, Streams},
 };
 
@@ -58,17 +55,6 @@ impl CallContext {
 
     pub(super) fn access(&self) -> &Access {
         &self.resources.access
-    }
-
-    /// Rejects new work once the server drains.
-    pub(super) fn check_serving(&self) -> Result<(), Status> {
-        match self.resources.shutdown.phase() {
-            Phase::Serving => Ok(()),
-            Phase::Draining | Phase::Ended | Phase::Closed => Err(status::refusal(
-                Reason::ShuttingDown,
-                "the server is shutting down and takes no new streams: try another replica, or again",
-            )),
-        }
     }
 
     /// Decodes a message in either encoding. A long one may hold a vocabulary and is decoded on the CPU pool.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -17,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.daemon import LOOPBACK, Daemon, poll
+from harness.metrics import scrape
 from harness.serving import info
 
 ROWS = 200_000
@@ -32,6 +35,12 @@ REQUEST: dict[str, Any] = {
         ]
     },
 }
+
+# Messages of grpc.health.v1 in protobuf: the request for the Flight service, and both responses.
+FLIGHT_HEALTH = b"\x0a\x23arrow.flight.protocol.FlightService"
+SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
+# The refusal of every new call, with a reason that programs match.
+DRAINING = "SHUTTING_DOWN: draining: resume at another replica"
 
 Start = Callable[..., Daemon]
 Message = tuple[dict[str, Any], pa.RecordBatch]
@@ -114,12 +123,74 @@ def test_draining_rejects_new_streams_and_finishes_running_ones(start: Start):
         assert daemon.get("/healthz")[0] == 200
         assert daemon.get("/metrics")[0] == 200
         for refused in (client, fl.connect(daemon.url)):
-            with pytest.raises(fl.FlightUnavailableError):
+            with pytest.raises(fl.FlightUnavailableError, match=DRAINING):
                 refused.do_get(ticket).read_all()
         messages += [message(chunk) for chunk in reader]
         assert messages[-1][0]["last"]
         assert np.array_equal(ids(messages), np.arange(ROWS))
         # It waits for streams, not for the clock.
+        assert daemon.end(seconds=10) == 0
+
+
+def test_draining_server_refuses_every_call_of_new_and_old_connections(start: Start, tmp_path: Path):
+    daemon = start("--drain-seconds", "60", "--listen", f"unix:{tmp_path}/flight")
+    with contextlib.ExitStack() as stack:
+        streaming, idle = (stack.enter_context(fl.connect(daemon.url)) for _ in range(2))
+        ticket = info(idle, REQUEST).endpoints[0].ticket
+        reader = streaming.do_get(ticket)
+        messages = [message(reader.read_chunk())]
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.drains()
+        new = [stack.enter_context(fl.connect(url)) for url in daemon.urls]
+        assert len(new) == 2
+        for client in (idle, *new):
+            calls: list[Callable[[], object]] = [
+                lambda client=client: list(client.list_flights()),
+                lambda client=client: list(client.list_actions()),
+                lambda client=client: info(client, REQUEST),
+                lambda client=client: client.get_schema(fl.FlightDescriptor.for_path("long")),
+                lambda client=client: client.do_get(ticket).read_all(),
+                lambda client=client: list(client.do_action(fl.Action("explain", json.dumps(REQUEST).encode()))),
+                lambda client=client: client.do_exchange(fl.FlightDescriptor.for_command(b"{}"))[1].read_chunk(),
+            ]
+            for call in calls:
+                # pyarrow raises OSError from get_schema.
+                with pytest.raises((fl.FlightUnavailableError, OSError), match=DRAINING):
+                    call()
+        # The connection without a stream and the new ones stay open, and refused calls are not running streams.
+        now = scrape(daemon)
+        assert now.value("forebay_connections_active") == 4
+        assert now.value("forebay_streams_active") == 1
+        assert now.value("forebay_requests_total", call="ListFlights", code="UNAVAILABLE") == 3
+        messages += [message(chunk) for chunk in reader]
+        assert np.array_equal(ids(messages), np.arange(ROWS))
+        # Open connections without a stream delay the end no longer than it takes to close them.
+        assert daemon.end(seconds=10) == 0
+
+
+def test_health_is_not_serving_during_the_whole_drain(start: Start, tmp_path: Path):
+    daemon = start("--drain-seconds", "60", "--listen", f"unix:{tmp_path}/flight")
+    addresses = [url.removeprefix("grpc://").replace("grpc+unix://", "unix:") for url in daemon.urls]
+
+    def check(service: bytes, address: str) -> bytes:
+        with grpc.insecure_channel(address) as channel:
+            return channel.unary_unary("/grpc.health.v1.Health/Check")(service, timeout=10)
+
+    with fl.connect(daemon.url) as client, grpc.insecure_channel(addresses[0]) as channel:
+        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(FLIGHT_HEALTH, timeout=60)
+        assert next(watch) == SERVING
+        assert check(b"", addresses[0]) == SERVING
+        reader = open_stream(client)
+        reader.read_chunk()
+        daemon.process.send_signal(signal.SIGTERM)
+        assert next(watch) == NOT_SERVING
+        # Health has no shorter drain time than streams.
+        over = time.monotonic() + 1.5
+        assert poll(lambda: time.monotonic() > over)
+        for address in addresses:
+            assert [check(service, address) for service in (b"", FLIGHT_HEALTH)] == [NOT_SERVING] * 2
+        reader.read_all()
+        assert list(watch) == []
         assert daemon.end(seconds=10) == 0
 
 

@@ -21,7 +21,7 @@ use forebay_server::{
     engine::Engine,
     flight::{ConnectionSettings, Router, Service, lingering, serve_connections},
     plan::Limits,
-    shutdown::{Phase, Shutdown},
+    shutdown::Shutdown,
     state::State,
     stream::{Device, Streams},
 };
@@ -55,7 +55,6 @@ const MEMORY_BYTES: u64 = 256 << 20;
 const SENDING_BYTES: usize = 4096;
 
 /// The daemon's settings.
-const FAREWELL: Duration = Duration::from_secs(2);
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_mins(1);
 
@@ -188,10 +187,7 @@ impl Replica {
     async fn drain(&self, shutdown: &Shutdown) {
         self.terminate.notified().await;
         self.journal.note(format_args!("{} drains", self.name()));
-        shutdown.enter(Phase::Draining);
-        time::sleep(self.grace.get()).await;
-        shutdown.enter(Phase::Ended);
-        time::sleep(FAREWELL).await;
+        shutdown.drain(time::sleep(self.grace.get())).await;
     }
 }
 

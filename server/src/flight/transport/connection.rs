@@ -115,10 +115,11 @@ impl ConnectionPermits {
     }
 }
 
-/// Answers the calls of every connection that `accept` returns, until the server drains and the last connection closes.
+/// Answers the calls of every connection that `accept` returns, until the server has drained.
 ///
-/// `accept` owns the listener, which closes when the drain begins, so that new connections are refused immediately. It
-/// returns a future that performs the handshake, which delays no other connection. Each call carries its `Arc<Peer>`.
+/// `accept` owns the listener, which stays open during the drain: a client that connects then learns that it should use
+/// another replica, where a refused connection could mean a crash or a wrong address. It returns a future that performs the
+/// handshake, which delays no other connection. Each call carries its `Arc<Peer>`.
 pub async fn serve_connections<S, Opening, Answered>(
     answer: impl Fn(Request<Incoming>) -> Answered + Clone + Send + 'static,
     accept: impl AsyncFn() -> io::Result<Opening>,
@@ -140,7 +141,7 @@ pub async fn serve_connections<S, Opening, Answered>(
     loop {
         let accepted = tokio::select! {
             biased;
-            () = shutdown.reached(Phase::Draining) => break,
+            () = shutdown.reached(Phase::Closed) => break,
             accepted = accept() => accepted,
         };
         while connections.try_join_next().is_some() {}
@@ -157,10 +158,6 @@ pub async fn serve_connections<S, Opening, Answered>(
         connections.spawn(serve_connection(opening, permit, http, answer, settings, shutdown));
     }
     drop(accept);
-    tokio::select! {
-        () = async { while connections.join_next().await.is_some() {} } => {}
-        () = shutdown.reached(Phase::Closed) => {}
-    }
     // Each connection sends its GOAWAY while the runtime still runs.
     connections.shutdown().await;
 }
@@ -194,6 +191,7 @@ async fn serve_connection<S, Answered>(
         let _ = time::timeout(REJECTED_TIME, http.serve_connection(TokioIo::new(stream), reject)).await;
         return;
     }
+    let mut registered = shutdown.connection();
     let (stream, received) = counting(with_goaway(stream, shutdown.clone()));
     let peer = Arc::new(peer);
     let service = service_fn(move |mut call: Request<Incoming>| {
@@ -201,6 +199,14 @@ async fn serve_connection<S, Answered>(
         answer(call)
     });
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let drained = async {
+        shutdown.reached(Phase::Drained).await;
+        if !received.has_preface() {
+            // A client that has just connected: its calls are answered as long as the server runs, without delaying it.
+            drop(registered.take());
+            shutdown.reached(Phase::Ended).await;
+        }
+    };
     let ended = tokio::select! {
         // Polled in this order, so that simulations are deterministic.
         biased;
@@ -209,7 +215,7 @@ async fn serve_connection<S, Answered>(
             tracing::debug!("connection closed: no HTTP/2 preface");
             return;
         }
-        () = shutdown.reached(Phase::Draining) => {
+        () = drained => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

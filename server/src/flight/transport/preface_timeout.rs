@@ -40,9 +40,14 @@ impl ReceivedBytes {
     /// packet.
     pub(super) async fn preface_is_missing(&self, within: Duration) {
         time::sleep(within).await;
-        if self.0.load(Ordering::Relaxed) >= PREFACE_BYTES {
+        if self.has_preface() {
             future::pending::<()>().await;
         }
+    }
+
+    /// Whether the preface has arrived.
+    pub(super) fn has_preface(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= PREFACE_BYTES
     }
 }
 

@@ -12,7 +12,7 @@ use tonic_health::{pb::health_server::HealthServer, server::HealthService};
 use tonic_prost::ProstDecoder;
 use tracing::Instrument;
 
-use super::{reflection::Reflection, request_timeout::RequestTimeout};
+use super::{reflection::Reflection, request_timeout::RequestTimeout, running_body::running_body};
 use crate::{
     auth::Peer,
     flight::{
@@ -28,6 +28,9 @@ use crate::{
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
+
+/// The refusal of a call while the server drains.
+const DRAINING: &str = "draining: resume at another replica, or here after its restart";
 
 /// Calls whose request may take any time.
 const STREAMING: [&str; 3] = ["DoExchange", "DoPut", "Handshake"];
@@ -85,7 +88,8 @@ impl Router {
         Ok(response)
     }
 
-    /// Authenticates the caller. Health checks need no credentials, because probes have none.
+    /// Authenticates the caller and registers the call. Health checks need no credentials, because probes have none,
+    /// and are answered until the server ends.
     async fn admit(mut self, mut request: Request<impl CallBody>, call: &Call) -> Result<Response<Body>, Infallible> {
         if request.uri().path().starts_with(HEALTH) {
             return self.health.call(request).await;
@@ -93,10 +97,14 @@ impl Router {
         let peer = request.extensions().get::<Arc<Peer>>().map(Arc::clone).unwrap_or_default();
         match self.resources.access.caller(request.headers(), &peer) {
             Ok(caller) => {
+                let Some(running) = self.resources.shutdown.call() else {
+                    return Ok(call.error(&status::refusal(Reason::ShuttingDown, DRAINING)).into_http());
+                };
                 request.extensions_mut().insert(caller.clone());
                 request.extensions_mut().insert(call.clone());
                 let context = CallContext { resources: self.resources.clone(), caller, call: call.clone() };
-                self.route(request, context).await
+                let response = self.route(request, context).await?;
+                Ok(response.map(|body| running_body(body, running)))
             }
             Err(status) => Ok(call.error(&status).into_http()),
         }

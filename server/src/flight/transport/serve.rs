@@ -12,10 +12,7 @@ use std::{
 use arrow_flight::flight_service_server::FlightServiceServer;
 use futures::future::join_all;
 use socket2::SockRef;
-use tokio::{
-    net::{TcpListener, TcpSocket, TcpStream, UnixListener},
-    time,
-};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener};
 use tonic::server::NamedService;
 use tonic_health::{
     ServingStatus,
@@ -45,8 +42,8 @@ const LOOPBACK_BUFFER_BYTES: usize = 256 << 10;
 /// Connections that may wait to be accepted; `net.core.somaxconn` may allow fewer.
 const BACKLOG: u32 = 4096;
 
-/// Time for which a draining server answers health checks on open connections.
-const HEALTH_DRAIN_TIME: Duration = Duration::from_secs(1);
+/// Names under which health is reported: the whole server, and the Flight service.
+const HEALTH_NAMES: [&str; 2] = ["", <FlightServiceServer<Service> as NamedService>::NAME];
 
 /// A bound address.
 #[derive(Debug)]
@@ -128,7 +125,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Serves on all listeners until the server drains and the last stream has ended.
+/// Serves on all listeners until the server has drained: new calls are refused from the beginning of the drain.
 pub async fn serve(
     service: Service,
     listeners: Vec<Listener>,
@@ -137,7 +134,9 @@ pub async fn serve(
 ) -> Result<(), ReflectionError> {
     let mut reporter = HealthReporter::new();
     let health = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
-    reporter.set_serving::<FlightServiceServer<Service>>().await;
+    for name in HEALTH_NAMES {
+        reporter.set_service_status(name, ServingStatus::Serving).await;
+    }
     let reflection = settings.reflection.then(Reflection::new).transpose()?;
     let router = Router::new(service, health, reflection);
     let connections = ConnectionSettings {
@@ -153,12 +152,15 @@ pub async fn serve(
     );
     let reporting = async {
         shutdown.reached(Phase::Draining).await;
-        reporter.set_not_serving::<FlightServiceServer<Service>>().await;
-        reporter.set_service_status("", ServingStatus::NotServing).await;
-        time::sleep(HEALTH_DRAIN_TIME).await;
-        // Ends the open health watches, which would delay the end of the drain.
-        reporter.clear_service_status(<FlightServiceServer<Service> as NamedService>::NAME).await;
-        reporter.clear_service_status("").await;
+        for name in HEALTH_NAMES {
+            reporter.set_service_status(name, ServingStatus::NotServing).await;
+        }
+        shutdown.reached(Phase::Drained).await;
+        for name in HEALTH_NAMES {
+            // Ends the open health watches, which would delay the end of their connections; checks continue.
+            reporter.clear_service_status(name).await;
+            reporter.set_service_status(name, ServingStatus::NotServing).await;
+        }
         future::pending::<()>().await;
     };
     tokio::select! {
