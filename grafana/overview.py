@@ -195,6 +195,15 @@ ERRORS = Row(
             {INSTANCE: ratio(rate("forebay_streams_total", FAILED), rate("forebay_streams_total"), by="instance")},
         ),
         Panel(
+            "Refusals",
+            "Calls per second that ended with an error of the server, by reason and principal. Callers without valid "
+            "credentials are unknown, and anonymous where none are required.",
+            "reqps",
+            {
+                "{{reason}} {{principal}}": total(rate("forebay_refusals_total"), by="reason, principal"),
+            },
+        ),
+        Panel(
             "Refused streams",
             "Streams refused per second because of a limit, usually the memory budget.",
             "reqps",

@@ -71,3 +71,17 @@ pub enum AccessError {
         retry_ms: u64,
     },
 }
+
+impl AccessError {
+    /// Returns the principal that a call is refused to, if its credentials are valid.
+    pub fn principal(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Rate { name, .. } => Some(name),
+            Self::Anonymous { .. }
+            | Self::Scheme
+            | Self::UnknownToken
+            | Self::UnknownCertificate
+            | Self::Streams { .. } => None,
+        }
+    }
+}

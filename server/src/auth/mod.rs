@@ -15,7 +15,7 @@ mod watched;
 use std::{fmt, sync::Arc};
 
 pub use admission::{Admission, StreamLimits, StreamPermit};
-pub use caller::{Caller, Peer};
+pub use caller::{ANONYMOUS, Caller, Peer, UNKNOWN};
 pub use error::{AccessError, AuthError};
 pub use principals::{Principal, PrincipalsFile};
 pub use signing::{KEY_BYTES, TicketFault, TicketKey, random_secret};
@@ -77,17 +77,17 @@ impl Auth {
             },
         };
         self.shared.rates.take(principal)?;
-        Ok(Caller { name: Arc::clone(&principal.name), principal: Some(Arc::clone(principal)) })
+        Ok(Caller { name: Arc::clone(&principal.name), principal: Some(Arc::clone(principal)), is_authenticated: true })
     }
 
     fn without_principals(&self, peer: &Peer) -> Result<Caller, AccessError> {
         let name = match (&peer.certificate, peer.address) {
             (Some(certificate), _) if self.shared.allows_any_certificate => signing::certificate_name(certificate),
             _ if self.shared.allows_any_certificate => return Err(AccessError::Anonymous { with_certificates: true }),
-            (_, Some(address)) => address.to_canonical().to_string(),
+            (_, Some(address)) => address.ip().to_canonical().to_string(),
             (_, None) => "unix".to_owned(),
         };
-        Ok(Caller { name: name.into(), principal: None })
+        Ok(Caller { name: name.into(), principal: None, is_authenticated: self.shared.allows_any_certificate })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Authentication, grants and limits.
 
-use std::{fs, thread, time::Duration};
+use std::{fs, net::IpAddr, thread, time::Duration};
 
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::CertificateDer;
@@ -76,7 +76,7 @@ fn without_a_file_any_verified_certificate_is_accepted() {
     let caller = auth.caller(Some(b"Bearer other"), &peer).unwrap();
     assert!(caller.name().starts_with("certificate-") && caller.reads_everything());
     let off = Auth::off();
-    let from = |text: &str| Peer { address: Some(text.parse().unwrap()), certificate: None };
+    let from = |text: &str| Peer { address: Some((text.parse::<IpAddr>().unwrap(), 1).into()), certificate: None };
     let name = |peer: &Peer| off.caller(None, peer).unwrap().name().to_string();
     assert!(!off.is_on());
     assert_eq!([name(&from("::ffff:127.0.0.1")), name(&Peer::default())], ["127.0.0.1", "unix"]);

@@ -105,7 +105,9 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_DEVICE", value_name = "DEVICE", default_value = "cpu")]
     pub(super) device: String,
 
-    /// Level of the log on stderr: error, warn, info, debug or trace, or a filter in tracing's syntax.
+    /// Level of the log on stderr: error, warn, info, debug (the server's own events) or trace (those of libraries too),
+    /// or a filter in tracing's syntax, such as info,forebay::access=off.
+    #[expect(clippy::doc_markdown, reason = "the text of --help")]
     #[arg(long, env = "FOREBAY_LOG", value_name = "FILTER", default_value = "info")]
     pub(super) log: String,
 

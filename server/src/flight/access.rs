@@ -12,7 +12,7 @@ use tonic::Status;
 
 use super::status;
 use crate::{
-    auth::{Admission, Auth, Caller, Peer, StreamLimits, StreamPermit, TicketKey},
+    auth::{AccessError, Admission, Auth, Caller, Peer, StreamLimits, StreamPermit, TicketKey},
     error::near_names,
     plan,
     stream::{PlanRecord, StreamError, Streams},
@@ -40,9 +40,9 @@ impl Access {
     }
 
     /// Authenticates a call by its headers and its connection.
-    pub(super) fn caller(&self, headers: &HeaderMap, peer: &Peer) -> Result<Caller, Status> {
+    pub(super) fn caller(&self, headers: &HeaderMap, peer: &Peer) -> Result<Caller, AccessError> {
         let authorization = headers.get(header::AUTHORIZATION).map(header::HeaderValue::as_bytes);
-        self.auth.caller(authorization, peer).map_err(|refused| status::of_refusal(&refused))
+        self.auth.caller(authorization, peer)
     }
 
     /// The caller as the router authenticated it.

@@ -1,8 +1,8 @@
-//! One call: its id, which is in every log line and stream error, and the code of its response.
+//! One call: its id, which is in every log line and stream error, what is known about it, and the code of its response.
 
 use std::{
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{Instant, SystemTime, UNIX_EPOCH},
@@ -12,11 +12,14 @@ use hyper::{HeaderMap, Request, Response, header::HeaderValue};
 use tonic::{Code, Status};
 use tracing::{Span, field::Empty};
 
-use super::status;
+use super::{call_facts::CallFacts, status};
 use crate::{log, metrics::CALLS};
 
 /// The header with the id of a call. A client may send its own; the response returns it.
 const REQUEST_ID: &str = "x-request-id";
+
+/// Start of the paths of gRPC's health service.
+pub(super) const HEALTH: &str = "/grpc.health.v1.Health/";
 
 /// The longest id that a client may send.
 const ID_BYTES_MAX: usize = 64;
@@ -32,13 +35,17 @@ pub(super) struct Call {
     pub received: Instant,
     /// The span of its log lines.
     pub span: Span,
+    /// Whether it is a call of the health service.
+    pub is_health_check: bool,
+    facts: Arc<Mutex<CallFacts>>,
 }
 
 impl Call {
     pub(super) fn of<B>(request: &Request<B>) -> Self {
         let named = request.uri().path().rsplit('/').next().unwrap_or_default();
         let method = CALLS.into_iter().find(|method| *method == named).unwrap_or("other");
-        let call = Self::new(method, client_id(request.headers()));
+        let is_health_check = request.uri().path().starts_with(HEALTH);
+        let call = Self { is_health_check, ..Self::new(method, client_id(request.headers())) };
         log::join(&call.span, method, |name| Some(request.headers().get(name)?.to_str().ok()?.to_owned()));
         call
     }
@@ -54,7 +61,12 @@ impl Call {
             otel.name = Empty,
             otel.kind = Empty
         );
-        Self { id, method, received: Instant::now(), span }
+        Self { id, method, received: Instant::now(), span, is_health_check: false, facts: Arc::default() }
+    }
+
+    /// Adds facts for the call's line in the access log.
+    pub(super) fn note(&self, add: impl FnOnce(&mut CallFacts)) {
+        add(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Adds the id to a response.
@@ -66,7 +78,16 @@ impl Call {
 
     /// The error with the id in its message, because clients show the message but not the headers.
     pub(super) fn error(&self, status: &Status) -> Status {
-        status::reworded(status, |text| format!("{text} [request {}]", self.id))
+        status::reworded(status, |text| format!("{text}{}", self.id_note()))
+    }
+
+    /// A message without the id that [`Self::error`] adds.
+    pub(super) fn without_id<'a>(&self, message: &'a str) -> &'a str {
+        message.strip_suffix(&self.id_note()).unwrap_or(message)
+    }
+
+    fn id_note(&self) -> String {
+        format!(" [request {}]", self.id)
     }
 }
 
@@ -88,7 +109,11 @@ fn next_id() -> Arc<str> {
 
 /// The name of the code in a response's headers. OK, if the code follows in the trailers.
 pub(super) fn code_name<B>(response: &Response<B>) -> &'static str {
-    let code = response.headers().get("grpc-status").map_or(Code::Ok, |code| Code::from_bytes(code.as_bytes()));
+    name_of(response.headers().get("grpc-status").map_or(Code::Ok, |code| Code::from_bytes(code.as_bytes())))
+}
+
+/// The name of a code.
+pub(super) fn name_of(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "CANCELLED",

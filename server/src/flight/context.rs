@@ -84,7 +84,9 @@ impl CallContext {
     pub(super) async fn prepare(&self, message: &v1::StreamRequest) -> Result<Prepared, Status> {
         self.authorize(&message.dataset, message.plan.as_ref(), &message.plan_id).await?;
         let request = plan::Request::check(message).map_err(|error| status::of(&error.into()))?;
-        self.streams().prepare(request).await.map_err(|error| status::of(&error))
+        let prepared = self.streams().prepare(request).await.map_err(|error| status::of(&error))?;
+        self.call.note(|facts| facts.set_plan_id(prepared.plan_id()));
+        Ok(prepared)
     }
 
     /// The current snapshot of a dataset, if the caller may read it.

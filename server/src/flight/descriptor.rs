@@ -22,7 +22,10 @@ impl FlightTarget {
     pub(super) async fn read(context: &CallContext, descriptor: &FlightDescriptor) -> Result<Self, Status> {
         match descriptor.r#type() {
             DescriptorType::Path => match descriptor.path.as_slice() {
-                [name] => Ok(Self::Table(name.clone())),
+                [name] => {
+                    context.call.note(|facts| facts.set_dataset(name));
+                    Ok(Self::Table(name.clone()))
+                }
                 path => Err(status::refusal(
                     Reason::InvalidRequest,
                     &format!(
@@ -33,6 +36,7 @@ impl FlightTarget {
             },
             DescriptorType::Cmd => {
                 let (message, encoding) = context.decode(&descriptor.cmd).await?;
+                context.call.note(|facts| facts.set_request(&message));
                 Ok(Self::Stream(Box::new(message), encoding))
             }
             DescriptorType::Unknown => Err(status::refusal(

@@ -5,7 +5,9 @@
 //! are encoded. `status` maps the errors of all modules to gRPC codes.
 
 mod access;
+mod access_log;
 mod call;
+mod call_facts;
 mod context;
 mod descriptor;
 mod limits;

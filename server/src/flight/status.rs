@@ -33,10 +33,9 @@ pub(super) fn of(error: &StreamError) -> Status {
         }
         _ => refusal(reason, &error.to_string()),
     };
-    match reason {
+    if reason == Reason::Internal {
         // A bug of the server, which an operator should see.
-        Reason::Internal => tracing::error!(%error, "internal error"),
-        reason => tracing::debug!(%reason, %error, "request failed"),
+        tracing::error!(%error, "internal error");
     }
     status
 }
@@ -83,7 +82,7 @@ pub(super) fn reworded(status: &Status, text: impl FnOnce(&str) -> String) -> St
 }
 
 /// The reason of a status and its text. A status of the gRPC library gets its code's reason.
-fn reason_of(status: &Status) -> (Reason, &str) {
+pub(super) fn reason_of(status: &Status) -> (Reason, &str) {
     let (reason, text) = Reason::split(status.message());
     if reason != Reason::Unspecified {
         return (reason, text);

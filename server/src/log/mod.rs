@@ -15,7 +15,7 @@ use tracing::{Metadata, Subscriber};
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 use tracing_subscriber::{
     EnvFilter, Layer,
-    filter::{FilterExt, ParseError, filter_fn},
+    filter::{FilterExt, LevelFilter, ParseError, filter_fn},
     fmt,
     layer::SubscriberExt,
     registry::LookupSpan,
@@ -28,8 +28,15 @@ pub use traces::{TraceError, check_endpoint, failed, join};
 /// Target of the spans within a call. They appear in traces only; lines of the log carry the span of their call.
 pub const PARTS: &str = "forebay_server::parts";
 
+/// Target of the access log: one event for each call, at its end.
+pub const ACCESS: &str = "forebay::access";
+
 /// Prefix of the targets of the server's own spans and events.
-const OWN: &str = "forebay_server";
+const OWN: &str = "forebay";
+
+/// The filter of the level `debug`: the server's own events. Those of libraries at that level, such as HTTP/2 frames,
+/// would hide them: they appear at `trace`, or if their targets are named.
+const DEBUG: &str = "info,forebay=debug";
 
 /// Time limit for sending the last traces at exit.
 const FLUSH_TIME: Duration = Duration::from_secs(2);
@@ -76,7 +83,13 @@ pub struct LogGuard {
 
 /// Validates a filter of log lines.
 pub fn check_filter(filter: &str) -> Result<(), ParseError> {
-    EnvFilter::try_new(filter).map(drop)
+    lines_filter(filter).map(drop)
+}
+
+/// Parses a filter of log lines: a level, or tracing's syntax.
+fn lines_filter(filter: &str) -> Result<EnvFilter, ParseError> {
+    let is_debug = filter.trim().parse().is_ok_and(|level: LevelFilter| level == LevelFilter::DEBUG);
+    EnvFilter::try_new(if is_debug { DEBUG } else { filter })
 }
 
 /// Starts the log. One thread writes lines and another sends traces, so a slow reader delays no call: lines beyond a
@@ -84,7 +97,7 @@ pub fn check_filter(filter: &str) -> Result<(), ParseError> {
 ///
 /// Must be called within a Tokio runtime, which sends the traces.
 pub fn start(settings: &LogSettings) -> Result<LogGuard, LogError> {
-    let filter = EnvFilter::try_new(&settings.filter)?;
+    let filter = lines_filter(&settings.filter)?;
     let traces = settings.collector.as_deref().map(Traces::start).transpose()?;
     let (writer, lines) = tracing_appender::non_blocking(io::stderr());
     // A job that panics returns an error to its caller; the log has the location of the panic.

@@ -11,7 +11,7 @@ mod process;
 mod stages;
 mod streams;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
@@ -66,6 +66,9 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
             counter!("forebay_cache_requests_total", "cache" => cache.label(), "result" => result).absolute(0);
         }
     }
+    for (reason, principal) in [("UNAUTHENTICATED", "unknown"), ("OVERLOADED", "anonymous")] {
+        counter!("forebay_refusals_total", "reason" => reason, "principal" => principal).absolute(0);
+    }
     for (call, code) in CALLS.map(|call| (call, "OK")).into_iter().chain([("DoGet", "RESOURCE_EXHAUSTED")]) {
         counter!("forebay_requests_total", "call" => call, "code" => code).absolute(0);
     }
@@ -84,6 +87,11 @@ pub fn render(handle: &PrometheusHandle, pools: &Pools) -> String {
 /// Records a call that returned.
 pub fn request(call: &'static str, code: &'static str) {
     counter!("forebay_requests_total", "call" => call, "code" => code).increment(1);
+}
+
+/// Records a call that ended with an error of this server. `principal` is one of a closed set: clients do not choose it.
+pub fn refused(reason: &'static str, principal: &Arc<str>) {
+    counter!("forebay_refusals_total", "reason" => reason, "principal" => Arc::clone(principal)).increment(1);
 }
 
 /// Records lookups in a cache that all hit or all missed.

@@ -1,7 +1,7 @@
 //! Names of metrics, values of the label `call`, and bounds of histograms.
 
-/// Values of the label `call`: Flight's methods, and gRPC's health check.
-pub const CALLS: [&str; 11] = [
+/// Values of the label `call`: Flight's methods, and those of gRPC's health service.
+pub const CALLS: [&str; 12] = [
     "Handshake",
     "ListFlights",
     "GetFlightInfo",
@@ -13,10 +13,11 @@ pub const CALLS: [&str; 11] = [
     "DoAction",
     "ListActions",
     "Check",
+    "Watch",
 ];
 
 /// Name and meaning of every metric, in the order of the book's table.
-pub const NAMES: [(&str, &str); 45] = [
+pub const NAMES: [(&str, &str); 46] = [
     ("forebay_streams_active", "Open streams."),
     ("forebay_streams_total", "Ended streams, by status (complete, cancelled, failed)."),
     ("forebay_batches_sent_total", "Batches sent to clients."),
@@ -35,6 +36,12 @@ pub const NAMES: [(&str, &str); 45] = [
     (
         "forebay_requests_total",
         "Calls by Flight method (call) and gRPC code of the response (code); a stream that opens is OK.",
+    ),
+    (
+        "forebay_refusals_total",
+        "Calls that ended with an error of the server, by stable reason (reason) and caller (principal: a configured one, \
+         anonymous where no credentials are required, unknown where they are missing or wrong); cancelled calls are not \
+         counted.",
     ),
     ("forebay_connections_active", "Open client connections."),
     ("forebay_ready", "1 while the server accepts new streams, 0 while it drains."),

@@ -25,8 +25,12 @@ use tokio::{
 use super::{goaway::with_goaway, preface_timeout::counting};
 use crate::{
     auth::Peer,
-    flight::status,
-    metrics::ConnectionGuard,
+    flight::{
+        access_log::AccessEntry,
+        call::{Call, code_name},
+        status,
+    },
+    metrics::{self, ConnectionGuard},
     shutdown::{Phase, ShutdownWatch},
 };
 
@@ -105,13 +109,23 @@ impl ConnectionPermits {
     }
 
     /// The response to a call on a connection over the limit.
-    fn rejection(&self) -> Response<tonic::body::Body> {
+    fn rejection(
+        &self,
+        request: &Request<Incoming>,
+        peer: &Peer,
+        shutdown: ShutdownWatch,
+    ) -> Response<tonic::body::Body> {
         let reason = format!(
             "{0} connections are open, the limit is {0} (--connections-max): close one, or try again in {1} s",
             self.limit,
             REJECTED_TIME.as_secs()
         );
-        status::overloaded(&reason, REJECTED_TIME.as_millis() as u64).into_http()
+        let call = Call::of(request);
+        let entry = AccessEntry::begin(call.clone(), peer, shutdown);
+        let mut response = call.error(&status::overloaded(&reason, REJECTED_TIME.as_millis() as u64)).into_http();
+        metrics::request(call.method, code_name(&response));
+        call.add_id(&mut response);
+        entry.until_end_of(response)
     }
 }
 
@@ -187,7 +201,10 @@ async fn serve_connection<S, Answered>(
         }
     };
     if let ConnectionPermit::Rejected(_) = permit {
-        let reject = service_fn(move |_| future::ready(Ok::<_, Infallible>(settings.permits.rejection())));
+        let reject = service_fn(move |call| {
+            let rejection = settings.permits.rejection(&call, &peer, shutdown.clone());
+            future::ready(Ok::<_, Infallible>(rejection))
+        });
         let _ = time::timeout(REJECTED_TIME, http.serve_connection(TokioIo::new(stream), reject)).await;
         return;
     }

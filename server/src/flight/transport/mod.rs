@@ -9,7 +9,6 @@ mod preface_timeout;
 mod reflection;
 mod request_timeout;
 mod router;
-mod running_body;
 mod serve;
 mod tls;
 

@@ -12,10 +12,11 @@ use tonic_health::{pb::health_server::HealthServer, server::HealthService};
 use tonic_prost::ProstDecoder;
 use tracing::Instrument;
 
-use super::{reflection::Reflection, request_timeout::RequestTimeout, running_body::running_body};
+use super::{reflection::Reflection, request_timeout::RequestTimeout};
 use crate::{
-    auth::Peer,
+    auth::{Caller, Peer},
     flight::{
+        access_log::AccessEntry,
         call::{Call, code_name},
         context::{CallContext, Resources},
         rpc::do_get,
@@ -24,8 +25,6 @@ use crate::{
     },
     log, metrics,
 };
-
-const HEALTH: &str = "/grpc.health.v1.Health/";
 
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 
@@ -65,8 +64,10 @@ impl Router {
     /// Answers one call.
     pub async fn answer(self, request: Request<impl CallBody>) -> Result<Response<Body>, Infallible> {
         let call = Call::of(&request);
+        let peer = request.extensions().get::<Arc<Peer>>().map(Arc::clone).unwrap_or_default();
+        let mut entry = AccessEntry::begin(call.clone(), &peer, self.resources.shutdown.clone());
         let limit = self.resources.message_limits.bytes_max;
-        let mut response = self.admit(request, &call).instrument(call.span.clone()).await?;
+        let mut response = self.admit(request, &call, &peer, &mut entry).instrument(call.span.clone()).await?;
         // tonic reports a message that is too long as OUT_OF_RANGE; this server returns that code nowhere else.
         if code_name(&response) == "OUT_OF_RANGE" {
             response = call.error(&too_large(limit)).into_http();
@@ -85,28 +86,38 @@ impl Router {
             log::failed(&call.span, code);
         }
         call.add_id(&mut response);
-        Ok(response)
+        Ok(entry.until_end_of(response))
     }
 
     /// Authenticates the caller and registers the call. Health checks need no credentials, because probes have none,
     /// and are answered until the server ends.
-    async fn admit(mut self, mut request: Request<impl CallBody>, call: &Call) -> Result<Response<Body>, Infallible> {
-        if request.uri().path().starts_with(HEALTH) {
+    async fn admit(
+        mut self,
+        mut request: Request<impl CallBody>,
+        call: &Call,
+        peer: &Peer,
+        entry: &mut AccessEntry,
+    ) -> Result<Response<Body>, Infallible> {
+        if call.is_health_check {
+            call.note(|facts| facts.set_caller(&Caller::anyone()));
             return self.health.call(request).await;
         }
-        let peer = request.extensions().get::<Arc<Peer>>().map(Arc::clone).unwrap_or_default();
-        match self.resources.access.caller(request.headers(), &peer) {
+        let caller = self.resources.access.caller(request.headers(), peer);
+        call.note(|facts| match &caller {
+            Ok(caller) => facts.set_caller(caller),
+            Err(refused) => refused.principal().into_iter().for_each(|name| facts.set_principal(name)),
+        });
+        match caller {
             Ok(caller) => {
-                let Some(running) = self.resources.shutdown.call() else {
+                if !entry.register() {
                     return Ok(call.error(&status::refusal(Reason::ShuttingDown, DRAINING)).into_http());
-                };
+                }
                 request.extensions_mut().insert(caller.clone());
                 request.extensions_mut().insert(call.clone());
                 let context = CallContext { resources: self.resources.clone(), caller, call: call.clone() };
-                let response = self.route(request, context).await?;
-                Ok(response.map(|body| running_body(body, running)))
+                self.route(request, context).await
             }
-            Err(status) => Ok(call.error(&status).into_http()),
+            Err(refused) => Ok(call.error(&status::of_refusal(&refused)).into_http()),
         }
     }
 

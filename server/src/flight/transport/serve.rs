@@ -195,7 +195,7 @@ async fn serve_one(router: Router, listener: Listener, settings: ConnectionSetti
             let accept = async move || {
                 let (stream, address) = listener.accept().await?;
                 tune(&stream, address);
-                let peer = Peer { address: Some(address.ip()), certificate: None };
+                let peer = Peer { address: Some(address), certificate: None };
                 Ok(future::ready(Ok((lingering(stream), peer))))
             };
             serve_connections(answer, accept, settings, shutdown).await;
@@ -204,7 +204,7 @@ async fn serve_one(router: Router, listener: Listener, settings: ConnectionSetti
             let accept = async move || {
                 let (stream, address) = listener.accept().await?;
                 tune(&stream, address);
-                let peer = Peer { address: Some(address.ip()), certificate: None };
+                let peer = Peer { address: Some(address), certificate: None };
                 let tls = Arc::clone(&tls);
                 Ok(async move {
                     let (stream, peer) = shake_hands(&tls, stream, peer).await?;

@@ -9,6 +9,7 @@ use crate::flight::{context::CallContext, status};
 
 pub(super) async fn results(context: &CallContext, body: &Bytes) -> Result<ActionResults, Status> {
     let (request, encoding): (v1::StreamRequest, Encoding) = context.decode(body).await?;
+    context.call.note(|facts| facts.set_request(&request));
     // Without a dataset no data is read.
     context.authorize(&request.dataset, request.plan.as_ref(), &request.plan_id).await?;
     let explained = context.streams().explain(request).await.map_err(|error| status::of(&error))?;

@@ -13,6 +13,7 @@ use crate::{
 
 pub(super) async fn results(context: &CallContext, body: &Bytes) -> Result<ActionResults, Status> {
     let (request, encoding): (v1::FitRequest, Encoding) = context.decode(body).await?;
+    context.call.note(|facts| facts.set_dataset(&request.dataset));
     let plan = request.plan.ok_or_else(|| status::of(&PlanError::field("plan", "missing: the plan to fit").into()))?;
     if request.dataset.is_empty() {
         return Err(status::of(&PlanError::field("dataset", "missing: the name of a dataset on this server").into()));

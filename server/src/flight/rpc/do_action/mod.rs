@@ -15,6 +15,9 @@ use results::ActionResults;
 
 use crate::flight::{context::CallContext, status};
 
+/// Names of the actions.
+const NAMES: [&str; 6] = ["fit", "explain", "replay", "show", "plans", "remove_plan"];
+
 /// The actions of this server.
 pub(crate) fn types() -> Vec<ActionType> {
     let fit = "Body: FitRequest {dataset, plan, sample, sample_seed}. Results: FitUpdate, any number of {\"progress\": …}, then one \
@@ -28,14 +31,17 @@ pub(crate) fn types() -> Vec<ActionType> {
     let plans = "Body: PlansRequest {}. Results: Plans, the stored plans that the caller may see: id, datasets, bytes, \
                  times";
     let remove = "Body: RemovePlanRequest {plan_id}. Result: StoredPlan, as it was before its removal";
-    [("fit", fit), ("explain", explain), ("replay", replay), ("show", show), ("plans", plans), ("remove_plan", remove)]
+    let described = NAMES.into_iter().zip([fit, explain, replay, show, plans, remove]);
+    described
         .map(|(name, description)| ActionType { r#type: name.to_owned(), description: description.to_owned() })
-        .into()
+        .collect()
 }
 
 /// Runs an action and returns its results.
 pub(crate) async fn results(context: &CallContext, action: &Action) -> Result<ActionResults, Status> {
-    match action.r#type.as_str() {
+    let name = action.r#type.as_str();
+    context.call.note(|facts| facts.action = NAMES.into_iter().find(|known| *known == name));
+    match name {
         "fit" => fit::results(context, &action.body).await,
         "explain" => explain::results(context, &action.body).await,
         "replay" => replay::results(context, &action.body).await,
@@ -43,8 +49,7 @@ pub(crate) async fn results(context: &CallContext, action: &Action) -> Result<Ac
         "plans" => plans::list(context, &action.body).await,
         "remove_plan" => plans::remove(context, &action.body).await,
         other => {
-            let known: Vec<String> = types().into_iter().map(|known| known.r#type).collect();
-            let message = format!("unknown action \"{other}\": this version has {}", known.join(", "));
+            let message = format!("unknown action \"{other}\": this version has {}", NAMES.join(", "));
             Err(status::refusal(Reason::Unimplemented, &message))
         }
     }

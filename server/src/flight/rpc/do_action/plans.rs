@@ -30,6 +30,7 @@ pub(super) async fn list(context: &CallContext, body: &Bytes) -> Result<ActionRe
 
 pub(super) async fn remove(context: &CallContext, body: &Bytes) -> Result<ActionResults, Status> {
     let (request, encoding): (v1::RemovePlanRequest, Encoding) = context.decode(body).await?;
+    context.call.note(|facts| facts.set_plan_id(&request.plan_id));
     if request.plan_id.is_empty() {
         return Err(status::of(&PlanError::field("plan_id", "missing: the id of a stored plan").into()));
     }

@@ -18,6 +18,10 @@ pub(super) async fn results(context: &CallContext, body: &Bytes) -> Result<Actio
     let missing =
         || status::of(&PlanError::field("stream", "missing: the StreamRequest whose batch is replayed").into());
     let message = request.stream.ok_or_else(missing)?;
+    context.call.note(|facts| {
+        facts.set_request(&message);
+        facts.rank = Some(request.rank);
+    });
     context.authorize(&message.dataset, message.plan.as_ref(), &message.plan_id).await?;
     let replayed = context.streams().replay(message, request.rank, request.step).await;
     let replayed = replayed.map_err(|error| status::of(&error))?;

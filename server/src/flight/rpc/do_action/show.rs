@@ -12,6 +12,7 @@ use crate::{
 
 pub(super) async fn results(context: &CallContext, body: &Bytes) -> Result<ActionResults, Status> {
     let (request, encoding): (v1::ShowRequest, Encoding) = context.decode(body).await?;
+    context.call.note(|facts| facts.set_plan_id(&request.plan_id));
     if request.plan_id.is_empty() {
         return Err(status::of(&PlanError::field("plan_id", "missing: the id of a fitted plan").into()));
     }

@@ -50,17 +50,9 @@ struct ExchangeSession {
     /// Memory of the batch that is being sent.
     held: Option<Reservation>,
     guard: ExchangeGuard,
-    record: ExchangeRecord,
-    ended: bool,
-}
-
-/// The counts of an exchange. Dropping it logs the end.
-struct ExchangeRecord {
-    plan: String,
-    started: Instant,
     batches: u64,
     rows: u64,
-    outcome: &'static str,
+    ended: bool,
 }
 
 /// The outputs for a client's messages.
@@ -69,8 +61,6 @@ pub(crate) fn outputs(
     incoming: Streaming<FlightData>,
 ) -> Result<impl Stream<Item = Result<FlightData, Status>> + Send, Status> {
     let permit = context.access().stream(&context.caller)?;
-    let record =
-        ExchangeRecord { plan: String::new(), started: Instant::now(), batches: 0, rows: 0, outcome: "cancelled" };
     let session = ExchangeSession {
         incoming,
         context,
@@ -80,7 +70,8 @@ pub(crate) fn outputs(
         ready: VecDeque::new(),
         held: None,
         guard: ExchangeGuard::open(),
-        record,
+        batches: 0,
+        rows: 0,
         ended: false,
     };
     Ok(futures::stream::unfold(session, async |mut session| {
@@ -103,7 +94,7 @@ impl ExchangeSession {
                 biased;
                 // An exchange may have no end, and loses nothing: the client sends the batch to another replica.
                 () = self.context.resources.shutdown.reached(Phase::Draining) => {
-                    self.end(StreamStatus::Failed, "cut by shutdown");
+                    self.end(StreamStatus::Failed);
                     return Some(Err(status::refusal(
                         Reason::ShuttingDown,
                         "the server is shutting down: exchange with another replica, or here after its restart",
@@ -114,13 +105,13 @@ impl ExchangeSession {
             let processed = match received {
                 Ok(Some(data)) => self.process(data).await,
                 Ok(None) => {
-                    self.end(StreamStatus::Complete, "complete");
+                    self.end(StreamStatus::Complete);
                     return None;
                 }
                 Err(status) => Err(self.receive_error(&status)),
             };
             if let Err(status) = processed {
-                self.end(StreamStatus::Failed, "failed");
+                self.end(StreamStatus::Failed);
                 return Some(Err(status));
             }
         }
@@ -133,7 +124,7 @@ impl ExchangeSession {
         }
         let Some(worker) = self.worker.take() else { return self.begin(data).await };
         let start = Instant::now();
-        let batch = self.record.batches;
+        let batch = self.batches;
         let job = self.context.cpu().run(move || {
             let mut worker = worker;
             let processed = worker.process(&data);
@@ -145,8 +136,9 @@ impl ExchangeSession {
             Ok(Processed::Nothing) => {}
             Ok(Processed::Outputs { rows, messages, held }) => {
                 metrics::exchanged(rows, start.elapsed());
-                self.record.batches += 1;
-                self.record.rows += rows;
+                self.batches += 1;
+                self.rows += rows;
+                self.context.call.note(|facts| (facts.batches, facts.rows) = (Some(self.batches), Some(self.rows)));
                 self.held = Some(held);
                 self.ready = messages.into();
             }
@@ -180,11 +172,11 @@ impl ExchangeSession {
             Ok::<_, Status>((request, SchemaRef::new(schema)))
         });
         let (request, schema) = read.await.map_err(|error| status::of(&error.into()))??;
+        self.context.call.note(|facts| facts.set_plan_id(&request.plan_id));
         self.context.authorize("", request.plan.as_ref(), &request.plan_id).await?;
         let exchange = self.context.streams().exchange(request, SchemaRef::clone(&schema)).await;
         let exchange = exchange.map_err(|error| status::of(&error))?;
-        exchange.plan_id().clone_into(&mut self.record.plan);
-        tracing::info!(plan = self.record.plan, "exchange opened");
+        self.context.call.note(|facts| facts.set_plan_id(exchange.plan_id()));
         let schema_out = exchange.schema();
         let encoder =
             Encoder::new(&schema_out, Encoding::Json).map_err(|error| status::of(&StreamError::from(error)))?;
@@ -202,35 +194,21 @@ impl ExchangeSession {
                 Reason::Limit,
                 &format!(
                     "batch {}: the message exceeds {} bytes (--message-bytes-max): send smaller batches",
-                    self.record.batches, self.context.resources.message_limits.bytes_max
+                    self.batches, self.context.resources.message_limits.bytes_max
                 ),
             ),
             // tonic's code for malformed or incomplete messages, which are the client's fault.
             Code::Internal => status::refusal(
                 Reason::InvalidRequest,
-                &format!("batch {}: malformed message, expected FlightData: {}", self.record.batches, status.message()),
+                &format!("batch {}: malformed message, expected FlightData: {}", self.batches, status.message()),
             ),
             _ => status::reworded(status, str::to_owned),
         }
     }
 
-    fn end(&mut self, status: StreamStatus, outcome: &'static str) {
+    fn end(&mut self, status: StreamStatus) {
         self.ended = true;
         self.worker = None;
         self.guard.end(status);
-        self.record.outcome = outcome;
-    }
-}
-
-impl Drop for ExchangeRecord {
-    fn drop(&mut self) {
-        tracing::info!(
-            plan = self.plan,
-            batches = self.batches,
-            rows = self.rows,
-            seconds = self.started.elapsed().as_secs_f64(),
-            outcome = self.outcome,
-            "exchange ended"
-        );
     }
 }

@@ -1,6 +1,6 @@
 //! `DoGet`: the messages of a ticket. tonic's service and the router's uncopied body both send this stream.
 //!
-//! A ticket is opened here; `encoded` makes the messages, `recorded` counts and logs them, `resume` adds to errors
+//! A ticket is opened here; `encoded` makes the messages, `recorded` counts them, `resume` adds to errors
 //! where the client can resume.
 
 mod encoded;
@@ -58,11 +58,14 @@ pub(crate) async fn messages(context: &CallContext, ticket: &Ticket) -> Result<M
     let permit = context.access().stream(&context.caller)?;
     let opened = match ticket::read(&context.access().unsigned(ticket, &context.caller)?)? {
         v1::ticket::Read::Table(read) => {
+            context.call.note(|facts| facts.set_dataset(&read.dataset));
             Access::dataset(&context.caller, context.streams(), &read.dataset)?;
             open_table(context, read).await
         }
         v1::ticket::Read::Stream(read) => {
+            context.call.note(|facts| facts.rank = Some(read.rank));
             if let Some(request) = &read.request {
+                context.call.note(|facts| facts.set_request(request));
                 context.authorize(&request.dataset, request.plan.as_ref(), &request.plan_id).await?;
             }
             open_stream(context, read).await
@@ -87,6 +90,7 @@ async fn open_table(context: &CallContext, read: v1::TableRead) -> Result<Opened
 async fn open_stream(context: &CallContext, read: v1::StreamRead) -> Result<OpenedStream, StreamError> {
     let message = read.request.ok_or_else(|| PlanError::field("stream.request", "missing: a StreamRequest"))?;
     let prepared = context.streams().prepare(plan::Request::check(&message)?).await?;
+    context.call.note(|facts| facts.set_plan_id(prepared.plan_id()));
     let request = prepared.request();
     let encoding = match v1::Encoding::try_from(read.encoding) {
         Ok(v1::Encoding::Protobuf) => Encoding::Protobuf,
@@ -109,9 +113,7 @@ async fn open_stream(context: &CallContext, read: v1::StreamRead) -> Result<Open
 fn send(context: &CallContext, opened: OpenedStream, permit: StreamPermit) -> Result<Messages, StreamError> {
     let OpenedStream { labels, schema, batches, headers, mut resume } = opened;
     let encoder = Encoder::new(&schema, headers.encoding)?;
-    let StreamLabels { dataset, epoch, rank, .. } = &labels;
-    let position = resume.map_or(0, |resume| resume.position);
-    tracing::info!(dataset, epoch, rank, position, "stream opened");
+    tracing::debug!(dataset = labels.dataset, position = resume.map(|resume| resume.position), "stream opened");
     let encoded = EncodedBatches {
         batches,
         encoder: Some(encoder),
@@ -121,7 +123,7 @@ fn send(context: &CallContext, opened: OpenedStream, permit: StreamPermit) -> Re
         step_rows: resume.map(|resume| resume.step_rows),
         _permit: permit,
     };
-    let recorded = Recorded::new(encoded.into_stream().boxed(), StreamRecord::open(labels, context.call.clone()));
+    let recorded = Recorded::new(encoded.into_stream().boxed(), StreamRecord::open(&labels, context.call.clone()));
     let call = context.call.clone();
     let messages = recorded.map(move |batch| match batch {
         Ok(batch) => {

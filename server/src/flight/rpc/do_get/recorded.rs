@@ -1,4 +1,5 @@
-//! Metrics and log lines of a stream. Its end is recorded when it is dropped, so cancelled streams count too.
+//! Metrics of a stream, and its part of the access log. Its end is recorded when it is dropped, so cancelled streams
+//! count too.
 
 use std::{
     pin::Pin,
@@ -23,14 +24,14 @@ pub(super) struct Recorded<S> {
     polled: Option<Instant>,
 }
 
-/// The counts of a stream. Dropping it logs the end.
+/// The counts of a stream. Dropping it adds them to the call's line in the access log.
 pub(super) struct StreamRecord {
-    labels: StreamLabels,
     call: Call,
     guard: StreamGuard,
     batches: u64,
     rows: u64,
-    bytes: u64,
+    /// None before the first batch.
+    next_position: Option<u64>,
     outcome: Outcome,
 }
 
@@ -73,9 +74,9 @@ impl<S: Stream<Item = Result<EncodedBatch, Interruption>> + Unpin> Stream for Re
 // === impl StreamRecord ===
 
 impl StreamRecord {
-    pub(super) fn open(labels: StreamLabels, call: Call) -> Self {
-        let guard = StreamGuard::open(&labels, call.received);
-        Self { labels, call, guard, batches: 0, rows: 0, bytes: 0, outcome: Outcome::Cancelled }
+    pub(super) fn open(labels: &StreamLabels, call: Call) -> Self {
+        let guard = StreamGuard::open(labels, call.received);
+        Self { call, guard, batches: 0, rows: 0, next_position: None, outcome: Outcome::Cancelled }
     }
 
     fn batch(&mut self, batch: &EncodedBatch, waited: Duration) {
@@ -87,7 +88,7 @@ impl StreamRecord {
         self.guard.batch(batch.rows, bytes, batch.next_position, &batch.times);
         self.batches += 1;
         self.rows += batch.rows;
-        self.bytes += bytes;
+        self.next_position = Some(batch.next_position);
     }
 
     /// Sets the outcome. The first one counts.
@@ -101,39 +102,15 @@ impl StreamRecord {
 
 impl Drop for StreamRecord {
     fn drop(&mut self) {
-        let _in_call = self.call.span.enter();
-        let StreamLabels { dataset, epoch, rank, .. } = &self.labels;
-        let seconds = |stage| self.guard.seconds(stage);
-        macro_rules! ended {
-            ($level:ident, $($more:tt)*) => {
-                tracing::$level!(
-                    dataset,
-                    epoch,
-                    rank,
-                    // Signed: traces have no unsigned numbers.
-                    batches = self.batches as i64,
-                    rows = self.rows as i64,
-                    bytes = self.bytes as i64,
-                    seconds = self.call.received.elapsed().as_secs_f64(),
-                    fetch_seconds = seconds(Stage::Fetch),
-                    decode_seconds = seconds(Stage::Decode),
-                    transform_seconds = seconds(Stage::Transform),
-                    assemble_seconds = seconds(Stage::Assemble),
-                    send_wait_seconds = seconds(Stage::SendWait),
-                    $($more)*
-                    "stream ended"
-                )
-            };
-        }
         if let Outcome::Failed(reason) = &self.outcome {
             log::failed(&self.call.span, reason);
         }
-        match &self.outcome {
-            Outcome::Complete => ended!(info, outcome = "complete",),
-            Outcome::Cancelled => ended!(info, outcome = "cancelled",),
-            Outcome::Shutdown => ended!(warn, outcome = "cut by shutdown",),
-            Outcome::Failed(error) => ended!(warn, outcome = "failed", error,),
-        }
+        self.call.note(|facts| {
+            facts.batches = Some(self.batches);
+            facts.rows = Some(self.rows);
+            facts.position = self.next_position.or(facts.position);
+            facts.stage_seconds = Some(Stage::ALL.map(|stage| self.guard.seconds(stage)));
+        });
     }
 }
 
@@ -147,7 +124,7 @@ mod tests {
     type Item = Result<EncodedBatch, Interruption>;
 
     fn recorded(items: Vec<Item>) -> Recorded<impl Stream<Item = Item> + Unpin> {
-        let record = StreamRecord::open(StreamLabels::default(), Call::new("DoGet", None));
+        let record = StreamRecord::open(&StreamLabels::default(), Call::new("DoGet", None));
         Recorded::new(stream::iter(items), record)
     }
 
