@@ -204,6 +204,13 @@ ERRORS = Row(
             },
         ),
         Panel(
+            "Reloads",
+            "Reloads per second of the configuration, principals and certificates, by status. After a failed one the "
+            "previous content stays in effect, and the server's log names the mistake.",
+            "cps",
+            by("status", rate("forebay_config_reloads_total")),
+        ),
+        Panel(
             "Refused streams",
             "Streams refused per second because of a limit, usually the memory budget.",
             "reqps",

@@ -1,8 +1,16 @@
 //! The program `forebay-server`: flags in, exit code out.
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
-use forebay_server::{config::Flags, daemon};
+use forebay_server::{
+    config::{Flags, Verb},
+    daemon,
+};
+use forebay_settings::{Parsed, Values};
+use tokio::runtime::{Builder, Runtime};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -11,21 +19,29 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let config = match forebay_settings::parse::<Flags>().check() {
-        Ok(config) => config,
-        Err(error) => {
-            daemon::say(&format!("error: {error}"));
-            return ExitCode::from(EXIT_USAGE);
-        }
-    };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let Parsed { options, values } = forebay_settings::parse_values::<Flags>();
+    let runtime = match Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             daemon::say(&format!("error: cannot start the I/O threads: {error}"));
             return ExitCode::FAILURE;
         }
     };
-    let outcome = runtime.block_on(daemon::run(config));
+    match options.command {
+        None => serve(runtime, options, values),
+        Some(Verb::Check) => check(&runtime, options, &values),
+    }
+}
+
+fn serve(runtime: Runtime, options: Flags, values: Values) -> ExitCode {
+    let config = match options.check() {
+        Ok(config) => config,
+        Err(problems) => {
+            problems.iter().for_each(|problem| daemon::say(&format!("error: {problem}")));
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    let outcome = runtime.block_on(daemon::run(config, values));
     // A pending read of standard input blocks a thread: do not wait for it.
     runtime.shutdown_background();
     match outcome {
@@ -35,4 +51,14 @@ fn main() -> ExitCode {
             if error.is_configuration() { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
         }
     }
+}
+
+fn check(runtime: &Runtime, options: Flags, values: &Values) -> ExitCode {
+    let found = runtime.block_on(daemon::check(options, values));
+    for line in &found.good {
+        // A closed stdout changes no finding.
+        let _ = writeln!(io::stdout(), "ok: {line}");
+    }
+    found.problems.iter().for_each(|line| daemon::say(&format!("error: {line}")));
+    if found.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_USAGE) }
 }

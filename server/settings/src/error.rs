@@ -77,16 +77,35 @@ impl SettingsError {
         if let Self::Usage(error) = self {
             error.exit();
         }
+        // If stderr is closed, only the exit code reports the error.
+        let _ = writeln!(io::stderr(), "error: {}", self.message().trim_end());
+        process::exit(EXIT_USAGE)
+    }
+
+    /// Returns the error as one line, for a log: without usage and without quoted lines of the file.
+    pub fn line(&self) -> String {
+        let message = self.message();
+        let first = message.split("\n\n").next().unwrap_or_default();
+        let lines = first.lines().map(str::trim).filter(|line| !line.is_empty() && !is_excerpt(line));
+        let line = lines.collect::<Vec<_>>().join(" ");
+        line.strip_prefix("error: ").map_or(line.clone(), str::to_owned)
+    }
+
+    /// The message with those of its sources.
+    fn message(&self) -> String {
         let mut message = self.to_string();
         let mut source = self.source();
         while let Some(error) = source {
             message = format!("{message}: {error}");
             source = error.source();
         }
-        // If stderr is closed, only the exit code reports the error.
-        let _ = writeln!(io::stderr(), "error: {}", message.trim_end());
-        process::exit(EXIT_USAGE)
+        message
     }
+}
+
+/// Whether a line of the TOML parser's error quotes the file: "1 | key = ", "  | ^".
+fn is_excerpt(line: &str) -> bool {
+    line.trim_start_matches(|letter: char| letter.is_ascii_digit()).trim_start().starts_with('|')
 }
 
 fn suggestion(near: &[String], allowed: &[String]) -> String {

@@ -20,6 +20,7 @@ mod table;
 mod value;
 
 use std::{
+    collections::BTreeMap,
     env,
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt,
@@ -27,7 +28,7 @@ use std::{
 };
 
 use clap::{
-    Arg, ArgAction, Command, CommandFactory, Parser,
+    Arg, ArgAction, ArgMatches, Command, CommandFactory, Parser,
     builder::{BoolishValueParser, Resettable, ValueParser},
     error::ErrorKind,
 };
@@ -44,9 +45,34 @@ pub fn parse<T: Parser>() -> T {
     try_parse_from(env::args_os()).unwrap_or_else(|error: SettingsError| error.exit())
 }
 
+/// The value of every option that has one, as text, by its long flag.
+pub type Values = BTreeMap<String, Vec<OsString>>;
+
+/// Options, and the values that they were read from.
+#[derive(Debug)]
+pub struct Parsed<T> {
+    /// The options.
+    pub options: T,
+    /// Their values.
+    pub values: Values,
+}
+
+/// Reads the settings of this process like [`parse`], with their values.
+pub fn parse_values<T: Parser>() -> Parsed<T> {
+    try_parse_values_from(env::args_os()).unwrap_or_else(|error: SettingsError| error.exit())
+}
+
 /// Reads settings from the given arguments (the first is the program's name), the environment variables that `T` and
 /// `--config` name, and the configuration file. `--help` and `--version` return [`SettingsError::Usage`].
 pub fn try_parse_from<T: Parser>(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<T, SettingsError> {
+    try_parse_values_from(arguments).map(|parsed| parsed.options)
+}
+
+/// Reads settings like [`try_parse_from`], with their values. Two readings of the same arguments differ where the
+/// configuration file has changed.
+pub fn try_parse_values_from<T: Parser>(
+    arguments: impl IntoIterator<Item = impl Into<OsString>>,
+) -> Result<Parsed<T>, SettingsError> {
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     let plain = command::<T>();
     let command = match config_path(&arguments) {
@@ -59,7 +85,19 @@ pub fn try_parse_from<T: Parser>(arguments: impl IntoIterator<Item = impl Into<O
     };
     let mut formatter = command.clone();
     let mut matches = command.try_get_matches_from(arguments)?;
-    T::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut formatter).into())
+    let values = values(&formatter, &matches);
+    match T::from_arg_matches_mut(&mut matches) {
+        Ok(options) => Ok(Parsed { options, values }),
+        Err(error) => Err(error.format(&mut formatter).into()),
+    }
+}
+
+fn values(command: &Command, matches: &ArgMatches) -> Values {
+    let value = |argument: &Arg| {
+        let texts = matches.try_get_raw(argument.get_id().as_str()).ok()??.map(ToOwned::to_owned).collect();
+        Some((argument.get_long()?.to_owned(), texts))
+    };
+    command.get_arguments().filter_map(value).collect()
 }
 
 /// Returns the definition of `T` with the additions of [`parse`]: `--config`, switches that accept `1`, `yes` and `on`

@@ -55,6 +55,13 @@ impl Auth {
         Self::new(None, false, TicketKey::throwaway())
     }
 
+    /// Replaces the principals for new calls, if there are any: a reload does not turn authentication on.
+    pub fn replace_principals(&self, new: PrincipalsFile) {
+        if let Some(principals) = &self.shared.principals {
+            principals.replace(new);
+        }
+    }
+
     /// Returns whether calls need credentials.
     pub fn is_on(&self) -> bool {
         self.shared.principals.is_some() || self.shared.allows_any_certificate

@@ -92,6 +92,10 @@ impl PrincipalsFile {
         Watched::open(files, move || read(&path)).map(Self)
     }
 
+    pub(super) fn replace(&self, new: Self) {
+        self.0.replace(new.0);
+    }
+
     pub(super) fn current(&self) -> Arc<Principals> {
         self.0.current()
     }

@@ -43,6 +43,11 @@ impl Tls {
         Ok(Self { loaded, checks_clients })
     }
 
+    /// Replaces certificate, key and authorities for new connections.
+    pub fn replace(&self, new: Self) {
+        self.loaded.replace(new.loaded);
+    }
+
     /// Returns whether clients must present a certificate.
     pub fn checks_clients(&self) -> bool {
         self.checks_clients

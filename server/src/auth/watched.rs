@@ -9,18 +9,17 @@ use std::{
 };
 
 use super::error::AuthError;
+use crate::metrics;
 
 /// Interval between two checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A value and the files that it is read from.
-pub(super) struct Watched<T> {
+pub(super) struct Watched<T>(Mutex<WatchedFiles<T>>);
+
+struct WatchedFiles<T> {
     files: Vec<PathBuf>,
     read: Box<dyn Fn() -> Result<T, AuthError> + Send + Sync>,
-    loaded: Mutex<Loaded<T>>,
-}
-
-struct Loaded<T> {
     value: Arc<T>,
     stamps: Vec<Option<Stamp>>,
     checked: Instant,
@@ -44,28 +43,46 @@ impl<T> Watched<T> {
     ) -> Result<Self, AuthError> {
         // Taken before the files are read, so that the next check sees a change in between.
         let stamps = stamps(&files);
-        let loaded = Loaded { value: Arc::new(read()?), stamps, checked: Instant::now() };
-        Ok(Self { files, read: Box::new(read), loaded: Mutex::new(loaded) })
+        let value = Arc::new(read()?);
+        Ok(Self(Mutex::new(WatchedFiles { files, read: Box::new(read), value, stamps, checked: Instant::now() })))
+    }
+
+    /// Replaces the value and its files.
+    pub(super) fn replace(&self, new: Self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            new.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     }
 
     /// Returns the value of the files' current content, or the last valid one.
     pub(super) fn current(&self) -> Arc<T> {
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if loaded.checked.elapsed() >= CHECK_INTERVAL {
-            loaded.checked = Instant::now();
-            let stamps = stamps(&self.files);
-            if stamps != loaded.stamps {
-                loaded.stamps = stamps;
-                match (self.read)() {
-                    Ok(value) => {
-                        loaded.value = Arc::new(value);
-                        tracing::info!(files = ?self.files, "files reloaded");
-                    }
-                    Err(error) => tracing::error!(%error, "cannot reload files; the previous content stays in effect"),
-                }
-            }
+            loaded.check();
         }
         Arc::clone(&loaded.value)
+    }
+}
+
+impl<T> WatchedFiles<T> {
+    /// Reads the files again if they have changed.
+    fn check(&mut self) {
+        self.checked = Instant::now();
+        let stamps = stamps(&self.files);
+        if stamps == self.stamps {
+            return;
+        }
+        self.stamps = stamps;
+        match (self.read)() {
+            Ok(value) => {
+                self.value = Arc::new(value);
+                tracing::info!(files = ?self.files, "files reloaded");
+                metrics::reloaded(true);
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot reload files: the previous content stays in effect");
+                metrics::reloaded(false);
+            }
+        }
     }
 }
 

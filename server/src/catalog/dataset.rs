@@ -52,13 +52,18 @@ impl Dataset {
     }
 
     /// Checks that its local path exists.
-    pub(super) fn check_path(&self) -> Result<(), LocationError> {
+    pub fn check_path(&self) -> Result<(), LocationError> {
         self.location.check_exists(&self.name)
     }
 
     /// The name under which it is served.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The files that it refers to.
+    pub(super) fn location(&self) -> &Location {
+        &self.location
     }
 
     /// The store of its files.

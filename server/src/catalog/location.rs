@@ -16,6 +16,8 @@ use super::{
 /// listing: the files may be created later.
 #[derive(Debug)]
 pub struct Location {
+    /// The URL as given.
+    url: String,
     store: Store,
     spec: FileSpec,
     int96: Int96Unit,
@@ -92,7 +94,8 @@ impl Location {
             }
             _ => url.to_owned(),
         };
-        parsed.map_err(|reason| LocationError { name: name.to_owned(), url: shown(), reason })
+        let location = parsed.map_err(|reason| LocationError { name: name.to_owned(), url: shown(), reason })?;
+        Ok(Self { url: url.to_owned(), ..location })
     }
 
     /// Checks that a path on this machine exists: of a glob, the directory before the first wildcard. Stores are not
@@ -112,6 +115,11 @@ impl Location {
     #[must_use]
     pub fn with_int96_unit(self, int96: Int96Unit) -> Self {
         Self { int96, ..self }
+    }
+
+    /// Whether both refer to the same files, read in the same way.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.url == other.url && self.int96 == other.int96
     }
 
     /// The unit of timestamps stored as INT96.
@@ -141,7 +149,12 @@ fn local(path: &FilePath) -> Result<Location, String> {
     }
     let absolute = std::path::absolute(path).map_err(|source| source.to_string())?;
     split(&absolute)?;
-    Ok(Location { store: Store::local(), spec: FileSpec::Local(absolute), int96: Int96Unit::default() })
+    Ok(Location {
+        url: String::new(),
+        store: Store::local(),
+        spec: FileSpec::Local(absolute),
+        int96: Int96Unit::default(),
+    })
 }
 
 /// Parses a bucket and a key. Keys are literal: `%`, `#` and spaces have no special meaning, and `?` is a wildcard.
@@ -166,7 +179,7 @@ fn bucket(scheme: &str, rest: &str, stores: &mut Stores) -> Result<Location, Str
     } else {
         FileSpec::Name(whole)
     };
-    Ok(Location { store: stores.of(scheme, authority)?, spec, int96: Int96Unit::default() })
+    Ok(Location { url: String::new(), store: stores.of(scheme, authority)?, spec, int96: Int96Unit::default() })
 }
 
 /// Parses the URL of one file on a web server, which has no listing.
@@ -181,7 +194,7 @@ fn web(scheme: &str, url: &str, stores: &mut Stores) -> Result<Location, String>
     }
     let path = Path::from_url_path(parsed.path()).map_err(|source| source.to_string())?;
     let store = stores.of(scheme, parsed.authority())?;
-    Ok(Location { store, spec: FileSpec::Object(path), int96: Int96Unit::default() })
+    Ok(Location { url: String::new(), store, spec: FileSpec::Object(path), int96: Int96Unit::default() })
 }
 
 impl LocalFileSpec {

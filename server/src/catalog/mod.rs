@@ -21,7 +21,10 @@ mod store;
 mod stores;
 mod walk;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 pub use dataset::Dataset;
 pub use error::CatalogError;
@@ -33,10 +36,23 @@ pub use stores::Stores;
 
 use crate::{cpu_pool::CpuPool, error::near_names};
 
-/// The datasets that this server serves.
+/// The datasets that this server serves. A reload replaces them; snapshots in use are not affected.
 #[derive(Debug)]
 pub struct Catalog {
-    datasets: BTreeMap<String, Arc<Dataset>>,
+    datasets: RwLock<Arc<DatasetsByName>>,
+}
+
+type DatasetsByName = BTreeMap<String, Arc<Dataset>>;
+
+/// The names of the datasets that a reload changed.
+#[derive(Debug)]
+pub struct CatalogChanges {
+    /// New ones.
+    pub added: Vec<String>,
+    /// Those that are no longer served.
+    pub removed: Vec<String>,
+    /// Those whose location is another one.
+    pub changed: Vec<String>,
 }
 
 // === impl Catalog ===
@@ -48,24 +64,52 @@ impl Catalog {
             let dataset = Dataset::new(name.clone(), location, cpu);
             (name, Arc::new(dataset))
         };
-        Self { datasets: datasets.into_iter().map(dataset).collect() }
+        let datasets: DatasetsByName = datasets.into_iter().map(dataset).collect();
+        Self { datasets: RwLock::new(Arc::new(datasets)) }
+    }
+
+    /// Replaces the datasets by those of another catalog. One whose location is the same keeps its snapshots.
+    pub fn replace(&self, other: &Self) -> CatalogChanges {
+        let old = self.current();
+        let kept = |name: &String, dataset: &Arc<Dataset>| {
+            let known = old.get(name).filter(|known| known.location().is_same(dataset.location()));
+            Arc::clone(known.unwrap_or(dataset))
+        };
+        let new: DatasetsByName =
+            other.current().iter().map(|(name, dataset)| (name.clone(), kept(name, dataset))).collect();
+        let names = |datasets: &DatasetsByName, is_named: &dyn Fn(&str, &Arc<Dataset>) -> bool| {
+            let named = datasets.iter().filter(|(name, dataset)| is_named(name, dataset));
+            named.map(|(name, _)| name.clone()).collect()
+        };
+        let changes = CatalogChanges {
+            added: names(&new, &|name, _| !old.contains_key(name)),
+            removed: names(&old, &|name, _| !new.contains_key(name)),
+            changed: names(&new, &|name, dataset| old.get(name).is_some_and(|known| !Arc::ptr_eq(known, dataset))),
+        };
+        *self.datasets.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        changes
     }
 
     /// Checks that the local paths of all datasets exist. Later, files may come and go.
     pub fn check_paths(&self) -> Result<(), LocationError> {
-        self.datasets.values().try_for_each(|dataset| dataset.check_path())
+        self.current().values().try_for_each(|dataset| dataset.check_path())
     }
 
     /// The datasets, sorted by name.
-    pub fn datasets(&self) -> impl Iterator<Item = &Arc<Dataset>> {
-        self.datasets.values()
+    pub fn datasets(&self) -> Vec<Arc<Dataset>> {
+        self.current().values().cloned().collect()
     }
 
     /// The dataset of this name.
-    pub fn dataset(&self, name: &str) -> Result<&Arc<Dataset>, CatalogError> {
-        self.datasets.get(name).ok_or_else(|| CatalogError::Unknown {
+    pub fn dataset(&self, name: &str) -> Result<Arc<Dataset>, CatalogError> {
+        let datasets = self.current();
+        datasets.get(name).cloned().ok_or_else(|| CatalogError::Unknown {
             name: name.to_owned(),
-            near: near_names(name, self.datasets.keys().map(String::as_str)),
+            near: near_names(name, datasets.keys().map(String::as_str)),
         })
+    }
+
+    fn current(&self) -> Arc<DatasetsByName> {
+        Arc::clone(&self.datasets.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

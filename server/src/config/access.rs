@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use super::{
-    error::{ConfigError, wrong},
+    error::{ConfigError, ConfigProblems, wrong},
     flags::Flags,
 };
 use crate::auth::{AuthError, KEY_BYTES, PrincipalsFile, Tls};
@@ -15,36 +15,38 @@ pub(super) struct AccessFiles {
     pub ticket_secret: Option<Vec<u8>>,
 }
 
-impl AccessFiles {
-    /// Returns whether every caller must have credentials.
-    pub(super) fn requires_credentials(&self) -> bool {
-        self.principals.is_some() || self.tls.as_ref().is_some_and(Tls::checks_clients)
-    }
-}
-
-pub(super) fn open(flags: &Flags) -> Result<AccessFiles, ConfigError> {
-    let tls = match (&flags.tls_cert, &flags.tls_key) {
-        (Some(chain), Some(key)) => {
-            let opened = Tls::open(chain, key, flags.tls_client_ca.as_deref());
-            Some(opened.map_err(|error| unusable("tls-cert", chain, &error))?)
-        }
-        // clap checks `requires` on the command line, but not for values of the configuration file.
-        (Some(path), None) => {
-            return Err(wrong("tls-cert", &path.display().to_string(), "requires --tls-key"));
-        }
-        (None, Some(path)) => {
-            return Err(wrong("tls-key", &path.display().to_string(), "requires --tls-cert"));
-        }
-        (None, None) => None,
-    };
-    if let (None, Some(path)) = (&tls, &flags.tls_client_ca) {
-        return Err(wrong("tls-client-ca", &path.display().to_string(), "requires --tls-cert and --tls-key"));
-    }
+pub(super) fn open(flags: &Flags) -> Result<AccessFiles, ConfigProblems> {
+    let mut problems = ConfigProblems::default();
     let principals = flags
         .principals
         .as_deref()
         .map(|path| PrincipalsFile::open(path).map_err(|error| unusable("principals", path, &error)));
-    Ok(AccessFiles { tls, principals: principals.transpose()?, ticket_secret: secret(flags.ticket_key.as_deref())? })
+    let files = AccessFiles {
+        tls: problems.one(tls(flags)).flatten(),
+        principals: problems.one(principals.transpose()).flatten(),
+        ticket_secret: problems.one(secret(flags.ticket_key.as_deref())).flatten(),
+    };
+    problems.or(files)
+}
+
+/// Returns whether connections are encrypted and every caller must have credentials.
+pub(super) fn is_secure(flags: &Flags) -> bool {
+    flags.tls_cert.is_some() && (flags.principals.is_some() || flags.tls_client_ca.is_some())
+}
+
+fn tls(flags: &Flags) -> Result<Option<Tls>, ConfigError> {
+    let requires = |flag, path: &Path, others| Err(wrong(flag, &path.display().to_string(), others));
+    match (&flags.tls_cert, &flags.tls_key, &flags.tls_client_ca) {
+        (Some(chain), Some(key), client_ca) => {
+            let opened = Tls::open(chain, key, client_ca.as_deref());
+            opened.map(Some).map_err(|error| unusable("tls-cert", chain, &error))
+        }
+        // clap checks `requires` on the command line, but not for values of the configuration file.
+        (Some(path), None, _) => requires("tls-cert", path, "requires --tls-key"),
+        (None, Some(path), _) => requires("tls-key", path, "requires --tls-cert"),
+        (None, None, Some(path)) => requires("tls-client-ca", path, "requires --tls-cert and --tls-key"),
+        (None, None, None) => Ok(None),
+    }
 }
 
 fn secret(path: Option<&Path>) -> Result<Option<Vec<u8>>, ConfigError> {

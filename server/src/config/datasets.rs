@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    error::{ConfigError, wrong},
+    error::{ConfigError, ConfigProblems, wrong},
     flags::Flags,
 };
 use crate::{
@@ -14,21 +14,29 @@ use crate::{
 /// Longest name of a dataset.
 const NAME_BYTES_MAX: usize = 128;
 
-/// Returns every dataset, in the order of the command line.
-pub(super) fn open(flags: &Flags) -> Result<Vec<(String, Location)>, ConfigError> {
+/// Returns every valid dataset, in the order of the command line, and the problems of the others.
+pub(super) fn open(flags: &Flags) -> (Vec<(String, Location)>, ConfigProblems) {
+    let mut problems = ConfigProblems::default();
     let mut datasets: Vec<(String, Location)> = Vec::new();
     let mut stores = Stores::new(flags.storage_requests_max as usize);
-    for value in flags.dataset.iter().map(|value| value.trim()).filter(|value| !value.is_empty()) {
-        let (name, location) = dataset(value, &mut stores)?;
+    let values = || flags.dataset.iter().map(|value| value.trim()).filter(|value| !value.is_empty());
+    for value in values() {
+        let Some((name, location)) = problems.one(dataset(value, &mut stores)) else { continue };
         if datasets.iter().any(|(known, _)| *known == name) {
-            return Err(wrong("dataset", value, format!("the name \"{name}\" is set twice")));
+            problems.one::<()>(Err(wrong("dataset", value, format!("the name \"{name}\" is set twice"))));
+        } else {
+            datasets.push((name, location));
         }
-        datasets.push((name, location));
     }
-    if datasets.is_empty() {
-        return Err(wrong("dataset", "", "at least one NAME=URL is required"));
+    if values().next().is_none() {
+        problems.one::<()>(Err(wrong("dataset", "", "at least one NAME=URL is required")));
     }
-    with_int96_units(datasets, &flags.int96_unit)
+    let units = problems.one(int96_units(values(), &flags.int96_unit)).unwrap_or_default();
+    let with_unit = |(name, location): (String, Location)| {
+        let unit = units.get(name.as_str()).copied().unwrap_or_default();
+        (name, location.with_int96_unit(unit))
+    };
+    (datasets.into_iter().map(with_unit).collect(), problems)
 }
 
 fn dataset(value: &str, stores: &mut Stores) -> Result<(String, Location), ConfigError> {
@@ -45,11 +53,12 @@ fn dataset(value: &str, stores: &mut Stores) -> Result<(String, Location), Confi
     Ok((name.to_owned(), Location::parse(name, url, stores)?))
 }
 
-/// Sets the unit of INT96 timestamps of each dataset named in `values`.
-fn with_int96_units(
-    datasets: Vec<(String, Location)>,
-    values: &[String],
-) -> Result<Vec<(String, Location)>, ConfigError> {
+/// Returns the unit of INT96 timestamps of each dataset named in `values`.
+fn int96_units<'a>(
+    datasets: impl Iterator<Item = &'a str>,
+    values: &'a [String],
+) -> Result<BTreeMap<&'a str, Int96Unit>, ConfigError> {
+    let names: Vec<&str> = datasets.filter_map(|value| value.split_once('=')).map(|(name, _)| name).collect();
     let mut units: BTreeMap<&str, Int96Unit> = BTreeMap::new();
     for value in values.iter().map(|value| value.trim()).filter(|value| !value.is_empty()) {
         let wrong = |reason: String| wrong("int96-unit", value, reason);
@@ -59,17 +68,13 @@ fn with_int96_units(
             "ns" => Int96Unit::Nanoseconds,
             _ => return Err(wrong("expected NAME=us or NAME=ns, such as flights=ns".to_owned())),
         };
-        if !datasets.iter().any(|(known, _)| known == name) {
-            let near = near_names(name, datasets.iter().map(|(known, _)| known.as_str()));
+        if !names.contains(&name) {
+            let near = near_names(name, names.iter().copied());
             return Err(wrong(format!("no --dataset is named \"{name}\": {near}")));
         }
         if units.insert(name, unit).is_some() {
             return Err(wrong(format!("the name \"{name}\" is set twice")));
         }
     }
-    let with_unit = |(name, location): (String, Location)| {
-        let unit = units.get(name.as_str()).copied().unwrap_or_default();
-        (name, location.with_int96_unit(unit))
-    };
-    Ok(datasets.into_iter().map(with_unit).collect())
+    Ok(units)
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use forebay_settings::{ByteSize, sizes};
 
 use crate::{
@@ -21,11 +21,22 @@ const MESSAGE_BYTES_CEILING: u64 = 2 * forebay_proto::JSON_BYTES_MAX as u64;
 const SIZES: &str = "A SIZE is a number of bytes, or a number with a unit: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, \
                      TiB (powers of 1024); for example 512MB or 1.5GiB.";
 
+/// What the program does other than serving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Verb {
+    /// Validates the configuration and reads the datasets, without serving: exit code 0 or 2.
+    Check,
+}
+
 /// Forebay's server: streams Parquet datasets to training loops over Arrow Flight.
 #[derive(Clone, Debug, Parser)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 #[command(name = "forebay-server", version, about, long_about = None, after_help = SIZES)]
 pub struct Flags {
+    /// What to do instead of serving.
+    #[arg(value_name = "COMMAND")]
+    pub command: Option<Verb>,
+
     /// A dataset: a directory, a file or a glob of Parquet (optionally as file://), the same in a bucket
     /// (s3://bucket/…, gs://…, az://container/…), or one file on a web server (https://…/a.parquet). Credentials,
     /// region and endpoint of a store are read from the server's environment under their usual names, such as

@@ -17,8 +17,8 @@ use std::{
 };
 
 pub use address::Listen;
-pub use error::ConfigError;
-pub use flags::Flags;
+pub use error::{ConfigError, ConfigProblems};
+pub use flags::{Flags, Verb};
 
 use crate::{
     auth::{PrincipalsFile, StreamLimits, Tls},
@@ -90,29 +90,45 @@ pub struct Config {
 }
 
 impl Flags {
+    /// Returns the valid datasets, and the problems of the others.
+    pub fn datasets(&self) -> (Vec<(String, Location)>, ConfigProblems) {
+        datasets::open(self)
+    }
+
+    /// Returns the state directory, which may not exist.
+    pub fn state(&self) -> Result<PathBuf, ConfigError> {
+        state(self.state.as_deref())
+    }
+
     /// Validates every option, and opens the files that the options name.
-    pub fn check(self) -> Result<Config, ConfigError> {
-        let datasets = datasets::open(&self)?;
-        log::check_filter(&self.log).map_err(|source| wrong("log", &self.log, source.to_string()))?;
+    pub fn check(self) -> Result<Config, ConfigProblems> {
+        let (datasets, mut problems) = self.datasets();
+        problems.one(log::check_filter(&self.log).map_err(|source| wrong("log", &self.log, source.to_string())));
         if let Some(url) = &self.otlp_endpoint {
-            log::check_endpoint(url).map_err(|source| wrong("otlp-endpoint", url, source.to_string()))?;
+            let checked = log::check_endpoint(url);
+            problems.one(checked.map_err(|source| wrong("otlp-endpoint", url, source.to_string())));
         }
-        let access = access::open(&self)?;
-        let is_secure = access.tls.is_some() && access.requires_credentials();
+        let access = problems.all(access::open(&self));
         let (listen_public, metrics_public) =
-            (is_secure || self.insecure_public, self.metrics_public || self.insecure_public);
-        let listen = |value: &String| listen(value, listen_public);
-        let listen: Result<Vec<Listen>, ConfigError> = self.listen.iter().map(listen).collect();
-        let advertise: Result<Vec<String>, ConfigError> = self.advertise.into_iter().map(replica).collect();
+            (access::is_secure(&self) || self.insecure_public, self.metrics_public || self.insecure_public);
+        let listen = problems.each(self.listen.iter().map(|value| listen(value, listen_public)));
+        let advertise = problems.each(self.advertise.iter().cloned().map(replica));
+        let metrics_listen = problems.one(match self.metrics_listen.as_str() {
+            "off" => Ok(None),
+            address => tcp("metrics-listen", address, metrics_public, METRICS_PUBLIC).map(Some),
+        });
+        let (state, device) = (problems.one(self.state()), problems.one(device(&self.device)));
+        let (Some(access), Some(metrics_listen), Some(state), Some(device), true) =
+            (access, metrics_listen, state, device, problems.is_empty())
+        else {
+            return Err(problems);
+        };
         Ok(Config {
             datasets,
-            listen: listen?,
-            advertise: advertise?,
-            metrics_listen: match self.metrics_listen.as_str() {
-                "off" => None,
-                address => Some(tcp("metrics-listen", address, metrics_public, METRICS_PUBLIC)?),
-            },
-            state: state(self.state.as_deref())?,
+            listen,
+            advertise,
+            metrics_listen,
+            state,
             drain: Duration::from_secs(self.drain_seconds),
             connection_age: Duration::from_secs(self.connection_age_seconds),
             connection_grace: Duration::from_secs(self.connection_grace_seconds),
@@ -124,7 +140,7 @@ impl Flags {
             fit_memory_bytes: usize::try_from(self.fit_memory_bytes.0).unwrap_or(usize::MAX),
             batch_bytes_max: self.batch_bytes_max.0,
             cpu_threads: self.cpu_threads as usize,
-            device: device(&self.device)?,
+            device,
             log: LogSettings { filter: self.log, format: self.log_format, collector: self.otlp_endpoint },
             reflection: self.reflection,
             exit_with_stdin: self.exit_with_stdin,

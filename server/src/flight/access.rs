@@ -98,8 +98,8 @@ impl Access {
             ));
         }
         if !caller.reads_everything() && streams.catalog().dataset(name).is_err() {
-            let granted =
-                streams.catalog().datasets().map(|dataset| dataset.name()).filter(|name| caller.may_read(name));
+            let datasets = streams.catalog().datasets();
+            let granted = datasets.iter().map(|dataset| dataset.name()).filter(|name| caller.may_read(name));
             return Err(status::refusal(
                 Reason::UnknownDataset,
                 &format!("no dataset of this name: {}", near_names(name, granted)),

@@ -36,6 +36,9 @@ pub enum Cache {
     RowGroups,
 }
 
+/// Values of the label `status` of reloads.
+const RELOAD_STATUSES: [&str; 2] = ["ok", "failed"];
+
 /// Installs the recorder and describes every metric. Must be called once, before anything is recorded.
 pub fn install() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
@@ -66,6 +69,9 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
             counter!("forebay_cache_requests_total", "cache" => cache.label(), "result" => result).absolute(0);
         }
     }
+    for status in RELOAD_STATUSES {
+        counter!("forebay_config_reloads_total", "status" => status).absolute(0);
+    }
     for (reason, principal) in [("UNAUTHENTICATED", "unknown"), ("OVERLOADED", "anonymous")] {
         counter!("forebay_refusals_total", "reason" => reason, "principal" => principal).absolute(0);
     }
@@ -92,6 +98,11 @@ pub fn request(call: &'static str, code: &'static str) {
 /// Records a call that ended with an error of this server. `principal` is one of a closed set: clients do not choose it.
 pub fn refused(reason: &'static str, principal: &Arc<str>) {
     counter!("forebay_refusals_total", "reason" => reason, "principal" => Arc::clone(principal)).increment(1);
+}
+
+/// Records a reload of the configuration, or of files that it names.
+pub fn reloaded(ok: bool) {
+    counter!("forebay_config_reloads_total", "status" => RELOAD_STATUSES[usize::from(!ok)]).increment(1);
 }
 
 /// Records lookups in a cache that all hit or all missed.

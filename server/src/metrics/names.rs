@@ -17,7 +17,7 @@ pub const CALLS: [&str; 12] = [
 ];
 
 /// Name and meaning of every metric, in the order of the book's table.
-pub const NAMES: [(&str, &str); 46] = [
+pub const NAMES: [(&str, &str); 47] = [
     ("forebay_streams_active", "Open streams."),
     ("forebay_streams_total", "Ended streams, by status (complete, cancelled, failed)."),
     ("forebay_batches_sent_total", "Batches sent to clients."),
@@ -45,6 +45,10 @@ pub const NAMES: [(&str, &str); 46] = [
     ),
     ("forebay_connections_active", "Open client connections."),
     ("forebay_ready", "1 while the server accepts new streams, 0 while it drains."),
+    (
+        "forebay_config_reloads_total",
+        "Reloads of the configuration (SIGHUP) and of changed files of principals and certificates, by status (ok, failed).",
+    ),
     ("forebay_storage_requests_total", "Requests to storage, by operation (list, head, get) and status (ok, error)."),
     ("forebay_storage_retries_total", "Attempts of those requests that failed with a retryable error."),
     ("forebay_storage_read_bytes_total", "Bytes read from storage."),

@@ -133,7 +133,8 @@ impl Replica {
         let cpu = CpuPool::inline();
         let streams = self.streams(&cpu)?;
         let (shutdown, watch) = Shutdown::new();
-        let opening = streams.catalog().datasets().map(|dataset| time::timeout(OPEN_WAIT_MAX, dataset.present()));
+        let datasets = streams.catalog().datasets();
+        let opening = datasets.iter().map(|dataset| time::timeout(OPEN_WAIT_MAX, dataset.present()));
         futures::future::join_all(opening).await;
 
         let service = Service::new(streams, cpu, watch.clone(), self.urls.clone());

@@ -1,4 +1,8 @@
-//! Lifecycle of the server: open resources, report readiness, serve, drain, exit.
+//! Lifecycle of the server: open resources, report readiness, serve, reload, drain, exit.
+
+mod check;
+mod opening;
+mod reload;
 
 use std::{
     convert::Infallible,
@@ -8,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use forebay_settings::Values;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::AsyncReadExt,
@@ -18,7 +23,7 @@ use tokio::{
 use crate::{
     auth::{Admission, Auth, TicketKey, random_secret},
     budget::Budget,
-    catalog::{Catalog, Dataset, LocationError},
+    catalog::{Catalog, LocationError},
     config::{Config, Listen},
     cpu_pool::CpuPool,
     engine::{Engine, EngineError},
@@ -33,6 +38,9 @@ use crate::{
     stream::{Device, Streams},
 };
 
+pub use check::{Findings, check};
+use reload::Reloader;
+
 /// File of the ticket secret in the state directory.
 const TICKET_SECRET: &str = "ticket-key";
 
@@ -41,12 +49,6 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// The cause of a shutdown without a grace period.
 const STDIN_CLOSED: &str = "standard input closed";
-
-/// Longest wait for datasets before the server reports that it is ready; enough for the footers of 100,000 files.
-const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
-
-/// Longest wait for a store that has not listed its files by then: its requests are retried for 35 s and more.
-const LISTING_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The reason why the server did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -98,9 +100,12 @@ impl DaemonError {
     }
 }
 
-/// Runs the server until it receives SIGTERM or SIGINT, or its standard input closes.
-pub async fn run(config: Config) -> Result<(), DaemonError> {
+/// Runs the server until it receives SIGTERM or SIGINT, or its standard input closes. `values` are the settings of the
+/// configuration, which SIGHUP reloads.
+pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     let _log = log::start(&config.log)?;
+    // From here on the signal does not end the process.
+    let hangups = signal(SignalKind::hangup()).map_err(DaemonError::Signals)?;
     raise_descriptor_limit();
     // Without a metrics service nothing is recorded.
     let prometheus = config.metrics_listen.map(|_| metrics::install()).transpose()?;
@@ -117,7 +122,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     } else {
         Auth::off()
     };
-    let access = Access::new(auth, Admission::new(config.streams));
+    let access = Access::new(auth.clone(), Admission::new(config.streams));
     let limits = Limits { batch_bytes_max: config.batch_bytes_max, idle_max: config.stream_idle };
     let catalog = Catalog::new(config.datasets, &cpu);
     let device = Device::open(config.device);
@@ -140,7 +145,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     }
     let signals = ShutdownSignals::listen(config.exit_with_stdin)?;
     streams.catalog().check_paths()?;
-    open_datasets(&streams).await;
+    opening::open(streams.catalog().datasets()).await;
     for listener in &listeners {
         say(&format!("listening on {}", listener.url()));
     }
@@ -148,6 +153,8 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
         say(&format!("metrics on {}", listener.url()));
     }
 
+    let certificates = tls.clone();
+    let reloader = Reloader { streams: Arc::clone(&streams), cpu: cpu.clone(), auth, tls, values };
     let service = Service::new(streams, cpu.clone(), watch.clone(), config.advertise);
     let message_limits = MessageLimits { bytes_max: config.message_bytes_max, arrival: config.handshake };
     let service = service.with_access(access).with_limits(config.requests, message_limits);
@@ -161,13 +168,14 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     };
     let pages = async || -> Infallible {
         let (Some(listener), Some(prometheus)) = (metrics_listener, prometheus) else { return future::pending().await };
-        let gauges = gauges::refresh(state, tls);
+        let gauges = gauges::refresh(state, certificates);
         tokio::select! { never = listener.serve(prometheus, cpu, watch.clone()) => never, never = gauges => never }
     };
     tokio::select! {
         served = flight::serve(service, listeners, settings, watch.clone()) => served?,
         () = signals.drain(&shutdown, config.drain) => {}
         never = pages() => match never {},
+        never = reloader.serve(hangups) => match never {},
     }
     tracing::info!("ended");
     Ok(())
@@ -180,33 +188,6 @@ fn ticket_key(secret: Option<Vec<u8>>, lifetime: Duration, state: &State) -> Res
         None => state.secret(TICKET_SECRET, &random_secret().ok_or(DaemonError::Random)?)?,
     };
     Ok(TicketKey::new(&secret, lifetime))
-}
-
-/// Opens every dataset, so that the first request does not wait and a wrong path is logged at startup. A dataset that
-/// cannot be opened is retried at its first request.
-///
-/// A store that does not respond delays startup by [`LISTING_WAIT_MAX`] at most.
-async fn open_datasets(streams: &Arc<Streams>) {
-    let open = async |dataset: &Arc<Dataset>| {
-        if let Err(error) = dataset.present().await {
-            tracing::warn!(dataset = dataset.name(), %error, "cannot read dataset");
-        }
-    };
-    let too_long = async |dataset: &Arc<Dataset>| {
-        time::sleep(LISTING_WAIT_MAX).await;
-        if dataset.has_answered() {
-            time::sleep(OPEN_WAIT_MAX.saturating_sub(LISTING_WAIT_MAX)).await;
-        }
-    };
-    let opened = streams.catalog().datasets().map(async |dataset| {
-        tokio::select! {
-            () = open(dataset) => {}
-            () = too_long(dataset) => {
-                tracing::warn!(dataset = dataset.name(), "dataset is slow to open: it will be opened at its first request");
-            }
-        }
-    });
-    futures::future::join_all(opened).await;
 }
 
 /// Raises the soft limit of open files to the hard limit. Every client and every open file takes a descriptor, and the

@@ -1,0 +1,90 @@
+//! `forebay-server check`: validates what starting would validate, and reads the datasets, without serving.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process,
+    sync::Arc,
+};
+
+use forebay_settings::Values;
+
+use super::opening::too_long;
+use crate::{
+    catalog::{Catalog, Dataset},
+    config::Flags,
+    cpu_pool::CpuPool,
+};
+
+/// Settings whose values are listed if they are valid.
+const LISTED: [&str; 7] =
+    ["listen", "metrics-listen", "tls-cert", "tls-key", "tls-client-ca", "principals", "ticket-key"];
+
+/// What a check found, a line each.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// What is valid.
+    pub good: Vec<String>,
+    /// What must be changed.
+    pub problems: Vec<String>,
+}
+
+/// Checks the settings of a server.
+pub async fn check(flags: Flags, values: &Values) -> Findings {
+    let mut findings = Findings::default();
+    let (datasets, _) = flags.datasets();
+    let state = flags.state();
+    match flags.check() {
+        Err(problems) => findings.problems.extend(problems.iter().map(ToString::to_string)),
+        Ok(_) => {
+            let of = |flag: &'static str| values.get(flag).into_iter().flatten().map(move |value| (flag, value));
+            let listed = LISTED.into_iter().flat_map(of);
+            findings.good.extend(listed.map(|(flag, value)| format!("--{flag} {}", value.to_string_lossy())));
+        }
+    }
+    if let Ok(path) = state {
+        match writable(&path) {
+            Ok(()) => findings.good.push(format!("--state {}", path.display())),
+            Err(error) => findings.problems.push(format!("--state {path:?}: cannot write to it: {error}")),
+        }
+    }
+    match CpuPool::new(0) {
+        Ok(cpu) => {
+            let datasets = Catalog::new(datasets, &cpu).datasets();
+            for outcome in futures::future::join_all(datasets.iter().map(read)).await {
+                match outcome {
+                    Ok(line) => findings.good.push(line),
+                    Err(line) => findings.problems.push(line),
+                }
+            }
+        }
+        Err(error) => findings.problems.push(format!("cannot start the CPU threads: {error}")),
+    }
+    findings
+}
+
+/// Reads the footers of a dataset.
+async fn read(dataset: &Arc<Dataset>) -> Result<String, String> {
+    let name = dataset.name();
+    dataset.check_path().map_err(|error| format!("--dataset: {error}"))?;
+    tokio::select! {
+        opened = dataset.present() => match opened {
+            Ok(snapshot) => {
+                let (files, rows) = (snapshot.files().len(), snapshot.row_count());
+                let unit = if files == 1 { "file" } else { "files" };
+                Ok(format!("dataset \"{name}\": {files} {unit}, {rows} rows"))
+            }
+            Err(error) => Err(format!("--dataset \"{name}\": {error}")),
+        },
+        () = too_long(dataset) => Err(format!("--dataset \"{name}\": its store does not respond in time")),
+    }
+}
+
+/// Checks that a directory can be written to or created, and leaves nothing behind: the server may be another user.
+fn writable(directory: &Path) -> io::Result<()> {
+    let absolute = std::path::absolute(directory)?;
+    let existing: Option<&Path> = absolute.ancestors().find(|path| path.exists());
+    let probe: PathBuf = existing.unwrap_or(Path::new("/")).join(format!(".forebay-check-{}", process::id()));
+    fs::File::create_new(&probe)?;
+    fs::remove_file(&probe)
+}
