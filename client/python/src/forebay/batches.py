@@ -16,7 +16,7 @@ from .prefetch import Prefetch
 from .stages import StageSeconds
 from .stream import Stream
 from .tensors import TensorBatch
-from .worker_state import ResumeAck
+from .worker_state import Ack
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,10 @@ class Consumed:
     """Number of batches."""
     cursor: Cursor | None = None
     """The position after them; None before the first."""
+    is_finished: bool = False
+    """Whether the next iteration is that of the next epoch: a rank has no more batches."""
     is_over: bool = False
-    """Whether there are no more."""
+    """Whether this rank has no more."""
     totals: Totals = Totals()
     at: float | None = None
     """When the last one was returned, by `time.perf_counter`."""
@@ -70,10 +72,12 @@ class Consumed:
 class Iteration:
     """Start and progress of an iteration; outlives its iterator."""
 
-    def __init__(self, start: Cursor, loaded: LoadedState | None) -> None:
+    def __init__(self, start: Cursor, loaded: LoadedState | None, *, in_worker: bool = False) -> None:
         self.start = start
         self.loaded = loaded
         """The loaded state that it resumed from."""
+        self.in_worker = in_worker
+        """Whether it is ahead of the loop."""
         self.consumed = Consumed()
 
     @property
@@ -85,6 +89,11 @@ class Iteration:
     def has_begun(self) -> bool:
         """Whether a batch was consumed, or the end reached without one."""
         return self.consumed.cursor is not None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the loop has finished the epoch, so that the next iteration is that of the next epoch."""
+        return self.consumed.is_finished and not self.in_worker
 
 
 @dataclass(frozen=True)
@@ -110,13 +119,15 @@ class FlightBatches(Iterator[TensorBatch]):
         iteration: Iteration,
         depth: int,
         device_copy: DeviceCopy,
-        resume_ack: ResumeAck | None,
+        resume_ack: Ack | None,
+        end_ack: Ack,
     ) -> None:
         self._open_stream = open_stream
         self._iteration = iteration
         self._depth = depth
         self._device_copy = device_copy
         self._resume_ack = resume_ack
+        self._end_ack = end_ack
         self._reading: _Reading | None = None
         self._is_closed = False
 
@@ -129,6 +140,7 @@ class FlightBatches(Iterator[TensorBatch]):
         while True:
             consumed = self._iteration.consumed
             if consumed.is_over:
+                self._end_ack.note_later()
                 self.close()
             if self._is_closed:
                 raise StopIteration
@@ -140,8 +152,8 @@ class FlightBatches(Iterator[TensorBatch]):
             copied = item.value
             if copied is None:
                 continue
-            batch = self._with_ack(copied.take(), consumed)
             after = self._after(reading, consumed, copied)
+            batch = self._with_acks(copied.take(), consumed, after)
             # Unless another thread or a signal handler consumed it meanwhile. No call follows, so no handler can run
             # between this store and the return.
             if self._iteration.consumed is consumed:
@@ -164,20 +176,21 @@ class FlightBatches(Iterator[TensorBatch]):
             reading = self._reading = _Reading(cursors, Prefetch(stream, self._device_copy.copy, depth=self._depth))
         return reading
 
-    def _with_ack(self, batch: TensorBatch, consumed: Consumed) -> TensorBatch:
-        """Return the batch in the form that acknowledges a loaded state."""
-        if self._resume_ack is None:
-            return batch
-        if consumed.number == 0:
-            return self._resume_ack.wrap_first(batch)
-        self._resume_ack.note_later_batch()
-        return batch
+    def _with_acks(self, batch: TensorBatch, consumed: Consumed, after: Consumed) -> TensorBatch:
+        """Return the batch in the form that acknowledges a loaded state, or the end of the epoch."""
+        if self._resume_ack is not None:
+            if consumed.number == 0:
+                batch = self._resume_ack.wrap(batch)
+            else:
+                self._resume_ack.note_later()
+        return self._end_ack.wrap(batch) if after.is_finished and not consumed.is_finished else batch
 
     def _after(self, reading: _Reading, consumed: Consumed, copied: CopiedBatch) -> Consumed:
         """Return what has been consumed including this batch."""
         header = copied.batch.header
         one = Totals(batches=1, rows=header.rows, bytes=copied.batch.data.nbytes, stages=header.stage_seconds)
-        return self._timed(reading, consumed, reading.cursors(header), one)
+        is_finished = consumed.is_finished or reading.cursors.some_rank_ends(header)
+        return replace(self._timed(reading, consumed, reading.cursors(header), one), is_finished=is_finished)
 
     def _end(self, reading: _Reading, consumed: Consumed) -> None:
         """Record the end of the epoch, unless the stream ended because it was closed."""
@@ -186,7 +199,8 @@ class FlightBatches(Iterator[TensorBatch]):
             return
         if self._resume_ack is not None and consumed.number == 0:
             self._resume_ack.acknowledge()
-        over = replace(self._timed(reading, consumed, reading.cursors(None), Totals()), is_over=True)
+        end = self._timed(reading, consumed, reading.cursors(None), Totals())
+        over = replace(end, is_finished=True, is_over=True)
         if self._iteration.consumed is consumed:
             self._iteration.consumed = over
 

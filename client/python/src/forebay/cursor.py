@@ -160,13 +160,22 @@ class EpochCursors:
         position = header.position + self.step_rows
         return Cursor(start.epoch, position, start.world_size, order, info.snapshot, info.plan_id, info.order_version)
 
+    def some_rank_ends(self, header: BatchHeader) -> bool:
+        """Whether a rank has no batch after this step. All ranks return the same."""
+        shortest = self.info.rows // self.start.world_size
+        return self._ends(header) or self._rank_rows(header) >= shortest
+
     def _ends(self, header: BatchHeader) -> bool:
         """Whether the batch belongs to the epoch's last step. All ranks return the same."""
         if self.order.remainder != "keep":
             # All ranks have the same number of steps.
             return header.last
         longest = -(-self.info.rows // self.start.world_size)
-        return (header.position + self.step_rows) // self.start.world_size >= longest
+        return self._rank_rows(header) >= longest
+
+    def _rank_rows(self, header: BatchHeader) -> int:
+        """Return the rows of each rank up to the end of the batch's step."""
+        return (header.position + self.step_rows) // self.start.world_size
 
 
 def resolved(order: Order, world_size: int, info: StreamInfo | None = None) -> Order:

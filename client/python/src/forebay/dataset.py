@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed
@@ -18,10 +18,11 @@ from .client import Client, connect
 from .credentials import Credentials
 from .cursor import Cursor, resolved
 from .device_copy import DeviceCopy, resolve_device
+from .epochs import Epochs
 from .explain import Explain
 from .fitted import FittedPlan
 from .header import StreamInfo
-from .options import StreamOptions
+from .options import StreamOptions, integer
 from .plan import Plan
 from .replay import Replay
 from .retry import RETRY_SECONDS
@@ -29,7 +30,7 @@ from .sharding import refuse_second_sharding
 from .stages import bound_by
 from .stream import Stream
 from .tensors import TensorBatch
-from .worker_state import ResumeAck, WorkerResumeAck, WorkerState
+from .worker_state import Ack, Mark, WorkerAck, WorkerState
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -40,9 +41,13 @@ if TYPE_CHECKING:
 class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     """One rank's batches of an epoch as dicts of tensors, read ahead in a background thread.
 
-    Iterate it directly or through ``DataLoader(data, batch_size=None)``, as it yields whole batches. Call `set_epoch`
-    before each epoch for a new order. ``len(data)`` is the exact number of steps of this rank's whole epoch, also after
-    a resume.
+    Iterate it directly or through ``DataLoader(data, batch_size=None)``, as it yields whole batches. ``len(data)`` is
+    the exact number of steps of this rank's whole epoch, also after a resume.
+
+    A new iterator after a finished epoch is the next epoch, with a new order if shuffled: ``for epoch, batches in
+    data.epochs(3)``, or a loop around ``for batch in data``. A new iterator within an epoch starts the same epoch
+    again. `set_epoch` chooses the epoch of the next iterator. An epoch is finished when the loop has the last batch of
+    the rank with the fewest steps, or reaches its own end.
 
     `options` are fields of `forebay.StreamOptions`: batch_size, shuffle, seed, epoch, remainder, with_row_ids,
     window_rows and lanes. `url` may be a list of replicas: if a server becomes unreachable within an epoch, the dataset
@@ -60,11 +65,12 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     addition to the one in use. By default batches stay in this process's memory.
 
     With ``DataLoader(num_workers=n)`` worker 0 reads the whole stream and the others nothing, so rows are not lost or
-    repeated and the order is kept; the prefetch thread makes workers unnecessary. `set_epoch` and `load_state_dict`
-    take effect in persistent workers (``persistent_workers=True``) too. gRPC does not support forks: if this process
-    has called a server before (``len(data)``, ``fit``), pass ``multiprocessing_context="spawn"`` to the DataLoader;
-    otherwise the worker raises an error. `state_dict` counts the batches that the loop consumed, which with workers
-    only torchdata's ``StatefulDataLoader`` can observe: use its state_dict then.
+    repeated and the order is kept; the prefetch thread makes workers unnecessary. Epochs advance, and `set_epoch` and
+    `load_state_dict` take effect, in persistent workers (``persistent_workers=True``) too.
+    gRPC does not support forks: if this process has called a server before (``len(data)``, ``fit``), pass
+    ``multiprocessing_context="spawn"`` to the DataLoader; otherwise the worker raises an error. `state_dict` counts the
+    batches that the loop consumed, which with workers only torchdata's ``StatefulDataLoader`` can observe: use its
+    state_dict then.
     """
 
     def __init__(
@@ -111,24 +117,45 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the next iteration."""
-        return self._given.epoch
+        """The epoch of the running loop; between loops, that of the next one."""
+        self._sync()
+        iteration = self._iteration
+        return self._given.epoch + (iteration is not None and iteration.is_finished and iteration.consumed.is_over)
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of the next iteration; that of the running loop until it has finished it."""
+        self._sync()
+        return self._given.epoch + (self._iteration is not None and self._iteration.is_finished)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch; a new epoch starts at its first batch."""
-        self._sync()
-        if epoch != self.epoch:
+        """Set the epoch of the next iteration, which starts at its first batch.
+
+        Does nothing if that iteration is of this epoch anyway, so that a loaded state stays in effect.
+        """
+        epoch = integer("epoch", epoch)
+        if epoch != self.next_epoch:
             self._select(epoch)
             self._publish(None)
 
+    def epochs(self, count: int, loader: Iterable[TensorBatch] | None = None) -> Epochs:
+        """Iterate over the epochs that are left of `count` in all: pairs of an epoch's number and its batches.
+
+        ``for epoch, batches in data.epochs(3)`` runs epochs 0, 1 and 2, the same as ``range(3)``. After
+        `load_state_dict` it first runs the rest of the interrupted epoch, and then those up to `count`. Leaving an
+        inner loop early ends its epoch. `loader` is a DataLoader over this dataset, if batches are to come from one.
+        """
+        return Epochs(self, count, self if loader is None else loader, lambda: self._generation)
+
     def __len__(self) -> int:
         """Return the exact number of steps of this rank in the whole epoch."""
-        if self.epoch not in self._lengths:
-            self._open(self._epoch_start()).close()
-        return self._lengths[self.epoch].rank_steps
+        epoch = self.epoch
+        if epoch not in self._lengths:
+            self._open(replace(self._epoch_start(), epoch=epoch)).close()
+        return self._lengths[epoch].rank_steps
 
     def __iter__(self) -> Iterator[TensorBatch]:
-        """Start the epoch, or resume from a loaded state.
+        """Start the epoch, or the next one if it is finished, or resume from a loaded state.
 
         The first batch consumes a loaded state: if the server does not respond, or the iterator is dropped unused, the
         next iteration starts at the same position.
@@ -139,14 +166,18 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         if worker is not None and worker.id != 0:
             return iter(())
         self._worker_state.in_worker = worker is not None
+        self._advance()
         self._drop_consumed()
         loaded = self._loaded
-        iteration = Iteration(self._epoch_start() if loaded is None else loaded.cursor, loaded)
+        start = self._epoch_start() if loaded is None else loaded.cursor
+        iteration = Iteration(start, loaded, in_worker=worker is not None)
+        ack = Ack if worker is None else WorkerAck
         resume_ack = None
         if loaded is not None and loaded.generation:
-            resume_ack = (ResumeAck if worker is None else WorkerResumeAck)(self._worker_state, loaded.generation)
+            resume_ack = ack(self._worker_state, Mark(loaded.generation))
+        end_ack = ack(self._worker_state, Mark(self._generation, start.epoch + 1))
         batches = FlightBatches(
-            partial(self._open, iteration.start), iteration, self._prefetch, DeviceCopy(self._device), resume_ack
+            partial(self._open, start), iteration, self._prefetch, DeviceCopy(self._device), resume_ack, end_ack
         )
         if worker is None:
             # A worker opens with its first batch: torch does not propagate errors raised here in a persistent worker.
@@ -241,7 +272,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         """Drop the connection, as a worker opens its own, and keep torch.distributed's rank, which it cannot query."""
         refuse_second_sharding(self._rank()[1])
         rank = self._rank() if torch.distributed.is_available() and torch.distributed.is_initialized() else None
-        self._claim_worker_state()
+        self._sync()
         self._drop_consumed()
         return {**self.__dict__, "_client": None, "_iterations": [], "_given_rank": rank or self._given_rank}
 
@@ -261,6 +292,11 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         """Return the cursor at the start of the epoch."""
         world_size = self._rank()[1]
         return Cursor(self.epoch, 0, world_size, resolved(self._given.order, world_size))
+
+    def _advance(self) -> None:
+        """Select the next epoch if the loop has finished this one."""
+        if self._iteration is not None and self._iteration.is_finished:
+            self._select(self._given.epoch + 1)
 
     def _select(self, epoch: int) -> None:
         self._loaded, self._iteration = None, None
@@ -307,22 +343,26 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         worker = torch.utils.data.get_worker_info()
         if worker is not None and (worker.id != 0 or cursor is None):
             return 0
-        message = {"epoch": self.epoch} if cursor is None else {"cursor": cursor.to_dict()}
+        message = {"epoch": self._given.epoch} if cursor is None else {"cursor": cursor.to_dict()}
         self._generation = self._worker_state.write(message)
         return self._generation
 
     def _sync(self) -> None:
-        """Apply the message that this process or a worker has published since the last call."""
+        """Apply what this process and its workers have published: a message, and the end of its epoch."""
         self._claim_worker_state()
-        generation = self._worker_state.generation
-        if generation == self._generation:
-            return
-        message = self._worker_state.read()
-        if "cursor" in message:
-            self._load(Cursor.of(message["cursor"]), generation)
-        elif int(message["epoch"]) != self.epoch:
-            self._select(int(message["epoch"]))
-        self._generation = generation
+        state = self._worker_state
+        generation = state.generation
+        if generation != self._generation:
+            message = state.read()
+            if "cursor" in message:
+                self._load(Cursor.of(message["cursor"]), generation)
+            else:
+                self._select(int(message["epoch"]))
+            self._generation = generation
+        # The iterations of this process report the end of an epoch themselves.
+        is_shared = state.in_worker or torch.utils.data.get_worker_info() is not None
+        if is_shared and (state.next_epoch or 0) > self._given.epoch:
+            self._select(cast(int, state.next_epoch))
 
     def _fitted_client(self) -> Client:
         """Return the client; fit the plan if necessary."""
@@ -332,7 +372,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         return self._client
 
     def _options(self) -> StreamOptions:
-        return replace(self._given, world_size=self._rank()[1])
+        return replace(self._given, epoch=self.epoch, world_size=self._rank()[1])
 
     def _open(self, cursor: Cursor) -> Stream:
         """Open this rank's stream at the cursor."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch.utils.data
 
 from .dataset import FlightDataset
+from .epochs import Epochs
 from .tensors import TensorBatch
 
 
@@ -20,7 +21,8 @@ class FlightLoader(torch.utils.data.DataLoader[TensorBatch]):
 
     ``accelerator.prepare(FlightLoader(data))`` returns it unchanged, and each rank reads its own stream. Batches stay
     in this process's memory: move them with ``batch["dense"].to(accelerator.device)``. Lightning's Trainer sets the
-    epoch and saves the position in checkpoints. `set_epoch`, `state_dict` and `load_state_dict` are the dataset's.
+    epoch and saves the position in checkpoints. `set_epoch`, `epochs`, `state_dict` and `load_state_dict` are the
+    dataset's.
     """
 
     # Accelerate's mark of a prepared loader (Accelerator.prepare_data_loader).
@@ -40,6 +42,10 @@ class FlightLoader(torch.utils.data.DataLoader[TensorBatch]):
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch."""
         self.flight.set_epoch(epoch)
+
+    def epochs(self, count: int) -> Epochs:
+        """Iterate over the epochs that are left of `count` in all; see `FlightDataset.epochs`."""
+        return self.flight.epochs(count, self)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last batch of the loop."""

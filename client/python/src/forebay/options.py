@@ -65,15 +65,15 @@ class StreamOptions(Order):
         if remainder not in REMAINDERS:
             raise InvalidRequest(f"remainder is {self.remainder!r}: choose one of {', '.join(REMAINDERS)}")
         normalized = {
-            "batch_size": _integer("batch_size", self.batch_size, least=1),
-            "world_size": _integer("world_size", self.world_size, least=1),
-            "epoch": _integer("epoch", self.epoch),
-            "seed": _integer("seed", self.seed),
+            "batch_size": integer("batch_size", self.batch_size, least=1),
+            "world_size": integer("world_size", self.world_size, least=1),
+            "epoch": integer("epoch", self.epoch),
+            "seed": integer("seed", self.seed),
             "shuffle": bool(self.shuffle),
             "with_row_ids": bool(self.with_row_ids),
             "remainder": remainder,
-            "lanes": None if self.lanes is None else _integer("lanes", self.lanes),
-            "window_rows": None if self.window_rows is None else _integer("window_rows", self.window_rows, least=1),
+            "lanes": None if self.lanes is None else integer("lanes", self.lanes),
+            "window_rows": None if self.window_rows is None else integer("window_rows", self.window_rows, least=1),
             **normalized_sample(self.sample, self.sample_seed),
         }
         for name, value in normalized.items():
@@ -144,11 +144,12 @@ def normalized_sample(sample: object, seed: object) -> dict[str, float | int]:
     fraction = float(sample)
     if not 0 < fraction <= 1:
         raise InvalidRequest(f"sample must be more than 0 and at most 1, not {fraction}")
-    number = _integer("sample_seed", seed)
+    number = integer("sample_seed", seed)
     return {"sample": fraction, "sample_seed": 0 if fraction == 1 else number}
 
 
-def _integer(name: str, value: object, *, least: int = 0) -> int:
+def integer(name: str, value: object, *, least: int = 0) -> int:
+    """Return a whole number of at least `least` as int; raise for anything else."""
     try:
         number = operator.index(cast(int, value))
     except TypeError:

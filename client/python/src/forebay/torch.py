@@ -1,7 +1,7 @@
 """PyTorch datasets: `FlightDataset`, and `FlightLoader` for frameworks that replace a DataLoader.
 
-Only this module and those below it (`dataset`, `loader`, `batches`, `tensors`, `device_copy`, `worker_state`) import
-torch.
+Only this module and those below it (`dataset`, `loader`, `epochs`, `batches`, `tensors`, `device_copy`, `worker_state`)
+import torch.
 """
 
 from .batches import FlightBatches

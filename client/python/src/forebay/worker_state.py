@@ -4,9 +4,9 @@ torch copies the dataset to a worker once, so a persistent worker (persistent_wo
 The process writes before it starts an iteration, and the worker reads when the iteration begins, so they never access
 the memory at once.
 
-A loaded state is consumed when the loop has its first batch, which only the loop's process can observe: a worker reads
-ahead as soon as it starts. The first batch after a loaded state is therefore sent as an `AckedBatch`, which marks the
-state as consumed when it is unpickled.
+Only the loop's process can observe what the loop receives: a worker reads ahead as soon as it starts. A loaded state is
+consumed when the loop has its first batch, and an epoch is finished when the loop has its last one. These batches are
+therefore sent as an `AckedBatch`, which records a `Mark` when it is unpickled.
 """
 
 from __future__ import annotations
@@ -17,15 +17,28 @@ import multiprocessing
 import os
 import sys
 import weakref
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
+
+from .tensors import WholeBatch
 
 Json = dict[str, Any]
 
 # A cursor has at most 300 bytes of JSON.
 MESSAGE_BYTES_MAX = 1024
-IN_WORKER, GENERATION, RESUMED, LENGTH = range(4)
+IN_WORKER, GENERATION, RESUMED, LENGTH, FINISHED, NEXT_EPOCH = range(6)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What the loop's arrival at a batch means for the iterations to come."""
+
+    generation: int
+    """Number of the latest message when the iteration began."""
+    next_epoch: int | None = None
+    """The epoch after the one that is finished; None if the loaded state of this generation is consumed."""
 
 
 class WorkerState:
@@ -33,7 +46,7 @@ class WorkerState:
 
     def __init__(self) -> None:
         self._process = os.getpid()
-        self._numbers: torch.Tensor = torch.zeros(4, dtype=torch.int64)
+        self._numbers: torch.Tensor = torch.zeros(6, dtype=torch.int64)
         self._message: torch.Tensor = torch.zeros(MESSAGE_BYTES_MAX, dtype=torch.uint8)
         self._share()
 
@@ -89,79 +102,96 @@ class WorkerState:
     def resumed(self, generation: int) -> None:
         self._numbers[RESUMED] = generation
 
+    @property
+    def next_epoch(self) -> int | None:
+        """The epoch after the last one finished since the current message; None if there is none."""
+        finished = int(self._numbers[FINISHED]) == self.generation + 1
+        return int(self._numbers[NEXT_EPOCH]) if finished else None
 
-class ResumeAck:
-    """Marks a loaded state as consumed once the loop has its first batch, for a loop in this process."""
+    def record(self, mark: Mark) -> None:
+        """Record a mark, unless a later message has replaced what it is about."""
+        if mark.next_epoch is None:
+            self.resumed = max(self.resumed, mark.generation)
+        elif mark.generation == self.generation:
+            self._numbers[NEXT_EPOCH] = max(mark.next_epoch, self.next_epoch or 0)
+            # 0 means that no epoch is finished.
+            self._numbers[FINISHED] = mark.generation + 1
 
-    def __init__(self, worker_state: WorkerState, generation: int) -> None:
+
+class Ack:
+    """Records a mark once the loop has a certain batch, for a loop in this process."""
+
+    def __init__(self, worker_state: WorkerState, mark: Mark) -> None:
         self._worker_state = worker_state
-        self._generation = generation
+        self._mark = mark
         self._is_done = False
 
-    def wrap_first(self, batch: Json) -> Json:
-        """Return the first batch in the form to hand over."""
+    def wrap(self, batch: Json) -> Json:
+        """Return the batch in the form to hand over."""
         return batch
 
-    def note_later_batch(self) -> None:
-        """Record that the first batch was consumed, as a later one is requested."""
+    def note_later(self) -> None:
+        """Record that the batch was consumed, as the one after it is requested."""
         self.acknowledge()
 
     def acknowledge(self) -> None:
-        """Record that the first batch was consumed, or that there is none."""
+        """Record that the batch was consumed, or that there is none."""
         if not self._is_done:
-            self._worker_state.resumed = max(self._worker_state.resumed, self._generation)
+            self._worker_state.record(self._mark)
             self._is_done = True
 
 
-class WorkerResumeAck(ResumeAck):
-    """The same in a worker: the loop's process marks the state when it unpickles the first batch."""
+class WorkerAck(Ack):
+    """The same in a worker: the loop's process records the mark when it unpickles the batch."""
 
-    def __init__(self, worker_state: WorkerState, generation: int) -> None:
-        super().__init__(worker_state, generation)
-        self.was_sent = False
+    def __init__(self, worker_state: WorkerState, mark: Mark) -> None:
+        super().__init__(worker_state, mark)
+        self._was_sent = False
         self._token: weakref.ref[_AckToken] | None = None
 
-    def wrap_first(self, batch: Json) -> Json:
-        """Return the first batch in a form that marks the state when it is unpickled."""
+    def wrap(self, batch: Json) -> Json:
+        """Return the batch in a form that records the mark when it is unpickled."""
         token = _AckToken(self)
         self._token = weakref.ref(token)
-        return AckedBatch(batch, token)
+        earlier = batch.tokens if isinstance(batch, AckedBatch) else ()
+        return AckedBatch(batch, (*earlier, token))
 
-    def note_later_batch(self) -> None:
-        """Acknowledge if the wrapped batch was lost, as a collate_fn may replace it."""
-        if not self.was_sent and self._token is not None and self._token() is None:
+    def note_later(self) -> None:
+        """Acknowledge if there was no batch, or if the wrapped one was lost, as a collate_fn may replace it."""
+        if self._token is None or (not self._was_sent and self._token() is None):
             self.acknowledge()
 
-    def reduce(self, batch: Json) -> tuple[Any, ...]:
-        """Return the pickled form of the batch."""
-        self.was_sent = True
-        return _unpickle_acked, (self._worker_state, self._generation, batch)
+    def sent(self) -> tuple[WorkerState, Mark]:
+        """Return what the loop's process records; the batch is about to be pickled."""
+        self._was_sent = True
+        return self._worker_state, self._mark
 
 
 class _AckToken:
     """Lives as long as an `AckedBatch`."""
 
-    def __init__(self, ack: WorkerResumeAck) -> None:
+    def __init__(self, ack: WorkerAck) -> None:
         self.ack = ack
 
 
-class AckedBatch(dict[str, Any]):
-    """A batch that unpickles to a plain dict and marks the loaded state as consumed."""
+class AckedBatch(WholeBatch):
+    """A batch that unpickles to a plain dict and records marks."""
 
-    def __init__(self, batch: Json, token: _AckToken) -> None:
+    def __init__(self, batch: Json, tokens: tuple[_AckToken, ...]) -> None:
         super().__init__(batch)
-        self._token = token
+        self.tokens = tokens
 
     def __copy__(self) -> AckedBatch:
-        return AckedBatch(self, self._token)
+        return AckedBatch(self, self.tokens)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._token.ack.reduce(dict(self))
+        return _unpickle_acked, ([token.ack.sent() for token in self.tokens], dict(self))
 
 
-def _unpickle_acked(worker_state: WorkerState, generation: int, batch: Json) -> Json:
+def _unpickle_acked(marks: list[tuple[WorkerState, Mark]], batch: Json) -> Json:
     if not _is_discarded():
-        worker_state.resumed = max(worker_state.resumed, generation)
+        for worker_state, mark in marks:
+            worker_state.record(mark)
     return batch
 
 

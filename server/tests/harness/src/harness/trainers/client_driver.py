@@ -2,7 +2,7 @@
 
 Everything is drawn from a seed. Ranks of one job run together in this process. Invariant: the batches taken since the
 last load or start are exactly the epoch's continuation from that position, `state_dict` is the position after them, and
-the end of an epoch is reported exactly when no row is left.
+the end of an epoch is reported exactly when no row is left. A new iterator after the end is the next epoch.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Driver:
         epoch = self.random.randrange(EPOCHS)
         for data in self.ranks:
             data.set_epoch(epoch)
-        if epoch != self.epoch:
+        if epoch != self.place[0]:
             self.epoch, self.resume, self.place, self.loops = epoch, None, (epoch, 0), None
 
     def save(self) -> None:
@@ -252,10 +252,10 @@ class Driver:
                     break
                 place = self._behind(place)
             del loop
-            # The state is used up: the whole epoch, from its start.
+            # The state is used up: the whole epoch from its start, or the next one.
             first = _next(iter(loader))
             assert first is not None
-            assert first["id"].tolist() == self._rows(rank, (saved.place[0], 0))
+            assert first["id"].tolist() == self._rows(rank, (place[0], 0))
         self.ranks = self._datasets()
         self._load(saved)
 
@@ -322,6 +322,8 @@ class Driver:
 
     def _begin(self) -> list[Iterator[Any]]:
         self.loops = None
+        # The epoch after a finished one.
+        self.epoch = self.place[0]
         # An interrupt's batch is only safe where nothing stands between the iterator and the loop.
         self.loops = loops = [iter(data if self.random.random() < 0.5 else self._loader(data)) for data in self.ranks]
         self.place = (self.epoch, 0) if self.resume is None else self.resume
@@ -332,7 +334,7 @@ class Driver:
         loops = self.loops or self._begin()
         before = self.place
         if before[0] != self.epoch:
-            # The epoch is over: an exhausted iterator stays exhausted, and a new one starts the epoch.
+            # The epoch is over: an exhausted iterator stays exhausted, and a new one starts the next epoch.
             for loop in loops:
                 assert _next(loop) is None
             self.loops = None
