@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import gc
-import os
 import pickle
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -329,37 +326,3 @@ def test_spawned_workers_yield_every_row_once(server: Server):
         data.state_dict()
     assert ids(data) == list(range(ROWS))
     assert data.state_dict()["epoch"] == 2
-
-
-FORKED = """
-import sys, torch
-from torch.utils.data import DataLoader
-import forebay as fb
-from forebay.torch import FlightDataset
-url, is_called = sys.argv[1], sys.argv[2] == "call before the fork"
-plan = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64"), "x": fb.cols("x").standardize()})
-data = FlightDataset(url, "tiny", plan, batch_size=16)
-if is_called:
-    len(data)
-loader = DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context="fork")
-try:
-    assert torch.cat([batch["id"] for batch in loader]).tolist() == list(range(100))
-    print("all rows")
-except fb.ForebayError as error:
-    print(error)
-"""
-
-
-@pytest.mark.parametrize(
-    ("calls", "output"),
-    [("no call before the fork", "all rows"), ("call before the fork", "multiprocessing_context")],
-)
-def test_forked_workers_work_or_raise_with_a_remedy(server: Server, calls: str, output: str):
-    done = subprocess.run(
-        [sys.executable, "-c", FORKED, server.url, calls],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": str(Path(fb.__file__).parents[1])},
-    )
-    assert output in done.stdout, done.stdout + done.stderr

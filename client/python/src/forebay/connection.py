@@ -6,7 +6,6 @@ Replicas, retries and the rules of streams are handled by other modules.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -14,8 +13,9 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from . import fork
 from .credentials import Credentials
-from .errors import ForebayError, NotFound, ServerEnded, Unauthenticated, Unavailable, translated
+from .errors import NotFound, ServerEnded, Unauthenticated, Unavailable, translated
 from .fitted import FittedPlan
 from .hints import credentials_hint
 from .plan import Plan
@@ -33,42 +33,40 @@ OWN_CONNECTION: list[tuple[str, int | str]] = [("grpc.use_local_subchannel_pool"
 UNIX_AUTHORITY: list[tuple[str, int | str]] = [("grpc.default_authority", "localhost")]
 
 
-class ForkGuard:
-    """Rejects gRPC calls in a forked child of a process that used gRPC, where they would hang."""
-
-    def __init__(self) -> None:
-        self._used = False
-        self._broken = False
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forked)
-
-    def enter(self) -> None:
-        """Record the use of gRPC in this process; raise if it would hang."""
-        if self._broken:
-            raise ForebayError(
-                "this process was forked from one that had already called a server, which gRPC does not support; "
-                "start workers with 'spawn': DataLoader(…, multiprocessing_context=\"spawn\"), "
-                "or use num_workers=0, which reads ahead in a thread anyway"
-            )
-        self._used = True
-
-    def _forked(self) -> None:
-        self._broken = self._used
-
-
-_fork_guard = ForkGuard()
-
-
 class Connection:
-    """A connection to the server at `url`; thread-safe."""
+    """A connection to the server at `url`; thread-safe. In a forked child it connects again, see `fork`."""
 
     def __init__(self, url: str, credentials: Credentials) -> None:
         self.url = url
-        options = OWN_CONNECTION + (UNIX_AUTHORITY if url.startswith("grpc+unix:") else [])
         self._credentials = credentials
         self._headers = credentials.headers(url)
+        self._flight: flight.FlightClient | None = None
+        self._is_streaming = False
+        self._is_closed = False
         with self.translated():
-            self._flight = flight.FlightClient(url, generic_options=options, **credentials.tls(url))
+            self._client()
+        fork.register(self)
+
+    def drop_if_idle(self) -> None:
+        """Drop the gRPC channel unless a stream reads from it; the next call makes a new one."""
+        if not self._is_streaming:
+            self._flight = None
+
+    def _client(self) -> flight.FlightClient:
+        """Return the client; the caller keeps it until the call is over, so that a fork does not end the call."""
+        client = self._flight
+        if client is None:
+            if self._is_closed:
+                raise Unavailable("the connection is closed")
+            url = self.url
+            options = OWN_CONNECTION + (UNIX_AUTHORITY if url.startswith("grpc+unix:") else [])
+            opening = fork.Opening()
+            fork.note_channel(opening)
+            client = flight.FlightClient(url, generic_options=options, **self._credentials.tls(url))
+            fork.note_channel(client)
+            del opening
+            self._flight = client
+        return client
 
     def _options(self, *, seconds: float | None = None) -> flight.FlightCallOptions:
         return flight.FlightCallOptions(timeout=seconds, headers=cast(Any, self._headers))
@@ -76,24 +74,27 @@ class Connection:
     def hello(self, *, seconds: float = HELLO_SECONDS) -> None:
         """Raise `Unavailable` or `DeadlineExceeded` unless the server answers in time."""
         with self.translated():
-            list(self._flight.list_actions(self._options(seconds=seconds)))
+            client = self._client()
+            list(client.list_actions(self._options(seconds=seconds)))
 
     def datasets(self) -> list[Json]:
         """Return the server's description of each dataset."""
         with self.translated():
-            return [read_json(info.app_metadata) for info in self._flight.list_flights(options=self._options())]
+            client = self._client()
+            return [read_json(info.app_metadata) for info in client.list_flights(options=self._options())]
 
     def schema(self, dataset: str) -> pa.Schema:
         """Return the dataset's columns as stored."""
         with self.translated():
-            found = cast(Any, self._flight.get_schema(flight.FlightDescriptor.for_path(dataset), self._options()))
+            found = cast(Any, self._client().get_schema(flight.FlightDescriptor.for_path(dataset), self._options()))
             return cast(pa.Schema, found.schema)
 
     def table(self, dataset: str) -> pa.Table:
         """Read the whole dataset."""
         with self.translated():
-            info = self._flight.get_flight_info(flight.FlightDescriptor.for_path(dataset), self._options())
-            return self._flight.do_get(info.endpoints[0].ticket, self._options()).read_all()
+            client = self._client()
+            info = client.get_flight_info(flight.FlightDescriptor.for_path(dataset), self._options())
+            return client.do_get(info.endpoints[0].ticket, self._options()).read_all()
 
     def info(self, request: Json, plan: Plan | FittedPlan | str) -> flight.FlightInfo:
         """Return the FlightInfo of a StreamRequest under the plan."""
@@ -101,33 +102,40 @@ class Connection:
         def send(full_request: Json) -> flight.FlightInfo:
             with self.translated():
                 command = flight.FlightDescriptor.for_command(to_bytes(full_request))
-                return self._flight.get_flight_info(command, self._options())
+                return self._client().get_flight_info(command, self._options())
 
         return with_plan(send, request, plan)
 
     def get(self, ticket: flight.Ticket) -> flight.FlightStreamReader:
         """Begin a DoGet."""
         with self.translated():
-            return self._flight.do_get(ticket, self._options())
+            self._is_streaming = True
+            return self._client().do_get(ticket, self._options())
 
     def exchange(self, command: bytes) -> tuple[flight.FlightStreamWriter, flight.FlightStreamReader]:
         """Begin a DoExchange."""
         with self.translated():
-            return self._flight.do_exchange(flight.FlightDescriptor.for_command(command), self._options())
+            self._is_streaming = True
+            return self._client().do_exchange(flight.FlightDescriptor.for_command(command), self._options())
 
     def act(self, action: str, body: Json) -> Iterator[Json]:
         """Yield an action's results as they arrive."""
         with self.translated():
-            for result in self._flight.do_action(flight.Action(action, to_bytes(body)), self._options()):
+            client = self._client()
+            for result in client.do_action(flight.Action(action, to_bytes(body)), self._options()):
                 yield read_json(result.body.to_pybytes())
 
     def close(self) -> None:
         """Close the connection and cancel its calls."""
-        self._flight.close()
+        self._is_closed = True
+        client = self._flight
+        if client is not None:
+            client.close()
+            self._flight = None
 
     def translated(self) -> _Translated:
         """Return a context that translates pyarrow's exceptions."""
-        _fork_guard.enter()
+        fork.refuse_if_broken()
         return _Translated(self.url, self._credentials)
 
 

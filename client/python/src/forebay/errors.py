@@ -23,6 +23,7 @@ __all__ = [
     "DeadlineExceeded",
     "FailedPrecondition",
     "ForebayError",
+    "ForkedInUse",
     "InternalError",
     "InvalidRequest",
     "NotFitted",
@@ -125,6 +126,22 @@ class Unavailable(ForebayError, ConnectionError):
 
 class ServerEnded(Unavailable):
     """A private server of `forebay.local` has ended and is not restarted; the message says how it ended."""
+
+
+class ForkedInUse(ForebayError):
+    """This process was forked while a stream or an exchange was open, so its calls would hang.
+
+    The message is always the same, also where a DataLoader adds its worker's traceback to that of an exception.
+    """
+
+    code = "FAILED_PRECONDITION"
+
+    def __init__(self, *_: object) -> None:
+        super().__init__(
+            "this process was forked while a stream or an exchange was open, which gRPC does not support: close "
+            'it before, start workers with DataLoader(…, multiprocessing_context="forkserver") or "spawn", or use '
+            "num_workers=0, which reads ahead in a thread anyway"
+        )
 
 
 class DeadlineExceeded(ForebayError, TimeoutError):

@@ -8,7 +8,7 @@ from types import TracebackType
 import pyarrow.flight as flight
 
 from .connection import Connection
-from .errors import BrokenStream, ForebayError
+from .errors import BrokenStream, Cancelled, ForebayError
 
 
 class Source:
@@ -20,23 +20,29 @@ class Source:
         self._closed = False
         try:
             with _reading():
-                self._reader = connection.get(ticket)
+                self._reader: flight.FlightStreamReader | None = connection.get(ticket)
         except BaseException:
             connection.close()
             raise
 
     def read(self) -> flight.FlightStreamChunk:
         """Wait for the next message without holding the GIL; raise StopIteration at the end."""
+        reader = self._reader
+        if reader is None:
+            raise Cancelled("the stream is closed")
         with _reading(), self._connection.translated():
-            return self._reader.read_chunk()
+            return reader.read_chunk()
 
     def close(self) -> None:
         """Cancel the call and close the connection, which also ends a pending read."""
         if self._closed:
             return
-        with contextlib.suppress(Exception):
-            self._reader.cancel()
+        if self._reader is not None:
+            with contextlib.suppress(Exception):
+                self._reader.cancel()
         self._connection.close()
+        # A reader keeps gRPC running, and a fork requires it to have ended.
+        self._reader = None
         # Set last, so that an interrupted close can be repeated.
         self._closed = True
 

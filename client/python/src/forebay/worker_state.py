@@ -33,7 +33,7 @@ IN_WORKER, GENERATION, RESUMED, LENGTH, FINISHED, NEXT_EPOCH = range(6)
 
 @dataclass(frozen=True)
 class Mark:
-    """What the loop's arrival at a batch means for the iterations to come."""
+    """What a batch, once the loop has it, changes for later iterations."""
 
     generation: int
     """Number of the latest message when the iteration began."""

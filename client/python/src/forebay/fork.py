@@ -1,0 +1,140 @@
+"""Forked processes: idle connections are dropped before a fork, and each process makes new ones when it needs them.
+
+gRPC does not support forks: a child inherits its locks, but not its threads, and hangs in its first call. Once a
+process has no channel, however, gRPC has shut down, and a child can start it. A fork therefore drops every channel that
+no stream uses. If one stays in use, all calls of the child raise `ForkedInUse`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Protocol
+
+from .errors import ForkedInUse
+
+# Seconds for gRPC's threads to end once the last channel is gone; they take some milliseconds.
+SHUTDOWN_SECONDS = 2.0
+# Seconds for other native threads to pause; those of a computation may not.
+SETTLE_SECONDS = 0.5
+SETTLED_POLLS = 5
+POLL_SECONDS = 0.001
+TASKS = Path("/proc/self/task")
+# Names of gRPC's threads, cut to 15 characters.
+GRPC_THREADS = ("event_engine", "grpc_global_tim", "lifeguard")
+
+
+class Droppable(Protocol):
+    """A connection that can connect again."""
+
+    def drop_if_idle(self) -> None:
+        """Drop the channel unless a stream uses it."""
+        ...
+
+
+def register(connection: Droppable) -> None:
+    """Drop this connection's channel before each fork."""
+    _connections[next(_numbers)] = connection
+
+
+def note_channel(channel: object) -> None:
+    """Record a channel that is open, or is being opened, until the object is deleted."""
+    _channels[next(_numbers)] = channel
+
+
+class Opening:
+    """Stands for a channel that is being opened."""
+
+
+def refuse_if_broken() -> None:
+    """Raise if calls of this process would hang."""
+    if _State.is_broken:
+        raise ForkedInUse
+
+
+class _State:
+    is_in_use = False
+    is_broken = False
+
+
+_numbers = itertools.count()
+_connections: weakref.WeakValueDictionary[int, Droppable] = weakref.WeakValueDictionary()
+_channels: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()
+
+
+def _before() -> None:
+    _drop_idle()
+    _State.is_in_use = _is_in_use()
+
+
+def _drop_idle() -> None:
+    # The list of references is made in one step, whatever other threads do.
+    for reference in _connections.valuerefs():
+        connection = reference()
+        if connection is not None:
+            connection.drop_if_idle()
+
+
+def _is_in_use() -> bool:
+    if _has_channels():
+        return True
+    # Other users of pyarrow.flight share its gRPC; the package grpc has a separate one, with threads of the same names.
+    if "grpc" in sys.modules:
+        return False
+    deadline = time.monotonic() + SHUTDOWN_SECONDS
+    while _has_grpc_threads():
+        if time.monotonic() > deadline:
+            return True
+        time.sleep(POLL_SECONDS)
+    _settle()
+    return False
+
+
+def _settle() -> None:
+    """Wait until no native thread runs: one that is ending may hold a lock, which the child would inherit."""
+    if not TASKS.is_dir():
+        return
+    deadline = time.monotonic() + SETTLE_SECONDS
+    idle_polls = 0
+    while idle_polls < SETTLED_POLLS and time.monotonic() < deadline:
+        idle_polls = 0 if _has_running_threads() else idle_polls + 1
+        time.sleep(POLL_SECONDS)
+
+
+def _has_running_threads() -> bool:
+    own = {str(thread.native_id) for thread in threading.enumerate()}
+    try:
+        # The state follows the name, which is in parentheses.
+        return any((task / "stat").read_text().rpartition(")")[2].split()[0] == "R" for task in _others(own))
+    except OSError:
+        return True
+
+
+def _others(own: set[str]) -> list[Path]:
+    return [task for task in TASKS.iterdir() if task.name not in own]
+
+
+def _has_channels() -> bool:
+    return any(reference() is not None for reference in _channels.valuerefs())
+
+
+def _has_grpc_threads() -> bool:
+    try:
+        return any((task / "comm").read_text().strip() in GRPC_THREADS for task in TASKS.iterdir())
+    except OSError:
+        # A thread has just ended, or this is not Linux.
+        return TASKS.is_dir()
+
+
+def _in_child() -> None:
+    # Another thread may have opened a channel after the check.
+    _State.is_broken = _State.is_broken or _State.is_in_use or _has_channels()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_child=_in_child)

@@ -1,0 +1,158 @@
+"""Forked processes: they connect again by themselves, or say in one sentence why they cannot.
+
+Every script runs in a fresh process, as this one has open connections.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from harness.repository import package_environment
+from harness.serving import Server
+
+HEAD = """
+import os, sys, threading, time, torch
+from torch.utils.data import DataLoader
+import forebay as fb
+from forebay.torch import FlightDataset
+url = sys.argv[1]
+plan = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64"), "x": fb.cols("x").standardize()})
+data = FlightDataset(url, "tiny", plan, batch_size=16)
+
+def ids(batches):
+    return [int(i) for batch in batches for i in batch["id"]]
+
+def workers(**options):
+    return DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context="fork", **options)
+
+def in_child(look):
+    '''The exit status of a forked child: 0 where look() is true, 9 where it takes too long.'''
+    child = os.fork()
+    if child == 0:
+        status = 2
+        try:
+            status = 0 if look() else 1
+        except fb.ForkedInUse:
+            status = 3
+        finally:
+            os._exit(status)
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return 9
+"""
+
+
+def run(script: str, server: Server) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + script, server.url],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=package_environment(),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def test_forked_workers_yield_every_row_after_any_call(server: Server):
+    script = """
+def an_epoch():
+    assert ids(data) == list(range(100))
+
+def an_epoch_left_early():
+    next(iter(data))
+
+def a_closed_stream():
+    stream = kept.stream("tiny", plan)
+    next(stream)
+    stream.close()
+    return stream
+
+def an_exchange():
+    with kept.exchange(kept.fit("tiny", plan, progress=False)) as exchange:
+        exchange({"id": [1], "x": [0.5]})
+    return exchange
+
+def nothing():
+    pass
+
+def a_call():
+    global kept
+    kept = fb.connect(url)
+    return len(data), kept.table("tiny"), kept.fit("tiny", plan, progress=False)
+
+for call in (nothing, a_call, an_epoch, an_epoch_left_early, a_closed_stream, an_exchange):
+    result = call()
+    for persistent in (False, True):
+        loader = workers(persistent_workers=persistent)
+        for _ in range(2):
+            assert ids(loader) == list(range(100)), call
+    # The parent's own connections continue.
+    assert ids(data) == list(range(100)), call
+print("all rows", data.epoch, len(kept.datasets()))
+"""
+    assert run(script, server) == "all rows 31 2"
+
+
+def test_parent_and_child_share_no_connection(server: Server):
+    script = """
+client = fb.connect(url)
+def look():
+    # The inherited client, a new one, and a child of the child.
+    with fb.connect(url) as other:
+        assert client.schema("tiny") == other.schema("tiny")
+    return len(ids(client.stream("tiny", plan))) == 100 and (os.getppid() != parent or in_child(look) == 0)
+parent = os.getpid()
+assert ids(client.stream("tiny", plan)) == list(range(100))
+print({in_child(look) for _ in range(25)}, len(client.datasets()))
+"""
+    assert run(script, server) == "{0} 2"
+
+
+def test_fork_during_streams_of_other_threads_never_hangs(server: Server):
+    script = """
+def read():
+    while True:
+        with fb.connect(url) as client:
+            ids(client.stream("tiny", plan, batch_size=50))
+        time.sleep(0.01)
+for _ in range(2):
+    threading.Thread(target=read, daemon=True).start()
+def look():
+    with fb.connect(url) as client:
+        return len(ids(client.stream("tiny", plan))) == 100
+found = {in_child(look) for _ in range(25)}
+print(found <= {0, 3})
+sys.stdout.flush()
+os._exit(0)
+"""
+    assert run(script, server) == "True"
+
+
+def test_fork_during_an_open_stream_is_one_sentence(server: Server):
+    script = """
+loop = iter(data)
+next(loop)
+for context in ("fork", "forkserver"):
+    loader = DataLoader(data, batch_size=None, num_workers=1, multiprocessing_context=context)
+    try:
+        print(len(ids(loader)))
+    except fb.ForkedInUse as error:
+        print(error)
+# The parent's loop continues.
+print(len(ids(loop)))
+loop.close()
+print(len(ids(workers())))
+"""
+    sentence, *counts = run(script, server).splitlines()
+    assert sentence.startswith("this process was forked while a stream or an exchange was open")
+    assert 'multiprocessing_context="forkserver"' in sentence
+    assert "Traceback" not in sentence
+    assert counts == ["100", "84", "100"]
