@@ -9,8 +9,9 @@
 For tensors use `forebay.torch`; no other public module imports torch.
 """
 
+from .chains import cols
 from .client import Client, connect
-from .columns import Columns, cols
+from .columns import Columns
 from .credentials import Credentials
 from .cursor import Cursor
 from .errors import (
@@ -43,7 +44,7 @@ from .explain import Explain, RankExplain
 from .fitted import FittedPlan
 from .header import BatchHeader, DatasetInfo, StreamInfo
 from .options import StreamOptions
-from .outputs import Output, output
+from .outputs import Output, label, output
 from .plan import Plan
 from .private_server import local
 from .progress import FitProgress
@@ -101,6 +102,7 @@ __all__ = [
     "Unimplemented",
     "cols",
     "connect",
+    "label",
     "local",
     "output",
 ]

@@ -89,3 +89,13 @@ def view(array: pa.Array[Any], column: pa.Field[Any]) -> Array | Ragged | pa.Arr
     if is_lists(column):
         return Ragged(*map(to_numpy, lists(array)))
     return array
+
+
+def shape(array: pa.Array[Any], column: pa.Field[Any]) -> str:
+    """Return a column's type and shape as text."""
+    kind = cast(pa.DataType, column.type)
+    if is_numbers(column):
+        flat, lengths = numbers(array)
+        name = "bfloat16" if is_bfloat16(column) else str(flat.type)
+        return f"{name}[{', '.join(map(str, lengths))}]"
+    return f"{kind}[{len(array)}]"

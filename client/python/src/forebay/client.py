@@ -5,7 +5,6 @@ Exchanges JSON messages over Arrow Flight. Imports no torch, and starts no proce
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -24,7 +23,8 @@ from .fitted import FittedPlan
 from .flight_info import info_at, locations, other_stream, share
 from .header import DatasetInfo, StreamInfo
 from .hints import explained
-from .options import StreamOptions, normalized_sample
+from .op import in_range
+from .options import StreamOptions, check_rank, check_stream_keywords, integer, normalized_sample
 from .plan import Plan
 from .progress import FitProgress, Progress, ProgressLine, line_wanted
 from .replay import Replay, read_replay
@@ -33,6 +33,7 @@ from .signal_safe import Latch
 from .source import Source
 from .stored_plan import StoredPlan, read_stored_plan, read_stored_plans
 from .stream import Stream
+from .targets import check_dataset, check_plan, check_urls
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -57,14 +58,8 @@ def connect(
     loop receives the same batches. `retry_seconds` limits the retries for one batch, over all replicas and those that
     the servers report in their endpoints; 0 raises errors at once. Raises `Unavailable` if no replica responds now.
     """
-    urls = [url] if isinstance(url, str) else list(url)
-    if not urls:
-        raise ValueError("connect requires a server's URL, such as grpc://127.0.0.1:8815")
-    for one in urls:
-        if not isinstance(cast(object, one), str) or "://" not in one:
-            raise ValueError(f"{one!r} is not a server URL; expected one such as grpc://127.0.0.1:8815")
-    if not (math.isfinite(retry_seconds) and retry_seconds >= 0):
-        raise ValueError(f"retry_seconds must be 0 or more, not {retry_seconds}")
+    urls = check_urls(url)
+    retry_seconds = in_range("retry_seconds", retry_seconds, 0.0)
     credentials = Credentials() if credentials is None else credentials
     failed: list[str] = []
     last: ForebayError | None = None
@@ -92,7 +87,13 @@ class Client:
         self._connection = connection
         self._retry_seconds = retry_seconds
         self._closed = Latch()
+        self._resolutions: dict[tuple[str, Plan], Plan] = {}
         self._fits: dict[tuple[str, str], FittedPlan] = {}
+
+    def __repr__(self) -> str:
+        others = len(self._urls) - 1
+        more = f", {others} other replica{'s' * (others > 1)}" if others else ""
+        return f"Client({self.url!r}{more}{', closed' if self._closed.is_set() else ''})"
 
     @property
     def url(self) -> str:
@@ -130,6 +131,7 @@ class Client:
         """
         if not isinstance(cast(object, plan), Plan):
             raise TypeError(f"fit expects a Plan, not {plan!r}")
+        plan = self._resolved(dataset, plan)
         request: Json = {"dataset": dataset, "plan": plan.to_dict()}
         request |= {name: value for name, value in normalized_sample(sample, sample_seed).items() if sample != 1}
         line = ProgressLine() if isinstance(progress, bool) or progress is None else None
@@ -157,9 +159,12 @@ class Client:
 
     def fitted(self, dataset: str, plan: Plan | FittedPlan | str) -> Plan | FittedPlan | str:
         """Return the plan if it needs no fit, else the result of `fit`, cached per client."""
-        if not isinstance(cast(object, plan), (Plan, FittedPlan, str)):
-            raise TypeError(f"plan must be a Plan, a FittedPlan or the id of one, not {plan!r}")
-        if not isinstance(plan, Plan) or not plan.needs_fit:
+        check_dataset(dataset)
+        check_plan(plan)
+        if not isinstance(plan, Plan):
+            return plan
+        plan = self._resolved(dataset, plan)
+        if not plan.needs_fit:
             return plan
         key = (dataset, plan.to_json())
         if key not in self._fits:
@@ -188,11 +193,12 @@ class Client:
         if `options` name none. Raises `CursorRefused` if it does not match this stream, and `SnapshotChanged` if the
         files have changed since.
         """
+        check_stream_keywords("stream", options, ("rank", "start_position", "cursor"))
         chosen = StreamOptions(**options)
-        world_size = chosen.world_size
-        _check_rank(rank, world_size)
+        rank, world_size = check_rank(rank, chosen.world_size)
+        start_position = integer("start_position", start_position)
         if cursor is None:
-            start = Cursor(chosen.epoch, int(start_position), world_size, chosen.order, chosen.snapshot or "")
+            start = Cursor(chosen.epoch, start_position, world_size, chosen.order, chosen.snapshot or "")
         else:
             start = Cursor.of(cursor)
             start.check(world_size=world_size, batch_size=chosen.batch_size)
@@ -241,8 +247,10 @@ class Client:
         `options` are those of `stream`. With the snapshot and the plan of an earlier run, the result is the batch of
         that run.
         """
+        check_stream_keywords("replay", options, ("step", "rank"))
         chosen = StreamOptions(**options)
-        _check_rank(rank, chosen.world_size)
+        rank, _ = check_rank(rank, chosen.world_size)
+        step = integer("step", step)
         request = chosen.to_request(dataset)
 
         def send(full_request: Json) -> Replay:
@@ -270,13 +278,14 @@ class Client:
         `rows` and `row_bytes` replace those of the dataset. `storage_bytes_per_second` is the storage bandwidth of all
         ranks together, `wire_bytes_per_second` the network bandwidth of each rank; 0 omits an assumption.
         """
-        request = StreamOptions(**options).to_request(dataset)
         assume: Json = {
-            "rows": int(rows),
-            "row_bytes": int(row_bytes),
-            "storage_bytes_per_second": float(storage_bytes_per_second),
-            "wire_bytes_per_second": float(wire_bytes_per_second),
+            "rows": integer("rows", rows),
+            "row_bytes": integer("row_bytes", row_bytes),
+            "storage_bytes_per_second": in_range("storage_bytes_per_second", storage_bytes_per_second, 0.0),
+            "wire_bytes_per_second": in_range("wire_bytes_per_second", wire_bytes_per_second, 0.0),
         }
+        check_stream_keywords("explain", options, assume)
+        request = StreamOptions(**options).to_request(dataset)
         if any(assume.values()):
             request["assume"] = {name: value for name, value in assume.items() if value}
 
@@ -302,8 +311,9 @@ class Client:
         `plan` must need no fit: a `FittedPlan`, the id of one, or a `Plan` with all parameters. `schema` sets the types
         of the columns for batches without types (mappings of arrays).
         """
-        if not isinstance(cast(object, plan), (Plan, FittedPlan, str)):
-            raise TypeError(f"plan must be a Plan, a FittedPlan or the id of one, not {plan!r}")
+        check_plan(plan)
+        if isinstance(plan, Plan) and schema is not None:
+            plan = plan.resolve(schema)
 
         def open_at(url: str, columns: pa.Schema) -> Call:
             return with_plan(
@@ -326,6 +336,14 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _resolved(self, dataset: str, plan: Plan) -> Plan:
+        """Return the plan with the names of its selected columns."""
+        if not plan.has_selectors:
+            return plan
+        if (dataset, plan) not in self._resolutions:
+            self._resolutions[dataset, plan] = plan.resolve(self.schema(dataset))
+        return self._resolutions[dataset, plan]
 
     def _on_any(self, call: Callable[[Connection], T], *, persist: bool = False) -> T:
         """Call the replica in use, or the next one that succeeds; `persist`: retry with pauses."""
@@ -382,11 +400,6 @@ class Client:
             return Source(connection, ticket)
 
         return Failover(open_at, [*first, *self._urls], seconds=self._retry_seconds)
-
-
-def _check_rank(rank: int, world_size: int) -> None:
-    if not 0 <= rank < world_size:
-        raise ValueError(f"rank {rank} is not one of the {world_size} ranks, 0 to {world_size - 1}")
 
 
 def _plan_id(plan: Plan | FittedPlan | str) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
 from typing import Literal, cast
 
 import numpy as np
+import pyarrow as pa
 
 from . import ops as _ops
 from .op import (
@@ -32,6 +33,7 @@ from .op import (
     optional,
     whole_number,
 )
+from .selectors import Selector
 
 # The server's limits: columns produced from one column, and elements of an n-gram.
 PAD_MAX = 65_536
@@ -45,6 +47,28 @@ class Columns:
     names: tuple[str, ...]
     ops: tuple[Op, ...] = ()
     stored: bool = False
+    selector: Selector | None = None
+    """Selects the columns when the plan meets a dataset; then there are no names yet."""
+
+    def __repr__(self) -> str:
+        calls = [*map(str, self.ops), *(["as_stored()"] if self.stored else [])]
+        start = f"cols({', '.join(map(repr, self.names))})" if self.selector is None else str(self.selector)
+        return ".".join([start, *calls])
+
+    def exclude(self, *names: str) -> Columns:
+        """Leave these columns out of a selection: ``cols.numeric().exclude("label")``."""
+        if self.selector is None or self.ops:
+            raise ValueError("exclude follows a selection of columns, cols.numeric() for instance, before any op")
+        if not names:
+            raise TypeError('exclude requires a column name: cols.all().exclude("label")')
+        excluded = tuple(column_name("exclude: a column's name", name) for name in names)
+        return replace(self, selector=replace(self.selector, excluded=(*self.selector.excluded, *excluded)))
+
+    def resolve(self, schema: pa.Schema) -> Columns:
+        """Return the chain on the columns that its selector selects from the schema."""
+        if self.selector is None:
+            return self
+        return replace(self, names=self.selector.select(schema), selector=None)
 
     def fill_null(
         self,
@@ -297,6 +321,8 @@ class Columns:
 
     def to_dict(self) -> Json:
         """Return the part as JSON of the server."""
+        if self.selector is not None:
+            raise ValueError(f"{self.selector} has no columns yet: call plan.resolve(client.schema(dataset)) first")
         part: Json = {"columns": list(self.names)}
         if self.ops:
             part["ops"] = [{op.name: op.to_dict()} for op in self.ops]
@@ -313,17 +339,7 @@ class Columns:
     def _then(self, op: Op) -> Columns:
         if self.stored:
             raise ValueError(f"{op.name} after as_stored: a column passed through unchanged has no other ops")
-        return Columns(self.names, (*self.ops, op))
-
-
-def cols(*names: str) -> Columns:
-    """Start a chain of ops on stored or derived columns."""
-    if not names:
-        raise TypeError('cols requires a column name: cols("dep_delay", "distance")')
-    for name in names:
-        if not isinstance(cast(object, name), str) or not name:
-            raise TypeError(f'cols expects separate column names, cols("a", "b"); not {name!r}')
-    return Columns(tuple(names))
+        return replace(self, ops=(*self.ops, op))
 
 
 def _whole_edges(edges: tuple[float, ...]) -> tuple[int, ...]:

@@ -22,20 +22,24 @@ from .epochs import Epochs
 from .explain import Explain
 from .fitted import FittedPlan
 from .header import StreamInfo
-from .options import StreamOptions, integer
+from .names import check_keywords
+from .op import in_range
+from .options import DatasetKeywords, StreamOptions, check_rank, integer
 from .plan import Plan
 from .replay import Replay
 from .retry import RETRY_SECONDS
 from .sharding import refuse_second_sharding
 from .stages import bound_by
 from .stream import Stream
+from .targets import check_dataset, check_plan, check_urls
 from .tensors import TensorBatch
 from .worker_state import Ack, Mark, WorkerAck, WorkerState
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .options import DatasetKeywords
+# The dataset's own keywords, for the error that names the nearest one.
+KEYWORDS = ("rank", "world_size", "prefetch", "device", "retry_seconds", "credentials")
 
 
 class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
@@ -67,10 +71,10 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     With ``DataLoader(num_workers=n)`` worker 0 reads the whole stream and the others nothing, so rows are not lost or
     repeated and the order is kept; the prefetch thread makes workers unnecessary. Epochs advance, and `set_epoch` and
     `load_state_dict` take effect, in persistent workers (``persistent_workers=True``) too.
-    gRPC does not support forks: if this process has called a server before (``len(data)``, ``fit``), pass
-    ``multiprocessing_context="spawn"`` to the DataLoader; otherwise the worker raises an error. `state_dict` counts the
-    batches that the loop consumed, which with workers only torchdata's ``StatefulDataLoader`` can observe: use its
-    state_dict then.
+    Forked workers make their own connections. Only streams must not be open during a fork, as gRPC does not support it:
+    then the worker raises `forebay.ForkedInUse`, and ``multiprocessing_context="forkserver"`` works.
+    `state_dict` counts the batches that the loop consumed, which with workers only torchdata's ``StatefulDataLoader``
+    can observe: use its state_dict then.
     """
 
     def __init__(
@@ -90,20 +94,22 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         super().__init__()
         if "snapshot" in options:
             raise TypeError("a FlightDataset has no option snapshot; load a state, or use Client.stream")
+        check_keywords("FlightDataset", options, [*KEYWORDS, *DatasetKeywords.__annotations__])
         if (rank is None) != (world_size is None):
             raise ValueError("pass both rank and world_size, or omit both")
-        if prefetch < 1:
-            raise ValueError(f"prefetch must be at least 1, not {prefetch}")
+        check_urls(url)
+        check_dataset(dataset)
+        check_plan(plan)
         self._url = url
         self._dataset = dataset
         self._plan = plan
         # The world size may not be known yet: `_options` fills it in.
         self._given = StreamOptions(**options)
-        self._prefetch = prefetch
+        self._prefetch = integer("prefetch", prefetch, least=1)
         self._device = resolve_device(device)
-        self._retry_seconds = retry_seconds
+        self._retry_seconds = in_range("retry_seconds", retry_seconds, 0.0)
         self._credentials = credentials
-        self._given_rank = None if rank is None or world_size is None else (rank, world_size)
+        self._given_rank = None if rank is None else check_rank(rank, world_size)
         self._loaded: LoadedState | None = None
         # The iteration whose position is this dataset's: the latest, unless an epoch or a state was set since.
         self._iteration: Iteration | None = None
@@ -114,6 +120,11 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._generation = 0
         self._client: Client | None = None
         self._lengths: dict[int, StreamInfo] = {}
+
+    def __repr__(self) -> str:
+        options = {**asdict(self._given), "epoch": self.epoch, "world_size": None}
+        shown = [f"{name}={value!r}" for name, value in options.items() if value is not None and value is not False]
+        return f"FlightDataset({self._url!r}, {self._dataset!r}, {', '.join(shown)}, {self._plan!r})"
 
     @property
     def epoch(self) -> int:
@@ -143,7 +154,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 
         ``for epoch, batches in data.epochs(3)`` runs epochs 0, 1 and 2, the same as ``range(3)``. After
         `load_state_dict` it first runs the rest of the interrupted epoch, and then those up to `count`. Leaving an
-        inner loop early ends its epoch. `loader` is a DataLoader over this dataset, if batches are to come from one.
+        inner loop early ends its epoch. `loader` is a DataLoader over this dataset that yields the batches instead.
         """
         return Epochs(self, count, self if loader is None else loader, lambda: self._generation)
 
@@ -216,10 +227,11 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._load(cursor, self._publish(cursor))
 
     def replay(self, *, step: int, rank: int | None = None, epoch: int | None = None) -> Replay:
-        """Return the source of each row of one batch; by default of this rank and epoch."""
+        """Return the source of each row of one batch; by default of this rank and of the latest epoch read."""
         client = self._fitted_client()
         rank = self._rank()[0] if rank is None else rank
-        options = self._options() if epoch is None else replace(self._options(), epoch=epoch)
+        self._sync()
+        options = replace(self._options(), epoch=self._given.epoch if epoch is None else epoch)
         return client.replay(self._dataset, self._plan, step=step, rank=rank, **options.keywords())
 
     def explain(

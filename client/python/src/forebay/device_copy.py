@@ -23,7 +23,10 @@ def resolve_device(device: str | torch.device | None) -> torch.device | None:
     """Return the GPU, or None for this process's memory. Raise ValueError if there is no such GPU."""
     if device is None:
         return None
-    found = torch.device(device)
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ValueError(f'device must be "cpu" or "cuda", with or without an index, not {device!r}') from None
     if found.type == "cpu":
         return None
     if found.type != "cuda":

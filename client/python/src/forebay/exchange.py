@@ -98,6 +98,9 @@ class Exchange:
             finally:
                 self._lock.release()
 
+    def __repr__(self) -> str:
+        return f"Exchange({self._urls[0]!r})"
+
     def __enter__(self) -> Exchange:
         return self
 

@@ -73,6 +73,9 @@ class Explain:
     sample_seed: int
     ranks: tuple[RankExplain, ...]
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         order = f"shuffled, {self.lanes} lanes of windows of {self.window_rows:,} rows" if self.lanes else "file order"
         if self.sample not in (0, 1):

@@ -19,6 +19,9 @@ class FittedPlan:
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """What is probably not meant, such as a vocabulary without values; `Client.fit` raises each as a UserWarning."""
 
+    def __repr__(self) -> str:
+        return f"FittedPlan {self.plan_id} of {self.plan!r}"
+
     def to_json(self) -> str:
         """Return the text of a file for `FittedPlan.from_json`, `Plan.from_json` and ``forebay --plan``.
 

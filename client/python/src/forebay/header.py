@@ -33,6 +33,11 @@ class BatchHeader:
     stage_seconds: StageSeconds = field(default=StageSeconds(), compare=False)
     """Stage times since the previous batch. Not a property of the batch, so not compared."""
 
+    def __repr__(self) -> str:
+        padding = f", {self.padding_rows} of them padding" if self.padding_rows else ""
+        last = ", last" if self.last else ""
+        return f"<epoch {self.epoch}, step {self.step}, position {self.position}, {self.rows} rows{padding}{last}>"
+
     @classmethod
     def of(cls, fields: Json) -> BatchHeader:
         """Read the message's JSON."""

@@ -13,6 +13,7 @@ Json = dict[str, object]
 
 # float64 represents every integer up to this exactly.
 EXACT_IN_DOUBLE = 2**53
+ITEMS_SHOWN = 4
 UINT32_MAX = 2**32 - 1
 INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
@@ -38,6 +39,11 @@ class Op(ABC):
     @abstractmethod
     def to_dict(self) -> Json:
         """Return the op's fields."""
+
+    def __str__(self) -> str:
+        """Return the op as a call, with long lists shortened."""
+        fields = ", ".join(f"{name}={shortened(value)}" for name, value in self.to_dict().items())
+        return f"{self.name}({fields})"
 
 
 def ending_in_indexes(chain: Sequence[Op]) -> Sequence[Op]:
@@ -113,6 +119,18 @@ def column_name(where: str, value: object) -> str:
 def present(**fields: float | None) -> Json:
     """Return the numbers that are set."""
     return {name: json_number(value) for name, value in fields.items() if value is not None}
+
+
+def shortened(value: object) -> str:
+    """Return a value's text, of a long list only the first items."""
+    if isinstance(value, dict):
+        return ", ".join(shortened(one) for one in cast(Json, value).values())
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        shown = ", ".join(map(repr, items[:ITEMS_SHOWN]))
+        more = f", … {len(items) - ITEMS_SHOWN:,} more" if len(items) > ITEMS_SHOWN else ""
+        return f"[{shown}{more}]"
+    return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
 def json_number(value: float) -> float | str:

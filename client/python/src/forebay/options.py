@@ -6,10 +6,15 @@ The defaults are those of forebay_proto::defaults; a test compares the two.
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal, SupportsFloat, TypedDict, cast
 
+import numpy as np
+
 from .errors import InvalidRequest
+from .names import check_keywords, suggestion
+from .op import UINT64_MAX
 
 Remainder = Literal["keep", "drop", "pad"]
 REMAINDERS: tuple[Remainder, ...] = ("keep", "drop", "pad")
@@ -63,14 +68,16 @@ class StreamOptions(Order):
     def __post_init__(self) -> None:
         remainder = str(self.remainder).lower()
         if remainder not in REMAINDERS:
-            raise InvalidRequest(f"remainder is {self.remainder!r}: choose one of {', '.join(REMAINDERS)}")
+            raise InvalidRequest(f"remainder must not be {self.remainder!r}: {suggestion(remainder, REMAINDERS)}")
+        if self.snapshot is not None and not isinstance(cast(object, self.snapshot), str):
+            raise TypeError(f"snapshot must be text or None, not {self.snapshot!r}")
         normalized = {
             "batch_size": integer("batch_size", self.batch_size, least=1),
             "world_size": integer("world_size", self.world_size, least=1),
             "epoch": integer("epoch", self.epoch),
             "seed": integer("seed", self.seed),
-            "shuffle": bool(self.shuffle),
-            "with_row_ids": bool(self.with_row_ids),
+            "shuffle": switch("shuffle", self.shuffle),
+            "with_row_ids": switch("with_row_ids", self.with_row_ids),
             "remainder": remainder,
             "lanes": None if self.lanes is None else integer("lanes", self.lanes),
             "window_rows": None if self.window_rows is None else integer("window_rows", self.window_rows, least=1),
@@ -150,6 +157,8 @@ def normalized_sample(sample: object, seed: object) -> dict[str, float | int]:
 
 def integer(name: str, value: object, *, least: int = 0) -> int:
     """Return a whole number of at least `least` as int; raise for anything else."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
     try:
         number = operator.index(cast(int, value))
     except TypeError:
@@ -158,4 +167,26 @@ def integer(name: str, value: object, *, least: int = 0) -> int:
         number = int(value)
     if number < least:
         raise InvalidRequest(f"{name} must be at least {least}, not {number}")
+    if number > UINT64_MAX:
+        raise InvalidRequest(f"{name} must be at most {UINT64_MAX}, not {number}")
     return number
+
+
+def switch(name: str, value: object) -> bool:
+    """Return True or False, also for 1 and 0; raise for anything else."""
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
+        return bool(cast(int, value))
+    raise TypeError(f"{name} must be True or False, not {value!r}")
+
+
+def check_rank(rank: object, world_size: object) -> tuple[int, int]:
+    """Return rank and world size as int; raise unless this is one of the ranks."""
+    ranks, number = integer("world_size", world_size, least=1), integer("rank", rank, least=-1)
+    if not 0 <= number < ranks:
+        raise InvalidRequest(f"rank {number} is not one of the {ranks} ranks, 0 to {ranks - 1}")
+    return number, ranks
+
+
+def check_stream_keywords(function: str, given: Mapping[str, object], others: Collection[str] = ()) -> None:
+    """Raise TypeError for a keyword other than those of `StreamOptions` and `others`."""
+    check_keywords(function, given, [*others, *StreamKeywords.__annotations__])

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from .chains import cols
 from .columns import Columns
+from .names import nearest
+from .op import column_name
 
 DType = Literal["FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64", "INT32", "INT64", "UINT8", "AS_STORED"]
 DTYPES: tuple[str, ...] = ("FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64", "INT32", "INT64", "UINT8", "AS_STORED")
@@ -19,6 +22,10 @@ class Output:
     parts: tuple[Columns, ...]
     dtype: DType | None
     """None: the server chooses it, as `output` says."""
+
+    def __repr__(self) -> str:
+        parts = ", ".join(map(repr, self.parts))
+        return f"output({parts if len(self.parts) == 1 else f'[{parts}]'}, dtype={self.dtype!r})"
 
 
 def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> Output:
@@ -42,7 +49,7 @@ def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> O
     if dtype is None:
         return Output(listed, "AS_STORED" if stored else None)
     if not isinstance(cast(object, dtype), str) or dtype.upper() not in DTYPES:
-        raise ValueError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
+        raise ValueError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}{_dtype_hint(dtype)}")
     chosen = cast(DType, dtype.upper())
     if stored and chosen != "AS_STORED":
         raise ValueError(f"as_stored keeps the column's type; it cannot be converted to {chosen}")
@@ -51,3 +58,47 @@ def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> O
             raise ValueError("dtype AS_STORED requires one part of one column")
         listed = (listed[0].as_stored(),)
     return Output(listed, chosen)
+
+
+def label(column: str, *, classes: Sequence[str] | Sequence[int] | None = None) -> Output:
+    """Return an output of class ids, INT64 from 0, as expected by ``torch.nn.functional.cross_entropy``.
+
+    Integers and booleans are class ids as they are. `classes` lists the values of a column of text, or of other
+    integers, in the order of their ids; the server rejects a row with another value or null, and names the column.
+    """
+    named = cols(column_name("label: column", column))
+    if classes is None:
+        return output(named, dtype="INT64")
+    if isinstance(classes, (str, bytes)):
+        raise TypeError('label: classes must be a list of values, in the order of their ids: classes=["no", "yes"]')
+    listed = list(classes)
+    if not listed or len(set(listed)) < len(listed):
+        raise ValueError("label: classes must be one or more distinct values")
+    # Index 0 of the vocabulary, for all other values, has no id: it becomes null, which no output may contain.
+    ids = {index + 1: index for index in range(len(listed))}
+    return output(named.vocab(values=cast("Sequence[str]", listed)).map_id(ids), dtype="INT64")
+
+
+# What NumPy, torch and SQL call the same.
+_ALIASES = {
+    "float": "FLOAT32",
+    "f32": "FLOAT32",
+    "half": "FLOAT16",
+    "int": "INT64",
+    "integer": "INT64",
+    "long": "INT64",
+    "bigint": "INT64",
+    "bool": "UINT8",
+    "byte": "UINT8",
+    "uint": "UINT8",
+    "str": "AS_STORED",
+    "string": "AS_STORED",
+    "object": "AS_STORED",
+    "double": "FLOAT64",
+}
+
+
+def _dtype_hint(dtype: object) -> str:
+    name = str(dtype).removeprefix("torch.").lower()
+    near = _ALIASES.get(name) or nearest(name, DTYPES)
+    return f"; did you mean {near}?" if near in DTYPES else ""

@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
-from .columns import Columns, cols
+import pyarrow as pa
+
+from .chains import cols
+from .columns import Columns
 from .fit_result import checked_plan, read_object, unwrapped
 from .op import Json
 from .outputs import DTYPES, DType, Output, output
@@ -63,10 +66,38 @@ class Plan:
         object.__setattr__(self, "outputs", made)
         object.__setattr__(self, "units", dict(units or {}))
 
+    def __repr__(self) -> str:
+        lines = [f"filter={self.filter!r}"] if self.filter else []
+        lines += [f"derive[{name!r}] = {expr}" for name, expr in self.derive.items()]
+        for name, out in self.outputs.items():
+            lines += [f"{name}: {out.dtype} = {' | '.join(map(repr, out.parts))}"]
+        return "\n  ".join(["Plan, to be fitted:" if self.needs_fit else "Plan:", *lines])
+
     @property
     def needs_fit(self) -> bool:
         """Whether an op has parameters to learn: a mean, a bound, a vocabulary."""
         return any(op.learns for out in self.outputs.values() for part in out.parts for op in part.ops)
+
+    @property
+    def has_selectors(self) -> bool:
+        """Whether columns are selected by type or name, so that the plan requires `resolve`."""
+        return any(part.selector is not None for out in self.outputs.values() for part in out.parts)
+
+    def resolve(self, schema: pa.Schema) -> Plan:
+        """Return the plan with the names of the selected columns, in the schema's order.
+
+        A client does this with the dataset's schema when it fits or streams the plan. Raises ValueError if a selection
+        is empty.
+        """
+        if not self.has_selectors:
+            return self
+        outputs: dict[str, Output] = {}
+        for name, out in self.outputs.items():
+            try:
+                outputs[name] = replace(out, parts=tuple(part.resolve(schema) for part in out.parts))
+            except ValueError as error:
+                raise ValueError(f"outputs: {name!r}: {error}") from None
+        return Plan(outputs=outputs, filter=self.filter, derive=self.derive, units=self.units)
 
     def to_dict(self) -> Json:
         """Return the plan as JSON of the server."""

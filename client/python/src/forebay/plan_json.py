@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypedDict, cast
 
 from . import ops
-from .columns import Columns, cols
+from .chains import cols
+from .columns import Columns
 from .op import Op
 from .outputs import Output, output
 
@@ -56,7 +57,8 @@ def _part(where: str, item: object) -> Columns:
     entry = _fields(where, item, "columns", "ops")
     names = [_text(f"{where}.columns", name) for name in _list(f"{where}.columns", entry.get("columns"))]
     chain = [_op(f"{where}.ops[{i}]", op) for i, op in enumerate(_list(f"{where}.ops", entry.get("ops")))]
-    return Columns(cols(*names).names, tuple(chain))
+    # Unlike `cols`, a part of the server's JSON may repeat a column.
+    return Columns(tuple(name for one in names for name in cols(one).names) or cols(*names).names, tuple(chain))
 
 
 def _op(where: str, item: object) -> Op:

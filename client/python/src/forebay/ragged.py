@@ -18,3 +18,19 @@ class Ragged(NamedTuple):
     """The concatenated elements of all lists."""
     offsets: Any
     """The start of each list in the values, and the end of the last one."""
+
+    def to(self, *args: Any, **kwargs: Any) -> "Ragged":
+        """Move or convert the values as `torch.Tensor.to` does, and move the offsets with them.
+
+        ``ragged.to("cuda", non_blocking=True)`` moves both; a dtype applies to the values only.
+        """
+        values = self.values.to(*args, **kwargs)
+        return Ragged(values, self.offsets.to(values.device, non_blocking=bool(kwargs.get("non_blocking", False))))
+
+    def pin_memory(self) -> "Ragged":
+        """Copy tensors to pinned memory, for asynchronous copies to a GPU."""
+        return Ragged(self.values.pin_memory(), self.offsets.pin_memory())
+
+    def __repr__(self) -> str:
+        """Return the number of lists and of elements."""
+        return f"Ragged({len(self.offsets) - 1} lists, {len(self.values)} values of {self.values.dtype})"

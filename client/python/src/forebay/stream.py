@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from . import checksum
-from .arrays import Array, column_of, field_of, view
+from .arrays import Array, column_of, field_of, shape, view
 from .cursor import Cursor, EpochCursors, Order
 from .errors import BrokenStream, ForebayError, StreamError
 from .failover import RECOVERABLE, Failover
@@ -53,7 +53,8 @@ class Batch(Mapping[str, Any]):
         return self.data.num_columns
 
     def __repr__(self) -> str:
-        return f"Batch({self.header}, {{{', '.join(self.data.schema.names)}}})"
+        columns = (f"{name} {shape(column_of(self.data, name), field_of(self.data, name))}" for name in self)
+        return f"Batch({self.header}, {', '.join(columns)})"
 
 
 class _Position(NamedTuple):
@@ -114,6 +115,13 @@ class Stream(Iterator[Batch]):
 
     def __iter__(self) -> Stream:
         return self
+
+    def __repr__(self) -> str:
+        info, cursor = self.info, self.cursor()
+        return (
+            f"Stream(rank {info.rank} of {self._start.world_size}, {len(self)} steps of {self._batch_size} rows, "
+            f"at epoch {cursor.epoch}, position {cursor.position}, {', '.join(self.schema.names)})"
+        )
 
     def __next__(self) -> Batch:
         """Wait for the next batch without holding the GIL, and return it."""

@@ -1,0 +1,32 @@
+"""Checks of what a client is to reach: servers, a dataset and a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from .fitted import FittedPlan
+from .plan import Plan
+
+
+def check_urls(url: str | Sequence[str]) -> list[str]:
+    """Return the URLs of the replicas; raise ValueError unless each looks like one."""
+    urls = [url] if isinstance(url, str) or not isinstance(cast(object, url), Sequence) else list(url)
+    if not urls:
+        raise ValueError("the url is empty: pass a server's URL, such as grpc://127.0.0.1:8815")
+    for one in cast("list[object]", urls):
+        if not isinstance(one, str) or "://" not in one:
+            raise ValueError(f"{one!r} is not a server URL; expected one such as grpc://127.0.0.1:8815")
+    return cast("list[str]", urls)
+
+
+def check_dataset(name: object) -> None:
+    """Raise TypeError unless this can be a dataset's name."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"dataset must be the name of a dataset on the server, not {name!r}")
+
+
+def check_plan(plan: object) -> None:
+    """Raise TypeError unless this is a plan, a fitted one or the id of one."""
+    if not isinstance(plan, (Plan, FittedPlan, str)):
+        raise TypeError(f"plan must be a Plan, a FittedPlan or the id of one, not {plan!r}")
