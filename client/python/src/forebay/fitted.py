@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING
 
+from . import learned
 from .fit_result import FIT_VERSION, checked_plan, read_object, unwrapped
 from .plan import Plan
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,40 @@ class FittedPlan:
 
     def __repr__(self) -> str:
         return f"FittedPlan {self.plan_id} of {self.plan!r}"
+
+    def describe(self) -> str:
+        """Return a table of the ops of each output and column, with what they learned."""
+        return learned.described(self.plan, f"plan {self.plan_id}")
+
+    def vocab(self, output: str, column: str) -> list[str | int | float | Decimal | None]:
+        """Return the vocabulary of a column: the value of each index.
+
+        Index 0 is None: null and, unless the op has `oov_buckets`, values that are not in the list. The buckets are the
+        indices after the list.
+        """
+        return learned.vocabulary(self.plan, output, column)
+
+    @property
+    def cardinalities(self) -> dict[str, dict[str, int]]:
+        """The number of indices per output and column, in the order of the output's columns.
+
+        ``torch.nn.Embedding(n, width)`` for ``n in fitted.cardinalities["cats"].values()`` has a row for every index,
+        including 0 and the buckets of unknown values. Outputs that are no indices are absent. A column that is crossed
+        with others is named ``"a x b"``; one that occurs again, ``"a.hash_bucket"`` after its op.
+        """
+        return learned.cardinalities(self.plan)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return a row per op of each output and column, with its parameters as columns. Requires pandas."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_frame requires pandas: pip install pandas, or use describe()") from error
+        rows = [
+            {"output": step.output, "column": step.column, "op": step.op.name, **learned.parameters(step.op)}
+            for step in learned.steps(self.plan)
+        ]
+        return pandas.DataFrame(rows)
 
     def to_json(self) -> str:
         """Return the text of a file for `FittedPlan.from_json`, `Plan.from_json` and ``forebay --plan``.

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from .errors import ForkedInUse
 
-# Seconds for gRPC's threads to end once the last channel is gone; they take some milliseconds.
+# Seconds for gRPC's threads to end after the last channel, which takes some milliseconds.
 SHUTDOWN_SECONDS = 2.0
 # Seconds for other native threads to pause; those of a computation may not.
 SETTLE_SECONDS = 0.5
@@ -48,7 +48,7 @@ def note_channel(channel: object) -> None:
 
 
 class Opening:
-    """Stands for a channel that is being opened."""
+    """A channel that is being opened."""
 
 
 def refuse_if_broken() -> None:
@@ -73,7 +73,7 @@ def _before() -> None:
 
 
 def _drop_idle() -> None:
-    # The list of references is made in one step, whatever other threads do.
+    # One step lists the references, so other threads cannot interfere.
     for reference in _connections.valuerefs():
         connection = reference()
         if connection is not None:

@@ -127,7 +127,7 @@ def shortened(value: object) -> str:
         return ", ".join(shortened(one) for one in cast(Json, value).values())
     if isinstance(value, list):
         items = cast("list[object]", value)
-        shown = ", ".join(map(repr, items[:ITEMS_SHOWN]))
+        shown = ", ".join(map(shortened, items[:ITEMS_SHOWN]))
         more = f", … {len(items) - ITEMS_SHOWN:,} more" if len(items) > ITEMS_SHOWN else ""
         return f"[{shown}{more}]"
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
