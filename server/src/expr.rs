@@ -3,6 +3,7 @@
 //! Only this module and `engine` depend on DataFusion. It reads no files and has no access to plans: the input is a
 //! schema and a text, the output is arrays.
 
+mod aliases;
 mod align;
 mod casts;
 mod compare;
@@ -11,6 +12,7 @@ mod cost;
 mod error;
 mod expression;
 mod floats;
+mod forms;
 mod functions;
 mod numbers;
 mod operands;

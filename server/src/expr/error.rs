@@ -2,7 +2,9 @@
 
 use arrow::datatypes::Schema;
 use datafusion_common::{DataFusionError, SchemaError};
+use datafusion_sql::sqlparser::ast::ExprWithAlias;
 
+use super::forms::{self, Refused};
 use crate::error::near_names;
 
 /// Why an expression cannot be compiled or evaluated.
@@ -26,6 +28,16 @@ pub enum ExprError {
         /// Similar names, or all of them.
         near: String,
     },
+    /// A function that does not exist.
+    #[error("\"{text}\": no function \"{function}\": {near}")]
+    UnknownFunction {
+        /// The expression, shortened.
+        text: String,
+        /// The function.
+        function: String,
+        /// What to use instead, or similar names.
+        near: String,
+    },
     /// A valid expression that is not supported here.
     #[error("\"{text}\": {reason}")]
     Unusable {
@@ -44,14 +56,32 @@ pub enum ExprError {
     },
 }
 
-pub(super) fn planning_error(short: &str, error: &DataFusionError, schema: &Schema) -> ExprError {
-    match missing_column(error) {
-        Some(column) => {
-            let near = near_names(&column, schema.fields().iter().map(|field| field.name().as_str()));
-            ExprError::UnknownColumn { text: short.to_owned(), column, near }
+/// Checks that every function exists and that every form of SQL is offered.
+pub(super) fn check_forms(sql: &ExprWithAlias, short: &str) -> Result<(), ExprError> {
+    let text = || short.to_owned();
+    match forms::refused(sql) {
+        None => Ok(()),
+        Some(Refused::Function { name, near }) => {
+            Err(ExprError::UnknownFunction { text: text(), function: name, near })
         }
-        None => unusable(short, error),
+        Some(Refused::Form(reason)) => Err(ExprError::Unusable { text: text(), reason }),
     }
+}
+
+pub(super) fn planning_error(short: &str, sql: &ExprWithAlias, error: &DataFusionError, schema: &Schema) -> ExprError {
+    if let Some(column) = missing_column(error) {
+        let mut near = near_names(&column, schema.fields().iter().map(|field| field.name().as_str()));
+        if forms::is_quoted(sql, &column) {
+            near = format!("{near}; strings use single quotes: '{column}'");
+        }
+        return ExprError::UnknownColumn { text: short.to_owned(), column, near };
+    }
+    if matches!(error.find_root(), DataFusionError::NotImplemented(_) | DataFusionError::Internal(_))
+        && let Some(reason) = forms::suspected(sql)
+    {
+        return ExprError::Unusable { text: short.to_owned(), reason };
+    }
+    unusable(short, error)
 }
 
 pub(super) fn missing_column(error: &DataFusionError) -> Option<String> {

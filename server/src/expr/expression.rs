@@ -11,7 +11,7 @@ use arrow::{
     compute::{cast, concat},
     datatypes::{DataType, Field, Schema},
 };
-use datafusion_common::{DFSchema, config::ConfigOptions};
+use datafusion_common::{DFSchema, DataFusionError, config::ConfigOptions};
 use datafusion_expr::{
     ColumnarValue, Expr, execution_props::ExecutionProps, physical_planning_context::PhysicalPlanningContext,
     simplify::SimplifyContext,
@@ -21,7 +21,7 @@ use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 
 use super::{
     cost,
-    error::{ExprError, first_sentence, missing_column, planning_error, shorten, unusable},
+    error::{ExprError, check_forms, first_sentence, missing_column, planning_error, shorten, unusable},
     floats,
     parse::{check_stable, parse, to_logical},
     rewrite,
@@ -51,12 +51,14 @@ impl Expression {
     pub fn compile(text: &str, schema: &Schema) -> Result<Self, ExprError> {
         let short = shorten(text);
         let sql = parse(text, &short)?;
+        check_forms(&sql, &short)?;
         let df_schema = DFSchema::try_from(schema.clone()).map_err(|source| unusable(&short, &source))?;
+        let failed = |error: &DataFusionError| planning_error(&short, &sql, error, schema);
         let logical = match to_logical(sql.clone(), &df_schema, false) {
             Err(error) if missing_column(&error).is_some() => {
-                to_logical(sql, &df_schema, true).map_err(|_| planning_error(&short, &error, schema))?
+                to_logical(sql.clone(), &df_schema, true).map_err(|_| failed(&error))?
             }
-            other => other.map_err(|error| planning_error(&short, &error, schema))?,
+            other => other.map_err(|error| failed(&error))?,
         };
         check_stable(&logical, &short)?;
         cost::check(&logical).map_err(|reason| ExprError::Unusable { text: short.clone(), reason })?;
@@ -75,11 +77,11 @@ impl Expression {
             .and_then(|exact| simplifier.coerce(exact, &df_schema))
             .and_then(|coerced| floats::ordered(coerced, &df_schema))
             .and_then(|coerced| simplifier.simplify(coerced))
-            .map_err(|source| unusable(&short, &source))?;
+            .map_err(|source| failed(&source))?;
         let physical =
             create_physical_expr(&logical, &df_schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())
-                .map_err(|source| unusable(&short, &source))?;
-        let field = physical.return_field(schema).map_err(|source| unusable(&short, &source))?;
+                .map_err(|source| failed(&source))?;
+        let field = physical.return_field(schema).map_err(|source| failed(&source))?;
         let plain = rewrite::plain(field.data_type());
         let field = field.as_ref().clone().with_data_type(plain);
         let columns: BTreeSet<String> = logical.column_refs().iter().map(|column| column.name.clone()).collect();

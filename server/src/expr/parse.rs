@@ -17,6 +17,7 @@ use datafusion_sql::{
 };
 
 use super::{
+    aliases,
     error::{ExprError, first_sentence, unusable},
     functions::Functions,
     numbers, rewrite,
@@ -85,6 +86,7 @@ fn is_operator(token: &Token) -> bool {
 
 pub(super) fn to_logical(mut sql: ExprWithAlias, schema: &DFSchema, lower_case: bool) -> Result<Expr, DataFusionError> {
     numbers::keep_digits(&mut sql);
+    aliases::expand(&mut sql).map_err(DataFusionError::Plan)?;
     let context = Functions::default();
     let options = ParserOptions::new()
         .with_enable_ident_normalization(lower_case)

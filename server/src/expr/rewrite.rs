@@ -66,8 +66,8 @@ fn unsigned(node: Expr, schema: &DFSchema) -> Expr {
     let (left, right) = match op {
         Modulo | BitwiseAnd | BitwiseOr | BitwiseXor | BitwiseShiftLeft | BitwiseShiftRight => {
             match (is_unsigned(&left), is_unsigned(&right)) {
-                (true, false) => (left, unsigned_literal(right)),
-                (false, true) => (unsigned_literal(left), right),
+                (true, false) => (left, Box::new(unsigned_literal(*right))),
+                (false, true) => (Box::new(unsigned_literal(*left)), right),
                 _ => (left, right),
             }
         }
@@ -77,12 +77,12 @@ fn unsigned(node: Expr, schema: &DFSchema) -> Expr {
 }
 
 /// An integer literal as uint64, unless it is negative; other expressions unchanged.
-fn unsigned_literal(expr: Box<Expr>) -> Box<Expr> {
-    match *expr {
+fn unsigned_literal(expr: Expr) -> Expr {
+    match expr {
         Expr::Literal(ScalarValue::Int64(Some(value)), metadata) if value >= 0 => {
-            Box::new(Expr::Literal(ScalarValue::UInt64(Some(value.unsigned_abs())), metadata))
+            Expr::Literal(ScalarValue::UInt64(Some(value.unsigned_abs())), metadata)
         }
-        other => Box::new(other),
+        other => other,
     }
 }
 

@@ -164,7 +164,10 @@ fn of_call(call: &ScalarFunction, mut sizes: Vec<Size>) -> Size {
             Size::Sum(1.0, sizes)
         }
         ("levenshtein", 2) => Size::Compared(Box::new(sizes.swap_remove(0)), Box::new(sizes.swap_remove(0))),
-        ("hash64", _) => Size::Number(sizes),
+        ("hash64" | "array_length", _) => Size::Number(sizes),
+        ("regexp_extract", 1..) => Size::Sum(1.0, vec![sizes.swap_remove(0)]),
+        // A byte is two hexadecimal digits; base64 is shorter.
+        ("encode", _) => Size::Sum(2.0, sizes),
         // A character maps to at most three, or to one of up to four bytes.
         ("upper" | "lower" | "initcap", _) => Size::Sum(3.0, sizes),
         ("translate", _) => Size::Sum(4.0, sizes),

@@ -136,6 +136,7 @@ fn rejects_values_of_unbounded_size() {
     let long = "a".repeat(1000);
     for text in [
         nested(9, "replace(", "Carrier", &format!(", 'a', '{long}')")),
+        nested(26, "encode(", "Carrier", ", 'hex')"),
         nested(9, "replace(", "'a'", &format!(", 'a', '{long}')")),
         nested(9, "regexp_replace(", "Carrier", &format!(", '.', '{long}', 'g')")),
         nested(9, "regexp_replace(", "Carrier", ", '(.*)', '\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1\\1')"),
@@ -257,4 +258,6 @@ fn compile_finds_errors_that_do_not_depend_on_data() {
     }
 }
 
+mod documented;
 mod exact;
+mod forms;

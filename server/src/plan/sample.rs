@@ -22,8 +22,7 @@ impl Sample {
         /// 2^64.
         const HASHES: f64 = 18_446_744_073_709_551_616.0;
         match sample {
-            None => Ok(None),
-            Some(1.0) => Ok(None),
+            None | Some(1.0) => Ok(None),
             // The product is exact, or so small that only its ceiling of 1 matters.
             Some(share) if share > 0.0 && share < 1.0 => Ok(Some(Self { seed, end: (share * HASHES).ceil() as u64 })),
             Some(other) => {

@@ -1,4 +1,4 @@
-"""Samples: the rows of `hash64(__row_id, sample_seed) < sample x 2^64`, whatever else a request asks for."""
+"""Samples: the rows of `hash64(__row_id, sample_seed) < sample x 2^64`, the same under every order and plan."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_state_resumes_only_its_sample(server: Server):
         with pytest.raises(fb.CursorRefused, match="resume with the saved sample"):
             dataset(**other).load_state_dict(state)
     with fb.connect(server.url) as client:
-        # A stream takes what the cursor names, unless it asks for another sample.
+        # A stream takes what the cursor names, unless its options name another sample.
         rest = [row for batch in client.stream("t", plan, cursor=state, batch_size=16) for row in batch["id"].tolist()]
         assert first + rest == whole
         with pytest.raises(fb.CursorRefused, match="resume with the saved sample"):

@@ -1,7 +1,8 @@
-//! `hash64`: the kernels' XXH3-64 of a value, for splits and samples. `hash64(x, seed) % n` is the `hash_bucket` of `n`.
+//! `hash64`: the kernels' XXH3-64 of a value, for splits and samples. `hash64(x, seed) % n` is the bucket that
+//! `hash_bucket` gives for `n` buckets.
 //!
-//! It is never null: with SQL's usual null, a row without a value would be neither in `hash64(x) % 10 = 0` nor in
-//! `hash64(x) % 10 <> 0`, and a split would lose it silently. The hash of a null is that of an empty string.
+//! It is never null: with SQL's usual null, a row without a value would pass no filter of a split, such as
+//! `hash64(x) % 10 = 0` and `hash64(x) % 10 <> 0`, and would be lost silently. The hash of a null is that of an empty string.
 
 use std::sync::Arc;
 
@@ -11,8 +12,7 @@ use datafusion_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// The function's name.
-pub(in crate::expr) const NAME: &str = "hash64";
+const NAME: &str = "hash64";
 
 /// `hash64(value [, seed])`.
 pub(super) fn function() -> Arc<ScalarUDF> {

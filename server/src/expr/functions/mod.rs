@@ -1,9 +1,11 @@
 //! Functions available to expressions: DataFusion's scalar functions, but no tables, aggregates or variables.
 
+mod array_length;
 mod date_bin;
 mod date_trunc;
-pub(super) mod hash64;
+mod hash64;
 mod instant;
+mod regexp_extract;
 
 use std::{
     collections::HashMap,
@@ -13,7 +15,7 @@ use std::{
 use arrow::datatypes::DataType;
 use datafusion_common::{DataFusionError, TableReference, config::ConfigOptions, plan_err};
 use datafusion_expr::{
-    AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF,
+    AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, Volatility, WindowUDF,
     planner::{ContextProvider, ExprPlanner},
 };
 use datafusion_functions::{
@@ -30,16 +32,39 @@ pub(super) struct Functions {
 /// Excluded functions whose result size is an argument: one call could use all memory.
 const UNBOUNDED: [&str; 3] = ["lpad", "repeat", "rpad"];
 
+/// Excluded functions that are of no use to one dataset's columns: DataFusion replaces them in scans and casts, or they
+/// read metadata and unions.
+const INTERNAL: [&str; 10] = [
+    "arrow_field",
+    "arrow_metadata",
+    "cast_to_type",
+    "file_row_index",
+    "input_file_name",
+    "try_cast_to_type",
+    "union_extract",
+    "union_tag",
+    "version",
+    "with_metadata",
+];
+
 static SCALARS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let mut by_name = HashMap::new();
     let functions = datafusion_functions::all_default_functions().into_iter();
-    for function in functions.filter(|function| !UNBOUNDED.contains(&function.name())) {
+    let is_offered = |name: &str| !UNBOUNDED.contains(&name) && !INTERNAL.contains(&name);
+    for function in functions.filter(|function| is_offered(function.name())) {
         for alias in function.aliases() {
             by_name.insert(alias.clone(), Arc::clone(&function));
         }
         by_name.insert(function.name().to_owned(), function);
     }
-    for function in [date_bin::function(), date_trunc::function(), hash64::function()] {
+    let own = [
+        array_length::function(),
+        date_bin::function(),
+        date_trunc::function(),
+        hash64::function(),
+        regexp_extract::function(),
+    ];
+    for function in own {
         for alias in function.aliases() {
             by_name.insert(alias.clone(), Arc::clone(&function));
         }
@@ -47,6 +72,19 @@ static SCALARS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     }
     by_name
 });
+
+/// Whether the SQL planner resolves a lower-case name.
+pub(super) fn is_known(name: &str) -> bool {
+    SCALARS.contains_key(name)
+}
+
+/// The names, sorted, of the functions whose value depends on their arguments alone.
+pub(super) fn offered_names() -> Vec<&'static str> {
+    let stable = SCALARS.iter().filter(|(_, function)| function.signature().volatility == Volatility::Immutable);
+    let mut names: Vec<&str> = stable.map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names
+}
 
 impl Default for Functions {
     fn default() -> Self {
