@@ -19,8 +19,10 @@ use futures::{StreamExt, TryStreamExt};
 use tonic::{Status, Streaming, service::interceptor::InterceptedService, transport::Channel};
 
 use crate::{
-    Batch, BatchStream, Credentials, Error, Mismatch, Result, address, credentials::Bearer, cursor::EpochCursors,
-    transport::Link,
+    Batch, BatchStream, Credentials, Error, Mismatch, Result, address,
+    credentials::Bearer,
+    cursor::EpochCursors,
+    transport::{self, Link},
 };
 
 /// Flight client that sends the token with each call.
@@ -264,7 +266,7 @@ impl Client {
         };
         if self.may_be_tls
             && matches!(error, Error::Disconnected { .. })
-            && let Some(mismatch) = Mismatch::of_plain_port(&self.url).await
+            && let Some(mismatch) = transport::tls_port(&self.url).await
         {
             return Err(Error::Handshake { url: self.url.to_string(), mismatch });
         }

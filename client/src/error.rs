@@ -48,7 +48,7 @@ pub enum Error {
     },
 
     /// The connection broke during a call.
-    #[error("lost the connection to {url}: {}", root_cause(status.as_ref()))]
+    #[error("lost the connection to {url}: {}", lost(url, status))]
     Disconnected {
         /// The server's URL.
         url: String,
@@ -232,10 +232,21 @@ impl Error {
         match self {
             Self::Unreachable { source, .. } => root_cause(source),
             Self::Handshake { mismatch, .. } => mismatch.to_string(),
-            Self::Disconnected { status, .. } => format!("lost the connection: {}", root_cause(status.as_ref())),
+            Self::Disconnected { url, status } => format!("lost the connection: {}", lost(url, status)),
             other => other.to_string(),
         }
     }
+}
+
+/// Why a connection broke. TLS 1.3 rejects a client without a certificate after its handshake, and the alert may arrive
+/// after the end of the connection.
+fn lost(url: &str, status: &Status) -> String {
+    let cause = root_cause(status);
+    let is_closed = ["connection closed", "broken pipe", "reset by peer"].iter().any(|text| cause.contains(text));
+    if is_closed && url.starts_with("grpc+tls") {
+        return cause + "; if the server requires client certificates, give --cert FILE and --key FILE";
+    }
+    cause
 }
 
 /// The code and the message of a status, and how to give credentials if it requires them.

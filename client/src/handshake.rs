@@ -1,13 +1,8 @@
-//! Why a connection fails: what client and server disagree on, found in the transport's errors or by a TLS handshake.
+//! What client and server disagree on when a connection fails, found in the transport's errors.
 
-use std::{error::Error as StdError, io, iter, time::Duration};
+use std::{error::Error as StdError, io, iter};
 
 use rustls::CertificateError;
-
-use crate::{Credentials, address};
-
-/// Time limit of the handshake that finds out whether a port speaks TLS.
-const PROBE_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// What a client and a server disagree on, and what to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,17 +69,6 @@ impl Mismatch {
     fn of_alert(alert: &str) -> Self {
         if alert == "CertificateRequired" { Self::ClientCertificate } else { Self::Rejected(alert.to_owned()) }
     }
-
-    /// Finds out whether the port of a plain URL speaks TLS, by a handshake.
-    pub(crate) async fn of_plain_port(url: &str) -> Option<Self> {
-        let tls_url = with_scheme(url, "grpc+tls");
-        let endpoint = address::endpoint(&tls_url, &Credentials::default()).ok()?.connect_timeout(PROBE_TIMEOUT);
-        let speaks_tls = match tokio::time::timeout(PROBE_TIMEOUT, endpoint.connect()).await.ok()? {
-            Ok(_) => true,
-            Err(error) => !matches!(Self::of(&error, &tls_url), None | Some(Self::PlainPort(_))),
-        };
-        speaks_tls.then_some(Self::TlsPort(tls_url))
-    }
 }
 
 /// Returns the message of the innermost source of an error.
@@ -110,7 +94,7 @@ fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (d
 }
 
 /// The same host and port with another scheme.
-fn with_scheme(url: &str, scheme: &str) -> String {
+pub(crate) fn with_scheme(url: &str, scheme: &str) -> String {
     let place = url.split_once("://").map_or(url, |(_, place)| place);
     format!("{scheme}://{place}")
 }

@@ -7,17 +7,27 @@ use std::{
     io,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures::future::BoxFuture;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time,
+};
 use tonic::{
     codegen::Service,
     transport::{Channel, Endpoint, Uri},
 };
 
-use crate::Credentials;
+use crate::{
+    Credentials, address,
+    handshake::{Mismatch, with_scheme},
+};
+
+/// Time limit of the handshake that finds out whether a port is for TLS.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Source of a client's connections and random numbers. A simulation implements it to make runs reproducible.
 pub trait Transport: fmt::Debug + Send + Sync {
@@ -66,6 +76,17 @@ impl Link {
             Some(transport) => transport.chance(),
         }
     }
+}
+
+/// Finds out by a handshake whether the port of a plain URL is for TLS.
+pub(crate) async fn tls_port(url: &str) -> Option<Mismatch> {
+    let tls_url = with_scheme(url, "grpc+tls");
+    let endpoint = address::endpoint(&tls_url, &Credentials::default()).ok()?.connect_timeout(PROBE_TIMEOUT);
+    let is_tls = match time::timeout(PROBE_TIMEOUT, endpoint.connect()).await.ok()? {
+        Ok(_) => true,
+        Err(error) => !matches!(Mismatch::of(&error, &tls_url), None | Some(Mismatch::PlainPort(_))),
+    };
+    is_tls.then_some(Mismatch::TlsPort(tls_url))
 }
 
 impl Service<Uri> for Connector {

@@ -117,7 +117,6 @@ async fn a_failed_handshake_says_what_to_change() {
     let other_name = Mismatch::Name { host: "localhost".to_owned(), names: "127.0.0.1".to_owned() };
     assert_eq!(refused(&by_name, &known).await, other_name);
     let mutual = start(&folder, &["--tls-client-ca", "ca.pem"]);
-    assert_eq!(refused(&mutual.url, &known).await, Mismatch::ClientCertificate);
     assert_eq!(refused(&plain_url(&mutual.url), &known).await, Mismatch::TlsPort(mutual.url.clone()));
     let unsecured = Server::over(Arc::clone(&folder), &["numbers"], &["--listen", "127.0.0.1:0"]);
     let tls_url = unsecured.url.replace("grpc", "grpc+tls");
@@ -143,10 +142,11 @@ async fn a_client_certificate_replaces_a_token() {
     let unknown = Client::connect_with(&server.url, &of("unknown")).await.unwrap();
     assert_eq!(code(&unknown.list().await.unwrap_err()), Code::Unauthenticated);
     // Without a certificate the connection fails; in TLS 1.3 after the client's handshake.
-    match Client::connect_with(&server.url, &known).await {
-        Err(error) => assert_eq!(mismatch(error), Mismatch::ClientCertificate),
-        Ok(client) => assert_eq!(mismatch(client.list().await.unwrap_err()), Mismatch::ClientCertificate),
-    }
+    let error = match Client::connect_with(&server.url, &known).await {
+        Err(error) => error,
+        Ok(client) => client.list().await.unwrap_err(),
+    };
+    assert!(error.to_string().contains("give --cert FILE and --key FILE"), "{error}");
 }
 
 #[test]
