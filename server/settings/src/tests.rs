@@ -202,3 +202,31 @@ fn the_table_lists_every_option_once() {
     assert!(table.contains("| `head --rows ROWS` | – | `head.rows` | `10` |"), "{table}");
     assert_eq!(table.matches("--server").count(), 1, "{table}");
 }
+
+#[test]
+fn values_differ_where_the_file_has_changed() {
+    let file = NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let read = |toml: &str| {
+        std::fs::write(path, toml).unwrap();
+        try_parse_values_from::<Options>(["program", "--config", path, "--from-environment=flag"]).unwrap()
+    };
+    let old = read("dataset = ['a=b', 'c=d']\nworker_threads = 4");
+    assert_eq!(old.options.worker_threads, 4);
+    assert_eq!(old.values["dataset"], ["a=b", "c=d"]);
+    assert_eq!(old.values["worker-threads"], ["4"]);
+    let new = read("dataset = ['a=b']\nfrom_environment = 'overridden'\njson = true");
+    let changed: Vec<_> = old.values.iter().filter(|(name, value)| new.values.get(*name) != Some(value)).collect();
+    // A default that the file repeats, and a value that a flag overrides, are no changes.
+    assert_eq!(changed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["dataset", "json"]);
+}
+
+#[test]
+fn errors_have_a_line_for_logs() {
+    let line = |toml: &str| parse_with::<Options>(toml, &[]).unwrap_err().line();
+    let missing = line("");
+    assert_eq!(missing, "the following required arguments were not provided: --dataset <NAME=URL>");
+    let syntax = line("dataset = ");
+    assert!(syntax.contains("is not TOML") && syntax.contains("line 1") && !syntax.contains(['\n', '|']), "{syntax}");
+    assert!(line("zzz = 1").contains("unknown key `zzz`"));
+}

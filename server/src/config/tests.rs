@@ -55,3 +55,30 @@ fn errors_of_invalid_flags_name_what_is_allowed() {
         assert!(error.contains(words), "{arguments:?}: {error}");
     }
 }
+
+#[test]
+fn all_problems_are_reported_at_once() {
+    let problems = check(&[
+        "--dataset",
+        "a=ftp://b/c",
+        "--dataset",
+        "b/c=x",
+        "--listen",
+        "here",
+        "--metrics-listen",
+        "there",
+        "--device",
+        "gpu",
+        "--principals",
+        "/nowhere",
+        "--ticket-key",
+        "/nowhere",
+        "--log",
+        "a=b=c",
+    ]);
+    let problems = problems.unwrap_err();
+    assert_eq!(problems.matches("--dataset").count(), 2, "{problems}");
+    for flag in ["--listen", "--metrics-listen", "--device", "--principals", "--ticket-key", "--log"] {
+        assert!(problems.contains(&format!("{flag} \"")), "{flag}: {problems}");
+    }
+}

@@ -1,7 +1,7 @@
 //! `forebay-server check`: validates what starting would validate, and reads the datasets, without serving.
 
 use std::{
-    fs, io,
+    fs, io, panic,
     path::{Path, PathBuf},
     process,
     sync::Arc,
@@ -31,21 +31,24 @@ pub struct Findings {
 
 /// Checks the settings of a server.
 pub async fn check(flags: Flags, values: &Values) -> Findings {
+    // A job that panics, as the reader of a corrupt file may, returns an error.
+    panic::set_hook(Box::new(|_| {}));
     let mut findings = Findings::default();
     let (datasets, _) = flags.datasets();
     let state = flags.state();
-    match flags.check() {
-        Err(problems) => findings.problems.extend(problems.iter().map(ToString::to_string)),
-        Ok(_) => {
-            let of = |flag: &'static str| values.get(flag).into_iter().flatten().map(move |value| (flag, value));
-            let listed = LISTED.into_iter().flat_map(of);
-            findings.good.extend(listed.map(|(flag, value)| format!("--{flag} {}", value.to_string_lossy())));
-        }
+    if let Err(problems) = flags.check() {
+        findings.problems.extend(problems.iter().map(ToString::to_string));
+    } else {
+        let of = |flag: &'static str| values.get(flag).into_iter().flatten().map(move |value| (flag, value));
+        let listed = LISTED.into_iter().flat_map(of);
+        findings.good.extend(listed.map(|(flag, value)| format!("--{flag} {}", value.to_string_lossy())));
     }
     if let Ok(path) = state {
         match writable(&path) {
             Ok(()) => findings.good.push(format!("--state {}", path.display())),
-            Err(error) => findings.problems.push(format!("--state {path:?}: cannot write to it: {error}")),
+            Err(error) => {
+                findings.problems.push(format!("--state \"{}\": cannot write to it: {error}", path.display()));
+            }
         }
     }
     match CpuPool::new(0) {
@@ -74,9 +77,9 @@ async fn read(dataset: &Arc<Dataset>) -> Result<String, String> {
                 let unit = if files == 1 { "file" } else { "files" };
                 Ok(format!("dataset \"{name}\": {files} {unit}, {rows} rows"))
             }
-            Err(error) => Err(format!("--dataset \"{name}\": {error}")),
+            Err(error) => Err(format!("--dataset: {error}")),
         },
-        () = too_long(dataset) => Err(format!("--dataset \"{name}\": its store does not respond in time")),
+        () = too_long(dataset) => Err(format!("--dataset: dataset \"{name}\": its store does not respond in time")),
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use crate::{
-    auth::{Admission, Auth, TicketKey, random_secret},
+    auth::{Admission, Auth, TicketKey, Tls, random_secret},
     budget::Budget,
     catalog::{Catalog, LocationError},
     config::{Config, Listen},
@@ -136,13 +136,7 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
             Some(bound.map_err(|source| DaemonError::MetricsListen { address: address.to_string(), source })?)
         }
     };
-    let mut listeners = Vec::with_capacity(config.listen.len());
-    for address in &config.listen {
-        listeners.push(match address {
-            Listen::Tcp(address) => Listener::tcp(*address, tls.clone())?,
-            Listen::Unix(path) => Listener::unix(path)?,
-        });
-    }
+    let listeners = bind(&config.listen, tls.as_ref())?;
     let signals = ShutdownSignals::listen(config.exit_with_stdin)?;
     streams.catalog().check_paths()?;
     opening::open(streams.catalog().datasets()).await;
@@ -179,6 +173,15 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     }
     tracing::info!("ended");
     Ok(())
+}
+
+/// Binds the addresses of the Flight service.
+fn bind(addresses: &[Listen], tls: Option<&Arc<Tls>>) -> Result<Vec<Listener>, BindError> {
+    let listener = |address: &Listen| match address {
+        Listen::Tcp(address) => Listener::tcp(*address, tls.cloned()),
+        Listen::Unix(path) => Listener::unix(path),
+    };
+    addresses.iter().map(listener).collect()
 }
 
 /// Returns the key that signs tickets: the operator's, or the one of the state directory, which replicas may share.

@@ -78,9 +78,10 @@ impl Reloader {
             self.auth.replace_principals(principals);
         }
         let changes = self.streams.catalog().replace(&catalog);
-        let names = |names: &[String]| names.join(", ");
-        let (added, changed) = (names(&changes.added), names(&changes.changed));
-        tracing::info!(added, removed = names(&changes.removed), changed, "configuration reloaded");
+        // Left out, where there is none.
+        let names = |names: &[String]| (!names.is_empty()).then(|| names.join(", "));
+        let (added, removed, changed) = (names(&changes.added), names(&changes.removed), names(&changes.changed));
+        tracing::info!(added, removed, changed, "configuration reloaded");
         let restart = self.need_restart(values);
         if !restart.is_empty() {
             tracing::warn!("restart to change {}", restart.join(", "));

@@ -133,7 +133,7 @@ def test_datasets_are_added_removed_and_changed_under_a_running_stream(begin: Be
         ('datasets = ["one=/tmp"]', ["forebay.toml", "datasets", "dataset"]),
         ('[dataset]\none = "{root}/one"\nbad = "ftp://host/x"', ["bad", "ftp://"]),
         ('principals = "{root}/nowhere.toml"\n[dataset]\nadded = "{root}/two"', ["principals", "nowhere.toml"]),
-        ('listen = ["nowhere"]\n[dataset]\nadded = "{root}/two"', ["listen", "nowhere"]),
+        ('device = "gpu"\n[dataset]\nadded = "{root}/two"', ["device", "gpu"]),
         ("", ["dataset"]),
         (None, ["forebay.toml"]),
     ],
@@ -197,7 +197,7 @@ def test_principals_and_certificates_of_other_files_are_used(begin: Begin, root:
         ticket = client.get_flight_info(descriptor, bearer(TOKEN)).endpoints[0].ticket
         reader = client.do_get(ticket, bearer(TOKEN))
         read = reader.read_chunk().data.num_rows
-        # A key that does not match its certificate: neither it nor the new principals are used.
+        # With a key that does not match its certificate, the new principals are not used either.
         server.write(text("second", second.cert, first.key))
         assert not server.reload()
         assert "does not match" in server.lines("cannot reload")[0]["fields"]["error"]
