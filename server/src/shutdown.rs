@@ -76,6 +76,11 @@ impl Shutdown {
         self.enter(Phase::Closed);
     }
 
+    /// Waits until no call runs. A call on a connection that was closed ends a little later.
+    pub async fn idle(&self) {
+        self.calls.closed().await;
+    }
+
     /// Enters a phase; an earlier one than the current is ignored.
     pub fn enter(&self, phase: Phase) {
         self.phase.send_if_modified(|current| {

@@ -171,6 +171,8 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
         never = pages() => match never {},
         never = reloader.serve(hangups) => match never {},
     }
+    // Calls that were cut have a line in the log, too.
+    let _ = time::timeout(CLOSE_TIME, shutdown.idle()).await;
     tracing::info!("ended");
     Ok(())
 }
