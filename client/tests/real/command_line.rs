@@ -78,7 +78,7 @@ fn a_fitted_plan_is_saved_shown_and_reused() {
     fs::write(folder.join("fitted.json"), &fitted).unwrap();
     let again = stdout(&mut server.forebay(&["fit", "numbers", "--plan", "fitted.json", "--json"]));
     assert_eq!(again, fitted, "equal fits have equal bytes");
-    assert!(fitted.starts_with("{\n  \"plan_id\": \"") && fitted.ends_with("  \"version\": 1\n}\n"), "{fitted}");
+    assert!(fitted.starts_with("{\n  \"plan_id\": \"") && fitted.contains("\n  \"version\": 1,\n"), "{fitted}");
     assert!(fitted.lines().any(|line| line.trim() == "\"AA\","), "a value a line: {fitted}");
     let value: Value = serde_json::from_str(&fitted).unwrap();
     let plan_id = value["plan_id"].as_str().unwrap();

@@ -9,9 +9,22 @@ use crate::{
     },
     domain::{Domain, is_integer, list_item},
     error::OpProblem,
-    ops::{list::ListSteps, op::Op},
+    ops::{list::ListSteps, op::Op, pad},
     vector::cast::Rounding,
 };
+
+/// The number of columns that a column of fixed-size lists of numbers is laid out as; `None` for other columns, and if
+/// an op takes lists.
+fn fixed_width(data_type: &DataType, chain: &CompiledChain, ops: &[Op]) -> Option<u32> {
+    let takes_lists =
+        |op: &Op| matches!(op, Op::FirstN { .. } | Op::Pad { .. } | Op::MultiHot { .. } | Op::Ngram { .. });
+    match (data_type, chain.domain) {
+        (DataType::FixedSizeList(_, n), Domain::Number(_)) if !ops.iter().any(takes_lists) => {
+            u32::try_from(*n).ok().filter(|n| pad::check(*n).is_ok())
+        }
+        _ => None,
+    }
+}
 
 impl CompiledChain {
     /// Compiles the ops of a column.
@@ -27,6 +40,10 @@ impl CompiledChain {
         inputs: &mut Inputs,
     ) -> Result<Self, ChainProblem> {
         let mut chain = Self::of_type(input, data_type, inputs)?;
+        if let Some(n) = fixed_width(data_type, &chain, ops) {
+            // A null row becomes n nulls; no row is shorter, so the value pads nothing.
+            chain.push_list(&Op::Pad { n, value: 0.0 }).map_err(|problem| ChainProblem::Op(0, problem))?;
+        }
         for (position, op) in ops.iter().enumerate() {
             if let Op::Lookup(table) = op {
                 return chain.join(table, &ops[position + 1..], inputs).map_err(|problem| match problem {

@@ -59,10 +59,13 @@ pub(crate) fn compile_output(
     for (number, Chain { column, ops }) in spec.chains.iter().enumerate() {
         let chain = CompiledChain::compile(column, ops, inputs)
             .map_err(|problem| at(number, chain_error(problem, Some(&spec.name), column, ops, inputs)))?;
-        let data_type = inputs.columns[chain.input].data_type();
         if let Domain::Text | Domain::Binary = chain.domain {
             let ways = if chain.domain == Domain::Text { "vocab or hash_bucket" } else { "hash_bucket" };
-            let (column, data_type) = (column.clone(), data_type.clone());
+            let lookup = ops.iter().rev().find_map(|op| if let Op::Lookup(table) = op { Some(table) } else { None });
+            let (column, data_type) = match lookup {
+                Some(found) => (format!("{}.{}", found.table, found.column), found.values.data_type().clone()),
+                None => (column.clone(), inputs.columns[chain.input].data_type().clone()),
+            };
             return Err(at(number, CompileError::NotNumeric { output: output(), column, data_type, ways }));
         }
         let Some(chain_width) = chain.width() else {

@@ -20,6 +20,8 @@ pub struct LookupTable {
     pub table: String,
     /// The name of the key, for errors.
     pub key: String,
+    /// The name of the column, for errors.
+    pub column: String,
     /// The keys in their stored type, distinct and without nulls.
     pub keys: ArrayRef,
     /// One value per key, in their stored type.
@@ -68,8 +70,8 @@ mod tests {
 
     fn lookup(values: impl arrow::array::Array + 'static) -> Op {
         let keys = Arc::new(Int64Array::from(vec![10, 20, 30]));
-        let (table, key) = ("items".to_owned(), "id".to_owned());
-        Op::Lookup(Arc::new(LookupTable { table, key, keys, values: Arc::new(values) }))
+        let [table, key, column] = ["items", "id", "price"].map(str::to_owned);
+        Op::Lookup(Arc::new(LookupTable { table, key, column, keys, values: Arc::new(values) }))
     }
 
     #[test]

@@ -230,6 +230,38 @@ def test_first_n_keeps_lists(client: fb.Client, n: int):
             same_lists(got[name], [row[:n].astype(np.float32) for row in small_numbers_of(name, 3)], name)
 
 
+def test_fixed_size_lists_are_matrices(client: fb.Client):
+    triples = ALL["triples"]
+    filled = np.full((PRIME, 3), 3.0, np.float32)
+    for i, row in enumerate(triples.to_pylist()):
+        filled[i] = [3.0 if row is None or value is None else value for value in row or [None] * 3]
+    chains = {
+        "plain": (lambda c: c.fill_null(3), filled),
+        "scaled": (lambda c: c.fill_null(3).standardize(mean=1, std=2), ((filled - 1.0) / 2).astype(np.float32)),
+        "late": (lambda c: c.abs().fill_null(3), np.abs(filled)),
+        "indices": (lambda c: c.fill_null(3).bucketize([0]), (filled >= 0).astype(np.int32)),
+    }
+    got = features(client, "lists", {name: op(fb.cols("triples")) for name, (op, _) in chains.items()})
+    for name, (_, want) in chains.items():
+        same_bits(got[name], want, name)
+    side_by_side = [fb.cols("triples").fill_null(3), fb.cols("id"), fb.cols("triples").fill_null(3)]
+    both = features(client, "plain", {"o": side_by_side})["o"]
+    assert both.shape == (PRIME, 7)
+    same_bits(both[:, :3], filled)
+    same_bits(both[:, 4:], filled)
+    # Ops that take lists still do.
+    assert [len(row) for row in features(client, "lists", {"o": fb.cols("triples").first_n(2).fill_null(3)})["o"][:2]]
+    with pytest.raises(fb.InvalidRequest, match='column "triples": row .* is null'):
+        features(client, "lists", {"o": fb.cols("triples")})
+
+
+def test_a_fit_over_fixed_size_lists_learns_from_every_element(client: fb.Client):
+    plan = fb.Plan(outputs={"o": fb.cols("triples").fill_null(0).standardize()})
+    got = features(client, "lists", client.fit("lists", plan).plan.outputs)["o"]
+    assert abs(float(got.mean())) < 1e-3
+    assert abs(float(got.std()) - 1) < 1e-3
+
+
 @pytest.mark.parametrize("batch_size", [1, 2, 211, 5000])
 def test_lists_of_every_batch_size(client: fb.Client, batch_size: int):
     chain = fb.output(fb.cols("int64").fill_null(3), dtype="int64")

@@ -257,3 +257,16 @@ def test_ticket_pins_the_lookup_table(tmp_path: Path, serve: Serve):
     again = serve({"rows": tmp_path / "rows.parquet", "table": table})
     with fl.connect(again.url) as client, pytest.raises(pa.ArrowException, match="snapshot changed"):
         client.get_flight_info(pinned)
+
+
+def test_an_error_names_the_table_and_its_column(client: fb.Client):
+    chain = fb.cols("item").lookup("items", "id", ["price", "brand"]).fill_null(0)
+    with pytest.raises(fb.InvalidRequest, match="fill_null") as raised:
+        client.fit("clicks", fb.Plan(outputs={"o": chain}))
+    assert "text" in str(raised.value)
+    for columns, name, kind in ((["price", "brand"], "brand", "Utf8"), (["coded"], "coded", "Utf8")):
+        plan = fb.Plan(outputs={"o": fb.cols("item").lookup("items", "id", columns)})
+        with pytest.raises(
+            fb.InvalidRequest, match=f'column "items.{name}": a column of type .*{kind}.* is not numeric'
+        ):
+            client.fit("clicks", plan)

@@ -180,7 +180,13 @@ fn a_fit_counts_long_decimals_exactly() {
 fn a_fit_counts_decimals_found_by_lookup_exactly() {
     let (keys, values) =
         (Arc::new(Int64Array::from(vec![1, 2])), Arc::new(long(vec![Some(TIE), Some(TIE + 1)], 20, 0)));
-    let found = Op::Lookup(Arc::new(LookupTable { table: "t".to_owned(), key: "k".to_owned(), keys, values }));
+    let found = Op::Lookup(Arc::new(LookupTable {
+        table: "t".to_owned(),
+        key: "k".to_owned(),
+        column: "v".to_owned(),
+        keys,
+        values,
+    }));
     let column = || Int64Array::from(vec![Some(2), Some(1), None, Some(3)]);
     let fill = Op::FillNull(Fill::Integer(TIE as i64 + 3));
     let expected = [Some(TIE + 1), Some(TIE), None, None];

@@ -17,7 +17,13 @@ use crate::{
 
 fn lookup(keys: ArrayRef) -> Op {
     let values = Arc::new(Int64Array::from_iter_values(0..keys.len() as i64));
-    Op::Lookup(Arc::new(LookupTable { table: "t".to_owned(), key: "k".to_owned(), keys, values }))
+    Op::Lookup(Arc::new(LookupTable {
+        table: "t".to_owned(),
+        key: "k".to_owned(),
+        column: "v".to_owned(),
+        keys,
+        values,
+    }))
 }
 
 /// The position of the key that each value of the column finds.
@@ -127,6 +133,7 @@ fn found_values_keep_their_type_for_the_next_lookup() {
     let to_day = Op::Lookup(Arc::new(LookupTable {
         table: "t".to_owned(),
         key: "k".to_owned(),
+        column: "v".to_owned(),
         keys: array(Int64Array::from(vec![10, 20])),
         values: days,
     }));

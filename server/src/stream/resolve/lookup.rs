@@ -58,7 +58,8 @@ pub(crate) async fn with_tables(
         }
         if let (Some(keys), Some(values)) = (keys.get(&of_key), columns.get(&column)) {
             let (keys, values) = (Arc::clone(keys), Arc::clone(values));
-            let table = LookupTable { table: lookup.table.clone(), key: lookup.key.clone(), keys, values };
+            let [table, key, column] = [&lookup.table, &lookup.key, &lookup.column].map(Clone::clone);
+            let table = LookupTable { table, key, column, keys, values };
             tables.insert(lookup, Arc::new(table));
         }
     }
