@@ -131,6 +131,10 @@ class Client:
         """
         if not isinstance(cast(object, plan), Plan):
             raise TypeError(f"fit expects a Plan, not {plan!r}")
+        if plan.training is not None:
+            return self.fit(
+                dataset, plan.training, sample=sample, sample_seed=sample_seed, progress=progress
+            ).with_filter(plan.filter)
         plan = self._resolved(dataset, plan)
         request: Json = {"dataset": dataset, "plan": plan.to_dict()}
         request |= {name: value for name, value in normalized_sample(sample, sample_seed).items() if sample != 1}
@@ -157,12 +161,25 @@ class Client:
             warnings.warn(noted, UserWarning, stacklevel=2)
         return fitted
 
-    def fitted(self, dataset: str, plan: Plan | FittedPlan | str) -> Plan | FittedPlan | str:
-        """Return the plan if it needs no fit, else the result of `fit`, cached per client."""
+    def fitted(
+        self,
+        dataset: str,
+        plan: Plan | FittedPlan | str,
+        filter: str | None = None,  # noqa: A002 (the contract's name)
+    ) -> Plan | FittedPlan | str:
+        """Return the plan if it needs no fit, else the result of `fit`, cached per client.
+
+        `filter` replaces the plan's after the fit: the parameters are those of the rows that pass the plan's filter.
+        """
         check_dataset(dataset)
         check_plan(plan)
+        if filter is not None:
+            known = self.fitted(dataset, plan)
+            return (self._stored(known) if isinstance(known, str) else known).with_filter(filter)
         if not isinstance(plan, Plan):
             return plan
+        if plan.training is not None:
+            return self.fitted(dataset, plan.training, plan.filter)
         plan = self._resolved(dataset, plan)
         if not plan.needs_fit:
             return plan
@@ -170,6 +187,16 @@ class Client:
         if key not in self._fits:
             self._fits[key] = self.fit(dataset, plan)
         return self._fits[key]
+
+    def _stored(self, plan_id: str) -> FittedPlan:
+        """Return the stored plan of an id."""
+
+        def show(connection: Connection) -> FittedPlan:
+            for found in connection.act("show", {"plan_id": plan_id}):
+                return FittedPlan(plan_id, Plan.from_dict(cast(Json, found["plan"])))
+            raise StreamError(f"the server returned no plan {plan_id}")
+
+        return self._on_any(show)
 
     def stream(
         self,

@@ -61,8 +61,11 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     environment, else to 0 of 1; they are determined on first use. The dataset shards itself. Lightning accepts this;
     with Accelerate use `FlightLoader`, or iterate the dataset directly.
 
-    Columns: FLOAT32, FLOAT16, BFLOAT16, INT32, INT64 and UINT8 outputs are tensors of that dtype; ``__row_id`` is
-    int64; an AS_STORED column stays a `pyarrow.Array` (text, dates, lists, anything with nulls).
+    ``filter`` replaces the plan's filter after the fit: ``FlightDataset(…, fitted, filter="day > 20")`` streams other
+    rows with the parameters that `fitted` learned, for validation.
+
+    Columns: FLOAT32, FLOAT16, BFLOAT16, FLOAT64, INT32, INT64 and UINT8 outputs are tensors of that dtype;
+    ``__row_id`` is int64; an AS_STORED column stays a `pyarrow.Array` (text, dates, lists, anything with nulls).
 
     ``device="cuda"`` (or ``"cuda:1"``) copies batches to that GPU ahead of the loop: the background thread copies each
     into pinned memory and starts its copy to the GPU on a separate CUDA stream. GPU memory holds `prefetch` batches in
@@ -83,6 +86,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         dataset: str,
         plan: Plan | FittedPlan | str,
         *,
+        filter: str | None = None,  # noqa: A002 (the contract's name)
         rank: int | None = None,
         world_size: int | None = None,
         prefetch: int = 2,
@@ -100,9 +104,12 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         check_urls(url)
         check_dataset(dataset)
         check_plan(plan)
+        if filter is not None and not isinstance(cast(object, filter), str):
+            raise TypeError(f"filter must be a string with an SQL expression, not {filter!r}")
         self._url = url
         self._dataset = dataset
         self._plan = plan
+        self._filter = filter
         # The world size may not be known yet: `_options` fills it in.
         self._given = StreamOptions(**options)
         self._prefetch = integer("prefetch", prefetch, least=1)
@@ -380,7 +387,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         """Return the client; fit the plan if necessary."""
         if self._client is None:
             self._client = connect(self._url, retry_seconds=self._retry_seconds, credentials=self._credentials)
-        self._plan = self._client.fitted(self._dataset, self._plan)
+        self._plan = self._client.fitted(self._dataset, self._plan, self._filter)
         return self._client
 
     def _options(self) -> StreamOptions:

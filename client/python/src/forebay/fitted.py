@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from . import learned
 from .fit_result import FIT_VERSION, checked_plan, read_object, unwrapped
 from .plan import Plan
+from .plan_digest import plan_digest
 
 if TYPE_CHECKING:
     import pandas
@@ -24,6 +25,13 @@ class FittedPlan:
     plan: Plan
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """What is probably not meant, such as a vocabulary without values; `Client.fit` raises each as a UserWarning."""
+
+    def with_filter(self, filter: str) -> FittedPlan:  # noqa: A002 (the contract's name)
+        """Return the plan with another filter and the same learned parameters, such as for validation rows."""
+        if filter.strip() == self.plan.filter:
+            return self
+        plan = self.plan.with_filter(filter.strip())
+        return FittedPlan(plan_digest(plan.to_dict()), plan)
 
     def __repr__(self) -> str:
         return f"FittedPlan {self.plan_id} of {self.plan!r}"

@@ -20,6 +20,7 @@ from .fit_result import checked_plan, read_object, unwrapped
 from .op import Json
 from .outputs import DTYPES, DType, Output, output
 from .plan_json import read_plan
+from .split import both, split_filters
 
 __all__ = ["DTYPES", "Columns", "DType", "Output", "Plan", "cols", "output"]
 
@@ -35,6 +36,8 @@ class Plan:
     filter: str
     derive: Mapping[str, str] = field(hash=False)
     outputs: Mapping[str, Output] = field(hash=False)
+    training: Plan | None = field(hash=False, repr=False)
+    """The plan that this one takes its learned parameters from, of the training rows; set by `split`."""
     units: Mapping[str, str] = field(hash=False)
     """Units of date and time columns when the plan was fitted; set by a fit."""
 
@@ -65,12 +68,14 @@ class Plan:
         object.__setattr__(self, "derive", dict(derive or {}))
         object.__setattr__(self, "outputs", made)
         object.__setattr__(self, "units", dict(units or {}))
+        object.__setattr__(self, "training", None)
 
     def __repr__(self) -> str:
         lines = [f"filter={self.filter!r}"] if self.filter else []
+        lines += [] if self.training is None else [f"learns from the rows of filter={self.training.filter!r}"]
         lines += [f"derive[{name!r}] = {expr}" for name, expr in self.derive.items()]
         for name, out in self.outputs.items():
-            lines += [f"{name}: {out.dtype} = {' | '.join(map(repr, out.parts))}"]
+            lines += [f"{name}: {out.dtype or 'default dtype'} = {' | '.join(map(repr, out.parts))}"]
         return "\n  ".join(["Plan, to be fitted:" if self.needs_fit else "Plan:", *lines])
 
     @property
@@ -97,7 +102,30 @@ class Plan:
                 outputs[name] = replace(out, parts=tuple(part.resolve(schema) for part in out.parts))
             except ValueError as error:
                 raise ValueError(f"outputs: {name!r}: {error}") from None
-        return Plan(outputs=outputs, filter=self.filter, derive=self.derive, units=self.units)
+        resolved = Plan(outputs=outputs, filter=self.filter, derive=self.derive, units=self.units)
+        return resolved._learning_from(None if self.training is None else self.training.resolve(schema))
+
+    def with_filter(self, filter: str) -> Plan:  # noqa: A002 (the contract's name)
+        """Return the plan with another filter in place of its own."""
+        return Plan(outputs=self.outputs, filter=filter, derive=self.derive, units=self.units)
+
+    def split(self, *, by: str | None = None, val: float = 0.1, seed: int = 0) -> tuple[Plan, Plan]:
+        """Return two plans, for training and for validation: disjoint rows that are together those of this plan.
+
+        A row belongs to validation if a hash of its value in the column `by` is within the share `val`, so all rows of
+        one user, say, are on one side, and stay there when files are added. Rows with null count as one value. Without
+        `by`, each row is drawn by its index in the dataset. Another `seed` draws another split.
+
+        Both plans have the parameters learned from the training rows: fitting or streaming the validation plan fits the
+        training plan.
+        """
+        rest, share = split_filters(by, val, seed)
+        training = self.with_filter(both(self.filter, rest))
+        return training, self.with_filter(both(self.filter, share))._learning_from(training)
+
+    def _learning_from(self, training: Plan | None) -> Plan:
+        object.__setattr__(self, "training", training)
+        return self
 
     def to_dict(self) -> Json:
         """Return the plan as JSON of the server."""

@@ -1,0 +1,121 @@
+"""Splits into training and validation rows, which share what the training rows taught."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import forebay as fb
+from forebay.plan_digest import plan_digest
+from forebay.torch import FlightDataset
+
+ROWS = 5003
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    random = np.random.default_rng(7)
+    users = [None if user == 0 else f"user {user}" for user in random.integers(0, 300, ROWS)]
+    table = pa.table(
+        {
+            "id": np.arange(ROWS),
+            "user id": users,
+            "x": random.normal(5, 2, ROWS),
+            "word": [f"w{word}" for word in random.integers(0, 40, ROWS)],
+        }
+    )
+    folder: Path = tmp_path_factory.mktemp("split")
+    pq.write_table(table.slice(0, 4000), folder / "a.parquet", row_group_size=700)
+    pq.write_table(table.slice(4000), folder / "b.parquet")
+    return fb.local(ev=folder)
+
+
+PLAN = fb.Plan(
+    filter="x > 1 OR x IS NULL",
+    outputs={"x": fb.cols("x").standardize(), "word": fb.cols("word").vocab(), "id": fb.cols("id").as_stored()},
+)
+
+
+def ids(data: FlightDataset) -> list[int]:
+    return [value for batch in data for value in batch["id"].to_pylist()]
+
+
+def rows_of(url: str, plan: fb.Plan | fb.FittedPlan) -> list[int]:
+    with fb.connect(url) as client:
+        return [value for batch in client.stream("ev", plan) for value in batch["id"].to_pylist()]
+
+
+@pytest.mark.parametrize("by", ["user id", "x", None])
+def test_a_split_is_disjoint_and_complete(url: str, by: str | None):
+    train, val = PLAN.split(by=by, val=0.2, seed=3)
+    whole, first, second = (rows_of(url, plan) for plan in (PLAN, train, val))
+    assert sorted(first + second) == sorted(whole)
+    assert 0.15 < len(second) / len(whole) < 0.25
+    assert rows_of(url, PLAN.split(by=by, val=0.2, seed=4)[1]) != second
+
+
+def test_all_rows_of_a_user_are_on_one_side(url: str):
+    train, val = PLAN.split(by="user id", val=0.3)
+    with fb.connect(url) as client:
+        users = client.table("ev")["user id"].to_pylist()
+    sides = [{users[row] for row in rows_of(url, plan)} for plan in (train, val)]
+    assert not sides[0] & sides[1]
+    assert None in sides[0] | sides[1]
+
+
+def test_validation_uses_what_training_learned(url: str):
+    train, val = PLAN.split(by="user id", val=0.2)
+    with fb.connect(url) as client:
+        fitted, other = client.fit("ev", train), client.fit("ev", val)
+        alone = client.fit("ev", PLAN.with_filter(val.filter))
+        assert (fitted.plan.outputs, other.plan.filter) == (other.plan.outputs, val.filter)
+        assert alone.plan.outputs != fitted.plan.outputs
+        assert client.fitted("ev", val) == other
+        # Computed here; the server has not seen it.
+        assert plan_digest(fitted.plan.to_dict()) == fitted.plan_id
+        x = np.concatenate([batch["x"] for batch in client.stream("ev", val)])
+        mean = fitted.plan.outputs["x"].parts[0].ops[0].to_dict()["mean"]
+        stored = client.table("ev")["x"].to_numpy()[rows_of(url, val)]
+    deviation = fitted.plan.outputs["x"].parts[0].ops[0].to_dict()["std"]
+    np.testing.assert_allclose(x, (stored - mean) / deviation, rtol=1e-5, atol=1e-6)
+
+
+def test_a_dataset_takes_another_filter(url: str):
+    train, val = PLAN.split(by="user id", val=0.2)
+    with fb.connect(url) as client:
+        fitted = client.fit("ev", train)
+        want = rows_of(url, val)
+    for plan in (fitted, fitted.plan_id, train):
+        data = FlightDataset(url, "ev", plan, filter=val.filter, batch_size=97)
+        assert ids(data) == want
+        assert len(data) == -(-len(want) // 97)
+    assert ids(FlightDataset(url, "ev", val)) == want
+    first = FlightDataset(url, "ev", fitted, filter="id < 10", batch_size=4)
+    batches = iter(first)
+    begun = next(batches)["id"].to_pylist()
+    resumed = FlightDataset(url, "ev", fitted, filter="id < 10", batch_size=4)
+    resumed.load_state_dict(first.state_dict())
+    assert begun + ids(resumed) == list(range(10))
+
+
+def test_wrong_splits_are_refused():
+    for wrong in (0, 1, -0.1, 1.5, float("nan"), "half"):
+        with pytest.raises((TypeError, ValueError), match="split: val"):
+            PLAN.split(by="x", val=wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="split: by"):
+        PLAN.split(by=3)  # type: ignore[arg-type]
+    with pytest.raises((TypeError, ValueError), match="split: seed"):
+        PLAN.split(by="x", seed=-1)
+    with pytest.raises(TypeError, match="filter must be"):
+        FlightDataset("grpc://127.0.0.1:1", "ev", PLAN, filter=3)  # type: ignore[arg-type]
+
+
+def test_a_split_is_readable():
+    train, val = fb.Plan(outputs={"x": fb.cols("x")}).split(by='a "b"', val=0.25, seed=9)
+    assert train.filter == 'hash64("a ""b""", 9) % 1000000 >= 250000'
+    assert val.filter == 'hash64("a ""b""", 9) % 1000000 < 250000'
+    assert train.filter in repr(val)
