@@ -230,7 +230,7 @@ pub enum KernelError {
         row: usize,
     },
     /// A number that the output's dtype cannot hold.
-    #[error("output {output:?}, column {column:?}{}", lossy(.row, .value, .dtype))]
+    #[error("output {output:?}, column {column:?}{}", lossy(*.row, .value, .dtype))]
     Lossy {
         /// The output.
         output: String,
@@ -283,7 +283,7 @@ pub enum KernelError {
 }
 
 /// The end of the error of a number that the output's dtype cannot hold.
-fn lossy(row: &usize, value: &str, dtype: &str) -> String {
+fn lossy(row: usize, value: &str, dtype: &str) -> String {
     let float = match dtype {
         "FLOAT16" => "finite float16",
         "FLOAT32" | "BFLOAT16" => "float32",

@@ -11,7 +11,7 @@ import pytest
 from harness.documents import BOOK, ROOT, example, examples
 from harness.serving import Server
 
-EXECUTED = {"plain", "torch", "resume", "serving", "secure-plain", "secure-torch"}
+EXECUTED = {"split", "plain", "torch", "resume", "serving", "secure-plain", "secure-torch"}
 
 
 def test_every_example_is_executed() -> None:
@@ -50,6 +50,15 @@ def test_torch_example(flights_folder: Path) -> None:
     batch = names["batch"]
     assert {key: tuple(value.shape)[1:] for key, value in batch.items()} == {"dense": (2,), "cats": (3,), "label": ()}
     assert names["data"].stats()["rows"] == 3 * 327_346
+
+
+def test_split_example(flights_folder: Path) -> None:
+    code = example("split").replace("data/flights", str(flights_folder))
+    assert str(flights_folder) in code
+    names: dict[str, Any] = {}
+    exec(compile(code, "example", "exec"), names)
+    assert names["training"].stats()["rows"] == 3 * (327_346 - names["seen"])
+    assert 0 < names["seen"] < 327_346 / 2
 
 
 def test_resume_example(flights_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import cast
 
 import pyarrow as pa
@@ -62,6 +61,4 @@ def _named(names: tuple[str, ...]) -> Columns:
     for name in names:
         if not isinstance(cast(object, name), str) or not name:
             raise TypeError(f'cols expects separate column names, cols("a", "b"); not {name!r}')
-    if len(set(names)) < len(names):
-        raise ValueError(f"cols: column {next(n for n, count in Counter(names).items() if count > 1)!r} is given twice")
     return Columns(tuple(names))

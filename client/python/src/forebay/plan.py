@@ -75,7 +75,8 @@ class Plan:
         lines += [] if self.training is None else [f"learns from the rows of filter={self.training.filter!r}"]
         lines += [f"derive[{name!r}] = {expr}" for name, expr in self.derive.items()]
         for name, out in self.outputs.items():
-            lines += [f"{name}: {out.dtype or 'default dtype'} = {' | '.join(map(repr, out.parts))}"]
+            named = name if out.dtype is None else f"{name}: {out.dtype}"
+            lines += [f"{named} = {' | '.join(map(repr, out.parts))}"]
         return "\n  ".join(["Plan, to be fitted:" if self.needs_fit else "Plan:", *lines])
 
     @property
