@@ -34,7 +34,7 @@ pub struct Client {
     url: Arc<str>,
     flight: Calls,
     checksums: bool,
-    /// Whether the port may speak TLS although the URL does not.
+    /// Whether the port may expect TLS although the URL does not ask for it.
     may_be_tls: bool,
 }
 
@@ -226,7 +226,7 @@ impl Client {
         self.read_after(endpoint, 0).await
     }
 
-    /// Like [`read`](Self::read), for a request that may start after the rank's last step.
+    /// Like [`read`](Self::read); the request may start after the rank's last step.
     pub async fn read_from(&self, endpoint: &Endpoint, request: &StreamRequest) -> Result<BatchStream> {
         let first_step = EpochCursors::new(request, &StreamInfo::default()).first_step();
         self.read_after(endpoint, first_step).await
