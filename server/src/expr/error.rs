@@ -57,10 +57,14 @@ pub enum ExprError {
 }
 
 /// Checks that every function exists and that every form of SQL is offered.
-pub(super) fn check_forms(sql: &ExprWithAlias, short: &str) -> Result<(), ExprError> {
+pub(super) fn check_forms(sql: &ExprWithAlias, short: &str, schema: &Schema) -> Result<(), ExprError> {
     let text = || short.to_owned();
     match forms::refused(sql) {
         None => Ok(()),
+        Some(Refused::Function { name, .. }) if schema.field_with_name(&name).is_ok() => {
+            let near = format!("SQL reads the word as a function; for the column, write \"{name}\" in double quotes");
+            Err(ExprError::UnknownFunction { text: text(), function: name, near })
+        }
         Some(Refused::Function { name, near }) => {
             Err(ExprError::UnknownFunction { text: text(), function: name, near })
         }

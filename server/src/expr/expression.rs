@@ -51,7 +51,7 @@ impl Expression {
     pub fn compile(text: &str, schema: &Schema) -> Result<Self, ExprError> {
         let short = shorten(text);
         let sql = parse(text, &short)?;
-        check_forms(&sql, &short)?;
+        check_forms(&sql, &short, schema)?;
         let df_schema = DFSchema::try_from(schema.clone()).map_err(|source| unusable(&short, &source))?;
         let failed = |error: &DataFusionError| planning_error(&short, &sql, error, schema);
         let logical = match to_logical(sql.clone(), &df_schema, false) {

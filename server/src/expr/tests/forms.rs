@@ -131,3 +131,11 @@ fn list_lengths_count_elements() {
         }
     }
 }
+
+#[test]
+fn columns_named_like_keywords_must_be_quoted() {
+    let schema = arrow::datatypes::Schema::new(vec![arrow::datatypes::Field::new("user", DataType::Int64, true)]);
+    let error = Expression::compile("user > 3", &schema).unwrap_err().to_string();
+    assert!(error.contains("for the column, write \"user\" in double quotes"), "{error}");
+    assert!(Expression::compile("\"user\" > 3", &schema).is_ok());
+}
