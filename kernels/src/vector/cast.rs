@@ -43,69 +43,44 @@ pub(crate) trait Element {
     fn double(value: f64) -> Self::Native;
 }
 
-impl Element for f32 {
-    type Native = Self;
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-    const WHOLE_MAX: u64 = 1 << Self::MANTISSA_DIGITS;
+macro_rules! float_element {
+    ($float:ty, $single:ident => $of_single:expr, $double:ident => $of_double:expr) => {
+        impl Element for $float {
+            type Native = Self;
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const WHOLE_MAX: u64 = 1 << Self::MANTISSA_DIGITS;
 
-    #[inline(always)]
-    fn fits_int(value: i64) -> bool {
-        has_digits(value.unsigned_abs(), Self::MANTISSA_DIGITS)
-    }
-    #[inline(always)]
-    fn fits_uint(value: u64) -> bool {
-        has_digits(value, Self::MANTISSA_DIGITS)
-    }
-    #[inline(always)]
-    fn int(value: i64) -> Self {
-        value as Self
-    }
-    #[inline(always)]
-    fn uint(value: u64) -> Self {
-        value as Self
-    }
-    #[inline(always)]
-    fn single(value: f32) -> Self {
-        value
-    }
-    #[inline(always)]
-    fn double(value: f64) -> Self {
-        value as Self
-    }
+            #[inline(always)]
+            fn fits_int(value: i64) -> bool {
+                has_digits(value.unsigned_abs(), Self::MANTISSA_DIGITS)
+            }
+            #[inline(always)]
+            fn fits_uint(value: u64) -> bool {
+                has_digits(value, Self::MANTISSA_DIGITS)
+            }
+            #[inline(always)]
+            fn int(value: i64) -> Self {
+                value as Self
+            }
+            #[inline(always)]
+            fn uint(value: u64) -> Self {
+                value as Self
+            }
+            #[inline(always)]
+            fn single($single: f32) -> Self {
+                $of_single
+            }
+            #[inline(always)]
+            fn double($double: f64) -> Self {
+                $of_double
+            }
+        }
+    };
 }
 
-impl Element for f64 {
-    type Native = Self;
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-    const WHOLE_MAX: u64 = 1 << Self::MANTISSA_DIGITS;
-
-    #[inline(always)]
-    fn fits_int(value: i64) -> bool {
-        has_digits(value.unsigned_abs(), Self::MANTISSA_DIGITS)
-    }
-    #[inline(always)]
-    fn fits_uint(value: u64) -> bool {
-        has_digits(value, Self::MANTISSA_DIGITS)
-    }
-    #[inline(always)]
-    fn int(value: i64) -> Self {
-        value as Self
-    }
-    #[inline(always)]
-    fn uint(value: u64) -> Self {
-        value as Self
-    }
-    #[inline(always)]
-    fn single(value: f32) -> Self {
-        value.into()
-    }
-    #[inline(always)]
-    fn double(value: f64) -> Self {
-        value
-    }
-}
+float_element!(f32, value => value, value => value as f32);
+float_element!(f64, value => value.into(), value => value);
 
 impl Element for f16 {
     type Native = Self;

@@ -29,7 +29,7 @@ pub struct Tls {
 /// The content of the files.
 struct Loaded {
     config: Arc<ServerConfig>,
-    /// Seconds since 1970 at which the first certificate of the chain expires; none if it cannot be told.
+    /// Seconds since 1970 at which the first certificate of the chain expires; none if the certificate cannot be parsed.
     expires: Option<u64>,
 }
 

@@ -107,7 +107,7 @@ class Plan:
         return resolved._learning_from(None if self.training is None else self.training.resolve(schema))
 
     def with_filter(self, filter: str) -> Plan:  # noqa: A002 (the contract's name)
-        """Return the plan with another filter in place of its own."""
+        """Return the plan with its filter replaced."""
         return Plan(outputs=self.outputs, filter=filter, derive=self.derive, units=self.units)
 
     def split(self, *, by: str | None = None, val: float = 0.1, seed: int = 0) -> tuple[Plan, Plan]:
