@@ -34,13 +34,14 @@ fn largest_index(ops: &[v1::Op]) -> Option<u64> {
 /// A bound of the indices that an op computes; `None` for other ops.
 fn index_bound(op: &OpMessage) -> Option<u64> {
     Some(match op {
-        // A fit bounds the vocabulary, and a plan the boundaries, far below the largest INT32.
-        OpMessage::Bucketize(_) | OpMessage::Vocab(_) => 0,
+        // The sizes of plans bound the boundaries and the values far below the largest INT32.
+        OpMessage::Bucketize(_) => 0,
+        OpMessage::Vocab(vocab) => vocab.oov_buckets.into(),
         OpMessage::HashBucket(v1::HashBucket { buckets, .. })
         | OpMessage::Cross(v1::Cross { buckets, .. })
-        | OpMessage::Ngram(v1::Ngram { buckets, .. }) => buckets.saturating_sub(1),
-        OpMessage::SigridHash(hash) => hash.max_value.unsigned_abs().saturating_sub(1),
-        OpMessage::PositiveMod(step) => step.modulus.unsigned_abs().saturating_sub(1),
+        | OpMessage::Ngram(v1::Ngram { buckets, .. }) => *buckets,
+        OpMessage::SigridHash(hash) => hash.max_value.unsigned_abs(),
+        OpMessage::PositiveMod(step) => step.modulus.unsigned_abs(),
         OpMessage::MapId(map) => map.values.iter().chain(&map.default).map(|id| id.unsigned_abs()).max().unwrap_or(0),
         _ => return None,
     })

@@ -199,8 +199,8 @@ def test_an_integer_that_float32_merges_with_another_is_an_error(
     ("ops", "dtype"),
     [
         ([], "FLOAT32"),
-        ([{"hash_bucket": {"buckets": 2**31}}], "INT32"),
-        ([{"hash_bucket": {"buckets": 2**31 + 1}}], "INT64"),
+        ([{"hash_bucket": {"buckets": 2**31 - 1}}], "INT32"),
+        ([{"hash_bucket": {"buckets": 2**31}}], "INT64"),
         ([{"bucketize": {"boundaries": [1]}}], "INT32"),
         ([{"vocab": {"values": {"integers": [5]}}}], "INT32"),
         ([{"vocab": {"values": {"integers": [5]}}}, {"one_hot": {}}], "FLOAT32"),
