@@ -282,6 +282,17 @@ pub enum KernelError {
     },
 }
 
+impl KernelError {
+    /// Numbers the row, if the error names one, as the caller does.
+    #[must_use]
+    pub fn map_row(mut self, number: impl FnOnce(usize) -> usize) -> Self {
+        if let Self::Null { row, .. } | Self::Lossy { row, .. } | Self::OneHotIndex { row, .. } = &mut self {
+            *row = number(*row);
+        }
+        self
+    }
+}
+
 /// The end of the error of a number that the output's dtype cannot hold.
 fn lossy(row: usize, value: &str, dtype: &str) -> String {
     let float = match dtype {

@@ -149,10 +149,10 @@ impl Exchange {
         for first in (0..batch.num_rows()).step_by(CHUNK_ROWS_MAX) {
             let start = Instant::now();
             let chunk = batch.slice(first, CHUNK_ROWS_MAX.min(batch.num_rows() - first));
-            let passing = self.derivation.apply(&chunk, 0)?;
+            let passing = self.derivation.apply(&chunk, first as u64)?;
             times.add_since(Stage::Transform, start);
             let start = Instant::now();
-            builder.append(&passing, 0..passing.num_rows())?;
+            builder.append(&passing.rows, 0..passing.rows.num_rows()).map_err(|error| passing.locate(error))?;
             times.add_since(Stage::Assemble, start);
         }
         Ok(builder.finish()?)

@@ -5,8 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use arrow::array::RecordBatch;
-
 use crate::{
     catalog::Snapshot,
     metrics::{Stage, StageTimes},
@@ -15,7 +13,7 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        resolve::{prepare::Prepared, rows::Rows},
+        resolve::{passing::Passing, prepare::Prepared, rows::Rows},
     },
 };
 
@@ -29,12 +27,12 @@ pub(crate) struct OpenGroup {
     /// Passing rows before the next one.
     seen: u64,
     /// The chunk decoded last, and how many of its passing rows have been returned.
-    pending: Option<(RecordBatch, usize)>,
+    pending: Option<(Passing, usize)>,
 }
 
 /// Passing rows of a chunk.
 pub(crate) struct Run {
-    pub chunk: RecordBatch,
+    pub chunk: Passing,
     pub rows: Range<usize>,
 }
 
@@ -86,13 +84,13 @@ impl OpenGroup {
                     None => return Ok(None),
                 },
             };
-            let count = (chunk.num_rows() - first) as u64;
+            let count = (chunk.rows.num_rows() - first) as u64;
             let skipped = piece.skip.saturating_sub(self.seen).min(count);
             let taken = (count - skipped).min(end - self.seen - skipped);
             let start = first + skipped as usize;
             let run = start..start + taken as usize;
             self.seen += skipped + taken;
-            if run.end < chunk.num_rows() {
+            if run.end < chunk.rows.num_rows() {
                 self.pending = Some((chunk.clone(), run.end));
             }
             if !run.is_empty() {
@@ -107,7 +105,7 @@ impl OpenGroup {
         self.seen >= piece.skip + piece.take
     }
 
-    fn decode(&mut self, rows: &Rows, times: &mut StageTimes) -> Result<Option<RecordBatch>, StreamError> {
+    fn decode(&mut self, rows: &Rows, times: &mut StageTimes) -> Result<Option<Passing>, StreamError> {
         let start = Instant::now();
         let Some(chunk) = self.reader.next_chunk()? else { return Ok(None) };
         times.add_since(Stage::Decode, start);

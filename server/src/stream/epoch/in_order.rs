@@ -139,7 +139,7 @@ impl Filler {
         while next < end {
             let mut builder = self.take_builder();
             let count = (end - next).min(builder.capacity() - builder.len());
-            builder.append(&run.chunk, next..next + count)?;
+            builder.append(&run.chunk.rows, next..next + count).map_err(|error| run.chunk.locate(error))?;
             next += count;
             self.rows_left -= count as u64;
             if builder.is_full() {

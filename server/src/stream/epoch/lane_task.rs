@@ -143,7 +143,7 @@ fn scatter(
     while let Some(run) = group.next_run(piece, rows, times)? {
         let start = Instant::now();
         let (of_run, rest) = places.split_at(run.rows.len());
-        builder.scatter(&run.chunk, run.rows, of_run)?;
+        builder.scatter(&run.chunk.rows, run.rows, of_run).map_err(|error| run.chunk.locate(error))?;
         places = rest;
         times.add_since(Stage::Assemble, start);
     }

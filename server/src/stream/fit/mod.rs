@@ -211,7 +211,7 @@ async fn run_pass(
             let step = move || {
                 let values = match reader.next_chunk() {
                     Ok(Some(chunk)) => {
-                        let values = chunk_rows.apply(&chunk, next_row).and_then(|passing| pass.values(&passing));
+                        let values = chunk_rows.apply(&chunk, next_row).and_then(|passing| pass.values(&passing.rows));
                         values.map(|values| Some((values, chunk.num_rows() as u64)))
                     }
                     Ok(None) => Ok(None),

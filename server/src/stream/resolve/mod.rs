@@ -5,6 +5,7 @@ mod compiled;
 pub(crate) mod count;
 mod drift;
 pub(crate) mod lookup;
+pub(crate) mod passing;
 pub(crate) mod prepare;
 pub(crate) mod rows;
 pub(crate) mod units;

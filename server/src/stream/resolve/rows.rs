@@ -16,7 +16,10 @@ use crate::{
     expr::Expression,
     plan::{PlanError, ROW_ID, Sample, stored_columns},
     scan::Projection,
-    stream::error::StreamError,
+    stream::{
+        error::StreamError,
+        resolve::passing::{Origin, Passing},
+    },
 };
 
 /// A plan's filter and derived columns, checked against the schema of its rows.
@@ -166,12 +169,12 @@ impl Rows {
     /// The number of passing rows in a chunk of the projection; `first_row` is the index of its first row in the
     /// snapshot.
     pub(crate) fn count(&self, chunk: &RecordBatch, first_row: u64) -> Result<u64, StreamError> {
-        let rows = self.derivation.sampled(chunk, first_row)?;
+        let (rows, _) = self.derivation.sampled(chunk, first_row)?;
         Ok(self.derivation.mask(&rows)?.map_or(rows.num_rows(), |mask| mask.true_count()) as u64)
     }
 
     /// The passing rows of a chunk; `first_row` is the index of its first row in the snapshot.
-    pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
+    pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<Passing, StreamError> {
         self.derivation.apply(chunk, first_row)
     }
 }
@@ -218,14 +221,18 @@ impl Derivation {
     }
 
     /// The passing rows of a chunk of [`Self::columns`]; `first_row` is the id of its first row.
-    pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
-        let rows = self.sampled(chunk, first_row)?;
+    pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<Passing, StreamError> {
+        let (rows, mut origin) = self.sampled(chunk, first_row)?;
         let passing = match self.mask(&rows)?.filter(|mask| mask.true_count() < rows.num_rows()) {
-            Some(mask) => filter_record_batch(&rows, &mask)?,
+            Some(mask) => {
+                let passing = filter_record_batch(&rows, &mask)?;
+                origin.keep(mask.values().clone());
+                passing
+            }
             None => rows,
         };
         if self.derived.is_empty() {
-            return Ok(passing);
+            return Ok(Passing::new(passing, origin));
         }
         let row_count = passing.num_rows();
         let mut columns: Vec<ArrayRef> = passing.columns().to_vec();
@@ -237,15 +244,16 @@ impl Derivation {
             })?;
             columns.push(values);
         }
-        self.batch(columns.len(), columns, row_count)
+        Ok(Passing::new(self.batch(columns.len(), columns, row_count)?, origin))
     }
 
     /// The sampled rows of a chunk, followed by their ids if anything reads them.
-    fn sampled(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
-        let rows = self.with_row_ids(chunk, first_row)?;
-        let Some(sample) = self.sample else { return Ok(rows) };
+    fn sampled(&self, chunk: &RecordBatch, first_row: u64) -> Result<(RecordBatch, Origin), StreamError> {
+        let (rows, mut origin) = (self.with_row_ids(chunk, first_row)?, Origin::of_chunk(first_row));
+        let Some(sample) = self.sample else { return Ok((rows, origin)) };
         let mask = BooleanBuffer::collect_bool(rows.num_rows(), |row| sample.holds(first_row + row as u64));
-        Ok(filter_record_batch(&rows, &BooleanArray::new(mask, None))?)
+        origin.keep(mask.clone());
+        Ok((filter_record_batch(&rows, &BooleanArray::new(mask, None))?, origin))
     }
 
     fn with_row_ids(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {

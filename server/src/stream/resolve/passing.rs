@@ -1,0 +1,71 @@
+//! The passing rows of a chunk, each with the stored row that it comes from.
+
+use arrow::{array::RecordBatch, buffer::BooleanBuffer};
+use forebay_kernels::KernelError;
+
+use crate::stream::error::StreamError;
+
+/// Passing rows of a chunk, with their derived columns. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Passing {
+    pub rows: RecordBatch,
+    origin: Origin,
+}
+
+/// Where the rows of a chunk come from.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    /// The index of the chunk's first row.
+    first_row: u64,
+    /// The rows that each selection kept of those that the previous one kept.
+    kept: Vec<BooleanBuffer>,
+}
+
+// === impl Origin ===
+
+impl Origin {
+    /// The origin of all rows of a chunk.
+    pub(super) fn of_chunk(first_row: u64) -> Self {
+        Self { first_row, kept: Vec::new() }
+    }
+
+    /// Notes that only these of the rows are kept.
+    pub(super) fn keep(&mut self, rows: BooleanBuffer) {
+        self.kept.push(rows);
+    }
+
+    /// The index of the stored row that a kept row comes from.
+    fn stored_row(&self, row: usize) -> u64 {
+        let in_chunk = self.kept.iter().rev().fold(row, |row, kept| kept.set_indices().nth(row).unwrap_or(row));
+        self.first_row + in_chunk as u64
+    }
+}
+
+// === impl Passing ===
+
+impl Passing {
+    pub(super) fn new(rows: RecordBatch, origin: Origin) -> Self {
+        Self { rows, origin }
+    }
+
+    /// The error of one of the rows, naming the stored row.
+    pub(crate) fn locate(&self, error: KernelError) -> StreamError {
+        let stored = |row| usize::try_from(self.origin.stored_row(row)).unwrap_or(usize::MAX);
+        StreamError::Kernel(error.map_row(stored))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_found_through_every_selection() {
+        let mut origin = Origin::of_chunk(100);
+        assert_eq!(origin.stored_row(3), 103);
+        origin.keep(BooleanBuffer::from(vec![false, true, true, false, true, true]));
+        assert_eq!([0, 1, 2, 3].map(|row| origin.stored_row(row)), [101, 102, 104, 105]);
+        origin.keep(BooleanBuffer::from(vec![false, true, false, true]));
+        assert_eq!([0, 1].map(|row| origin.stored_row(row)), [102, 105]);
+    }
+}
