@@ -22,7 +22,7 @@ pub fn plan_to_bytes(plan: &Plan) -> Vec<u8> {
         encoding::message::encode_repeated(PARTS, &output.parts, &mut body);
         encoding::bytes::encode(OUTPUTS, &body, &mut bytes);
     }
-    let tail = Plan { units: plan.units.clone(), ..Plan::default() };
+    let tail = Plan { units: plan.units.clone(), join: plan.join.clone(), ..Plan::default() };
     bytes.extend(tail.encode_to_vec());
     bytes
 }
@@ -39,7 +39,7 @@ pub fn plan_from_bytes(bytes: &[u8]) -> Result<Plan, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::{Derive, Part, Unit};
+    use crate::v1::{Derive, Join, Part, Unit};
 
     #[test]
     fn bytes_leave_out_float32_and_nothing_else() {
@@ -53,6 +53,7 @@ mod tests {
             derive: vec![Derive { name: "b".to_owned(), expr: "a + 1".to_owned() }],
             outputs: vec![output("x", first), output("y", Some(DType::Int32)), output("z", Some(DType::AsStored))],
             units: vec![Unit { column: "a".to_owned(), unit: "date32[day]".to_owned() }],
+            join: vec![Join { table: "t".to_owned(), on: "a".to_owned(), ..Join::default() }],
         };
         let named = plan(Some(DType::Float32));
         let bytes = plan_to_bytes(&named);

@@ -19,6 +19,10 @@ pub(super) fn table(result: &FitResult) -> String {
     let mut head = vec![vec!["plan_id".to_owned(), result.plan_id.clone()]];
     let mut rows = vec![["OUTPUT", "DTYPE", "COLUMN", "OP", "WITH"].map(str::to_owned).to_vec()];
     if let Some(plan) = &result.plan {
+        head.extend(plan.join.iter().map(|join| {
+            let names: Vec<String> = join.columns.iter().map(|column| format!("{}{column}", join.prefix)).collect();
+            vec!["join".to_owned(), format!("{} from {} on {} = {}", names.join(", "), join.table, join.on, join.key)]
+        }));
         if !plan.filter.is_empty() {
             head.push(vec!["filter".to_owned(), plan.filter.clone()]);
         }
@@ -103,7 +107,8 @@ mod tests {
 
     #[test]
     fn shows_learned_parameters_and_shortens_vocabularies() {
-        let plan = br#"{"filter": "arr_delay IS NOT NULL", "derive": [{"name": "late", "expr": "arr_delay > 15"}], "outputs": [
+        let plan = br#"{"join": [{"table": "planes", "on": "tail", "key": "id", "columns": ["year", "seats"], "prefix": "p_"}],
+            "filter": "arr_delay IS NOT NULL", "derive": [{"name": "late", "expr": "arr_delay > 15"}], "outputs": [
             {"name": "dense", "parts": [{"columns": ["dep_delay"], "ops": [
                 {"fill_null": {"value": 12.5}}, {"standardize": {"mean": 12.5, "std": 40.25}}, {"log1p": {}}]}]},
             {"name": "cats", "dtype": "INT32", "parts": [
@@ -117,6 +122,7 @@ mod tests {
         let text = table(&result);
         let expected = [
             "plan_id  5f3a",
+            "join     p_year, p_seats from planes on tail = id",
             "filter   arr_delay IS NOT NULL",
             "late     arr_delay > 15",
             "",

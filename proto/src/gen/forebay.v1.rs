@@ -2,7 +2,7 @@
 /// A plan is fitted when it contains everything that its ops learn from data: every mean, bound and vocabulary.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Plan {
-    /// SQL expression over the dataset's columns; rows for which it is not true are dropped. Empty: every row passes.
+    /// SQL expression over the dataset's columns and the joined ones; rows for which it is not true are dropped. Empty: every row passes.
     #[prost(string, tag = "1")]
     pub filter: ::prost::alloc::string::String,
     /// Columns computed from the stored ones, in this order; each may use the ones before it.
@@ -15,11 +15,39 @@ pub struct Plan {
     /// whose unit has changed is rejected, because learned values depend on it. Written by a fit.
     #[prost(message, repeated, tag = "4")]
     pub units: ::prost::alloc::vec::Vec<Unit>,
+    /// Columns of other datasets, for the filter, derived columns and outputs; each join may use the columns of the ones before it.
+    #[prost(message, repeated, tag = "5")]
+    pub join: ::prost::alloc::vec::Vec<Join>,
 }
 impl ::prost::Name for Plan {
 const NAME: &'static str = "Plan";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Plan".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Plan".into() }}
+/// A left join on a unique key, like Lookup, before the filter and the derived columns. The columns follow the stored ones.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Join {
+    /// The dataset.
+    #[prost(string, tag = "1")]
+    pub table: ::prost::alloc::string::String,
+    /// The column whose values are looked up: stored, or of an earlier join.
+    #[prost(string, tag = "2")]
+    pub on: ::prost::alloc::string::String,
+    /// The table's column with the same values. Empty: it has the name of `on`.
+    #[prost(string, tag = "3")]
+    pub key: ::prost::alloc::string::String,
+    /// The table's columns, each named prefix + column.
+    #[prost(string, repeated, tag = "4")]
+    pub columns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, tag = "5")]
+    pub prefix: ::prost::alloc::string::String,
+    /// As in Lookup.
+    #[prost(string, tag = "6")]
+    pub snapshot: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Join {
+const NAME: &'static str = "Join";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Join".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Join".into() }}
 /// The unit of a date or time column.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Unit {
@@ -37,7 +65,7 @@ fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Unit".into() }fn 
 pub struct Derive {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// SQL expression over the dataset's columns and the derived columns before this one.
+    /// SQL expression over the dataset's columns, the joined ones and the derived columns before this one.
     #[prost(string, tag = "2")]
     pub expr: ::prost::alloc::string::String,
 }

@@ -9,8 +9,8 @@ use forebay_proto::{
 use super::default_dtype::dtype_of;
 use crate::state::short_digest;
 
-/// Returns the plan with one column per part, one column per lookup, and a dtype for every output. Parts are concatenated, so no output changes,
-/// and each op has its own fields for what it learns from its column.
+/// Returns the plan with one column per part, one column per lookup, a dtype for every output and a key for every join.
+/// Parts are concatenated, so no output changes, and each op has its own fields for what it learns from its column.
 pub fn canonical(plan: &v1::Plan) -> v1::Plan {
     let outputs = plan.outputs.iter().map(|output| {
         let parts = output.parts.iter().flat_map(|part| {
@@ -22,7 +22,17 @@ pub fn canonical(plan: &v1::Plan) -> v1::Plan {
     });
     let mut units = plan.units.clone();
     units.sort_by(|one, other| one.column.cmp(&other.column));
-    v1::Plan { filter: plan.filter.trim().to_owned(), derive: plan.derive.clone(), outputs: outputs.collect(), units }
+    let join = plan.join.iter().map(|join| {
+        let key = if join.key.is_empty() { &join.on } else { &join.key };
+        v1::Join { key: key.clone(), ..join.clone() }
+    });
+    v1::Plan {
+        filter: plan.filter.trim().to_owned(),
+        derive: plan.derive.clone(),
+        outputs: outputs.collect(),
+        units,
+        join: join.collect(),
+    }
 }
 
 /// Returns a chain for each combination of columns of the lookups: the first lookup's columns in order, each with those

@@ -21,6 +21,7 @@ pub use error::PlanError;
 pub use learn::{Answer, Question, Statistic, first_unlearned, learn, pass_count, questions};
 pub use lookup::{Lookup, Tables, lookups, pin, table_names};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};
+pub use path::join_path;
 pub use request::{BATCH_SIZE_MAX, Limits, Request, RequestLimits, Source};
 pub use sample::Sample;
 pub use warnings::warnings;

@@ -64,8 +64,13 @@ pub fn stored_columns<'a>(stored: &Schema, names: impl IntoIterator<Item = &'a s
 
 /// Checks the sizes of a plan before it is compiled.
 pub fn check_shape(plan: &v1::Plan) -> Result<(), PlanError> {
-    let entries =
-        [("plan.derive", plan.derive.len()), ("plan.outputs", plan.outputs.len()), ("plan.units", plan.units.len())];
+    let joined = plan.join.iter().map(|join| join.columns.len().max(1)).sum();
+    let entries = [
+        ("plan.join", joined),
+        ("plan.derive", plan.derive.len()),
+        ("plan.outputs", plan.outputs.len()),
+        ("plan.units", plan.units.len()),
+    ];
     for (path, count) in entries {
         if count > PLAN_ENTRIES_MAX {
             return Err(PlanError::field(path, format!("{count} entries, the limit is {PLAN_ENTRIES_MAX}")));

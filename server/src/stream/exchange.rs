@@ -91,7 +91,7 @@ impl Exchange {
     fn compile(environment: &Environment, pinned: PinnedPlan, schema: &Schema) -> Result<Self, StreamError> {
         let PinnedPlan { plan_id, plan, tables, .. } = pinned;
         environment.plans.fitted_types(&plan_id).check(schema)?;
-        let expressions = Expressions::compile(&plan, schema, RowSource::Client)?;
+        let expressions = Expressions::compile(&plan, schema, &tables, RowSource::Client)?;
         units::check(&plan, &expressions.schema)?;
         let program = Arc::new(plan::compile(&plan, &expressions.schema, false, &tables)?);
         let columns = program.input_columns().iter().map(AsRef::as_ref);

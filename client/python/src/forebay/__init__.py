@@ -43,6 +43,7 @@ from .exchange import Exchange
 from .explain import Explain, RankExplain
 from .fitted import FittedPlan
 from .header import BatchHeader, DatasetInfo, StreamInfo
+from .joins import Join, join
 from .options import StreamOptions
 from .outputs import Output, label, output
 from .plan import Plan
@@ -77,6 +78,7 @@ __all__ = [
     "ForkedInUse",
     "InternalError",
     "InvalidRequest",
+    "Join",
     "NotFitted",
     "NotFound",
     "OrderChanged",
@@ -102,6 +104,7 @@ __all__ = [
     "Unimplemented",
     "cols",
     "connect",
+    "join",
     "label",
     "local",
     "output",

@@ -17,6 +17,7 @@ import pyarrow as pa
 from .chains import cols
 from .columns import Columns
 from .fit_result import checked_plan, read_object, unwrapped
+from .joins import Join
 from .op import Json
 from .outputs import DTYPES, DType, Output, output
 from .plan_json import read_plan
@@ -29,8 +30,8 @@ __all__ = ["DTYPES", "Columns", "DType", "Output", "Plan", "cols", "output"]
 class Plan:
     """A filter on the rows of a dataset, derived columns, and the outputs of a batch.
 
-    `filter` and the expressions of `derive` are SQL over the dataset's columns. `outputs` maps names to `cols` chains,
-    lists of chains side by side, or an `output` with an explicit dtype.
+    `filter` and the expressions of `derive` are SQL over the columns of the dataset and of `join`. `outputs` maps names
+    to `cols` chains, lists of chains side by side, or an `output` with an explicit dtype.
     """
 
     filter: str
@@ -38,6 +39,8 @@ class Plan:
     outputs: Mapping[str, Output] = field(hash=False)
     training: Plan | None = field(hash=False, repr=False)
     """The plan that this one takes its learned parameters from, of the training rows; set by `split`."""
+    join: Sequence[Join]
+    """Joins with other datasets, made by `forebay.join`."""
     units: Mapping[str, str] = field(hash=False)
     """Units of date and time columns when the plan was fitted; set by a fit."""
 
@@ -47,6 +50,7 @@ class Plan:
         outputs: Mapping[str, Columns | Sequence[Columns] | Output],
         filter: str | None = None,  # noqa: A002 (the contract's name)
         derive: Mapping[str, str] | None = None,
+        join: Join | Sequence[Join] = (),
         units: Mapping[str, str] | None = None,
     ) -> None:
         if filter is not None and not isinstance(cast(object, filter), str):
@@ -56,6 +60,10 @@ class Plan:
         for name, expr in (derive or {}).items():
             if not isinstance(cast(object, expr), str) or not expr.strip():
                 raise TypeError(f"derive: {name!r} must be a string with an SQL expression, not {expr!r}")
+        joins = (join,) if isinstance(join, Join) else tuple(join)
+        for i, item in enumerate(joins):
+            if not isinstance(cast(object, item), Join):
+                raise TypeError(f'join: item {i} must be fb.join("table", on=…, columns=[…]), not {item!r}')
         made: dict[str, Output] = {}
         for name, parts in outputs.items():
             if not isinstance(cast(object, name), str) or not name:
@@ -67,11 +75,13 @@ class Plan:
         object.__setattr__(self, "filter", filter or "")
         object.__setattr__(self, "derive", dict(derive or {}))
         object.__setattr__(self, "outputs", made)
+        object.__setattr__(self, "join", joins)
         object.__setattr__(self, "units", dict(units or {}))
         object.__setattr__(self, "training", None)
 
     def __repr__(self) -> str:
-        lines = [f"filter={self.filter!r}"] if self.filter else []
+        lines = [f"join {item!r}" for item in self.join]
+        lines += [f"filter={self.filter!r}"] if self.filter else []
         lines += [] if self.training is None else [f"learns from the rows of filter={self.training.filter!r}"]
         lines += [f"derive[{name!r}] = {expr}" for name, expr in self.derive.items()]
         for name, out in self.outputs.items():
@@ -103,12 +113,12 @@ class Plan:
                 outputs[name] = replace(out, parts=tuple(part.resolve(schema) for part in out.parts))
             except ValueError as error:
                 raise ValueError(f"outputs: {name!r}: {error}") from None
-        resolved = Plan(outputs=outputs, filter=self.filter, derive=self.derive, units=self.units)
+        resolved = Plan(outputs=outputs, filter=self.filter, derive=self.derive, join=self.join, units=self.units)
         return resolved._learning_from(None if self.training is None else self.training.resolve(schema))
 
     def with_filter(self, filter: str) -> Plan:  # noqa: A002 (the contract's name)
         """Return the plan with its filter replaced."""
-        return Plan(outputs=self.outputs, filter=filter, derive=self.derive, units=self.units)
+        return Plan(outputs=self.outputs, filter=filter, derive=self.derive, join=self.join, units=self.units)
 
     def split(self, *, by: str | None = None, val: float = 0.1, seed: int = 0) -> tuple[Plan, Plan]:
         """Return two plans, for training and for validation: disjoint rows that are together those of this plan.
@@ -141,6 +151,8 @@ class Plan:
             | {"parts": [part.to_dict() for part in out.parts]}
             for name, out in self.outputs.items()
         ]
+        if self.join:
+            plan["join"] = [item.to_dict() for item in self.join]
         if self.units:
             plan["units"] = [{"column": column, "unit": unit} for column, unit in self.units.items()]
         return plan

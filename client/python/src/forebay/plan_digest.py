@@ -20,7 +20,21 @@ STATS = ("MEAN", "MEDIAN", "MODE")
 # Messages and their fields, each a number and a kind. "?": explicit presence (optional, or in a oneof); "*": repeated.
 # Kinds include the names of messages.
 MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
-    "Plan": {"filter": (1, "string"), "derive": (2, "*Derive"), "outputs": (3, "*Output"), "units": (4, "*Unit")},
+    "Plan": {
+        "filter": (1, "string"),
+        "derive": (2, "*Derive"),
+        "outputs": (3, "*Output"),
+        "units": (4, "*Unit"),
+        "join": (5, "*Join"),
+    },
+    "Join": {
+        "table": (1, "string"),
+        "on": (2, "string"),
+        "key": (3, "string"),
+        "columns": (4, "*string"),
+        "prefix": (5, "string"),
+        "snapshot": (6, "string"),
+    },
     "Unit": {"column": (1, "string"), "unit": (2, "string")},
     "Derive": {"name": (1, "string"), "expr": (2, "string")},
     "Output": {"name": (1, "string"), "dtype": (2, "DType"), "parts": (3, "*Part")},

@@ -14,6 +14,7 @@ from typing import TypedDict, cast
 from . import ops
 from .chains import cols
 from .columns import Columns
+from .joins import Join
 from .op import Op
 from .outputs import Output, output
 
@@ -27,11 +28,12 @@ class PlanFields(TypedDict):
     derive: dict[str, str]
     outputs: dict[str, Output]
     units: dict[str, str]
+    join: list[Join]
 
 
 def read_plan(plan: Fields) -> PlanFields:
     """Return the arguments of the plan that the JSON describes."""
-    fields = _fields("plan", plan, "filter", "derive", "outputs", "units")
+    fields = _fields("plan", plan, "filter", "derive", "outputs", "units", "join")
     derive: dict[str, str] = {}
     for i, item in enumerate(_list("plan.derive", fields.get("derive"))):
         entry = _fields(f"derive[{i}]", item, "name", "expr")
@@ -48,9 +50,18 @@ def read_plan(plan: Fields) -> PlanFields:
     for i, item in enumerate(_list("plan.units", fields.get("units"))):
         entry = _fields(f"units[{i}]", item, "column", "unit")
         units[_text(f"units[{i}].column", entry.get("column"))] = _text(f"units[{i}].unit", entry.get("unit"))
+    joins = [_join(f"join[{i}]", item) for i, item in enumerate(_list("plan.join", fields.get("join")))]
     text = fields.get("filter")
     written = None if text is None else _text("plan.filter", text)
-    return PlanFields(filter=written, derive=derive, outputs=outputs, units=units)
+    return PlanFields(filter=written, derive=derive, outputs=outputs, units=units, join=joins)
+
+
+def _join(where: str, item: object) -> Join:
+    fields = _set(where, item, "table", "on", "key", "columns", "prefix", "snapshot")
+    table, on, key, prefix, snapshot = (
+        _text(f"{where}.{name}", fields.get(name, "")) for name in ("table", "on", "key", "prefix", "snapshot")
+    )
+    return Join(table, on, _texts(f"{where}.columns", fields.get("columns")), key, prefix, snapshot)
 
 
 def _part(where: str, item: object) -> Columns:

@@ -152,7 +152,7 @@ async fn check(
     let (plan, tables) = pinned.map_err(|error| error.in_original(&sent))?;
     let stored = Arc::clone(snapshot.wide_schema());
     let checked = environment.cpu.run(move || {
-        let expressions = Arc::new(Expressions::compile(&plan, &stored, RowSource::Snapshot { sample })?);
+        let expressions = Arc::new(Expressions::compile(&plan, &stored, &tables, RowSource::Snapshot { sample })?);
         units::check(&plan, &expressions.schema)?;
         dry_run::dry_run(&plan, &expressions.schema, &tables).map_err(|error| error.in_original(&sent))?;
         Ok(CheckedPlan { plan, tables: Arc::new(tables), expressions })

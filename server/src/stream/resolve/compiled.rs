@@ -66,7 +66,7 @@ impl Compiled {
     ) -> Result<Self, StreamError> {
         let PinnedPlan { plan_id, plan, tables, is_changed } = pinned;
         let stored = SchemaRef::clone(snapshot.wide_schema());
-        let expressions = Arc::new(Expressions::compile(&plan, &stored, RowSource::Snapshot { sample })?);
+        let expressions = Arc::new(Expressions::compile(&plan, &stored, &tables, RowSource::Snapshot { sample })?);
         units::check(&plan, &expressions.schema)?;
         let program = Arc::new(plan::compile(&plan, &expressions.schema, with_row_ids, &tables)?);
         let columns = program.input_columns().iter().map(AsRef::as_ref);

@@ -60,7 +60,7 @@ impl RowCounts {
         if expressions.filter.is_none() && expressions.sample.is_none() {
             return Ok(Arc::clone(snapshot.row_counts()));
         }
-        let key = count_key(snapshot, filter_text, expressions.sample);
+        let key = count_key(snapshot, filter_text, expressions);
         // Concurrent ranks share one count.
         let cell = self.cell(&key);
         let counted = cell.get_or_try_init(|| load_or_count(environment, snapshot, &key, expressions)).await;
@@ -224,10 +224,16 @@ fn row_id_statistics(snapshot: &Snapshot) -> ColumnStatistics {
     }
 }
 
-fn count_key(snapshot: &Snapshot, filter_text: &str, sample: Option<Sample>) -> String {
-    let of_rows = match sample {
-        None => short_digest(&[filter_text.as_bytes()]),
-        Some(sample) => short_digest(&[b"sample", &sample.key(), filter_text.as_bytes()]),
-    };
+fn count_key(snapshot: &Snapshot, filter_text: &str, expressions: &Expressions) -> String {
+    let sample = expressions.sample.map(Sample::key);
+    let mut parts: Vec<&[u8]> = Vec::new();
+    if let Some(sample) = &sample {
+        parts.extend([b"sample".as_slice(), sample]);
+    }
+    if !expressions.filter_joins.is_empty() {
+        parts.extend([b"join".as_slice(), &expressions.filter_joins]);
+    }
+    parts.push(filter_text.as_bytes());
+    let of_rows = short_digest(&parts);
     format!("{}-{of_rows}", snapshot.digest())
 }

@@ -10,15 +10,19 @@ use arrow::{
 };
 use forebay_kernels::Program;
 use forebay_proto::v1;
+use prost::Message as _;
 
 use crate::{
     catalog::Snapshot,
     expr::Expression,
-    plan::{PlanError, ROW_ID, Sample, stored_columns},
+    plan::{PlanError, ROW_ID, Sample, Tables, join_path, stored_columns},
     scan::Projection,
     stream::{
         error::StreamError,
-        resolve::passing::{Origin, Passing},
+        resolve::{
+            joins::{Join, JoinedColumns},
+            passing::{Origin, Passing},
+        },
     },
 };
 
@@ -26,12 +30,15 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Expressions {
     pub filter: Option<Expression>,
-    /// The columns that the filter may read: the stored ones, and the row ids of a snapshot.
+    /// The columns that the filter may read: the stored and joined ones, and the row ids of a snapshot.
     pub filter_schema: SchemaRef,
+    joins: Vec<Arc<Join>>,
+    /// What decides the values of the joined columns that the filter reads; empty if it reads none.
+    pub filter_joins: Vec<u8>,
     derived: Vec<(Field, Expression)>,
     /// The rows that are computed at all; none: every row.
     pub sample: Option<Sample>,
-    /// Stored columns, then derived ones.
+    /// Stored columns, then joined ones, then derived ones.
     pub schema: SchemaRef,
 }
 
@@ -51,13 +58,17 @@ pub(crate) struct Rows {
     derivation: Derivation,
 }
 
-/// Filters a chunk of columns and adds derived ones; the chunk may be of a snapshot or a client.
+/// Filters a chunk of columns and adds joined and derived ones; the chunk may be of a snapshot or a client.
 #[derive(Debug)]
 pub(crate) struct Derivation {
     /// Indices, in rising order, of the columns that it reads, and their schema.
     pub columns: Vec<usize>,
     pub input: SchemaRef,
+    /// Joins that the filter reads.
+    joins_before: Vec<JoinedColumns>,
     filter: Option<Expression>,
+    /// Joins that only derived columns or the outputs read: of passing rows.
+    joins_after: Vec<JoinedColumns>,
     derived: Vec<Expression>,
     sample: Option<Sample>,
     /// Whether the expressions or the outputs read row ids, which follow the stored columns.
@@ -66,9 +77,21 @@ pub(crate) struct Derivation {
 }
 
 impl Expressions {
-    /// Compiles the filter and every derived column. All of them may read [`ROW_ID`], where rows have ids.
-    pub(crate) fn compile(plan: &v1::Plan, stored: &Schema, source: RowSource) -> Result<Self, StreamError> {
-        let filter_schema = Arc::new(with_row_id(stored.fields().to_vec()));
+    /// Compiles the joins, the filter and every derived column. Expressions may read [`ROW_ID`], where rows have ids.
+    pub(crate) fn compile(
+        plan: &v1::Plan,
+        stored: &Schema,
+        tables: &Tables,
+        source: RowSource,
+    ) -> Result<Self, StreamError> {
+        let mut fields = stored.fields().to_vec();
+        let mut joins = Vec::with_capacity(plan.join.len());
+        for (index, message) in plan.join.iter().enumerate() {
+            let join = Join::compile(message, &join_path(index), tables, &Schema::new(fields.clone()))?;
+            fields.extend(join.fields.iter().cloned());
+            joins.push(Arc::new(join));
+        }
+        let filter_schema = Arc::new(with_row_id(fields.clone()));
         let filter = match plan.filter.as_str() {
             "" => None,
             text => {
@@ -79,7 +102,6 @@ impl Expressions {
                 Some(compiled)
             }
         };
-        let mut fields = stored.fields().to_vec();
         let mut derived = Vec::with_capacity(plan.derive.len());
         for (index, derive) in plan.derive.iter().enumerate() {
             let path = format!("plan.derive[{index}]");
@@ -101,8 +123,43 @@ impl Expressions {
             RowSource::Snapshot { sample } => sample,
             RowSource::Client => None,
         };
-        Ok(Self { filter, filter_schema, derived, sample, schema: Arc::new(Schema::new(fields)) })
+        let is_joined = |column: &String| {
+            joins.iter().any(|join: &Arc<Join>| join.fields.iter().any(|field| field.name() == column))
+        };
+        let reads_joined = filter.iter().flat_map(Expression::columns).any(is_joined);
+        let filter_joins = if reads_joined {
+            v1::Plan { join: plan.join.clone(), ..v1::Plan::default() }.encode_to_vec()
+        } else {
+            Vec::new()
+        };
+        let schema = Arc::new(Schema::new(fields));
+        Ok(Self { filter, filter_schema, joins, filter_joins, derived, sample, schema })
     }
+}
+
+/// The joined columns that are read, before and after the filter. Adds the columns that the joins look up to `needed`.
+fn joins_read<'a>(
+    joins: &'a [Arc<Join>],
+    needed: &mut BTreeSet<&'a str>,
+    filter: Option<&'a Expression>,
+) -> (Vec<JoinedColumns>, Vec<JoinedColumns>) {
+    let mut filtered: BTreeSet<&str> = filter.iter().flat_map(|filter| filter.columns()).map(String::as_str).collect();
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    // A join may look up the columns of earlier ones.
+    for join in joins.iter().rev() {
+        let of_filter = join.columns_read(|column| filtered.contains(column));
+        if of_filter.is_some() {
+            filtered.insert(&join.on);
+        }
+        let read = join.columns_read(|column| needed.contains(column));
+        if read.is_some() {
+            needed.insert(&join.on);
+        }
+        if of_filter.is_some() { before.extend(read) } else { after.extend(read) }
+    }
+    before.reverse();
+    after.reverse();
+    (before, after)
 }
 
 fn row_id_field() -> FieldRef {
@@ -138,7 +195,7 @@ fn check_row_ids(
 }
 
 impl Rows {
-    /// Reads only the stored columns that these columns, stored or derived, need.
+    /// Reads only the stored columns that these columns, stored, joined or derived, need.
     pub(crate) fn new<'a>(
         snapshot: &Snapshot,
         expressions: &Expressions,
@@ -170,6 +227,7 @@ impl Rows {
     /// snapshot.
     pub(crate) fn count(&self, chunk: &RecordBatch, first_row: u64) -> Result<u64, StreamError> {
         let (rows, _) = self.derivation.sampled(chunk, first_row)?;
+        let rows = self.derivation.with_joined(rows, &self.derivation.joins_before)?;
         Ok(self.derivation.mask(&rows)?.map_or(rows.num_rows(), |mask| mask.true_count()) as u64)
     }
 
@@ -180,7 +238,7 @@ impl Rows {
 }
 
 impl Derivation {
-    /// Reads only the columns of a schema that these columns, stored or derived, need.
+    /// Reads only the columns of a schema that these columns, stored, joined or derived, need.
     pub(crate) fn new<'a>(
         stored: &Schema,
         expressions: &Expressions,
@@ -198,6 +256,7 @@ impl Derivation {
         used.reverse();
         let filter = expressions.filter.as_ref();
         needed.extend(filter.iter().flat_map(|filter| filter.columns()).map(String::as_str));
+        let (joins_before, joins_after) = joins_read(&expressions.joins, &mut needed, filter);
         // A stored column of this name is not the row's id, and no expression reads it.
         let with_row_ids = with_row_ids || (needed.contains(ROW_ID) && stored.index_of(ROW_ID).is_err());
 
@@ -210,19 +269,22 @@ impl Derivation {
         if with_row_ids {
             fields.push(row_id_field());
         }
+        fields.extend(joins_before.iter().flat_map(JoinedColumns::fields).cloned());
         let filter = filter.map(|filter| bind(filter, &Schema::new(fields.clone()), "plan.filter")).transpose()?;
+        fields.extend(joins_after.iter().flat_map(JoinedColumns::fields).cloned());
         let mut derived = Vec::with_capacity(used.len());
         for (field, expression) in used {
             derived.push(bind(expression, &Schema::new(fields.clone()), field.name())?);
             fields.push(Arc::new(field.clone()));
         }
         let (sample, schema) = (expressions.sample, Arc::new(Schema::new(fields)));
-        Ok(Self { columns, input, filter, derived, sample, with_row_ids, schema })
+        Ok(Self { columns, input, joins_before, filter, joins_after, derived, sample, with_row_ids, schema })
     }
 
     /// The passing rows of a chunk of [`Self::columns`]; `first_row` is the id of its first row.
     pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<Passing, StreamError> {
         let (rows, mut origin) = self.sampled(chunk, first_row)?;
+        let rows = self.with_joined(rows, &self.joins_before)?;
         let passing = match self.mask(&rows)?.filter(|mask| mask.true_count() < rows.num_rows()) {
             Some(mask) => {
                 let passing = filter_record_batch(&rows, &mask)?;
@@ -231,6 +293,7 @@ impl Derivation {
             }
             None => rows,
         };
+        let passing = self.with_joined(passing, &self.joins_after)?;
         if self.derived.is_empty() {
             return Ok(Passing::new(passing, origin));
         }
@@ -265,6 +328,17 @@ impl Derivation {
         let mut columns: Vec<ArrayRef> = chunk.columns().to_vec();
         columns.push(Arc::new(ids));
         self.batch(columns.len(), columns, row_count)
+    }
+
+    /// Adds the columns of joins.
+    fn with_joined(&self, rows: RecordBatch, joins: &[JoinedColumns]) -> Result<RecordBatch, StreamError> {
+        let mut rows = rows;
+        for join in joins {
+            let mut columns = rows.columns().to_vec();
+            columns.extend(join.values(&rows)?);
+            rows = self.batch(columns.len(), columns, rows.num_rows())?;
+        }
+        Ok(rows)
     }
 
     fn mask(&self, chunk: &RecordBatch) -> Result<Option<BooleanArray>, StreamError> {

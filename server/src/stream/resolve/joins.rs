@@ -1,0 +1,98 @@
+//! Joins: columns of a plan's tables, looked up by a key, which follow the stored columns.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, Int64Array, RecordBatch},
+    compute::take,
+    datatypes::{Field, FieldRef, Schema},
+};
+use forebay_kernels::{CompileError, LookupTable, Op, Prefix};
+use forebay_proto::v1;
+
+use crate::{
+    plan::{PlanError, ROW_ID, Tables},
+    stream::error::StreamError,
+};
+
+/// A join, checked against the schema of its rows.
+#[derive(Debug)]
+pub(crate) struct Join {
+    /// The column whose values are looked up.
+    pub on: String,
+    pub fields: Vec<FieldRef>,
+    /// The rows of the table by key.
+    rows: Prefix,
+    /// The table's columns.
+    values: Vec<ArrayRef>,
+}
+
+/// The columns of a join that are read.
+#[derive(Clone, Debug)]
+pub(super) struct JoinedColumns {
+    join: Arc<Join>,
+    columns: Vec<usize>,
+}
+
+// === impl Join ===
+
+impl Join {
+    /// Compiles a join for rows of these columns.
+    pub(super) fn compile(
+        message: &v1::Join,
+        path: &str,
+        tables: &Tables,
+        schema: &Schema,
+    ) -> Result<Self, StreamError> {
+        let found = tables.of_join(message, path)?;
+        // A join has at least one column.
+        let Some(first) = found.first() else {
+            return Err(PlanError::field(format!("{path}.columns"), "missing").into());
+        };
+        let mut fields: Vec<FieldRef> = Vec::with_capacity(found.len());
+        for (column, table) in message.columns.iter().zip(&found) {
+            let name = format!("{}{column}", message.prefix);
+            if name == ROW_ID || schema.index_of(&name).is_ok() || fields.iter().any(|field| field.name() == &name) {
+                let reason = format!("there already is a column \"{name}\": set prefix to name the joined columns");
+                return Err(PlanError::field(format!("{path}.columns"), reason).into());
+            }
+            fields.push(Arc::new(Field::new(name, table.values.data_type().clone(), true)));
+        }
+        if let Ok(field) = schema.field_with_name(&message.on)
+            && field.data_type().is_nested()
+        {
+            let reason =
+                format!("column \"{}\" is {}: a join needs a column of scalars", message.on, field.data_type());
+            return Err(PlanError::field(format!("{path}.on"), reason).into());
+        }
+        let row_numbers = Int64Array::from_iter_values(0..i64::try_from(first.keys.len()).unwrap_or(i64::MAX));
+        let rows = LookupTable { values: Arc::new(row_numbers), ..first.as_ref().clone() };
+        let rows =
+            Prefix::compile(&message.on, &[Op::Lookup(Arc::new(rows))], schema).map_err(|error| match error {
+                CompileError::Op { problem, .. } => PlanError::field(format!("{path}.key"), problem.to_string()),
+                other => PlanError::of_chain(&format!("{path}.on"), other, schema),
+            })?;
+        let values = found.iter().map(|table| Arc::clone(&table.values)).collect();
+        Ok(Self { on: message.on.clone(), fields, rows, values })
+    }
+
+    /// The columns that `is_read` names; none if it names none.
+    pub(super) fn columns_read(self: &Arc<Self>, is_read: impl Fn(&str) -> bool) -> Option<JoinedColumns> {
+        let columns: Vec<usize> = (0..self.fields.len()).filter(|index| is_read(self.fields[*index].name())).collect();
+        (!columns.is_empty()).then(|| JoinedColumns { join: Arc::clone(self), columns })
+    }
+}
+
+// === impl JoinedColumns ===
+
+impl JoinedColumns {
+    pub(super) fn fields(&self) -> impl Iterator<Item = &FieldRef> {
+        self.columns.iter().map(|index| &self.join.fields[*index])
+    }
+
+    /// The values of each row; null where the table has no row with its key.
+    pub(super) fn values(&self, rows: &RecordBatch) -> Result<Vec<ArrayRef>, StreamError> {
+        let found = self.join.rows.evaluate(rows)?;
+        self.columns.iter().map(|index| Ok(take(&self.join.values[*index], &found, None)?)).collect()
+    }
+}
