@@ -54,6 +54,13 @@ pub use execute::{
     interleave::Interleave,
     workspace::Workspace,
 };
-pub use ops::{exact_decimal::ExactDecimal, fill_null::Fill, lookup::LookupTable, op::Op, vocab::VocabValues};
+pub use ops::{
+    encoding::{Encoding, Folds},
+    exact_decimal::ExactDecimal,
+    fill_null::Fill,
+    lookup::LookupTable,
+    op::Op,
+    vocab::VocabValues,
+};
 pub use prefix::Prefix;
 pub use spec::{Chain, DType, MAX_COLUMNS, OutputSpec};

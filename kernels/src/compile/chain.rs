@@ -72,14 +72,24 @@ pub(crate) struct Tuple {
     pub(crate) cross: Cross,
 }
 
-/// A `lookup`, with the rest of its chain already applied to the table's rows.
+/// A `lookup` or an encoding, with the rest of its chain already applied to the table's rows.
 #[derive(Debug)]
 pub(crate) struct Joined {
     /// Yields the position of a key's row in `rows`; 0, a null, if the key is absent.
     pub(crate) front: CompiledChain,
+    /// Chooses among several rows of a key.
+    pub(crate) fold: Option<RowFold>,
     pub(crate) rows: JoinedRows,
     /// The same rows as stored, if they are decimals and the rest of the chain keeps their values.
     pub(crate) decimals: Option<ArrayRef>,
+}
+
+/// The fold of a row: each key has a row of the table per fold.
+#[derive(Debug)]
+pub(crate) struct RowFold {
+    /// Yields the fold, from 0.
+    pub(crate) chain: CompiledChain,
+    pub(crate) count: i64,
 }
 
 /// The result of the chain for each row of a table, after a leading null.
@@ -120,6 +130,18 @@ pub(crate) enum ChainProblem {
     Table(ArrowError),
 }
 
+impl ChainProblem {
+    /// The problem of the op at this position.
+    pub(super) fn at(self, position: usize) -> Self {
+        if let Self::Op(_, problem) = self { Self::Op(position, problem) } else { self }
+    }
+
+    /// The problem of ops that are counted from this position.
+    pub(super) fn after(self, position: usize) -> Self {
+        if let Self::Op(rest, problem) = self { Self::Op(position + rest, problem) } else { self }
+    }
+}
+
 impl CompiledChain {
     /// The number of output columns that the chain fills; `None` for lists.
     pub(crate) fn width(&self) -> Option<usize> {
@@ -128,6 +150,18 @@ impl CompiledChain {
             RowShape::List => None,
             RowShape::Columns(width) | RowShape::OneHot(width) | RowShape::MultiHot(width) => Some(width),
             RowShape::OneHots { n, size } => Some(n * size),
+        }
+    }
+
+    /// The chain that takes this one's results, computed for a table, by the position that the table's front yields.
+    pub(super) fn of_joined(self, joined: Joined) -> Self {
+        Self {
+            input: joined.front.input,
+            slot: joined.front.slot,
+            head: Head::Joined(Arc::new(joined)),
+            steps: Vec::new(),
+            list: None,
+            ..self
         }
     }
 

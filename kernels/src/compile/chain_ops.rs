@@ -45,16 +45,16 @@ impl CompiledChain {
             chain.push_list(&Op::Pad { n, value: 0.0 }).map_err(|problem| ChainProblem::Op(0, problem))?;
         }
         for (position, op) in ops.iter().enumerate() {
-            if let Op::Lookup(table) = op {
-                return chain.join(table, &ops[position + 1..], inputs).map_err(|problem| match problem {
-                    ChainProblem::Op(rest, problem) => ChainProblem::Op(position + rest, problem),
-                    other => other,
-                });
-            }
-            chain.push(op, inputs).map_err(|problem| match problem {
-                ChainProblem::Op(_, problem) => ChainProblem::Op(position, problem),
-                other => other,
-            })?;
+            let rest = &ops[position + 1..];
+            let joined = match op {
+                Op::Lookup(table) => chain.join(table, rest, inputs),
+                Op::Encode(encoding) => chain.encode_numbers(encoding, rest, inputs),
+                _ => {
+                    chain.push(op, inputs).map_err(|problem| problem.at(position))?;
+                    continue;
+                }
+            };
+            return joined.map_err(|problem| problem.after(position));
         }
         Ok(chain)
     }
@@ -78,7 +78,7 @@ impl CompiledChain {
         Ok(Self { input, slot, head, steps, list, domain, meaning, shape, cardinality, rounding, filled })
     }
 
-    fn push(&mut self, op: &Op, inputs: &mut Inputs) -> Result<(), ChainProblem> {
+    pub(super) fn push(&mut self, op: &Op, inputs: &mut Inputs) -> Result<(), ChainProblem> {
         let problem = |problem| ChainProblem::Op(0, problem);
         match (op, self.shape) {
             (_, RowShape::OneHot(_) | RowShape::OneHots { .. } | RowShape::MultiHot(_)) => {

@@ -46,10 +46,7 @@ impl CompiledChain {
         let keys = self.keys(table, inputs)?;
         self.find(&keys.index).map_err(problem)?;
         let data_type = table.values.data_type();
-        let rest = Self::compile_input(0, data_type, rest, inputs).map_err(|problem| match problem {
-            ChainProblem::Op(position, problem) => ChainProblem::Op(position + 1, problem),
-            other => other,
-        })?;
+        let rest = Self::compile_input(0, data_type, rest, inputs).map_err(|problem| problem.after(1))?;
         if !matches!(rest.shape, RowShape::Single | RowShape::OneHot(_)) || matches!(rest.head, Head::Tuple(_)) {
             return Err(problem(OpProblem::Parameter("lookup cannot be followed by lists or cross".to_owned())));
         }
@@ -59,19 +56,7 @@ impl CompiledChain {
             Head::Strings { .. } => JoinedRows::Strings(rows),
             _ => JoinedRows::Numbers(inputs.evaluate(&rest, rows).map_err(ChainProblem::Table)?),
         };
-        Ok(Self {
-            input: self.input,
-            slot: self.slot,
-            domain: rest.domain,
-            meaning: rest.meaning,
-            shape: rest.shape,
-            cardinality: rest.cardinality,
-            rounding: rest.rounding,
-            head: Head::Joined(Arc::new(Joined { front: self, rows, decimals })),
-            steps: Vec::new(),
-            list: None,
-            filled: rest.filled,
-        })
+        Ok(rest.of_joined(Joined { front: self, fold: None, rows, decimals }))
     }
 
     /// The keys of a table in the representation of the chain's values.

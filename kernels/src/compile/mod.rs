@@ -7,6 +7,7 @@
 pub(crate) mod chain;
 mod chain_ops;
 mod cross;
+mod encoding;
 pub(crate) mod inputs;
 mod list_ops;
 mod lookup;

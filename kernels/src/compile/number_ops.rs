@@ -71,7 +71,8 @@ impl CompiledChain {
             | Op::FirstN { .. }
             | Op::Pad { .. }
             | Op::Ngram { .. }
-            | Op::Lookup(_) => None,
+            | Op::Lookup(_)
+            | Op::Encode(_) => None,
         };
         if let Some((step, number, cardinality)) = step {
             if !self.keeps_meaning(op, number) {

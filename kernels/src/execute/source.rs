@@ -54,7 +54,7 @@ enum Source<'a> {
     /// The components of a tuple.
     Tuple(Vec<Feed<'a>>),
     /// Rows of a lookup table.
-    Joined { front: Box<Feed<'a>>, rows: &'a Collected },
+    Joined { front: Box<Feed<'a>>, fold: Option<(Box<Feed<'a>>, i64)>, rows: &'a Collected },
 }
 
 /// A column that a chain cannot read.
@@ -85,7 +85,12 @@ impl<'a> Feed<'a> {
             }
             Head::Joined(joined) => {
                 let JoinedRows::Numbers(found) = &joined.rows else { return Err(unreadable(None)) };
-                Source::Joined { front: Box::new(Self::new(&joined.front, inputs, rows, mapped)?), rows: found }
+                let front = Box::new(Self::new(&joined.front, inputs, rows, mapped)?);
+                let fold = joined
+                    .fold
+                    .as_ref()
+                    .map(|fold| Ok((Box::new(Self::new(&fold.chain, inputs, rows, mapped)?), fold.count)));
+                Source::Joined { front, fold: fold.transpose()?, rows: found }
             }
             _ => return Self::of(chain, column, rows, mapped),
         };
@@ -111,8 +116,18 @@ impl<'a> Feed<'a> {
             // The steps were already applied to the dictionary.
             Source::Mapped { values, keys } => return keys.load(values, rows, tile),
             Source::Tuple(parts) => self.load_tuple(parts, rows, tile),
-            Source::Joined { front, rows: found } => {
-                front.load(rows, tile);
+            Source::Joined { front, fold, rows: found } => {
+                front.load(rows.clone(), tile);
+                if let Some((fold, count)) = fold {
+                    let mut positions = Vec::new();
+                    tile.write_ints(|values| positions.extend_from_slice(values));
+                    fold.load(rows, tile);
+                    tile.write_ints(|folds| {
+                        for (fold, position) in folds.iter_mut().zip(positions) {
+                            *fold += position * count;
+                        }
+                    });
+                }
                 found.pick(tile);
                 return;
             }

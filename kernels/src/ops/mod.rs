@@ -10,6 +10,7 @@ pub(crate) mod bucketize;
 pub(crate) mod clip;
 pub(crate) mod cross;
 pub(crate) mod decimal;
+pub(crate) mod encoding;
 pub(crate) mod exact_decimal;
 pub(crate) mod fill_null;
 pub(crate) mod first_n;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ops::{fill_null::Fill, lookup::LookupTable, vocab::VocabValues};
+use crate::ops::{encoding::Encoding, fill_null::Fill, lookup::LookupTable, vocab::VocabValues};
 
 /// One op of a chain, with all learned parameters filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,6 +124,8 @@ pub enum Op {
     },
     /// A left join on a unique key.
     Lookup(Arc<LookupTable>),
+    /// A value's learned number.
+    Encode(Arc<Encoding>),
     /// The runs of n elements of a list, each as the hash of its tuple, modulo `buckets`.
     Ngram {
         /// The number of elements per run.
@@ -180,6 +182,7 @@ impl Op {
             Self::FirstN { .. } => "first_n",
             Self::Pad { .. } => "pad",
             Self::Lookup(_) => "lookup",
+            Self::Encode(encoding) => encoding.op,
             Self::Ngram { .. } => "ngram",
             Self::SigridHash { .. } => "sigrid_hash",
             Self::MapId { .. } => "map_id",

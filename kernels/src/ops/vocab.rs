@@ -43,6 +43,18 @@ pub enum VocabValues {
     Decimals(Vec<String>),
 }
 
+impl VocabValues {
+    /// The number of values.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Strings(texts) | Self::Decimals(texts) => texts.len(),
+            Self::Integers(integers) => integers.len(),
+            Self::Unsigned(integers) => integers.len(),
+            Self::Floats(numbers) => numbers.len(),
+        }
+    }
+}
+
 /// The index of a list, and the number of buckets for unseen values.
 #[derive(Clone, Debug)]
 pub(crate) struct Vocab {

@@ -103,7 +103,7 @@ const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Part".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Part".into() }}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Op {
-    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24")]
+    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26")]
     pub op: ::core::option::Option<op::Op>,
 }
 /// Nested message and enum types in `Op`.
@@ -158,12 +158,59 @@ pub mod op {
         MapId(super::MapId),
         #[prost(message, tag = "24")]
         PositiveMod(super::PositiveMod),
+        #[prost(message, tag = "25")]
+        CountEncode(super::CountEncode),
+        #[prost(message, tag = "26")]
+        TargetMean(super::TargetMean),
     }
 }
 impl ::prost::Name for Op {
 const NAME: &'static str = "Op";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Op".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Op".into() }}
+/// The value becomes the number of rows with it among those that the plan was fitted on; null and other values become 0.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CountEncode {
+    /// Learned, with one count per value.
+    #[prost(message, optional, tag = "1")]
+    pub values: ::core::option::Option<VocabValues>,
+    #[prost(uint64, repeated, tag = "2")]
+    pub counts: ::prost::alloc::vec::Vec<u64>,
+}
+impl ::prost::Name for CountEncode {
+const NAME: &'static str = "CountEncode";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.CountEncode".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.CountEncode".into() }}
+/// The value becomes the mean of the label over the rows with it, drawn towards the mean of all rows:
+/// (sum + smoothing * mean of all) / (count + smoothing). Null and other values become the mean of all. Rows whose label is null
+/// or NaN are not counted.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TargetMean {
+    /// A numeric or boolean column, stored, joined or derived.
+    #[prost(string, tag = "1")]
+    pub label: ::prost::alloc::string::String,
+    /// Absent: 20.
+    #[prost(double, optional, tag = "2")]
+    pub smoothing: ::core::option::Option<f64>,
+    /// A row takes the mean of the rows of all other folds, so that its own label does not leak into the feature; its fold is
+    /// hash64(__row_id, seed) % folds. Rows that a client sends have no fold and take the mean of all rows. 0: one mean for all.
+    /// Absent: 5.
+    #[prost(uint32, optional, tag = "3")]
+    pub folds: ::core::option::Option<u32>,
+    #[prost(uint64, tag = "4")]
+    pub seed: u64,
+    /// Learned.
+    #[prost(message, optional, tag = "5")]
+    pub values: ::core::option::Option<VocabValues>,
+    /// Rows of folds + 1 means: without fold 0, without fold 1 and so on, and of all rows. The first row is for null and other
+    /// values; then one per value. With 0 folds, rows of one mean.
+    #[prost(double, repeated, tag = "6")]
+    pub means: ::prost::alloc::vec::Vec<f64>,
+}
+impl ::prost::Name for TargetMean {
+const NAME: &'static str = "TargetMean";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.TargetMean".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.TargetMean".into() }}
 /// Replaces null with a value: given, or learned (stat).
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FillNull {

@@ -8,6 +8,7 @@ mod exact;
 mod job;
 mod moments;
 mod summary;
+mod target_sums;
 mod top_values;
 
 use std::{
@@ -29,6 +30,7 @@ use datafusion_execution::{
 pub use distribution::{Distribution, EXACT_VALUES_MAX, SKETCH_SHARE_ERROR_MAX, distribution_schema};
 pub use job::Job;
 pub use summary::{Summary, summary_schema};
+pub use target_sums::{LabelSum, TargetSums, target_schema};
 pub use top_values::{Keep, ValueCounts};
 
 use crate::state::State;

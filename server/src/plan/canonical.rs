@@ -9,6 +9,12 @@ use forebay_proto::{
 use super::default_dtype::dtype_of;
 use crate::state::short_digest;
 
+/// The smoothing of a `target_mean` that names none.
+const SMOOTHING: f64 = 20.0;
+
+/// The folds of a `target_mean` that names none.
+const FOLDS: u32 = 5;
+
 /// Returns the plan with one column per part, one column per lookup, a dtype for every output and a key for every join.
 /// Parts are concatenated, so no output changes, and each op has its own fields for what it learns from its column.
 pub fn canonical(plan: &v1::Plan) -> v1::Plan {
@@ -57,16 +63,25 @@ fn chains_of(ops: &[v1::Op]) -> Vec<Vec<v1::Op>> {
                 chains = chains.iter().flat_map(longer).collect();
             }
             // An op may contain a vocabulary of megabytes: it is copied once per chain.
-            _ => chains.iter_mut().for_each(|chain| chain.push(with_canonical_decimals(op.clone()))),
+            _ => chains.iter_mut().for_each(|chain| chain.push(canonical_op(op.clone()))),
         }
     }
     chains
 }
 
-/// Returns the op with decimals in their canonical spelling. Invalid decimals are kept for the error that names them.
-fn with_canonical_decimals(mut op: v1::Op) -> v1::Op {
+/// Returns the op with its defaults, and with decimals in their canonical spelling. Invalid decimals are kept for the
+/// error that names them.
+fn canonical_op(mut op: v1::Op) -> v1::Op {
+    if let Some(OpMessage::TargetMean(message)) = &mut op.op {
+        message.smoothing.get_or_insert(SMOOTHING);
+        message.folds.get_or_insert(FOLDS);
+    }
     let texts = match &mut op.op {
-        Some(OpMessage::Vocab(v1::Vocab { values: Some(values), .. })) => values.decimals.as_mut_slice(),
+        Some(
+            OpMessage::Vocab(v1::Vocab { values: Some(values), .. })
+            | OpMessage::CountEncode(v1::CountEncode { values: Some(values), .. })
+            | OpMessage::TargetMean(v1::TargetMean { values: Some(values), .. }),
+        ) => values.decimals.as_mut_slice(),
         Some(OpMessage::FillNull(v1::FillNull { fill: Some(Fill::Decimal(text)) })) => std::slice::from_mut(text),
         _ => &mut [],
     };

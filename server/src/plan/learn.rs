@@ -7,6 +7,7 @@ use forebay_kernels::Op;
 use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
 
 use super::{
+    encodings,
     error::PlanError,
     lookup::Tables,
     ops::{kernel_op, named_op},
@@ -65,12 +66,25 @@ pub enum Statistic {
         /// Limit of values; 0: no limit.
         max_size: u64,
     },
+    /// All values with their counts, ordered like a vocabulary.
+    Counts,
+    /// The smoothed means of a label for each value and fold.
+    TargetMean {
+        /// The column of the label.
+        label: String,
+        /// The number of folds, or 0.
+        folds: u32,
+        /// The seed of the folds.
+        seed: u64,
+        /// The weight of the mean of all rows.
+        smoothing: f64,
+    },
 }
 
 impl Statistic {
-    /// Returns whether the statistic is computed from the counts of distinct values.
+    /// Returns whether the statistic distinguishes the values of a column.
     pub fn is_counted(&self) -> bool {
-        matches!(self, Self::Mode | Self::Vocabulary { .. })
+        matches!(self, Self::Mode | Self::Vocabulary { .. } | Self::Counts | Self::TargetMean { .. })
     }
 }
 
@@ -95,6 +109,10 @@ pub enum Answer {
     WholeBoundaries(Vec<i128>),
     /// A vocabulary.
     Values(v1::VocabValues),
+    /// Values, and the count of each.
+    Counts(v1::VocabValues, Vec<u64>),
+    /// Values, and the means of a label: rows of one per fold and one of all rows, the first for other values.
+    Means(v1::VocabValues, Vec<f64>),
 }
 
 /// Returns path and name of the first op that is not fitted.
@@ -168,6 +186,10 @@ pub fn learn(plan: &mut v1::Plan, question: &Question, answer: Answer) {
             }
         }
         (OpMessage::Vocab(op), Answer::Values(values)) => op.values = Some(values),
+        (OpMessage::CountEncode(op), Answer::Counts(values, counts)) => {
+            (op.values, op.counts) = (Some(values), counts);
+        }
+        (OpMessage::TargetMean(op), Answer::Means(values, means)) => (op.values, op.means) = (Some(values), means),
         _ => debug_assert!(false, "the answer must match the op's question"),
     }
 }
@@ -227,6 +249,13 @@ fn missing_statistic(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&
         }
         OpMessage::Vocab(message) if message.values.is_none() => {
             Some(("vocab", Statistic::Vocabulary { min_count: message.min_count, max_size: message.max_size }))
+        }
+        OpMessage::CountEncode(message) if message.values.is_none() => Some(("count_encode", Statistic::Counts)),
+        OpMessage::TargetMean(message) if message.values.is_none() => {
+            let path = format!("{path}.ops[{number}].target_mean");
+            let (folds, smoothing) = encodings::folds_and_smoothing(message, &path)?;
+            let (label, seed) = (message.label.clone(), message.seed);
+            Some(("target_mean", Statistic::TargetMean { label, folds, seed, smoothing }))
         }
         _ => None,
     })

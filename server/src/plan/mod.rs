@@ -5,6 +5,7 @@
 
 mod canonical;
 mod default_dtype;
+mod encodings;
 mod error;
 mod learn;
 mod lookup;
@@ -13,21 +14,21 @@ mod outputs;
 mod parameters;
 mod path;
 mod request;
+mod row_id;
 mod sample;
 mod warnings;
 
 pub use canonical::{canonical, plan_id, plan_id_of_bytes};
+pub use encodings::{chain_schema, without_folds};
 pub use error::PlanError;
 pub use learn::{Answer, Question, Statistic, first_unlearned, learn, pass_count, questions};
 pub use lookup::{Lookup, Tables, lookups, pin, table_names};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};
 pub use path::join_path;
 pub use request::{BATCH_SIZE_MAX, Limits, Request, RequestLimits, Source};
+pub use row_id::ROW_ID;
 pub use sample::Sample;
 pub use warnings::warnings;
-
-/// Name of the column with each row's index in the snapshot, added on request.
-pub const ROW_ID: &str = "__row_id";
 
 /// Limit of the outputs, derived columns or units of a plan.
 pub const PLAN_ENTRIES_MAX: usize = 4096;

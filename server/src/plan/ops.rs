@@ -3,7 +3,7 @@
 use forebay_kernels::{ExactDecimal, Fill, Op, VocabValues};
 use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
 
-use super::{error::PlanError, lookup::Tables, parameters};
+use super::{encodings, error::PlanError, lookup::Tables, parameters};
 
 /// Converts a fitted op.
 pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables) -> Result<Op, PlanError> {
@@ -68,6 +68,15 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
         OpMessage::SigridHash(message) => Op::SigridHash { salt: message.salt, max_value: message.max_value },
         OpMessage::MapId(message) => parameters::map_id(message, &format!("{path}.ops[{number}].map_id"))?,
         OpMessage::PositiveMod(message) => Op::PositiveMod { modulus: message.modulus },
+        OpMessage::CountEncode(message) => {
+            let values = message.values.as_ref().ok_or_else(|| unlearned("count_encode"))?;
+            encodings::counts(message, vocab_values(values, path, number)?)
+        }
+        OpMessage::TargetMean(message) => {
+            let values = message.values.as_ref().ok_or_else(|| unlearned("target_mean"))?;
+            let values = vocab_values(values, path, number)?;
+            encodings::means(message, values, &format!("{path}.ops[{number}].target_mean"))?
+        }
         OpMessage::Lookup(message) => Op::Lookup(tables.get(message, &format!("{path}.ops[{number}].lookup"))?),
     })
 }
@@ -76,8 +85,8 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
 pub(super) fn named_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<&'a OpMessage, PlanError> {
     op.op.as_ref().ok_or_else(|| {
         let known =
-            "empty: expected one of abs, box_cox, bucketize, clip, cross, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
-             max_abs, min_max, multi_hot, ngram, one_hot, pad, positive_mod, robust, sigrid_hash, sqrt, standardize, vocab";
+            "empty: expected one of abs, box_cox, bucketize, clip, count_encode, cross, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
+             max_abs, min_max, multi_hot, ngram, one_hot, pad, positive_mod, robust, sigrid_hash, sqrt, standardize, target_mean, vocab";
         PlanError::field(format!("{path}.ops[{number}]"), known)
     })
 }

@@ -7,8 +7,9 @@ use forebay_kernels::{Chain, DType, Op, OutputSpec, Program};
 use forebay_proto::v1;
 
 use super::{
-    OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, ROW_ID, default_dtype::dtype_of, error::PlanError,
-    learn::first_unlearned, lookup::Tables, ops::kernel_op, path::chain_path,
+    OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, ROW_ID, default_dtype::dtype_of,
+    encodings::chain_schema, error::PlanError, learn::first_unlearned, lookup::Tables, ops::kernel_op,
+    path::chain_path,
 };
 use crate::error::near_names;
 
@@ -18,14 +19,17 @@ pub fn compile(plan: &v1::Plan, schema: &Schema, with_row_ids: bool, tables: &Ta
         return Err(PlanError::NotFitted { path, op });
     }
     let mut specs = output_specs(plan, schema, tables)?;
-    let mut fields = schema.fields().to_vec();
+    let read = chain_schema(plan, schema)?;
+    let mut fields = read.fields().to_vec();
     if with_row_ids {
         if schema.index_of(ROW_ID).is_ok() {
             return Err(PlanError::row_id_column("with_row_ids", ROW_ID));
         }
         let chains = vec![Chain { column: ROW_ID.to_owned(), ops: Vec::new() }];
         specs.push(OutputSpec { name: ROW_ID.to_owned(), dtype: DType::AsStored, chains });
-        fields.push(Arc::new(Field::new(ROW_ID, DataType::UInt64, false)));
+        if read.index_of(ROW_ID).is_err() {
+            fields.push(Arc::new(Field::new(ROW_ID, DataType::UInt64, false)));
+        }
     }
     let schema = Schema::new(fields);
     Program::compile(&specs, &schema).map_err(|error| PlanError::of_outputs(error, &schema))

@@ -90,6 +90,7 @@ fn source(request: v1::ExchangeRequest) -> Result<Source, PlanError> {
 impl Exchange {
     fn compile(environment: &Environment, pinned: PinnedPlan, schema: &Schema) -> Result<Self, StreamError> {
         let PinnedPlan { plan_id, plan, tables, .. } = pinned;
+        let plan = plan::without_folds(plan);
         environment.plans.fitted_types(&plan_id).check(schema)?;
         let expressions = Expressions::compile(&plan, schema, &tables, RowSource::Client)?;
         units::check(&plan, &expressions.schema)?;

@@ -35,9 +35,10 @@ from .op import (
 )
 from .selectors import Selector
 
-# The server's limits: columns produced from one column, and elements of an n-gram.
+# The server's limits: columns produced from one column, elements of an n-gram, and folds of a target mean.
 PAD_MAX = 65_536
 NGRAM_MAX = 256
+FOLDS_MAX = 64
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,30 @@ class Columns:
     def hash_bucket(self, buckets: int, seed: int = 0) -> Columns:
         """Map a value to its XXH3-64 (seed) modulo `buckets`."""
         return self._then(_ops.HashBucket(_buckets("hash_bucket", buckets), whole_number("hash_bucket: seed", seed)))
+
+    def count_encode(self) -> Columns:
+        """Map a value to the number of rows with it that the fit saw; 0 for null and other values."""
+        return self._then(_ops.CountEncode())
+
+    def target_mean(
+        self, label: str, *, smoothing: float | None = None, folds: int | None = None, seed: int = 0
+    ) -> Columns:
+        """Map a value to the mean of `label` over the rows with it, drawn towards the mean of all rows by `smoothing`.
+
+        The mean is (sum + smoothing * mean of all) / (count + smoothing); 20 is the default. A row takes the mean of
+        the rows of all other `folds` (5 by default), so that its own label does not leak into the feature; 0 gives all
+        rows the same mean. `label` is a numeric or boolean column, stored, joined or derived.
+        """
+        if folds == 1:
+            raise ValueError("target_mean: folds must be 2 or more, or 0 for one mean of all rows")
+        return self._then(
+            _ops.TargetMean(
+                column_name("target_mean: label", label),
+                None if smoothing is None else in_range("target_mean: smoothing", smoothing, 0),
+                None if folds is None else whole_number("target_mean: folds", folds, most=FOLDS_MAX),
+                whole_number("target_mean: seed", seed),
+            )
+        )
 
     def cross(self, *columns: str, buckets: int, seed: int = 0) -> Columns:
         """Map the tuple of the value and these columns' values to its hash modulo `buckets`; never null.

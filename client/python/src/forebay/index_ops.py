@@ -69,6 +69,10 @@ class Values:
             return cls("decimals", tuple(f"{value:f}" for value in decimals))
         raise TypeError("vocab(values=…): the values must be all text, all integers, all floats or all Decimal")
 
+    def to_dict(self) -> Json:
+        """Return the JSON of the message."""
+        return {self.kind: [json_number(value) if isinstance(value, float) else value for value in self.items]}
+
     @classmethod
     def from_dict(cls, fields: Mapping[str, object]) -> Values:
         """Read the JSON of the message; empty lists are ignored."""
@@ -113,8 +117,7 @@ class Vocab(Op):
         }
         fields = {name: value for name, value in fields.items() if value}
         if self.values is not None:
-            items: list[object] = [json_number(v) if isinstance(v, float) else v for v in self.values.items]
-            fields["values"] = {self.values.kind: items}
+            fields["values"] = self.values.to_dict()
         return fields
 
 

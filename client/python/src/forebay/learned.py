@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import NamedTuple, cast
 
 from .columns import Columns
+from .encoding_ops import CountEncode, TargetMean
 from .index_ops import Bucketize, Cross, HashBucket, MapId, PositiveMod, SigridHash, Values, Vocab
 from .list_ops import FirstN, Lookup, Ngram, Pad
 from .names import suggestion
@@ -53,6 +54,8 @@ def parameters(op: Op) -> dict[str, object]:
     if isinstance(op, Bucketize):
         edges: dict[str, object] = {"boundaries": list(op.boundaries)}
         return {**edges, "quantiles": op.quantiles} if op.quantiles else edges
+    if isinstance(op, (CountEncode, TargetMean)) and op.values is not None:
+        return {**op.to_dict(), "values": typed(op.values)}
     return dict(op.to_dict())
 
 
@@ -66,7 +69,7 @@ def described(plan: Plan, heading: str) -> Description:
 
 def _text(op: Op) -> str:
     fields = parameters(op)
-    values = fields.pop("values", None) if isinstance(op, Vocab) else None
+    values = fields.pop("values", None) if isinstance(op, (Vocab, CountEncode, TargetMean)) else None
     texts = [f"{name}={shortened(value)}" for name, value in fields.items()]
     if values is not None:
         listed = cast("list[object]", values)

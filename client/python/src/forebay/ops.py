@@ -6,6 +6,7 @@ defines their meaning.
 
 from __future__ import annotations
 
+from .encoding_ops import CountEncode, TargetMean
 from .index_ops import (
     Bucketize,
     Cross,
@@ -41,6 +42,7 @@ __all__ = [
     "BoxCox",
     "Bucketize",
     "Clip",
+    "CountEncode",
     "Cross",
     "FillNull",
     "FirstN",
@@ -62,6 +64,7 @@ __all__ = [
     "SigridHash",
     "Sqrt",
     "Standardize",
+    "TargetMean",
     "Values",
     "Vocab",
 ]

@@ -64,6 +64,8 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "sigrid_hash": (22, "?SigridHash"),
         "map_id": (23, "?MapId"),
         "positive_mod": (24, "?PositiveMod"),
+        "count_encode": (25, "?CountEncode"),
+        "target_mean": (26, "?TargetMean"),
     },
     "FillNull": {
         "value": (1, "?double"),
@@ -130,6 +132,15 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "unsigned": (4, "*uint64"),
     },
     "PositiveMod": {"modulus": (1, "int64")},
+    "CountEncode": {"values": (1, "?VocabValues"), "counts": (2, "*uint64")},
+    "TargetMean": {
+        "label": (1, "string"),
+        "smoothing": (2, "?double"),
+        "folds": (3, "?uint32"),
+        "seed": (4, "uint64"),
+        "values": (5, "?VocabValues"),
+        "means": (6, "*double"),
+    },
 }
 ENUMS = {"DType": DTYPES, "Stat": STATS}
 

@@ -144,11 +144,7 @@ def _vocab(where: str, body: object) -> Op:
     min_count, max_size, oov_buckets = (
         _whole(where, fields.get(name, 0)) for name in ("min_count", "max_size", "oov_buckets")
     )
-    values = None
-    if "values" in fields:
-        lists = _set(f"{where}.values", fields["values"], *ops.Values.KINDS)
-        values = ops.Values.from_dict(lists)
-    return ops.Vocab(min_count, max_size, oov_buckets, values)
+    return ops.Vocab(min_count, max_size, oov_buckets, _values(where, fields))
 
 
 def _hash_bucket(where: str, body: object) -> Op:
@@ -236,6 +232,31 @@ def _positive_mod(where: str, body: object) -> Op:
     return ops.PositiveMod(_wholes(where, _set(where, body, "modulus"), "modulus")[0])
 
 
+def _count_encode(where: str, body: object) -> Op:
+    fields = _set(where, body, "values", "counts")
+    counts = tuple(_whole(f"{where}.counts", count) for count in _list(f"{where}.counts", fields.get("counts")))
+    return ops.CountEncode(_values(where, fields), counts)
+
+
+def _target_mean(where: str, body: object) -> Op:
+    fields = _set(where, body, "label", "smoothing", "folds", "seed", "values", "means")
+    means = tuple(_number(f"{where}.means", mean) for mean in _list(f"{where}.means", fields.get("means")))
+    return ops.TargetMean(
+        _text(f"{where}.label", fields.get("label", "")),
+        None if "smoothing" not in fields else _number(where, fields["smoothing"]),
+        None if "folds" not in fields else _whole(where, fields["folds"]),
+        _whole(where, fields.get("seed", 0)),
+        _values(where, fields),
+        means,
+    )
+
+
+def _values(where: str, fields: Fields) -> ops.Values | None:
+    if "values" not in fields:
+        return None
+    return ops.Values.from_dict(_set(f"{where}.values", fields["values"], *ops.Values.KINDS))
+
+
 _READERS: dict[str, Callable[[str, object], Op]] = {
     "fill_null": _fill_null,
     "clip": _clip,
@@ -261,6 +282,8 @@ _READERS: dict[str, Callable[[str, object], Op]] = {
     "sigrid_hash": _sigrid_hash,
     "map_id": _map_id,
     "positive_mod": _positive_mod,
+    "count_encode": _count_encode,
+    "target_mean": _target_mean,
 }
 
 

@@ -64,7 +64,8 @@ fn plan(bytes: Bytes<'_, '_>) -> Result<v1::Plan> {
     let filter = (*bytes.choose(&FILTERS)?).to_owned();
     let derive = v1::Derive { name: DERIVED_NAME.to_owned(), expr: (*bytes.choose(&DERIVED)?).to_owned() };
     let outputs = (0..bytes.int_in_range(1..=3)?).map(|number| output(bytes, number)).collect::<Result<_>>()?;
-    Ok(v1::Plan { filter, derive: vec![derive], outputs, ..v1::Plan::default() })
+    let join = maybe(bytes, join)?.into_iter().collect();
+    Ok(v1::Plan { filter, derive: vec![derive], outputs, join, ..v1::Plan::default() })
 }
 
 fn output(bytes: Bytes<'_, '_>, number: u8) -> Result<v1::Output> {
@@ -86,7 +87,7 @@ fn column(bytes: Bytes<'_, '_>) -> Result<String> {
 }
 
 fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
-    Ok(match bytes.int_in_range(0..=23)? {
+    Ok(match bytes.int_in_range(0..=25)? {
         0 => Op::FillNull(fill_null(bytes)?),
         1 => Op::Clip(v1::Clip {
             min: maybe(bytes, number)?,
@@ -126,7 +127,12 @@ fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
             default: maybe(bytes, integer)?,
             ..Default::default()
         }),
-        _ => Op::PositiveMod(v1::PositiveMod { modulus: integer(bytes)? }),
+        23 => Op::PositiveMod(v1::PositiveMod { modulus: integer(bytes)? }),
+        24 => {
+            let counts = list(bytes, |bytes| Ok(integer(bytes)?.cast_unsigned()))?;
+            Op::CountEncode(v1::CountEncode { values: vocab(bytes)?.values, counts })
+        }
+        _ => Op::TargetMean(target_mean(bytes)?),
     })
 }
 
@@ -154,6 +160,23 @@ fn vocab(bytes: Bytes<'_, '_>) -> Result<v1::Vocab> {
     })?;
     let (min_count, max_size) = (size(bytes)?.into(), size(bytes)?.into());
     Ok(v1::Vocab { min_count, max_size, oov_buckets: size(bytes)?, values })
+}
+
+fn join(bytes: Bytes<'_, '_>) -> Result<v1::Join> {
+    let v1::Lookup { table, key, columns, .. } = lookup(bytes)?;
+    let prefix = (*bytes.choose(&["", "j_"])?).to_owned();
+    Ok(v1::Join { table, on: column(bytes)?, key, columns, prefix, snapshot: String::new() })
+}
+
+fn target_mean(bytes: Bytes<'_, '_>) -> Result<v1::TargetMean> {
+    Ok(v1::TargetMean {
+        label: column(bytes)?,
+        smoothing: maybe(bytes, number)?,
+        folds: maybe(bytes, size)?,
+        seed: 4,
+        values: vocab(bytes)?.values,
+        means: list(bytes, number)?,
+    })
 }
 
 fn lookup(bytes: Bytes<'_, '_>) -> Result<v1::Lookup> {

@@ -8,7 +8,7 @@ use forebay_kernels::ExactDecimal;
 use forebay_proto::v1;
 
 use crate::{
-    engine::{Distribution, Summary, ValueCounts},
+    engine::{Distribution, LabelSum, Summary, TargetSums, ValueCounts},
     plan::{Answer, Question, Statistic},
 };
 
@@ -49,7 +49,9 @@ fn finite(question: &Question, learned: Answer) -> Result<Answer, String> {
         | Answer::Decimal(_)
         | Answer::WholeBoundaries(_)
         | Answer::Text(_)
-        | Answer::Values(_) => true,
+        | Answer::Values(_)
+        | Answer::Counts(..) => true,
+        Answer::Means(_, means) => means.iter().all(|mean| mean.is_finite()),
     };
     if is_finite {
         return Ok(learned);
@@ -96,15 +98,51 @@ fn whole(value: i128) -> Answer {
 pub(crate) fn of_counts(question: &Question, counts: Option<&ValueCounts>) -> Result<Answer, String> {
     let Some(counts) = counts else {
         let column = &question.column;
-        return Err(format!(
-            "the vocabulary of column \"{column}\" is too large: set max_size or min_count, or use hash_bucket"
-        ));
+        let advice = match question.statistic {
+            Statistic::Counts => "map its values to fewer with hash_bucket before this op",
+            _ => "set max_size or min_count, or use hash_bucket",
+        };
+        return Err(format!("the vocabulary of column \"{column}\" is too large: {advice}"));
     };
     let learned = match question.statistic {
         Statistic::Mode => mode(counts).ok_or_else(|| nothing(question))?,
-        _ => Answer::Values(vocabulary(counts)),
+        Statistic::Counts => Answer::Counts(vocabulary(&counts.values), counts.counts.clone()),
+        _ => Answer::Values(vocabulary(&counts.values)),
     };
     finite(question, learned)
+}
+
+/// Answers a question about the means of a label; `sums` is none if there are more values than a plan may have.
+pub(crate) fn of_target(question: &Question, sums: Option<&TargetSums>) -> Result<Answer, String> {
+    let Statistic::TargetMean { label, folds, smoothing, .. } = &question.statistic else {
+        return Err(nothing(question));
+    };
+    let Some(sums) = sums else {
+        let column = &question.column;
+        return Err(format!(
+            "column \"{column}\" has too many values: map them to fewer with hash_bucket before this op"
+        ));
+    };
+    let of_folds: Vec<LabelSum> = (0..sums.of_null.len())
+        .map(|fold| sums.of_values.iter().fold(sums.of_null[fold], |sum, of_value| sum.plus(of_value[fold])))
+        .collect();
+    let Some(mean) = LabelSum::without(&of_folds, None).mean() else {
+        return Err(format!("label \"{label}\" has no value: every passing row is null or NaN"));
+    };
+    // Each fold is left out in turn, and then none.
+    let left_out = || (0..*folds as usize).map(Some).chain([None]);
+    let priors: Vec<f64> = left_out().map(|fold| LabelSum::without(&of_folds, fold).mean().unwrap_or(mean)).collect();
+    let mut means = priors.clone();
+    for of_value in &sums.of_values {
+        means.extend(left_out().zip(&priors).map(|(fold, prior)| {
+            let kept = LabelSum::without(of_value, fold);
+            let count = kept.count as f64 + smoothing;
+            if count == 0.0 { *prior } else { (kept.sum + smoothing * prior) / count }
+        }));
+    }
+    let answer = Answer::Means(vocabulary(&sums.values), means);
+    finite(question, answer)
+        .map_err(|_| format!("label \"{label}\" has infinite values: clip them, or filter them out"))
 }
 
 fn nothing(question: &Question) -> String {
@@ -156,9 +194,8 @@ fn decimals(values: &ArrayRef) -> Option<Box<dyn Iterator<Item = ExactDecimal> +
     }
 }
 
-fn vocabulary(counts: &ValueCounts) -> v1::VocabValues {
+fn vocabulary(values: &ArrayRef) -> v1::VocabValues {
     let mut vocabulary = v1::VocabValues::default();
-    let values = &counts.values;
     if let Some(texts) = values.as_string_opt::<i32>() {
         vocabulary.strings.extend(texts.iter().flatten().map(str::to_owned));
     } else if let Some(integers) = values.as_primitive_opt::<Int64Type>() {

@@ -18,6 +18,7 @@ pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Resu
         Err(PlanError::NotFitted { .. }) | Ok(_) => {}
         Err(other) => return Err(other.into()),
     }
+    let read = plan::chain_schema(&plan, schema)?;
     loop {
         let questions = plan::questions(&plan, tables)?;
         if questions.is_empty() {
@@ -25,7 +26,7 @@ pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Resu
             return Ok(());
         }
         for question in &questions {
-            let prefix = checked_prefix(question, schema)?;
+            let prefix = checked_prefix(question, &read)?;
             let is_text = is_text(prefix.data_type());
             let answer = match &question.statistic {
                 Statistic::Mode if is_text => Answer::Text(String::new()),
@@ -35,6 +36,11 @@ pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Resu
                 }
                 Statistic::Quantiles(count) => Answer::Boundaries(vec![0.0; *count as usize - 1]),
                 Statistic::Vocabulary { .. } => Answer::Values(v1::VocabValues::default()),
+                Statistic::Counts => Answer::Counts(v1::VocabValues::default(), Vec::new()),
+                Statistic::TargetMean { label, folds, .. } => {
+                    check_label(label, question, schema)?;
+                    Answer::Means(v1::VocabValues::default(), vec![0.0; *folds as usize + 1])
+                }
             };
             plan::learn(&mut plan, question, answer);
         }
@@ -60,6 +66,23 @@ pub(crate) fn checked_prefix(question: &Question, schema: &Schema) -> Result<Pre
         other => {
             let reason = format!("column \"{}\" is {other} here, but this op learns from numbers", question.column);
             Err(PlanError::Field { path: question.path.clone(), reason }.into())
+        }
+    }
+}
+
+/// Checks that a label is a column of numbers.
+fn check_label(label: &str, question: &Question, schema: &Schema) -> Result<(), StreamError> {
+    let path = format!("{}.label", question.path);
+    let Ok(field) = schema.field_with_name(label) else {
+        let near = near_names(label, schema.fields().iter().map(|field| field.name().as_str()));
+        return Err(PlanError::UnknownColumn { path, column: label.to_owned(), near }.into());
+    };
+    match field.data_type() {
+        data_type if data_type.is_numeric() => Ok(()),
+        DataType::Boolean | DataType::Null => Ok(()),
+        other => {
+            let reason = format!("column \"{label}\" is {other}: the mean of a label needs numbers or booleans");
+            Err(PlanError::field(path, reason).into())
         }
     }
 }

@@ -2,7 +2,9 @@
 
 mod answers;
 mod dry_run;
+mod inputs;
 mod pass;
+mod targets;
 
 use std::sync::Arc;
 
@@ -122,7 +124,8 @@ async fn run(
         truncate_to_one_pass(&mut questions, &environment.engine);
         reporter.progress.pass += 1;
         reporter.progress.passes = reporter.progress.passes.max(reporter.progress.pass);
-        let pass = Pass::new(&environment.engine, &expressions.schema, &questions)?;
+        let schema = plan::chain_schema(&plan, &expressions.schema)?;
+        let pass = Pass::new(&environment.engine, &schema, &questions)?;
         let span = tracing::info_span!(target: PARTS, "pass", number = reporter.progress.pass as i64);
         let pass = run_pass(environment, &snapshot, &expressions, pass, &mut reporter).instrument(span).await?;
         for (question, answer) in questions.iter().zip(pass.answers(&questions).await?) {

@@ -1,19 +1,18 @@
 //! One pass of a fit: questions that need the same values share an aggregate, and every row goes to all aggregates.
 
-use std::sync::Arc;
-
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch},
-    compute::cast,
-    datatypes::{DataType, Float64Type, Schema},
+    array::{ArrayRef, RecordBatch},
+    datatypes::{DataType, Schema},
 };
 use forebay_kernels::{Op, Prefix};
 use forebay_proto::JSON_BYTES_MAX;
 use futures::{FutureExt, future};
 
 use super::{
-    answers::{of_counts, of_distribution, of_summary},
+    answers::{of_counts, of_distribution, of_summary, of_target},
     dry_run::checked_prefix,
+    inputs::{learnable, learned_type},
+    targets::{PrefixTarget, Target},
 };
 use crate::{
     engine::{Distribution, Engine, EngineError, Job, Keep, Summary, ValueCounts, distribution_schema, summary_schema},
@@ -33,6 +32,7 @@ pub(crate) struct Pass {
     summarized: Vec<usize>,
     distributions: Vec<PrefixDistribution>,
     counts: Vec<PrefixCounts>,
+    targets: Vec<PrefixTarget>,
     /// The aggregate that answers each question.
     sources: Vec<AnswerSource>,
 }
@@ -53,6 +53,7 @@ enum AnswerSource {
     Summary(usize),
     Distribution(usize),
     Counts(usize),
+    Target(usize),
 }
 
 /// A chunk's values for every aggregate of a pass.
@@ -60,6 +61,7 @@ pub(crate) struct PassValues {
     summaries: Option<RecordBatch>,
     distributions: Vec<RecordBatch>,
     counts: Vec<RecordBatch>,
+    targets: Vec<RecordBatch>,
 }
 
 /// Keeps the first questions that one pass has room for; later passes answer the others.
@@ -102,6 +104,7 @@ impl Pass {
             summarized: Vec::new(),
             distributions: Vec::new(),
             counts: Vec::new(),
+            targets: Vec::new(),
             sources: Vec::new(),
         };
         for question in questions {
@@ -122,6 +125,11 @@ impl Pass {
                     pass.distribution_of(engine, prefix)
                 }
                 Statistic::Mode => pass.count_of(engine, prefix, keep(1, 1))?,
+                Statistic::Counts => pass.count_of(engine, prefix, keep(1, 0))?,
+                Statistic::TargetMean { label, folds, seed, .. } => {
+                    let target = Target { label: label.clone(), folds: *folds, seed: *seed };
+                    pass.target_of(engine, prefix, target)?
+                }
                 Statistic::Vocabulary { min_count, max_size } => {
                     pass.count_of(engine, prefix, keep(*min_count, *max_size))?
                 }
@@ -136,7 +144,8 @@ impl Pass {
 
     /// The columns that the questions read.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &str> {
-        self.prefixes.iter().flat_map(Prefix::columns).map(String::as_str)
+        let labels = self.targets.iter().flat_map(|target| target.target.columns());
+        self.prefixes.iter().flat_map(Prefix::columns).map(String::as_str).chain(labels)
     }
 
     /// Computes the aggregates' inputs from passing rows: run it on the CPU pool.
@@ -160,7 +169,11 @@ impl Pass {
             let values = learnable(&evaluated[counted_prefix.prefix])?;
             counts.push(RecordBatch::try_from_iter_with_nullable([("value", values, true)])?);
         }
-        Ok(PassValues { summaries, distributions, counts })
+        let mut targets = Vec::with_capacity(self.targets.len());
+        for prefix_target in &self.targets {
+            targets.push(prefix_target.target.batch(learnable(&evaluated[prefix_target.prefix])?, rows)?);
+        }
+        Ok(PassValues { summaries, distributions, counts, targets })
     }
 
     /// Pushes a chunk's values to the aggregates. False if one of them failed: the pass ends.
@@ -175,6 +188,9 @@ impl Pass {
         for (counted_prefix, batch) in self.counts.iter().zip(values.counts) {
             is_running &= counted_prefix.job.push(batch).await;
         }
+        for (prefix_target, batch) in self.targets.iter().zip(values.targets) {
+            is_running &= prefix_target.job.push(batch).await;
+        }
         is_running
     }
 
@@ -186,22 +202,19 @@ impl Pass {
         };
         let distributions =
             future::try_join_all(self.distributions.into_iter().map(|distribution| distribution.job.finish()));
-        // `of_counts` reports a too large vocabulary with its column.
-        let counted = self.counts.into_iter().map(|counted_prefix| {
-            counted_prefix.job.finish().map(|counted| match counted {
-                Err(EngineError::TooManyValues { .. }) => Ok(None),
-                counted => counted.map(Some),
-            })
-        });
+        let counted = self.counts.into_iter().map(|counted_prefix| counted_prefix.job.finish().map(if_not_too_many));
+        let targets = self.targets.into_iter().map(|prefix_target| prefix_target.job.finish().map(if_not_too_many));
         // The first error cancels the other jobs.
-        let (summaries, distributions, counted) =
-            future::try_join3(summaries, distributions, future::try_join_all(counted)).await?;
+        let counted = future::try_join(future::try_join_all(counted), future::try_join_all(targets));
+        let (summaries, distributions, (counted, targets)) =
+            future::try_join3(summaries, distributions, counted).await?;
         let mut answers = Vec::with_capacity(questions.len());
         for (question, source) in questions.iter().zip(&self.sources) {
             let answer = match source {
                 AnswerSource::Summary(index) => of_summary(question, summaries.get(*index).copied().flatten()),
                 AnswerSource::Distribution(index) => of_distribution(question, distributions[*index].as_ref()),
                 AnswerSource::Counts(index) => of_counts(question, counted[*index].as_ref()),
+                AnswerSource::Target(index) => of_target(question, targets[*index].as_ref()),
             };
             answers.push(answer.map_err(|reason| StreamError::Unlearnable { path: question.path.clone(), reason })?);
         }
@@ -238,33 +251,22 @@ impl Pass {
         self.counts.push(PrefixCounts { prefix, keep, job });
         Ok(AnswerSource::Counts(self.counts.len() - 1))
     }
-}
 
-/// The type of an aggregate's input: text, integers and decimals unchanged, other numbers as float64.
-fn learned_type(data_type: &DataType) -> DataType {
-    match data_type {
-        DataType::Utf8 | DataType::Int64 | DataType::UInt64 | DataType::Decimal128(..) | DataType::Decimal256(..) => {
-            data_type.clone()
+    fn target_of(&mut self, engine: &Engine, prefix: usize, target: Target) -> Result<AnswerSource, StreamError> {
+        let known = self.targets.iter().position(|known| known.prefix == prefix && known.target == target);
+        if let Some(index) = known {
+            return Ok(AnswerSource::Target(index));
         }
-        _ => DataType::Float64,
+        let job = target.start(engine, &learned_type(self.prefixes[prefix].data_type()))?;
+        self.targets.push(PrefixTarget { prefix, target, job });
+        Ok(AnswerSource::Target(self.targets.len() - 1))
     }
 }
 
-/// Casts values to the type of an aggregate's input.
-fn learnable(values: &ArrayRef) -> Result<ArrayRef, StreamError> {
-    if learned_type(values.data_type()) == *values.data_type() && !values.data_type().is_floating() {
-        return Ok(Arc::clone(values));
+/// The result of a job; none if a plan cannot hold its values, which the question's answer reports.
+fn if_not_too_many<T>(result: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
+    match result {
+        Err(EngineError::TooManyValues { .. }) => Ok(None),
+        result => result.map(Some),
     }
-    numbers(values)
-}
-
-/// Casts values to float64; NaN becomes null (fits treat it as missing, like scikit-learn) and −0 becomes 0.
-fn numbers(values: &ArrayRef) -> Result<ArrayRef, StreamError> {
-    let cast = cast(values, &DataType::Float64)?;
-    let numbers = cast.as_primitive::<Float64Type>();
-    if !numbers.values().iter().any(|value| value.is_nan() || (*value == 0.0 && value.is_sign_negative())) {
-        return Ok(cast);
-    }
-    let cleaned = numbers.iter().map(|value| value.filter(|value| !value.is_nan()).map(|value| value + 0.0));
-    Ok(Arc::new(cleaned.collect::<Float64Array>()))
 }

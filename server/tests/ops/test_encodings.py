@@ -1,0 +1,260 @@
+"""count_encode and target_mean against pandas; the folds of a target mean by the package xxhash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+import xxhash
+from sklearn.preprocessing import TargetEncoder
+
+import forebay as fb
+from harness.exchange import exchange
+from harness.ops.tables import features, same_bits, write
+from harness.serving import Serve, Server, fit, info, stored
+
+ROWS = 20_011
+RANDOM = np.random.default_rng(4)
+
+
+def gaps(values: list[Any], share: float = 0.1) -> list[Any]:
+    return [None if gap else value for value, gap in zip(values, RANDOM.random(len(values)) < share, strict=True)]
+
+
+def table() -> pa.Table:
+    groups = RANDOM.zipf(1.3, ROWS) % 501
+    label = (groups % 7 + RANDOM.normal(size=ROWS) > 3).tolist()
+    return pa.table(
+        {
+            "n": pa.array(np.arange(ROWS)),
+            "word": pa.array(gaps([f"wörd {g}" for g in groups.tolist()])),
+            "coded": pa.array(gaps([f"c{g % 9}" for g in groups.tolist()])).dictionary_encode(),
+            "id": pa.array(gaps([int(g) << 50 for g in groups.tolist()]), pa.int64()),
+            "big": pa.array([2**64 - 1 - int(g) for g in groups.tolist()], pa.uint64()),
+            "real": pa.array(gaps([g / 4 if g else float("nan") for g in groups.tolist()])),
+            "price": pa.array(gaps(groups.tolist())).cast(pa.decimal128(24, 3)),
+            "y": pa.array(gaps(label), pa.bool_()),
+            "z": pa.array(gaps(np.where(RANDOM.random(ROWS) < 0.1, np.nan, groups * 0.25).tolist())),
+            "gone": pa.nulls(ROWS, pa.float64()),
+            "days": pa.array(np.arange(ROWS), pa.int32()).view(pa.date32()),
+        }
+    )
+
+
+TABLE = table()
+COLUMNS = ["word", "coded", "id", "big", "real", "price"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Server:
+    folder = tmp_path_factory.mktemp("encodings")
+    write(folder / "rows", TABLE)
+    return serve({"rows": folder / "rows"})
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> Iterator[fb.Client]:
+    with fb.connect(server.url) as connected:
+        yield connected
+
+
+def keys(column: str) -> list[Any]:
+    """Values that a group is made of; None for null and NaN."""
+    values = TABLE[column].to_pylist()
+    return [None if value is None or value != value else value for value in values]
+
+
+def folds_of(folds: int, seed: int) -> np.ndarray:
+    digests = [xxhash.xxh3_64_intdigest(row.to_bytes(8, "little"), seed=seed) for row in range(ROWS)]
+    return np.array([digest % folds for digest in digests])
+
+
+def means(column: str, label: str, smoothing: float, kept: np.ndarray) -> tuple[dict[Any, float], float]:
+    """The mean of each value over the rows that are kept, and of all of them."""
+    frame = pd.DataFrame({"key": pd.Series(keys(column), dtype=object), "y": TABLE[label].to_numpy().astype(float)})
+    frame = frame[kept & frame["y"].notna()]
+    prior = frame["y"].mean()
+    sums = frame.groupby("key")["y"].agg(["sum", "count"])
+    return ((sums["sum"] + smoothing * prior) / (sums["count"] + smoothing)).to_dict(), prior
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_count_encode_is_value_counts(client: fb.Client, column: str):
+    got = features(client, "rows", {"count": fb.cols(column).count_encode()}, filter="n > 700")["count"]
+    values = keys(column)[701:]
+    counts = pd.Series(values, dtype=object).value_counts()
+    same_bits(got, np.array([counts.get(value, 0) for value in values], np.float32), column)
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize(("folds", "smoothing", "seed"), [(5, 20.0, 0), (3, 0.0, 9), (0, 2.5, 0), (64, 1.0, 1)])
+@pytest.mark.parametrize("label", ["y", "z"])
+def test_target_mean_leaves_out_the_rows_own_fold(
+    client: fb.Client, column: str, folds: int, smoothing: float, seed: int, label: str
+):
+    chain = fb.cols(column).target_mean(label, smoothing=smoothing, folds=folds, seed=seed)
+    got = features(client, "rows", {"mean": fb.output(chain, dtype="float64")})["mean"]
+    of_row, values = (folds_of(folds, seed) if folds else np.zeros(ROWS)), keys(column)
+    want = np.empty(ROWS)
+    for fold in range(max(folds, 1)):
+        mine = of_row == fold
+        learned, prior = means(column, label, smoothing, ~mine if folds else mine)
+        want[mine] = [learned.get(value, prior) for value, is_mine in zip(values, mine, strict=True) if is_mine]
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_one_mean_is_scikit_learns(client: fb.Client):
+    chain = fb.cols("word").fill_null(text="?").target_mean("y", smoothing=10, folds=0)
+    got = features(client, "rows", {"mean": chain}, filter="y IS NOT NULL")["mean"]
+    frame = TABLE.select(["word", "y"]).to_pandas().dropna(subset="y").fillna({"word": "?"})
+    encoder = TargetEncoder(target_type="continuous", smooth=10.0)
+    encoder.fit(frame[["word"]], frame["y"].astype(float))
+    np.testing.assert_allclose(got, encoder.transform(frame[["word"]])[:, 0], rtol=1e-6)
+
+
+def test_a_rows_mean_does_not_depend_on_its_own_label(tmp_path_factory: pytest.TempPathFactory, serve: Serve):
+    """An id per row carries nothing but its own label, which out of fold is the mean of other rows."""
+    random = np.random.default_rng(1)
+    rows = pa.table({"id": np.arange(4000), "y": random.integers(0, 2, 4000)})
+    folder = tmp_path_factory.mktemp("leak")
+    write(folder / "rows", rows)
+    with fb.connect(serve({"rows": folder / "rows"}).url) as client:
+        outputs = {
+            "leak": fb.cols("id").target_mean("y", smoothing=0, folds=0),
+            "none": fb.cols("id").target_mean("y", smoothing=0),
+        }
+        got = features(client, "rows", outputs)
+        y = rows["y"].to_numpy()
+        assert np.corrcoef(got["leak"], y)[0, 1] == pytest.approx(1)
+        assert abs(np.corrcoef(got["none"], y)[0, 1]) < 0.2
+
+
+def test_later_ops_learn_from_the_means_and_order_does_not_matter(client: fb.Client):
+    chains = {
+        "scaled": fb.cols("word").target_mean("y").standardize(),
+        "bucket": fb.cols("word").target_mean("y").bucketize(quantiles=4),
+        "mean": fb.output(fb.cols("word").target_mean("y"), dtype="float64"),
+        "n": fb.output(fb.cols("n"), dtype="int64"),
+    }
+    plan = client.fitted("rows", fb.Plan(outputs=chains))
+    got = features(client, "rows", chains)
+    mean = got["mean"]
+    np.testing.assert_allclose(got["scaled"], (mean - mean.mean()) / mean.std(), rtol=1e-4, atol=1e-5)
+    assert set(got["bucket"]) == {0, 1, 2, 3}
+    for options in ({"shuffle": True, "seed": 4}, {"shuffle": True, "seed": 1, "lanes": 3, "window_rows": 512}):
+        batches = list(client.stream("rows", plan, batch_size=777, **options))  # type: ignore[arg-type]
+        rows = {name: np.concatenate([batch[name] for batch in batches]) for name in chains}
+        order = np.argsort(rows["n"])
+        for name in chains:
+            same_bits(rows[name][order], got[name], name)
+    resumed = list(client.stream("rows", plan, batch_size=777, start_position=777 * 5))
+    same_bits(resumed[0]["scaled"], got["scaled"][777 * 5 : 777 * 6], "resumed")
+
+
+def test_validation_rows_take_what_the_training_rows_taught(client: fb.Client):
+    plan = fb.Plan(
+        outputs={"mean": fb.output(fb.cols("word").target_mean("y"), dtype="float64"), "n": fb.cols("n")},
+        filter="n % 3 > 0",
+    )
+    fitted = client.fit("rows", plan)
+    of_row, kept = folds_of(5, 0), np.arange(ROWS) % 3 > 0
+    held_out = fitted.with_filter("n % 3 = 0")
+    batches = list(client.stream("rows", held_out))
+    got, rows = (np.concatenate([batch[name] for batch in batches]) for name in ("mean", "n"))
+    assert len(rows) == (~kept).sum()
+    values = keys("word")
+    for fold in range(5):
+        learned, prior = means("word", "y", 20.0, kept & (of_row != fold))
+        mine = of_row[rows.astype(int)] == fold
+        want = [learned.get(values[int(row)], prior) for row in rows[mine]]
+        np.testing.assert_allclose(got[mine], want, rtol=1e-12)
+
+
+def test_rows_of_a_client_take_the_mean_of_all_rows(server: Server, client: fb.Client):
+    chain = fb.cols("word").target_mean("y", folds=7).clip(min=0.0)
+    fitted = client.fit("rows", fb.Plan(outputs={"mean": fb.output(chain, dtype="float64")}))
+    learned, prior = means("word", "y", 20.0, np.ones(ROWS, bool))
+    words = [*learned, None, "never seen"]
+    with fl.connect(server.url) as bare:
+        (answer,) = exchange(bare, {"plan_id": fitted.plan_id}, [pa.record_batch({"word": pa.array(words)})])
+    np.testing.assert_allclose(answer["mean"].to_numpy(), [learned.get(word, prior) for word in words], rtol=1e-12)
+
+
+def test_a_fitted_plan_can_be_saved_and_described(client: fb.Client):
+    plan = fb.Plan(outputs={"x": [fb.cols("word").target_mean("y"), fb.cols("coded").count_encode()]})
+    fitted = client.fit("rows", plan)
+    assert fb.Plan.from_json(fitted.plan.to_json()) == fitted.plan
+    assert fb.FittedPlan.from_json(fitted.to_json()).plan_id == fitted.plan_id
+    text = str(fitted.describe())
+    assert "target_mean" in text
+    assert "9 values" in text
+    frame = fitted.to_frame()
+    assert len(frame) > 1
+    # Folds and smoothing are part of the plan even where the client names none.
+    op = json.loads(fitted.plan.to_json())["outputs"][0]["parts"][0]["ops"][0]["target_mean"]
+    assert (op["folds"], op["smoothing"]) == (5, 20.0)
+    assert len(op["means"]) == 6 * (1 + len(op["values"]["strings"]))
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        ({"target_mean": {}}, r"target_mean.label: missing"),
+        ({"target_mean": {"label": "yy"}}, r'target_mean.label: .*"yy".*y'),
+        ({"target_mean": {"label": "word"}}, r'target_mean.label: column "word" is .*: the mean of a label'),
+        ({"target_mean": {"label": "y", "folds": 1}}, r"target_mean.folds: 1 folds: set 2 to 64, or 0"),
+        ({"target_mean": {"label": "y", "folds": 65}}, r"target_mean.folds: 65 folds"),
+        ({"target_mean": {"label": "y", "smoothing": -1}}, r"target_mean.smoothing: -1 is not"),
+        ({"target_mean": {"label": "y", "smoothing": "NaN"}}, r"target_mean.smoothing: NaN is not"),
+        ({"target_mean": {"label": "gone"}}, r'label "gone" has no value'),
+        ({"target_mean": {"label": "y", "values": {"strings": ["a"]}, "means": [1, 2]}}, r"2 means are no rows of 6"),
+        ({"target_mean": {"label": "y", "values": {"strings": ["a"]}, "means": [1] * 6}}, r"5 numbers for 1 values"),
+        ({"count_encode": {"values": {"strings": ["a", "b"]}, "counts": [1]}}, r"2 numbers for 2 values"),
+        ({"count_encode": {"values": {"strings": ["a", "a"]}, "counts": [1, 1]}}, r'"a" .*twice'),
+    ],
+)  # fmt: skip
+def test_wrong_parameters_are_refused(server: Server, op: dict[str, Any], words: str):
+    plan = {"outputs": [{"name": "x", "parts": [{"columns": ["word"], "ops": [op]}]}]}
+    with fl.connect(server.url) as bare, pytest.raises((pa.ArrowInvalid, fl.FlightError), match=words):
+        fit(bare, "rows", plan)
+
+
+def test_wrong_places_are_refused(server: Server):
+    def refused(part: dict[str, Any], words: str, **plan: Any) -> None:
+        with fl.connect(server.url) as bare, pytest.raises((pa.ArrowInvalid, fl.FlightError), match=words):
+            fit(bare, "rows", {"outputs": [{"name": "x", "parts": [part]}], **plan})
+
+    refused(
+        {"columns": ["word"], "ops": [{"vocab": {}}, {"one_hot": {"size": 600}}, {"count_encode": {}}]},
+        "yields columns",
+    )
+    cross = {"cross": {"columns": ["id"], "buckets": 10}}
+    refused({"columns": ["word"], "ops": [{"count_encode": {}}, cross]}, "count_encode cannot be followed by cross")
+    with fl.connect(server.url) as bare, pytest.raises(pa.ArrowInvalid, match="NOT_FITTED"):
+        info(
+            bare,
+            {
+                "dataset": "rows",
+                "plan": {"outputs": [{"name": "x", "parts": [{"columns": ["word"], "ops": [{"count_encode": {}}]}]}]},
+            },
+        )
+    with fl.connect(server.url) as bare:
+        assert info(bare, {"dataset": "rows", "plan": {"outputs": stored("n")}}).total_records == ROWS
+
+
+def test_python_checks_the_arguments():
+    column = fb.cols("word")
+    for call, words in (
+        (lambda: column.target_mean("y", folds=1), "folds must be 2 or more"),
+        (lambda: column.target_mean("y", folds=65), "folds must be from 0 to 64"),
+        (lambda: column.target_mean("y", smoothing=-1), "smoothing must be 0 or more"),
+        (lambda: column.target_mean(3), "label must be text"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            call()
