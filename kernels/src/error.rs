@@ -229,6 +229,19 @@ pub enum KernelError {
         /// The row in the appended batch.
         row: usize,
     },
+    /// A value that a `map_id` without default maps to null, or a null.
+    #[error(
+        "output {output:?}, column {column:?}: row {row} is null, or not among the values that map_id and label(…, \
+         classes=…) list; list its value, set a default, or exclude such rows with a filter"
+    )]
+    Unmapped {
+        /// The output.
+        output: String,
+        /// The column.
+        column: String,
+        /// The row in the appended batch.
+        row: usize,
+    },
     /// A number that the output's dtype cannot hold.
     #[error("output {output:?}, column {column:?}{}", lossy(*.row, .value, .dtype))]
     Lossy {
@@ -263,6 +276,18 @@ pub enum KernelError {
         /// The op.
         op: &'static str,
     },
+    /// A value of another length than its op expects.
+    #[error("column {column:?}: row {row} has {found} bytes, not {expected}")]
+    ByteCount {
+        /// The column.
+        column: String,
+        /// The row in the appended batch.
+        row: usize,
+        /// Its number of bytes.
+        found: usize,
+        /// The number of bytes of the op.
+        expected: usize,
+    },
     /// A failure of the CUDA device.
     #[error("the CUDA device failed: {problem}; start the server without --device to compute on the CPU")]
     Device {
@@ -286,7 +311,12 @@ impl KernelError {
     /// Numbers the row, if the error names one, as the caller does.
     #[must_use]
     pub fn map_row(mut self, number: impl FnOnce(usize) -> usize) -> Self {
-        if let Self::Null { row, .. } | Self::Lossy { row, .. } | Self::OneHotIndex { row, .. } = &mut self {
+        if let Self::Null { row, .. }
+        | Self::Unmapped { row, .. }
+        | Self::Lossy { row, .. }
+        | Self::OneHotIndex { row, .. }
+        | Self::ByteCount { row, .. } = &mut self
+        {
             *row = number(*row);
         }
         self

@@ -114,9 +114,12 @@ impl Prefix {
         let unreadable = |source| UnreadableColumn { input, source };
         let mut mapped: Vec<_> = (0..=self.chain.slot).map(|_| None).collect();
         if let Some(list) = &self.chain.list {
-            let lists =
-                ListRows::new(column.as_ref(), rows.clone(), list.limit).map_err(|source| unreadable(Some(source)))?;
+            let lists = ListRows::new(column, rows.clone(), list.limit).map_err(|source| unreadable(Some(source)))?;
             let lists = lists.ok_or_else(|| unreadable(None))?;
+            if let Some((_, found)) = list.exact.and_then(|expected| lists.first_unequal(expected)) {
+                let problem = format!("a value has {found} bytes, unlike the others");
+                return Err(unreadable(Some(ArrowError::InvalidArgumentError(problem))));
+            }
             if self.data_type.is_decimal() {
                 return self.decimals(&lists.elements);
             }

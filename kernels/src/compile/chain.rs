@@ -170,6 +170,11 @@ impl CompiledChain {
         if let Domain::Number(number) = self.domain { number } else { Number::Int }
     }
 
+    /// Whether a step turns values that are not null into nulls.
+    pub(crate) fn maps_to_null(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::MapId(map) if map.default.is_none()))
+    }
+
     /// Whether the chain holds the decimals of a column or of its lists, unchanged except for filled nulls.
     pub(crate) fn is_decimals(&self) -> bool {
         let is_changed = self.list.as_ref().is_some_and(|list| !list.changes.is_empty());

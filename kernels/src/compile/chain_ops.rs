@@ -93,6 +93,7 @@ impl CompiledChain {
             (Op::OneHot { .. }, RowShape::List) | (Op::Cross { .. }, RowShape::List | RowShape::Columns(_)) => {
                 Err(problem(OpProblem::Input { takes: "one value per row", gets: self.words() }))
             }
+            (Op::Bytes { n }, _) => self.push_bytes(*n).map_err(problem),
             (Op::Cross { columns, buckets, seed }, _) => self.push_cross(columns, *buckets, *seed, inputs),
             _ => match self.domain {
                 Domain::Number(number) => self.push_numbers(op, number, inputs).map_err(problem),

@@ -1,12 +1,14 @@
 //! Ops over lists → changes of the lists.
 
+use arrow::datatypes::DataType;
+
 use crate::{
-    compile::chain::{CompiledChain, RowShape},
+    compile::chain::{CompiledChain, Head, RowShape},
     domain::{Domain, Number},
     error::OpProblem,
     ops::{
         first_n,
-        list::ListChange,
+        list::{ListChange, ListSteps},
         multi_hot,
         ngram::Ngram,
         op::Op,
@@ -50,6 +52,21 @@ impl CompiledChain {
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Takes each byte of a column of bytes as an element.
+    pub(super) fn push_bytes(&mut self, n: u32) -> Result<(), OpProblem> {
+        let n = pad::check(n)?;
+        match (self.domain, &self.head, self.shape) {
+            (Domain::Binary, Head::Strings { fill: None }, RowShape::Single) => {}
+            _ => return Err(OpProblem::Input { takes: "bytes", gets: self.words() }),
+        }
+        self.head = Head::Numbers;
+        self.domain = Domain::Number(Number::Int);
+        self.meaning = DataType::UInt8;
+        self.list = Some(ListSteps { limit: usize::MAX, exact: Some(n), ..ListSteps::default() });
+        self.pad(n, 0.0, Number::Int);
         Ok(())
     }
 

@@ -71,6 +71,7 @@ impl CompiledChain {
             | Op::FirstN { .. }
             | Op::Pad { .. }
             | Op::Ngram { .. }
+            | Op::Bytes { .. }
             | Op::Lookup(_)
             | Op::Encode(_) => None,
         };

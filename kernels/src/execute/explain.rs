@@ -35,6 +35,9 @@ impl TileContext<'_> {
     pub(super) fn row_error(&self, error: &TileRowError, tile: &Tile, chain: &CompiledChain) -> KernelError {
         let (output, column) = self.names(chain);
         match *error {
+            TileRowError::Null(row) if chain.maps_to_null() => {
+                KernelError::Unmapped { output, column, row: self.first_row + row }
+            }
             TileRowError::Null(row) => KernelError::Null { output, column, row: self.first_row + row },
             TileRowError::Lossy(row) => {
                 let value = display(tile.values(), row);

@@ -9,6 +9,8 @@ use arrow::{
     error::ArrowError,
 };
 
+use crate::ops::bytes;
+
 /// The lists of a run of rows, with their elements one after the other.
 #[derive(Debug)]
 pub(crate) struct ListRows {
@@ -21,8 +23,9 @@ pub(crate) struct ListRows {
 }
 
 impl ListRows {
-    /// The lists of `rows`, each cut to `limit` elements; `None` if the column does not hold lists.
-    pub(crate) fn new(column: &dyn Array, rows: Range<usize>, limit: usize) -> Result<Option<Self>, ArrowError> {
+    /// The lists of `rows`, each cut to `limit` elements; bytes are lists. `None` if the column holds neither.
+    pub(crate) fn new(column: &ArrayRef, rows: Range<usize>, limit: usize) -> Result<Option<Self>, ArrowError> {
+        let column = &bytes::as_lists(column)?;
         let (child, ranges): (&ArrayRef, Vec<Range<usize>>) = if let Some(lists) = column.as_list_opt::<i32>() {
             let offsets = lists.value_offsets();
             (lists.values(), rows.clone().map(|row| offsets[row] as usize..offsets[row + 1] as usize).collect())
@@ -56,6 +59,16 @@ impl ListRows {
             take(child.as_ref(), &UInt64Array::from_iter_values(places), None)?
         };
         Ok(Some(Self { elements, ends, nulls }))
+    }
+
+    /// The first list that does not have `n` elements, and how many it has. Null lists have none.
+    pub(crate) fn first_unequal(&self, n: usize) -> Option<(usize, usize)> {
+        let mut start = 0;
+        self.ends.iter().enumerate().find_map(|(row, end)| {
+            let len = end - std::mem::replace(&mut start, *end);
+            let is_null = self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+            (len != n && !is_null).then_some((row, len))
+        })
     }
 
     /// The range of elements of a range of rows.

@@ -119,6 +119,9 @@ impl ListTile {
     }
 
     fn pad(&mut self, pad: &Pad) {
+        if self.nulls.is_empty() && self.ranges().all(|range| range.len() == pad.n) {
+            return;
+        }
         let mut picks = Vec::with_capacity(self.rows() * pad.n);
         for (row, range) in self.ranges().enumerate() {
             let end = picks.len() + pad.n;

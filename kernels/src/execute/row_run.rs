@@ -41,8 +41,15 @@ impl RowRun<'_> {
     pub(super) fn lists(&self, chain: &CompiledChain) -> Result<Option<ListRows>, KernelError> {
         let Some(list) = &chain.list else { return Ok(None) };
         let unreadable = |source| self.unreadable(UnreadableColumn { input: chain.input, source });
-        let lists = ListRows::new(self.inputs[chain.input].as_ref(), self.rows.clone(), list.limit);
-        lists.map_err(|source| unreadable(Some(source)))?.map(Some).ok_or_else(|| unreadable(None))
+        let lists = ListRows::new(&self.inputs[chain.input], self.rows.clone(), list.limit);
+        let lists = lists.map_err(|source| unreadable(Some(source)))?.ok_or_else(|| unreadable(None))?;
+        if let Some(expected) = list.exact
+            && let Some((row, found)) = lists.first_unequal(expected)
+        {
+            let (column, row) = (self.program.input_columns()[chain.input].clone(), self.rows.start + row);
+            return Err(KernelError::ByteCount { column, row, found, expected });
+        }
+        Ok(Some(lists))
     }
 
     /// Prepares a chain for the run; `lists` is the result of [`Self::lists`] for the chain.

@@ -7,6 +7,8 @@ use super::{ngram::Ngram, pad::Pad, step::Step};
 pub(crate) struct ListSteps {
     /// The number of elements that are read from the start of each list.
     pub(crate) limit: usize,
+    /// The number of elements that every list has (`bytes`).
+    pub(crate) exact: Option<usize>,
     /// Whether null lists become empty lists (`fill_null`).
     pub(crate) fills_null_lists: bool,
     /// Changes of the lists, each with the steps over the elements after it.
@@ -24,6 +26,6 @@ pub(crate) enum ListChange {
 
 impl Default for ListSteps {
     fn default() -> Self {
-        Self { limit: usize::MAX, fills_null_lists: false, changes: Vec::new() }
+        Self { limit: usize::MAX, exact: None, fills_null_lists: false, changes: Vec::new() }
     }
 }

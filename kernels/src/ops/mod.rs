@@ -7,6 +7,7 @@
 pub(crate) mod abs;
 pub(crate) mod box_cox;
 pub(crate) mod bucketize;
+pub(crate) mod bytes;
 pub(crate) mod clip;
 pub(crate) mod cross;
 pub(crate) mod decimal;

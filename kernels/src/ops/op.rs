@@ -122,6 +122,11 @@ pub enum Op {
         /// The value that pads shorter lists.
         value: f64,
     },
+    /// Each byte of a value as a column.
+    Bytes {
+        /// The number of bytes of every value.
+        n: u32,
+    },
     /// A left join on a unique key.
     Lookup(Arc<LookupTable>),
     /// A value's learned number.
@@ -181,6 +186,7 @@ impl Op {
             Self::MultiHot { .. } => "multi_hot",
             Self::FirstN { .. } => "first_n",
             Self::Pad { .. } => "pad",
+            Self::Bytes { .. } => "bytes",
             Self::Lookup(_) => "lookup",
             Self::Encode(encoding) => encoding.op,
             Self::Ngram { .. } => "ngram",

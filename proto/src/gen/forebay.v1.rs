@@ -78,7 +78,8 @@ fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Derive".into() }f
 pub struct Output {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// Absent: INT32 if every part ends in indices (INT64 if an index may exceed INT32), FLOAT32 otherwise. Plans that the server
+    /// Absent: UINT8 if every part ends in bytes, INT32 if every part ends in indices (INT64 if an index may exceed INT32), FLOAT32
+    /// otherwise. Plans that the server
     /// returns always have it.
     #[prost(enumeration = "DType", optional, tag = "2")]
     pub dtype: ::core::option::Option<i32>,
@@ -103,7 +104,7 @@ const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Part".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Part".into() }}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Op {
-    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26")]
+    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27")]
     pub op: ::core::option::Option<op::Op>,
 }
 /// Nested message and enum types in `Op`.
@@ -162,6 +163,8 @@ pub mod op {
         CountEncode(super::CountEncode),
         #[prost(message, tag = "26")]
         TargetMean(super::TargetMean),
+        #[prost(message, tag = "27")]
+        Bytes(super::Bytes),
     }
 }
 impl ::prost::Name for Op {
@@ -469,6 +472,16 @@ impl ::prost::Name for FirstN {
 const NAME: &'static str = "FirstN";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.FirstN".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.FirstN".into() }}
+/// A value of exactly n bytes becomes n columns, one per byte.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Bytes {
+    #[prost(uint32, tag = "1")]
+    pub n: u32,
+}
+impl ::prost::Name for Bytes {
+const NAME: &'static str = "Bytes";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Bytes".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Bytes".into() }}
 /// A list becomes n columns: shorter lists are padded with the value, longer ones truncated.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Pad {

@@ -1,13 +1,16 @@
-//! The dtype of an output that names none: an integer for indices, FLOAT32 for everything else.
+//! The dtype of an output that names none: an integer for indices and bytes, FLOAT32 for everything else.
 
 use forebay_proto::v1::{self, fill_null::Fill, op::Op as OpMessage};
 
 const INT32_MAX: u64 = i32::MAX as u64;
 
-/// The dtype of an output: the one it names or, if it names none, INT32 if every part ends in indices (INT64 if an
+/// The dtype of an output: the one it names or, if it names none, UINT8 if every part ends in `bytes`, INT32 if every part ends in indices (INT64 if an
 /// index may exceed INT32), FLOAT32 otherwise.
 pub(super) fn dtype_of(output: &v1::Output) -> i32 {
     output.dtype.unwrap_or_else(|| {
+        if !output.parts.is_empty() && output.parts.iter().all(ends_in_bytes) {
+            return v1::DType::Uint8.into();
+        }
         let parts: Option<Vec<u64>> = output.parts.iter().map(|part| largest_index(&part.ops)).collect();
         let dtype = match parts.and_then(|parts| parts.into_iter().max()) {
             Some(largest) if largest <= INT32_MAX => v1::DType::Int32,
@@ -16,6 +19,10 @@ pub(super) fn dtype_of(output: &v1::Output) -> i32 {
         };
         dtype.into()
     })
+}
+
+fn ends_in_bytes(part: &v1::Part) -> bool {
+    matches!(part.ops.last().and_then(|op| op.op.as_ref()), Some(OpMessage::Bytes(_)))
 }
 
 /// A bound of the indices that a chain ends in; `None` if it ends in other values.

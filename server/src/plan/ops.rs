@@ -64,6 +64,7 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
         OpMessage::MultiHot(message) => Op::MultiHot { size: message.size },
         OpMessage::FirstN(message) => Op::FirstN { n: message.n, value: message.value },
         OpMessage::Pad(message) => Op::Pad { n: message.n, value: message.value },
+        OpMessage::Bytes(message) => Op::Bytes { n: message.n },
         OpMessage::Ngram(message) => Op::Ngram { n: message.n, buckets: message.buckets, seed: message.seed },
         OpMessage::SigridHash(message) => Op::SigridHash { salt: message.salt, max_value: message.max_value },
         OpMessage::MapId(message) => parameters::map_id(message, &format!("{path}.ops[{number}].map_id"))?,
@@ -85,7 +86,7 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
 pub(super) fn named_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<&'a OpMessage, PlanError> {
     op.op.as_ref().ok_or_else(|| {
         let known =
-            "empty: expected one of abs, box_cox, bucketize, clip, count_encode, cross, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
+            "empty: expected one of abs, box_cox, bucketize, bytes, clip, count_encode, cross, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
              max_abs, min_max, multi_hot, ngram, one_hot, pad, positive_mod, robust, sigrid_hash, sqrt, standardize, target_mean, vocab";
         PlanError::field(format!("{path}.ops[{number}]"), known)
     })

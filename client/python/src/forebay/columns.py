@@ -308,6 +308,13 @@ class Columns:
         """Convert a list to `n` columns: pad shorter lists with `value`, and truncate longer ones."""
         return self._then(_ops.Pad(whole_number("pad: n", n, least=1, most=PAD_MAX), fill_value("pad: value", value)))
 
+    def bytes(self, n: int) -> Columns:
+        """Convert a value of exactly `n` bytes, such as the pixels of an image, to `n` columns of 0 to 255.
+
+        A row of another length is an error. Without another op or dtype the output is a UINT8 matrix.
+        """
+        return self._then(_ops.Bytes(whole_number("bytes: n", n, least=1, most=PAD_MAX)))
+
     def ngram(self, n: int, *, buckets: int, seed: int = 0) -> Columns:
         """Convert a list to the list of its n-grams, each hashed modulo `buckets`."""
         return self._then(

@@ -60,6 +60,18 @@ class Ngram(Op):
 
 
 @dataclass(frozen=True)
+class Bytes(Op):
+    """A value of exactly n bytes becomes n columns, one per byte."""
+
+    name: ClassVar[str] = "bytes"
+    n: int = 0
+
+    def to_dict(self) -> Json:
+        """Return the field."""
+        return {"n": self.n}
+
+
+@dataclass(frozen=True)
 class Lookup(Op):
     """The value becomes columns of the row of another dataset with that key, or null."""
 

@@ -19,7 +19,7 @@ from .index_ops import (
     Values,
     Vocab,
 )
-from .list_ops import FirstN, Lookup, Ngram, Pad
+from .list_ops import Bytes, FirstN, Lookup, Ngram, Pad
 from .number_ops import (
     STATS,
     Abs,
@@ -41,6 +41,7 @@ __all__ = [
     "Abs",
     "BoxCox",
     "Bucketize",
+    "Bytes",
     "Clip",
     "CountEncode",
     "Cross",

@@ -31,9 +31,9 @@ class Output:
 def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> Output:
     """Return an output of parts side by side, in one dtype.
 
-    Without a dtype, the server chooses: INT32 (INT64 if necessary) if every part ends in indices (bucketize, vocab,
-    hash_bucket, cross, ngram, sigrid_hash, map_id, positive_mod, optionally followed by fill_null, first_n or pad with
-    whole numbers), and FLOAT32 otherwise. `Columns.as_stored` is AS_STORED.
+    Without a dtype, the server chooses: UINT8 if every part ends in bytes, INT32 (INT64 if necessary) if every part
+    ends in indices (bucketize, vocab, hash_bucket, cross, ngram, sigrid_hash, map_id, positive_mod, optionally followed
+    by fill_null, first_n or pad with whole numbers), and FLOAT32 otherwise. `Columns.as_stored` is AS_STORED.
 
     A single part of a single column whose chain ends in a list is an output of lists: see `Ragged`.
     """

@@ -66,6 +66,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "positive_mod": (24, "?PositiveMod"),
         "count_encode": (25, "?CountEncode"),
         "target_mean": (26, "?TargetMean"),
+        "bytes": (27, "?Bytes"),
     },
     "FillNull": {
         "value": (1, "?double"),
@@ -132,6 +133,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "unsigned": (4, "*uint64"),
     },
     "PositiveMod": {"modulus": (1, "int64")},
+    "Bytes": {"n": (1, "uint32")},
     "CountEncode": {"values": (1, "?VocabValues"), "counts": (2, "*uint64")},
     "TargetMean": {
         "label": (1, "string"),

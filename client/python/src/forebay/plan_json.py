@@ -209,6 +209,10 @@ def _lookup(where: str, body: object) -> Op:
     return ops.Lookup(table, key, _texts(f"{where}.columns", fields.get("columns")), snapshot)
 
 
+def _bytes(where: str, body: object) -> Op:
+    return ops.Bytes(_wholes(where, _set(where, body, "n"), "n")[0])
+
+
 def _ngram(where: str, body: object) -> Op:
     return ops.Ngram(*_wholes(where, _set(where, body, "n", "buckets", "seed"), "n", "buckets", "seed"))
 
@@ -279,6 +283,7 @@ _READERS: dict[str, Callable[[str, object], Op]] = {
     "pad": _pad,
     "lookup": _lookup,
     "ngram": _ngram,
+    "bytes": _bytes,
     "sigrid_hash": _sigrid_hash,
     "map_id": _map_id,
     "positive_mod": _positive_mod,

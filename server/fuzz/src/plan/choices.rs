@@ -87,7 +87,7 @@ fn column(bytes: Bytes<'_, '_>) -> Result<String> {
 }
 
 fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
-    Ok(match bytes.int_in_range(0..=25)? {
+    Ok(match bytes.int_in_range(0..=26)? {
         0 => Op::FillNull(fill_null(bytes)?),
         1 => Op::Clip(v1::Clip {
             min: maybe(bytes, number)?,
@@ -132,6 +132,7 @@ fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
             let counts = list(bytes, |bytes| Ok(integer(bytes)?.cast_unsigned()))?;
             Op::CountEncode(v1::CountEncode { values: vocab(bytes)?.values, counts })
         }
+        25 => Op::Bytes(v1::Bytes { n: size(bytes)? }),
         _ => Op::TargetMean(target_mean(bytes)?),
     })
 }
