@@ -5,7 +5,7 @@
 use std::{hint::black_box, sync::Arc};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use forebay_server::order::{Epoch, Permutation, Remainder, Shuffle};
+use forebay_order::{Epoch, Permutation, Remainder, Shuffle};
 
 /// A billion rows in 10,000 row groups.
 const ROW_GROUPS: u64 = 10_000;

@@ -1,6 +1,6 @@
 //! Forebay's server: scans Parquet, applies feature kernels, and streams each training worker its own batches.
 //!
-//! Data flow: `flight` (bytes → request) → `catalog` (→ snapshot) → `plan` (→ program) → `order` (→ work list) →
+//! Data flow: `flight` (bytes → request) → `catalog` (→ snapshot) → `plan` (→ program) → `forebay-order` (→ work list) →
 //! `stream` { `scan` → `forebay-kernels` → batch } → `flight` (batch → wire). Modules depend only on lower layers;
 //! `tests/layering.rs` checks the imports.
 
@@ -20,7 +20,6 @@ pub mod gauges;
 pub mod log;
 pub mod metrics;
 pub mod metrics_http;
-pub mod order;
 pub mod plan;
 pub mod scan;
 pub mod shutdown;

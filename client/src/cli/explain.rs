@@ -2,6 +2,7 @@
 
 use clap::Args;
 use forebay_client::{Assumptions, Explain as Costs, RankExplain};
+use forebay_order::estimate::estimate;
 use forebay_settings::ByteSize;
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
 const RANKS_SHOWN: usize = 16;
 
 /// Estimate the cost of an epoch: rows, steps, bytes, reads, memory, time; without a dataset, from --rows and
-/// --row-bytes
+/// --row-bytes, and without a server
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     /// Name of the dataset on the server
@@ -43,17 +44,35 @@ pub(crate) struct Explain {
 }
 
 impl Explain {
+    /// Whether it needs no dataset, and so no server.
+    pub(crate) fn is_arithmetic(&self) -> bool {
+        self.dataset.is_none()
+    }
+
+    /// Estimates an epoch of --rows and --row-bytes.
+    pub(crate) fn estimate(&self, json: bool) -> Result<(), Failure> {
+        let costs = estimate(&self.stream.request("")?, &self.assumptions());
+        write(&costs.map_err(|error| Failure::Usage(error.to_string()))?, json)
+    }
+
     pub(crate) async fn run(self, session: &Session) -> Result<(), Failure> {
         let mut request = self.stream.request(self.dataset.as_deref().unwrap_or_default())?;
-        request.assume = Some(Assumptions {
+        request.assume = Some(self.assumptions());
+        write(&session.client.explain(&request).await?, session.json)
+    }
+
+    fn assumptions(&self) -> Assumptions {
+        Assumptions {
             rows: self.rows,
             row_bytes: self.row_bytes.0,
             storage_bytes_per_second: self.storage_bytes_per_second,
             wire_bytes_per_second: self.wire_bytes_per_second,
-        });
-        let costs = session.client.explain(&request).await?;
-        output::write(&if session.json { format!("{}\n", forebay_proto::to_json(&costs)) } else { text(&costs) })
+        }
     }
+}
+
+fn write(costs: &Costs, json: bool) -> Result<(), Failure> {
+    output::write(&if json { format!("{}\n", forebay_proto::to_json(costs)) } else { text(costs) })
 }
 
 fn speed(text: &str) -> Result<f64, String> {

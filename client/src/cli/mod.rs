@@ -104,6 +104,11 @@ async fn run(options: Options) -> Result<(), Failure> {
     if let FlightVerb::Load(verb) = &verb {
         verb.check()?;
     }
+    if let FlightVerb::Explain(verb) = &verb
+        && verb.is_arithmetic()
+    {
+        return verb.estimate(options.json);
+    }
     let credentials = options.credentials.read()?;
     let client = Client::connect_with(&options.server, &credentials).await?;
     let session = Session { server: options.server, credentials, client, json: options.json };

@@ -2,6 +2,7 @@
 
 use arrow::datatypes::Schema;
 use forebay_kernels::{CompileError, OpProblem};
+use forebay_order::FieldError;
 use forebay_proto::v1;
 
 use super::{canonical::path_in_original, path::chain_path};
@@ -61,6 +62,12 @@ pub enum PlanError {
         /// The version of this server.
         served: u32,
     },
+}
+
+impl From<FieldError> for PlanError {
+    fn from(error: FieldError) -> Self {
+        Self::field(error.field, error.reason)
+    }
 }
 
 impl PlanError {

@@ -25,7 +25,7 @@ pub use learn::{Answer, Question, Statistic, first_unlearned, learn, pass_count,
 pub use lookup::{Lookup, Tables, lookups, pin, table_names};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};
 pub use path::join_path;
-pub use request::{BATCH_SIZE_MAX, Limits, Request, RequestLimits, Source};
+pub use request::{Limits, Request, RequestLimits, Source};
 pub use row_id::ROW_ID;
 pub use sample::Sample;
 pub use warnings::warnings;

@@ -9,23 +9,7 @@ use super::{encodings, error::PlanError, lookup::Tables, parameters};
 pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables) -> Result<Op, PlanError> {
     let unlearned = |op| PlanError::NotFitted { path: format!("{path}.ops[{number}]"), op };
     Ok(match named_op(op, path, number)? {
-        OpMessage::FillNull(message) => Op::FillNull(match &message.fill {
-            Some(FillMessage::Value(value)) => Fill::Number(*value),
-            Some(FillMessage::Integer(value)) => Fill::Integer(*value),
-            Some(FillMessage::Unsigned(value)) => Fill::Unsigned(*value),
-            Some(FillMessage::Decimal(text)) => Fill::Decimal(ExactDecimal::parse(text).ok_or_else(|| {
-                let reason = format!(
-                    "{text:?} is not a decimal of up to 76 digits: write digits, with a point before a fraction, such as -123.45"
-                );
-                PlanError::field(format!("{path}.ops[{number}].fill_null.decimal"), reason)
-            })?),
-            Some(FillMessage::Text(text)) => Fill::Text(text.clone()),
-            Some(FillMessage::Stat(_)) => return Err(unlearned("fill_null")),
-            None => {
-                let reason = "expected one of value, text, integer, unsigned, decimal, or stat (MEAN, MEDIAN, MODE)";
-                return Err(PlanError::field(format!("{path}.ops[{number}].fill_null"), reason));
-            }
-        }),
+        OpMessage::FillNull(message) => Op::FillNull(fill(message, path, number)?),
         OpMessage::Clip(message) => parameters::clip(message, &format!("{path}.ops[{number}].clip"))?,
         OpMessage::Log1p(_) => Op::Log1p,
         OpMessage::Standardize(message) => match (message.mean, message.std) {
@@ -80,6 +64,27 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
         }
         OpMessage::Lookup(message) => Op::Lookup(tables.get(message, &format!("{path}.ops[{number}].lookup"))?),
     })
+}
+
+/// Converts the value of a `fill_null`.
+fn fill(message: &v1::FillNull, path: &str, number: usize) -> Result<Fill, PlanError> {
+    Ok(match &message.fill {
+            Some(FillMessage::Value(value)) => Fill::Number(*value),
+            Some(FillMessage::Integer(value)) => Fill::Integer(*value),
+            Some(FillMessage::Unsigned(value)) => Fill::Unsigned(*value),
+            Some(FillMessage::Decimal(text)) => Fill::Decimal(ExactDecimal::parse(text).ok_or_else(|| {
+                let reason = format!(
+                    "{text:?} is not a decimal of up to 76 digits: write digits, with a point before a fraction, such as -123.45"
+                );
+                PlanError::field(format!("{path}.ops[{number}].fill_null.decimal"), reason)
+            })?),
+            Some(FillMessage::Text(text)) => Fill::Text(text.clone()),
+            Some(FillMessage::Stat(_)) => return Err(PlanError::NotFitted { path: format!("{path}.ops[{number}]"), op: "fill_null" }),
+            None => {
+                let reason = "expected one of value, text, integer, unsigned, decimal, or stat (MEAN, MEDIAN, MODE)";
+                return Err(PlanError::field(format!("{path}.ops[{number}].fill_null"), reason));
+            }
+        })
 }
 
 /// Returns the op of a message; an empty message is an error.

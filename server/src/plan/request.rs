@@ -2,21 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use forebay_proto::{defaults, v1};
+use forebay_order::{Epoch, OrderFields, Shuffle};
+use forebay_proto::v1;
 
 use super::{OPS_MAX, PLAN_COLUMNS_MAX, ROW_ID, error::PlanError, outputs::check_shape, sample::Sample};
-
-/// Limit of the rows of a batch.
-pub const BATCH_SIZE_MAX: u64 = 1 << 24;
-
-/// Limit of the ranks of an epoch.
-pub(super) const WORLD_SIZE_MAX: u64 = 1 << 14;
-
-/// Limit of the lanes of a shuffled epoch.
-const LANES_MAX: u64 = 1 << 16;
-
-/// Limit of the rows of a window.
-const WINDOW_ROWS_MAX: u64 = 1 << 26;
 
 /// A validated request: one epoch of a dataset under a plan.
 #[derive(Clone, Debug)]
@@ -34,7 +23,7 @@ pub struct Request {
     /// Treatment of the rows that do not fill a batch on every rank.
     pub remainder: v1::Remainder,
     /// Parameters of the shuffle; none: file order.
-    pub shuffle: Option<Shuffling>,
+    pub shuffle: Option<Shuffle>,
     /// Required version of the order; none: any.
     pub order_version: Option<u32>,
     /// Global position of the first row to send.
@@ -49,17 +38,6 @@ pub struct Request {
     pub snapshot: Option<String>,
     /// The rows that the epoch samples; none: all.
     pub sample: Option<Sample>,
-}
-
-/// Parameters of a shuffle.
-#[derive(Clone, Copy, Debug)]
-pub struct Shuffling {
-    /// Seed of the order.
-    pub seed: u64,
-    /// Number of lanes, a multiple of the world size.
-    pub lanes: u64,
-    /// Rows that are permuted together.
-    pub window_rows: u64,
 }
 
 /// The plan of a request.
@@ -119,15 +97,11 @@ impl Request {
             }
             (Some(_), _) => return Err(PlanError::field("plan_id", "send either plan or plan_id, not both")),
         };
-        let batch_size = within("batch_size", message.batch_size.unwrap_or(defaults::BATCH_SIZE), BATCH_SIZE_MAX)?;
-        let world_size = within("world_size", message.world_size.unwrap_or(defaults::WORLD_SIZE), WORLD_SIZE_MAX)?;
-        let shuffle = shuffling(message, world_size)?;
+        let OrderFields { batch_size, world_size, remainder, shuffle } = OrderFields::check(message)?;
         check_start(message, batch_size * world_size, shuffle.as_ref())?;
         if message.assume.is_some() {
             return Err(PlanError::field("assume", "only the action \"explain\" accepts it: leave it out here"));
         }
-        let remainder = v1::Remainder::try_from(message.remainder)
-            .map_err(|_| PlanError::field("remainder", "expected one of KEEP, DROP, PAD"))?;
         if let Source::Inline(plan) = &source {
             check_shape(plan)?;
             refuse_row_id_output(plan)?;
@@ -156,32 +130,21 @@ impl Request {
         })
     }
 
+    /// Returns the epoch's order over row groups with these counts of passing rows.
+    pub fn order(&self, passing: Arc<Vec<u64>>) -> Epoch {
+        let Self { batch_size, world_size, remainder, shuffle, .. } = *self;
+        OrderFields { batch_size, world_size, remainder, shuffle }.epoch(passing)
+    }
+
     /// Returns the rows of a step of all ranks.
     pub fn step_rows(&self) -> u64 {
         self.batch_size * self.world_size
     }
 }
 
-fn shuffling(message: &v1::StreamRequest, world_size: u64) -> Result<Option<Shuffling>, PlanError> {
-    let window_rows = within("window_rows", message.window_rows.unwrap_or(defaults::WINDOW_ROWS), WINDOW_ROWS_MAX)?;
-    let lanes = match message.lanes {
-        0 => defaults::lanes(world_size),
-        lanes => within("lanes", lanes, LANES_MAX)?,
-    };
-    if !message.shuffle {
-        return Ok(None);
-    }
-    if !lanes.is_multiple_of(world_size) {
-        let below = (lanes / world_size * world_size).max(world_size);
-        let reason = format!("{lanes} is not a multiple of world_size {world_size}: use {below}, for example");
-        return Err(PlanError::field("lanes", reason));
-    }
-    Ok(Some(Shuffling { seed: message.seed, lanes, window_rows }))
-}
-
 /// Checks that `start_position` is at the end of a whole step, counted from the start of the epoch or from
 /// `resumed_from`, or, in a shuffled epoch, where every lane has yielded the same number of rows.
-fn check_start(message: &v1::StreamRequest, step_rows: u64, shuffle: Option<&Shuffling>) -> Result<(), PlanError> {
+fn check_start(message: &v1::StreamRequest, step_rows: u64, shuffle: Option<&Shuffle>) -> Result<(), PlanError> {
     let (start, origin) = (message.start_position, message.resumed_from);
     let on_lanes = |position: u64| shuffle.is_some_and(|shuffle| position.is_multiple_of(shuffle.lanes));
     if origin > start || !(origin == 0 || on_lanes(origin) || origin.is_multiple_of(step_rows)) {
@@ -196,20 +159,13 @@ fn check_start(message: &v1::StreamRequest, step_rows: u64, shuffle: Option<&Shu
             "{start} is not a multiple of world_size × batch_size = {step_rows}: in file order an epoch resumes with the \
              batch_size and world_size of the run that saved the position"
         ),
-        Some(Shuffling { lanes, .. }) => format!(
+        Some(Shuffle { lanes, .. }) => format!(
             "{start} is not a multiple of world_size × batch_size = {step_rows} or of lanes = {lanes}: resume with the \
              world_size and batch_size of the run that saved it (and, if that run was itself resumed, with its \
              start_position as resumed_from); to resume with others, let lanes divide its world_size × batch_size"
         ),
     };
     Err(PlanError::field("start_position", reason))
-}
-
-fn within(field: &str, value: u64, max: u64) -> Result<u64, PlanError> {
-    if (1..=max).contains(&value) {
-        return Ok(value);
-    }
-    Err(PlanError::field(field, format!("{value} is not between 1 and {max}")))
 }
 
 fn refuse_row_id_output(plan: &v1::Plan) -> Result<(), PlanError> {

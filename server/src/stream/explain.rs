@@ -2,18 +2,16 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use forebay_order::{Sequence, Share, estimate};
 use forebay_proto::v1;
 
 use super::{
     environment::Environment,
     epoch::{in_order, memory},
     error::StreamError,
-    resolve::prepare::{Prepared, Resolver, epoch_of},
+    resolve::prepare::{Prepared, Resolver},
 };
-use crate::{
-    order::{Epoch, Sequence, Share},
-    plan::{PlanError, Request},
-};
+use crate::plan::{PlanError, Request};
 
 /// Rows sampled to estimate the row groups of a batch.
 const SAMPLE_ROWS: u64 = 1 << 18;
@@ -28,48 +26,23 @@ pub(super) async fn explain(
     mut message: v1::StreamRequest,
 ) -> Result<v1::Explain, StreamError> {
     let assume = message.assume.take().unwrap_or_default();
-    check_speeds(&assume)?;
+    estimate::check_speeds(&assume).map_err(PlanError::from)?;
     let memory_limit_bytes = environment.budget.limit();
     let (sample, sample_seed) = (message.sample.unwrap_or(1.0), message.sample_seed);
     if message.dataset.is_empty() && assume.rows > 0 && assume.row_bytes > 0 {
-        let explained = explain_assumed(&message, &assume)?;
-        return Ok(v1::Explain { memory_limit_bytes, sample, sample_seed, ..explained });
+        let explained = estimate::estimate(&message, &assume).map_err(PlanError::from)?;
+        return Ok(v1::Explain { memory_limit_bytes, ..explained });
     }
     let prepared = resolver.prepare(Request::check(&message)?).await?;
     let explained = environment.cpu.run(move || explain_prepared(&prepared, &assume)).await?;
     Ok(v1::Explain { memory_limit_bytes, sample, sample_seed, ..explained })
 }
 
-fn check_speeds(assume: &v1::Assumptions) -> Result<(), PlanError> {
-    let speeds = [
-        ("assume.storage_bytes_per_second", assume.storage_bytes_per_second),
-        ("assume.wire_bytes_per_second", assume.wire_bytes_per_second),
-    ];
-    let is_speed = |speed: f64| speed.is_finite() && (speed == 0.0 || speed >= 1.0);
-    match speeds.into_iter().find(|(_, speed)| !is_speed(*speed)) {
-        Some((field, speed)) => {
-            Err(PlanError::field(field, format!("{speed} is not a speed: set 0 (no limit), or at least 1")))
-        }
-        None => Ok(()),
-    }
-}
-
-/// Explains an epoch of assumed rows, without a dataset.
-fn explain_assumed(message: &v1::StreamRequest, assume: &v1::Assumptions) -> Result<v1::Explain, PlanError> {
-    // Arithmetic needs every field except for the dataset and the plan.
-    let named = v1::StreamRequest { dataset: "-".to_owned(), plan: None, plan_id: "-".to_owned(), ..message.clone() };
-    let request = Request::check(&named)?;
-    let epoch = epoch_of(&request, Arc::new(vec![assume.rows]));
-    let mut explained = sizes(&request, &epoch, assume.row_bytes);
-    add_times(&mut explained, assume);
-    Ok(explained)
-}
-
 fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explain {
     let row_bytes = if assume.row_bytes > 0 { assume.row_bytes } else { prepared.wire_row_bytes() };
     let epoch =
-        if assume.rows > 0 { epoch_of(&prepared.request, Arc::new(vec![assume.rows])) } else { prepared.epoch.clone() };
-    let mut explained = sizes(&prepared.request, &epoch, row_bytes);
+        if assume.rows > 0 { prepared.request.order(Arc::new(vec![assume.rows])) } else { prepared.epoch.clone() };
+    let mut explained = estimate::sizes(&epoch, prepared.request.world_size, row_bytes);
     prepared.snapshot_digest().clone_into(&mut explained.snapshot);
     prepared.plan_id().clone_into(&mut explained.plan_id);
     add_reads(prepared, &mut explained);
@@ -83,28 +56,8 @@ fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explai
             rank.read_bytes = scaled(rank.read_bytes);
         }
     }
-    add_times(&mut explained, assume);
+    estimate::add_times(&mut explained, assume);
     explained
-}
-
-/// Rows, steps and bytes.
-fn sizes(request: &Request, epoch: &Epoch, row_bytes: u64) -> v1::Explain {
-    let rows = epoch.sent_row_count();
-    let ranks = (0..request.world_size).map(|rank| {
-        let share = epoch.share(rank);
-        let bytes = share.row_count().saturating_mul(row_bytes);
-        v1::RankExplain { rank, rows: share.row_count(), steps: share.step_count, bytes, ..Default::default() }
-    });
-    v1::Explain {
-        rows,
-        steps: epoch.step_count_max(),
-        row_bytes,
-        bytes: rows.saturating_mul(row_bytes),
-        lanes: epoch.shuffle().map_or(0, |shuffle| shuffle.lanes),
-        window_rows: epoch.shuffle().map_or(0, |shuffle| shuffle.window_rows),
-        ranks: ranks.collect(),
-        ..Default::default()
-    }
 }
 
 /// Bytes read from storage and kept in memory, for the rows of the dataset.
@@ -159,21 +112,4 @@ fn row_groups_per_batch(prepared: &Prepared, sequence: &Sequence) -> f64 {
         places.map(|place| sequence.row_group_at(place)).collect::<HashSet<_>>().len()
     };
     (0..batches).map(|batch| groups_of(batch) as f64).sum::<f64>() / batches as f64
-}
-
-/// The time of the epoch at the assumed speeds.
-fn add_times(explained: &mut v1::Explain, assume: &v1::Assumptions) {
-    let seconds = |bytes: u64, speed: f64| if speed > 0.0 { bytes as f64 / speed } else { 0.0 };
-    let longest = explained.ranks.iter().map(|rank| rank.bytes).max().unwrap_or(0);
-    explained.storage_seconds = seconds(explained.read_bytes, assume.storage_bytes_per_second);
-    explained.wire_seconds = seconds(longest, assume.wire_bytes_per_second);
-    explained.epoch_seconds = explained.storage_seconds.max(explained.wire_seconds);
-    let bound_by = if explained.epoch_seconds == 0.0 {
-        ""
-    } else if explained.storage_seconds > explained.wire_seconds {
-        "storage"
-    } else {
-        "wire"
-    };
-    bound_by.clone_into(&mut explained.bound_by);
 }

@@ -1,13 +1,13 @@
 //! `GetFlightInfo`: a dataset's raw table, or one epoch under a plan.
 
 use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo};
+use forebay_order::ORDER_VERSION;
 use forebay_proto::{Encoding, v1};
 use tonic::Status;
 
 use super::table_info::{arrow_status, signed, table_info};
 use crate::{
     flight::{context::CallContext, descriptor::FlightTarget, ticket},
-    order::ORDER_VERSION,
     stream::Prepared,
 };
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use forebay_order::Share;
 
 use crate::{
     budget::Reservation,
-    order::Share,
     stream::{
         environment::Environment,
         epoch::{

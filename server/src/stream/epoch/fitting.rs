@@ -2,17 +2,14 @@
 
 use std::iter;
 
+use forebay_order::{Share, Shuffle};
 use forebay_settings::ByteSize;
 
 use super::{
     in_order,
     memory::{self, GroupSizes},
 };
-use crate::{
-    budget::BudgetError,
-    order::{Share, Shuffle},
-    stream::resolve::prepare::Prepared,
-};
+use crate::{budget::BudgetError, stream::resolve::prepare::Prepared};
 
 /// Advised limits are multiples of this.
 const LIMIT_STEP_BYTES: u64 = 1 << 20;

@@ -5,10 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use forebay_order::Piece;
+
 use crate::{
     catalog::Snapshot,
     metrics::{Stage, StageTimes},
-    order::Piece,
     scan::{self, RowGroupReader, Sharing},
     stream::{
         environment::Environment,

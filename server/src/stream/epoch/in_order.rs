@@ -7,12 +7,12 @@ use arrow::{
     compute::take_record_batch,
 };
 use forebay_kernels::Workspace;
+use forebay_order::{Piece, Sequence, Share};
 use futures::StreamExt;
 
 use crate::{
     log::PARTS,
     metrics::{Stage, StageTimes},
-    order::{Piece, Sequence, Share},
     scan::Sharing,
     stream::{
         decode::decode,

@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Instant};
 
 use arrow::array::RecordBatch;
 use forebay_kernels::Interleave;
+use forebay_order::Lane;
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::Instrument;
 
 use super::lane_task::{LaneTask, ShuffledEpoch, TimedWindow};
 use crate::{
     metrics::{Stage, StageTimes},
-    order::Lane,
     scan::Sharing,
     stream::error::StreamError,
 };

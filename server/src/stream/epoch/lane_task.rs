@@ -4,6 +4,7 @@ use std::{mem, ops::Range, sync::Arc, time::Instant};
 
 use arrow::array::RecordBatch;
 use forebay_kernels::Workspace;
+use forebay_order::{Lane, Piece, Sequence, Shuffle, Window};
 use futures::StreamExt;
 use tokio::sync::mpsc;
 use tracing::Instrument;
@@ -11,7 +12,6 @@ use tracing::Instrument;
 use crate::{
     log::PARTS,
     metrics::{Stage, StageTimes},
-    order::{Lane, Piece, Sequence, Shuffle, Window},
     scan::Sharing,
     stream::{
         decode::decode,

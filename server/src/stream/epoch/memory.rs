@@ -1,14 +1,13 @@
 //! Memory accounting: the most bytes that a stream keeps at once, reserved before it starts.
 
+use forebay_order::{Piece, Share, Shuffle};
+
 use super::{
     in_order::{self, RUNS_AHEAD},
     interleave::WINDOWS_AHEAD,
     task::{BATCHES_AHEAD, FETCH_AHEAD},
 };
-use crate::{
-    order::{Piece, Share, Shuffle},
-    stream::resolve::prepare::Prepared,
-};
+use crate::stream::resolve::prepare::Prepared;
 
 /// Bytes of a stream that may wait for its socket besides the batch being written: room for part of the next batch, so
 /// that the stream does not stall within every batch.

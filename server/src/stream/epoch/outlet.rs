@@ -3,11 +3,11 @@
 use std::{mem, time::Instant};
 
 use arrow::array::RecordBatch;
+use forebay_order::Share;
 use forebay_proto::v1;
 
 use crate::{
     metrics::{Stage, StageTimes},
-    order::Share,
     stream::{
         epoch::task::{Batch, BatchSender},
         error::StreamError,

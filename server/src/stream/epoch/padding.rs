@@ -1,9 +1,10 @@
 //! Padding of a shuffled rank: fills its last batches with its first rows.
 
 use forebay_kernels::Interleave;
+use forebay_order::Share;
 
 use super::{interleave::LaneInterleaver, lane_task::ShuffledEpoch};
-use crate::{metrics::StageTimes, order::Share, stream::error::StreamError};
+use crate::{metrics::StageTimes, stream::error::StreamError};
 
 /// Fills a batch with the rank's first rows, repeated as often as necessary.
 ///

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use forebay_kernels::Interleave;
+use forebay_order::{Share, Shuffle};
 
 use super::{
     interleave::LaneInterleaver,
@@ -11,10 +12,7 @@ use super::{
     outlet::{Ended, Outlet},
     padding,
 };
-use crate::{
-    order::{Share, Shuffle},
-    stream::{environment::Environment, resolve::prepare::Prepared},
-};
+use crate::stream::{environment::Environment, resolve::prepare::Prepared};
 
 /// Sends a share's batches.
 pub(super) async fn send(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use forebay_kernels::Program;
+use forebay_order::{Epoch, ORDER_VERSION, Share};
 use forebay_proto::v1;
 use prost::Message as _;
 use tracing::Instrument;
@@ -12,7 +13,6 @@ use crate::{
     catalog::Snapshot,
     log::PARTS,
     metrics::Cache,
-    order::{Epoch, ORDER_VERSION, Remainder, Share, Shuffle},
     plan::{PlanError, Request},
     stream::{
         environment::Environment,
@@ -155,7 +155,7 @@ impl Resolver {
         let Compiled { filter, expressions, .. } = compiled.as_ref();
         let passing = self.counts.passing(environment, &snapshot, filter, expressions).await?;
         check_order_version(&request)?;
-        let epoch = epoch_of(&request, passing);
+        let epoch = request.order(passing);
         let end = epoch.step_count_max().saturating_mul(request.step_rows()).max(epoch.row_count());
         if request.start_position > end {
             let reason = format!("{} is past the end of the epoch at {end}", request.start_position);
@@ -188,22 +188,6 @@ fn check_batch_bytes(prepared: &Prepared, limit: u64) -> Result<(), StreamError>
     }
     let (rows, row_bytes) = (prepared.request.batch_size, prepared.wire_row_bytes());
     Err(StreamError::BatchBytes { rows, row_bytes, limit })
-}
-
-/// The order of a request's epoch over row groups with these counts of passing rows.
-pub(crate) fn epoch_of(request: &Request, passing: Arc<Vec<u64>>) -> Epoch {
-    let shuffle = request.shuffle.map(|shuffle| Shuffle {
-        seed: shuffle.seed,
-        epoch: request.epoch,
-        lanes: shuffle.lanes,
-        window_rows: shuffle.window_rows,
-    });
-    let remainder = match request.remainder {
-        v1::Remainder::Keep => Remainder::Keep,
-        v1::Remainder::Drop => Remainder::Drop,
-        v1::Remainder::Pad => Remainder::Pad,
-    };
-    Epoch::new(passing, request.world_size, request.batch_size, remainder, shuffle)
 }
 
 fn check_order_version(request: &Request) -> Result<(), PlanError> {

@@ -5,9 +5,9 @@ use std::io::{Read, copy, sink};
 
 use arrow::datatypes::DataType;
 use arrow_ipc::{CompressionType, FieldNode, MetadataVersion, RecordBatch};
+use forebay_order::BATCH_SIZE_MAX;
 
 use super::error::MessageError;
-use crate::plan::BATCH_SIZE_MAX;
 
 /// The most values of a child column, such as the elements of a list.
 const INNER_VALUES_MAX: i64 = i32::MAX as i64;

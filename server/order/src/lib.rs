@@ -20,6 +20,10 @@
 //! A batch is B rows of a rank's sequence, counted from the start of the stream. [`Remainder`] decides about the rows
 //! that do not fill a batch on every rank.
 
+#![forbid(unsafe_code)]
+
+pub mod estimate;
+mod fields;
 mod lane;
 mod permutation;
 mod sequence;
@@ -27,6 +31,7 @@ mod shuffle;
 
 use std::{ops::Range, sync::Arc};
 
+pub use fields::{BATCH_SIZE_MAX, FieldError, OrderFields, WORLD_SIZE_MAX};
 pub use lane::{Lane, Window};
 pub use permutation::Permutation;
 pub use sequence::{Piece, Sequence};
