@@ -12,6 +12,7 @@ For tensors use `forebay.torch`; no other public module imports torch.
 from .chains import cols
 from .client import Client, connect
 from .columns import Columns
+from .comparison import ColumnComparison, Comparison, ValueDifference, compare
 from .credentials import Credentials
 from .cursor import Cursor
 from .errors import (
@@ -62,7 +63,9 @@ __all__ = [
     "BrokenStream",
     "Cancelled",
     "Client",
+    "ColumnComparison",
     "Columns",
+    "Comparison",
     "Credentials",
     "Cursor",
     "CursorRefused",
@@ -102,7 +105,9 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
+    "ValueDifference",
     "cols",
+    "compare",
     "connect",
     "join",
     "label",
