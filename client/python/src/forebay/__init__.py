@@ -45,6 +45,7 @@ from .explain import Explain, RankExplain
 from .fitted import FittedPlan
 from .header import BatchHeader, DatasetInfo, StreamInfo
 from .joins import Join, join
+from .mllib import Translation, UntranslatableStage, from_mllib
 from .options import StreamOptions
 from .outputs import Output, label, output
 from .plan import Plan
@@ -102,13 +103,16 @@ __all__ = [
     "StreamError",
     "StreamInfo",
     "StreamOptions",
+    "Translation",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
+    "UntranslatableStage",
     "ValueDifference",
     "cols",
     "compare",
     "connect",
+    "from_mllib",
     "join",
     "label",
     "local",
