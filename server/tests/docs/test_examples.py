@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from forebay.mllib.sql_expression import REWRITTEN, SAME
+from forebay.mllib.translate import TRANSLATORS
 from harness.documents import BOOK, ROOT, example, examples
 from harness.serving import Server
 
-EXECUTED = {"split", "plain", "torch", "resume", "serving", "secure-plain", "secure-torch"}
+EXECUTED = {"split", "plain", "from-mllib", "torch", "resume", "serving", "secure-plain", "secure-torch"}
 
 
 def test_every_example_is_executed() -> None:
@@ -68,6 +70,28 @@ def test_resume_example(flights_folder: Path, capsys: pytest.CaptureFixture[str]
     exec(compile(code, "example", "exec"), names)
     assert names["state"]["position"] == 1024
     assert "row_group" in capsys.readouterr().out
+
+
+def test_from_mllib_example(capsys: pytest.CaptureFixture[str]) -> None:
+    saved = ROOT / "client/python/tests/data/mllib"
+    code = example("from-mllib")
+    paths = {"data/rows": "rows", "models/clicks": "textbook/model", "old/features": "textbook/shards"}
+    for written, folder in paths.items():
+        assert written in code
+        code = code.replace(written, str(saved / folder))
+    exec(compile(code, "example", "exec"), {})
+    page = (BOOK / "from-spark.md").read_text()
+    shown = re.search(r"<!-- output: from-mllib -->\n```text\n(.*?)```", page, re.DOTALL)
+    assert shown
+    assert capsys.readouterr().out == shown[1]
+
+
+def test_every_translated_stage_and_function_is_in_the_book() -> None:
+    page = (BOOK / "from-spark.md").read_text()
+    for name in [*SAME, *REWRITTEN]:
+        assert f"`{name}`" in page, name
+    for name in TRANSLATORS:
+        assert name in page or name == "IndexToString", name
 
 
 def test_serving_example(server: Server) -> None:
