@@ -49,6 +49,7 @@ fn protobuf_versions(corpus: &Path) {
         let text = fs::read_to_string(&path).unwrap();
         let (call, body) = text.split_once('\n').unwrap();
         let body = match call {
+            "describe" => as_protobuf::<v1::DescribeRequest>(body.as_bytes()),
             "fit" => as_protobuf::<v1::FitRequest>(body.as_bytes()),
             "replay" => as_protobuf::<v1::ReplayRequest>(body.as_bytes()),
             "plans" => as_protobuf::<v1::PlansRequest>(body.as_bytes()),

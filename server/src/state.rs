@@ -31,6 +31,8 @@ pub enum Kind {
     PlanRecord,
     /// Rows that pass a filter, per row group, by snapshot and filter, as JSON.
     RowCounts,
+    /// What columns hold, by snapshot, columns and filter, as a digest and protobuf.
+    Description,
 }
 
 /// A file's id, size and time.
@@ -225,7 +227,7 @@ fn entry(id: String, file: &fs::DirEntry) -> Option<StateEntry> {
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Plan, Self::PlanColumns, Self::PlanRecord, Self::RowCounts];
+    const ALL: [Self; 5] = [Self::Plan, Self::PlanColumns, Self::PlanRecord, Self::RowCounts, Self::Description];
 
     fn folder(self) -> &'static str {
         match self {
@@ -233,12 +235,13 @@ impl Kind {
             Self::PlanColumns => "plan-columns",
             Self::PlanRecord => "plan-records",
             Self::RowCounts => "row-counts",
+            Self::Description => "descriptions",
         }
     }
 
     fn extension(self) -> &'static str {
         match self {
-            Self::Plan => "binpb",
+            Self::Plan | Self::Description => "binpb",
             Self::PlanColumns | Self::PlanRecord | Self::RowCounts => "json",
         }
     }

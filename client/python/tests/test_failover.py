@@ -189,7 +189,7 @@ def test_waits_for_a_restarting_server(folder: Path, whole: list[fb.Batch]):
 
 
 def test_skips_a_silent_replica(replicas: list[Server], whole: list[fb.Batch], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("forebay.client.FAILOVER_HELLO_SECONDS", 0.2)
+    monkeypatch.setattr("forebay.replicas.FAILOVER_HELLO_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent, Proxy(replicas[0].url, None, 100_000) as first:
         urls = [first.url, f"grpc://127.0.0.1:{silent.getsockname()[1]}", replicas[1].url]
         with fb.connect(urls) as client, client.stream("wide", PLAN, batch_size=BATCH) as stream:

@@ -768,7 +768,7 @@ impl Reason {
         }
     }
 }
-/// FlightDescriptor.command of GetFlightInfo and GetSchema: one epoch of a dataset under a plan.
+/// FlightDescriptor.command of GetFlightInfo and GetSchema: one epoch of a dataset under a plan, or its raw table.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StreamRequest {
     #[prost(string, tag = "1")]
@@ -828,6 +828,9 @@ pub struct StreamRequest {
     /// Seed of the sample. A smaller sample of one seed is part of a larger one.
     #[prost(uint64, tag = "20")]
     pub sample_seed: u64,
+    /// Rows of a raw table instead of an epoch: the only field of its request, and an error in an action.
+    #[prost(message, optional, tag = "21")]
+    pub table: ::core::option::Option<TableRead>,
 }
 impl ::prost::Name for StreamRequest {
 const NAME: &'static str = "StreamRequest";
@@ -878,8 +881,15 @@ fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Ticket".into() }f
 pub struct TableRead {
     #[prost(string, tag = "1")]
     pub dataset: ::prost::alloc::string::String,
+    /// Digest of the required snapshot; empty: the current one.
     #[prost(string, tag = "2")]
     pub snapshot: ::prost::alloc::string::String,
+    /// The columns to read, in this order; empty: all.
+    #[prost(string, repeated, tag = "3")]
+    pub columns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The first rows only. Without it, every row.
+    #[prost(uint64, optional, tag = "4")]
+    pub limit: ::core::option::Option<u64>,
 }
 impl ::prost::Name for TableRead {
 const NAME: &'static str = "TableRead";
@@ -1092,6 +1102,182 @@ impl ::prost::Name for FitResult {
 const NAME: &'static str = "FitResult";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.FitResult".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.FitResult".into() }}
+/// Body of the action "describe": what the columns of a dataset hold.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DescribeRequest {
+    #[prost(string, tag = "1")]
+    pub dataset: ::prost::alloc::string::String,
+    /// The columns to describe, in this order; empty: all.
+    #[prost(string, repeated, tag = "2")]
+    pub columns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// SQL expression of the rows to describe, as in a plan; empty: every row.
+    #[prost(string, tag = "3")]
+    pub filter: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DescribeRequest {
+const NAME: &'static str = "DescribeRequest";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.DescribeRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.DescribeRequest".into() }}
+/// Results of the action "describe": any number of progress updates, then one result.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DescribeUpdate {
+    #[prost(oneof = "describe_update::Update", tags = "1, 2")]
+    pub update: ::core::option::Option<describe_update::Update>,
+}
+/// Nested message and enum types in `DescribeUpdate`.
+pub mod describe_update {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Update {
+        #[prost(message, tag = "1")]
+        Progress(super::FitProgress),
+        #[prost(message, tag = "2")]
+        Result(super::Description),
+    }
+}
+impl ::prost::Name for DescribeUpdate {
+const NAME: &'static str = "DescribeUpdate";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.DescribeUpdate".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.DescribeUpdate".into() }}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Description {
+    #[prost(string, tag = "1")]
+    pub dataset: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub snapshot: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub filter: ::prost::alloc::string::String,
+    /// Rows that pass the filter.
+    #[prost(uint64, tag = "4")]
+    pub rows: u64,
+    #[prost(message, repeated, tag = "5")]
+    pub columns: ::prost::alloc::vec::Vec<ColumnDescription>,
+}
+impl ::prost::Name for Description {
+const NAME: &'static str = "Description";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Description".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Description".into() }}
+/// What a column holds. Values of dictionaries are described, not their keys.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ColumnDescription {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Arrow type as pyarrow spells it, such as timestamp\[us, tz=UTC\].
+    #[prost(string, tag = "2")]
+    pub r#type: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub nulls: u64,
+    /// Floats that are NaN, which all other fields leave out.
+    #[prost(uint64, tag = "4")]
+    pub nans: u64,
+    /// Distinct values; absent for types that are not compared.
+    #[prost(uint64, optional, tag = "5")]
+    pub distinct: ::core::option::Option<u64>,
+    /// Whether they were counted; otherwise they are estimated to within a few percent.
+    #[prost(bool, tag = "6")]
+    pub distinct_is_exact: bool,
+    #[prost(message, optional, tag = "7")]
+    pub min: ::core::option::Option<ColumnValue>,
+    #[prost(message, optional, tag = "8")]
+    pub max: ::core::option::Option<ColumnValue>,
+    /// Mean and standard deviation of the population, of numbers; NaN if a value is infinite.
+    #[prost(double, optional, tag = "9")]
+    pub mean: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "10")]
+    pub deviation: ::core::option::Option<f64>,
+    /// Shares 0.01, 0.05, 0.25, 0.5, 0.75, 0.95 and 0.99, of numbers and times.
+    #[prost(message, repeated, tag = "11")]
+    pub quantiles: ::prost::alloc::vec::Vec<ColumnQuantile>,
+    /// Whether the quantiles are exact; otherwise their rank is within 0.5 percent of the rows.
+    #[prost(bool, tag = "12")]
+    pub quantiles_are_exact: bool,
+    /// The most frequent values by count descending, with exact counts: all of up to 100, otherwise at most 10. Where
+    /// distinct_is_exact is false, values of less than one row in 8,192 are left out.
+    #[prost(message, repeated, tag = "13")]
+    pub top: ::prost::alloc::vec::Vec<ColumnValueCount>,
+    /// Whether `top` has every value.
+    #[prost(bool, tag = "14")]
+    pub top_is_complete: bool,
+    /// Lengths of text and binary values in bytes, and of lists in elements.
+    #[prost(message, optional, tag = "15")]
+    pub lengths: ::core::option::Option<ColumnLengths>,
+    /// What is not described, and why; empty if nothing is left out.
+    #[prost(string, tag = "16")]
+    pub note: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ColumnDescription {
+const NAME: &'static str = "ColumnDescription";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ColumnDescription".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ColumnDescription".into() }}
+/// A value of a column. Dates, times and durations are integers in the unit of the column's type.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ColumnValue {
+    /// Whether the text is only the beginning of the value.
+    #[prost(bool, tag = "7")]
+    pub is_cut: bool,
+    #[prost(oneof = "column_value::Value", tags = "1, 2, 3, 4, 5, 6")]
+    pub value: ::core::option::Option<column_value::Value>,
+}
+/// Nested message and enum types in `ColumnValue`.
+pub mod column_value {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Value {
+        #[prost(int64, tag = "1")]
+        Integer(i64),
+        #[prost(uint64, tag = "2")]
+        Unsigned(u64),
+        #[prost(double, tag = "3")]
+        Number(f64),
+        #[prost(bool, tag = "4")]
+        Boolean(bool),
+        /// Decimal digits.
+        #[prost(string, tag = "5")]
+        Decimal(::prost::alloc::string::String),
+        #[prost(string, tag = "6")]
+        Text(::prost::alloc::string::String),
+    }
+}
+impl ::prost::Name for ColumnValue {
+const NAME: &'static str = "ColumnValue";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ColumnValue".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ColumnValue".into() }}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ColumnQuantile {
+    #[prost(double, tag = "1")]
+    pub share: f64,
+    #[prost(message, optional, tag = "2")]
+    pub value: ::core::option::Option<ColumnValue>,
+}
+impl ::prost::Name for ColumnQuantile {
+const NAME: &'static str = "ColumnQuantile";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ColumnQuantile".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ColumnQuantile".into() }}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ColumnValueCount {
+    #[prost(message, optional, tag = "1")]
+    pub value: ::core::option::Option<ColumnValue>,
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+    /// Values / (distinct values x count): the weight that balances classes; set if the list is complete.
+    #[prost(double, optional, tag = "3")]
+    pub class_weight: ::core::option::Option<f64>,
+}
+impl ::prost::Name for ColumnValueCount {
+const NAME: &'static str = "ColumnValueCount";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ColumnValueCount".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ColumnValueCount".into() }}
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct ColumnLengths {
+    #[prost(uint64, tag = "1")]
+    pub min: u64,
+    #[prost(double, tag = "2")]
+    pub mean: f64,
+    #[prost(uint64, tag = "3")]
+    pub max: u64,
+}
+impl ::prost::Name for ColumnLengths {
+const NAME: &'static str = "ColumnLengths";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ColumnLengths".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ColumnLengths".into() }}
 /// Result of the action "explain", whose body is a StreamRequest: the cost of an epoch, computed from footers alone.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Explain {

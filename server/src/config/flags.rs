@@ -97,7 +97,7 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_MEMORY_LIMIT_BYTES", value_name = "SIZE", default_value_t = ByteSize(0))]
     pub(super) memory_limit_bytes: ByteSize,
 
-    /// Memory that the aggregates of fits may hold before they spill to disk.
+    /// Memory that the aggregates of fits may hold before they spill to disk. Descriptions share it.
     #[arg(long, env = "FOREBAY_FIT_MEMORY_BYTES", value_name = "SIZE", default_value_t = ByteSize(1 << 30))]
     pub(super) fit_memory_bytes: ByteSize,
 

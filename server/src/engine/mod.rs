@@ -1,4 +1,4 @@
-//! Aggregates over whole tables, for fits: run on the embedded DataFusion under a memory limit, with spilling to disk.
+//! Aggregates over whole tables, for fits and descriptions: run on the embedded DataFusion under a memory limit, with spilling to disk.
 //!
 //! Callers push batches into [`Job`]s; this module reads no files and does not depend on plans.
 
@@ -7,6 +7,7 @@ mod distribution;
 mod exact;
 mod job;
 mod moments;
+mod profile;
 mod summary;
 mod target_sums;
 mod top_values;
@@ -18,6 +19,7 @@ use std::{
     sync::Arc,
 };
 
+use arrow::error::ArrowError;
 use datafusion_common::DataFusionError;
 use datafusion_execution::{
     TaskContext,
@@ -29,6 +31,7 @@ use datafusion_execution::{
 
 pub use distribution::{Distribution, EXACT_VALUES_MAX, SKETCH_SHARE_ERROR_MAX, distribution_schema};
 pub use job::Job;
+pub use profile::{ColumnProfile, Lengths, Profile, ProfileKind, ProfileValue};
 pub use summary::{Summary, summary_schema};
 pub use target_sums::{LabelSum, TargetSums, target_schema};
 pub use top_values::{Keep, ValueCounts};
@@ -60,7 +63,7 @@ pub enum EngineError {
     #[error("{0}")]
     Aggregate(DataFusionError),
     /// The aggregate exceeds its memory, even with spilling.
-    #[error("the fit exceeds its memory limit ({0}); raise --fit-memory-bytes")]
+    #[error("the aggregates exceed their memory limit ({0}); raise --fit-memory-bytes")]
     Memory(DataFusionError),
     /// Data cannot be spilled to disk.
     #[error(
@@ -126,6 +129,12 @@ impl From<DataFusionError> for EngineError {
             DataFusionError::ResourcesExhausted(_) => Self::Memory(error),
             _ => Self::Aggregate(error),
         }
+    }
+}
+
+impl From<ArrowError> for EngineError {
+    fn from(error: ArrowError) -> Self {
+        Self::Aggregate(error.into())
     }
 }
 

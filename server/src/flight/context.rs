@@ -9,11 +9,10 @@ use tonic::{Request, Status};
 use super::{access::Access, call::Call, limits, limits::MessageLimits, status};
 use crate::{
     auth::Caller,
-    catalog::Snapshot,
     cpu_pool::CpuPool,
     plan::{self, RequestLimits},
     shutdown::ShutdownWatch,
-    stream::{Prepared, Streams},
+    stream::{Prepared, RawTable, Streams},
 };
 
 /// The parts of the server that all calls share. Cheap to clone.
@@ -89,10 +88,9 @@ impl CallContext {
         Ok(prepared)
     }
 
-    /// The current snapshot of a dataset, if the caller may read it.
-    pub(super) async fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, Status> {
-        Access::dataset(&self.caller, self.streams(), name)?;
-        let dataset = self.streams().catalog().dataset(name).map_err(|error| status::of(&error.into()))?;
-        dataset.present().await.map_err(|error| status::of(&error.into()))
+    /// Rows of a raw table, if the caller may read its dataset.
+    pub(super) async fn table(&self, read: &v1::TableRead) -> Result<RawTable, Status> {
+        Access::dataset(&self.caller, self.streams(), &read.dataset)?;
+        self.streams().raw_table(read).await.map_err(|error| status::of(&error))
     }
 }

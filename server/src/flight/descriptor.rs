@@ -12,8 +12,8 @@ use super::{context::CallContext, status};
 /// The data that a descriptor names.
 #[derive(Clone, Debug)]
 pub(super) enum FlightTarget {
-    /// The raw table of a dataset.
-    Table(String),
+    /// Rows of the raw table of a dataset, and the encoding of the request.
+    Table(v1::TableRead, Encoding),
     /// One epoch under a plan, and the encoding of its request.
     Stream(Box<v1::StreamRequest>, Encoding),
 }
@@ -24,7 +24,8 @@ impl FlightTarget {
             DescriptorType::Path => match descriptor.path.as_slice() {
                 [name] => {
                     context.call.note(|facts| facts.set_dataset(name));
-                    Ok(Self::Table(name.clone()))
+                    let read = v1::TableRead { dataset: name.clone(), ..v1::TableRead::default() };
+                    Ok(Self::Table(read, Encoding::Json))
                 }
                 path => Err(status::refusal(
                     Reason::InvalidRequest,
@@ -35,7 +36,12 @@ impl FlightTarget {
                 )),
             },
             DescriptorType::Cmd => {
-                let (message, encoding) = context.decode(&descriptor.cmd).await?;
+                let (message, encoding) = context.decode::<v1::StreamRequest>(&descriptor.cmd).await?;
+                if let Some(read) = message.table.clone() {
+                    check_alone(&message)?;
+                    context.call.note(|facts| facts.set_dataset(&read.dataset));
+                    return Ok(Self::Table(read, encoding));
+                }
                 context.call.note(|facts| facts.set_request(&message));
                 Ok(Self::Stream(Box::new(message), encoding))
             }
@@ -45,4 +51,14 @@ impl FlightTarget {
             )),
         }
     }
+}
+
+/// Checks that a request for a raw table asks for nothing else.
+fn check_alone(message: &v1::StreamRequest) -> Result<(), Status> {
+    let alone = v1::StreamRequest { table: message.table.clone(), ..v1::StreamRequest::default() };
+    if *message == alone {
+        return Ok(());
+    }
+    let reason = "table: a request for the rows of a raw table has no other field; its dataset is table.dataset";
+    Err(status::refusal(Reason::InvalidRequest, reason))
 }

@@ -23,9 +23,9 @@ pub(super) fn stream(request: &v1::StreamRequest, rank: u64, steps: u64, encodin
     write(v1::ticket::Read::Stream(read))
 }
 
-/// A ticket for a raw table.
-pub(super) fn table(dataset: &str, snapshot: &str) -> Ticket {
-    write(v1::ticket::Read::Table(v1::TableRead { dataset: dataset.to_owned(), snapshot: snapshot.to_owned() }))
+/// A ticket for rows of a raw table.
+pub(super) fn table(read: v1::TableRead) -> Ticket {
+    write(v1::ticket::Read::Table(read))
 }
 
 /// Reads a generated ticket, or one in JSON.

@@ -16,6 +16,7 @@ mod path;
 mod request;
 mod row_id;
 mod sample;
+mod table_rows;
 mod warnings;
 
 pub use canonical::{canonical, plan_id, plan_id_of_bytes};
@@ -28,6 +29,7 @@ pub use path::join_path;
 pub use request::{Limits, Request, RequestLimits, Source};
 pub use row_id::ROW_ID;
 pub use sample::Sample;
+pub use table_rows::{TableRows, indices};
 pub use warnings::warnings;
 
 /// Limit of the outputs, derived columns or units of a plan.

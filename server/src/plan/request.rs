@@ -86,6 +86,10 @@ impl Default for RequestLimits {
 impl Request {
     /// Validates a message.
     pub fn check(message: &v1::StreamRequest) -> Result<Self, PlanError> {
+        if message.table.is_some() {
+            let reason = "only GetFlightInfo and GetSchema accept it, and then no other field: leave it out here";
+            return Err(PlanError::field("table", reason));
+        }
         if message.dataset.is_empty() {
             return Err(PlanError::field("dataset", "missing: expected the name of a dataset on this server"));
         }

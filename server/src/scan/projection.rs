@@ -87,10 +87,11 @@ impl Projection {
         Self { indices, schema, is_wide: true, keyable: Vec::new(), views: Arc::default() }
     }
 
-    /// Every column as stored.
-    pub fn all(snapshot: &Snapshot) -> Self {
-        let schema = SchemaRef::clone(snapshot.schema());
-        let indices = (0..schema.fields().len()).collect();
+    /// The columns of these indices, which must be ascending, as stored.
+    pub fn stored(snapshot: &Snapshot, indices: Vec<usize>) -> Self {
+        let stored = snapshot.schema();
+        let fields: Vec<_> = indices.iter().map(|index| Arc::clone(&stored.fields()[*index])).collect();
+        let schema = Arc::new(Schema::new_with_metadata(fields, stored.metadata().clone()));
         Self { indices, schema, is_wide: false, keyable: Vec::new(), views: Arc::default() }
     }
 

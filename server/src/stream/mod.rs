@@ -3,12 +3,14 @@
 //! ```text
 //! stream    snapshot + plan + order ─ resolve ─▶ pieces ─▶ scan ─▶ kernels ─ epoch ─▶ batches
 //! fit       the same rows ─▶ engine ─ fit ─▶ learned parameters
+//! describe  the same rows ─▶ engine ─ describe ─▶ what columns hold
 //! exchange  a client's rows ─▶ kernels ─▶ outputs
 //! ```
 //!
 //! This module has no access to gRPC: it receives checked requests, and `flight` encodes the batches that it sends.
 
 mod decode;
+mod describe;
 mod device;
 mod environment;
 mod epoch;
@@ -28,6 +30,7 @@ use arrow::datatypes::SchemaRef;
 use forebay_proto::v1;
 use tokio::sync::Semaphore;
 
+pub use describe::DescribeTask;
 pub use device::{Device, DeviceName};
 pub use epoch::{
     memory::SENDING_BYTES,
@@ -39,15 +42,17 @@ pub use fit::FitTask;
 pub use plan_records::PlanRecord;
 pub use replay::Replayed;
 pub use resolve::prepare::Prepared;
+pub use table::RawTable;
 
 use crate::{
     budget::Budget,
-    catalog::{Catalog, Snapshot},
+    catalog::Catalog,
     cpu_pool::CpuPool,
     engine::Engine,
     plan::{Limits, Request, Sample},
     state::State,
 };
+use describe::Descriptions;
 use environment::Environment;
 use exchange::Exchanges;
 use fit::Fits;
@@ -61,6 +66,7 @@ pub struct Streams {
     resolver: Resolver,
     exchanges: Exchanges,
     fits: Fits,
+    descriptions: Descriptions,
     /// Permits to list the stored plans.
     plan_lists: Semaphore,
 }
@@ -82,6 +88,7 @@ impl Streams {
             resolver: Resolver::new(Arc::clone(&environment)),
             exchanges: Exchanges::new(Arc::clone(&environment)),
             fits: Fits::new(Arc::clone(&environment)),
+            descriptions: Descriptions::new(Arc::clone(&environment)),
             plan_lists: Semaphore::new(1),
             environment,
         }
@@ -102,9 +109,14 @@ impl Streams {
         epoch::batches::start(&self.environment, prepared, rank, steps).await
     }
 
-    /// Starts to read a snapshot's rows as stored. The `position` of a header is the index of its first row.
-    pub fn table(&self, snapshot: Arc<Snapshot>) -> Result<BatchTask, StreamError> {
-        table::start(&self.environment, snapshot)
+    /// Opens rows of a raw table.
+    pub async fn raw_table(&self, read: &v1::TableRead) -> Result<RawTable, StreamError> {
+        RawTable::open(&self.environment, read).await
+    }
+
+    /// Starts to read rows of a raw table. The `position` of a header is the index of its first row.
+    pub fn table(&self, table: RawTable) -> Result<BatchTask, StreamError> {
+        table::start(&self.environment, table)
     }
 
     /// Estimates the cost of a request's epoch. Its `assume` replaces properties of the dataset by assumed ones.
@@ -120,6 +132,11 @@ impl Streams {
     /// Starts to fit a plan on a dataset, or on a sample of it.
     pub fn fit(&self, dataset: String, plan: v1::Plan, sample: Option<Sample>) -> FitTask {
         self.fits.start(dataset, plan, sample)
+    }
+
+    /// Starts to describe columns of a dataset.
+    pub fn describe(&self, request: v1::DescribeRequest) -> DescribeTask {
+        self.descriptions.start(request)
     }
 
     /// Reads the stored result of a fit, by this server or another one with the same state directory.

@@ -1,4 +1,4 @@
-//! The raw table: every column as stored, in file order, chunk by chunk.
+//! The raw table: columns as stored, in file order, chunk by chunk. Row groups after the requested rows are not read.
 
 use std::{mem, sync::Arc, time::Instant};
 
@@ -20,44 +20,127 @@ use crate::{
     budget::Reservation,
     catalog::Snapshot,
     metrics::{Stage, StageTimes},
+    plan::{PlanError, TableRows},
     scan::{self, Projection},
 };
 
-/// Starts to read a snapshot's rows. The `position` of a header is the index of its first row.
-pub(super) fn start(environment: &Arc<Environment>, snapshot: Arc<Snapshot>) -> Result<BatchTask, StreamError> {
-    let projection = Projection::all(&snapshot);
-    let memory = environment.budget.reserve(memory_bytes(&snapshot, &projection));
+/// Rows of the raw table of a snapshot.
+#[derive(Clone, Debug)]
+pub struct RawTable {
+    /// The snapshot.
+    pub snapshot: Arc<Snapshot>,
+    /// The columns and rows.
+    pub rows: TableRows,
+}
+
+/// The rows to send, and how to read them.
+struct Reading {
+    snapshot: Arc<Snapshot>,
+    projection: Projection,
+    schema: SchemaRef,
+    /// The place of each column of the schema in the projection; none if their order is the same.
+    places: Option<Vec<usize>>,
+    row_count: u64,
+    /// Row groups to read: the first ones.
+    groups: usize,
+}
+
+/// Starts to read rows of a snapshot. The `position` of a header is the index of its first row.
+pub(super) fn start(environment: &Arc<Environment>, table: RawTable) -> Result<BatchTask, StreamError> {
+    let reading = Reading::new(table);
+    let memory = environment.budget.reserve(reading.memory_bytes());
     let memory = memory.map_err(|source| StreamError::Memory { advice: fitting::of_table(&source), source })?;
     let idle_max = environment.limits.idle_max;
     let environment = Arc::clone(environment);
-    Ok(BatchTask::batches(idle_max, move |sender| send(environment, snapshot, projection, sender, memory)))
+    Ok(BatchTask::batches(idle_max, move |sender| send(environment, reading, sender, memory)))
 }
 
-fn memory_bytes(snapshot: &Snapshot, projection: &Projection) -> u64 {
-    let reading = |row_group| {
-        let fetched = projection.stored_bytes(snapshot, row_group).saturating_mul(FETCH_AHEAD as u64 + 1);
-        fetched.saturating_add(projection.chunk_bytes(snapshot, row_group).saturating_mul(BATCHES_AHEAD as u64 + 2))
-    };
-    let sending = snapshot.byte_count().min(SENDING_BYTES as u64);
-    snapshot.row_groups().iter().map(reading).max().unwrap_or(0).saturating_add(sending)
+impl RawTable {
+    /// Opens the snapshot of a request, and checks its columns.
+    pub(super) async fn open(environment: &Environment, read: &v1::TableRead) -> Result<Self, StreamError> {
+        if read.dataset.is_empty() {
+            let missing = PlanError::field("table.dataset", "missing: expected the name of a dataset on this server");
+            return Err(missing.into());
+        }
+        let dataset = environment.catalog.dataset(&read.dataset)?;
+        let snapshot = match read.snapshot.as_str() {
+            "" => dataset.present().await?,
+            digest => dataset.pinned(digest).await?,
+        };
+        let rows = TableRows::check(read, snapshot.schema())?;
+        Ok(Self { snapshot, rows })
+    }
+
+    /// Every column and row of a snapshot.
+    pub fn all(snapshot: Arc<Snapshot>) -> Self {
+        Self { snapshot, rows: TableRows::ALL }
+    }
+
+    /// The request of these rows of this snapshot.
+    pub fn read(&self) -> v1::TableRead {
+        v1::TableRead {
+            dataset: self.snapshot.dataset().to_owned(),
+            snapshot: self.snapshot.digest().to_owned(),
+            columns: self.rows.names(self.snapshot.schema()),
+            limit: self.rows.limit(),
+        }
+    }
+
+    /// The schema of the rows.
+    pub fn schema(&self) -> SchemaRef {
+        self.rows.schema(self.snapshot.schema())
+    }
+}
+
+impl Reading {
+    fn new(table: RawTable) -> Self {
+        let schema = table.schema();
+        let RawTable { snapshot, rows } = table;
+        let row_count = rows.row_count(snapshot.row_count());
+        let indices = rows.stored_order().unwrap_or_else(|| (0..schema.fields().len()).collect());
+        let projection = Projection::stored(&snapshot, indices);
+        let groups = snapshot.row_groups().partition_point(|group| group.rows.start < row_count);
+        Self { snapshot, projection, schema, places: rows.places(), row_count, groups }
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let Self { snapshot, projection, .. } = self;
+        let ahead = self.groups.min(FETCH_AHEAD + 1) as u64;
+        let reading = |row_group| {
+            let fetched = projection.stored_bytes(snapshot, row_group).saturating_mul(ahead);
+            fetched.saturating_add(projection.chunk_bytes(snapshot, row_group).saturating_mul(BATCHES_AHEAD as u64 + 2))
+        };
+        let sending = snapshot.byte_count().min(SENDING_BYTES as u64);
+        snapshot.row_groups()[..self.groups].iter().map(reading).max().unwrap_or(0).saturating_add(sending)
+    }
+
+    /// The rows of a chunk to send, `missing` at most, with the columns in the requested order.
+    fn rows_of(&self, chunk: &RecordBatch, missing: u64) -> Result<RecordBatch, StreamError> {
+        let row_count = usize::try_from(missing).unwrap_or(usize::MAX).min(chunk.num_rows());
+        let rows = chunk.slice(0, row_count);
+        Ok(match &self.places {
+            Some(places) => rows.project(places)?,
+            None => rows,
+        })
+    }
 }
 
 async fn send(
     environment: Arc<Environment>,
-    snapshot: Arc<Snapshot>,
-    projection: Projection,
+    reading: Reading,
     sender: BatchSender,
     memory: Reservation,
 ) -> Result<(), StreamError> {
-    let mut header = v1::BatchHeader { last: snapshot.row_count() == 0, ..Default::default() };
+    let Reading { snapshot, projection, row_count, .. } = &reading;
+    let mut header = v1::BatchHeader { last: *row_count == 0, ..Default::default() };
     if header.last {
-        let data = RecordBatch::new_empty(SchemaRef::clone(projection.schema()));
+        let data = RecordBatch::new_empty(SchemaRef::clone(&reading.schema));
         let _ = sender.send(Ok(Batch { header, data, times: StageTimes::default() })).await;
         return Ok(());
     }
     let mut times = StageTimes::default();
-    let mut readers = fetched_ahead((0..snapshot.row_groups().len()).map(|index| {
-        let (environment, snapshot, projection) = (Arc::clone(&environment), Arc::clone(&snapshot), projection.clone());
+    let mut readers = fetched_ahead((0..reading.groups).map(|index| {
+        let (environment, snapshot, projection) = (Arc::clone(&environment), Arc::clone(snapshot), projection.clone());
         async move {
             let Environment { cpu, budget, .. } = environment.as_ref();
             let row_group = &snapshot.row_groups()[index];
@@ -78,10 +161,11 @@ async fn send(
             };
             let row_group = &snapshot.row_groups()[index];
             let chunk;
-            (reader, times, chunk) = decode(&environment.cpu, &snapshot, row_group, projection.schema(), step).await?;
-            let Some(data) = chunk? else { break };
+            (reader, times, chunk) = decode(&environment.cpu, snapshot, row_group, projection.schema(), step).await?;
+            let Some(chunk) = chunk? else { break };
+            let data = reading.rows_of(&chunk, row_count - header.position)?;
             header.rows = data.num_rows() as u64;
-            header.last = header.position + header.rows == snapshot.row_count();
+            header.last = header.position + header.rows == *row_count;
             let spent = mem::take(&mut times);
             spent.record();
             let start = Instant::now();
@@ -91,10 +175,14 @@ async fn send(
             times.add_since(Stage::SendWait, start);
             header.step += 1;
             header.position += header.rows;
+            // The whole table is read to the end of its last row group, whose footer may declare too few rows.
+            if header.position == *row_count && *row_count < snapshot.row_count() {
+                return Ok(());
+            }
         }
     }
     drop(memory);
-    if header.position == snapshot.row_count() {
+    if header.position == *row_count {
         return Ok(());
     }
     Err(StreamError::Miscounted { dataset: snapshot.dataset().to_owned(), counted: snapshot.row_count() })

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from forebay.mllib.sql_expression import REWRITTEN, SAME
@@ -13,7 +14,18 @@ from forebay.mllib.translate import TRANSLATORS
 from harness.documents import BOOK, ROOT, example, examples
 from harness.serving import Server
 
-EXECUTED = {"split", "plain", "from-mllib", "torch", "resume", "serving", "secure-plain", "secure-torch"}
+EXECUTED = {
+    "split",
+    "plain",
+    "from-mllib",
+    "torch",
+    "resume",
+    "serving",
+    "exploring",
+    "exploring-plain",
+    "secure-plain",
+    "secure-torch",
+}
 
 
 def test_every_example_is_executed() -> None:
@@ -92,6 +104,24 @@ def test_every_translated_stage_and_function_is_in_the_book() -> None:
         assert f"`{name}`" in page, name
     for name in TRANSLATORS:
         assert name in page or name == "IndexToString", name
+
+
+def test_exploring_examples(server: Server, flights: pa.Table) -> None:
+    names: dict[str, Any] = {}
+    for name in ("exploring", "exploring-plain"):
+        code = example(name).replace("grpc://127.0.0.1:8815", server.url)
+        assert server.url in code
+        exec(compile(code, "example", "exec"), names)
+    january = flights.to_pandas().query("month == 1")
+    assert (names["nulls"], names["median"]) == (january["dep_delay"].isna().sum(), january["dep_delay"].median())
+    counts = january["origin"].value_counts()
+    assert names["weights"] == pytest.approx(
+        {origin: len(january) / 3 / counts[origin] for origin in sorted(counts.index)}
+    )
+    assert list(names["frame"].index) == ["carrier", "dep_delay", "origin"]
+    assert names["first"].equals(flights.select(["carrier", "dep_delay"]).slice(0, 5))
+    assert [column["name"] for column in names["columns"]] == ["carrier", "dep_delay"]
+    assert names["rows"].equals(flights.select(["dep_delay", "carrier"]).slice(0, 5))
 
 
 def test_serving_example(server: Server) -> None:

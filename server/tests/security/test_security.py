@@ -68,6 +68,10 @@ def request(dataset: str, **more: Any) -> fl.FlightDescriptor:
     return fl.FlightDescriptor.for_command(json.dumps({"dataset": dataset, **({"plan": PLAN} | more)}).encode())
 
 
+def table(dataset: str, **more: Any) -> fl.FlightDescriptor:
+    return fl.FlightDescriptor.for_command(json.dumps({"table": {"dataset": dataset, **more}}).encode())
+
+
 def action(name: str, **body: Any) -> fl.Action:
     return fl.Action(name, json.dumps(body).encode())
 
@@ -172,6 +176,8 @@ def test_every_call_requires_a_token(client: fl.FlightClient):
         lambda options: client.get_flight_info(request("numbers"), options),
         lambda options: client.get_schema(fl.FlightDescriptor.for_path("numbers"), options),
         lambda options: list(client.do_action(action("explain", dataset="numbers", plan=PLAN), options)),
+        lambda options: list(client.do_action(action("describe", dataset="numbers"), options)),
+        lambda options: client.get_flight_info(table("numbers"), options),
         lambda options: list(client.do_action(action("plans"), options)),
         lambda options: list(client.do_action(action("remove_plan", plan_id="ab"), options)),
         lambda options: client.do_get(fl.Ticket(b"FBT1"), options).read_all(),
@@ -197,6 +203,11 @@ def test_a_stream_and_a_table_over_tls(client: fl.FlightClient):
     )
     info = client.get_flight_info(fl.FlightDescriptor.for_path("numbers"), bearer(TRAINER))
     assert client.do_get(info.endpoints[0].ticket, bearer(TRAINER)).read_all().num_rows == 1000
+    info = client.get_flight_info(table("numbers", columns=["x"], limit=3), bearer(TRAINER))
+    assert client.do_get(info.endpoints[0].ticket, bearer(TRAINER)).read_all()["x"].to_pylist() == [0, 1, 2]
+    by_hand = json.dumps({"table": {"dataset": "numbers", "limit": 3}}).encode()
+    with refused("unauthorized"):
+        client.do_get(fl.Ticket(by_hand), bearer(TRAINER)).read_all()
 
 
 def test_ungranted_datasets_are_indistinguishable_from_missing_ones(client: fl.FlightClient):
@@ -206,6 +217,8 @@ def test_ungranted_datasets_are_indistinguishable_from_missing_ones(client: fl.F
             lambda name=name: client.get_flight_info(request(name or "x"), bearer(TRAINER)),
             lambda name=name: client.get_schema(fl.FlightDescriptor.for_path(name), bearer(TRAINER)),
             lambda name=name: list(client.do_action(action("fit", dataset=name or "x", plan=PLAN), bearer(TRAINER))),
+            lambda name=name: list(client.do_action(action("describe", dataset=name or "x"), bearer(TRAINER))),
+            lambda name=name: client.get_flight_info(table(name), bearer(TRAINER)),
             lambda name=name: list(
                 client.do_action(action("explain", dataset=name or "x", plan=PLAN), bearer(TRAINER))
             ),

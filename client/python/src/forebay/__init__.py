@@ -15,6 +15,7 @@ from .columns import Columns
 from .comparison import ColumnComparison, Comparison, ValueDifference, compare
 from .credentials import Credentials
 from .cursor import Cursor
+from .description import ColumnDescription, DatasetDescription
 from .errors import (
     BrokenStream,
     Cancelled,
@@ -65,12 +66,14 @@ __all__ = [
     "Cancelled",
     "Client",
     "ColumnComparison",
+    "ColumnDescription",
     "Columns",
     "Comparison",
     "Credentials",
     "Cursor",
     "CursorRefused",
     "DataLoss",
+    "DatasetDescription",
     "DatasetInfo",
     "DeadlineExceeded",
     "Exchange",

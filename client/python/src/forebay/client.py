@@ -1,4 +1,4 @@
-"""Client of a service of one or more replicas: datasets, fits and streams of batches.
+"""Client of a service of one or more replicas: fits, streams of batches, and what `looking` adds.
 
 Exchanges JSON messages over Arrow Flight. Imports no torch, and starts no process or thread.
 """
@@ -6,9 +6,8 @@ Exchanges JSON messages over Arrow Flight. Imports no torch, and starts no proce
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -21,17 +20,17 @@ from .explain import Explain, read_explain
 from .failover import Failover
 from .fitted import FittedPlan
 from .flight_info import info_at, locations, other_stream, share
-from .header import DatasetInfo, StreamInfo
+from .header import StreamInfo
 from .hints import explained
+from .looking import Looking
 from .op import in_range
 from .options import StreamOptions, check_rank, check_stream_keywords, integer, normalized_sample
 from .plan import Plan
-from .progress import FitProgress, Progress, ProgressLine, line_wanted
+from .progress import Progress, read_progress, reporting
 from .replay import Replay, read_replay
-from .retry import RETRY_SECONDS, try_everywhere
-from .signal_safe import Latch
+from .replicas import greeted
+from .retry import RETRY_SECONDS
 from .source import Source
-from .stored_plan import StoredPlan, read_stored_plan, read_stored_plans
 from .stream import Stream
 from .targets import check_dataset, check_plan, check_urls
 
@@ -39,11 +38,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .options import StreamKeywords
-
-T = TypeVar("T")
-
-# Seconds for a replica to answer its first call when a stream fails over to it.
-FAILOVER_HELLO_SECONDS = 5.0
 
 
 def connect(
@@ -76,17 +70,13 @@ def connect(
     raise Unavailable(f"cannot connect to {'; '.join(failed)}") from last
 
 
-class Client:
+class Client(Looking):
     """A connection to a service, made by `connect`. Close it, or use it in a ``with`` block."""
 
     def __init__(
         self, urls: Sequence[str], connection: Connection, *, retry_seconds: float, credentials: Credentials
     ) -> None:
-        self._credentials = credentials
-        self._urls = list(dict.fromkeys(urls))
-        self._connection = connection
-        self._retry_seconds = retry_seconds
-        self._closed = Latch()
+        super().__init__(urls, connection, retry_seconds=retry_seconds, credentials=credentials)
         self._resolutions: dict[tuple[str, Plan], Plan] = {}
         self._fits: dict[tuple[str, str], FittedPlan] = {}
 
@@ -94,24 +84,6 @@ class Client:
         others = len(self._urls) - 1
         more = f", {others} other replica{'s' * (others > 1)}" if others else ""
         return f"Client({self.url!r}{more}{', closed' if self._closed.is_set() else ''})"
-
-    @property
-    def url(self) -> str:
-        """The replica in use."""
-        return self._connection.url
-
-    def datasets(self) -> dict[str, DatasetInfo]:
-        """Return the server's datasets by name."""
-        infos = [DatasetInfo.of(fields) for fields in self._on_any(lambda connection: connection.datasets())]
-        return {info.name: info for info in infos}
-
-    def schema(self, dataset: str) -> pa.Schema:
-        """Return the dataset's columns as stored."""
-        return self._on_any(lambda connection: connection.schema(dataset))
-
-    def table(self, dataset: str) -> pa.Table:
-        """Read the whole dataset, every column as stored, in file order."""
-        return self._on_any(lambda connection: connection.table(dataset))
 
     def fit(
         self,
@@ -138,25 +110,20 @@ class Client:
         plan = self._resolved(dataset, plan)
         request: Json = {"dataset": dataset, "plan": plan.to_dict()}
         request |= {name: value for name, value in normalized_sample(sample, sample_seed).items() if sample != 1}
-        line = ProgressLine() if isinstance(progress, bool) or progress is None else None
-        show = cast("Callable[[FitProgress], None]", progress if line is None else line)
-        silent = line is not None and not line_wanted(cast("bool | None", progress))
 
-        def learn(connection: Connection) -> FittedPlan:
-            for update in connection.act("fit", request):
-                if update.get("result"):
-                    found = cast(Json, update["result"])
-                    noted = tuple(str(text) for text in cast("list[object]", found.get("warnings") or []))
-                    return FittedPlan(str(found["plan_id"]), Plan.from_dict(cast(Json, found["plan"])), noted)
-                if update.get("progress") and not silent:
-                    show(_progress(cast(Json, update["progress"])))
-            raise StreamError("the fit ended without a result")
+        with reporting("fit", progress) as show:
 
-        try:
+            def learn(connection: Connection) -> FittedPlan:
+                for update in connection.act("fit", request):
+                    if update.get("result"):
+                        found = cast(Json, update["result"])
+                        noted = tuple(str(text) for text in cast("list[object]", found.get("warnings") or []))
+                        return FittedPlan(str(found["plan_id"]), Plan.from_dict(cast(Json, found["plan"])), noted)
+                    if update.get("progress"):
+                        show(read_progress(cast(Json, update["progress"])))
+                raise StreamError("the fit ended without a result")
+
             fitted = self._on_any(learn)
-        finally:
-            if line is not None:
-                line.close()
         for noted in fitted.warnings:
             warnings.warn(noted, UserWarning, stacklevel=2)
         return fitted
@@ -321,17 +288,6 @@ class Client:
 
         return with_plan(send, request, self.fitted(dataset, plan))
 
-    def plans(self) -> list[StoredPlan]:
-        """Return the plans stored on the server that the caller may see, those used last first."""
-        return self._on_any(lambda connection: read_stored_plans(connection.act("plans", {})))
-
-    def remove_plan(self, plan_id: str) -> StoredPlan:
-        """Remove a plan stored on the server, and return what it was.
-
-        Open streams continue. New ones that name the id raise `NotFound` until the plan is fitted again.
-        """
-        return self._on_any(lambda connection: _removed(connection.act("remove_plan", {"plan_id": plan_id})))
-
     def exchange(self, plan: Plan | FittedPlan | str, *, schema: pa.Schema | None = None) -> Exchange:
         """Return an `Exchange`, a callable that computes the plan's outputs for rows in memory.
 
@@ -347,22 +303,7 @@ class Client:
                 lambda request: Call(Connection(url, self._credentials), to_bytes(request), columns), {}, plan
             )
 
-        at = self._urls.index(self.url)
-        urls = [*self._urls[at:], *self._urls[:at]]
-        return Exchange(open_at, urls, seconds=self._retry_seconds, schema=schema)
-
-    def close(self) -> None:
-        """Close the connection; open streams have their own."""
-        self._closed.set()
-        self._connection.close()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        return Exchange(open_at, self._rotated(), seconds=self._retry_seconds, schema=schema)
 
     def _resolved(self, dataset: str, plan: Plan) -> Plan:
         """Return the plan with the names of its selected columns."""
@@ -371,31 +312,6 @@ class Client:
         if (dataset, plan) not in self._resolutions:
             self._resolutions[dataset, plan] = plan.resolve(self.schema(dataset))
         return self._resolutions[dataset, plan]
-
-    def _on_any(self, call: Callable[[Connection], T], *, persist: bool = False) -> T:
-        """Call the replica in use, or the next one that succeeds; `persist`: retry with pauses."""
-
-        def attempt(url: str) -> tuple[T]:
-            if url == self._connection.url:
-                return (call(self._connection),)
-            connection = Connection(url, self._credentials)
-            try:
-                connection.hello(seconds=FAILOVER_HELLO_SECONDS)
-                result = call(connection)
-            except BaseException:
-                connection.close()
-                raise
-            before, self._connection = self._connection, connection
-            before.close()
-            return (result,)
-
-        at = self._urls.index(self.url)
-        urls = [*self._urls[at:], *self._urls[:at]]
-        seconds = self._retry_seconds if persist else 0.0
-        found = try_everywhere(attempt, lambda: urls, seconds=seconds, stopped=self._closed)
-        if found is None:
-            raise Unavailable("the client is closed")
-        return found[0]
 
     def _failover(
         self,
@@ -414,9 +330,8 @@ class Client:
         pinned["resumed_from"] = request["start_position"]
 
         def open_at(url: str, position: int) -> Source:
-            connection = Connection(url, self._credentials)
+            connection = greeted(url, self._credentials)
             try:
-                connection.hello(seconds=FAILOVER_HELLO_SECONDS)
                 info = connection.info({**pinned, "start_position": position}, plan)
                 there, ticket = share(info, rank)
                 if there != described or info.schema != schema:
@@ -438,14 +353,3 @@ def _pinned(start: Cursor, described: StreamInfo) -> tuple[str, str, int]:
     """Return snapshot, plan and order version of the stream's start cursor."""
     snapshot = described.snapshot if start.position else start.snapshot
     return snapshot, described.plan_id, described.order_version
-
-
-def _removed(results: Iterable[Json]) -> StoredPlan:
-    for fields in results:
-        return read_stored_plan(fields)
-    raise StreamError("the server removed the plan without a result")
-
-
-def _progress(fields: Json) -> FitProgress:
-    counts = [int(fields.get(name) or 0) for name in ("pass", "passes", "rows_done", "rows_total")]
-    return FitProgress(*counts)

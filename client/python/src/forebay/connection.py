@@ -89,11 +89,16 @@ class Connection:
             found = cast(Any, self._client().get_schema(flight.FlightDescriptor.for_path(dataset), self._options()))
             return cast(pa.Schema, found.schema)
 
-    def table(self, dataset: str) -> pa.Table:
-        """Read the whole dataset."""
+    def table(self, read: Json) -> pa.Table:
+        """Read the rows of a TableRead."""
         with self.translated():
             client = self._client()
-            info = client.get_flight_info(flight.FlightDescriptor.for_path(dataset), self._options())
+            # Servers before the columns and the limit know the path only.
+            if read.keys() == {"dataset"}:
+                descriptor = flight.FlightDescriptor.for_path(read["dataset"])
+            else:
+                descriptor = flight.FlightDescriptor.for_command(to_bytes({"table": read}))
+            info = client.get_flight_info(descriptor, self._options())
             return client.do_get(info.endpoints[0].ticket, self._options()).read_all()
 
     def info(self, request: Json, plan: Plan | FittedPlan | str) -> flight.FlightInfo:

@@ -26,6 +26,18 @@ def check_dataset(name: object) -> None:
         raise TypeError(f"dataset must be the name of a dataset on the server, not {name!r}")
 
 
+def check_columns(columns: object) -> list[str]:
+    """Return the names of columns; raise unless there is at least one."""
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise TypeError(f'columns must be a list of names, such as ["a", "b"], not {columns!r}')
+    for name in cast("Sequence[object]", columns):
+        if not isinstance(name, str):
+            raise TypeError(f"columns must be names, not {name!r}")
+    if not columns:
+        raise ValueError("columns must name at least one column; None stands for all")
+    return list(cast("Sequence[str]", columns))
+
+
 def check_plan(plan: object) -> None:
     """Raise TypeError unless this is a plan, a fitted one or the id of one."""
     if not isinstance(plan, (Plan, FittedPlan, str)):

@@ -1,9 +1,14 @@
 use std::sync::Arc;
 
-use arrow::array::Float64Array;
+use arrow::array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, UInt64Array};
 use datafusion_execution::memory_pool::{FairSpillPool, MemoryPool, UnboundedMemoryPool};
 
-use super::*;
+use super::{
+    collector::{NumberKind, RESERVATION_VALUES},
+    spread::{Spread, whole_between},
+    *,
+};
+use crate::engine::{EngineError, job::Fold};
 
 fn collector(exact_values_max: usize) -> Collector {
     let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
@@ -130,10 +135,10 @@ fn missing_memory_is_an_error() {
 }
 
 fn of_integers(values: &[i128], is_unsigned: bool) -> Distribution {
-    let column: arrow::array::ArrayRef = if is_unsigned {
-        Arc::new(arrow::array::UInt64Array::from_iter_values(values.iter().map(|value| u64::try_from(*value).unwrap())))
+    let column: ArrayRef = if is_unsigned {
+        Arc::new(UInt64Array::from_iter_values(values.iter().map(|value| u64::try_from(*value).unwrap())))
     } else {
-        Arc::new(arrow::array::Int64Array::from_iter_values(values.iter().map(|value| i64::try_from(*value).unwrap())))
+        Arc::new(Int64Array::from_iter_values(values.iter().map(|value| i64::try_from(*value).unwrap())))
     };
     let kind = NumberKind::of(column.data_type());
     let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());

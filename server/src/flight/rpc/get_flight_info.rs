@@ -14,7 +14,10 @@ use crate::{
 /// The info of what a descriptor names.
 pub(crate) async fn info(context: &CallContext, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
     match FlightTarget::read(context, &descriptor).await? {
-        FlightTarget::Table(name) => table_info(context, &*context.snapshot(&name).await?),
+        FlightTarget::Table(read, encoding) => {
+            let table = context.table(&read).await?;
+            Ok(table_info(context, &table, encoding)?.with_descriptor(descriptor))
+        }
         FlightTarget::Stream(message, encoding) => {
             let prepared = context.prepare(&message).await?;
             Ok(stream_info(context, *message, &prepared, encoding)?.with_descriptor(descriptor))

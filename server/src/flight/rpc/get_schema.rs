@@ -1,6 +1,6 @@
 //! `GetSchema`: the columns of a dataset's raw table, or the outputs of a plan.
 
-use arrow::{datatypes::SchemaRef, ipc::writer::IpcWriteOptions};
+use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::{FlightDescriptor, IpcMessage, SchemaAsIpc, SchemaResult};
 use tonic::Status;
 
@@ -10,7 +10,7 @@ use crate::flight::{context::CallContext, descriptor::FlightTarget};
 /// The schema of what a descriptor names.
 pub(crate) async fn schema(context: &CallContext, descriptor: &FlightDescriptor) -> Result<SchemaResult, Status> {
     let schema = match FlightTarget::read(context, descriptor).await? {
-        FlightTarget::Table(name) => SchemaRef::clone(context.snapshot(&name).await?.schema()),
+        FlightTarget::Table(read, _) => context.table(&read).await?.schema(),
         FlightTarget::Stream(message, _) => context.prepare(&message).await?.schema(),
     };
     let options = IpcWriteOptions::default();

@@ -1,11 +1,12 @@
 //! `ListFlights`: the raw table of every dataset that the caller may read.
 
 use arrow_flight::FlightInfo;
+use forebay_proto::Encoding;
 use futures::{Stream, StreamExt};
 use tonic::Status;
 
 use super::table_info::{table_info, unreadable_info};
-use crate::flight::context::CallContext;
+use crate::{flight::context::CallContext, stream::RawTable};
 
 /// One info a dataset. A dataset that cannot be read is listed with its error.
 pub(crate) fn infos(context: CallContext) -> impl Stream<Item = Result<FlightInfo, Status>> + Send {
@@ -15,7 +16,7 @@ pub(crate) fn infos(context: CallContext) -> impl Stream<Item = Result<FlightInf
         let context = context.clone();
         async move {
             match dataset.present().await {
-                Ok(snapshot) => table_info(&context, &snapshot),
+                Ok(snapshot) => table_info(&context, &RawTable::all(snapshot), Encoding::Json),
                 Err(error) => unreadable_info(&dataset, &error),
             }
         }

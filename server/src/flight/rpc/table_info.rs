@@ -2,16 +2,21 @@
 
 use arrow::{datatypes::Schema, error::ArrowError};
 use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo};
-use forebay_proto::v1::{self, Reason};
+use forebay_proto::{
+    Encoding,
+    v1::{self, Reason},
+};
 use tonic::Status;
 
 use crate::{
-    catalog::{CatalogError, Dataset, Snapshot},
+    catalog::{CatalogError, Dataset},
     flight::{context::CallContext, status, ticket},
+    stream::RawTable,
 };
 
-/// The raw table of a snapshot: one endpoint, every column as stored.
-pub(super) fn table_info(context: &CallContext, snapshot: &Snapshot) -> Result<FlightInfo, Status> {
+/// Rows of a raw table: one endpoint. The size of a part of the table is unknown.
+pub(super) fn table_info(context: &CallContext, table: &RawTable, encoding: Encoding) -> Result<FlightInfo, Status> {
+    let RawTable { snapshot, rows } = table;
     let about = v1::DatasetInfo {
         name: snapshot.dataset().to_owned(),
         snapshot: snapshot.digest().to_owned(),
@@ -21,17 +26,18 @@ pub(super) fn table_info(context: &CallContext, snapshot: &Snapshot) -> Result<F
         bytes: snapshot.byte_count(),
         error: String::new(),
     };
-    let ticket = ticket::table(snapshot.dataset(), snapshot.digest());
+    let bytes = if rows.is_part() { -1 } else { signed(snapshot.byte_count()) };
+    let ticket = ticket::table(table.read());
     let endpoint = FlightEndpoint::new().with_ticket(context.access().sign(ticket, &context.caller));
     let info = FlightInfo::new()
-        .try_with_schema(snapshot.schema())
+        .try_with_schema(&table.schema())
         .map_err(|error| arrow_status(&error))?
         .with_descriptor(FlightDescriptor::new_path(vec![snapshot.dataset().to_owned()]))
         .with_endpoint(endpoint)
-        .with_total_records(signed(snapshot.row_count()))
-        .with_total_bytes(signed(snapshot.byte_count()))
+        .with_total_records(signed(rows.row_count(snapshot.row_count())))
+        .with_total_bytes(bytes)
         .with_ordered(true)
-        .with_app_metadata(forebay_proto::to_json(&about));
+        .with_app_metadata(forebay_proto::encode(&about, encoding));
     Ok(info)
 }
 

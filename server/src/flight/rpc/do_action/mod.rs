@@ -1,5 +1,6 @@
 //! `DoAction`: the commands that are not reads, one module each.
 
+mod describe;
 mod explain;
 mod fit;
 mod plans;
@@ -16,7 +17,7 @@ use results::ActionResults;
 use crate::flight::{context::CallContext, status};
 
 /// Names of the actions.
-const NAMES: [&str; 6] = ["fit", "explain", "replay", "show", "plans", "remove_plan"];
+const NAMES: [&str; 7] = ["fit", "explain", "replay", "show", "plans", "remove_plan", "describe"];
 
 /// The actions of this server.
 pub(crate) fn types() -> Vec<ActionType> {
@@ -31,7 +32,9 @@ pub(crate) fn types() -> Vec<ActionType> {
     let plans = "Body: PlansRequest {}. Results: Plans, the stored plans that the caller may see: id, datasets, bytes, \
                  times";
     let remove = "Body: RemovePlanRequest {plan_id}. Result: StoredPlan, as it was before its removal";
-    let described = NAMES.into_iter().zip([fit, explain, replay, show, plans, remove]);
+    let describe = "Body: DescribeRequest {dataset, columns, filter}. Results: DescribeUpdate, any number of \
+                    {\"progress\": …}, then one {\"result\": …}: counts, bounds, quantiles and frequent values of each column";
+    let described = NAMES.into_iter().zip([fit, explain, replay, show, plans, remove, describe]);
     described
         .map(|(name, description)| ActionType { r#type: name.to_owned(), description: description.to_owned() })
         .collect()
@@ -47,6 +50,7 @@ pub(crate) async fn results(context: &CallContext, action: &Action) -> Result<Ac
         "replay" => replay::results(context, &action.body).await,
         "show" => show::results(context, &action.body).await,
         "plans" => plans::list(context, &action.body).await,
+        "describe" => describe::results(context, &action.body).await,
         "remove_plan" => plans::remove(context, &action.body).await,
         other => {
             let message = format!("unknown action \"{other}\": this version has {}", NAMES.join(", "));

@@ -75,14 +75,10 @@ pub(crate) async fn messages(context: &CallContext, ticket: &Ticket) -> Result<M
 }
 
 async fn open_table(context: &CallContext, read: v1::TableRead) -> Result<OpenedStream, StreamError> {
-    let dataset = context.streams().catalog().dataset(&read.dataset)?;
-    let snapshot = match read.snapshot.as_str() {
-        "" => dataset.present().await?,
-        digest => dataset.pinned(digest).await?,
-    };
+    let table = context.streams().raw_table(&read).await?;
     let labels = StreamLabels { stream: context.call.id.to_string(), dataset: read.dataset, ..StreamLabels::default() };
-    let schema = SchemaRef::clone(snapshot.schema());
-    let batches = context.streams().table(snapshot)?;
+    let schema = table.schema();
+    let batches = context.streams().table(table)?;
     let headers = HeaderFormat { encoding: Encoding::Json, with_stage_seconds: false };
     Ok(OpenedStream { labels, schema, batches, headers, resume: None })
 }
