@@ -12,7 +12,7 @@ use forebay_proto::{
     v1::{
         BatchHeader, DatasetInfo, Explain, FitProgress, FitRequest, FitResult, FitUpdate, Plan, Plans, PlansRequest,
         RankInfo, RemovePlanRequest, Replay, ReplayRequest, ShowRequest, StoredPlan, StreamInfo, StreamRequest,
-        fit_update,
+        TableRead, fit_update,
     },
 };
 use futures::{StreamExt, TryStreamExt};
@@ -114,6 +114,12 @@ impl Client {
     pub async fn table_info(&self, name: &str) -> Result<Table> {
         let descriptor = FlightDescriptor::new_path(vec![name.to_owned()]);
         table(self.flight_info(descriptor).await?)
+    }
+
+    /// Returns rows of one dataset as stored: some columns, the first rows, or both. The server reads no others.
+    pub async fn table_rows(&self, read: &TableRead) -> Result<Table> {
+        let request = StreamRequest { table: Some(read.clone()), ..StreamRequest::default() };
+        table(self.flight_info(FlightDescriptor::new_cmd(encode(&request, Encoding::Protobuf))).await?)
     }
 
     /// Returns one epoch of a dataset under a plan: schema, size and one endpoint per rank.

@@ -75,7 +75,7 @@ pub use forebay_proto::{
     v1::{
         Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitRequest, FitResult, Plan,
         PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay, ReplayRequest, ReplayRow, StageSeconds,
-        StoredPlan, StreamInfo, StreamRequest,
+        StoredPlan, StreamInfo, StreamRequest, TableRead,
     },
 };
 pub use handshake::Mismatch;

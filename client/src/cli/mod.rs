@@ -1,6 +1,7 @@
 //! Subcommands of `forebay`, one file each. Data goes to stdout, messages to stderr. Exit codes: 0 success, 1 failure,
 //! 2 invalid usage or configuration.
 
+mod cell_text;
 mod credential_options;
 mod explain;
 mod failure;
@@ -14,6 +15,7 @@ mod output;
 mod plan_file;
 mod plans;
 mod replay;
+mod rows_text;
 mod schema;
 mod session;
 mod show;

@@ -1,6 +1,6 @@
 //! Output to stdout: checked writes, aligned columns and readable units.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use super::failure::Failure;
 
@@ -8,6 +8,13 @@ use super::failure::Failure;
 pub(crate) fn write(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Write)
+}
+
+/// Returns the columns of the terminal that stdout is; none if it is none.
+pub(crate) fn terminal_width() -> Option<usize> {
+    let (columns, _) = io::stdout().is_terminal().then(|| crossterm::terminal::size().ok())??;
+    // A serial line may report 0.
+    (columns > 0).then_some(columns.into())
 }
 
 /// Alignment of a column.

@@ -7,6 +7,7 @@ mod command_line;
 mod data;
 mod exchange;
 mod failover;
+mod head;
 mod health;
 mod library;
 mod load;
