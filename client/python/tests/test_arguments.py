@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import forebay as fb
-from forebay.torch import FlightDataset
+import forebay.torch
+from forebay.torch import FlightDataset, FlightLoader
 from harness.serving import Server
 
 A = fb.cols("a")
@@ -150,7 +152,25 @@ def test_what_users_print_is_readable(server: Server, client: fb.Client):
     assert "96 rows" in repr(client.replay("tiny", fitted, step=0))
     with client.exchange(fitted) as exchange:
         assert server.url in repr(exchange)
+    batches = iter(data)
+    next(batches)
+    assert repr(batches) == "FlightBatches(epoch 0, position 10, 1 batches returned)"
+    assert repr(data.epochs(3)) == "Epochs(epoch 0 next, 3 in all)"
+    assert repr(FlightLoader(data)) == f"FlightLoader({data!r})"
+    assert repr(client.describe("tiny")).startswith("tiny: 100 rows, 6 columns, snapshot ")
+    assert repr(client.describe("tiny")["word"]).startswith("column: word\ntype: string\n")
     objects = [fb.Credentials(token="geheim"), fb.StreamOptions(), stream.info, stream.cursor(), client.datasets()]
+    objects += [client.plans(), fb.cols, fb.cols.numeric(), fb.Ragged(np.arange(3), np.array([0, 3]))]
     for printed in map(repr, objects):
         assert " object at 0x" not in printed
         assert "geheim" not in printed
+
+
+def public_classes() -> list[type]:
+    named = [getattr(module, name) for module in (fb, forebay.torch) for name in module.__all__]
+    return [one for one in named if isinstance(one, type)]
+
+
+@pytest.mark.parametrize("public", public_classes())
+def test_every_public_class_has_a_repr(public: type):
+    assert public.__repr__ is not object.__repr__

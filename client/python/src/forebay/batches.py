@@ -131,6 +131,11 @@ class FlightBatches(Iterator[TensorBatch]):
         self._reading: _Reading | None = None
         self._is_closed = False
 
+    def __repr__(self) -> str:
+        cursor, number = self._iteration.cursor, self._iteration.consumed.number
+        closed = ", closed" if self._is_closed else ""
+        return f"FlightBatches(epoch {cursor.epoch}, position {cursor.position}, {number} batches returned{closed})"
+
     def open(self) -> None:
         """Open the stream and start reading; otherwise the first `next` does."""
         self._opened()

@@ -42,6 +42,9 @@ class Epochs(Iterator[tuple[int, Batches]]):
         # The epoch of the latest pair, and the generation at that time.
         self._latest: tuple[int, int] | None = None
 
+    def __repr__(self) -> str:
+        return f"Epochs(epoch {self._data.next_epoch} next, {self._count} in all)"
+
     def __next__(self) -> tuple[int, Batches]:
         """Return the next epoch, or the rest of an interrupted one; raise StopIteration after the last one."""
         data = self._data

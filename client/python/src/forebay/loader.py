@@ -39,6 +39,9 @@ class FlightLoader(torch.utils.data.DataLoader[TensorBatch]):
         # epochs. DataLoader forbids to set the attribute, so this bypasses its `__setattr__`.
         vars(self)["sampler"] = EpochSampler(data)
 
+    def __repr__(self) -> str:
+        return f"FlightLoader({self.flight!r})"
+
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch."""
         self.flight.set_epoch(epoch)
