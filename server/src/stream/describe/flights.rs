@@ -50,6 +50,11 @@ impl Flight {
         Computed: Future<Output = Result<v1::Description, StreamError>>,
     {
         let mut progress = self.progress.subscribe();
+        // What was reported before counts as seen.
+        let latest = *progress.borrow();
+        if latest.pass > 0 {
+            report(latest);
+        }
         let compute = || async { compute(self.progress.clone()).await.map(Arc::new) };
         let mut result = pin!(self.result.get_or_try_init(compute));
         loop {
@@ -87,7 +92,7 @@ mod tests {
             let (computed, gate) = (&computed, &gate);
             async move {
                 computed.fetch_add(1, Ordering::SeqCst);
-                progress.send_replace(v1::FitProgress { rows_done: 5, ..v1::FitProgress::default() });
+                progress.send_replace(v1::FitProgress { pass: 1, rows_done: 5, ..v1::FitProgress::default() });
                 gate.notified().await;
                 Ok(description(7))
             }
