@@ -23,18 +23,20 @@ class Server:
 
     url: str
     metrics_url: str
+    pid: int
 
 
 @contextmanager
-def running_server(binary: Path, datasets: dict[str, Path], state: Path) -> Generator[Server, None, None]:
+def running_server(binary: Path, datasets: dict[str, Path], state: Path, *flags: str) -> Generator[Server, None, None]:
     """Start `binary` on free loopback ports, wait until it is ready, and stop it at the end of the block."""
-    command = [str(binary), "--listen", FREE_PORT, "--metrics-listen", FREE_PORT, "--state", str(state)]
+    command = [str(binary), "--listen", FREE_PORT, "--metrics-listen", FREE_PORT, "--state", str(state), *flags]
     for name, folder in datasets.items():
         command += ["--dataset", f"{name}={folder}"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        yield _ready(process.stderr)
+        url, metrics_url = _ready(process.stderr)
+        yield Server(url, metrics_url, process.pid)
     finally:
         process.terminate()
         try:
@@ -44,7 +46,7 @@ def running_server(binary: Path, datasets: dict[str, Path], state: Path) -> Gene
             process.wait()
 
 
-def _ready(messages: IO[str]) -> Server:
+def _ready(messages: IO[str]) -> tuple[str, str]:
     """Read the server's messages up to both addresses."""
     last = deque[str](maxlen=20)
     url = metrics_url = None
@@ -57,7 +59,7 @@ def _ready(messages: IO[str]) -> Server:
         if url and metrics_url:
             # A full pipe would block the server.
             threading.Thread(target=_drain, args=[messages], name="server-messages", daemon=True).start()
-            return Server(url, metrics_url)
+            return url, metrics_url
     raise SystemExit("forebay-server did not start:\n" + "".join(last))
 
 

@@ -61,7 +61,7 @@ NOT_RUN = {
 
 
 def executable(document: str) -> list[Block]:
-    """The blocks of a document that are neither output nor listed."""
+    """The blocks of a document that run: no output, no data, and not listed."""
     found = [block for block in blocks(document) if block.language not in OUTPUT | DATA]
     return [block for block in found if not any(block.name.startswith(listed) for listed in NOT_RUN)]
 

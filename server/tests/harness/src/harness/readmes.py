@@ -135,7 +135,7 @@ class Session:
         self.printed += text
 
     def environment(self) -> Mapping[str, str]:
-        """The environment of the shell: this Python first on the PATH, free ports for servers, a home of its own."""
+        """The environment of the shell: this Python first on the PATH, free ports for servers, and a separate home."""
         programs = os.pathsep.join([str(self.folder / ".venv/bin"), os.environ["PATH"]])
         more = {"PATH": programs, "HOME": str(self.folder), "PYTHONPATH": os.pathsep.join(map(str, PACKAGES))}
         more |= {"FOREBAY_LISTEN": "127.0.0.1:0", "FOREBAY_METRICS_LISTEN": "127.0.0.1:0"}
