@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.flight as fl
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -191,12 +192,30 @@ def check_data(block: Block, folder: Path, server: Server) -> None:
         assert checked.returncode == 0, f"{block.place}: {checked.stderr}"
 
 
-def test_every_block_of_data_is_valid(server: Server, tmp_path: Path):
+@pytest.fixture(scope="module")
+def tables(serve: Serve, flights: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """A server of the tables that the documents' plans name."""
+    folder = tmp_path_factory.mktemp("tables")
+    some = flights.slice(0, 1_000)
+    numbers = pa.array([100] * len(some))
+    tails = pa.array(sorted({tail for tail in some["tailnum"].to_pylist() if tail is not None}))
+    built = pa.array([2000] * len(tails))
+    written = {
+        "flights": some.append_column("passengers", numbers),
+        "planes": pa.table({"tailnum": tails, "year": built, "seats": built}),
+    }
+    for name, table in written.items():
+        (folder / name).mkdir()
+        pq.write_table(table, folder / name / "a.parquet")
+    return serve({name: folder / name for name in written})
+
+
+def test_every_block_of_data_is_valid(tables: Server, tmp_path: Path):
     pages = {str(path.relative_to(ROOT)) for path in documents()} | set(DOCUMENTS)
     found = [block for page in sorted(pages) for block in blocks(page) if block.language in DATA]
     assert found
     for block in found:
-        check_data(block, tmp_path, server)
+        check_data(block, tmp_path, tables)
 
 
 @pytest.mark.parametrize(

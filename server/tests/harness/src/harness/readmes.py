@@ -22,7 +22,7 @@ from harness.daemon import environment, poll
 from harness.repository import PACKAGES, ROOT
 from harness.serving import server_binary
 
-BLOCK_SECONDS_MAX = 60.0
+BLOCK_SECONDS_MAX = 120.0
 SHELLS = {"sh", "bash", "console"}
 DATA = {"json", "toml", "yaml"}
 
