@@ -28,10 +28,10 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-spark lint docs dashboards fuzz fuzz-filters drive simulate soak bench bench-kernels bench-peers bench-service build clean
+.PHONY: help demo test test-quick test-spark test-tensorflow lint docs dashboards fuzz fuzz-filters drive simulate soak bench bench-kernels bench-peers bench-service build clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.demo build ## train a model on real flights from a stream, and compare with preparing files first
 	$(BIN)/python client/python/examples/flights.py --bin-dir $(TARGET)/release
@@ -66,6 +66,13 @@ test-quick: $(VENV)/.test ## run the unit tests and a slice of the others, in un
 test-spark: $(VENV)/.spark ## compare the ops with Spark MLlib; needs Java 17
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest server/tests/spark
+
+TENSORFLOW_TESTS := client/python/tests/test_tensorflow.py
+
+# The other tests skip these unless TensorFlow is installed.
+test-tensorflow: $(VENV)/.tensorflow ## test forebay.tensorflow with TensorFlow, 1.5 GB more in .venv
+	$(CARGO) build --locked --workspace --lib --bins --tests
+	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest $(TENSORFLOW_TESTS)
 
 lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, wording, licences and advisories
 	$(CARGO) fmt --all --check
@@ -178,6 +185,10 @@ $(VENV)/.test: $(REQUIREMENTS)/test.txt server/tests/harness/pyproject.toml $(VE
 
 $(VENV)/.spark: $(REQUIREMENTS)/spark.txt $(VENV)/.test
 	$(PIP_INSTALL) --no-build-isolation --use-pep517 -r $(REQUIREMENTS)/spark.txt
+	@touch $@
+
+$(VENV)/.tensorflow: $(REQUIREMENTS)/tensorflow.txt $(VENV)/.test
+	$(PIP_INSTALL) -r $(REQUIREMENTS)/tensorflow.txt
 	@touch $@
 
 $(VENV)/.kernels: benches/kernels/requirements.txt $(REQUIREMENTS)/build.txt server/tests/harness/pyproject.toml $(VENV)/.made

@@ -52,24 +52,31 @@ def test_modules_import_each_other_without_a_circle():
     assert len(list(TopologicalSorter(graph).static_order())) == len(MODULES)
 
 
-def test_only_the_torch_modules_import_torch():
-    importers = {
+def reached(start: str) -> set[str]:
+    """The module and all those of the package that it imports, directly or not."""
+    found, pending = set[str](), {start}
+    while pending:
+        name = pending.pop()
+        found.add(name)
+        pending |= imported(name) - found
+    return found
+
+
+def importers(library: str) -> set[str]:
+    """Modules that import a library."""
+    return {
         name
         for name, tree in MODULES.items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "torch" for alias in node.names)
+        if (isinstance(node, ast.Import) and any(alias.name.split(".")[0] == library for alias in node.names))
+        or (isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == library)
     }
-    reached, pending = set[str](), {"torch"}
-    while pending:
-        name = pending.pop()
-        reached.add(name)
-        pending |= imported(name) - reached
-    reachable_without_torch, pending = set[str](), {"__init__"}
-    while pending:
-        name = pending.pop()
-        reachable_without_torch.add(name)
-        pending |= imported(name) - reachable_without_torch
-    assert importers <= reached - reachable_without_torch
+
+
+@pytest.mark.parametrize(("library", "other"), [("torch", "tensorflow"), ("tensorflow", "torch")])
+def test_only_its_own_modules_import_a_framework(library: str, other: str):
+    assert importers(library)
+    assert importers(library) <= reached(library) - reached("__init__") - reached(other)
 
 
 def test_every_class_has_a_name_of_its_own():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -28,7 +27,7 @@ from .options import DatasetKeywords, StreamOptions, check_rank, integer
 from .plan import Plan
 from .replay import Replay
 from .retry import RETRY_SECONDS
-from .sharding import refuse_second_sharding
+from .sharding import environment_rank, refuse_second_sharding
 from .stages import bound_by
 from .stream import Stream
 from .targets import check_dataset, check_plan, check_urls
@@ -156,7 +155,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
             self._select(epoch)
             self._publish(None)
 
-    def epochs(self, count: int, loader: Iterable[TensorBatch] | None = None) -> Epochs:
+    def epochs(self, count: int, loader: Iterable[TensorBatch] | None = None) -> Epochs[TensorBatch]:
         """Iterate over the epochs that are left of `count` in all: pairs of an epoch's number and its batches.
 
         ``for epoch, batches in data.epochs(3)`` runs epochs 0, 1 and 2, the same as ``range(3)``. After
@@ -301,11 +300,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
             return self._given_rank
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             return torch.distributed.get_rank(), torch.distributed.get_world_size()
-        rank, world_size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
-        try:
-            return int(rank), int(world_size)
-        except ValueError:
-            raise ValueError(f"RANK={rank!r} and WORLD_SIZE={world_size!r} must be whole numbers") from None
+        return environment_rank()
 
     def _epoch_start(self) -> Cursor:
         """Return the cursor at the start of the epoch."""

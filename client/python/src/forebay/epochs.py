@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from .options import integer
-from .tensors import TensorBatch
 
-Batches = Iterator[TensorBatch]
+T = TypeVar("T")
 
 
 class EpochSource(Protocol):
@@ -25,16 +24,14 @@ class EpochSource(Protocol):
         ...
 
 
-class Epochs(Iterator[tuple[int, Batches]]):
-    """Pairs of an epoch's number and its batches; made by `FlightDataset.epochs`.
+class Epochs(Iterator[tuple[int, Iterator[T]]], Generic[T]):
+    """Pairs of an epoch's number and its batches; made by the `epochs` of a dataset.
 
     Setting the epoch or loading a state within the loop takes effect: the following pair is that epoch. `generation`
     returns a number that this changes.
     """
 
-    def __init__(
-        self, data: EpochSource, count: int, batches: Iterable[TensorBatch], generation: Callable[[], int]
-    ) -> None:
+    def __init__(self, data: EpochSource, count: int, batches: Iterable[T], generation: Callable[[], int]) -> None:
         self._data = data
         self._count = integer("epochs: count", count)
         self._batches = batches
@@ -45,7 +42,7 @@ class Epochs(Iterator[tuple[int, Batches]]):
     def __repr__(self) -> str:
         return f"Epochs(epoch {self._data.next_epoch} next, {self._count} in all)"
 
-    def __next__(self) -> tuple[int, Batches]:
+    def __next__(self) -> tuple[int, Iterator[T]]:
         """Return the next epoch, or the rest of an interrupted one; raise StopIteration after the last one."""
         data = self._data
         epoch = data.next_epoch

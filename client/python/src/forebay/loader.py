@@ -46,7 +46,7 @@ class FlightLoader(torch.utils.data.DataLoader[TensorBatch]):
         """Choose the epoch."""
         self.flight.set_epoch(epoch)
 
-    def epochs(self, count: int) -> Epochs:
+    def epochs(self, count: int) -> Epochs[TensorBatch]:
         """Iterate over the epochs that are left of `count` in all; see `FlightDataset.epochs`."""
         return self.flight.epochs(count, self)
 

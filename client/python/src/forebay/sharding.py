@@ -1,4 +1,4 @@
-"""Guard against sharding a dataset twice: each `FlightDataset` already reads its own rank's rows.
+"""The rank of the environment, and a guard against sharding a dataset twice: a `FlightDataset` reads its rank's rows.
 
 Accelerate shards an IterableDataset again. By default it reads on rank 0 only and distributes that rank's rows, so the
 rows of the other ranks would be lost.
@@ -6,10 +6,20 @@ rows of the other ranks would be lost.
 
 from __future__ import annotations
 
+import os
 import sys
 
 ACCELERATE = "accelerate.data_loader"
 SHARDING = ("DataLoaderDispatcher", "IterableDatasetShard")
+
+
+def environment_rank() -> tuple[int, int]:
+    """Return the rank and the world size of RANK and WORLD_SIZE; 0 of 1 without them."""
+    rank, world_size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    try:
+        return int(rank), int(world_size)
+    except ValueError:
+        raise ValueError(f"RANK={rank!r} and WORLD_SIZE={world_size!r} must be whole numbers") from None
 
 
 def refuse_second_sharding(world_size: int) -> None:

@@ -1,0 +1,90 @@
+"""The batches of one iteration as `tf.data` takes them, and the position that its loop has reached.
+
+`tf.data` calls an iterator from its own threads and drops it with its own. Imports no tensorflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from .arrays import Array
+from .cursor import Cursor, EpochCursors
+from .header import BatchHeader
+from .prefetch import Prefetch
+
+Components = tuple[Array, ...]
+"""The columns of a batch as NumPy arrays."""
+Numbered = tuple[BatchHeader, Components]
+
+
+class Position:
+    """The position of one iteration; outlives it."""
+
+    def __init__(self, start: Cursor, cursors: EpochCursors, *, is_direct: bool) -> None:
+        self.is_direct = is_direct
+        """Whether the loop iterates over the dataset itself, so that it has each batch that was taken."""
+        self.taken = 0
+        """Number of batches taken by `tf.data`."""
+        self.is_finished = False
+        """Whether the next iteration is that of the next epoch: a rank has no more batches."""
+        self.is_over = False
+        """Whether this rank has no more."""
+        self._start = start
+        self._cursors = cursors
+        self._header: BatchHeader | None = None
+
+    def take(self, header: BatchHeader) -> None:
+        """Move after the batch of this header."""
+        self._header = header
+        self.taken += 1
+        self.is_finished = self.is_finished or self._cursors.some_rank_ends(header)
+
+    def end(self) -> None:
+        """Move to the end of the epoch."""
+        self.is_finished = self.is_over = True
+
+    def cursor(self, steps: int | None) -> Cursor:
+        """Return the position after `steps` batches, of those taken; None: after all of them."""
+        if steps is None and self.is_over:
+            return self._cursors(None)
+        header, behind = self._header, 0 if steps is None else self.taken - steps
+        if header is None or steps == 0:
+            return self._start
+        if behind == 0:
+            return self._cursors(header)
+        return self._cursors(replace(header, position=header.position - behind * self._cursors.step_rows, last=False))
+
+
+class Elements(Iterator[Components]):
+    """The batches of one iteration as `tf.data` takes them: opens the stream with the first one.
+
+    Dropping it ends the stream and its thread; `tf.data` does so with its iterator.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], tuple[Position, Prefetch[Numbered]]],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._begin = begin
+        self._fail = fail
+        self._begun: tuple[Position, Prefetch[Numbered]] | None = None
+
+    def __next__(self) -> Components:
+        """Return the next batch."""
+        try:
+            if self._begun is None:
+                self._begun = self._begin()
+            position, batches = self._begun
+            item = batches.after(position.taken)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        if item is None or item.value is None:
+            position.end()
+            raise StopIteration
+        header, components = item.value
+        item.value = None
+        position.take(header)
+        return components

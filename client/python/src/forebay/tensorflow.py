@@ -1,0 +1,291 @@
+"""TensorFlow datasets: `dataset` returns one rank's batches as a `tf.data.Dataset` whose position can be saved.
+
+Only this module and `tensorflow_columns` import tensorflow; they import no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+# Untyped, as tensorflow is not installed where types are checked.
+import tensorflow  # pyright: ignore
+from tensorflow.python.data.ops import iterator_ops  # pyright: ignore
+
+from .client import connect
+from .credentials import Credentials
+from .cursor import Cursor, resolved
+from .elements import Elements, Numbered, Position
+from .epochs import Epochs
+from .errors import CursorRefused, SchemaDrift
+from .fitted import FittedPlan
+from .names import check_keywords
+from .op import in_range
+from .options import DatasetKeywords, StreamOptions, check_rank, integer
+from .plan import Plan
+from .prefetch import Prefetch
+from .retry import RETRY_SECONDS
+from .sharding import environment_rank
+from .stream import Batch, Stream
+from .targets import check_dataset, check_plan, check_urls
+from .tensorflow_columns import TensorColumns
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["FlightData", "dataset"]
+
+tf = cast(Any, tensorflow)
+Dataset = tf.data.Dataset
+OwnedIterator = cast(Any, iterator_ops).OwnedIterator
+
+# The keywords of `dataset` besides the options of a stream, for the error that names the nearest one.
+KEYWORDS = ("filter", "rank", "world_size", "prefetch", "retry_seconds", "credentials")
+
+
+def dataset(
+    url: str | Sequence[str],
+    name: str,
+    plan: Plan | FittedPlan | str,
+    *,
+    filter: str | None = None,  # noqa: A002 (the contract's name)
+    rank: int | None = None,
+    world_size: int | None = None,
+    prefetch: int = 2,
+    retry_seconds: float = RETRY_SECONDS,
+    credentials: Credentials | None = None,
+    **options: Unpack[DatasetKeywords],
+) -> FlightData:
+    """Return one rank's batches of the dataset `name` as a `FlightData`, which is a `tf.data.Dataset`.
+
+    The batches, their order and the options are those of `forebay.torch.FlightDataset`; a thread reads `prefetch`
+    batches ahead. Rank and world size default to RANK and WORLD_SIZE of the environment, else to 0 of 1. For
+    ``strategy.distribute_datasets_from_function(function)`` pass ``rank=context.input_pipeline_id`` and
+    ``world_size=context.num_input_pipelines``: the dataset shards itself, and turns `tf.data`'s sharding off.
+
+    Fits the plan if necessary and reads the schema now, so the server's errors are raised here.
+    """
+    check_keywords("dataset", options, [*KEYWORDS, *DatasetKeywords.__annotations__])
+    if (rank is None) != (world_size is None):
+        raise ValueError("pass both rank and world_size, or omit both")
+    check_urls(url)
+    check_dataset(name)
+    check_plan(plan)
+    rank, world_size = check_rank(*(environment_rank() if rank is None else (rank, world_size)))
+    chosen = StreamOptions(**options, world_size=world_size)
+    depth = integer("prefetch", prefetch, least=1)
+    client = connect(url, retry_seconds=in_range("retry_seconds", retry_seconds, 0.0), credentials=credentials)
+    fitted = client.fitted(name, plan, filter)
+
+    def open_stream(cursor: Cursor) -> Stream:
+        return client.stream(name, fitted, rank=rank, cursor=cursor, **chosen.keywords())
+
+    return FlightData(open_stream, chosen, depth)
+
+
+class FlightData(Dataset):
+    """One rank's batches as a `tf.data.Dataset` of dicts of tensors; made by `dataset`.
+
+    Each iterator over it is an epoch, or the rest of one after `load_state_dict`. A new iterator after a finished epoch
+    is the next epoch, with a new order if shuffled; so is each repetition of ``repeat(n)``. One after an epoch that was
+    left early starts the same epoch again. `set_epoch` chooses.
+
+    Numbers are tensors of their dtype, matrices have a static width, lists are `tf.RaggedTensor` (with int64 row
+    splits), text is `tf.string` and ``__row_id`` int64. The number of rows is static with remainder drop or pad.
+
+    ``len(data)`` is the number of steps of a whole epoch. `tf.data` does not know it, as a resumed epoch has fewer, and
+    Keras takes the number of the first epoch for the following ones: resume with a ``fit`` per epoch, ``fit(…,
+    initial_epoch=epoch, epochs=epoch + 1)``.
+
+    **Position.** In ``for batch in data``, and where Keras iterates over the dataset itself, `tf.data` reads no batch
+    ahead, and `state_dict` is the position after the last batch that the loop has. A dataset derived from it
+    (``data.map(f).prefetch(2)``) may hold batches that its loop does not have yet, which cannot be observed here:
+    `state_dict` then requires the number of batches that the loop has. The states are those of
+    `forebay.torch.FlightDataset`, and each loads the other's.
+
+    **Errors.** A loop over the dataset itself raises the client's errors. Derived datasets and ``tf.function`` raise
+    TensorFlow's, with the client's class and message in the text; `failure` is the client's error.
+    """
+
+    def __init__(self, open_stream: Callable[[Cursor], Stream], options: StreamOptions, depth: int) -> None:
+        self.failure: BaseException | None = None
+        """The error that ended the latest iteration."""
+        self._open_stream = open_stream
+        self._given = options
+        self._depth = depth
+        self._generation = 0
+        self._loaded: Cursor | None = None
+        # The position of the latest iteration, unless an epoch or a state was set since.
+        self._position: Position | None = None
+        with open_stream(self._epoch_start()) as stream:
+            self._schema = stream.schema
+            self._length = options.epoch, stream.info.rank_steps
+        self._columns = TensorColumns.of(self._schema, None if options.remainder == "keep" else options.batch_size)
+        self._source = self._elements(is_direct=False)
+        self._direct = self._elements(is_direct=True)
+        Dataset.__init__(self, self._source._variant_tensor)
+
+    @property
+    def element_spec(self) -> dict[str, Any]:
+        """The types of a batch's tensors, by column name."""
+        return self._columns.element_spec
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the running loop; between loops, that of the next one."""
+        position = self._position
+        return self._given.epoch + (position is not None and position.is_over)
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of the next iteration; that of the running loop until it has finished it."""
+        return self._given.epoch + (self._position is not None and self._position.is_finished)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the next iteration, which starts at its first batch.
+
+        Does nothing if that iteration is of this epoch anyway, so that a loaded state stays in effect.
+        """
+        epoch = integer("epoch", epoch)
+        if epoch != self.next_epoch:
+            self._select(epoch)
+            self._generation += 1
+
+    def epochs(self, count: int, batches: Iterable[Any] | None = None) -> Epochs[Any]:
+        """Iterate over the epochs that are left of `count` in all: pairs of an epoch's number and its batches.
+
+        After `load_state_dict` the first one is the rest of the interrupted epoch. Leaving an inner loop early ends its
+        epoch. `batches` is a dataset derived from this one that yields the batches instead.
+        """
+        return Epochs(self, count, self if batches is None else batches, lambda: self._generation)
+
+    def state_dict(self, *, steps: int | None = None) -> dict[str, Any]:
+        """Return the position after the last batch that the loop has: small, and the same on every rank.
+
+        A loop over a derived dataset passes `steps`, the number of batches that it has of the current epoch, counted
+        from the first one after a `load_state_dict`. At the end of an epoch the position is the start of the next one.
+        """
+        position = self._position
+        if steps is not None:
+            steps = integer("steps", steps)
+            taken = 0 if position is None else position.taken
+            if steps > taken:
+                raise ValueError(
+                    f"steps={steps}, but tf.data has taken {taken} batches of epoch {self._given.epoch}: count the "
+                    "steps of the current epoch only"
+                )
+        elif position is not None and not position.is_direct:
+            raise RuntimeError(
+                "the loop iterates over a dataset derived from this one, which may have read ahead of it: pass the "
+                "number of batches that the loop has of this epoch, state_dict(steps=…), or iterate over this dataset"
+            )
+        if position is not None:
+            return position.cursor(steps).to_dict()
+        return (self._epoch_start() if self._loaded is None else self._loaded).to_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume at the next iteration, after the last batch that the saving loop had.
+
+        Seed, shuffling, lanes and window are the state's; batch size and world size are this dataset's. Raises
+        `forebay.CursorRefused`, a ValueError, for a state that does not fit. The first batch uses the state up: if the
+        server does not respond, the next iteration starts at the same position.
+        """
+        cursor, given = Cursor.of(state), self._given
+        cursor.check(world_size=given.world_size, batch_size=given.batch_size)
+        cursor.check_sample(given)
+        if cursor.order.remainder != given.remainder:
+            raise CursorRefused(
+                f"the state was saved with remainder {cursor.order.remainder}, and this dataset's shapes are those of "
+                f"remainder {given.remainder}: make the dataset with the state's"
+            )
+        self._select(cursor.epoch)
+        self._given = replace(self._given, **asdict(cursor.order))
+        self._loaded = cursor
+        self._generation += 1
+
+    def __len__(self) -> int:
+        """Return the exact number of steps of this rank in the whole epoch."""
+        if self._length[0] != self.epoch:
+            with self._open_stream(replace(self._epoch_start(), epoch=self.epoch)) as stream:
+                self._length = self.epoch, stream.info.rank_steps
+        return self._length[1]
+
+    def __iter__(self) -> Any:
+        """Return a `tf.data.Iterator` over the epoch; its first batch opens the stream."""
+        return FlightIterator(self, self._direct) if tf.executing_eagerly() else Dataset.__iter__(self)
+
+    def _inputs(self) -> list[Any]:
+        return [self._source]
+
+    def _elements(self, *, is_direct: bool) -> Any:
+        """Return the `tf.data.Dataset` that reads from this object."""
+        begin = partial(self._begin, is_direct=is_direct)
+        found = Dataset.from_generator(
+            lambda: Elements(begin, self._fail), output_signature=self._columns.component_specs
+        ).map(self._columns.element)
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        if is_direct:
+            # They would read ahead: a parallel map, and a prefetch at the end.
+            options.autotune.enabled = False
+            options.experimental_optimization.apply_default_optimizations = False
+        return found.with_options(options)
+
+    def _begin(self, *, is_direct: bool) -> tuple[Position, Prefetch[Numbered]]:
+        """Open the stream of the epoch, of the next one if it is finished, or at a loaded state."""
+        self.failure = None
+        if self._position is not None and self._position.is_finished:
+            self._select(self._given.epoch + 1)
+        elif self._position is not None and self._position.taken:
+            self._loaded = None
+        stream = self._open_stream(self._epoch_start() if self._loaded is None else self._loaded)
+        if not stream.schema.equals(self._schema):
+            stream.close()
+            raise SchemaDrift("the columns have changed since the dataset was made: make it again")
+        self._position = Position(stream.cursor(), stream.cursors(), is_direct=is_direct)
+        return self._position, Prefetch(stream, partial(_taken, self._columns), depth=self._depth)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = error
+
+    def _epoch_start(self) -> Cursor:
+        """Return the cursor at the start of the epoch."""
+        given = self._given
+        return Cursor(given.epoch, 0, given.world_size, resolved(given.order, given.world_size))
+
+    def _select(self, epoch: int) -> None:
+        self._loaded, self._position = None, None
+        self._given = replace(self._given, epoch=epoch)
+
+
+class FlightIterator(OwnedIterator):
+    """The iterator of a `FlightData`: TensorFlow's own, except that it raises the client's errors."""
+
+    def __init__(self, data: FlightData, direct: Any) -> None:
+        OwnedIterator.__init__(self, direct)
+        self._data = data
+
+    def __next__(self) -> Any:
+        """Return the next batch."""
+        return self._translated(OwnedIterator.__next__)
+
+    def get_next(self) -> Any:
+        """Return the next batch; raise `tf.errors.OutOfRangeError` after the last one."""
+        return self._translated(OwnedIterator.get_next)
+
+    def _translated(self, call: Callable[[FlightIterator], Any]) -> Any:
+        try:
+            return call(self)
+        except tf.errors.OutOfRangeError:
+            raise
+        except tf.errors.OpError as error:
+            if self._data.failure is None:
+                raise
+            raise self._data.failure from error
+
+
+def _taken(columns: TensorColumns, batch: Batch) -> Numbered:
+    """Return a batch's header and arrays."""
+    return batch.header, columns.components(batch)
