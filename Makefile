@@ -67,7 +67,7 @@ test-spark: $(VENV)/.spark ## compare the ops with Spark MLlib; needs Java 17
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest server/tests/spark
 
-TENSORFLOW_TESTS := client/python/tests/test_tensorflow.py
+TENSORFLOW_TESTS := $(addprefix client/python/tests/, test_tensorflow.py test_example_two_frameworks.py)
 
 # The other tests skip these unless TensorFlow is installed.
 test-tensorflow: $(VENV)/.tensorflow ## test forebay.tensorflow with TensorFlow, 1.5 GB more in .venv

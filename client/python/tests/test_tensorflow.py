@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+import torch._dynamo  # Before TensorFlow: both include LLVM, and the process aborts if torch's is loaded second.
 
 import forebay as fb
 from forebay.torch import FlightDataset
