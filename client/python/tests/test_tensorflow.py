@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -24,6 +25,7 @@ from harness.serving import Serve, Server
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed; `make test-tensorflow` installs it")
 
+from forebay.elements import Elements  # noqa: E402
 from forebay.tensorflow import FlightData, dataset  # noqa: E402 (without TensorFlow there is nothing to import)
 
 ROWS = 100
@@ -297,6 +299,33 @@ def test_a_loop_over_a_derived_dataset_says_how_many_batches_it_has(server: Serv
         data.state_dict(steps=99)
     rest = list(loop)
     assert data.state_dict(steps=4 + len(rest))["epoch"] == 1
+
+
+def test_an_interrupt_within_next_loses_no_batch(server: Server, monkeypatch: pytest.MonkeyPatch):
+    """The handler raises in the main thread once tf.data, in one of its own threads, has taken the batch."""
+    whole = contents(dataset(server.url, "tiny", DTYPES, batch_size=9, shuffle=True))
+    data = dataset(server.url, "tiny", DTYPES, batch_size=9, shuffle=True)
+    original, steps = Elements.__next__, iter(range(100))
+
+    def interrupting(elements: Elements) -> Any:
+        taken = original(elements)
+        if next(steps) in {0, 4, 5, 13}:
+            signal.raise_signal(signal.SIGINT)
+        return taken
+
+    monkeypatch.setattr(Elements, "__next__", interrupting)
+    loop, got, interrupts = iter(data), list[Any](), 0
+    while True:
+        try:
+            got += contents([next(loop)])
+        except KeyboardInterrupt:
+            interrupts += 1
+            assert data.state_dict()["position"] == 9 * len(got)
+        except StopIteration:
+            break
+    assert interrupts == 4
+    assert got == whole
+    assert data.epoch == 1
 
 
 def test_an_unused_iterator_does_not_use_a_loaded_state_up(server: Server):

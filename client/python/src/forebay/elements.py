@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from .arrays import Array
 from .cursor import Cursor, EpochCursors
@@ -18,37 +18,46 @@ Components = tuple[Array, ...]
 Numbered = tuple[BatchHeader, Components]
 
 
+@dataclass(frozen=True)
+class Progress:
+    """What `tf.data` has taken of an iteration."""
+
+    taken: int = 0
+    """Number of batches."""
+    header: BatchHeader | None = None
+    """Header of the last one."""
+    is_finished: bool = False
+    """Whether the next iteration is that of the next epoch: a rank has no more batches."""
+    is_over: bool = False
+    """Whether this rank has no more."""
+
+
 class Position:
     """The position of one iteration; outlives it."""
 
     def __init__(self, start: Cursor, cursors: EpochCursors, *, is_direct: bool) -> None:
         self.is_direct = is_direct
-        """Whether the loop iterates over the dataset itself, so that it has each batch that was taken."""
-        self.taken = 0
-        """Number of batches taken by `tf.data`."""
-        self.is_finished = False
-        """Whether the next iteration is that of the next epoch: a rank has no more batches."""
-        self.is_over = False
-        """Whether this rank has no more."""
+        """Whether the loop iterates over the dataset itself, so that it has every batch that `tf.data` has."""
+        self.progress = Progress()
         self._start = start
         self._cursors = cursors
-        self._header: BatchHeader | None = None
 
     def take(self, header: BatchHeader) -> None:
         """Move after the batch of this header."""
-        self._header = header
-        self.taken += 1
-        self.is_finished = self.is_finished or self._cursors.some_rank_ends(header)
+        before = self.progress
+        is_finished = before.is_finished or self._cursors.some_rank_ends(header)
+        self.progress = Progress(before.taken + 1, header, is_finished)
 
     def end(self) -> None:
         """Move to the end of the epoch."""
-        self.is_finished = self.is_over = True
+        self.progress = replace(self.progress, is_finished=True, is_over=True)
 
     def cursor(self, steps: int | None) -> Cursor:
         """Return the position after `steps` batches, of those taken; None: after all of them."""
-        if steps is None and self.is_over:
+        progress = self.progress
+        header, behind = progress.header, 0 if steps is None else progress.taken - steps
+        if steps is None and progress.is_over:
             return self._cursors(None)
-        header, behind = self._header, 0 if steps is None else self.taken - steps
         if header is None or steps == 0:
             return self._start
         if behind == 0:
@@ -57,15 +66,14 @@ class Position:
 
 
 class Elements(Iterator[Components]):
-    """The batches of one iteration as `tf.data` takes them: opens the stream with the first one.
+    """The batches of one iteration: opens the stream with the first one.
 
-    Dropping it ends the stream and its thread; `tf.data` does so with its iterator.
+    Each `next` returns the batch after those that the position counts. Dropping it ends the stream and its thread;
+    `tf.data` does so with its iterator.
     """
 
     def __init__(
-        self,
-        begin: Callable[[], tuple[Position, Prefetch[Numbered]]],
-        fail: Callable[[BaseException], None],
+        self, begin: Callable[[], tuple[Position, Prefetch[Numbered]]], fail: Callable[[BaseException], None]
     ) -> None:
         self._begin = begin
         self._fail = fail
@@ -77,14 +85,14 @@ class Elements(Iterator[Components]):
             if self._begun is None:
                 self._begun = self._begin()
             position, batches = self._begun
-            item = batches.after(position.taken)
+            item = batches.after(position.progress.taken)
         except BaseException as error:
             self._fail(error)
             raise
         if item is None or item.value is None:
             position.end()
             raise StopIteration
+        # The buffer keeps the batch until the following one is requested, as an interrupted loop requests it again.
         header, components = item.value
-        item.value = None
         position.take(header)
         return components

@@ -17,7 +17,7 @@ from tensorflow.python.data.ops import iterator_ops  # pyright: ignore
 from .client import connect
 from .credentials import Credentials
 from .cursor import Cursor, resolved
-from .elements import Elements, Numbered, Position
+from .elements import Elements, Numbered, Position, Progress
 from .epochs import Epochs
 from .errors import CursorRefused, SchemaDrift
 from .fitted import FittedPlan
@@ -119,6 +119,8 @@ class FlightData(Dataset):
         self._loaded: Cursor | None = None
         # The position of the latest iteration, unless an epoch or a state was set since.
         self._position: Position | None = None
+        # The iterator whose `next` runs.
+        self._caller: FlightIterator | None = None
         with open_stream(self._epoch_start()) as stream:
             self._schema = stream.schema
             self._length = options.epoch, stream.info.rank_steps
@@ -136,12 +138,12 @@ class FlightData(Dataset):
     def epoch(self) -> int:
         """The epoch of the running loop; between loops, that of the next one."""
         position = self._position
-        return self._given.epoch + (position is not None and position.is_over)
+        return self._given.epoch + (position is not None and position.progress.is_over)
 
     @property
     def next_epoch(self) -> int:
         """The epoch of the next iteration; that of the running loop until it has finished it."""
-        return self._given.epoch + (self._position is not None and self._position.is_finished)
+        return self._given.epoch + (self._position is not None and self._position.progress.is_finished)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, which starts at its first batch.
@@ -170,7 +172,7 @@ class FlightData(Dataset):
         position = self._position
         if steps is not None:
             steps = integer("steps", steps)
-            taken = 0 if position is None else position.taken
+            taken = 0 if position is None else position.progress.taken
             if steps > taken:
                 raise ValueError(
                     f"steps={steps}, but tf.data has taken {taken} batches of epoch {self._given.epoch}: count the "
@@ -216,6 +218,10 @@ class FlightData(Dataset):
         """Return a `tf.data.Iterator` over the epoch; its first batch opens the stream."""
         return FlightIterator(self, self._direct) if tf.executing_eagerly() else Dataset.__iter__(self)
 
+    def calls(self, iterator: FlightIterator | None) -> None:
+        """Note the iterator whose `next` runs, which receives the position that it begins."""
+        self._caller = iterator
+
     def _inputs(self) -> list[Any]:
         return [self._source]
 
@@ -236,16 +242,19 @@ class FlightData(Dataset):
     def _begin(self, *, is_direct: bool) -> tuple[Position, Prefetch[Numbered]]:
         """Open the stream of the epoch, of the next one if it is finished, or at a loaded state."""
         self.failure = None
-        if self._position is not None and self._position.is_finished:
+        before = Progress() if self._position is None else self._position.progress
+        if before.is_finished:
             self._select(self._given.epoch + 1)
-        elif self._position is not None and self._position.taken:
+        elif before.taken:
             self._loaded = None
         stream = self._open_stream(self._epoch_start() if self._loaded is None else self._loaded)
         if not stream.schema.equals(self._schema):
             stream.close()
             raise SchemaDrift("the columns have changed since the dataset was made: make it again")
-        self._position = Position(stream.cursor(), stream.cursors(), is_direct=is_direct)
-        return self._position, Prefetch(stream, partial(_taken, self._columns), depth=self._depth)
+        position = self._position = Position(stream.cursor(), stream.cursors(), is_direct=is_direct)
+        if is_direct and self._caller is not None:
+            self._caller.position = position
+        return position, Prefetch(stream, partial(_taken, self._columns), depth=self._depth)
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
@@ -261,29 +270,40 @@ class FlightData(Dataset):
 
 
 class FlightIterator(OwnedIterator):
-    """The iterator of a `FlightData`: TensorFlow's own, except that it raises the client's errors."""
+    """The iterator of a `FlightData`: TensorFlow's own, but it raises the client's errors and survives interrupts."""
 
     def __init__(self, data: FlightData, direct: Any) -> None:
         OwnedIterator.__init__(self, direct)
         self._data = data
+        self.position: Position | None = None
+        """Its position; None before its first batch."""
 
     def __next__(self) -> Any:
         """Return the next batch."""
-        return self._translated(OwnedIterator.__next__)
+        return self.called(OwnedIterator.__next__)
 
     def get_next(self) -> Any:
         """Return the next batch; raise `tf.errors.OutOfRangeError` after the last one."""
-        return self._translated(OwnedIterator.get_next)
+        return self.called(OwnedIterator.get_next)
 
-    def _translated(self, call: Callable[[FlightIterator], Any]) -> Any:
+    def called(self, call: Callable[[FlightIterator], Any]) -> Any:
+        """Return the next batch; if a signal handler raises, leave it to the following call."""
+        before = Progress() if self.position is None else self.position.progress
+        self._data.calls(self)
         try:
             return call(self)
-        except tf.errors.OutOfRangeError:
+        except (StopIteration, tf.errors.OutOfRangeError):
             raise
         except tf.errors.OpError as error:
             if self._data.failure is None:
                 raise
             raise self._data.failure from error
+        except BaseException:
+            if self.position is not None and not self.position.progress.is_over:
+                self.position.progress = before
+            raise
+        finally:
+            self._data.calls(None)
 
 
 def _taken(columns: TensorColumns, batch: Batch) -> Numbered:

@@ -46,7 +46,7 @@ class TensorColumn:
     is_ragged: bool
 
     def spec(self, rows: int | None) -> Any:
-        """Return the type of the column of a batch of so many rows; None: any number."""
+        """Return the type of the column in a batch of `rows`; None: any number."""
         if self.is_ragged:
             return tf.RaggedTensorSpec([rows, None], self.dtype, ragged_rank=1)
         return tf.TensorSpec([rows, *self.width], self.dtype)
