@@ -61,7 +61,7 @@ def ids(batches: Any) -> list[int]:
 def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(fb.__file__).parents[1])}
     command = [sys.executable, "-c", script, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
 
 
 def prefetch_threads() -> set[threading.Thread]:

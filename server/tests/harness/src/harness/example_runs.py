@@ -13,7 +13,7 @@ from harness.repository import ROOT
 from harness.serving import server_binary
 
 EXAMPLES = ROOT / "client/python/examples"
-SECONDS_MAX = 600.0
+SECONDS_MAX = 1200.0
 
 
 def run_example(name: str, *arguments: str | Path, seconds_max: float = SECONDS_MAX) -> str:
