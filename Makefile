@@ -28,7 +28,7 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-spark test-tensorflow lint docs dashboards fuzz fuzz-filters drive simulate soak bench bench-kernels bench-peers bench-service build clean
+.PHONY: help demo test test-quick test-spark lint docs dashboards fuzz fuzz-filters drive simulate soak bench bench-kernels bench-peers bench-service build build-all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,7 @@ test: $(VENV)/.test ## run every test: Rust with doc tests, Python
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	FOREBAY_NVRTC="$(NVRTC)" $(CARGO) test --locked --workspace --no-fail-fast
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
+	  FOREBAY_PREPARE_BIN="$(abspath $(TARGET))/debug/forebay-prepare" \
 	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --durations 10 server/tests client/python/tests
 
 # A slice of the black-box tests, one or two files of most subjects.
@@ -153,7 +154,11 @@ soak: $(VENV)/.test $(if $(FOREBAY_SERVER_BIN),,build) ## load two replicas and 
 	$(BIN)/python benches/soak/run.py --minutes $(SOAK_MINUTES)
 
 build: ## build forebay-server and forebay in the release profile
-	$(CARGO) build --locked --release --workspace --bins
+	$(CARGO) build --locked --release --workspace --exclude forebay-prepare --bins
+
+# A separate command, so that the features that DataFusion enables are not those of the server.
+build-all: build ## build forebay-prepare too: SQL over datasets, with all of DataFusion
+	$(CARGO) build --locked --release --package forebay-prepare --bins
 
 clean: ## remove everything that make creates: target/, .venv/, data/, docs/book/
 	$(CARGO) clean

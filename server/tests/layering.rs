@@ -16,7 +16,7 @@ use std::{
 use imports::Crate;
 
 /// The crates whose source files are checked.
-const CRATES: [&str; 6] = ["proto", "kernels", "server", "server/settings", "server/order", "client"];
+const CRATES: [&str; 7] = ["proto", "kernels", "server", "server/settings", "server/order", "server/prepare", "client"];
 
 /// The modules of the server, from the top layer down. A module may import only modules of lower layers.
 const LAYERS: [&[&str]; 7] = [
@@ -171,7 +171,8 @@ fn crates_depend_on_lower_layers_only() {
     for (name, forbidden) in [
         ("proto", &["forebay-", "arrow", "tonic"][..]),
         ("kernels", &["forebay-", "tokio", "tonic", "datafusion", "parquet", "object_store", "prost"]),
-        ("server", &["forebay-client"]),
+        ("server", &["forebay-client", "forebay-prepare"]),
+        ("server/prepare", &["forebay-client", "forebay-kernels", "tonic", "arrow-flight"]),
         ("client", &["forebay-server", "forebay-kernels", "datafusion"]),
     ] {
         let text = manifest(name);
@@ -185,7 +186,7 @@ fn crates_depend_on_lower_layers_only() {
 #[test]
 fn unsafe_code_is_forbidden_outside_the_kernels() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for library in ["proto", "server", "server/settings", "server/order", "server/simulation", "client"] {
+    for library in ["proto", "server", "server/settings", "server/order", "server/prepare", "server/simulation", "client"] {
         let text = fs::read_to_string(root.join(library).join("src/lib.rs")).unwrap();
         assert!(text.contains("#![forbid(unsafe_code)]"), "{library}");
     }

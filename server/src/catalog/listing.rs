@@ -9,6 +9,7 @@ use object_store::{ObjectMeta, path::Path};
 use super::{
     error::CatalogError,
     location::{FileSpec, GLOB_OPTIONS, LocalFileSpec, Location, Selection},
+    manifest::{self, MANIFEST, NamedFiles, RUN_PREFIX},
     store::{Store, StoreError, StoreErrorKind},
     walk::{self, WalkError},
 };
@@ -78,7 +79,14 @@ fn walk_local(path: &FilePath) -> Result<Listing, WalkError> {
     let root = Path::from_absolute_path(&spec.root).map_err(|source| failed(source.to_string()))?;
     let objects = match &spec.selection {
         Selection::File(name) => walk::file(&spec.root, name)?,
-        Selection::Directory => walk::files(&spec.root, &is_plain_parquet, true)?,
+        Selection::Directory => match NamedFiles::of_folder(&spec.root).map_err(failed)? {
+            None => walk::files(&spec.root, &is_plain_parquet, true)?,
+            Some(named) => {
+                let objects = walk::files(&spec.root, &|below| named.has(below), false)?;
+                named.check(below(&root, &objects)).map_err(failed)?;
+                objects
+            }
+        },
         Selection::Glob(pattern) => walk::files(&spec.root, &|below| matches(pattern, below), false)?,
     };
     Ok(Listing { root, objects })
@@ -88,7 +96,7 @@ async fn remote(store: &Store, spec: &FileSpec) -> Result<Listing, StoreError> {
     match spec {
         // Listed by `local`.
         FileSpec::Local(_) => Ok(Listing { root: Path::default(), objects: Vec::new() }),
-        FileSpec::Prefix(root) => under(store, root, &is_plain_parquet).await,
+        FileSpec::Prefix(root) => folder(store, root).await,
         FileSpec::Object(path) => Ok(one(path, store.head(path).await?)),
         FileSpec::Name(path) => named(store, path).await,
         FileSpec::Glob { root, pattern, literal } => {
@@ -108,7 +116,7 @@ async fn named(store: &Store, path: &Path) -> Result<Listing, StoreError> {
             Err(error) => return Err(error),
         }
     }
-    let listing = under(store, path, &is_plain_parquet).await?;
+    let listing = folder(store, path).await?;
     if is_file_name || !listing.objects.is_empty() {
         return Ok(listing);
     }
@@ -117,6 +125,33 @@ async fn named(store: &Store, path: &Path) -> Result<Listing, StoreError> {
         Err(error) if error.kind == StoreErrorKind::Missing => Ok(listing),
         Err(error) => Err(error),
     }
+}
+
+/// The objects of a folder: those that its manifest names or, without one, `*.parquet` at any depth.
+async fn folder(store: &Store, root: &Path) -> Result<Listing, StoreError> {
+    let is_of_run = |below: &str| below.starts_with(RUN_PREFIX) && is_parquet(below);
+    let is_wanted = |below: &str| is_plain_parquet(below) || below == MANIFEST || is_of_run(below);
+    let mut listing = under(store, root, &is_wanted).await?;
+    let is_manifest = |object: &ObjectMeta| relative(root, &object.location) == Some(MANIFEST);
+    let manifest = listing.objects.iter().position(is_manifest).map(|index| listing.objects.swap_remove(index));
+    let Some(manifest) = manifest else {
+        listing.objects.retain(|object| relative(root, &object.location).is_some_and(is_plain_parquet));
+        return Ok(listing);
+    };
+    let display = store.display(&manifest.location);
+    manifest::check_size(&display, manifest.size).map_err(StoreError::missing)?;
+    let text = store.get(&manifest, 0..manifest.size).await?;
+    let named = NamedFiles::parse(&display, &text).map_err(StoreError::missing)?;
+    listing.objects.retain(|object| relative(root, &object.location).is_some_and(|below| named.has(below)));
+    named
+        .check(below(root, &listing.objects))
+        .map_err(|reason| StoreError::missing(format!("{}: {reason}", store.display(root))))?;
+    Ok(listing)
+}
+
+/// The objects with their paths relative to the root.
+fn below<'a>(root: &Path, objects: &'a [ObjectMeta]) -> impl Iterator<Item = (&'a str, &'a ObjectMeta)> {
+    objects.iter().filter_map(move |object| Some((relative(root, &object.location)?, object)))
 }
 
 fn one(path: &Path, object: ObjectMeta) -> Listing {

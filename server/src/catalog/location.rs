@@ -45,6 +45,15 @@ pub(super) enum FileSpec {
     Object(Path),
 }
 
+/// The folder of a dataset to be written.
+#[derive(Clone, Copy, Debug)]
+pub enum Folder<'a> {
+    /// An absolute path on this machine.
+    Local(&'a FilePath),
+    /// A path in a remote store.
+    Remote(&'a Store, &'a Path),
+}
+
 /// The current meaning of a local path.
 #[derive(Debug)]
 pub(super) struct LocalFileSpec {
@@ -130,6 +139,15 @@ impl Location {
     /// The store that holds the files.
     pub(super) fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// The folder that it names; `None` for a glob and for a file of a web server.
+    pub fn folder(&self) -> Option<Folder<'_>> {
+        match &self.spec {
+            FileSpec::Local(path) => Some(Folder::Local(path)),
+            FileSpec::Prefix(path) | FileSpec::Name(path) => Some(Folder::Remote(&self.store, path)),
+            FileSpec::Glob { .. } | FileSpec::Object(_) => None,
+        }
     }
 
     /// The files that it refers to.

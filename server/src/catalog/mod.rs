@@ -12,6 +12,7 @@ mod leaves;
 mod listing;
 mod lists;
 mod location;
+mod manifest;
 mod nesting;
 mod redact;
 mod response_check;
@@ -29,7 +30,8 @@ use std::{
 pub use dataset::Dataset;
 pub use error::CatalogError;
 pub use leaves::{Int96Unit, is_ordered};
-pub use location::{Location, LocationError};
+pub use location::{Folder, Location, LocationError};
+pub use manifest::{MANIFEST, MANIFEST_BYTES_MAX, RUN_PREFIX};
 pub use snapshot::{File, RowGroup, Snapshot};
 pub use store::{Store, StoreError};
 pub use stores::Stores;

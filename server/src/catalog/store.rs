@@ -53,7 +53,8 @@ impl Store {
         Self { client, url, disk: None, credentials }
     }
 
-    pub(super) fn client(&self) -> &Arc<dyn ObjectStore> {
+    /// The client of its requests.
+    pub fn client(&self) -> &Arc<dyn ObjectStore> {
         &self.client
     }
 
@@ -63,7 +64,7 @@ impl Store {
     }
 
     /// The path or URL of a file to show to users.
-    pub(super) fn display(&self, path: &Path) -> String {
+    pub fn display(&self, path: &Path) -> String {
         format!("{}{path}", self.url)
     }
 
@@ -128,7 +129,7 @@ impl Store {
     }
 
     /// Classifies an error; its message contains no secrets.
-    pub(super) fn error(&self, path: &Path, source: &object_store::Error) -> StoreError {
+    pub fn error(&self, path: &Path, source: &object_store::Error) -> StoreError {
         use object_store::Error as E;
         let sentence = redact::sentence(source);
         // Errors of listings have no kind, only a message.
@@ -168,6 +169,11 @@ impl StoreError {
     /// An error that a retry may resolve.
     pub(super) fn failed(reason: String) -> Self {
         Self { kind: StoreErrorKind::Failed, reason }
+    }
+
+    /// A file that does not exist, or is not usable.
+    pub(super) fn missing(reason: String) -> Self {
+        Self { kind: StoreErrorKind::Missing, reason }
     }
 
     /// Whether the credentials are at fault: a retry does not help.

@@ -1,0 +1,92 @@
+//! The definition of every option: flag, environment variable, TOML key, default and help.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use forebay_settings::{ByteSize, sizes};
+
+/// The smallest memory limit: batches of several partitions must fit.
+const MEMORY_BYTES_FLOOR: u64 = 16 << 20;
+
+/// Smallest and largest file. Ten thousand parts of 8 MiB, the most that S3 allows, hold the largest.
+const FILE_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 30;
+
+/// Exit codes and sizes, for --help.
+const AFTER_HELP: &str = "A SIZE is a number of bytes, or a number with a unit: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, \
+                          TiB (powers of 1024); for example 512MB or 1.5GiB.\n\n\
+                          Exit codes: 0 done or up to date, 1 failed, 2 invalid usage, configuration or SQL.";
+
+/// Runs one SQL query over Parquet datasets, and writes the result as a new dataset: joins, windows, duplicates and
+/// groups, before streaming.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "forebay-prepare", version, about, long_about = None, after_help = AFTER_HELP)]
+pub struct Flags {
+    /// The query: one SELECT, WITH or VALUES statement over the names of the datasets.
+    #[arg(long, env = "FOREBAY_SQL", value_name = "SQL", conflicts_with = "sql_file")]
+    pub(crate) sql: Option<String>,
+
+    /// File of the query; - reads standard input.
+    #[arg(long, env = "FOREBAY_SQL_FILE", value_name = "FILE")]
+    pub(crate) sql_file: Option<PathBuf>,
+
+    /// A dataset that the query reads, in the forms of forebay-server: a directory, a file or a glob of Parquet, the
+    /// same in a bucket (s3://bucket/…, gs://…, az://container/…), or one file on a web server. May be repeated; in the
+    /// environment, one per line.
+    #[arg(long, env = "FOREBAY_DATASET", value_name = "NAME=URL", value_delimiter = '\n')]
+    pub(crate) dataset: Vec<String>,
+
+    /// Folder of the result: a directory that does not exist yet, or a prefix in a bucket (s3://bucket/…, gs://…,
+    /// az://container/…).
+    #[arg(long, env = "FOREBAY_OUT", value_name = "URL")]
+    pub(crate) out: String,
+
+    /// Replace the dataset at --out if it is from another query, or from other inputs.
+    #[arg(long, env = "FOREBAY_REPLACE")]
+    pub(crate) replace: bool,
+
+    /// Memory for joins, sorts, groups and encoding. Sorts, groups and joins of large tables spill to disk beyond it.
+    #[arg(long, env = "FOREBAY_MEMORY_BYTES", value_name = "SIZE", default_value_t = ByteSize(4 << 30),
+          value_parser = sizes(MEMORY_BYTES_FLOOR..=1 << 50))]
+    pub(crate) memory_bytes: ByteSize,
+
+    /// Directory for spilled data [default: the system's temporary directory]
+    #[arg(long, env = "FOREBAY_SPILL_DIR", value_name = "DIR")]
+    pub(crate) spill_dir: Option<PathBuf>,
+
+    /// Most bytes that may be spilled at once.
+    #[arg(long, env = "FOREBAY_SPILL_BYTES", value_name = "SIZE", default_value_t = ByteSize(100 << 30))]
+    pub(crate) spill_bytes: ByteSize,
+
+    /// Rows of a row group. A group ends earlier when it holds an eighth of --memory-bytes.
+    #[arg(long, env = "FOREBAY_ROW_GROUP_ROWS", value_name = "COUNT", default_value_t = 131_072,
+          value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    pub(crate) row_group_rows: u32,
+
+    /// Size at which a file is complete and another one begins, at the end of a row group.
+    #[arg(long, env = "FOREBAY_FILE_BYTES", value_name = "SIZE", default_value_t = ByteSize(512 << 20),
+          value_parser = sizes(FILE_BYTES))]
+    pub(crate) file_bytes: ByteSize,
+
+    /// Threads of the query; 0: one per core.
+    #[arg(long, env = "FOREBAY_CPU_THREADS", value_name = "COUNT", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub(crate) cpu_threads: u32,
+
+    /// Print the result as a line of JSON: out, status, rows, bytes, files, `spilled_bytes`, seconds.
+    #[arg(long, env = "FOREBAY_JSON")]
+    pub(crate) json: bool,
+}
+
+// === impl Flags ===
+
+impl Flags {
+    /// Threads of the query; 0: one per core.
+    pub fn threads(&self) -> usize {
+        self.cpu_threads as usize
+    }
+
+    /// Whether the result is printed as JSON.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+}

@@ -1,0 +1,65 @@
+//! The program `forebay-prepare`: flags in, exit code out.
+
+#![forbid(unsafe_code)]
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use forebay_prepare::{Flags, Outcome, PrepareError, Status, run};
+use forebay_settings::ByteSize;
+use tokio::runtime::Builder;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Stack of the query's threads: plans are walked by recursion.
+const STACK_BYTES: usize = 16 << 20;
+
+fn main() -> ExitCode {
+    let flags: Flags = forebay_settings::parse();
+    let mut builder = Builder::new_multi_thread();
+    if flags.threads() > 0 {
+        builder.worker_threads(flags.threads());
+    }
+    let runtime = builder.thread_stack_size(STACK_BYTES).enable_all().build();
+    let outcome = runtime.map_err(|error| PrepareError::Threads(error.to_string())).and_then(|runtime| {
+        let task = runtime.spawn(async move { (run(&flags).await, flags.is_json()) });
+        let ended = runtime.block_on(task);
+        // A pending name lookup blocks a thread: do not wait for it.
+        runtime.shutdown_background();
+        let (outcome, is_json) = ended.map_err(|error| PrepareError::Query(error.to_string()))?;
+        Ok((outcome?, is_json))
+    });
+    match outcome {
+        Ok((outcome, is_json)) => report(&outcome, is_json),
+        Err(error) => {
+            // If stderr is closed, only the exit code remains.
+            let _ = writeln!(io::stderr(), "error: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn report(outcome: &Outcome, is_json: bool) -> ExitCode {
+    let line = if is_json { serde_json::to_string(outcome).unwrap_or_default() } else { sentence(outcome) };
+    match writeln!(io::stdout(), "{line}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let _ = writeln!(io::stderr(), "error: cannot write to stdout: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn sentence(outcome: &Outcome) -> String {
+    let Outcome { out, rows, bytes, files, seconds, spilled_bytes, .. } = outcome;
+    let verb = match outcome.status {
+        Status::Written => "wrote",
+        Status::Replaced => "replaced",
+        Status::UpToDate => return format!("{out} is up to date: {rows} rows in {files} files"),
+    };
+    let spilled = if *spilled_bytes > 0 { format!(", {} spilled", ByteSize(*spilled_bytes)) } else { String::new() };
+    format!("{verb} {out}: {rows} rows in {files} files, {bytes} bytes, {seconds:.1} s{spilled}")
+}

@@ -1,0 +1,86 @@
+//! The schema of the result as it is written: text and binary views become plain columns.
+
+use std::{io, sync::Arc};
+
+use arrow::{
+    array::{RecordBatch, new_null_array},
+    compute::cast,
+    datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
+};
+use datafusion::error::DataFusionError;
+use parquet::{arrow::ArrowWriter, errors::ParquetError};
+
+use crate::error::PrepareError;
+
+/// The schema of the files, or an error that names a column whose type Parquet cannot store.
+pub(crate) fn written(schema: &Schema) -> Result<SchemaRef, PrepareError> {
+    let fields: Vec<FieldRef> = schema.fields().iter().map(plain).collect();
+    for field in &fields {
+        if let Err(error) = write_null(field) {
+            let (name, kind) = (field.name(), field.data_type());
+            let reason = format!("Parquet cannot store the column \"{name}\" of type {kind}: cast it ({error})");
+            return Err(PrepareError::Sql { position: String::new(), reason });
+        }
+    }
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+/// Converts a batch of the query to the schema of the files.
+pub(crate) fn convert(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, DataFusionError> {
+    let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
+        if column.data_type() == field.data_type() { Ok(Arc::clone(column)) } else { cast(column, field.data_type()) }
+    });
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
+/// Writes a file of one null: some types fail only when a value is written.
+fn write_null(field: &Field) -> Result<(), ParquetError> {
+    let column = new_null_array(field.data_type(), 1);
+    let schema = Arc::new(Schema::new(vec![field.clone().with_nullable(true)]));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column])?;
+    let mut writer = ArrowWriter::try_new(io::sink(), schema, None)?;
+    writer.write(&batch)?;
+    writer.close().map(|_| ())
+}
+
+fn plain(field: &FieldRef) -> FieldRef {
+    let kind = match field.data_type() {
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        DataType::List(item) => DataType::List(plain(item)),
+        DataType::LargeList(item) => DataType::LargeList(plain(item)),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain).collect()),
+        _ => return Arc::clone(field),
+    };
+    Arc::new(Field::clone(field).with_data_type(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::{Array, StringViewArray},
+        datatypes::IntervalUnit,
+    };
+
+    use super::*;
+
+    #[test]
+    fn views_become_plain_text() {
+        let schema = Schema::new(vec![Field::new("text", DataType::Utf8View, true)]);
+        let written = written(&schema).unwrap();
+        assert_eq!(written.field(0).data_type(), &DataType::Utf8);
+        let column = StringViewArray::from(vec![Some("a text longer than a view holds inline"), None]);
+        let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(column)]).unwrap();
+        let converted = convert(&batch, &written).unwrap();
+        assert_eq!(converted.column(0).null_count(), 1);
+        assert_eq!(converted.schema(), written);
+    }
+
+    #[test]
+    fn a_type_that_parquet_lacks_is_named() {
+        let kind = DataType::Interval(IntervalUnit::MonthDayNano);
+        let error = written(&Schema::new(vec![Field::new("age", kind, true)])).unwrap_err();
+        assert!(error.to_string().contains("\"age\""), "{error}");
+    }
+}

@@ -1,0 +1,86 @@
+//! The session of DataFusion: the given tables, a bounded memory pool and a directory to spill to.
+
+use std::{num::NonZeroUsize, path::PathBuf, sync::Arc};
+
+use datafusion::{
+    common::TableReference,
+    error::DataFusionError,
+    execution::{
+        context::SessionContext,
+        disk_manager::{DiskManagerBuilder, DiskManagerMode},
+        memory_pool::{FairSpillPool, TrackConsumersPool},
+        object_store::ObjectStoreUrl,
+        runtime_env::RuntimeEnvBuilder,
+    },
+    prelude::SessionConfig,
+};
+
+use crate::{inputs::Input, table::SnapshotTable};
+
+/// Consumers of memory that an error names.
+const CONSUMERS_SHOWN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2);
+
+/// Memory that a sort keeps for merging what it spilled.
+const SORT_MERGE_BYTES: usize = 10 << 20;
+
+/// What a query may use.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// Bytes of memory.
+    pub memory_bytes: usize,
+    /// The directory of spilled data.
+    pub spill_directory: PathBuf,
+    /// Bytes of spilled data.
+    pub spill_bytes: u64,
+    /// Partitions that run at once.
+    pub threads: usize,
+}
+
+/// Bytes of memory per thread for each row of a batch: an operator that merges holds some batches per spilled file.
+const MEMORY_PER_BATCH_ROW: usize = 16 << 10;
+
+/// Rows of a batch.
+const BATCH_ROWS_MIN: usize = 256;
+const BATCH_ROWS_MAX: usize = 8192;
+
+/// How tables are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joins {
+    /// The smaller table is held in memory.
+    Hash,
+    /// Both tables are sorted, and spill.
+    SortMerge,
+}
+
+/// Opens a session whose only tables are the inputs.
+pub(crate) fn open(inputs: &[Input], limits: &Limits, joins: Joins) -> Result<SessionContext, DataFusionError> {
+    let pool = TrackConsumersPool::new(FairSpillPool::new(limits.memory_bytes), CONSUMERS_SHOWN);
+    let directories = DiskManagerMode::Directories(vec![limits.spill_directory.clone()]);
+    let disk = DiskManagerBuilder::default().with_mode(directories).with_max_temp_directory_size(limits.spill_bytes);
+    let runtime =
+        RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).with_disk_manager_builder(disk).build_arc()?;
+    let context = SessionContext::new_with_config_rt(config(limits, joins), runtime);
+    for (index, input) in inputs.iter().enumerate() {
+        let url = ObjectStoreUrl::parse(format!("input://{index}"))?;
+        context.register_object_store(url.as_ref(), Arc::clone(input.snapshot.store().client()));
+        let table = SnapshotTable::new(Arc::clone(&input.snapshot), url);
+        context.register_table(TableReference::bare(input.name.as_str()), Arc::new(table))?;
+    }
+    Ok(context)
+}
+
+fn config(limits: &Limits, joins: Joins) -> SessionConfig {
+    let batch_rows = limits.memory_bytes / limits.threads.max(1) / MEMORY_PER_BATCH_ROW;
+    let mut config = SessionConfig::new()
+        .with_target_partitions(limits.threads)
+        .with_batch_size(batch_rows.clamp(BATCH_ROWS_MIN, BATCH_ROWS_MAX))
+        .with_information_schema(false);
+    let options = config.options_mut();
+    options.sql_parser.collect_spans = true;
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.execution.parquet.schema_force_view_types = false;
+    let share = limits.memory_bytes / (8 * limits.threads.max(1));
+    options.execution.sort_spill_reservation_bytes = share.min(SORT_MERGE_BYTES);
+    options.optimizer.prefer_hash_join = joins == Joins::Hash;
+    config
+}
