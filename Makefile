@@ -28,7 +28,7 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-spark lint docs dashboards fuzz fuzz-filters drive simulate soak bench bench-kernels bench-peers bench-service build build-all clean
+.PHONY: help demo test test-quick test-spark test-tensorflow lint docs dashboards fuzz fuzz-filters drive simulate soak bench bench-kernels bench-peers bench-service build build-all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile

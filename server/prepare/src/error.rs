@@ -41,7 +41,7 @@ pub enum PrepareError {
     Memory {
         /// The limit.
         limit: String,
-        /// The operator that asked for more.
+        /// The operator that requested more.
         reason: String,
     },
     /// Spilled data could not be written.

@@ -12,6 +12,7 @@ use forebay_server::{
     catalog::{Location, Stores},
     cpu_pool::CpuPool,
 };
+use forebay_settings::ByteSize;
 use serde::Serialize;
 
 use crate::{
@@ -31,6 +32,9 @@ use crate::{
 
 /// Storage requests at once.
 const STORAGE_REQUESTS_MAX: usize = 64;
+
+/// The setting that DataFusion names when spilled data exceeds its limit.
+const SPILL_LIMIT: &str = "max_temp_directory_size";
 
 /// The result of a run.
 #[derive(Debug, Serialize)]
@@ -283,6 +287,11 @@ impl Job {
             return error;
         }
         let root = error.find_root();
+        if error.to_string().contains(SPILL_LIMIT) {
+            let directory = self.limits.spill_directory.clone();
+            let reason = format!("more than --spill-bytes {}", ByteSize(self.limits.spill_bytes));
+            return PrepareError::Spill { directory, reason };
+        }
         if matches!(root, DataFusionError::ResourcesExhausted(_)) {
             return PrepareError::Memory { limit: self.memory_shown.clone(), reason: sentence(error) };
         }

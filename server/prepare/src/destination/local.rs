@@ -15,7 +15,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Existing, Staging, run_id};
+use super::staging::{Existing, Staging, run_id};
 use crate::{error::PrepareError, manifest::EarlierManifest};
 
 /// A folder on this machine.
@@ -40,8 +40,7 @@ impl LocalFolder {
     /// Opens a folder, which need not exist.
     pub(super) fn open(out: &str, path: &FilePath) -> Result<Self, PrepareError> {
         if path.file_name().is_none() {
-            let reason = "it is the root of the file system".to_owned();
-            return Err(PrepareError::Out { out: out.to_owned(), reason });
+            return Err(PrepareError::Usage(format!("--out {out}: it has no name")));
         }
         // A link to a folder is followed, so that the folder is replaced and not the link.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());

@@ -1,20 +1,19 @@
 //! `--out`: where a run writes its files, and how they become a dataset at once.
 //!
-//! On a local disk, files are written to a hidden folder beside the result, which is then renamed. Remote stores cannot
+//! On a local disk, files are written to a hidden folder next to the result, which is then renamed. Remote stores cannot
 //! rename: files are written to the folder of the run, and belong to the dataset when the manifest names them. Either
 //! way, the files of an interrupted run belong to no dataset.
 
 mod local;
 mod remote;
+mod staging;
 
-use std::sync::Arc;
+pub(crate) use self::staging::{Existing, Staging};
 
 use forebay_server::catalog::{Folder, Location};
-use object_store::{ObjectStore, path::Path};
-
-use crate::{error::PrepareError, manifest::EarlierManifest};
 
 use self::{local::LocalFolder, remote::RemoteFolder};
+use crate::error::PrepareError;
 
 /// The folder of the result.
 #[derive(Debug)]
@@ -25,40 +24,14 @@ pub(crate) enum Destination {
     Remote(RemoteFolder),
 }
 
-/// What the folder of the result has before the run.
-#[derive(Debug)]
-pub(crate) enum Existing {
-    /// No files.
-    Nothing,
-    /// A prepared dataset.
-    Prepared(Box<EarlierManifest>),
-    /// A prepared dataset whose files are not those of its manifest, and what is wrong.
-    Damaged(String),
-    /// Something else, which is never replaced.
-    Foreign(String),
-}
-
-/// Where the files of a run are written.
-#[derive(Clone, Debug)]
-pub(crate) struct Staging {
-    /// The store.
-    pub store: Arc<dyn ObjectStore>,
-    /// The folder of the files in the store.
-    pub folder: Path,
-    /// The same folder relative to the manifest: empty, or ending with a slash.
-    pub relative: String,
-}
-
 // === impl Destination ===
 
 impl Destination {
     /// The folder that a URL names.
     pub(crate) fn open(out: &str, location: &Location) -> Result<Self, PrepareError> {
-        let refused = |reason: &str| PrepareError::Out { out: out.to_owned(), reason: reason.to_owned() };
+        let refused = |reason: &str| PrepareError::Usage(format!("--out {out}: {reason}"));
         match location.folder() {
-            None => Err(PrepareError::Usage(format!(
-                "--out {out}: expected a directory, or a prefix such as s3://bucket/joined, without wildcards"
-            ))),
+            None => Err(refused("expected a directory, or a prefix such as s3://bucket/joined, without wildcards")),
             Some(Folder::Local(path)) => Ok(Self::Local(LocalFolder::open(out, path)?)),
             Some(Folder::Remote(_, path)) if path.as_ref().is_empty() => {
                 Err(refused("a whole bucket cannot be a dataset"))
@@ -75,7 +48,7 @@ impl Destination {
         }
     }
 
-    /// Looks at what is there.
+    /// Reads what is there.
     pub(crate) async fn existing(&mut self) -> Result<Existing, PrepareError> {
         match self {
             Self::Local(folder) => folder.existing(),
@@ -115,10 +88,4 @@ impl Destination {
         };
         PrepareError::Out { out: out.to_owned(), reason }
     }
-}
-
-/// An id that no other run has.
-fn run_id() -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    format!("{:x}-{:x}", now.as_nanos(), std::process::id())
 }

@@ -13,7 +13,7 @@ use object_store::{
     Error as ObjectError, GetOptions, ObjectMeta, ObjectStore, PutMode, PutOptions, UpdateVersion, path::Path,
 };
 
-use super::{Existing, Staging, run_id};
+use super::staging::{Existing, Staging, run_id};
 use crate::{error::PrepareError, manifest::EarlierManifest};
 
 /// Age at which files that no manifest names are those of an interrupted run, and not of one that is running.
