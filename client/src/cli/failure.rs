@@ -60,6 +60,15 @@ pub(crate) enum Failure {
     #[error("cannot write the report as JSON")]
     Json(#[source] serde_json::Error),
 
+    #[error(
+        "{0} is not installed: `make build-all` builds it into target/release; copy it next to forebay, or to a \
+         directory of PATH"
+    )]
+    NotInstalled(&'static str),
+
+    #[error("cannot run {}", program.display())]
+    Program { program: PathBuf, source: io::Error },
+
     #[error("{failed} of {streams} streams failed")]
     Load {
         failed: usize,

@@ -14,6 +14,7 @@ mod ls;
 mod output;
 mod plan_file;
 mod plans;
+mod prepare;
 mod replay;
 mod rows_text;
 mod schema;
@@ -61,6 +62,7 @@ enum Verb {
     #[command(flatten)]
     Flight(FlightVerb),
     Top(top::Top),
+    Prepare(prepare::Prepare),
 }
 
 /// Subcommands that call one server over Flight.
@@ -80,6 +82,9 @@ enum FlightVerb {
 
 /// Runs the subcommand of this process's arguments.
 pub(crate) fn main() -> ExitCode {
+    if let Err(failure) = prepare::run_if_first() {
+        return failure.report();
+    }
     let options: Options = forebay_settings::parse();
     // Only a load run needs several cores.
     let mut runtime = match options.verb {
@@ -102,6 +107,7 @@ async fn run(options: Options) -> Result<(), Failure> {
     let verb = match options.verb {
         Verb::Flight(verb) => verb,
         Verb::Top(verb) => return verb.run(options.json).await,
+        Verb::Prepare(verb) => return Err(verb.run(options.json)),
     };
     if let FlightVerb::Load(verb) = &verb {
         verb.check()?;
@@ -148,7 +154,10 @@ mod tests {
         let command = forebay_settings::command::<Options>();
         check(&command);
         let verbs: BTreeSet<_> = command.get_subcommands().map(Command::get_name).collect();
-        assert_eq!(verbs, ["explain", "fit", "head", "load", "ls", "plans", "replay", "schema", "show", "top"].into());
+        assert_eq!(
+            verbs,
+            ["explain", "fit", "head", "load", "ls", "plans", "prepare", "replay", "schema", "show", "top"].into()
+        );
         command.debug_assert();
     }
 }
