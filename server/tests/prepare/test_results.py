@@ -69,7 +69,7 @@ def folders(tables: dict[str, pa.Table], tmp_path_factory: pytest.TempPathFactor
 
 
 def rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Rows in an order of their own. NaN is equal to NaN, and floats are rounded: sums have no order."""
+    """Rows in a fixed order. NaN is equal to NaN, and floats are rounded: sums have no order."""
 
     def value(cell: Any) -> Any:
         if isinstance(cell, float):

@@ -1,4 +1,4 @@
-//! A result on a local disk: a hidden folder beside it, and a rename.
+//! A result on a local disk: a hidden folder next to it, and a rename.
 
 use std::{
     ffi::OsString,
