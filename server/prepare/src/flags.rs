@@ -32,11 +32,13 @@ pub struct Flags {
     /// A dataset that the query reads, in the forms of forebay-server: a directory, a file or a glob of Parquet, the
     /// same in a bucket (s3://bucket/…, gs://…, az://container/…), or one file on a web server. May be repeated; in the
     /// environment, one per line.
+    #[expect(clippy::doc_markdown, reason = "the text of --help")]
     #[arg(long, env = "FOREBAY_DATASET", value_name = "NAME=URL", value_delimiter = '\n')]
     pub(crate) dataset: Vec<String>,
 
     /// Folder of the result: a directory that does not exist yet, or a prefix in a bucket (s3://bucket/…, gs://…,
     /// az://container/…).
+    #[expect(clippy::doc_markdown, reason = "the text of --help")]
     #[arg(long, env = "FOREBAY_OUT", value_name = "URL")]
     pub(crate) out: String,
 

@@ -76,8 +76,9 @@ pub(crate) fn recipe_digest(recipe: &Recipe, inputs: &[Input]) -> String {
     let options = format!("forebay prepare 1\n{}\n{}\n", recipe.row_group_rows, recipe.file_bytes);
     let mut sorted: Vec<&Input> = inputs.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
-    let states = sorted.iter().map(|input| format!("{}\n{}\n", input.name, input.snapshot.digest()));
-    short_digest(&[options.as_bytes(), states.collect::<String>().as_bytes(), recipe.sql.as_bytes()])
+    let states: Vec<String> =
+        sorted.iter().map(|input| format!("{}\n{}\n", input.name, input.snapshot.digest())).collect();
+    short_digest(&[options.as_bytes(), states.concat().as_bytes(), recipe.sql.as_bytes()])
 }
 
 // === impl Manifest ===

@@ -145,7 +145,7 @@ impl ParquetFile {
         self.writer.finish()?;
         self.upload_encoded().await?;
         self.upload.shutdown().await?;
-        let sha256 = self.digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = self.digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
         Ok(WrittenFile { name: self.name, rows: self.rows, row_groups: self.row_groups, bytes: self.bytes, sha256 })
     }
 

@@ -76,11 +76,11 @@ impl TableProvider for SnapshotTable {
         _filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        let mut options = TableParquetOptions::default();
-        options.global = state.config_options().execution.parquet.clone();
+        let mut global = state.config_options().execution.parquet.clone();
         if self.snapshot.int96_unit() == Int96Unit::Microseconds {
-            options.global.coerce_int96 = Some("us".to_owned());
+            global.coerce_int96 = Some("us".to_owned());
         }
+        let options = TableParquetOptions { global, ..TableParquetOptions::default() };
         let source = ParquetSource::new(self.schema())
             .with_table_parquet_options(options)
             .with_parquet_file_reader_factory(Arc::new(PinnedReaders::new(&self.snapshot)));

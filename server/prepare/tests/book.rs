@@ -2,8 +2,6 @@
 //!
 //! `FOREBAY_REGENERATE=1 cargo test -p forebay-prepare --test book` rewrites it.
 
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::{fs, path::Path};
 
 use forebay_prepare::Flags;

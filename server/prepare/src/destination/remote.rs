@@ -158,7 +158,7 @@ impl RemoteFolder {
     }
 
     fn below(&self, relative: &str) -> Path {
-        relative.split('/').fold(self.root.clone(), |path, part| path.join(part))
+        relative.split('/').fold(self.root.clone(), Path::join)
     }
 
     fn failed(&self, path: &Path, error: &ObjectError) -> PrepareError {
