@@ -186,7 +186,9 @@ fn crates_depend_on_lower_layers_only() {
 #[test]
 fn unsafe_code_is_forbidden_outside_the_kernels() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for library in ["proto", "server", "server/settings", "server/order", "server/prepare", "server/simulation", "client"] {
+    for library in
+        ["proto", "server", "server/settings", "server/order", "server/prepare", "server/simulation", "client"]
+    {
         let text = fs::read_to_string(root.join(library).join("src/lib.rs")).unwrap();
         assert!(text.contains("#![forbid(unsafe_code)]"), "{library}");
     }
