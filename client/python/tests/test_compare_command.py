@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from harness.serving import Serve, Server
+from harness.serving import Serve, Server, server_binary
 
 ROWS = 1003
 PLAN = fb.Plan(outputs={"id": fb.cols("id").as_stored(), "x": fb.output(fb.cols("x").standardize(), dtype="float64")})
@@ -38,6 +38,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(folder: Path, serve: Serve) -> Server:
     return serve({"rows": folder / "rows"})
+
+
+def forebay_compare(
+    folder: Path, url: str, *arguments: str, python: str = sys.executable
+) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(server_binary()).with_name("forebay")), "compare", "--plan", "plan.json", *arguments]
+    environment = os.environ | {"FOREBAY_SERVER": url, "FOREBAY_PYTHON": python}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
 
 
 def compare(folder: Path, url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -83,3 +91,25 @@ def test_an_error_exits_with_2_and_a_sentence(folder: Path, server: Server, argu
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_command_line_runs_it(folder: Path, server: Server) -> None:
+    done = forebay_compare(folder, server.url, "--with", "same.parquet", "--atol", "1e-12")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = forebay_compare(folder, server.url, "--with", "other.parquet", "--by", "id", "--columns", "x=scaled")
+    assert done.returncode == 1
+    done = forebay_compare(folder, server.url, "--help")
+    assert done.returncode == 0
+    assert "forebay compare" in done.stdout
+
+
+def test_a_missing_interpreter_or_package_is_no_difference(folder: Path, server: Server, tmp_path: Path) -> None:
+    done = forebay_compare(folder, server.url, "--with", "same.parquet", python="/no/such/python")
+    assert done.returncode == 2, done
+    assert "/no/such/python" in done.stderr
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -I "$@"\n')
+    bare.chmod(0o755)
+    done = forebay_compare(folder, server.url, "--with", "same.parquet", python=str(bare))
+    assert done.returncode == 2
+    assert "needs the Python package forebay" in done.stderr

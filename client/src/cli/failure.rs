@@ -66,6 +66,9 @@ pub(crate) enum Failure {
     )]
     NotInstalled(&'static str),
 
+    #[error("cannot run {}, which must be Python with the package forebay; FOREBAY_PYTHON names another", program.display())]
+    Python { program: PathBuf, source: io::Error },
+
     #[error("cannot run {}", program.display())]
     Program { program: PathBuf, source: io::Error },
 
@@ -94,7 +97,7 @@ impl Failure {
         // If stderr is closed too, only the exit code remains.
         let _ = writeln!(io::stderr(), "error: {}", self.chain());
         match self {
-            Self::Client(ClientError::Url { .. }) | Self::Usage(_) => ExitCode::from(2),
+            Self::Client(ClientError::Url { .. }) | Self::Usage(_) | Self::Python { .. } => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }

@@ -3,6 +3,7 @@
 
 mod cell_text;
 mod credential_options;
+mod delegated;
 mod explain;
 mod failure;
 mod fit;
@@ -14,7 +15,6 @@ mod ls;
 mod output;
 mod plan_file;
 mod plans;
-mod prepare;
 mod replay;
 mod rows_text;
 mod schema;
@@ -62,7 +62,8 @@ enum Verb {
     #[command(flatten)]
     Flight(FlightVerb),
     Top(top::Top),
-    Prepare(prepare::Prepare),
+    Prepare(delegated::Prepare),
+    Compare(delegated::Compare),
 }
 
 /// Subcommands that call one server over Flight.
@@ -82,7 +83,7 @@ enum FlightVerb {
 
 /// Runs the subcommand of this process's arguments.
 pub(crate) fn main() -> ExitCode {
-    if let Err(failure) = prepare::run_if_first() {
+    if let Err(failure) = delegated::run_if_first() {
         return failure.report();
     }
     let options: Options = forebay_settings::parse();
@@ -108,6 +109,7 @@ async fn run(options: Options) -> Result<(), Failure> {
         Verb::Flight(verb) => verb,
         Verb::Top(verb) => return verb.run(options.json).await,
         Verb::Prepare(verb) => return Err(verb.run(options.json)),
+        Verb::Compare(verb) => return Err(verb.run(options.json)),
     };
     if let FlightVerb::Load(verb) = &verb {
         verb.check()?;
@@ -156,7 +158,8 @@ mod tests {
         let verbs: BTreeSet<_> = command.get_subcommands().map(Command::get_name).collect();
         assert_eq!(
             verbs,
-            ["explain", "fit", "head", "load", "ls", "plans", "prepare", "replay", "schema", "show", "top"].into()
+            ["compare", "explain", "fit", "head", "load", "ls", "plans", "prepare", "replay", "schema", "show", "top"]
+                .into()
         );
         command.debug_assert();
     }
