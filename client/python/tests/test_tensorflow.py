@@ -302,7 +302,7 @@ def test_a_loop_over_a_derived_dataset_says_how_many_batches_it_has(server: Serv
 
 
 def test_an_interrupt_within_next_loses_no_batch(server: Server, monkeypatch: pytest.MonkeyPatch):
-    """The handler raises in the main thread once tf.data, in one of its own threads, has taken the batch."""
+    """The handler raises in the main thread after a thread of tf.data has taken the batch."""
     whole = contents(dataset(server.url, "tiny", DTYPES, batch_size=9, shuffle=True))
     data = dataset(server.url, "tiny", DTYPES, batch_size=9, shuffle=True)
     original, steps = Elements.__next__, iter(range(100))

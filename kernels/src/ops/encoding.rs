@@ -2,7 +2,7 @@
 //! scikit-learn's `TargetEncoder`; `NVTabular`'s `TargetEncoding` and `JoinGroupby`.
 //!
 //! - Null, and a value that is not in the list, become the first number.
-//! - With folds, a row takes the number that was learned without the rows of its own fold, so that its label does not
+//! - With folds, a row takes the number that was learned from the rows of the other folds, so that its label does not
 //!   leak into its feature. The fold is XXH3-64 (seed) of the row's id, modulo the number of folds.
 //! - The rest of the chain is applied to the numbers once, and each row takes the result.
 

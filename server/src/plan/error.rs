@@ -75,7 +75,7 @@ impl PlanError {
         Self::Field { path: path.into(), reason: reason.into() }
     }
 
-    /// The error of a field that asks for row ids where the dataset has a column of their name.
+    /// The error of a field that requests row ids where the dataset has a column of their name.
     pub(crate) fn row_id_column(path: impl Into<String>, name: &str) -> Self {
         let reason = format!(
             "the dataset has a column \"{name}\", which is also the name of the row's index in the dataset: rename the \

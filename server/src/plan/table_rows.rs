@@ -1,4 +1,4 @@
-//! The columns and rows of a raw table that a request asks for.
+//! The columns and rows of a raw table of a request.
 
 use std::collections::{HashMap, HashSet};
 
@@ -104,7 +104,7 @@ mod tests {
 
     fn stored() -> SchemaRef {
         let field = |name: &str| Field::new(name, DataType::Int64, true);
-        Schema::new(["a", "b", "c", "twin", "twin"].map(field).to_vec()).into()
+        Schema::new(["a", "b", "c", "twice", "twice"].map(field).to_vec()).into()
     }
 
     fn rows(columns: &[&str], limit: Option<u64>) -> Result<TableRows, String> {
@@ -132,7 +132,7 @@ mod tests {
     fn unknown_and_repeated_columns_are_errors() {
         let errors = [
             (&["aa", "b"][..], "table.columns: no column \"aa\": did you mean \"a\"?"),
-            (&["twin"], "table.columns: the dataset has 2 columns \"twin\""),
+            (&["twice"], "table.columns: the dataset has 2 columns \"twice\""),
             (&["b", "b"], "table.columns: \"b\" is listed twice: list each column once"),
         ];
         for (columns, expected) in errors {

@@ -232,12 +232,20 @@ def test_ungranted_datasets_are_indistinguishable_from_missing_ones(client: fl.F
     assert not re.search(r'"(secret|hidden)"', str(caught.value))
 
 
-def test_lookup_table_requires_a_grant(secured: Secured, client: fl.FlightClient):
-    results = client.do_action(action("fit", dataset="numbers", plan=LOOKUP), bearer(OTHER))
+JOIN: dict[str, Any] = {
+    "join": [{"table": "secret", "on": "x", "key": "x", "columns": ["hidden"], "prefix": "joined_"}],
+    "filter": "joined_hidden IS NOT NULL OR x = x",
+    "outputs": [{"name": "x", "dtype": "AS_STORED", "parts": [{"columns": ["x"]}]}],
+}
+
+
+@pytest.mark.parametrize("plan", [LOOKUP, JOIN], ids=["lookup", "join"])
+def test_tables_of_a_plan_require_a_grant(secured: Secured, client: fl.FlightClient, plan: dict[str, Any]):
+    results = client.do_action(action("fit", dataset="numbers", plan=plan), bearer(OTHER))
     plan_id = [json.loads(result.body.to_pybytes()) for result in results][-1]["result"]["plan_id"]
     info = client.get_flight_info(request("numbers", plan=None, plan_id=plan_id), bearer(OTHER))
     assert client.do_get(info.endpoints[0].ticket, bearer(OTHER)).read_all().num_rows == 1000
-    many = json.loads(json.dumps(LOOKUP).replace('["hidden"]', '["hidden", "hidden"]'))
+    many = json.loads(json.dumps(plan).replace('["hidden"]', '["hidden", "hidden"]'))
     stream = {"dataset": "numbers", "plan_id": plan_id}
 
     def exchange() -> None:
@@ -247,11 +255,11 @@ def test_lookup_table_requires_a_grant(secured: Secured, client: fl.FlightClient
         reader.read_all()
 
     for call in (
-        lambda: client.get_flight_info(request("numbers", plan=LOOKUP), bearer(TRAINER)),
+        lambda: client.get_flight_info(request("numbers", plan=plan), bearer(TRAINER)),
         # No column at all: lookups cannot be computed or probed.
         lambda: client.get_flight_info(request("numbers", plan=many), bearer(TRAINER)),
         lambda: client.get_flight_info(request("numbers", plan=None, plan_id=plan_id), bearer(TRAINER)),
-        lambda: list(client.do_action(action("fit", dataset="numbers", plan=LOOKUP), bearer(TRAINER))),
+        lambda: list(client.do_action(action("fit", dataset="numbers", plan=plan), bearer(TRAINER))),
         lambda: list(client.do_action(action("explain", **stream), bearer(TRAINER))),
         lambda: list(client.do_action(action("replay", stream=stream), bearer(TRAINER))),
         lambda: list(client.do_action(action("show", plan_id=plan_id), bearer(TRAINER))),

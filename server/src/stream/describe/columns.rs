@@ -64,7 +64,7 @@ impl DescribedColumns {
     }
 }
 
-/// The columns that a name stands for: of several with one name, the first.
+/// The first column of each name.
 fn first_of_each_name(schema: &arrow::datatypes::Schema) -> Vec<usize> {
     let mut seen = HashSet::new();
     let fields = schema.fields().iter().enumerate();

@@ -1,4 +1,4 @@
-//! Running descriptions, each shared by all who ask for it meanwhile.
+//! Running descriptions, each shared by all requests for it.
 
 use std::{
     collections::HashMap,
@@ -50,7 +50,7 @@ impl Flight {
         Computed: Future<Output = Result<v1::Description, StreamError>>,
     {
         let mut progress = self.progress.subscribe();
-        // What was reported before counts as seen.
+        // Earlier reports are treated as seen.
         let latest = *progress.borrow();
         if latest.pass > 0 {
             report(latest);

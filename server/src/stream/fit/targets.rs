@@ -43,7 +43,7 @@ impl Target {
         [self.label.as_str()].into_iter().chain((self.folds > 0).then_some(ROW_ID))
     }
 
-    /// The rows' values beside their labels, each in the column of its fold.
+    /// The rows' values with their labels, each in the column of its fold.
     pub(super) fn batch(&self, values: ArrayRef, rows: &RecordBatch) -> Result<RecordBatch, StreamError> {
         let missing = |column: &str| forebay_kernels::KernelError::MissingColumn { column: column.to_owned() };
         let label = numbers(rows.column_by_name(&self.label).ok_or_else(|| missing(&self.label))?)?;

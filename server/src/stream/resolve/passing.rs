@@ -1,4 +1,4 @@
-//! The passing rows of a chunk, each with the stored row that it comes from.
+//! The passing rows of a chunk, each with its stored row.
 
 use arrow::{array::RecordBatch, buffer::BooleanBuffer};
 use forebay_kernels::KernelError;
@@ -12,7 +12,7 @@ pub(crate) struct Passing {
     origin: Origin,
 }
 
-/// Where the rows of a chunk come from.
+/// The stored rows of the rows of a chunk.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     /// The index of the chunk's first row.
@@ -34,7 +34,7 @@ impl Origin {
         self.kept.push(rows);
     }
 
-    /// The index of the stored row that a kept row comes from.
+    /// The index of a kept row's stored row.
     fn stored_row(&self, row: usize) -> u64 {
         let in_chunk = self.kept.iter().rev().fold(row, |row, kept| kept.set_indices().nth(row).unwrap_or(row));
         self.first_row + in_chunk as u64
