@@ -60,7 +60,9 @@ fn fitted(mut widths: Vec<usize>, width: Option<usize>) -> Vec<usize> {
     let most = (COLUMN_WIDTH_MIN..COLUMN_WIDTH_MAX).rev().find(|most| taken(&widths, *most) <= width);
     let most =
         if taken(&widths, COLUMN_WIDTH_MAX) <= width { COLUMN_WIDTH_MAX } else { most.unwrap_or(COLUMN_WIDTH_MIN) };
-    widths.iter_mut().for_each(|width| *width = (*width).min(most));
+    for width in &mut widths {
+        *width = (*width).min(most);
+    }
     widths
 }
 

@@ -124,13 +124,13 @@ impl Collector {
     }
 
     /// Returns the distribution; none without values.
-    pub(crate) fn distribution(mut self) -> Result<Option<Distribution>, EngineError> {
+    pub(crate) fn distribution(mut self) -> Option<Distribution> {
         self.merge_waiting();
         let is_infinite = self.is_infinite;
         if let Some(digest) = self.sketch {
             let spike = |(value, rows)| Spike { value, rows, digest_rows_below: rows_below(&digest, value) };
             let spikes = self.spikes.into_iter().map(spike).collect();
-            return Ok(Some(Distribution { spread: Spread::Sketch { digest, spikes }, is_infinite }));
+            return Some(Distribution { spread: Spread::Sketch { digest, spikes }, is_infinite });
         }
         let kind = self.kind;
         let mut bits: Vec<u64> = self.counts.keys().copied().collect();
@@ -141,7 +141,7 @@ impl Collector {
         });
         let ends: Vec<u64> = ends.collect();
         if ends.is_empty() {
-            return Ok(None);
+            return None;
         }
         let spread = match kind {
             NumberKind::Float => Spread::Exact { values: bits.into_iter().map(f64::from_bits).collect(), ends },
@@ -149,7 +149,7 @@ impl Collector {
                 Spread::Whole { values: bits.into_iter().map(|bits| kind.whole(bits)).collect(), ends }
             }
         };
-        Ok(Some(Distribution { spread, is_infinite }))
+        Some(Distribution { spread, is_infinite })
     }
 
     fn merge_waiting(&mut self) {
@@ -171,7 +171,7 @@ impl Fold for Collector {
     }
 
     fn finish(self) -> Result<Self::Output, EngineError> {
-        self.distribution()
+        Ok(self.distribution())
     }
 }
 

@@ -167,7 +167,7 @@ impl ColumnProfile {
         profile.bounds = values.bounds;
         let moments = values.moments.filter(|moments| moments.count() > 0);
         profile.moments = moments.map(|moments| (moments.mean(), moments.deviation()));
-        profile.distribution = values.collector.map(Collector::distribution).transpose()?.flatten();
+        profile.distribution = values.collector.and_then(Collector::distribution);
         let is_complete = exact.is_some_and(|count| count <= complete_max as u64);
         let top = values.tallies.top(self.kind, if is_complete { complete_max } else { top_max });
         profile.top = Some((top, is_complete));

@@ -58,7 +58,7 @@ impl Tallies {
         let weight = |row: usize| weights.and_then(|weights| weights.get(row)).copied().unwrap_or(1);
         match self {
             Self::Decimals(tally) => {
-                let decimals = values.as_primitive_opt::<Decimal256Type>().into_iter().flat_map(|all| all.iter());
+                let decimals = values.as_primitive_opt::<Decimal256Type>().into_iter().flatten();
                 decimals.flatten().for_each(|value| tally.add(&value, || value, 1));
             }
             Self::Texts(tally) => {

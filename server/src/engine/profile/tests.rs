@@ -17,9 +17,13 @@ fn engine() -> (Engine, TempDir) {
 fn profiled(parts: &[ArrayRef]) -> Profile {
     let (engine, _directory) = engine();
     let mut profile = engine.profile(parts[0].data_type()).unwrap();
-    parts.iter().for_each(|part| profile.push(part).unwrap());
+    for part in parts {
+        profile.push(part).unwrap();
+    }
     if profile.begin_recount() {
-        parts.iter().for_each(|part| profile.recount(part).unwrap());
+        for part in parts {
+            profile.recount(part).unwrap();
+        }
     }
     profile.finish(3, 5).unwrap()
 }

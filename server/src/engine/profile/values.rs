@@ -62,8 +62,14 @@ impl ProfileKind {
             T::Decimal32(..) | T::Decimal64(..) | T::Decimal128(..) | T::Decimal256(..) => Self::Decimals,
             T::Date32 | T::Date64 | T::Time32(_) | T::Time64(_) | T::Timestamp(..) | T::Duration(_) => Self::Times,
             T::Utf8 | T::LargeUtf8 | T::Utf8View => Self::Texts,
-            T::Binary | T::LargeBinary | T::BinaryView | T::FixedSizeBinary(_) => Self::Lengths,
-            T::List(_) | T::LargeList(_) | T::FixedSizeList(..) | T::Map(..) => Self::Lengths,
+            T::Binary
+            | T::LargeBinary
+            | T::BinaryView
+            | T::FixedSizeBinary(_)
+            | T::List(_)
+            | T::LargeList(_)
+            | T::FixedSizeList(..)
+            | T::Map(..) => Self::Lengths,
             _ => Self::Opaque,
         }
     }

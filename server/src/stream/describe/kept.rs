@@ -1,5 +1,7 @@
 //! Descriptions in the state directory. The digest detects damage.
 
+use std::cmp::Reverse;
+
 use forebay_proto::{Encoding, decode, encode, v1};
 
 use crate::state::{Kind, State, StateEntry, short_digest};
@@ -29,7 +31,7 @@ pub(super) fn store(state: &State, key: &str, description: &v1::Description) {
         tracing::warn!(%error, "cannot store a description; the next request computes it again");
     }
     let mut kept = state.entries(Kind::Description);
-    kept.sort_by(|a, b| b.used.cmp(&a.used));
+    kept.sort_by_key(|file| Reverse(file.used));
     for StateEntry { id, .. } in kept.into_iter().skip(KEPT_MAX) {
         // Another replica may have removed it.
         let _ = state.remove(Kind::Description, &id);
