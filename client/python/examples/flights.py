@@ -7,7 +7,6 @@ Run by `make demo`, which installs all requirements.
 """
 
 import argparse
-import dataclasses
 import os
 import time
 from collections.abc import Iterable
@@ -96,7 +95,7 @@ def stream_and_train(url: str) -> Job:
     model = new_model(dense_width(fitted.plan), category_sizes(fitted.plan))
     training = train(model, epoch_batches, len(data), "from the stream")
     # The plan fitted on the training days, applied to the held-out days.
-    held_out_plan = dataclasses.replace(fitted.plan, filter=HELD_OUT)
+    held_out_plan = fitted.with_filter(HELD_OUT)
     return Job(
         name="Forebay",
         before="fit",

@@ -37,7 +37,7 @@ class Plan:
     filter: str
     derive: Mapping[str, str] = field(hash=False)
     outputs: Mapping[str, Output] = field(hash=False)
-    training: Plan | None = field(hash=False, repr=False)
+    training: Plan | None = field(hash=False, repr=False, init=False)
     """The plan that this one takes its learned parameters from, of the training rows; set by `split`."""
     join: Sequence[Join]
     """Joins with other datasets, made by `forebay.join`."""
