@@ -119,3 +119,10 @@ def test_a_split_is_readable():
     assert train.filter == 'hash64("a ""b""", 9) % 1000000 >= 250000'
     assert val.filter == 'hash64("a ""b""", 9) % 1000000 < 250000'
     assert train.filter in repr(val)
+
+
+def test_another_filter_keeps_the_training_rows() -> None:
+    train, val = fb.Plan(outputs={"x": fb.cols("x").standardize()}).split(val=0.2)
+    narrowed = val.with_filter("x > 0")
+    assert (narrowed.filter, narrowed.training) == ("x > 0", train)
+    assert train.with_filter("x > 0").training is None

@@ -117,8 +117,9 @@ class Plan:
         return resolved._learning_from(None if self.training is None else self.training.resolve(schema))
 
     def with_filter(self, filter: str) -> Plan:  # noqa: A002 (the contract's name)
-        """Return the plan with its filter replaced."""
-        return Plan(outputs=self.outputs, filter=filter, derive=self.derive, join=self.join, units=self.units)
+        """Return the plan with its filter replaced; a validation plan still learns from the training rows."""
+        plan = Plan(outputs=self.outputs, filter=filter, derive=self.derive, join=self.join, units=self.units)
+        return plan._learning_from(self.training)
 
     def split(self, *, by: str | None = None, val: float = 0.1, seed: int = 0) -> tuple[Plan, Plan]:
         """Return two plans, for training and for validation: disjoint rows that are together those of this plan.
