@@ -25,4 +25,3 @@ pub mod scan;
 pub mod shutdown;
 pub mod state;
 pub mod stream;
-pub mod thrift;

@@ -4,7 +4,7 @@
 //! Thrift compiler ignore the declared type; the Parquet library rejects such a footer. Nothing but the headers is
 //! changed.
 
-use crate::thrift::{BINARY, CompactReader, I16, I32, I64, InvalidThrift, LIST, STRUCT};
+use forebay_pages::thrift::{BINARY, CompactReader, I16, I32, I64, InvalidThrift, LIST, STRUCT};
 
 /// The fields of a struct that are or contain lists.
 struct ThriftStruct(&'static [(i64, ThriftField)]);

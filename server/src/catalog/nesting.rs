@@ -3,7 +3,7 @@
 //! A footer is a struct in Thrift's compact protocol. Its second field lists the schema elements depth first, each with
 //! the number of its children. This module reads only that list; the Parquet library reads the rest.
 
-use crate::thrift::{CompactReader, InvalidThrift, LIST, STRUCT};
+use forebay_pages::thrift::{CompactReader, InvalidThrift, LIST, STRUCT};
 
 /// The most levels of nested groups. Schemas in practice have fewer than a dozen.
 pub(super) const LEVELS_MAX: usize = 64;

@@ -1,6 +1,6 @@
 //! Bit-packed and delta-encoded integers, as Parquet pages store lengths and indices.
 
-use crate::thrift::{CompactReader, InvalidThrift};
+use forebay_pages::thrift::{CompactReader, InvalidThrift};
 
 /// A `DELTA_BINARY_PACKED` block: a first value, then differences in parts (Parquet's miniblocks) of one bit width
 /// each.

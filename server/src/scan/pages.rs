@@ -5,6 +5,7 @@
 
 use std::{iter, ops::Range};
 
+use forebay_pages::thrift::{CompactReader, InvalidThrift};
 use parquet::{
     basic::{Encoding, Type},
     column::page::Page,
@@ -14,7 +15,6 @@ use parquet::{
 };
 
 use super::packed::{Deltas, bits};
-use crate::thrift::{CompactReader, InvalidThrift};
 
 // Fields of a page header.
 const UNCOMPRESSED: i64 = 2;

@@ -1,0 +1,36 @@
+//! What decodes the values of a column, page by page.
+
+use arrow::{
+    array::ArrayRef,
+    buffer::{BooleanBuffer, NullBuffer},
+};
+
+use crate::{error::PageError, header::Encoding, page::Pages};
+
+/// Decodes a column's values, and keeps those decoded since [`Decode::begin`].
+pub(crate) trait Decode: Send + std::fmt::Debug {
+    /// Bytes that it keeps besides rows.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
+    /// Decodes the dictionary, if there is one and it is not decoded yet.
+    fn load_dictionary(&mut self, _pages: &mut Pages) -> Result<(), PageError> {
+        Ok(())
+    }
+
+    /// Goes to the start of a page: the offset of its values in its body, and their number without nulls.
+    fn start(&mut self, body: &[u8], at: usize, encoding: Encoding, count: usize) -> Result<(), PageError>;
+
+    /// Passes over `count` values of valid rows.
+    fn skip(&mut self, body: &[u8], count: usize) -> Result<(), PageError>;
+
+    /// Prepares to decode `rows`.
+    fn begin(&mut self, rows: usize);
+
+    /// Decodes the next rows of the page; `None`: all are valid.
+    fn append(&mut self, body: &[u8], rows: usize, valid: Option<&BooleanBuffer>) -> Result<(), PageError>;
+
+    /// The rows decoded since the beginning.
+    fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, PageError>;
+}

@@ -1,0 +1,190 @@
+//! Page headers.
+
+use std::ops::Range;
+
+use crate::thrift::{CompactReader, I32, InvalidThrift, STRUCT};
+
+/// How a page stores its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Plain,
+    /// Indices into the dictionary, by either of their names.
+    Dictionary,
+    /// Runs of booleans.
+    Rle,
+    DeltaBinaryPacked,
+    ByteStreamSplit,
+}
+
+/// A page of a column chunk.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    pub kind: PageKind,
+    pub encoding: Encoding,
+    /// Values, nulls included.
+    pub values: usize,
+    /// Its bytes in the chunk.
+    pub body: Range<usize>,
+    /// The declared size of the decompressed body.
+    pub uncompressed: usize,
+    /// Of the stored body.
+    pub checksum: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageKind {
+    Dictionary,
+    /// Its definition levels are runs, or a form that is no longer written.
+    DataV1 {
+        has_runs: bool,
+    },
+    /// Its definition levels come first and are not compressed.
+    DataV2 {
+        levels: usize,
+        nulls: usize,
+        is_compressed: bool,
+    },
+}
+
+// Thrift field types that are booleans themselves.
+const TRUE: u8 = 1;
+const FALSE: u8 = 2;
+
+/// The encoding of runs.
+const RLE: i64 = 3;
+
+fn is_encoding(number: i64) -> bool {
+    matches!(number, 0 | 2..=9)
+}
+
+/// The integers of a header's struct by field id, and its booleans as 0 and 1.
+#[derive(Debug, Default)]
+struct Fields([Option<i64>; 9]);
+
+/// The pages of a chunk; `None` if a header is unreadable, of an unknown kind or encoding, or declares a body beyond the
+/// chunk.
+pub(crate) fn pages(chunk: &[u8]) -> Option<Vec<Page>> {
+    let (mut pages, mut at) = (Vec::new(), 0);
+    while at < chunk.len() {
+        let page = page(chunk, at)?;
+        at = page.body.end;
+        pages.push(page);
+    }
+    Some(pages)
+}
+
+fn page(chunk: &[u8], at: usize) -> Option<Page> {
+    let mut reader = CompactReader::new(chunk.get(at..)?);
+    let (own, details) = fields(&mut reader).ok()?;
+    let start = chunk.len() - reader.rest().len();
+    let end = start.checked_add(own.size(3)?)?;
+    if end > chunk.len() {
+        return None;
+    }
+    let (kind, encoding, values) = match (own.0[1]?, details?) {
+        (0, (5, data)) => {
+            // Columns without levels name an encoding of levels too.
+            let (definition, repetition) = (data.0[3]?, data.0[4]?);
+            let kind = PageKind::DataV1 { has_runs: definition == RLE };
+            let is_known = is_encoding(definition) && is_encoding(repetition);
+            (is_known.then_some(kind)?, data.encoding(2)?, data.size(1)?)
+        }
+        (2, (7, dictionary)) => {
+            let is_plain = matches!(dictionary.0[2]?, 0 | 2);
+            (PageKind::Dictionary, is_plain.then_some(Encoding::Plain)?, dictionary.size(1)?)
+        }
+        (3, (8, data)) => {
+            let is_flat = data.size(6)? == 0 && data.0[3]? == data.0[1]?;
+            let is_compressed = data.0[7].unwrap_or(1) == 1;
+            let kind = PageKind::DataV2 { levels: data.size(5)?, nulls: data.size(2)?, is_compressed };
+            (is_flat.then_some(kind)?, data.encoding(4)?, data.size(1)?)
+        }
+        _ => return None,
+    };
+    let checksum = own.0[4].map(|checksum| checksum as u32);
+    Some(Page { kind, encoding, values, body: start..end, uncompressed: own.size(2)?, checksum })
+}
+
+/// The fields of a page header, and the id and fields of the struct in it that describes its kind of page.
+fn fields(reader: &mut CompactReader) -> Result<(Fields, Option<(i64, Fields)>), InvalidThrift> {
+    let (mut own, mut details, mut last) = (Fields::default(), None, 0);
+    while let Some((id, kind)) = reader.field(&mut last)? {
+        match kind {
+            STRUCT if details.is_none() => {
+                let (mut inner, mut last) = (Fields::default(), 0);
+                while let Some((id, kind)) = reader.field(&mut last)? {
+                    inner.read(id, kind, reader)?;
+                }
+                details = Some((id, inner));
+            }
+            STRUCT => return Err(InvalidThrift),
+            _ => own.read(id, kind, reader)?,
+        }
+    }
+    Ok((own, details))
+}
+
+impl Fields {
+    /// Reads an integer or a boolean, once; skips any other field.
+    fn read(&mut self, id: i64, kind: u8, reader: &mut CompactReader) -> Result<(), InvalidThrift> {
+        let value = match kind {
+            I32 => reader.signed()?,
+            TRUE => 1,
+            FALSE => 0,
+            _ => return reader.skip(kind),
+        };
+        let field = usize::try_from(id).ok().and_then(|id| self.0.get_mut(id)).ok_or(InvalidThrift)?;
+        if i32::try_from(value).is_err() || field.replace(value).is_some() {
+            return Err(InvalidThrift);
+        }
+        Ok(())
+    }
+
+    fn size(&self, id: usize) -> Option<usize> {
+        usize::try_from(self.0[id]?).ok()
+    }
+
+    fn encoding(&self, id: usize) -> Option<Encoding> {
+        match self.0[id]? {
+            0 => Some(Encoding::Plain),
+            2 | 8 => Some(Encoding::Dictionary),
+            3 => Some(Encoding::Rle),
+            5 => Some(Encoding::DeltaBinaryPacked),
+            9 => Some(Encoding::ByteStreamSplit),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A data page of version 1 with 3 values, PLAIN, of 12 bytes.
+    const DATA: [u8; 20] =
+        [0x15, 0x00, 0x15, 0x18, 0x15, 0x18, 0x2c, 0x15, 0x06, 0x15, 0x00, 0x15, 0x06, 0x15, 0x06, 0x00, 0x00, 1, 2, 3];
+
+    #[test]
+    fn reads_the_header_of_each_page() {
+        let chunk = [&DATA[..17], &[9; 12], &DATA[..17], &[9; 12]].concat();
+        let pages = pages(&chunk).unwrap();
+        assert_eq!(pages.iter().map(|page| page.body.clone()).collect::<Vec<_>>(), [17..29, 46..58]);
+        assert_eq!(
+            (pages[1].kind, pages[1].encoding, pages[1].values),
+            (PageKind::DataV1 { has_runs: true }, Encoding::Plain, 3)
+        );
+        assert_eq!((pages[1].uncompressed, pages[1].checksum), (12, None));
+    }
+
+    #[test]
+    fn leaves_other_headers_to_the_library() {
+        // A body beyond the chunk, an unknown encoding, a repeated field, unknown levels, an index page, no details.
+        assert!(pages(&DATA).is_none());
+        for (at, byte) in [(10, 0x0c), (9, 0x05), (12, 0x02), (1, 0x02), (6, 0x00)] {
+            let mut header = [&DATA[..17], &[9; 12]].concat();
+            header[at] = byte;
+            assert!(pages(&header).is_none(), "byte {at}");
+        }
+        assert!(pages(&[0xff; 40]).is_none());
+    }
+}

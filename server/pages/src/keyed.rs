@@ -1,0 +1,110 @@
+//! Columns whose pages all refer to a dictionary → dictionary arrays.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, DictionaryArray, Int32Array},
+    buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer},
+    datatypes::{DataType, Int32Type},
+};
+
+use crate::{
+    decode::Decode,
+    description::Physical,
+    dictionary::Dictionary,
+    error::PageError,
+    header::Encoding,
+    indices::{check_indices, index_runs},
+    numbers,
+    page::Pages,
+    runs::Runs,
+    spread::{SLACK, Word},
+};
+
+/// Keys of a column being read.
+#[derive(Debug)]
+pub(crate) struct Keyed {
+    dictionary: Dictionary,
+    physical: Physical,
+    data_type: DataType,
+    values: Option<ArrayRef>,
+    runs: Runs,
+    keys: Vec<u32>,
+    dense: Vec<u32>,
+}
+
+impl Keyed {
+    pub(crate) fn new(dictionary: Dictionary, physical: Physical, data_type: DataType) -> Option<Self> {
+        let (runs, keys, dense) = (Runs::default(), Vec::new(), Vec::new());
+        let is_keyed = physical != Physical::Boolean;
+        is_keyed.then_some(Self { dictionary, physical, data_type, values: None, runs, keys, dense })
+    }
+}
+
+impl Decode for Keyed {
+    fn held_bytes(&self) -> usize {
+        self.dictionary.size().saturating_mul(2)
+    }
+
+    fn load_dictionary(&mut self, pages: &mut Pages) -> Result<(), PageError> {
+        if self.values.is_some() {
+            return Ok(());
+        }
+        self.values = Some(match self.physical {
+            Physical::ByteArray => self.dictionary.strings(pages, &self.data_type)?,
+            Physical::Int64 | Physical::Double => {
+                numbers::array(self.dictionary.words::<u64>(pages)?, &self.data_type, None)?
+            }
+            Physical::Int32 | Physical::Float | Physical::Boolean => {
+                numbers::array(self.dictionary.words::<u32>(pages)?, &self.data_type, None)?
+            }
+        });
+        Ok(())
+    }
+
+    fn start(&mut self, body: &[u8], at: usize, _: Encoding, _: usize) -> Result<(), PageError> {
+        self.runs = index_runs(body, at)?;
+        Ok(())
+    }
+
+    fn skip(&mut self, body: &[u8], count: usize) -> Result<(), PageError> {
+        self.runs.skip(body, count)
+    }
+
+    fn begin(&mut self, rows: usize) {
+        self.keys = Vec::with_capacity(rows.next_multiple_of(64));
+    }
+
+    fn append(&mut self, body: &[u8], rows: usize, valid: Option<&BooleanBuffer>) -> Result<(), PageError> {
+        let values = self.values.as_ref().map_or(0, Array::len);
+        let Some(valid) = valid else {
+            let start = self.keys.len();
+            self.runs.read(body, rows, &mut self.keys)?;
+            return check_indices(&self.keys[start..], values);
+        };
+        self.dense.clear();
+        self.runs.read(body, valid.count_set_bits(), &mut self.dense)?;
+        check_indices(&self.dense, values)?;
+        self.dense.resize(self.dense.len() + SLACK, 0);
+        u32::spread(&self.dense, valid, &mut self.keys);
+        Ok(())
+    }
+
+    fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, PageError> {
+        let keys = std::mem::take(&mut self.keys);
+        let rows = keys.len();
+        let keys = Int32Array::new(ScalarBuffer::new(Buffer::from_vec(keys), 0, rows), nulls);
+        let values = match &self.values {
+            Some(values) => Arc::clone(values),
+            None => arrow::array::new_empty_array(&self.data_type),
+        };
+        Ok(Arc::new(dictionary_array(keys, values)))
+    }
+}
+
+/// A dictionary array of keys that [`check_indices`] accepted.
+#[expect(unsafe_code, reason = "the library's own check is not vectorized and costs more than reading the keys")]
+fn dictionary_array(keys: Int32Array, values: ArrayRef) -> DictionaryArray<Int32Type> {
+    // SAFETY: the key of every valid row was compared with the number of values, which is at most 2^24.
+    unsafe { DictionaryArray::new_unchecked(keys, values) }
+}

@@ -1,0 +1,117 @@
+//! Column chunks as the Parquet library writes them, and damaged ones: this crate gives the library's values, or both
+//! refuse.
+
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+#[path = "differential/chunks.rs"]
+mod chunks;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use arrow::{
+    array::{Array, ArrayRef},
+    compute::{cast, concat},
+};
+use forebay_pages::{ColumnReader, Form, PageError};
+
+use crate::chunks::{Chunk, Numbers};
+
+/// Reads a chunk in pieces of random sizes; `None` if the crate leaves it to the library.
+fn own(chunk: &Chunk, form: Form, numbers: &mut Numbers) -> Option<Result<ArrayRef, PageError>> {
+    let column = chunk.column(form);
+    let mut reader = ColumnReader::open(chunk.bytes(), &column)?;
+    let (mut arrays, mut read) = (Vec::new(), 0);
+    let size = 1 + numbers.below(column.rows.max(1) * 2);
+    while read < column.rows {
+        match reader.read(size) {
+            Ok(array) => {
+                assert_eq!(array.len(), size.min(column.rows - read));
+                read += array.len();
+                arrays.push(cast(&array, &column.data_type).unwrap());
+            }
+            Err(error) => return Some(Err(error)),
+        }
+    }
+    assert_eq!(reader.read(1).unwrap().len(), 0);
+    let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+    Some(Ok(concat(&arrays).unwrap()))
+}
+
+#[test]
+fn reads_what_the_library_writes() {
+    let mut read = [0; 2];
+    for seed in 0..600 {
+        let mut numbers = Numbers::new(seed);
+        let chunk = Chunk::random(&mut numbers);
+        let expected = chunk.library().unwrap();
+        for (place, form) in [Form::Values, Form::Keys].into_iter().enumerate() {
+            let Some(found) = own(&chunk, form, &mut numbers) else { continue };
+            assert_eq!(&found.unwrap(), &expected, "seed {seed}, {form:?}, {chunk:?}");
+            read[place] += 1;
+        }
+    }
+    // Text is read as keys only, and booleans as values only.
+    assert!(read[0] > 350 && read[1] > 150, "{read:?} chunks were read");
+}
+
+#[test]
+fn skipped_rows_do_not_change_the_others() {
+    for seed in 1000..1400 {
+        let mut numbers = Numbers::new(seed);
+        let chunk = Chunk::random(&mut numbers);
+        for form in [Form::Values, Form::Keys] {
+            let column = chunk.column(form);
+            let Some(mut reader) = ColumnReader::open(chunk.bytes(), &column) else { continue };
+            let expected = chunk.library().unwrap();
+            let (mut row, mut is_read) = (0, false);
+            while row < column.rows {
+                let rows = (1 + numbers.below(column.rows)).min(column.rows - row);
+                if is_read {
+                    let found = cast(&reader.read(rows).unwrap(), &column.data_type).unwrap();
+                    assert_eq!(&found, &expected.slice(row, rows), "seed {seed}, row {row}, {chunk:?}");
+                } else {
+                    reader.skip(rows).unwrap();
+                }
+                (row, is_read) = (row + rows, !is_read);
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_bytes_are_refused_or_read_alike() {
+    let (mut refused, mut alike, mut wrong) = (0, 0, Vec::new());
+    std::panic::set_hook(Box::new(|_| {}));
+    for seed in 2000..6000 {
+        let mut numbers = Numbers::new(seed);
+        let chunk = Chunk::random(&mut numbers).damaged(&mut numbers);
+        for form in [Form::Values, Form::Keys] {
+            let found = catch_unwind(AssertUnwindSafe(|| own(&chunk, form, &mut numbers)));
+            let Some(found) = found.unwrap_or_else(|_| fail(&format!("seed {seed}, {chunk:?} panicked"))) else {
+                continue;
+            };
+            // The library may panic: its callers turn that into an error.
+            let expected = catch_unwind(AssertUnwindSafe(|| chunk.library()));
+            match (found, expected) {
+                (Err(_), _) => refused += 1,
+                (Ok(found), Ok(Ok(expected))) if &found == &expected => alike += 1,
+                (Ok(_), Ok(Ok(_))) => wrong.push(format!("seed {seed}, {chunk:?}: other values")),
+                (Ok(_), refusal) => {
+                    let reason = refusal.map_or_else(|_| "a panic".to_owned(), |error| format!("{:?}", error.err()));
+                    wrong.push(format!("seed {seed}, {chunk:?}: only the library refuses: {reason}"));
+                }
+            }
+        }
+    }
+    if !wrong.is_empty() {
+        fail(&wrong.join("\n"));
+    }
+    assert!(refused > 500 && alike > 500, "{refused} refused, {alike} alike");
+}
+
+/// Fails although the panic hook is silent.
+#[expect(clippy::panic, reason = "a failed test")]
+fn fail(reason: &str) -> ! {
+    let _ = std::panic::take_hook();
+    panic!("{reason}");
+}
