@@ -14,6 +14,7 @@ mod intervals;
 mod packed;
 mod page_sizes;
 mod pages;
+mod part;
 mod projection;
 mod reader;
 mod statistics;

@@ -54,6 +54,8 @@ pub struct Projection {
 pub(super) struct View {
     file_index: usize,
     keyed: Vec<usize>,
+    /// The same as root columns of the file.
+    keyed_roots: Vec<usize>,
     pub metadata: ArrowReaderMetadata,
     /// The file's schema as the decoder reads it.
     decoded: SchemaDescPtr,
@@ -95,15 +97,17 @@ impl Projection {
         Self { indices, schema, is_wide: false, keyable: Vec::new(), views: Arc::default() }
     }
 
-    /// The same projection, with string and binary columns that `may` be keyed read as dictionaries of int32 keys in
-    /// row groups that store only dictionary pages: ops then compute each distinct value once.
+    /// The same projection, with columns of text, bytes and numbers that `may` be keyed read as dictionaries of int32
+    /// keys in row groups that store only dictionary pages: ops then compute each distinct value once.
     #[must_use]
     pub fn with_keys(self, may: impl Fn(&str) -> bool) -> Self {
-        let is_text = |kind: &DataType| {
-            matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary)
+        let is_keyable = |kind: &DataType| {
+            let is_text =
+                matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary);
+            is_text || is_keyed_number(kind)
         };
         let fields = self.schema.fields().iter().enumerate();
-        let keyable = fields.filter(|(_, field)| is_text(field.data_type()) && may(field.name()));
+        let keyable = fields.filter(|(_, field)| is_keyable(field.data_type()) && may(field.name()));
         Self { keyable: keyable.map(|(column, _)| column).collect(), ..self }
     }
 
@@ -216,17 +220,18 @@ impl Projection {
     ) -> Result<View, ParquetError> {
         let (file, file_index) = (snapshot.file_of(row_group), row_group.file_index);
         let metadata = if self.is_wide { file.wide_metadata() } else { file.metadata() };
+        let keyed_roots: Vec<usize> = keyed.iter().map(|column| self.indices[*column]).collect();
         let (metadata, schema) = if keyed.is_empty() {
             (metadata.clone(), SchemaRef::clone(&self.schema))
         } else {
-            let roots: Vec<usize> = keyed.iter().map(|column| self.indices[*column]).collect();
-            let options = ArrowReaderOptions::new().with_schema(with_dictionaries(metadata.schema(), &roots));
+            let options = ArrowReaderOptions::new().with_schema(with_dictionaries(metadata.schema(), &keyed_roots));
             let metadata = ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)?;
             (metadata, shared.unwrap_or_else(|| with_dictionaries(&self.schema, &keyed)))
         };
         Ok(View {
             file_index,
             keyed,
+            keyed_roots,
             metadata,
             decoded: SchemaDescPtr::clone(file.decoded_schema()),
             intervals: if file.has_signed_intervals() { Intervals::Signed } else { Intervals::Unsigned },
@@ -241,7 +246,11 @@ impl Projection {
         let mut keyed = Vec::new();
         if !self.keyable.is_empty() {
             self.each_chunk(snapshot, row_group, |column, _, chunk| {
-                if self.keyable.binary_search(&column).is_ok() && is_all_dictionary(chunk) {
+                let is_number = |column: usize| is_keyed_number(self.schema.field(column).data_type());
+                if self.keyable.binary_search(&column).is_ok()
+                    && is_all_dictionary(chunk)
+                    && (!is_number(column) || repeats(chunk))
+                {
                     keyed.push(column);
                 }
             });
@@ -279,6 +288,11 @@ impl Projection {
 // === impl View ===
 
 impl View {
+    /// Whether the column of a root is read as a dictionary because its row group stores one.
+    pub(super) fn keys(&self, root: usize) -> bool {
+        self.keyed_roots.contains(&root)
+    }
+
     /// How the columns of these roots are assembled from leaves.
     pub(super) fn levels(&self, roots: &[usize]) -> Result<Arc<FieldLevels>, ParquetError> {
         let mut kept = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
@@ -306,6 +320,23 @@ fn is_all_dictionary(chunk: &ColumnChunkMetaData) -> bool {
         && chunk
             .page_encoding_stats_mask()
             .is_some_and(|pages| pages.is_only(Encoding::RLE_DICTIONARY) || pages.is_only(Encoding::PLAIN_DICTIONARY))
+}
+
+/// Numbers that are stored as they are in memory, so that a dictionary of them is read without a conversion.
+fn is_keyed_number(data_type: &DataType) -> bool {
+    use DataType as T;
+    matches!(
+        data_type,
+        T::Int32 | T::Int64 | T::UInt32 | T::UInt64 | T::Float32 | T::Float64 | T::Date32 | T::Timestamp(..)
+    )
+}
+
+/// Whether the values of a chunk repeat often: mapping a dictionary that is nearly as long as the column does not pay.
+fn repeats(chunk: &ColumnChunkMetaData) -> bool {
+    // A value has at least four bytes: the dictionary has at most a quarter as many values as the column.
+    let stored =
+        chunk.dictionary_page_offset().map_or(i64::MAX, |start| chunk.data_page_offset().saturating_sub(start));
+    stored <= chunk.num_values()
 }
 
 /// The schema with the fields of these indices changed to dictionaries.

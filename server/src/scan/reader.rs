@@ -12,18 +12,16 @@ use arrow::{
     datatypes::SchemaRef,
     error::ArrowError,
 };
-use parquet::{
-    arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelector},
-    errors::ParquetError,
-};
+use parquet::errors::ParquetError;
 
 use super::{
-    columns::{Fetched, FetchedColumns},
+    columns::Fetched,
     decode_memory::DecodeMemory,
     error::{ErrorContext, ScanError},
     fetch::SharedBytes,
     intervals::Intervals,
-    projection::{Part, Projection, View},
+    part::{PartError, PartReader},
+    projection::{Part, Projection},
 };
 use crate::{
     budget::{Budget, Reservation},
@@ -42,7 +40,8 @@ const PARTS_A_THREAD: usize = 4;
 
 /// One row group whose bytes have been fetched, decoded chunk by chunk.
 pub struct RowGroupReader {
-    columns: Vec<Columns>,
+    /// `None` after the last row.
+    parts: Vec<Option<PartReader>>,
     schema: SchemaRef,
     context: ErrorContext,
     /// Rows declared in the footer and not decoded yet.
@@ -54,13 +53,6 @@ pub struct RowGroupReader {
     _large_pages: Option<Reservation>,
     /// Keeps the bytes alive for readers that open the same row group meanwhile.
     _shared: Arc<SharedBytes>,
-}
-
-/// The columns of one part.
-struct Columns {
-    part: Part,
-    /// `None` after the last row.
-    reader: Option<ParquetRecordBatchReader>,
 }
 
 /// Fetches the column chunks of a row group, all before the first one is decoded. Skips the first `skip` rows.
@@ -91,7 +83,7 @@ pub async fn open_shared(
     let view = projection.view(snapshot, row_group).map_err(|source| corrupt(source.to_string()))?;
     let memory = Arc::new(DecodeMemory::new(budget.clone(), projection.chunk_rows(snapshot, row_group)));
     let rows_due = (row_group.rows.end - row_group.rows.start).saturating_sub(skip);
-    let mut columns = Vec::new();
+    let mut readers_of_parts = Vec::new();
     let (mut fetch_time, mut large_pages) = (Duration::ZERO, None);
     if rows_due > 0 {
         let parts = projection.parts(snapshot, row_group, parts_for(cpu.threads()));
@@ -112,17 +104,18 @@ pub async fn open_shared(
         let (opened, index, within) = (Arc::clone(&view), row_group.index_in_file, Arc::clone(&memory));
         let readers = cpu.run(move || {
             let read = |(roots, part, fetched): (Vec<usize>, Part, Vec<Fetched>)| {
-                let reader = reader(&opened, index, &roots, fetched, skip, &within);
+                let reader = PartReader::open(&opened, index, (&part, &roots), fetched, skip, &within);
                 (part, reader)
             };
             parts.into_iter().map(read).collect::<Vec<_>>()
         });
         let mut page_bytes: u64 = 0;
         for (part, reader) in readers.await.map_err(|panic| corrupt(panic.of_damage()))? {
-            let of_part =
-                |source: ParquetError| context.corrupt(&project(projection.schema(), &part), source.to_string());
+            let of_part = |source: ParquetError| {
+                context.corrupt(&project(projection.schema(), &part.columns), source.to_string())
+            };
             let (reader, bytes) = reader.map_err(of_part)?;
-            columns.push(Columns { part, reader: Some(reader) });
+            readers_of_parts.push(Some(reader));
             page_bytes = page_bytes.saturating_add(bytes);
         }
         let beyond = page_bytes.saturating_sub(projection.decoder_bytes(snapshot, row_group));
@@ -132,7 +125,7 @@ pub async fn open_shared(
     }
     let (schema, intervals, shared) = (SchemaRef::clone(&view.schema), view.intervals, Arc::clone(shared));
     Ok(RowGroupReader {
-        columns,
+        parts: readers_of_parts,
         schema,
         context,
         rows_due,
@@ -162,7 +155,7 @@ fn leaves(
             None => Ok(leaves),
             Some((_, range)) => {
                 let reason = format!("its footer declares bytes {range:?} of a file of {size} bytes");
-                Err(context.corrupt(&project(projection.schema(), part), reason))
+                Err(context.corrupt(&project(projection.schema(), &part.columns), reason))
             }
         }
     };
@@ -172,27 +165,6 @@ fn leaves(
 /// The number of parts. A single thread decodes all columns together, as each part has a cost.
 fn parts_for(threads: usize) -> usize {
     if threads == 1 { 1 } else { threads.saturating_mul(PARTS_A_THREAD).min(PARTS_MAX) }
-}
-
-/// A decoder of the columns of these roots after the first `skip` rows, and the page bytes that it may hold
-/// decompressed.
-fn reader(
-    view: &View,
-    row_group: usize,
-    roots: &[usize],
-    fetched: Vec<Fetched>,
-    skip: u64,
-    memory: &Arc<DecodeMemory>,
-) -> Result<(ParquetRecordBatchReader, u64), ParquetError> {
-    let (metadata, schema) = (Arc::clone(view.metadata.metadata()), SchemaRef::clone(view.metadata.schema()));
-    let columns = FetchedColumns::new(metadata, row_group, fetched, schema, view.int96, Arc::clone(memory))?;
-    let skip = usize::try_from(skip).unwrap_or(usize::MAX);
-    let rest = columns.num_rows().saturating_sub(skip);
-    let selection = (skip > 0).then(|| vec![RowSelector::skip(skip), RowSelector::select(rest)].into());
-    let levels = view.levels(roots)?;
-    let chunk_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
-    let reader = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &columns, chunk_rows, selection)?;
-    Ok((reader, columns.page_bytes()))
 }
 
 // === impl RowGroupReader ===
@@ -209,28 +181,29 @@ impl RowGroupReader {
         if !matches!(chunk, Ok(Some(_))) {
             // A decoder that failed or ended must not be called again.
             self.rows_due = 0;
-            self.columns.iter_mut().for_each(|columns| columns.reader = None);
+            self.parts.fill_with(|| None);
         }
         chunk
     }
 
     fn decode(&mut self) -> Result<Option<RecordBatch>, ScanError> {
-        let chunks =
-            cpu_pool::in_parallel(&mut self.columns, |columns| columns.reader.as_mut().and_then(Iterator::next));
+        let next = |part: &mut Option<PartReader>| part.as_mut().and_then(|part| part.next_chunk().transpose());
+        let chunks = cpu_pool::in_parallel(&mut self.parts, next);
         if let Some(error) = self.memory.take_error() {
             return Err(self.context.decode(error));
         }
         let corrupt = |reason: String| self.context.corrupt(&self.schema, reason);
         let mut arrays: Vec<Option<ArrayRef>> = vec![None; self.schema.fields().len()];
         let mut found: Option<usize> = None;
-        for (columns, chunk) in self.columns.iter().zip(chunks) {
-            let of_part = |reason: String| self.context.corrupt(&project(&self.schema, &columns.part), reason);
-            let chunk = chunk.transpose().map_err(|source| of_part(ParquetError::from(source).to_string()))?;
-            let row_count = chunk.as_ref().map_or(0, RecordBatch::num_rows);
+        for chunk in chunks {
+            let of_columns =
+                |(columns, reason): PartError| self.context.corrupt(&project(&self.schema, &columns), reason);
+            let chunk = chunk.transpose().map_err(of_columns)?;
+            let row_count = chunk.as_ref().map_or(0, |chunk| chunk.rows);
             if *found.get_or_insert(row_count) != row_count {
                 return Err(corrupt("its columns have different numbers of rows".to_owned()));
             }
-            for (index, array) in columns.part.columns.iter().zip(chunk.iter().flat_map(RecordBatch::columns)) {
+            for (index, array) in chunk.iter().flat_map(|chunk| &chunk.arrays) {
                 let field = self.schema.field(*index);
                 let restored = self.intervals.restored(array, field.data_type());
                 let restored = restored.map_err(|reason| self.context.out_of_range(field.name().clone(), reason))?;
@@ -257,7 +230,7 @@ impl RowGroupReader {
     }
 }
 
-/// The schema of a part's columns, for error messages.
-fn project(schema: &SchemaRef, part: &Part) -> arrow::datatypes::Schema {
-    schema.project(&part.columns).unwrap_or_else(|_| schema.as_ref().clone())
+/// The schema of some columns, for error messages.
+fn project(schema: &SchemaRef, columns: &[usize]) -> arrow::datatypes::Schema {
+    schema.project(columns).unwrap_or_else(|_| schema.as_ref().clone())
 }

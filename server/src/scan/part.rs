@@ -1,0 +1,185 @@
+//! Decodes the columns of one part of a row group: most by `forebay_pages`, the others by the Parquet library.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef},
+    datatypes::{DataType, SchemaRef},
+};
+use bytes::Bytes;
+use forebay_pages::{Codec, Column, ColumnReader, Form, Physical};
+use parquet::{
+    arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelector},
+    basic::{Compression, Type},
+    errors::ParquetError,
+};
+
+use super::{
+    columns::{Fetched, FetchedColumns},
+    decode_memory::DecodeMemory,
+    projection::{Part, View},
+};
+
+/// The columns of a part after the rows already read.
+pub(super) struct PartReader {
+    /// Columns of the projection, each with its reader.
+    own: Vec<(usize, ColumnReader)>,
+    /// Rows to pass over before the first chunk.
+    skip: usize,
+    /// The columns that the Parquet library reads; of a part without columns, their number of rows.
+    library: Option<ParquetRecordBatchReader>,
+    library_columns: Vec<usize>,
+    rows_left: usize,
+    chunk_rows: usize,
+}
+
+/// Rows of a part's columns.
+pub(super) struct PartChunk {
+    pub rows: usize,
+    /// By index in the projection.
+    pub arrays: Vec<(usize, ArrayRef)>,
+}
+
+/// Why a part is not decoded: the columns, by index in the projection, and the reason.
+pub(super) type PartError = (Vec<usize>, String);
+
+/// A part's reader, and the page bytes that it may hold decompressed.
+type Opened = (PartReader, u64);
+
+impl PartReader {
+    /// Opens the decoders of a part's columns after the first `skip` rows.
+    pub(super) fn open(
+        view: &View,
+        row_group: usize,
+        (part, roots): (&Part, &[usize]),
+        fetched: Vec<Fetched>,
+        skip: u64,
+        memory: &Arc<DecodeMemory>,
+    ) -> Result<Opened, ParquetError> {
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        let chunk_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
+        let (mut own, mut own_bytes, mut rest) = (Vec::new(), 0, Vec::new());
+        for (leaf, range, bytes) in fetched {
+            let opened = described(view, row_group, leaf).and_then(|(root, column)| {
+                let place = roots.iter().position(|known| *known == root)?;
+                Some((part.columns[place], ColumnReader::open(Bytes::clone(&bytes), &column)?))
+            });
+            match opened {
+                Some((column, reader)) => {
+                    own_bytes += reader.held_bytes() as u64;
+                    own.push((column, reader));
+                }
+                None => rest.push((leaf, range, bytes)),
+            }
+        }
+        let of_library = |column: &&usize| own.iter().all(|(own, _)| own != *column);
+        let library_columns: Vec<usize> = part.columns.iter().filter(of_library).copied().collect();
+        let all_rows = view.metadata.metadata().row_group(row_group).num_rows();
+        let rows_left = usize::try_from(all_rows).unwrap_or(0).saturating_sub(skip);
+        let mut opened = Self { own, skip, library: None, library_columns, rows_left, chunk_rows };
+        if opened.own.is_empty() || !opened.library_columns.is_empty() {
+            let library_roots = opened.library_columns.iter().map(|column| {
+                let place = part.columns.iter().position(|known| known == column);
+                place.map_or(usize::MAX, |place| roots[place])
+            });
+            let (reader, bytes) = library(view, row_group, &library_roots.collect::<Vec<_>>(), rest, skip, memory)?;
+            opened.library = Some(reader);
+            own_bytes += bytes;
+        }
+        Ok((opened, own_bytes))
+    }
+
+    /// Decodes the next rows; `None` at the end. After an error it must not be called again.
+    pub(super) fn next_chunk(&mut self) -> Result<Option<PartChunk>, PartError> {
+        let skip = std::mem::take(&mut self.skip);
+        if skip > 0 {
+            for (column, reader) in &mut self.own {
+                reader.skip(skip).map_err(|error| (vec![*column], error.to_string()))?;
+            }
+        }
+        let mut arrays = Vec::with_capacity(self.own.len() + self.library_columns.len());
+        let rows = match &mut self.library {
+            None => self.rows_left.min(self.chunk_rows),
+            Some(library) => {
+                let damaged = |source: arrow::error::ArrowError| {
+                    (self.library_columns.clone(), ParquetError::from(source).to_string())
+                };
+                let Some(chunk) = library.next().transpose().map_err(damaged)? else { return Ok(None) };
+                arrays.extend(self.library_columns.iter().copied().zip(chunk.columns().iter().cloned()));
+                chunk.num_rows()
+            }
+        };
+        if rows == 0 {
+            return Ok(None);
+        }
+        self.rows_left = self.rows_left.saturating_sub(rows);
+        for (column, reader) in &mut self.own {
+            let array = reader.read(rows).map_err(|error| (vec![*column], error.to_string()))?;
+            if array.len() != rows {
+                return Err((vec![*column], "its columns have different numbers of rows".to_owned()));
+            }
+            arrays.push((*column, array));
+        }
+        Ok(Some(PartChunk { rows, arrays }))
+    }
+}
+
+/// A decoder of these roots by the Parquet library, and the page bytes that it may hold decompressed.
+fn library(
+    view: &View,
+    row_group: usize,
+    roots: &[usize],
+    fetched: Vec<Fetched>,
+    skip: usize,
+    memory: &Arc<DecodeMemory>,
+) -> Result<(ParquetRecordBatchReader, u64), ParquetError> {
+    let (metadata, schema) = (Arc::clone(view.metadata.metadata()), SchemaRef::clone(view.metadata.schema()));
+    let columns = FetchedColumns::new(metadata, row_group, fetched, schema, view.int96, Arc::clone(memory))?;
+    let rest = columns.num_rows().saturating_sub(skip);
+    let selection = (skip > 0).then(|| vec![RowSelector::skip(skip), RowSelector::select(rest)].into());
+    let levels = view.levels(roots)?;
+    let chunk_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
+    let reader = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &columns, chunk_rows, selection)?;
+    Ok((reader, columns.page_bytes()))
+}
+
+/// The root index of a flat leaf column and its description; `None` for the columns that only the library reads.
+fn described(view: &View, row_group: usize, leaf: usize) -> Option<(usize, Column)> {
+    let metadata = view.metadata.metadata();
+    let (group, leaves) = (metadata.row_group(row_group), metadata.file_metadata().schema_descr());
+    let (chunk, stored) = (group.column(leaf), leaves.column(leaf));
+    if stored.max_rep_level() > 0 || stored.max_def_level() > 1 || !leaves.get_column_root(leaf).is_primitive() {
+        return None;
+    }
+    let root = leaves.get_column_root_idx(leaf);
+    let (data_type, form) = match view.metadata.schema().field(root).data_type() {
+        DataType::Dictionary(keys, values) if **keys == DataType::Int32 && (is_text(values) || view.keys(root)) => {
+            (values.as_ref().clone(), Form::Keys)
+        }
+        data_type => (data_type.clone(), Form::Values),
+    };
+    let physical = match stored.physical_type() {
+        Type::BOOLEAN => Physical::Boolean,
+        Type::INT32 => Physical::Int32,
+        Type::INT64 => Physical::Int64,
+        Type::FLOAT => Physical::Float,
+        Type::DOUBLE => Physical::Double,
+        Type::BYTE_ARRAY => Physical::ByteArray,
+        Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY => return None,
+    };
+    let codec = match chunk.compression() {
+        Compression::UNCOMPRESSED => Codec::Uncompressed,
+        Compression::SNAPPY => Codec::Snappy,
+        Compression::ZSTD(_) => Codec::Zstd,
+        Compression::LZ4_RAW => Codec::Lz4Raw,
+        Compression::GZIP(_) => Codec::Gzip,
+        Compression::BROTLI(_) => Codec::Brotli,
+        _ => return None,
+    };
+    let rows = usize::try_from(group.num_rows()).ok()?;
+    Some((root, Column { physical, codec, is_optional: stored.max_def_level() == 1, rows, data_type, form }))
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary)
+}
