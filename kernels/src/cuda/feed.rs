@@ -162,7 +162,7 @@ impl LoadBuilder {
         if let Some(dictionary) = array.as_any_dictionary_opt() {
             let values = dictionary.values();
             let known = mapped.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, values));
-            if !known && values.len() <= rows.len() {
+            if !known && !values.is_empty() && values.len() <= rows.len() {
                 let Some(table) = numbers(front, values)? else { return Ok(None) };
                 *mapped = Some((Arc::clone(values), table));
             }

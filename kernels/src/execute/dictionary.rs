@@ -1,18 +1,17 @@
 //! Dictionary arrays: the chain runs over the dictionary's values once, and each row is an index into the result.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
 use arrow::{
-    array::{AnyDictionaryArray, ArrayRef, AsArray},
-    buffer::NullBuffer,
+    array::{AnyDictionaryArray, AsArray},
+    buffer::{BooleanBuffer, NullBuffer},
     datatypes as t,
     datatypes::DataType,
-    error::ArrowError,
 };
 
 use crate::vector::{
     collected::Collected,
-    simd,
+    select, simd,
     tile::{Tile, Values, ValuesMut},
 };
 
@@ -33,41 +32,6 @@ enum Integers<'a> {
     U16(&'a [u16]),
     U32(&'a [u32]),
     U64(&'a [u64]),
-}
-
-/// The dictionary that a chain saw last and, once enough rows used it, the result of the chain for its values. Holding
-/// the array keeps its address from being reused.
-#[derive(Debug)]
-pub(crate) struct MappedDictionary {
-    dictionary: ArrayRef,
-    /// The number of rows that used it before it was mapped.
-    rows: usize,
-    values: Option<Arc<Collected>>,
-}
-
-impl MappedDictionary {
-    pub(crate) fn new(dictionary: &ArrayRef) -> Self {
-        Self { dictionary: Arc::clone(dictionary), rows: 0, values: None }
-    }
-
-    /// Whether it is the same dictionary: the same memory, even in another array.
-    pub(crate) fn is_of(&self, dictionary: &ArrayRef) -> bool {
-        Arc::ptr_eq(&self.dictionary, dictionary) || self.dictionary.to_data().ptr_eq(&dictionary.to_data())
-    }
-
-    /// The mapped values; `None` until the rows seen number an eighth of the values, since mapping all of them may not
-    /// pay off before.
-    pub(crate) fn values(
-        &mut self,
-        rows: usize,
-        map: impl FnOnce() -> Result<Option<Collected>, ArrowError>,
-    ) -> Result<Option<Arc<Collected>>, ArrowError> {
-        self.rows += rows;
-        if self.values.is_none() && self.rows >= self.dictionary.len() / 8 {
-            self.values = map()?.map(Arc::new);
-        }
-        Ok(self.values.clone())
-    }
 }
 
 impl<'a> DictionaryKeys<'a> {
@@ -121,7 +85,41 @@ impl<'a> DictionaryKeys<'a> {
         }
     }
 
+    /// Writes the elements of the rows' keys. Returns false if a row is null and there is no element for a null.
+    pub(crate) fn load_words(
+        &self,
+        elements: &[u32],
+        null: Option<u32>,
+        rows: Range<usize>,
+        into: &mut Vec<u32>,
+    ) -> bool {
+        into.resize(rows.len(), 0);
+        let nulls = self.nulls.map(|nulls| nulls.inner().slice(rows.start, rows.len()));
+        let nulls = nulls.filter(BooleanBuffer::has_false);
+        if nulls.is_some() && null.is_none() {
+            return false;
+        }
+        self.gather_keys(elements, &rows, into);
+        if let (Some(valid), Some(null)) = (nulls, null) {
+            let words: Vec<u64> = valid.bit_chunks().iter_padded().collect();
+            select::within_words32(into, &words, null);
+        }
+        true
+    }
+
     fn gather<T: Copy + Default>(&self, values: &[T], rows: &Range<usize>, target: &mut [T]) {
+        self.gather_keys(values, rows, target);
+        let null = values.last().copied().unwrap_or_default();
+        if let Some(nulls) = self.nulls.filter(|nulls| nulls.null_count() > 0) {
+            for (target, row) in target.iter_mut().zip(rows.clone()) {
+                if nulls.is_null(row) {
+                    *target = null;
+                }
+            }
+        }
+    }
+
+    fn gather_keys<T: Copy + Default>(&self, values: &[T], rows: &Range<usize>, target: &mut [T]) {
         let keys = rows.clone();
         match self.integers {
             Integers::I8(all) => gather(&all[keys], values, target, |key| key as usize),
@@ -132,14 +130,6 @@ impl<'a> DictionaryKeys<'a> {
             Integers::U16(all) => gather(&all[keys], values, target, usize::from),
             Integers::U32(all) => gather(&all[keys], values, target, |key| key as usize),
             Integers::U64(all) => gather(&all[keys], values, target, |key| key as usize),
-        }
-        let null = values.last().copied().unwrap_or_default();
-        if let Some(nulls) = self.nulls.filter(|nulls| nulls.null_count() > 0) {
-            for (target, row) in target.iter_mut().zip(rows.clone()) {
-                if nulls.is_null(row) {
-                    *target = null;
-                }
-            }
         }
     }
 }

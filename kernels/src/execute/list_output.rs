@@ -14,9 +14,9 @@ use crate::{
     compile::chain::CompiledChain,
     error::KernelError,
     execute::{
-        dictionary::MappedDictionary,
         explain::TileContext,
         lists::ListTile,
+        mapped::MappedDictionary,
         matrix::{ListElementError, Matrix},
         row_run::{ChainFeed, RowRun},
     },

@@ -13,7 +13,7 @@ use half::{bf16, f16};
 use pulp::bytemuck;
 
 use crate::{
-    execute::{lists::ListTile, transpose},
+    execute::{lists::ListTile, mapped::WordKind, transpose},
     ops::one_hot,
     spec::DType,
     vector::{
@@ -200,9 +200,14 @@ impl Matrix {
         Ok(Some(flat))
     }
 
-    /// Whether tiles are staged and written side by side: for elements of four bytes and more than one column.
-    pub(crate) fn takes_columns(&self) -> bool {
-        self.width > 1 && matches!(self.elements, Elements::Float32(_) | Elements::Int32(_))
+    /// The kind of elements whose tiles are staged and written side by side: those of four bytes, if there is more than
+    /// one column.
+    pub(crate) fn staged_kind(&self) -> Option<WordKind> {
+        match self.elements {
+            Elements::Float32(_) if self.width > 1 => Some(WordKind::Float32),
+            Elements::Int32(_) if self.width > 1 => Some(WordKind::Int32),
+            _ => None,
+        }
     }
 
     /// Converts a chain's tile into elements of four bytes, unless [`Self::words`] can use its values directly.

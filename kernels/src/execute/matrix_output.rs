@@ -25,6 +25,8 @@ use crate::{
 struct StagedTile<'a> {
     tile: Tile<'a>,
     column: Vec<u32>,
+    /// Whether the column has the values, and not the tile.
+    is_column: bool,
 }
 
 /// The rows of one tile.
@@ -54,8 +56,10 @@ pub(super) fn compute_matrix(
     }
     let mut memory = std::mem::take(&mut workspace.staging);
     memory.resize_with(COLUMNS, Default::default);
-    let mut staging: Vec<StagedTile> =
-        memory.into_iter().map(|(scratch, column)| StagedTile { tile: Tile::new(scratch), column }).collect();
+    let mut staging: Vec<StagedTile> = memory
+        .into_iter()
+        .map(|(scratch, column)| StagedTile { tile: Tile::new(scratch), column, is_column: false })
+        .collect();
     let mut result = Ok(());
     for rows in tiles(run.rows.clone()) {
         let (run_row, row_count) = (rows.start - run.rows.start, rows.len());
@@ -86,20 +90,27 @@ fn compute_tile<'a>(
     context: TileContext,
 ) -> Result<(), KernelError> {
     let row = tile_rows.matrix_row;
-    let (mut staged, mut first, takes_columns) = (0, 0, matrix.takes_columns());
+    let (mut staged, mut first, kind) = (0, 0, matrix.staged_kind());
     for (PlacedChain { at, chain }, feed) in chains.iter().zip(feeds) {
         let at = *at;
-        if staged == COLUMNS || !(takes_columns && chain.shape == RowShape::Single) {
+        if staged == COLUMNS || kind.is_none() || chain.shape != RowShape::Single {
             write_staged(matrix, &staging[..staged], row, first);
             staged = 0;
         }
         match feed {
             ChainFeed::Single(feed) => {
-                let StagedTile { tile, column } = &mut staging[staged];
+                let StagedTile { tile, column, is_column } = &mut staging[staged];
+                *is_column = chain.shape == RowShape::Single
+                    && kind.is_some_and(|kind| feed.load_words(tile_rows.rows.clone(), kind, column));
+                if *is_column {
+                    first = if staged == 0 { at } else { first };
+                    staged += 1;
+                    continue;
+                }
                 feed.load(tile_rows.rows.clone(), tile);
                 let written = match chain.shape {
                     RowShape::OneHot(size) => matrix.write_one_hot(tile, row, at, size),
-                    _ if takes_columns => {
+                    _ if kind.is_some() => {
                         first = if staged == 0 { at } else { first };
                         staged += 1;
                         matrix.convert(tile, column, chain.rounding)
@@ -128,7 +139,8 @@ fn compute_tile<'a>(
 fn write_staged(matrix: &mut Matrix, staging: &[StagedTile], row: usize, at: usize) {
     let mut columns: [&[u32]; COLUMNS] = [&[]; COLUMNS];
     for (column, staged) in columns.iter_mut().zip(staging) {
-        *column = matrix.words(&staged.tile).unwrap_or(&staged.column);
+        let of_tile = if staged.is_column { None } else { matrix.words(&staged.tile) };
+        *column = of_tile.unwrap_or(&staged.column);
     }
     matrix.write_words(&columns[..staging.len()], row, at);
 }

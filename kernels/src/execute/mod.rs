@@ -15,6 +15,7 @@ mod list_output;
 pub(crate) mod list_rows;
 pub(crate) mod lists;
 pub(crate) mod load;
+pub(crate) mod mapped;
 pub(crate) mod matrix;
 mod matrix_output;
 mod row_run;

@@ -8,10 +8,10 @@ use crate::{
     compile::{chain::CompiledChain, program::Program},
     error::KernelError,
     execute::{
-        dictionary::MappedDictionary,
         explain::column_error,
         list_rows::ListRows,
         lists::ListFeed,
+        mapped::MappedDictionary,
         source::{Feed, UnreadableColumn},
     },
 };

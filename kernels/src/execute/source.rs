@@ -12,9 +12,10 @@ use crate::{
     compile::chain::{CompiledChain, Head, JoinedRows},
     domain::Number,
     execute::{
-        dictionary::{DictionaryKeys, MappedDictionary},
+        dictionary::DictionaryKeys,
         fuse,
         load::NumberColumn,
+        mapped::{MappedDictionary, MappedValues, WordKind},
         text::Strings,
     },
     ops::{
@@ -48,7 +49,7 @@ enum Source<'a> {
     /// Text or bytes in a dictionary that is larger than the run of rows.
     Keyed { strings: Strings<'a>, keys: DictionaryKeys<'a>, encoder: &'a Encoder },
     /// A dictionary with the chain already applied to its values.
-    Mapped { values: Arc<Collected>, keys: DictionaryKeys<'a> },
+    Mapped { values: Arc<MappedValues>, keys: DictionaryKeys<'a> },
     /// Decimals to look up in a list, starting at row `start`.
     Decimals { column: ArrayRef, start: usize, vocab: &'a DecimalVocab },
     /// The components of a tuple.
@@ -114,7 +115,7 @@ impl<'a> Feed<'a> {
     pub(crate) fn load<'b>(&'b self, rows: Range<usize>, tile: &mut Tile<'b>) {
         match &self.source {
             // The steps were already applied to the dictionary.
-            Source::Mapped { values, keys } => return keys.load(values, rows, tile),
+            Source::Mapped { values, keys } => return keys.load(&values.values, rows, tile),
             Source::Tuple(parts) => self.load_tuple(parts, rows, tile),
             Source::Joined { front, fold, rows: found } => {
                 front.load(rows.clone(), tile);
@@ -134,6 +135,14 @@ impl<'a> Feed<'a> {
             source => source.load(rows, tile),
         }
         fuse::apply(&self.chain.steps, tile);
+    }
+
+    /// Writes elements of four bytes for rows of the prepared run; returns false if [`Self::load`] must compute them.
+    pub(crate) fn load_words(&self, rows: Range<usize>, kind: WordKind, into: &mut Vec<u32>) -> bool {
+        match &self.source {
+            Source::Mapped { values, keys } => values.load_words(keys, rows, (kind, self.chain.rounding), into),
+            _ => false,
+        }
     }
 
     fn load_tuple<'b>(&'b self, parts: &'b [Feed<'a>], rows: Range<usize>, tile: &mut Tile<'b>) {

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::SchemaRef;
 
-use crate::{execute::dictionary::MappedDictionary, vector::tile::Scratch};
+use crate::{execute::mapped::MappedDictionary, vector::tile::Scratch};
 
 /// Buffers, and the mapped dictionary that each chain saw last, for the next builder of the same program.
 #[derive(Debug, Default)]

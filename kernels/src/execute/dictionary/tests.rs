@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::{array::*, datatypes::*};
 
 use crate::{
-    BatchBuilder, DType, Fill, Op, VocabValues,
+    BatchBuilder, Chain, DType, Fill, Op, OutputSpec, Program, VocabValues,
     testing::{assert_doubles, assert_ints, compile, evaluate, table},
 };
 
@@ -130,4 +130,34 @@ fn appends_batches_of_several_dictionaries_and_encodings() {
     builder.append(&first, 0..1).unwrap();
     let batch = builder.finish().unwrap();
     assert_eq!(batch.column(0).as_primitive::<Int32Type>().values().as_ref(), &[1, 2, 1, 2, 2, 1, 2, 0, 1]);
+}
+
+/// Two columns of a matrix of four-byte elements, whose values are converted once per dictionary.
+#[test]
+fn a_value_that_an_element_cannot_hold_fails_only_the_rows_that_have_it() {
+    let numbers = |keys: Vec<Option<i32>>| {
+        let values = Int64Array::from(vec![Some(5), Some(1 << 40), None]);
+        let column: ArrayRef = Arc::new(DictionaryArray::new(Int32Array::from(keys), Arc::new(values)));
+        RecordBatch::try_from_iter([("x", Arc::clone(&column)), ("y", column)]).unwrap()
+    };
+    let chain = |column: &str, ops: &[Op]| Chain { column: column.into(), ops: ops.to_vec() };
+    let run = |keys: Vec<Option<i32>>, ops: &[Op]| {
+        let table = numbers(keys);
+        let chains = vec![chain("x", ops), chain("y", ops)];
+        let outputs = [OutputSpec { name: "m".into(), dtype: DType::Int32, chains }];
+        let program = Arc::new(Program::compile(&outputs, &table.schema()).unwrap());
+        let mut builder = BatchBuilder::new(program, table.num_rows());
+        builder.append(&table, 0..table.num_rows()).map_err(|error| error.to_string())?;
+        let matrix = builder.finish().map_err(|error| error.to_string())?;
+        let values = matrix.column(0).as_fixed_size_list().values().as_primitive::<Int32Type>().values().to_vec();
+        Ok::<_, String>(values)
+    };
+    let small = Op::Clip { min: None, max: Some(7.0) };
+    let filled = Op::FillNull(Fill::Number(-1.0));
+    assert_eq!(run(vec![Some(0); 4], &[]).unwrap(), [5; 8]);
+    assert!(run(vec![Some(0), Some(0), Some(1)], &[]).unwrap_err().contains("row 2"));
+    assert!(run(vec![Some(0), Some(2)], &[]).unwrap_err().contains("row 1"));
+    assert!(run(vec![Some(0), None], &[]).unwrap_err().contains("row 1"));
+    assert_eq!(run(vec![None, Some(1), Some(2)], &[filled.clone(), small]).unwrap(), [-1, -1, 7, 7, -1, -1]);
+    assert!(run(vec![None, Some(1)], &[filled]).unwrap_err().contains("row 1"));
 }
