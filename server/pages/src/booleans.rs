@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::{
     array::{ArrayRef, BooleanArray, BooleanBufferBuilder},
     buffer::{BooleanBuffer, NullBuffer},
+    datatypes::DataType,
 };
 
 use crate::{
@@ -82,7 +83,7 @@ impl Decode for Booleans {
         Ok(())
     }
 
-    fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, PageError> {
+    fn finish(&mut self, nulls: Option<NullBuffer>, _: &DataType) -> Result<ArrayRef, PageError> {
         let values = self.rows.take().map_or_else(|| BooleanBuffer::new_unset(0), |mut rows| rows.finish());
         Ok(Arc::new(BooleanArray::new(values, nulls)))
     }

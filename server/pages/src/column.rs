@@ -1,5 +1,7 @@
 //! A column chunk, read from its first row to its last.
 
+use std::sync::Arc;
+
 use arrow::{
     array::{ArrayRef, BooleanBufferBuilder},
     buffer::{BooleanBuffer, NullBuffer},
@@ -10,20 +12,33 @@ use crate::{
     booleans::Booleans,
     decode::Decode,
     description::{Column, Form, Physical},
-    dictionary::Dictionary,
+    dictionary::{Dictionary, DictionaryValues},
     error::PageError,
     header::{self, Page, PageKind},
     keyed::Keyed,
     numbers::Numbers,
-    page::Pages,
+    page::{OpenPage, Pages},
 };
+
+/// A column chunk, whose dictionary and open pages its readers share.
+#[derive(Debug)]
+pub struct ColumnChunk {
+    column: Column,
+    pages: Pages,
+    dictionary: Option<Dictionary>,
+}
 
 /// Reads a column chunk, some rows at a time.
 #[derive(Debug)]
 pub struct ColumnReader {
-    pages: Pages,
+    chunk: Arc<ColumnChunk>,
     values: Box<dyn Decode>,
-    /// Rows that were neither read nor skipped.
+    page: Option<Arc<OpenPage>>,
+    /// The index of the page after the open one.
+    next: usize,
+    /// Rows of the open page already read or skipped.
+    row: usize,
+    /// Rows of the chunk that were neither read nor skipped.
     rows_left: usize,
 }
 
@@ -37,9 +52,9 @@ struct Validity {
     all: Option<BooleanBufferBuilder>,
 }
 
-impl ColumnReader {
+impl ColumnChunk {
     /// Opens a chunk; `None` for one that the Parquet library must read, or reject. Decompresses nothing.
-    pub fn open(chunk: Bytes, column: &Column) -> Option<Self> {
+    pub fn open(chunk: Bytes, column: Column) -> Option<Arc<Self>> {
         let mut headers = header::pages(&chunk)?;
         let dictionary = headers.first().filter(|page| page.kind == PageKind::Dictionary).cloned();
         if dictionary.is_some() {
@@ -47,41 +62,66 @@ impl ColumnReader {
         }
         let is_read = |page: &Page| column.is_read(page, dictionary.is_some());
         let rows = headers.iter().try_fold(0_usize, |rows, page| rows.checked_add(page.values))?;
-        if rows != column.rows || !headers.iter().all(is_read) || !dictionary.iter().all(|page| column.is_sized(page)) {
+        let is_whole = rows == column.rows && headers.iter().all(is_read);
+        if !is_whole || !dictionary.iter().all(|page| column.is_sized(page)) || !column.has_reader(dictionary.is_some())
+        {
             return None;
         }
-        let of_dictionary = dictionary.map(Dictionary::new);
-        let (data_type, is_keyed) = (column.data_type.clone(), column.form == Form::Keys);
-        let values: Box<dyn Decode> = match column.physical {
-            _ if is_keyed => Box::new(Keyed::new(of_dictionary?, column.physical, data_type)?),
-            Physical::Int32 | Physical::Float => Box::new(Numbers::<u32>::new(of_dictionary, data_type)),
-            Physical::Int64 | Physical::Double => Box::new(Numbers::<u64>::new(of_dictionary, data_type)),
-            Physical::Boolean => Box::new(Booleans::default()),
-            Physical::ByteArray => return None,
-        };
         let pages = Pages::new(chunk, headers, column.codec, column.is_optional);
-        Some(Self { pages, values, rows_left: rows })
+        Some(Arc::new(Self { column, pages, dictionary: dictionary.map(Dictionary::new) }))
     }
 
-    /// Decompressed bytes that the reader holds at once: a page, and its dictionary or the decoded page.
+    /// The description that it was opened with.
+    pub fn column(&self) -> &Column {
+        &self.column
+    }
+
+    /// A reader from the first row.
+    pub fn reader(self: &Arc<Self>) -> ColumnReader {
+        let values: Box<dyn Decode> = match (self.column.form, self.column.physical) {
+            (_, Physical::Boolean) => Box::new(Booleans::default()),
+            (Form::Keys, _) | (_, Physical::ByteArray) => Box::new(Keyed::default()),
+            (_, Physical::Int32 | Physical::Float) => Box::new(Numbers::<u32>::default()),
+            (_, Physical::Int64 | Physical::Double) => Box::new(Numbers::<u64>::default()),
+        };
+        ColumnReader { chunk: Arc::clone(self), values, page: None, next: 0, row: 0, rows_left: self.column.rows }
+    }
+
+    /// Decompressed bytes that a reader holds at once: a page, the decoded page, and the dictionary.
     pub fn held_bytes(&self) -> usize {
-        self.pages.largest().saturating_mul(2).saturating_add(self.values.held_bytes())
+        let dictionary = self.dictionary.as_ref().map_or(0, |dictionary| dictionary.size().saturating_mul(2));
+        self.pages.largest().saturating_mul(2).saturating_add(dictionary)
     }
 
+    fn dictionary(&self) -> Result<DictionaryValues, PageError> {
+        match &self.dictionary {
+            Some(dictionary) => dictionary.values(&self.pages, &self.column),
+            None => Ok(DictionaryValues::None),
+        }
+    }
+}
+
+impl ColumnReader {
     /// Passes over rows. Pages of which no row is read are not decompressed.
     pub fn skip(&mut self, rows: usize) -> Result<(), PageError> {
         let mut left = rows.min(self.rows_left);
         self.rows_left -= left;
         while left > 0 {
-            left -= self.pages.skip_whole(left);
-            let rows = left.min(self.pages.rows_left());
-            if rows > 0 {
-                let count = self.pages.take(rows).map_or(rows, |valid| valid.count_set_bits());
-                self.values.skip(self.pages.body(), count)?;
-                left -= rows;
-            } else if left > 0 {
-                self.open_page()?;
-            }
+            let Some(page) = self.page.clone().filter(|page| self.row < page.rows) else {
+                match self.chunk.pages.rows(self.next) {
+                    Some(rows) if rows <= left => {
+                        left -= rows;
+                        self.next += 1;
+                    }
+                    _ => self.open_page()?,
+                }
+                continue;
+            };
+            let rows = left.min(page.rows - self.row);
+            let count = page.valid.as_ref().map_or(rows, |valid| valid.slice(self.row, rows).count_set_bits());
+            self.values.skip(page.body(), count)?;
+            self.row += rows;
+            left -= rows;
         }
         Ok(())
     }
@@ -93,23 +133,34 @@ impl ColumnReader {
         self.values.begin(left);
         let mut validity = Validity::default();
         while left > 0 {
-            let rows = left.min(self.pages.rows_left());
-            if rows == 0 {
+            let Some(page) = self.page.clone().filter(|page| self.row < page.rows) else {
                 self.open_page()?;
                 continue;
-            }
-            let valid = self.pages.take(rows).filter(BooleanBuffer::has_false);
-            self.values.append(self.pages.body(), rows, valid.as_ref())?;
+            };
+            let rows = left.min(page.rows - self.row);
+            let valid = page.valid.as_ref().map(|valid| valid.slice(self.row, rows)).filter(BooleanBuffer::has_false);
+            self.values.append(page.body(), rows, valid.as_ref())?;
             validity.append(rows, valid);
+            self.row += rows;
             left -= rows;
         }
-        self.values.finish(validity.finish())
+        if self.rows_left == 0 {
+            self.page = None;
+        }
+        self.values.finish(validity.finish(), &self.chunk.column.data_type)
     }
 
     fn open_page(&mut self) -> Result<(), PageError> {
-        self.values.load_dictionary(&mut self.pages)?;
-        let (encoding, values_at, count) = self.pages.open_next()?;
-        self.values.start(self.pages.body(), values_at, encoding, count)
+        // Closed first: its buffer may be used for the next one.
+        self.page = None;
+        if self.values.needs_dictionary() {
+            self.values.set_dictionary(self.chunk.dictionary()?);
+        }
+        let page = self.chunk.pages.open(self.next)?;
+        (self.next, self.row) = (self.next + 1, 0);
+        self.values.start(page.body(), page.values_at, page.encoding, page.count)?;
+        self.page = Some(page);
+        Ok(())
     }
 }
 

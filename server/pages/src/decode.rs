@@ -3,21 +3,20 @@
 use arrow::{
     array::ArrayRef,
     buffer::{BooleanBuffer, NullBuffer},
+    datatypes::DataType,
 };
 
-use crate::{error::PageError, header::Encoding, page::Pages};
+use crate::{dictionary::DictionaryValues, error::PageError, header::Encoding};
 
 /// Decodes a column's values, and keeps those decoded since [`Decode::begin`].
 pub(crate) trait Decode: Send + std::fmt::Debug {
-    /// Bytes that it keeps besides rows.
-    fn held_bytes(&self) -> usize {
-        0
+    /// Whether pages may refer to a dictionary that it does not have yet.
+    fn needs_dictionary(&self) -> bool {
+        false
     }
 
-    /// Decodes the dictionary, if there is one and it is not decoded yet.
-    fn load_dictionary(&mut self, _pages: &mut Pages) -> Result<(), PageError> {
-        Ok(())
-    }
+    /// Sets the dictionary of the chunk.
+    fn set_dictionary(&mut self, _values: DictionaryValues) {}
 
     /// Goes to the start of a page: the offset of its values in its body, and their number without nulls.
     fn start(&mut self, body: &[u8], at: usize, encoding: Encoding, count: usize) -> Result<(), PageError>;
@@ -32,5 +31,5 @@ pub(crate) trait Decode: Send + std::fmt::Debug {
     fn append(&mut self, body: &[u8], rows: usize, valid: Option<&BooleanBuffer>) -> Result<(), PageError>;
 
     /// The rows decoded since the beginning.
-    fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, PageError>;
+    fn finish(&mut self, nulls: Option<NullBuffer>, data_type: &DataType) -> Result<ArrayRef, PageError>;
 }

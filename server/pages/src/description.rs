@@ -47,7 +47,7 @@ pub enum Form {
 }
 
 /// A column chunk as the footer describes it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     /// The stored type.
     pub physical: Physical,
@@ -94,6 +94,14 @@ impl Column {
             _ => false,
         };
         levels_fit && is_encoding && self.is_sized(page) && self.is_typed()
+    }
+
+    /// Whether there is a reader for the form.
+    pub(crate) fn has_reader(&self, has_dictionary: bool) -> bool {
+        match (self.form, self.physical) {
+            (Form::Keys, physical) => has_dictionary && physical != Physical::Boolean,
+            (Form::Values, physical) => physical != Physical::ByteArray,
+        }
     }
 
     /// Whether values of the stored type are values of the Arrow type.

@@ -1,6 +1,6 @@
 //! The dictionary page of a chunk.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::{
     array::{ArrayRef, GenericByteArray},
@@ -9,17 +9,36 @@ use arrow::{
     error::ArrowError,
 };
 
-use crate::{error::PageError, header::Page, page::Pages, spread::Word};
+use crate::{
+    arrays::array,
+    description::{Column, Form, Physical},
+    error::PageError,
+    header::Page,
+    page::Pages,
+    spread::Word,
+};
 
-/// A dictionary page that is not decoded yet.
+/// A dictionary page, decoded when a reader opens the first page.
 #[derive(Debug)]
 pub(crate) struct Dictionary {
     page: Page,
+    values: Mutex<DictionaryValues>,
+}
+
+/// The values of a dictionary, shared by the readers of its chunk.
+#[derive(Clone, Debug)]
+pub(crate) enum DictionaryValues {
+    /// There is no dictionary, or it is not decoded.
+    None,
+    Words32(Arc<Vec<u32>>),
+    Words64(Arc<Vec<u64>>),
+    /// For columns that are read as keys.
+    Array(ArrayRef),
 }
 
 impl Dictionary {
     pub(crate) fn new(page: Page) -> Self {
-        Self { page }
+        Self { page, values: Mutex::new(DictionaryValues::None) }
     }
 
     /// Its uncompressed size.
@@ -27,23 +46,34 @@ impl Dictionary {
         self.page.uncompressed
     }
 
-    /// Its values as words.
-    pub(crate) fn words<W: Word>(&self, pages: &mut Pages) -> Result<Vec<W>, PageError> {
-        let bytes = pages.dictionary(&self.page)?;
-        let needed = self.page.values.checked_mul(W::BYTES).and_then(|needed| bytes.get(..needed));
-        Ok(W::from_le(needed.ok_or_else(short)?).collect())
+    /// Its values, decoded once.
+    pub(crate) fn values(&self, pages: &Pages, column: &Column) -> Result<DictionaryValues, PageError> {
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*values, DictionaryValues::None) {
+            *values = pages.dictionary(&self.page, |bytes| self.decode(bytes, column))?;
+        }
+        Ok(values.clone())
     }
 
-    /// Its values as an array of text or bytes.
-    pub(crate) fn strings(&self, pages: &mut Pages, data_type: &DataType) -> Result<ArrayRef, PageError> {
-        let bytes = pages.dictionary(&self.page)?;
-        match data_type {
-            DataType::Utf8 => strings::<Utf8Type>(bytes, self.page.values),
-            DataType::LargeUtf8 => strings::<LargeUtf8Type>(bytes, self.page.values),
-            DataType::LargeBinary => strings::<LargeBinaryType>(bytes, self.page.values),
-            _ => strings::<BinaryType>(bytes, self.page.values),
-        }
+    fn decode(&self, bytes: &[u8], column: &Column) -> Result<DictionaryValues, PageError> {
+        let (count, data_type) = (self.page.values, &column.data_type);
+        let is_wide = matches!(column.physical, Physical::Int64 | Physical::Double);
+        Ok(match (column.form, data_type) {
+            (_, DataType::Utf8) => DictionaryValues::Array(strings::<Utf8Type>(bytes, count)?),
+            (_, DataType::LargeUtf8) => DictionaryValues::Array(strings::<LargeUtf8Type>(bytes, count)?),
+            (_, DataType::Binary) => DictionaryValues::Array(strings::<BinaryType>(bytes, count)?),
+            (_, DataType::LargeBinary) => DictionaryValues::Array(strings::<LargeBinaryType>(bytes, count)?),
+            (Form::Keys, _) if is_wide => DictionaryValues::Array(array(words::<u64>(bytes, count)?, data_type, None)?),
+            (Form::Keys, _) => DictionaryValues::Array(array(words::<u32>(bytes, count)?, data_type, None)?),
+            (Form::Values, _) if is_wide => DictionaryValues::Words64(Arc::new(words(bytes, count)?)),
+            (Form::Values, _) => DictionaryValues::Words32(Arc::new(words(bytes, count)?)),
+        })
     }
+}
+
+fn words<W: Word>(bytes: &[u8], count: usize) -> Result<Vec<W>, PageError> {
+    let needed = count.checked_mul(W::BYTES).and_then(|needed| bytes.get(..needed));
+    Ok(W::from_le(needed.ok_or_else(short)?).collect())
 }
 
 fn short() -> PageError {

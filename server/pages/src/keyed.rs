@@ -10,56 +10,33 @@ use arrow::{
 
 use crate::{
     decode::Decode,
-    description::Physical,
-    dictionary::Dictionary,
+    dictionary::DictionaryValues,
     error::PageError,
     header::Encoding,
     indices::{check_indices, index_runs},
-    numbers,
-    page::Pages,
     runs::Runs,
     spread::{SLACK, Word},
 };
 
 /// Keys of a column being read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Keyed {
-    dictionary: Dictionary,
-    physical: Physical,
-    data_type: DataType,
+    /// The dictionary, once a page is open.
     values: Option<ArrayRef>,
     runs: Runs,
     keys: Vec<u32>,
     dense: Vec<u32>,
 }
 
-impl Keyed {
-    pub(crate) fn new(dictionary: Dictionary, physical: Physical, data_type: DataType) -> Option<Self> {
-        let (runs, keys, dense) = (Runs::default(), Vec::new(), Vec::new());
-        let is_keyed = physical != Physical::Boolean;
-        is_keyed.then_some(Self { dictionary, physical, data_type, values: None, runs, keys, dense })
-    }
-}
-
 impl Decode for Keyed {
-    fn held_bytes(&self) -> usize {
-        self.dictionary.size().saturating_mul(2)
+    fn needs_dictionary(&self) -> bool {
+        self.values.is_none()
     }
 
-    fn load_dictionary(&mut self, pages: &mut Pages) -> Result<(), PageError> {
-        if self.values.is_some() {
-            return Ok(());
+    fn set_dictionary(&mut self, values: DictionaryValues) {
+        if let DictionaryValues::Array(values) = values {
+            self.values = Some(values);
         }
-        self.values = Some(match self.physical {
-            Physical::ByteArray => self.dictionary.strings(pages, &self.data_type)?,
-            Physical::Int64 | Physical::Double => {
-                numbers::array(self.dictionary.words::<u64>(pages)?, &self.data_type, None)?
-            }
-            Physical::Int32 | Physical::Float | Physical::Boolean => {
-                numbers::array(self.dictionary.words::<u32>(pages)?, &self.data_type, None)?
-            }
-        });
-        Ok(())
     }
 
     fn start(&mut self, body: &[u8], at: usize, _: Encoding, _: usize) -> Result<(), PageError> {
@@ -90,13 +67,13 @@ impl Decode for Keyed {
         Ok(())
     }
 
-    fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, PageError> {
+    fn finish(&mut self, nulls: Option<NullBuffer>, data_type: &DataType) -> Result<ArrayRef, PageError> {
         let keys = std::mem::take(&mut self.keys);
         let rows = keys.len();
         let keys = Int32Array::new(ScalarBuffer::new(Buffer::from_vec(keys), 0, rows), nulls);
         let values = match &self.values {
             Some(values) => Arc::clone(values),
-            None => arrow::array::new_empty_array(&self.data_type),
+            None => arrow::array::new_empty_array(data_type),
         };
         Ok(Arc::new(dictionary_array(keys, values)))
     }

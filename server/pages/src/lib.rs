@@ -1,7 +1,7 @@
 //! Column chunks of Parquet files, decoded to Arrow arrays.
 //!
-//! [`ColumnReader`] reads the flat columns that training data consists of: numbers, booleans, and text whose pages all
-//! refer to a dictionary. [`ColumnReader::open`] parses the headers of all pages before it decompresses any byte, and
+//! A [`ColumnReader`] reads the flat columns that training data consists of: numbers, booleans, and text whose pages all
+//! refer to a dictionary. [`ColumnChunk::open`] parses the headers of all pages before it decompresses any byte, and
 //! returns `None` for a chunk that it does not read; the Parquet library reads that one. Both give the same values, and
 //! damaged bytes are an error of either.
 //!
@@ -12,6 +12,7 @@
 //! This crate does no I/O, starts no threads, and knows neither plans nor files.
 #![deny(unsafe_code)]
 
+mod arrays;
 mod booleans;
 mod column;
 mod decode;
@@ -32,6 +33,6 @@ mod spread;
 pub mod thrift;
 mod unpack;
 
-pub use column::ColumnReader;
+pub use column::{ColumnChunk, ColumnReader};
 pub use description::{Codec, Column, Form, Physical};
 pub use error::PageError;

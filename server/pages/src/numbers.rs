@@ -1,22 +1,21 @@
 //! Columns of numbers → arrays of values.
 
-use std::mem;
+use std::{mem, sync::Arc};
 
 use arrow::{
-    array::{ArrayData, ArrayRef, make_array},
-    buffer::{BooleanBuffer, Buffer, NullBuffer},
+    array::ArrayRef,
+    buffer::{BooleanBuffer, NullBuffer},
     datatypes::DataType,
-    error::ArrowError,
 };
 
 use crate::{
+    arrays::array,
     decode::Decode,
     delta,
-    dictionary::Dictionary,
+    dictionary::DictionaryValues,
     error::PageError,
     header::Encoding,
     indices::{check_indices, index_runs},
-    page::Pages,
     runs::Runs,
     spread::{SLACK, Word},
 };
@@ -24,10 +23,8 @@ use crate::{
 /// Values of four or eight bytes being read.
 #[derive(Debug)]
 pub(crate) struct Numbers<W> {
-    data_type: DataType,
-    dictionary: Option<Dictionary>,
-    /// The dictionary's values, once a page needs them.
-    words: Option<Vec<W>>,
+    /// The dictionary's values, once a page is open.
+    words: Option<Arc<Vec<W>>>,
     source: Source<W>,
     rows: Vec<W>,
     dense: Vec<W>,
@@ -44,12 +41,31 @@ enum Source<W> {
     Decoded(Vec<W>, usize),
 }
 
-impl<W: Word> Numbers<W> {
-    pub(crate) fn new(dictionary: Option<Dictionary>, data_type: DataType) -> Self {
-        let (rows, dense, indices) = (Vec::new(), Vec::new(), Vec::new());
-        Self { data_type, dictionary, words: None, source: Source::Plain(0), rows, dense, indices }
-    }
+/// Words of a dictionary.
+pub(crate) trait OfDictionary: Word {
+    fn of_dictionary(values: DictionaryValues) -> Arc<Vec<Self>>;
+}
 
+impl OfDictionary for u32 {
+    fn of_dictionary(values: DictionaryValues) -> Arc<Vec<Self>> {
+        if let DictionaryValues::Words32(words) = values { words } else { Arc::default() }
+    }
+}
+
+impl OfDictionary for u64 {
+    fn of_dictionary(values: DictionaryValues) -> Arc<Vec<Self>> {
+        if let DictionaryValues::Words64(words) = values { words } else { Arc::default() }
+    }
+}
+
+impl<W> Default for Numbers<W> {
+    fn default() -> Self {
+        let (rows, dense, indices) = (Vec::new(), Vec::new(), Vec::new());
+        Self { words: None, source: Source::Plain(0), rows, dense, indices }
+    }
+}
+
+impl<W: Word> Numbers<W> {
     /// Appends the next values.
     fn read(&mut self, body: &[u8], count: usize, into: &mut Vec<W>) -> Result<(), PageError> {
         let short = || PageError::new("a page has fewer values than its header declares");
@@ -60,7 +76,7 @@ impl<W: Word> Numbers<W> {
                 *at = end;
             }
             Source::Indices(runs) => {
-                let words = self.words.as_deref().unwrap_or_default();
+                let words = self.words.as_deref().map_or(&[][..], Vec::as_slice);
                 self.indices.clear();
                 runs.read(body, count, &mut self.indices)?;
                 check_indices(&self.indices, words.len())?;
@@ -76,16 +92,13 @@ impl<W: Word> Numbers<W> {
     }
 }
 
-impl<W: Word> Decode for Numbers<W> {
-    fn held_bytes(&self) -> usize {
-        self.dictionary.as_ref().map_or(0, |dictionary| dictionary.size().saturating_mul(2))
+impl<W: OfDictionary> Decode for Numbers<W> {
+    fn needs_dictionary(&self) -> bool {
+        self.words.is_none()
     }
 
-    fn load_dictionary(&mut self, pages: &mut Pages) -> Result<(), PageError> {
-        if self.words.is_none() {
-            self.words = self.dictionary.as_ref().map(|dictionary| dictionary.words(pages)).transpose()?;
-        }
-        Ok(())
+    fn set_dictionary(&mut self, values: DictionaryValues) {
+        self.words = Some(W::of_dictionary(values));
     }
 
     fn start(&mut self, body: &[u8], at: usize, encoding: Encoding, count: usize) -> Result<(), PageError> {
@@ -130,8 +143,8 @@ impl<W: Word> Decode for Numbers<W> {
         read
     }
 
-    fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, PageError> {
-        array(mem::take(&mut self.rows), &self.data_type, nulls)
+    fn finish(&mut self, nulls: Option<NullBuffer>, data_type: &DataType) -> Result<ArrayRef, PageError> {
+        array(mem::take(&mut self.rows), data_type, nulls)
     }
 }
 
@@ -157,20 +170,4 @@ fn joined<W: Word>(bytes: &[u8], count: usize) -> Result<Vec<W>, PageError> {
         }
     }
     Ok(W::from_le(&words).collect())
-}
-
-/// An array of a type whose values are stored as these words, or as the low bytes of them.
-pub(crate) fn array<W: Word>(
-    words: Vec<W>,
-    data_type: &DataType,
-    nulls: Option<NullBuffer>,
-) -> Result<ArrayRef, PageError> {
-    let rows = words.len();
-    let buffer = match data_type {
-        DataType::Int8 | DataType::UInt8 => words.into_iter().map(|word| word.as_usize() as u8).collect(),
-        DataType::Int16 | DataType::UInt16 => words.into_iter().map(|word| word.as_usize() as u16).collect(),
-        _ => Buffer::from_vec(words),
-    };
-    let data = ArrayData::builder(data_type.clone()).len(rows).add_buffer(buffer).nulls(nulls).build();
-    data.map(make_array).map_err(|error: ArrowError| PageError::new(error.to_string()))
 }

@@ -1,6 +1,9 @@
-//! The pages of a chunk, one of which is open: decompressed, with its levels read.
+//! Open pages: decompressed, with their levels read. Readers of a chunk share the pages that they have open.
 
-use std::{mem, ops::Range};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
 
 use arrow::buffer::BooleanBuffer;
 use bytes::Bytes;
@@ -14,36 +17,59 @@ use crate::{
     spare::PageBuffer,
 };
 
-/// The data pages of a chunk.
+/// The pages of a chunk, without its dictionary.
 #[derive(Debug)]
 pub(crate) struct Pages {
     chunk: Bytes,
     headers: Vec<Page>,
-    /// The page after the open one.
-    next: usize,
     codec: Codec,
     is_optional: bool,
-    buffer: PageBuffer,
-    body: Body,
-    rows_left: usize,
-    /// Rows of the open page already taken.
-    row: usize,
-    valid: Option<BooleanBuffer>,
+    /// Pages that a reader has open, by index.
+    open: Mutex<Vec<Weak<OpenPage>>>,
 }
 
-/// Where the bytes of the open page are.
-#[derive(Clone, Debug)]
+/// A page that readers have open.
+#[derive(Debug)]
+pub(crate) struct OpenPage {
+    body: Body,
+    pub encoding: Encoding,
+    /// The offset of its values in its body.
+    pub values_at: usize,
+    /// Its values without nulls.
+    pub count: usize,
+    pub rows: usize,
+    /// Which rows are valid; `None` if all are.
+    pub valid: Option<BooleanBuffer>,
+}
+
+#[derive(Debug)]
 enum Body {
-    /// In the chunk.
-    Stored(Range<usize>),
-    /// At the start of the buffer.
-    Decompressed(usize),
+    /// As stored.
+    Stored(Bytes),
+    /// The first bytes of a buffer.
+    Decompressed(PageBuffer, usize),
+}
+
+impl OpenPage {
+    /// Its bytes: the values after the levels in pages of version 1, the values alone in those of version 2.
+    pub(crate) fn body(&self) -> &[u8] {
+        self.body.bytes()
+    }
+}
+
+impl Body {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Stored(bytes) => bytes,
+            Self::Decompressed(buffer, size) => buffer.bytes(*size),
+        }
+    }
 }
 
 impl Pages {
     pub(crate) fn new(chunk: Bytes, headers: Vec<Page>, codec: Codec, is_optional: bool) -> Self {
-        let (buffer, body) = (PageBuffer::default(), Body::Stored(0..0));
-        Self { chunk, headers, next: 0, codec, is_optional, buffer, body, rows_left: 0, row: 0, valid: None }
+        let open = Mutex::new(headers.iter().map(|_| Weak::new()).collect());
+        Self { chunk, headers, codec, is_optional, open }
     }
 
     /// The largest uncompressed size; 0 if pages are read where they are.
@@ -54,85 +80,60 @@ impl Pages {
         self.headers.iter().map(|page| page.uncompressed).max().unwrap_or(0)
     }
 
-    /// Rows of the open page that were not taken.
-    pub(crate) fn rows_left(&self) -> usize {
-        self.rows_left
+    /// The rows of a page; `None` after the last.
+    pub(crate) fn rows(&self, page: usize) -> Option<usize> {
+        self.headers.get(page).map(|header| header.values)
     }
 
-    /// The values of the open page, after its levels in pages of version 2.
-    pub(crate) fn body(&self) -> &[u8] {
-        match &self.body {
-            Body::Stored(range) => &self.chunk[range.clone()],
-            Body::Decompressed(size) => self.buffer.bytes(*size),
-        }
-    }
-
-    /// The next rows of the open page: which are valid, or `None` if all are.
-    pub(crate) fn take(&mut self, rows: usize) -> Option<BooleanBuffer> {
-        let start = self.row;
-        self.row += rows;
-        self.rows_left -= rows;
-        self.valid.as_ref().map(|valid| valid.slice(start, rows))
-    }
-
-    /// Passes over closed pages that have at most this many rows, if no row of the open page is left.
-    pub(crate) fn skip_whole(&mut self, rows: usize) -> usize {
-        let mut skipped = 0;
-        while self.rows_left == 0
-            && let Some(page) = self.headers.get(self.next)
-            && page.values <= rows - skipped
-        {
-            skipped += page.values;
-            self.next += 1;
-            if page.values == 0 && skipped == rows {
-                break;
-            }
-        }
-        skipped
-    }
-
-    /// Opens the next page: its encoding, the offset of its values in the body, and their number without nulls.
-    pub(crate) fn open_next(&mut self) -> Result<(Encoding, usize, usize), PageError> {
+    /// Opens a page, unless another reader has it open.
+    pub(crate) fn open(&self, index: usize) -> Result<Arc<OpenPage>, PageError> {
+        // Readers that want the same page wait for the first, who decompresses it.
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = || PageError::new("its pages have fewer rows than its footer declares");
-        let page = self.headers.get(self.next).cloned().ok_or_else(ended)?;
-        self.next += 1;
-        self.check(&page)?;
-        let stored = page.body.clone();
-        let mut at = 0;
-        self.valid = None;
-        match page.kind {
-            PageKind::DataV2 { levels, is_compressed, .. } => {
-                let values = stored.start + levels..stored.end;
-                self.place(values, page.uncompressed - levels, is_compressed)?;
-                if self.is_optional {
-                    self.valid = levels::read(&self.chunk[stored.start..stored.start + levels], page.values)?;
-                }
-            }
-            PageKind::DataV1 { .. } | PageKind::Dictionary => {
-                self.place(stored, page.uncompressed, true)?;
-                if self.is_optional {
-                    let levels = level_bytes(self.body())?;
-                    self.valid = levels::read(&self.body()[levels.clone()], page.values)?;
-                    at = levels.end;
-                }
-            }
+        let (header, known) = self.headers.get(index).zip(open.get_mut(index)).ok_or_else(ended)?;
+        if let Some(page) = known.upgrade() {
+            return Ok(page);
         }
-        let count = self.valid.as_ref().map_or(page.values, BooleanBuffer::count_set_bits);
+        let page = Arc::new(self.read(header)?);
+        *known = Arc::downgrade(&page);
+        Ok(page)
+    }
+
+    /// Calls `read` with the bytes of a dictionary page.
+    pub(crate) fn dictionary<T>(
+        &self,
+        page: &Page,
+        read: impl FnOnce(&[u8]) -> Result<T, PageError>,
+    ) -> Result<T, PageError> {
+        self.check(page)?;
+        read(self.body(page.body.clone(), page.uncompressed, true)?.bytes())
+    }
+
+    fn read(&self, page: &Page) -> Result<OpenPage, PageError> {
+        self.check(page)?;
+        let (stored, mut values_at, mut valid) = (page.body.clone(), 0, None);
+        let body = if let PageKind::DataV2 { levels, is_compressed, .. } = page.kind {
+            let values = stored.start + levels..stored.end;
+            if self.is_optional {
+                valid = levels::read(&self.chunk[stored.start..values.start], page.values)?;
+            }
+            self.body(values, page.uncompressed - levels, is_compressed)?
+        } else {
+            let body = self.body(stored, page.uncompressed, true)?;
+            if self.is_optional {
+                let levels = level_bytes(body.bytes())?;
+                values_at = levels.end;
+                valid = levels::read(&body.bytes()[levels], page.values)?;
+            }
+            body
+        };
+        let count = valid.as_ref().map_or(page.values, BooleanBuffer::count_set_bits);
         if let PageKind::DataV2 { nulls, .. } = page.kind
             && count + nulls != page.values
         {
             return Err(PageError::new("the header of a page declares another number of nulls than the page has"));
         }
-        (self.rows_left, self.row) = (page.values, 0);
-        Ok((page.encoding, at, count))
-    }
-
-    /// The bytes of a dictionary page. Closes the open page.
-    pub(crate) fn dictionary(&mut self, page: &Page) -> Result<&[u8], PageError> {
-        self.check(page)?;
-        self.rows_left = 0;
-        self.place(page.body.clone(), page.uncompressed, true)?;
-        Ok(self.body())
+        Ok(OpenPage { body, encoding: page.encoding, values_at, count, rows: page.values, valid })
     }
 
     fn check(&self, page: &Page) -> Result<(), PageError> {
@@ -143,16 +144,13 @@ impl Pages {
         Err(PageError::new("the checksum of a page does not match its bytes"))
     }
 
-    fn place(&mut self, stored: Range<usize>, size: usize, is_compressed: bool) -> Result<(), PageError> {
+    fn body(&self, stored: Range<usize>, size: usize, is_compressed: bool) -> Result<Body, PageError> {
         if self.codec == Codec::Uncompressed || !is_compressed {
-            self.body = Body::Stored(stored);
-            return Ok(());
+            return Ok(Body::Stored(self.chunk.slice(stored)));
         }
-        // The body of a page that fails to decompress must not be read.
-        let _ = mem::replace(&mut self.body, Body::Stored(0..0));
-        decompress(self.codec, &self.chunk[stored], self.buffer.sized(size))?;
-        self.body = Body::Decompressed(size);
-        Ok(())
+        let mut buffer = PageBuffer::default();
+        decompress(self.codec, &self.chunk[stored], buffer.sized(size))?;
+        Ok(Body::Decompressed(buffer, size))
     }
 }
 

@@ -12,14 +12,14 @@ use arrow::{
     array::{Array, ArrayRef},
     compute::{cast, concat},
 };
-use forebay_pages::{ColumnReader, Form, PageError};
+use forebay_pages::{ColumnChunk, Form, PageError};
 
 use crate::chunks::{Chunk, Numbers};
 
 /// Reads a chunk in pieces of random sizes; `None` if the crate leaves it to the library.
 fn own(chunk: &Chunk, form: Form, numbers: &mut Numbers) -> Option<Result<ArrayRef, PageError>> {
     let column = chunk.column(form);
-    let mut reader = ColumnReader::open(chunk.bytes(), &column)?;
+    let mut reader = ColumnChunk::open(chunk.bytes(), column.clone())?.reader();
     let (mut arrays, mut read) = (Vec::new(), 0);
     let size = 1 + numbers.below(column.rows.max(1) * 2);
     while read < column.rows {
@@ -61,7 +61,8 @@ fn skipped_rows_do_not_change_the_others() {
         let chunk = Chunk::random(&mut numbers);
         for form in [Form::Values, Form::Keys] {
             let column = chunk.column(form);
-            let Some(mut reader) = ColumnReader::open(chunk.bytes(), &column) else { continue };
+            let Some(opened) = ColumnChunk::open(chunk.bytes(), column.clone()) else { continue };
+            let mut reader = opened.reader();
             let expected = chunk.library().unwrap();
             let (mut row, mut is_read) = (0, false);
             while row < column.rows {
@@ -73,6 +74,30 @@ fn skipped_rows_do_not_change_the_others() {
                     reader.skip(rows).unwrap();
                 }
                 (row, is_read) = (row + rows, !is_read);
+            }
+        }
+    }
+}
+
+/// Readers that share a chunk read the same values, one behind the other.
+#[test]
+fn readers_share_a_chunk() {
+    for seed in 7000..7200 {
+        let mut numbers = Numbers::new(seed);
+        let chunk = Chunk::random(&mut numbers);
+        for form in [Form::Values, Form::Keys] {
+            let column = chunk.column(form);
+            let Some(opened) = ColumnChunk::open(chunk.bytes(), column.clone()) else { continue };
+            let expected = chunk.library().unwrap();
+            let mut readers = [column.rows / 2, column.rows / 3].map(|skipped| (opened.reader(), skipped));
+            for (reader, skipped) in &mut readers {
+                reader.skip(*skipped).unwrap();
+            }
+            for turn in 0..2 * column.rows.div_ceil(100) {
+                let (reader, row) = &mut readers[turn % 2];
+                let found = cast(&reader.read(100).unwrap(), &column.data_type).unwrap();
+                assert_eq!(&found, &expected.slice(*row, (column.rows - *row).min(100)), "seed {seed}, {chunk:?}");
+                *row += found.len();
             }
         }
     }
@@ -94,7 +119,7 @@ fn damaged_bytes_are_refused_or_read_alike() {
             let expected = catch_unwind(AssertUnwindSafe(|| chunk.library()));
             match (found, expected) {
                 (Err(_), _) => refused += 1,
-                (Ok(found), Ok(Ok(expected))) if &found == &expected => alike += 1,
+                (Ok(found), Ok(Ok(expected))) if found.as_ref() == expected.as_ref() => alike += 1,
                 (Ok(_), Ok(Ok(_))) => wrong.push(format!("seed {seed}, {chunk:?}: other values")),
                 (Ok(_), refusal) => {
                     let reason = refusal.map_or_else(|_| "a panic".to_owned(), |error| format!("{:?}", error.err()));

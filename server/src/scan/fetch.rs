@@ -1,4 +1,5 @@
 //! Reads byte ranges of a pinned file, adjacent ones in one request, and checks that the file is still the pinned one.
+//! Concurrent readers of a row group share what is read.
 
 use std::{
     collections::HashMap,
@@ -7,11 +8,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use forebay_pages::{Column, ColumnChunk};
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
 use tracing::Instrument;
 
-use super::error::ScanError;
+use super::{error::ScanError, projection::Projection};
 use crate::{
     catalog::{File, Snapshot, StoreError},
     log::PARTS,
@@ -29,29 +31,51 @@ const LOCAL_READ_BYTES: (u64, u64) = (64 << 10, 1 << 20);
 /// Concurrent reads of one row group.
 const READS_AT_ONCE: usize = 8;
 
-/// Fetched bytes shared by the readers of one stream, by row group. Bytes that no reader holds are freed.
+/// Row groups that streams have open: those that read the same columns at the same time share the fetched bytes and the
+/// decompressed pages. What no reader holds is freed.
 #[derive(Debug, Default)]
-pub struct Sharing(Mutex<HashMap<usize, Weak<SharedBytes>>>);
+pub struct Sharing(Mutex<HashMap<RowGroupKey, Weak<SharedBytes>>>);
 
-/// Fetched bytes of one row group, shared by its concurrent readers.
+/// Dataset, digest of the snapshot, row group, and columns.
+type RowGroupKey = (String, String, usize, Vec<usize>);
+
+/// Bytes and pages of one row group, shared by its concurrent readers.
 #[derive(Debug, Default)]
-pub struct SharedBytes(OnceCell<Vec<(Range<u64>, Bytes)>>);
+pub struct SharedBytes {
+    fetched: OnceCell<Vec<(Range<u64>, Bytes)>>,
+    /// With the index of the leaf column.
+    chunks: Mutex<Vec<(usize, Arc<ColumnChunk>)>>,
+}
 
 impl Sharing {
-    /// The bytes of a row group of the snapshot, fetched or not.
-    pub fn bytes_of(&self, row_group: usize) -> Arc<SharedBytes> {
+    /// The bytes of a row group's columns, fetched or not.
+    pub fn bytes_of(&self, snapshot: &Snapshot, row_group: usize, projection: &Projection) -> Arc<SharedBytes> {
+        let key =
+            (snapshot.dataset().to_owned(), snapshot.digest().to_owned(), row_group, projection.columns().to_vec());
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bytes) = known.get(&row_group).and_then(Weak::upgrade) {
+        if let Some(bytes) = known.get(&key).and_then(Weak::upgrade) {
             return bytes;
         }
         known.retain(|_, bytes| bytes.strong_count() > 0);
         let bytes = Arc::default();
-        known.insert(row_group, Arc::downgrade(&bytes));
+        known.insert(key, Arc::downgrade(&bytes));
         bytes
     }
 }
 
 impl SharedBytes {
+    /// The chunk of a leaf column, opened by the first reader; `None` if the Parquet library must read it.
+    pub(super) fn chunk(&self, leaf: usize, bytes: &Bytes, column: Column) -> Option<Arc<ColumnChunk>> {
+        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = chunks.iter().find(|(known, chunk)| *known == leaf && *chunk.column() == column);
+        if let Some((_, chunk)) = known {
+            return Some(Arc::clone(chunk));
+        }
+        let chunk = ColumnChunk::open(Bytes::clone(bytes), column)?;
+        chunks.push((leaf, Arc::clone(&chunk)));
+        Some(chunk)
+    }
+
     /// Returns the bytes of the ranges, in order: from the first reader's fetch if it has them.
     pub(super) async fn ranges(
         &self,
@@ -66,8 +90,8 @@ impl SharedBytes {
             let pieces = ranges(snapshot, file, wanted).await?;
             Ok::<_, ScanError>(wanted.iter().cloned().zip(pieces).collect())
         };
-        metrics::cache_requests(Cache::RowGroups, self.0.initialized(), 1);
-        let fetched = self.0.get_or_try_init(fetch).await?;
+        metrics::cache_requests(Cache::RowGroups, self.fetched.initialized(), 1);
+        let fetched = self.fetched.get_or_try_init(fetch).await?;
         let of =
             |wanted: &Range<u64>| fetched.iter().find(|(range, _)| range == wanted).map(|(_, bytes)| bytes.clone());
         match wanted.iter().map(of).collect() {

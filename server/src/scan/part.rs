@@ -6,7 +6,6 @@ use arrow::{
     array::{Array, ArrayRef},
     datatypes::{DataType, SchemaRef},
 };
-use bytes::Bytes;
 use forebay_pages::{Codec, Column, ColumnReader, Form, Physical};
 use parquet::{
     arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelector},
@@ -17,6 +16,7 @@ use parquet::{
 use super::{
     columns::{Fetched, FetchedColumns},
     decode_memory::DecodeMemory,
+    fetch::SharedBytes,
     projection::{Part, View},
 };
 
@@ -54,7 +54,7 @@ impl PartReader {
         (part, roots): (&Part, &[usize]),
         fetched: Vec<Fetched>,
         skip: u64,
-        memory: &Arc<DecodeMemory>,
+        (memory, shared): (&Arc<DecodeMemory>, &SharedBytes),
     ) -> Result<Opened, ParquetError> {
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         let chunk_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
@@ -62,12 +62,12 @@ impl PartReader {
         for (leaf, range, bytes) in fetched {
             let opened = described(view, row_group, leaf).and_then(|(root, column)| {
                 let place = roots.iter().position(|known| *known == root)?;
-                Some((part.columns[place], ColumnReader::open(Bytes::clone(&bytes), &column)?))
+                Some((part.columns[place], shared.chunk(leaf, &bytes, column)?))
             });
             match opened {
-                Some((column, reader)) => {
-                    own_bytes += reader.held_bytes() as u64;
-                    own.push((column, reader));
+                Some((column, chunk)) => {
+                    own_bytes += chunk.held_bytes() as u64;
+                    own.push((column, chunk.reader()));
                 }
                 None => rest.push((leaf, range, bytes)),
             }

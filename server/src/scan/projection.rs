@@ -111,6 +111,11 @@ impl Projection {
         Self { keyable: keyable.map(|(column, _)| column).collect(), ..self }
     }
 
+    /// The indices of the columns in the stored schema, ascending.
+    pub(super) fn columns(&self) -> &[usize] {
+        &self.indices
+    }
+
     /// The schema of the columns; [`Projection::with_keys`] columns may be read as dictionaries of these types.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema

@@ -1,7 +1,9 @@
 //! The parts of the server that streams and fits run on.
 
 use super::{device::Device, plan_store::PlanStore};
-use crate::{budget::Budget, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, plan::Limits, state::State};
+use crate::{
+    budget::Budget, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, plan::Limits, scan::Sharing, state::State,
+};
 
 /// The parts of the server that streams and fits run on, shared by all of them.
 #[derive(Debug)]
@@ -14,4 +16,6 @@ pub(super) struct Environment {
     pub plans: PlanStore,
     pub limits: Limits,
     pub device: Device,
+    /// Row groups that streams have open.
+    pub sharing: Sharing,
 }

@@ -50,6 +50,7 @@ use crate::{
     cpu_pool::CpuPool,
     engine::Engine,
     plan::{Limits, Request, Sample},
+    scan::Sharing,
     state::State,
 };
 use describe::Descriptions;
@@ -83,7 +84,8 @@ impl Streams {
         device: Device,
     ) -> Self {
         let plans = PlanStore::new(state.clone());
-        let environment = Arc::new(Environment { catalog, engine, cpu, budget, state, plans, limits, device });
+        let sharing = Sharing::default();
+        let environment = Arc::new(Environment { catalog, engine, cpu, budget, state, plans, limits, device, sharing });
         Self {
             resolver: Resolver::new(Arc::clone(&environment)),
             exchanges: Exchanges::new(Arc::clone(&environment)),

@@ -10,7 +10,7 @@ use forebay_order::Piece;
 use crate::{
     catalog::Snapshot,
     metrics::{Stage, StageTimes},
-    scan::{self, RowGroupReader, Sharing},
+    scan::{self, RowGroupReader},
     stream::{
         environment::Environment,
         error::StreamError,
@@ -38,21 +38,20 @@ pub(crate) struct Run {
 }
 
 impl OpenGroup {
-    /// Fetches a piece's row group, unless another reader of the stream has its bytes.
+    /// Fetches a piece's row group, unless another reader has its bytes.
     pub(crate) async fn open(
         environment: &Environment,
         prepared: &Prepared,
         piece: Piece,
-        sharing: &Sharing,
     ) -> Result<Self, StreamError> {
-        let Environment { cpu, budget, .. } = environment;
+        let Environment { cpu, budget, sharing, .. } = environment;
         let (snapshot, rows): (&Snapshot, &Rows) = (&prepared.snapshot, &prepared.compiled.rows);
         let group = &snapshot.row_groups()[piece.row_group];
         // Without a filter, decoding skips the whole chunks before the piece. Chunk boundaries stay the same for any
         // start position, so a batch is equal to the byte.
         let chunk_rows = rows.projection.chunk_rows(snapshot, group);
         let unread = if rows.all_pass() { piece.skip / chunk_rows * chunk_rows } else { 0 };
-        let shared = sharing.bytes_of(piece.row_group);
+        let shared = sharing.bytes_of(snapshot, piece.row_group, &rows.projection);
         let reader = scan::open_shared(snapshot, group, &rows.projection, unread, cpu, budget, &shared).await?;
         let next_row = group.rows.start + unread;
         Ok(Self { index: piece.row_group, reader, next_row, seen: unread, pending: None })

@@ -13,7 +13,6 @@ use futures::StreamExt;
 use crate::{
     log::PARTS,
     metrics::{Stage, StageTimes},
-    scan::Sharing,
     stream::{
         decode::decode,
         device::{Builder, Executable},
@@ -82,10 +81,9 @@ async fn decode_runs(
     sender: AheadSender<(Run, StageTimes)>,
 ) -> Result<(), StreamError> {
     let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
-    let sharing = Arc::<Sharing>::default();
     let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
-        let (environment, prepared, sharing) = (Arc::clone(&environment), prepared.clone(), Arc::clone(&sharing));
-        async move { Ok((piece, OpenGroup::open(&environment, &prepared, piece, &sharing).await?)) }
+        let (environment, prepared) = (Arc::clone(&environment), prepared.clone());
+        async move { Ok((piece, OpenGroup::open(&environment, &prepared, piece).await?)) }
     }));
     let (mut times, columns) = (StageTimes::default(), rows.projection.schema());
     loop {

@@ -11,7 +11,6 @@ use tracing::Instrument;
 use super::lane_task::{LaneTask, ShuffledEpoch, TimedWindow};
 use crate::{
     metrics::{Stage, StageTimes},
-    scan::Sharing,
     stream::error::StreamError,
 };
 
@@ -38,10 +37,10 @@ impl LaneInterleaver {
         let lane_count = lanes.len().max(1) as u64;
         let window_of = |row: u64| row / lane_count / epoch.shuffle.window_rows;
         let windows = window_of(start)..if end > start { window_of(end - 1) + 1 } else { window_of(start) };
-        let (mut tasks, sharing) = (JoinSet::new(), Arc::<Sharing>::default());
+        let mut tasks = JoinSet::new();
         let feeds = lanes.iter().map(|lane| {
             let (sender, receiver) = mpsc::channel(WINDOWS_AHEAD);
-            let task = LaneTask::new(epoch, *lane, &sharing);
+            let task = LaneTask::new(epoch, *lane);
             tasks.spawn(task.run(windows.clone(), sender).in_current_span());
             receiver
         });

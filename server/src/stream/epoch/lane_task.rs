@@ -12,7 +12,6 @@ use tracing::Instrument;
 use crate::{
     log::PARTS,
     metrics::{Stage, StageTimes},
-    scan::Sharing,
     stream::{
         decode::decode,
         device::Builder,
@@ -39,8 +38,6 @@ pub(super) type TimedWindow = (RecordBatch, StageTimes);
 pub(super) struct LaneTask {
     epoch: ShuffledEpoch,
     lane: Lane,
-    /// Lanes in the same large row group fetch it once.
-    sharing: Arc<Sharing>,
     /// The row group in which the previous window ended.
     open: Option<OpenGroup>,
     /// Dictionaries that went through the chains for the previous window.
@@ -49,15 +46,8 @@ pub(super) struct LaneTask {
 }
 
 impl LaneTask {
-    pub(super) fn new(epoch: &ShuffledEpoch, lane: Lane, sharing: &Arc<Sharing>) -> Self {
-        Self {
-            epoch: epoch.clone(),
-            lane,
-            sharing: Arc::clone(sharing),
-            open: None,
-            workspace: Workspace::default(),
-            times: StageTimes::default(),
-        }
+    pub(super) fn new(epoch: &ShuffledEpoch, lane: Lane) -> Self {
+        Self { epoch: epoch.clone(), lane, open: None, workspace: Workspace::default(), times: StageTimes::default() }
     }
 
     /// Sends the lane's windows of these indices, until the lane ends or a window fails.
@@ -93,12 +83,11 @@ impl LaneTask {
         let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
             // The previous window may have ended in the row group in which this one begins.
             let open = open.take().filter(|open| open.leads_to(&piece));
-            let (environment, prepared, sharing) =
-                (Arc::clone(&environment), prepared.clone(), Arc::clone(&self.sharing));
+            let (environment, prepared) = (Arc::clone(&environment), prepared.clone());
             async move {
                 match open {
                     Some(group) => Ok((piece, group)),
-                    None => Ok((piece, OpenGroup::open(&environment, &prepared, piece, &sharing).await?)),
+                    None => Ok((piece, OpenGroup::open(&environment, &prepared, piece).await?)),
                 }
             }
         }));
