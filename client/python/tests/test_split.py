@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -126,3 +127,24 @@ def test_another_filter_keeps_the_training_rows() -> None:
     narrowed = val.with_filter("x > 0")
     assert (narrowed.filter, narrowed.training) == ("x > 0", train)
     assert train.with_filter("x > 0").training is None
+
+
+def test_replace_keeps_the_training_rows() -> None:
+    train, val = fb.Plan(outputs={"x": fb.cols("x").standardize()}).split(by="user", val=0.2)
+    assert replace(val, filter="x > 0").training == train
+    # The parameters of new outputs are learned from the training rows too.
+    outputs = {"y": fb.output(fb.cols("y").standardize())}
+    assert replace(val, outputs=outputs).training == replace(train, outputs=outputs)
+    assert replace(val, training_filter=None).training is None
+    # A split of validation rows, into rows to tune on and rows to test on, say.
+    assert [half.training for half in val.split(val=0.5)] == [train, train]
+    with pytest.raises(TypeError, match="training_filter must be a string"):
+        replace(val, training_filter=3)  # type: ignore[arg-type]
+
+
+def test_new_outputs_of_a_validation_plan_are_fitted_to_the_training_rows(url: str) -> None:
+    train, val = PLAN.split(by="user id", val=0.2)
+    outputs = {"x": fb.cols("x").min_max()}
+    with fb.connect(url) as client:
+        learned = client.fit("ev", replace(train, outputs=outputs)).plan.outputs
+        assert client.fit("ev", replace(val, outputs=outputs)).plan.outputs == learned

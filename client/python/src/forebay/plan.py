@@ -37,12 +37,12 @@ class Plan:
     filter: str
     derive: Mapping[str, str] = field(hash=False)
     outputs: Mapping[str, Output] = field(hash=False)
-    training: Plan | None = field(hash=False, repr=False, init=False)
-    """The plan that this one takes its learned parameters from, of the training rows; set by `split`."""
     join: Sequence[Join]
     """Joins with other datasets, made by `forebay.join`."""
     units: Mapping[str, str] = field(hash=False)
     """Units of date and time columns when the plan was fitted; set by a fit."""
+    training_filter: str | None
+    """Filter of the rows that parameters are learned from; None: those of `filter`. Set by `split`."""
 
     def __init__(
         self,
@@ -52,9 +52,11 @@ class Plan:
         derive: Mapping[str, str] | None = None,
         join: Join | Sequence[Join] = (),
         units: Mapping[str, str] | None = None,
+        training_filter: str | None = None,
     ) -> None:
-        if filter is not None and not isinstance(cast(object, filter), str):
-            raise TypeError(f"filter must be a string with an SQL expression, not {filter!r}")
+        for name, given in (("filter", filter), ("training_filter", training_filter)):
+            if given is not None and not isinstance(cast(object, given), str):
+                raise TypeError(f"{name} must be a string with an SQL expression, not {given!r}")
         if not isinstance(cast(object, outputs), Mapping) or not outputs:
             raise TypeError('outputs must map names to cols chains: outputs={"dense": fb.cols("a", "b")}')
         for name, expr in (derive or {}).items():
@@ -77,17 +79,25 @@ class Plan:
         object.__setattr__(self, "outputs", made)
         object.__setattr__(self, "join", joins)
         object.__setattr__(self, "units", dict(units or {}))
-        object.__setattr__(self, "training", None)
+        object.__setattr__(self, "training_filter", training_filter)
 
     def __repr__(self) -> str:
         lines = [f"join {item!r}" for item in self.join]
         lines += [f"filter={self.filter!r}"] if self.filter else []
-        lines += [] if self.training is None else [f"learns from the rows of filter={self.training.filter!r}"]
+        if self.training_filter is not None:
+            lines += [f"learns from the rows of filter={self.training_filter!r}"]
         lines += [f"derive[{name!r}] = {expr}" for name, expr in self.derive.items()]
         for name, out in self.outputs.items():
             named = name if out.dtype is None else f"{name}: {out.dtype}"
             lines += [f"{named} = {' | '.join(map(repr, out.parts))}"]
         return "\n  ".join(["Plan, to be fitted:" if self.needs_fit else "Plan:", *lines])
+
+    @property
+    def training(self) -> Plan | None:
+        """The plan that this one takes its learned parameters from; None if it learns from its own rows."""
+        if self.training_filter is None:
+            return None
+        return replace(self, filter=self.training_filter, training_filter=None)
 
     @property
     def needs_fit(self) -> bool:
@@ -113,13 +123,11 @@ class Plan:
                 outputs[name] = replace(out, parts=tuple(part.resolve(schema) for part in out.parts))
             except ValueError as error:
                 raise ValueError(f"outputs: {name!r}: {error}") from None
-        resolved = Plan(outputs=outputs, filter=self.filter, derive=self.derive, join=self.join, units=self.units)
-        return resolved._learning_from(None if self.training is None else self.training.resolve(schema))
+        return replace(self, outputs=outputs)
 
     def with_filter(self, filter: str) -> Plan:  # noqa: A002 (the contract's name)
         """Return the plan with its filter replaced; a validation plan still learns from the training rows."""
-        plan = Plan(outputs=self.outputs, filter=filter, derive=self.derive, join=self.join, units=self.units)
-        return plan._learning_from(self.training)
+        return replace(self, filter=filter)
 
     def split(self, *, by: str | None = None, val: float = 0.1, seed: int = 0) -> tuple[Plan, Plan]:
         """Return two plans, for training and for validation: disjoint rows that are together those of this plan.
@@ -133,11 +141,8 @@ class Plan:
         """
         rest, share = split_filters(by, val, seed)
         training = self.with_filter(both(self.filter, rest))
-        return training, self.with_filter(both(self.filter, share))._learning_from(training)
-
-    def _learning_from(self, training: Plan | None) -> Plan:
-        object.__setattr__(self, "training", training)
-        return self
+        learned_from = training.filter if self.training_filter is None else self.training_filter
+        return training, replace(self, filter=both(self.filter, share), training_filter=learned_from)
 
     def to_dict(self) -> Json:
         """Return the plan as JSON of the server."""
