@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import importlib.util
 import json
 import math
@@ -16,7 +15,7 @@ import pytest
 import torch
 
 import forebay as fb
-from harness.examples import EXAMPLES, run_example
+from harness.examples import example_module, run_example
 
 ROWS = 60_000
 BATCHES = -(-ROWS // 8_192)
@@ -24,9 +23,8 @@ JOBS = {"file order, waits": False, "shuffled, waits": True, "shuffled, torch": 
 
 
 @pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    return importlib.import_module("overlap")
+def example() -> Any:
+    return example_module("overlap")
 
 
 @dataclass
@@ -101,8 +99,7 @@ def test_the_picture_has_both_timelines(ran: Ran):
         assert name in text
 
 
-def test_neighbouring_steps_are_one_bar(monkeypatch: pytest.MonkeyPatch):
+def test_neighbouring_steps_are_one_bar():
     pytest.importorskip("matplotlib", reason="part of the test requirements; absent only where someone left it out")
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    merged = importlib.import_module("pictures").merged
+    merged = example_module("pictures").merged
     assert merged([(0, 1), (1.1, 2), (3, 4)], gap=0.2) == [(0, 2), (3, 4)]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.example_runs import example_module, run_example
+from harness.examples import example_module, run_example
 
 
 def test_models_from_the_stream_are_as_accurate_as_on_the_whole_table(tmp_path: Path):
-    printed = run_example("pipeline_models", "--data", tmp_path)
+    printed = run_example("pipeline_models.py", "--data", tmp_path)
     rows = re.findall(r"^(\S+) +([\d.]+)% +(\S+) +([\d.]+)% +[+-]([\d.]+)% +([\d.]+)%$", printed, re.MULTILINE)
     assert [row[0] for row in rows] == ["SGDClassifier.partial_fit", "torch.nn.Linear", "xgboost.train"]
     for _, streamed, _, whole, difference, noise in rows:

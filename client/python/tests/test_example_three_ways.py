@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import importlib.util
 import json
 import re
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.examples import EXAMPLES, run_example
+from harness.examples import example_module, run_example
 
 ROWS = 30_000
 SMALL = ["--rows", str(ROWS), "--rounds", "1", "--batches", "20", "--cpu-seconds", "0.02"]
@@ -70,20 +69,16 @@ def test_results_are_numpys_to_the_bit_and_the_fit_is_exact(ran: Ran):
     ("change", "error"),
     [(lambda found: np.nextafter(found, 9), "30,000 values differ; value 0 is"), (lambda found: found[:-1], "29,999")],
 )
-def test_a_result_that_differs_in_one_bit_or_row_ends_the_example(
-    change: Any, error: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    example = importlib.import_module("three_ways")
+def test_a_result_that_differs_in_one_bit_or_row_ends_the_example(change: Any, error: str):
+    example = example_module("three_ways")
     expected = values(ROWS)
     example.check_equal(example.Way("same", lambda rows, size: values(rows)), ROWS, 1, expected)
     with pytest.raises(SystemExit, match=f"other: {error}"):
         example.check_equal(example.Way("other", lambda rows, size: change(values(rows))), ROWS, 1, expected)
 
 
-def test_cpu_seconds_contain_those_of_ended_children(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    measuring = importlib.import_module("measuring")
+def test_cpu_seconds_contain_those_of_ended_children():
+    measuring = example_module("measuring")
     busy = "import time\nwhile time.process_time() < 0.5: pass"
     _, seconds = measuring.measured(lambda: subprocess.run([sys.executable, "-c", busy], check=True))
     assert seconds.cpu >= 0.45

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.example_runs import example_module, run_example
+from harness.examples import example_module, run_example
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("tensorflow") is None,
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_both_frameworks_read_the_same_batches_and_have_the_same_losses(tmp_path: Path):
-    printed = run_example("two_frameworks", "--data", tmp_path)
+    printed = run_example("two_frameworks.py", "--data", tmp_path)
     steps = re.findall(r"^ +(\d+) +([\d.]{10}) +([\d.]{10})$", printed, re.MULTILINE)
     assert [int(step) for step, *_ in steps] == [0, 1, 10, 100, 255]
     losses = [(float(ours), float(theirs)) for _, ours, theirs in steps]

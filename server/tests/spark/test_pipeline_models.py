@@ -11,7 +11,7 @@ from pyspark.ml.feature import OneHotEncoder, StandardScaler, StringIndexer, Vec
 from pyspark.sql import DataFrame, SparkSession
 
 import forebay as fb
-from harness.example_runs import example_module
+from harness.examples import example_module
 
 models = example_module("pipeline_models")
 flights_data = example_module("flights_data")
