@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -15,15 +15,18 @@ FREE_PORT = "127.0.0.1:0"
 _READY = re.compile(r"listening on (?P<url>grpc\S*://\S+)")
 _METRICS = re.compile(r"metrics on (?P<url>http://\S+)")
 _STOP_SECONDS_MAX = 10
+_LINES_KEPT = 100
 
 
 @dataclass(frozen=True)
 class Server:
-    """Addresses of a running server."""
+    """A running server: its addresses, and what it logs."""
 
     url: str
     metrics_url: str
     pid: int
+    log: deque[str] = field(repr=False)
+    """Its last lines."""
 
 
 @contextmanager
@@ -35,8 +38,9 @@ def running_server(binary: Path, datasets: dict[str, Path], state: Path, *flags:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        url, metrics_url = _ready(process.stderr)
-        yield Server(url, metrics_url, process.pid)
+        log = deque[str](maxlen=_LINES_KEPT)
+        url, metrics_url = _ready(process.stderr, log)
+        yield Server(url, metrics_url, process.pid, log)
     finally:
         process.terminate()
         try:
@@ -46,23 +50,17 @@ def running_server(binary: Path, datasets: dict[str, Path], state: Path, *flags:
             process.wait()
 
 
-def _ready(messages: IO[str]) -> tuple[str, str]:
-    """Read the server's messages up to both addresses."""
-    last = deque[str](maxlen=20)
+def _ready(messages: IO[str], log: deque[str]) -> tuple[str, str]:
+    """Read the server's messages up to both addresses, and the others in a thread."""
     url = metrics_url = None
     for line in messages:
-        last.append(line)
+        log.append(line)
         if found := _READY.search(line):
             url = found["url"]
         if found := _METRICS.search(line):
             metrics_url = found["url"]
         if url and metrics_url:
             # A full pipe would block the server.
-            threading.Thread(target=_drain, args=[messages], name="server-messages", daemon=True).start()
+            threading.Thread(target=log.extend, args=[messages], name="server-messages", daemon=True).start()
             return url, metrics_url
-    raise SystemExit("forebay-server did not start:\n" + "".join(last))
-
-
-def _drain(messages: IO[str]) -> None:
-    for _ in messages:
-        pass
+    raise SystemExit("forebay-server did not start:\n" + "".join(log))
