@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import forebay as fb
-from harness.examples import example_module, run_example
+from harness.examples import EXAMPLES, example_module, run_example
 
 ROWS = 60_000
 BATCHES = -(-ROWS // 8_192)
@@ -99,7 +99,9 @@ def test_the_picture_has_both_timelines(ran: Ran):
         assert name in text
 
 
-def test_neighbouring_steps_are_one_bar():
+def test_neighbouring_steps_are_one_bar(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("matplotlib", reason="part of the test requirements; absent only where someone left it out")
+    # Ahead of the module of grafana/ with this name.
+    monkeypatch.syspath_prepend(str(EXAMPLES))
     merged = example_module("pictures").merged
     assert merged([(0, 1), (1.1, 2), (3, 4)], gap=0.2) == [(0, 2), (3, 4)]
