@@ -55,7 +55,7 @@ test: $(VENV)/.test ## run every test: Rust with doc tests, Python
 QUICK_TESTS := $(addprefix server/tests/, docs streams/test_bare_pyarrow.py streams/test_replay_rules.py exchange/test_exchange.py \
 	fit/test_saved_result.py faults/files/test_footers.py faults/requests/test_bad_input.py ops/test_rejected_plans.py \
 	ops/test_outputs.py operations/test_configuration.py operations/test_health_and_metrics.py parquet/test_raw_tables.py \
-	security/test_security.py storage/test_locations.py) $(addprefix client/python/tests/, test_client.py test_cursor.py \
+	security/test_grants.py storage/test_locations.py) $(addprefix client/python/tests/, test_client.py test_cursor.py \
 	test_ops_plan.py test_package.py test_plan.py test_refusals.py test_stream_rules.py)
 
 test-quick: $(VENV)/.test ## run the unit tests and a slice of the others, in under five minutes after a build

@@ -29,7 +29,7 @@ EXECUTED = {
 
 
 def test_every_example_is_executed() -> None:
-    # The secured ones are executed by test_security.py, plain and torch by test_readmes.py.
+    # The secured ones are executed by test_security_settings.py, plain and torch by test_readmes.py.
     assert set(examples()) == EXECUTED
 
 
