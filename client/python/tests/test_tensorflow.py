@@ -502,6 +502,58 @@ print(next(loop)["id"].numpy().tolist())
     assert (ended.returncode, ended.stdout) == (0, "[0.0]\n"), ended.stderr
 
 
+WAITING = """
+import sys, time
+import tensorflow as tf
+import forebay as fb
+from forebay.elements import Elements
+from forebay.stream import Stream
+from forebay.tensorflow import dataset
+read, taken = Stream.__next__, {}
+
+def stall(stream):
+    # As if the server stopped after the first batches.
+    taken[id(stream)] = taken.get(id(stream), 0) + 1
+    if taken[id(stream)] > 3:
+        stream._stopped.wait(600)
+        raise StopIteration
+    return read(stream)
+
+Stream.__next__ = stall
+
+def data():
+    return dataset(sys.argv[1], "tiny", fb.Plan(outputs={"x": fb.cols("x")}), batch_size=1, prefetch=1)
+
+def in_python(batch):
+    return tf.py_function(lambda x: x * 2, [batch["x"]], tf.float32)
+
+hidden = data()
+derived = [
+    data(), data().repeat(), data().map(in_python), tf.data.Dataset.range(2).flat_map(lambda _: hidden),
+]
+loops = [iter(one.prefetch(16)) for one in derived]
+for loop in loops:
+    next(loop)
+
+def waits(frame):
+    name = frame.f_code.co_name
+    while frame is not None and not isinstance(frame.f_locals.get("self"), Elements):
+        frame = frame.f_back
+    return name == "wait" and frame is not None
+
+until = time.monotonic() + 60
+while (count := sum(map(waits, sys._current_frames().values()))) < len(loops) and time.monotonic() < until:
+    time.sleep(0.01)
+print(count, "threads wait", flush=True)
+"""
+
+
+def test_a_process_whose_derived_datasets_wait_for_a_batch_exits(server: Server):
+    ended = python(WAITING, server.url)
+    assert (ended.returncode, ended.stdout) == (0, "4 threads wait\n"), ended.stderr
+    assert "Error occurred when finalizing" not in ended.stderr
+
+
 def test_only_the_tensorflow_module_loads_tensorflow():
     script = """
 import json, sys

@@ -78,21 +78,34 @@ class Elements(Iterator[Components]):
         self._begin = begin
         self._fail = fail
         self._begun: tuple[Position, Prefetch[Numbered]] | None = None
+        self._is_closed = False
 
     def __next__(self) -> Components:
         """Return the next batch."""
+        if self._is_closed:
+            raise StopIteration
         try:
             if self._begun is None:
                 self._begun = self._begin()
+            if self._is_closed:
+                # Since this call began.
+                self.close()
             position, batches = self._begun
             item = batches.after(position.progress.taken)
         except BaseException as error:
             self._fail(error)
             raise
         if item is None or item.value is None:
-            position.end()
+            if not self._is_closed:
+                position.end()
             raise StopIteration
         # The buffer keeps the batch until the following one is requested, as an interrupted loop requests it again.
         header, components = item.value
         position.take(header)
         return components
+
+    def close(self) -> None:
+        """End the stream and its thread; the position does not move, and a `next` in another thread ends."""
+        self._is_closed = True
+        if self._begun is not None:
+            self._begun[1].close()

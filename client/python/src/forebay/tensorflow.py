@@ -5,6 +5,7 @@ Only this module and `tensorflow_columns` import tensorflow; they import no torc
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -31,6 +32,7 @@ from .sharding import environment_rank
 from .stream import Batch, Stream
 from .targets import check_dataset, check_plan, check_urls
 from .tensorflow_columns import TensorColumns
+from .tensorflow_exit import end_iterators, track
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -40,6 +42,8 @@ __all__ = ["FlightData", "dataset"]
 tf = cast(Any, tensorflow)
 Dataset = tf.data.Dataset
 OwnedIterator = cast(Any, iterator_ops).OwnedIterator
+
+atexit.register(end_iterators, OwnedIterator)
 
 # The keywords of `dataset` besides the options of a stream, for the error that names the nearest one.
 KEYWORDS = ("filter", "rank", "world_size", "prefetch", "retry_seconds", "credentials")
@@ -229,7 +233,7 @@ class FlightData(Dataset):
         """Return the `tf.data.Dataset` that reads from this object."""
         begin = partial(self._begin, is_direct=is_direct)
         found = Dataset.from_generator(
-            lambda: Elements(begin, self._fail), output_signature=self._columns.component_specs
+            lambda: track(Elements(begin, self._fail)), output_signature=self._columns.component_specs
         ).map(self._columns.element)
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
