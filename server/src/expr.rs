@@ -18,6 +18,7 @@ mod numbers;
 mod operands;
 mod parse;
 mod pruning;
+mod query;
 mod rewrite;
 mod size;
 
@@ -25,6 +26,7 @@ pub use error::ExprError;
 pub use expression::Expression;
 pub use parse::{OPERATORS_MAX, TEXT_BYTES_MAX, operator_count};
 pub use pruning::{ColumnStatistics, PruningStatistics};
+pub use query::{QueryError, SQL_BYTES_MAX, find_name, lower_first, parse_query, query_tables};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,10 @@
 use std::{error::Error, io, path::PathBuf};
 
 use datafusion::error::DataFusionError;
-use forebay_server::catalog::{CatalogError, LocationError, StoreError};
+use forebay_server::{
+    catalog::{CatalogError, LocationError, StoreError},
+    expr::QueryError,
+};
 
 /// Why no dataset was written.
 #[derive(Debug, thiserror::Error)]
@@ -12,13 +15,8 @@ pub enum PrepareError {
     #[error("{0}")]
     Usage(String),
     /// The query is not valid, or not allowed.
-    #[error("SQL{position}: {reason}")]
-    Sql {
-        /// Line and column, or nothing.
-        position: String,
-        /// What is wrong.
-        reason: String,
-    },
+    #[error(transparent)]
+    Sql(#[from] QueryError),
     /// The URL of a dataset, or of the result.
     #[error(transparent)]
     Location(#[from] LocationError),
@@ -77,7 +75,7 @@ impl PrepareError {
     /// 2 for invalid usage, configuration or SQL, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Sql { .. } | Self::Location(_) | Self::SqlFile { .. } => 2,
+            Self::Usage(_) | Self::Sql(_) | Self::Location(_) | Self::SqlFile { .. } => 2,
             _ => 1,
         }
     }

@@ -19,6 +19,7 @@ const AFTER_HELP: &str = "A SIZE is a number of bytes, or a number with a unit: 
 /// Runs one SQL query over Parquet datasets, and writes the result as a new dataset: joins, windows, duplicates and
 /// groups, before streaming.
 #[derive(Clone, Debug, Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 #[command(name = "forebay-prepare", version, about, long_about = None, after_help = AFTER_HELP)]
 pub struct Flags {
     /// The query: one SELECT, WITH or VALUES statement over the names of the datasets.
@@ -35,6 +36,15 @@ pub struct Flags {
     #[expect(clippy::doc_markdown, reason = "the text of --help")]
     #[arg(long, env = "FOREBAY_DATASET", value_name = "NAME=URL", value_delimiter = '\n')]
     pub(crate) dataset: Vec<String>,
+
+    /// Unit in which a dataset's INT96 timestamps are read, as in forebay-server: us (the default) or ns. May be repeated.
+    #[arg(long, env = "FOREBAY_INT96_UNIT", value_name = "NAME=UNIT", value_delimiter = '\n')]
+    pub(crate) int96_unit: Vec<String>,
+
+    /// Digest of the snapshot that a dataset must have, as forebay-server names it; another one is an error. May be
+    /// repeated.
+    #[arg(long, env = "FOREBAY_SNAPSHOT", value_name = "NAME=DIGEST", value_delimiter = '\n')]
+    pub(crate) snapshot: Vec<String>,
 
     /// Folder of the result: a directory that does not exist yet, or a prefix in a bucket (s3://bucket/…, gs://…,
     /// az://container/…).
@@ -74,6 +84,18 @@ pub struct Flags {
           value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub(crate) cpu_threads: u32,
 
+    /// Check the query against the datasets, and write nothing.
+    #[arg(long, env = "FOREBAY_DRY_RUN")]
+    pub(crate) dry_run: bool,
+
+    /// Seconds between lines of progress on stderr; 0: a line that is updated, and only on a terminal.
+    #[arg(long, env = "FOREBAY_PROGRESS_SECONDS", value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) progress_seconds: u64,
+
+    /// Stop when standard input closes, as on SIGTERM: for a parent process that owns this run.
+    #[arg(long, env = "FOREBAY_EXIT_WITH_STDIN")]
+    pub(crate) exit_with_stdin: bool,
+
     /// Print the result as a line of JSON: out, status, rows, bytes, files, `spilled_bytes`, seconds.
     #[arg(long, env = "FOREBAY_JSON")]
     pub(crate) json: bool,
@@ -85,6 +107,11 @@ impl Flags {
     /// Threads of the query; 0: one per core.
     pub fn threads(&self) -> usize {
         self.cpu_threads as usize
+    }
+
+    /// Whether the program stops when standard input closes.
+    pub fn exits_with_stdin(&self) -> bool {
+        self.exit_with_stdin
     }
 
     /// Whether the result is printed as JSON.

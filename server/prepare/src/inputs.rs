@@ -5,11 +5,13 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat, Utc};
 use forebay_server::{
     catalog::{Catalog, Location, Snapshot, Stores},
+    config,
     cpu_pool::CpuPool,
+    error::near_names,
 };
 use serde::Serialize;
 
-use crate::error::PrepareError;
+use crate::{error::PrepareError, flags::Flags};
 
 /// Longest name of a dataset.
 const NAME_BYTES_MAX: usize = 128;
@@ -45,15 +47,18 @@ struct InputFile {
 }
 
 /// Lists every dataset and reads the footers of its files.
-pub(crate) async fn open(values: &[String], stores: &mut Stores, cpu: &CpuPool) -> Result<Vec<Input>, PrepareError> {
+pub(crate) async fn open(flags: &Flags, stores: &mut Stores, cpu: &CpuPool) -> Result<Vec<Input>, PrepareError> {
+    let units = config::int96_units(present(&flags.dataset), &flags.int96_unit)
+        .map_err(|error| PrepareError::Usage(error.to_string()))?;
     let mut named: Vec<(String, String)> = Vec::new();
     let mut locations = Vec::new();
-    for value in values.iter().map(|value| value.trim()).filter(|value| !value.is_empty()) {
+    for value in present(&flags.dataset) {
         let (name, url) = parse(value)?;
         if named.iter().any(|(known, _)| *known == name) {
             return Err(PrepareError::Usage(format!("--dataset {value}: the name \"{name}\" is set twice")));
         }
-        locations.push((name.clone(), Location::parse(&name, &url, stores)?));
+        let unit = units.get(name.as_str()).copied().unwrap_or_default();
+        locations.push((name.clone(), Location::parse(&name, &url, stores)?.with_int96_unit(unit)));
         named.push((name, url));
     }
     let catalog = Catalog::new(locations, cpu);
@@ -63,7 +68,30 @@ pub(crate) async fn open(values: &[String], stores: &mut Stores, cpu: &CpuPool) 
         let snapshot = catalog.dataset(&name)?.present().await?;
         inputs.push(Input { name, url, snapshot });
     }
+    check_snapshots(&inputs, &flags.snapshot)?;
     Ok(inputs)
+}
+
+fn present(values: &[String]) -> impl Iterator<Item = &str> {
+    values.iter().map(|value| value.trim()).filter(|value| !value.is_empty())
+}
+
+/// Checks that datasets have the snapshots of `--snapshot`.
+fn check_snapshots(inputs: &[Input], values: &[String]) -> Result<(), PrepareError> {
+    for value in present(values) {
+        let wrong = |reason: String| PrepareError::Usage(format!("--snapshot {value}: {reason}"));
+        let (name, digest) = value.split_once('=').ok_or_else(|| wrong("expected NAME=DIGEST".to_owned()))?;
+        let input = inputs.iter().find(|input| input.name == name).ok_or_else(|| {
+            let near = near_names(name, inputs.iter().map(|input| input.name.as_str()));
+            wrong(format!("no --dataset is named \"{name}\": {near}"))
+        })?;
+        let found = input.snapshot.digest();
+        if found != digest {
+            let reason = format!("dataset \"{name}\" is now snapshot {found}, not {digest}");
+            return Err(PrepareError::Changed(reason));
+        }
+    }
+    Ok(())
 }
 
 fn parse(value: &str) -> Result<(String, String), PrepareError> {

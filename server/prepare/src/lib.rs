@@ -11,6 +11,7 @@ mod flags;
 mod inputs;
 mod manifest;
 mod output_schema;
+mod owner;
 mod parquet_file;
 mod pinned_reader;
 mod progress;
@@ -24,4 +25,5 @@ mod write;
 
 pub use error::PrepareError;
 pub use flags::Flags;
+pub use owner::stop_with_stdin;
 pub use run::{Outcome, Status, run};

@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use forebay_prepare::{Flags, Outcome, PrepareError, Status, run};
+use forebay_prepare::{Flags, Outcome, PrepareError, Status, run, stop_with_stdin};
 use forebay_settings::ByteSize;
 use tokio::runtime::Builder;
 
@@ -23,7 +23,8 @@ fn main() -> ExitCode {
     if flags.threads() > 0 {
         builder.worker_threads(flags.threads());
     }
-    let runtime = builder.thread_stack_size(STACK_BYTES).enable_all().build();
+    let watched = if flags.exits_with_stdin() { stop_with_stdin() } else { Ok(()) };
+    let runtime = watched.and_then(|()| builder.thread_stack_size(STACK_BYTES).enable_all().build());
     let outcome = runtime.map_err(|error| PrepareError::Threads(error.to_string())).and_then(|runtime| {
         let task = runtime.spawn(async move { (run(&flags).await, flags.is_json()) });
         let ended = runtime.block_on(task);
@@ -58,6 +59,7 @@ fn sentence(outcome: &Outcome) -> String {
     let verb = match outcome.status {
         Status::Written => "wrote",
         Status::Replaced => "replaced",
+        Status::Checked => return "the query is valid".to_owned(),
         Status::UpToDate => return format!("{out} is up to date: {rows} rows in {files} files"),
     };
     let spilled = if *spilled_bytes > 0 { format!(", {} spilled", ByteSize(*spilled_bytes)) } else { String::new() };

@@ -8,6 +8,7 @@ use arrow::{
     datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
 };
 use datafusion::error::DataFusionError;
+use forebay_server::expr::QueryError;
 use parquet::{arrow::ArrowWriter, errors::ParquetError};
 
 use crate::error::PrepareError;
@@ -19,7 +20,7 @@ pub(crate) fn written(schema: &Schema) -> Result<SchemaRef, PrepareError> {
         if let Err(error) = write_null(field) {
             let (name, kind) = (field.name(), field.data_type());
             let reason = format!("Parquet cannot store the column \"{name}\" of type {kind}: cast it ({error})");
-            return Err(PrepareError::Sql { position: String::new(), reason });
+            return Err(QueryError::of_query(reason).into());
         }
     }
     Ok(Arc::new(Schema::new(fields)))

@@ -1,7 +1,7 @@
 //! Progress of a run: counters, and a line on a terminal.
 
 use std::{
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -30,8 +30,12 @@ impl Progress {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Shows the counters on stderr, if it is a terminal. Never completes.
-    pub(crate) async fn show(self: &Arc<Self>, spilled_bytes: impl Fn() -> u64) {
+    /// Shows the counters on stderr: a line in every interval or, without one, a line that is updated on a terminal.
+    /// Never completes.
+    pub(crate) async fn show(self: &Arc<Self>, interval: Duration, spilled_bytes: impl Fn() -> u64) {
+        if !interval.is_zero() {
+            return self.print(interval, spilled_bytes).await;
+        }
         if !io::stderr().is_terminal() {
             return std::future::pending().await;
         }
@@ -41,14 +45,26 @@ impl Progress {
         let mut ticks = tokio::time::interval(UPDATE);
         loop {
             ticks.tick().await;
-            let (rows, bytes) = (self.rows.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
-            let spilled = match spilled_bytes() {
-                0 => String::new(),
-                bytes => format!(", {} spilled", HumanBytes(bytes)),
-            };
-            line.set_message(format!("{} rows, {} written{spilled}", HumanCount(rows), HumanBytes(bytes)));
+            line.set_message(self.text(spilled_bytes()));
             line.tick();
         }
+    }
+
+    async fn print(&self, interval: Duration, spilled_bytes: impl Fn() -> u64) {
+        loop {
+            tokio::time::sleep(interval).await;
+            // A closed stderr is no reason to stop.
+            let _ = writeln!(io::stderr(), "progress: {}", self.text(spilled_bytes()));
+        }
+    }
+
+    fn text(&self, spilled_bytes: u64) -> String {
+        let (rows, bytes) = (self.rows.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        let spilled = match spilled_bytes {
+            0 => String::new(),
+            bytes => format!(", {} spilled", HumanBytes(bytes)),
+        };
+        format!("{} rows, {} written{spilled}", HumanCount(rows), HumanBytes(bytes))
     }
 }
 

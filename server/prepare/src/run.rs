@@ -1,6 +1,11 @@
 //! One run: SQL and datasets in, a dataset out.
 
-use std::{env, fs, io, path::Path, sync::Arc, time::Instant};
+use std::{
+    env, fs, io,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use datafusion::{
     error::DataFusionError,
@@ -11,6 +16,7 @@ use datafusion::{
 use forebay_server::{
     catalog::{Location, Stores},
     cpu_pool::CpuPool,
+    expr::SQL_BYTES_MAX,
 };
 use forebay_settings::ByteSize;
 use serde::Serialize;
@@ -25,7 +31,7 @@ use crate::{
     parquet_file::WrittenFile,
     progress::Progress,
     session::{self, Joins, Limits},
-    sql::{self, Query, SQL_BYTES_MAX},
+    sql::{self, Query},
     table,
     write::{self, RunError, Shape},
 };
@@ -65,10 +71,14 @@ pub enum Status {
     Replaced,
     /// The dataset is that of this query and these inputs: nothing was done.
     UpToDate,
+    /// The query is valid for its inputs: nothing was done.
+    Checked,
 }
 
 /// Everything that a run needs.
 struct Job {
+    out: String,
+    progress_interval: Duration,
     inputs: Vec<Input>,
     recipe: Recipe,
     limits: Limits,
@@ -90,24 +100,23 @@ pub async fn run(flags: &Flags) -> Result<Outcome, PrepareError> {
     let mut stores = Stores::new(STORAGE_REQUESTS_MAX);
     let mut destination = Destination::open(&flags.out, &Location::parse("out", &flags.out, &mut stores)?)?;
     let cpu = CpuPool::new(flags.cpu_threads as usize).map_err(|error| PrepareError::Threads(error.to_string()))?;
-    let inputs = inputs::open(&flags.dataset, &mut stores, &cpu).await?;
+    let inputs = inputs::open(flags, &mut stores, &cpu).await?;
     check_apart(&destination, &inputs, &flags.out)?;
     let mut job = Job::new(flags, inputs, sql, cpu.threads())?;
-    job.recipe.is_volatile = job.plan(&job.open(Joins::Hash, job.limits.threads)?).await?.is_volatile;
+    let context = job.open(Joins::Hash, job.limits.threads)?;
+    let query = job.plan(&context).await?;
+    job.recipe.is_volatile = query.is_volatile;
+    if flags.dry_run {
+        output_schema::written(&job.physical(&context, &query.plan).await?.schema())?;
+        return Ok(job.outcome(Status::Checked, started));
+    }
     let status = match destination.existing().await? {
         Existing::Nothing => Status::Written,
         Existing::Prepared(earlier)
             if !earlier.volatile && earlier.recipe == recipe_digest(&job.recipe, &job.inputs) =>
         {
-            return Ok(Outcome {
-                out: flags.out.clone(),
-                status: Status::UpToDate,
-                rows: earlier.rows,
-                bytes: earlier.bytes,
-                files: earlier.files().len(),
-                spilled_bytes: 0,
-                seconds: started.elapsed().as_secs_f64(),
-            });
+            let (rows, bytes, files) = (earlier.rows, earlier.bytes, earlier.files().len());
+            return Ok(Outcome { rows, bytes, files, ..job.outcome(Status::UpToDate, started) });
         }
         Existing::Prepared(_) | Existing::Damaged(_) if flags.replace => Status::Replaced,
         other => return Err(destination.write_error(refusal(&other))),
@@ -115,13 +124,11 @@ pub async fn run(flags: &Flags) -> Result<Outcome, PrepareError> {
     let written = job.write_or_discard(&mut destination).await?;
     destination.publish(written.manifest.to_text().map_err(|error| PrepareError::Query(error.to_string()))?).await?;
     Ok(Outcome {
-        out: flags.out.clone(),
-        status,
         rows: written.files.iter().map(|file| file.rows).sum(),
         bytes: written.files.iter().map(|file| file.bytes).sum(),
         files: written.files.len(),
         spilled_bytes: written.spilled_bytes,
-        seconds: started.elapsed().as_secs_f64(),
+        ..job.outcome(status, started)
     })
 }
 
@@ -129,6 +136,9 @@ fn query_text(flags: &Flags) -> Result<String, PrepareError> {
     match (&flags.sql, &flags.sql_file) {
         (Some(sql), _) => Ok(sql.clone()),
         (None, None) => Err(PrepareError::Usage("--sql or --sql-file is required".to_owned())),
+        (None, Some(path)) if path == Path::new("-") && flags.exit_with_stdin => {
+            Err(PrepareError::Usage("--sql-file -: with --exit-with-stdin, standard input holds no query".to_owned()))
+        }
         (None, Some(path)) => {
             let read = if path == Path::new("-") { read_stdin() } else { read_file(path) };
             read.map_err(|source| PrepareError::SqlFile { path: path.clone(), source })
@@ -190,12 +200,20 @@ impl Job {
         }
         let (row_group_rows, file_bytes) = (flags.row_group_rows, flags.file_bytes.0);
         Ok(Self {
+            out: flags.out.clone(),
+            progress_interval: Duration::from_secs(flags.progress_seconds),
             inputs,
             recipe: Recipe { sql, row_group_rows: u64::from(row_group_rows), file_bytes, is_volatile: false },
             limits: Limits { memory_bytes, spill_directory, spill_bytes: flags.spill_bytes.0, threads },
             memory_shown: flags.memory_bytes.to_string(),
             shape: Shape { row_group_rows: row_group_rows as usize, file_bytes, memory_bytes, threads },
         })
+    }
+
+    /// An outcome without rows.
+    fn outcome(&self, status: Status, started: Instant) -> Outcome {
+        let (out, seconds) = (self.out.clone(), started.elapsed().as_secs_f64());
+        Outcome { out, status, rows: 0, bytes: 0, files: 0, spilled_bytes: 0, seconds }
     }
 
     fn open(&self, joins: Joins, threads: usize) -> Result<SessionContext, PrepareError> {
@@ -257,7 +275,7 @@ impl Job {
         let rows = execute_stream(Arc::clone(&plan), context.task_ctx()).map_err(|error| self.query_error(&error))?;
         let outcome = tokio::select! {
             outcome = write::write(rows, &schema, &staging, self.shape, &pool, &progress) => outcome,
-            () = progress.show(|| disk.used_disk_space()) => return Err(PrepareError::Interrupted),
+            () = progress.show(self.progress_interval, || disk.used_disk_space()) => return Err(PrepareError::Interrupted),
         };
         let files = outcome.map_err(|error| self.run_error(destination, error))?;
         inputs::check_unchanged(&self.inputs).await?;

@@ -1,25 +1,14 @@
 //! SQL → a logical plan that only reads the given tables.
 
-use std::collections::VecDeque;
-
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
     error::DataFusionError,
     execution::{SessionState, context::SQLOptions},
     logical_expr::{Expr, LogicalPlan, Volatility},
-    sql::{
-        parser::{DFParserBuilder, Statement},
-        sqlparser::{ast::Statement as SqlStatement, dialect::GenericDialect},
-    },
 };
+use forebay_server::expr::{QueryError, parse_query};
 
 use crate::{error::PrepareError, sql_position};
-
-/// The longest query.
-pub(crate) const SQL_BYTES_MAX: usize = 1 << 20;
-
-/// The deepest nesting of parentheses and subqueries.
-const NESTING_MAX: usize = 64;
 
 /// A query that may run.
 #[derive(Debug)]
@@ -32,7 +21,7 @@ pub(crate) struct Query {
 
 /// Plans the only statement of a text. Names are matched in the case as written; if that fails, in lower case.
 pub(crate) async fn plan(state: &SessionState, sql: &str, tables: &[&str]) -> Result<Query, PrepareError> {
-    let statement = statement(sql)?;
+    let statement = parse_query(sql)?;
     let as_written = with_lower_case(state, false).statement_to_plan(statement.clone()).await;
     let planned = match as_written {
         Ok(plan) => Ok(plan),
@@ -42,40 +31,12 @@ pub(crate) async fn plan(state: &SessionState, sql: &str, tables: &[&str]) -> Re
     let plan = planned.map_err(|error| failed(&error))?;
     let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
     if options.verify_plan(&plan).is_err() {
-        return Err(refused("a query must not write: expected SELECT, WITH or VALUES without INTO".to_owned()));
+        let reason = "a query must not write: expected SELECT, WITH or VALUES without INTO";
+        return Err(QueryError::of_query(reason).into());
     }
     check_names(&plan)?;
     let is_volatile = is_volatile(&plan).map_err(|error| failed(&error))?;
     Ok(Query { plan, is_volatile })
-}
-
-/// Parses a text that has exactly one query.
-fn statement(sql: &str) -> Result<Statement, PrepareError> {
-    if sql.len() > SQL_BYTES_MAX {
-        return Err(refused(format!("it has {} bytes, the limit is {SQL_BYTES_MAX}", sql.len())));
-    }
-    let dialect = GenericDialect {};
-    let parser = DFParserBuilder::new(sql).with_dialect(&dialect).with_recursion_limit(NESTING_MAX).build();
-    let parsed = parser.and_then(|mut parser| parser.parse_statements());
-    let statements: VecDeque<Statement> = parsed.map_err(|error| sql_position::describe(&error, sql, &[]))?;
-    let count = statements.len();
-    let mut statements = statements.into_iter();
-    match (statements.next(), count) {
-        (None, _) => Err(refused("it is empty".to_owned())),
-        (Some(Statement::Statement(statement)), 1) if matches!(*statement, SqlStatement::Query(_)) => {
-            Ok(Statement::Statement(statement))
-        }
-        (Some(other), 1) => {
-            let text = other.to_string();
-            let verb = text.split_whitespace().next().unwrap_or_default();
-            Err(refused(format!("{verb} is not allowed: expected SELECT, WITH or VALUES")))
-        }
-        _ => Err(refused(format!("{count} statements: expected one"))),
-    }
-}
-
-fn refused(reason: String) -> PrepareError {
-    PrepareError::Sql { position: String::new(), reason }
 }
 
 fn with_lower_case(state: &SessionState, lower_case: bool) -> SessionState {
@@ -93,7 +54,7 @@ fn check_names(plan: &LogicalPlan) -> Result<(), PrepareError> {
             let name = field.name();
             let reason =
                 format!("the result has several columns \"{name}\": rename them with AS, or join with USING ({name})");
-            Err(refused(reason))
+            Err(QueryError::of_query(reason).into())
         }
     }
 }

@@ -42,19 +42,21 @@ pub(super) fn open(flags: &Flags) -> (Vec<(String, Location)>, ConfigProblems) {
 fn dataset(value: &str, stores: &mut Stores) -> Result<(String, Location), ConfigError> {
     let allowed = "expected NAME=URL, such as flights=data/flights";
     let (name, url) = value.split_once('=').ok_or_else(|| wrong("dataset", value, allowed))?;
-    let named = !name.is_empty()
-        && name.len() <= NAME_BYTES_MAX
-        && !name.contains(['/', '\\'])
-        && !name.contains(char::is_control);
-    if !named {
-        let reason = format!("the name must be 1 to {NAME_BYTES_MAX} bytes without slashes; {allowed}");
-        return Err(wrong("dataset", value, reason));
-    }
+    check_name(name).map_err(|reason| wrong("dataset", value, format!("{reason}; {allowed}")))?;
     Ok((name.to_owned(), Location::parse(name, url, stores)?))
 }
 
-/// Returns the unit of INT96 timestamps of each dataset named in `values`.
-fn int96_units<'a>(
+/// Checks the name of a dataset.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let is_name = !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && !name.contains(['/', '\\'])
+        && !name.contains(char::is_control);
+    if is_name { Ok(()) } else { Err(format!("the name must be 1 to {NAME_BYTES_MAX} bytes without slashes")) }
+}
+
+/// Returns the unit of INT96 timestamps of each of these `--dataset` values that an `--int96-unit` value names.
+pub fn int96_units<'a>(
     datasets: impl Iterator<Item = &'a str>,
     values: &'a [String],
 ) -> Result<BTreeMap<&'a str, Int96Unit>, ConfigError> {

@@ -17,6 +17,7 @@ use std::{
 };
 
 pub use address::Listen;
+pub use datasets::int96_units;
 pub use error::{ConfigError, ConfigProblems};
 pub use flags::{Flags, Verb};
 
