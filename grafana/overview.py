@@ -224,18 +224,21 @@ EXCHANGES = Row(
     [
         Panel(
             "Open",
-            "Open exchanges (DoExchange) and running fits.",
+            "Open exchanges (DoExchange), running fits and running SQL of views.",
             "short",
             {
                 "exchanges {{instance}}": total(series("forebay_exchanges_active"), by="instance"),
                 "fits {{instance}}": total(series("forebay_fits_active"), by="instance"),
+                "views {{instance}}": total(series("forebay_view_runs_active"), by="instance"),
+                "views, average {{instance}}": total(rate("forebay_view_run_seconds_sum"), by="instance"),
             },
         ),
         Panel(
             "Ended exchanges",
-            "Ended exchanges per second, by status: complete, cancelled by the client, or failed with an error.",
+            "Ended exchanges and runs of views per second, by status: complete, cancelled by the client, or failed.",
             "cps",
-            by("status", rate("forebay_exchanges_total")),
+            by("status", rate("forebay_exchanges_total"))
+            | {"views {{status}}": total(rate("forebay_view_runs_total"), by="status")},
         ),
         Panel(
             "Exchange latency",

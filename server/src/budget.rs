@@ -21,7 +21,7 @@ pub struct Reservation {
 }
 
 /// A reservation that exceeds the budget.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "needs {bytes} bytes of memory, {reserved} of {limit} are reserved: request smaller batches or windows, \
      wait for other streams to end, or raise --memory-limit-bytes"

@@ -25,3 +25,4 @@ pub mod scan;
 pub mod shutdown;
 pub mod state;
 pub mod stream;
+pub mod view;

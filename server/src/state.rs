@@ -67,7 +67,7 @@ pub struct StateError {
 impl State {
     /// Opens the directory, and creates it if it does not exist.
     pub fn open(root: &Path) -> Result<Self, StateError> {
-        for folder in Kind::ALL.map(Kind::folder).into_iter().chain([SPILL_FOLDER]) {
+        for folder in Kind::ALL.map(Kind::folder).into_iter().chain([SPILL_FOLDER, VIEW_FOLDER]) {
             let path = root.join(folder);
             fs::create_dir_all(&path).map_err(|source| StateError {
                 action: "create state directory",
@@ -78,9 +78,19 @@ impl State {
         Ok(Self { root: root.to_owned() })
     }
 
-    /// Returns the directory for spilled data of fits.
+    /// The directory without creating it, for checks: there is no state in one that does not exist.
+    pub fn at(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// Returns the directory for spilled data of fits and views.
     pub fn spill_directory(&self) -> PathBuf {
         self.root.join(SPILL_FOLDER)
+    }
+
+    /// Returns the directory for results of views.
+    pub fn view_directory(&self) -> PathBuf {
+        self.root.join(VIEW_FOLDER)
     }
 
     /// Reads a file; `None` if it does not exist. The id must satisfy [`is_id`].
@@ -160,6 +170,7 @@ impl State {
                 usage.plans = files;
             }
         }
+        usage.bytes += bytes_below(&self.view_directory());
         usage
     }
 
@@ -220,6 +231,18 @@ pub fn short_digest(parts: &[&[u8]]) -> String {
 }
 
 const SPILL_FOLDER: &str = "spill";
+const VIEW_FOLDER: &str = "views";
+
+/// Returns the bytes of the files in a directory, at any depth.
+fn bytes_below(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let bytes = entries.map(|entry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => bytes_below(&entry.path()),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    });
+    bytes.sum()
+}
 
 fn entry(id: String, file: &fs::DirEntry) -> Option<StateEntry> {
     let meta = file.metadata().ok()?;

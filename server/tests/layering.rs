@@ -26,7 +26,7 @@ const LAYERS: [&[&str]; 7] = [
     &["stream"],
     &["scan", "engine"],
     &["catalog", "expr"],
-    &["plan"],
+    &["plan", "view"],
     &["auth", "error", "metrics", "log", "budget", "cpu_pool", "shutdown", "state"],
 ];
 

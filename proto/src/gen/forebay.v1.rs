@@ -675,6 +675,8 @@ pub enum Reason {
     Unrepresentable = 24,
     /// FAILED_PRECONDITION: the store rejects the server's credentials or request.
     StoreRefused = 25,
+    /// FAILED_PRECONDITION: the SQL of a view failed; the operator of the server must change it, or what it reads.
+    ViewFailed = 26,
     /// ABORTED: a file changed after the snapshot was taken.
     SnapshotChanged = 30,
     /// DATA_LOSS: a file is corrupt.
@@ -721,6 +723,7 @@ impl Reason {
             Self::SchemaDrift => "SCHEMA_DRIFT",
             Self::Unrepresentable => "UNREPRESENTABLE",
             Self::StoreRefused => "STORE_REFUSED",
+            Self::ViewFailed => "VIEW_FAILED",
             Self::SnapshotChanged => "SNAPSHOT_CHANGED",
             Self::CorruptData => "CORRUPT_DATA",
             Self::Limit => "LIMIT",
@@ -751,6 +754,7 @@ impl Reason {
             "SCHEMA_DRIFT" => Some(Self::SchemaDrift),
             "UNREPRESENTABLE" => Some(Self::Unrepresentable),
             "STORE_REFUSED" => Some(Self::StoreRefused),
+            "VIEW_FAILED" => Some(Self::ViewFailed),
             "SNAPSHOT_CHANGED" => Some(Self::SnapshotChanged),
             "CORRUPT_DATA" => Some(Self::CorruptData),
             "LIMIT" => Some(Self::Limit),

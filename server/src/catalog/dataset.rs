@@ -2,25 +2,29 @@
 //! epochs.
 
 use std::{
+    borrow::Cow,
     collections::VecDeque,
+    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use futures::{FutureExt, future::BoxFuture};
+
 use super::{
     error::CatalogError,
     leaves::Int96Unit,
-    listing,
+    listing::{self, Listing},
     location::{Location, LocationError},
     single_flight::SingleFlight,
     snapshot::{self, Snapshot},
-    store::Store,
 };
 use crate::{
     cpu_pool::CpuPool,
     metrics::{self, Cache},
+    view::{ViewError, ViewInput, ViewJob, Views},
 };
 
 /// Snapshots that a dataset keeps: the current one and those of running epochs.
@@ -30,20 +34,51 @@ const SNAPSHOTS_KEPT_MAX: usize = 8;
 #[derive(Debug)]
 pub struct Dataset {
     name: String,
-    location: Location,
+    source: FileSource,
     cpu: CpuPool,
     snapshots: Mutex<VecDeque<Arc<Snapshot>>>,
     has_answered: AtomicBool,
     flights: SingleFlight<Result<Arc<Snapshot>, CatalogError>>,
 }
 
+/// The origin of the files of a dataset.
+#[derive(Debug)]
+enum FileSource {
+    Files(Location),
+    View(SqlView),
+}
+
+/// SQL over other datasets.
+#[derive(Debug)]
+struct SqlView {
+    sql: String,
+    inputs: Vec<Arc<Dataset>>,
+    views: Arc<Views>,
+}
+
+/// What to do with a view that has no result for the current files of its datasets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IfMissing {
+    Run,
+    Refuse,
+}
+
 // === impl Dataset ===
 
 impl Dataset {
     pub(super) fn new(name: String, location: Location, cpu: &CpuPool) -> Self {
+        Self::of(name, FileSource::Files(location), cpu)
+    }
+
+    /// A dataset that is the result of SQL.
+    pub(super) fn view(name: String, sql: String, inputs: Vec<Arc<Self>>, views: Arc<Views>, cpu: &CpuPool) -> Self {
+        Self::of(name, FileSource::View(SqlView { sql, inputs, views }), cpu)
+    }
+
+    fn of(name: String, source: FileSource, cpu: &CpuPool) -> Self {
         Self {
             name,
-            location,
+            source,
             cpu: cpu.clone(),
             snapshots: Mutex::default(),
             has_answered: AtomicBool::new(false),
@@ -53,7 +88,10 @@ impl Dataset {
 
     /// Checks that its local path exists.
     pub fn check_path(&self) -> Result<(), LocationError> {
-        self.location.check_exists(&self.name)
+        match &self.source {
+            FileSource::Files(location) => location.check_exists(&self.name),
+            FileSource::View(_) => Ok(()),
+        }
     }
 
     /// The name under which it is served.
@@ -61,19 +99,23 @@ impl Dataset {
         &self.name
     }
 
-    /// The files that it refers to.
-    pub(super) fn location(&self) -> &Location {
-        &self.location
+    /// Whether it is the result of SQL.
+    pub fn is_view(&self) -> bool {
+        matches!(self.source, FileSource::View(_))
     }
 
-    /// The store of its files.
-    pub fn store(&self) -> &Store {
-        self.location.store()
-    }
-
-    /// The unit of its INT96 timestamps.
-    pub fn int96_unit(&self) -> Int96Unit {
-        self.location.int96_unit()
+    /// Whether another dataset has the same files or, of a view, the same SQL over the same datasets.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (&self.source, &other.source) {
+            (FileSource::Files(location), FileSource::Files(other)) => location.is_same(other),
+            (FileSource::View(view), FileSource::View(other)) => {
+                let mut pairs = view.inputs.iter().zip(&other.inputs);
+                view.sql == other.sql
+                    && view.inputs.len() == other.inputs.len()
+                    && pairs.all(|(input, other)| input.name == other.name && input.is_same(other))
+            }
+            _ => false,
+        }
     }
 
     /// Whether its files have been listed at least once.
@@ -81,15 +123,38 @@ impl Dataset {
         self.has_answered.load(Ordering::Relaxed)
     }
 
-    /// The snapshot of the current files: the known one if nothing changed, else a new one.
+    /// The snapshot of the current files: the known one if nothing changed, else a new one. Runs the SQL of a view that
+    /// has no result for them.
     ///
     /// Concurrent callers share one listing, which starts after the last of them called.
     pub async fn present(self: &Arc<Self>) -> Result<Arc<Snapshot>, CatalogError> {
-        self.flights.share(|| self.refresh()).await
+        self.flights.share(|| self.refresh(IfMissing::Run)).await
     }
 
-    async fn refresh(&self) -> Result<Arc<Snapshot>, CatalogError> {
-        let listing = listing::list(&self.name, &self.location).await?;
+    /// The snapshot of the current files, for lists of datasets: a view without a result is an error.
+    pub async fn known(self: &Arc<Self>) -> Result<Arc<Snapshot>, CatalogError> {
+        match self.source {
+            FileSource::Files(_) => self.present().await,
+            // Not shared with callers that wait for a run.
+            FileSource::View(_) => self.refresh(IfMissing::Refuse).await,
+        }
+    }
+
+    /// Checks the SQL of a view against its datasets without running it. One over views without a result is not checked.
+    pub async fn check_sql(&self) -> Result<(), CatalogError> {
+        let FileSource::View(view) = &self.source else { return Ok(()) };
+        let job = match view.job(&self.name, IfMissing::Refuse).await {
+            Err(CatalogError::View { source: ViewError::NotRun, .. }) => return Ok(()),
+            job => job?,
+        };
+        view.views.check(&job).await.map_err(|error| self.view_error(error))
+    }
+
+    async fn refresh(&self, missing: IfMissing) -> Result<Arc<Snapshot>, CatalogError> {
+        let (location, listing) = match &self.source {
+            FileSource::Files(location) => (Cow::Borrowed(location), listing::list(&self.name, location).await?),
+            FileSource::View(view) => self.result(view, missing).await?,
+        };
         self.has_answered.store(true, Ordering::Relaxed);
         if let Some(known) = self.find(|snapshot| snapshot.matches(&listing.objects)) {
             metrics::cache_requests(Cache::Footers, true, known.files().len());
@@ -98,8 +163,7 @@ impl Dataset {
         }
         // Footers of unchanged files are reused.
         let earlier = self.find(|_| true);
-        let snapshot =
-            Arc::new(snapshot::open(&self.name, &self.location, listing, earlier.as_deref(), &self.cpu).await?);
+        let snapshot = Arc::new(snapshot::open(&self.name, &location, listing, earlier.as_deref(), &self.cpu).await?);
         let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         // A file with a new version, such as one with changed permissions, may have the same digest: the new snapshot
         // replaces the old one.
@@ -117,9 +181,54 @@ impl Dataset {
         Ok(snapshot)
     }
 
+    /// The files of the result of a view for the current files of its datasets.
+    async fn result(&self, view: &SqlView, missing: IfMissing) -> Result<(Cow<'_, Location>, Listing), CatalogError> {
+        let failed = |error| self.view_error(error);
+        let job = view.job(&self.name, missing).await?;
+        let folder = view.views.result(&job).await.map_err(failed)?;
+        let location = Location::directory(folder.clone());
+        if folder.is_dir()
+            && let Ok(listing) = listing::list(&self.name, &location).await
+        {
+            view.views.mark_used(&folder);
+            return Ok((Cow::Owned(location), listing));
+        }
+        // There is no result, or a damaged one.
+        if missing == IfMissing::Refuse {
+            return Err(failed(ViewError::NotRun));
+        }
+        view.views.run(job).await.map_err(failed)?;
+        let listing = listing::list(&self.name, &location).await?;
+        Ok((Cow::Owned(location), listing))
+    }
+
+    fn view_error(&self, source: ViewError) -> CatalogError {
+        CatalogError::View { dataset: self.name.clone(), source }
+    }
+
+    /// Its present files as an input of a view. Boxed, because that may be a view itself.
+    fn input(self: &Arc<Self>, missing: IfMissing) -> BoxFuture<'_, Result<ViewInput, CatalogError>> {
+        let opened = async move {
+            let snapshot = if missing == IfMissing::Run { self.present().await } else { self.known().await }?;
+            let url = match &self.source {
+                FileSource::Files(location) => location.url().to_owned(),
+                FileSource::View(_) => folder_of(&snapshot).display().to_string(),
+            };
+            let int96_unit = match snapshot.int96_unit() {
+                Int96Unit::Microseconds => "us",
+                Int96Unit::Nanoseconds => "ns",
+            };
+            Ok(ViewInput { name: self.name.clone(), url, int96_unit, snapshot: snapshot.digest().to_owned() })
+        };
+        opened.boxed()
+    }
+
     /// The snapshot of this digest: a known one, or the current one if it has this digest.
     pub async fn pinned(self: &Arc<Self>, digest: &str) -> Result<Arc<Snapshot>, CatalogError> {
         if let Some(known) = self.find(|snapshot| snapshot.digest() == digest && !snapshot.is_outdated()) {
+            if let FileSource::View(view) = &self.source {
+                view.views.mark_used(&folder_of(&known));
+            }
             metrics::cache_requests(Cache::Footers, true, known.files().len());
             return Ok(known);
         }
@@ -135,4 +244,23 @@ impl Dataset {
         let snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         snapshots.iter().find(|snapshot| matches(snapshot)).cloned()
     }
+}
+
+// === impl SqlView ===
+
+impl SqlView {
+    /// The view at the current state of its datasets.
+    async fn job(&self, name: &str, missing: IfMissing) -> Result<ViewJob, CatalogError> {
+        let mut inputs = Vec::with_capacity(self.inputs.len());
+        for input in &self.inputs {
+            inputs.push(input.input(missing).await?);
+        }
+        Ok(ViewJob { name: name.to_owned(), sql: self.sql.clone(), inputs })
+    }
+}
+
+/// The folder of the files of a view's result.
+fn folder_of(snapshot: &Snapshot) -> PathBuf {
+    let file = snapshot.files().first().map(|file| PathBuf::from(file.display()));
+    file.and_then(|file| file.parent().map(std::path::Path::to_path_buf)).unwrap_or_default()
 }

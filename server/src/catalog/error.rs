@@ -1,7 +1,7 @@
 //! Errors of listing and opening datasets.
 
 use super::store::{StoreError, StoreErrorKind};
-use crate::cpu_pool::CpuError;
+use crate::{cpu_pool::CpuError, view::ViewError};
 
 /// Why a dataset cannot be read.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -67,6 +67,14 @@ pub enum CatalogError {
         dataset: String,
         /// The error of the store.
         source: StoreError,
+    },
+    /// A view has no result.
+    #[error("view \"{dataset}\": {source}")]
+    View {
+        /// The view.
+        dataset: String,
+        /// Why.
+        source: ViewError,
     },
     /// The CPU pool failed.
     #[error(transparent)]

@@ -14,7 +14,7 @@ use super::{
 
 /// A directory, a file or a glob, on this machine or in a remote store, and how its files are read. Resolved at every
 /// listing: the files may be created later.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Location {
     /// The URL as given.
     url: String,
@@ -24,7 +24,7 @@ pub struct Location {
 }
 
 /// The files that a location refers to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum FileSpec {
     /// An absolute path on this machine.
     Local(PathBuf),
@@ -105,6 +105,17 @@ impl Location {
         };
         let location = parsed.map_err(|reason| LocationError { name: name.to_owned(), url: shown(), reason })?;
         Ok(Self { url: url.to_owned(), ..location })
+    }
+
+    /// The files of a directory on this machine, whatever its name.
+    pub(super) fn directory(path: PathBuf) -> Self {
+        let int96 = Int96Unit::default();
+        Self { url: path.display().to_string(), store: Store::local(), spec: FileSpec::Local(path), int96 }
+    }
+
+    /// The URL as given.
+    pub(super) fn url(&self) -> &str {
+        &self.url
     }
 
     /// Checks that a path on this machine exists: of a glob, the directory before the first wildcard. Stores are not

@@ -36,7 +36,7 @@ pub use snapshot::{File, RowGroup, Snapshot};
 pub use store::{Store, StoreError};
 pub use stores::Stores;
 
-use crate::{cpu_pool::CpuPool, error::near_names};
+use crate::{cpu_pool::CpuPool, error::near_names, view::Views};
 
 /// The datasets that this server serves. A reload replaces them; snapshots in use are not affected.
 #[derive(Debug)]
@@ -46,6 +46,17 @@ pub struct Catalog {
 
 type DatasetsByName = BTreeMap<String, Arc<Dataset>>;
 
+/// A dataset that is the result of SQL over others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewDefinition {
+    /// Its name.
+    pub name: String,
+    /// The query.
+    pub sql: String,
+    /// The names of the datasets that it reads.
+    pub inputs: Vec<String>,
+}
+
 /// The names of the datasets that a reload changed.
 #[derive(Debug)]
 pub struct CatalogChanges {
@@ -53,7 +64,7 @@ pub struct CatalogChanges {
     pub added: Vec<String>,
     /// Those that are no longer served.
     pub removed: Vec<String>,
-    /// Those whose location is another one.
+    /// Those whose location or SQL is another one.
     pub changed: Vec<String>,
 }
 
@@ -70,11 +81,28 @@ impl Catalog {
         Self { datasets: RwLock::new(Arc::new(datasets)) }
     }
 
-    /// Replaces the datasets by those of another catalog. One whose location is the same keeps its snapshots.
+    /// The catalog with views, each after those that it reads.
+    pub fn with_views(
+        self,
+        definitions: Vec<ViewDefinition>,
+        views: &Arc<Views>,
+        cpu: &CpuPool,
+    ) -> Result<Self, CatalogError> {
+        for ViewDefinition { name, sql, inputs } in definitions {
+            let inputs = inputs.iter().map(|input| self.dataset(input)).collect::<Result<Vec<_>, _>>()?;
+            let view = Arc::new(Dataset::view(name.clone(), sql, inputs, Arc::clone(views), cpu));
+            let mut datasets = self.datasets.write().unwrap_or_else(PoisonError::into_inner);
+            Arc::make_mut(&mut datasets).insert(name, view);
+        }
+        Ok(self)
+    }
+
+    /// Replaces the datasets by those of another catalog. One whose location or SQL is the same keeps its
+    /// snapshots.
     pub fn replace(&self, other: &Self) -> CatalogChanges {
         let old = self.current();
         let kept = |name: &String, dataset: &Arc<Dataset>| {
-            let known = old.get(name).filter(|known| known.location().is_same(dataset.location()));
+            let known = old.get(name).filter(|known| known.is_same(dataset));
             Arc::clone(known.unwrap_or(dataset))
         };
         let new: DatasetsByName =

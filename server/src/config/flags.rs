@@ -51,6 +51,13 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_INT96_UNIT", value_name = "NAME=UNIT", value_delimiter = '\n')]
     pub(super) int96_unit: Vec<String>,
 
+    /// A dataset that is the result of SQL over others, such as 'late=SELECT * FROM flights WHERE arr_delay > 60'.
+    /// forebay-prepare, which must be installed, runs it at the first use and writes the result under --state, once for
+    /// each state of the files that it reads. May be repeated; in the environment, each but the last ends with a
+    /// semicolon at the end of a line.
+    #[arg(long, env = "FOREBAY_VIEW", value_name = "NAME=SQL")]
+    pub(super) view: Vec<String>,
+
     /// Address of the Flight service: HOST:PORT (port 0 picks a free one) or unix:PATH. May be repeated.
     #[arg(
         long,
@@ -70,8 +77,8 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_METRICS_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9815")]
     pub(super) metrics_listen: String,
 
-    /// Directory of state that survives a restart: fitted plans and row counts. Fits also spill to it [default: forebay
-    /// in the user's state directory, ~/.local/state]
+    /// Directory of state that survives a restart: fitted plans, row counts and results of views. Fits and views also
+    /// spill to it [default: forebay in the user's state directory, ~/.local/state]
     #[arg(long, env = "FOREBAY_STATE", value_name = "DIR")]
     pub(super) state: Option<String>,
 
@@ -100,6 +107,11 @@ pub struct Flags {
     /// Memory that the aggregates of fits may hold before they spill to disk. Descriptions share it.
     #[arg(long, env = "FOREBAY_FIT_MEMORY_BYTES", value_name = "SIZE", default_value_t = ByteSize(1 << 30))]
     pub(super) fit_memory_bytes: ByteSize,
+
+    /// Memory that the SQL of a view may use while it runs, reserved from --memory-limit-bytes; 0: a quarter of it.
+    #[arg(long, env = "FOREBAY_VIEW_MEMORY_BYTES", value_name = "SIZE", default_value_t = ByteSize(0),
+          value_parser = sizes(0..=1 << 50))]
+    pub(super) view_memory_bytes: ByteSize,
 
     /// Largest batch.
     #[arg(long, env = "FOREBAY_BATCH_BYTES_MAX", value_name = "SIZE", default_value_t = ByteSize(1 << 30),

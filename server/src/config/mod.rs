@@ -8,6 +8,7 @@ mod address;
 mod datasets;
 mod error;
 mod flags;
+mod views;
 
 use std::{
     env,
@@ -23,7 +24,7 @@ pub use flags::{Flags, Verb};
 
 use crate::{
     auth::{PrincipalsFile, StreamLimits, Tls},
-    catalog::Location,
+    catalog::{Location, ViewDefinition},
     log::{self, LogSettings},
     plan::RequestLimits,
     stream::DeviceName,
@@ -36,6 +37,8 @@ use error::wrong;
 pub struct Config {
     /// Datasets by name, with their locations.
     pub datasets: Vec<(String, Location)>,
+    /// Views, each after those that it reads.
+    pub views: Vec<ViewDefinition>,
     /// Addresses of the Flight service.
     pub listen: Vec<Listen>,
     /// URLs of every replica.
@@ -56,6 +59,8 @@ pub struct Config {
     pub memory_limit_bytes: u64,
     /// Memory of the aggregates of fits before they spill.
     pub fit_memory_bytes: usize,
+    /// Memory of the SQL of one view.
+    pub view_memory_bytes: u64,
     /// Largest batch.
     pub batch_bytes_max: u64,
     /// Threads of the CPU pool; 0: one per core.
@@ -96,6 +101,12 @@ impl Flags {
         datasets::open(self)
     }
 
+    /// Returns the valid views over these datasets, and the problems of the others.
+    pub fn views(&self, datasets: &[(String, Location)]) -> (Vec<ViewDefinition>, ConfigProblems) {
+        let names: Vec<&str> = datasets.iter().map(|(name, _)| name.as_str()).collect();
+        views::open(self, &names)
+    }
+
     /// Returns the state directory, which may not exist.
     pub fn state(&self) -> Result<PathBuf, ConfigError> {
         state(self.state.as_deref())
@@ -104,6 +115,13 @@ impl Flags {
     /// Validates every option, and opens the files that the options name.
     pub fn check(self) -> Result<Config, ConfigProblems> {
         let (datasets, mut problems) = self.datasets();
+        let (views, invalid) = self.views(&datasets);
+        problems.all(invalid.or(()));
+        let memory_limit_bytes = match self.memory_limit_bytes.0 {
+            0 => machine_bytes() / 2,
+            bytes => bytes,
+        };
+        let view_memory_bytes = problems.one(views::memory_bytes(&self, memory_limit_bytes));
         problems.one(log::check_filter(&self.log).map_err(|source| wrong("log", &self.log, source.to_string())));
         if let Some(url) = &self.otlp_endpoint {
             let checked = log::check_endpoint(url);
@@ -119,13 +137,14 @@ impl Flags {
             address => tcp("metrics-listen", address, metrics_public, METRICS_PUBLIC).map(Some),
         });
         let (state, device) = (problems.one(self.state()), problems.one(device(&self.device)));
-        let (Some(access), Some(metrics_listen), Some(state), Some(device), true) =
-            (access, metrics_listen, state, device, problems.is_empty())
+        let (Some(access), Some(metrics_listen), Some(state), Some(device), Some(view_memory_bytes), true) =
+            (access, metrics_listen, state, device, view_memory_bytes, problems.is_empty())
         else {
             return Err(problems);
         };
         Ok(Config {
             datasets,
+            views,
             listen,
             advertise,
             metrics_listen,
@@ -134,11 +153,9 @@ impl Flags {
             connection_age: Duration::from_secs(self.connection_age_seconds),
             connection_grace: Duration::from_secs(self.connection_grace_seconds),
             keepalive: Duration::from_secs(self.keepalive_seconds),
-            memory_limit_bytes: match self.memory_limit_bytes.0 {
-                0 => machine_bytes() / 2,
-                bytes => bytes,
-            },
+            memory_limit_bytes,
             fit_memory_bytes: usize::try_from(self.fit_memory_bytes.0).unwrap_or(usize::MAX),
+            view_memory_bytes,
             batch_bytes_max: self.batch_bytes_max.0,
             cpu_threads: self.cpu_threads as usize,
             device,

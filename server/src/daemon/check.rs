@@ -9,11 +9,15 @@ use std::{
 
 use forebay_settings::Values;
 
-use super::opening::too_long;
+use super::opening;
 use crate::{
-    catalog::{Catalog, Dataset},
+    budget::Budget,
+    catalog::{Catalog, Dataset, Location, ViewDefinition},
     config::Flags,
     cpu_pool::CpuPool,
+    shutdown::Shutdown,
+    state::State,
+    view::{ViewLimits, Views},
 };
 
 /// Settings whose values are listed if they are valid.
@@ -35,6 +39,7 @@ pub async fn check(flags: Flags, values: &Values) -> Findings {
     panic::set_hook(Box::new(|_| {}));
     let mut findings = Findings::default();
     let (datasets, _) = flags.datasets();
+    let (views, _) = flags.views(&datasets);
     let state = flags.state();
     if let Err(problems) = flags.check() {
         findings.problems.extend(problems.iter().map(ToString::to_string));
@@ -43,43 +48,66 @@ pub async fn check(flags: Flags, values: &Values) -> Findings {
         let listed = LISTED.into_iter().flat_map(of);
         findings.good.extend(listed.map(|(flag, value)| format!("--{flag} {}", value.to_string_lossy())));
     }
-    if let Ok(path) = state {
-        match writable(&path) {
+    if let Ok(path) = &state {
+        match writable(path) {
             Ok(()) => findings.good.push(format!("--state {}", path.display())),
             Err(error) => {
                 findings.problems.push(format!("--state \"{}\": cannot write to it: {error}", path.display()));
             }
         }
     }
+    let (_shutdown, watch) = Shutdown::new();
+    let runner = Arc::new(Views::new(&State::at(&state.unwrap_or_default()), ViewLimits::NONE, Budget::new(0), watch));
     match CpuPool::new(0) {
-        Ok(cpu) => {
-            let datasets = Catalog::new(datasets, &cpu).datasets();
-            for outcome in futures::future::join_all(datasets.iter().map(read)).await {
-                match outcome {
-                    Ok(line) => findings.good.push(line),
-                    Err(line) => findings.problems.push(line),
-                }
-            }
-        }
+        Ok(cpu) => findings.add_datasets(datasets, views, &runner, &cpu).await,
         Err(error) => findings.problems.push(format!("cannot start the CPU threads: {error}")),
     }
     findings
 }
 
-/// Reads the footers of a dataset.
+impl Findings {
+    async fn add_datasets(
+        &mut self,
+        datasets: Vec<(String, Location)>,
+        mut views: Vec<ViewDefinition>,
+        runner: &Arc<Views>,
+        cpu: &CpuPool,
+    ) {
+        if !views.is_empty()
+            && let Err(error) = runner.find_program().await
+        {
+            self.problems.push(format!("--view: {error}"));
+            views.clear();
+        }
+        let datasets = match Catalog::new(datasets, cpu).with_views(views, runner, cpu) {
+            Ok(catalog) => catalog.datasets(),
+            Err(error) => return self.problems.push(format!("--view: {error}")),
+        };
+        for outcome in futures::future::join_all(datasets.iter().map(read)).await {
+            match outcome {
+                Ok(line) => self.good.push(line),
+                Err(line) => self.problems.push(line),
+            }
+        }
+    }
+}
+
+/// Reads the footers of a dataset. Of a view without a result, checks the SQL.
 async fn read(dataset: &Arc<Dataset>) -> Result<String, String> {
     let name = dataset.name();
-    dataset.check_path().map_err(|error| format!("--dataset: {error}"))?;
+    let (kind, flag) = if dataset.is_view() { ("view", "--view") } else { ("dataset", "--dataset") };
+    dataset.check_path().map_err(|error| format!("{flag}: {error}"))?;
     tokio::select! {
-        opened = dataset.present() => match opened {
-            Ok(snapshot) => {
+        opened = opening::open_one(dataset) => match opened {
+            Ok(Some(snapshot)) => {
                 let (files, rows) = (snapshot.files().len(), snapshot.row_count());
                 let unit = if files == 1 { "file" } else { "files" };
-                Ok(format!("dataset \"{name}\": {files} {unit}, {rows} rows"))
+                Ok(format!("{kind} \"{name}\": {files} {unit}, {rows} rows"))
             }
-            Err(error) => Err(format!("--dataset: {error}")),
+            Ok(None) => Ok(format!("{kind} \"{name}\": the SQL is valid and runs at the first use")),
+            Err(error) => Err(format!("{flag}: {error}")),
         },
-        () = too_long(dataset) => Err(format!("--dataset: dataset \"{name}\": its store does not respond in time")),
+        () = opening::too_long(dataset) => Err(format!("{flag}: {kind} \"{name}\": its store does not respond in time")),
     }
 }
 

@@ -23,7 +23,7 @@ use tokio::{
 use crate::{
     auth::{Admission, Auth, TicketKey, Tls, random_secret},
     budget::Budget,
-    catalog::{Catalog, LocationError},
+    catalog::{CatalogError, LocationError},
     config::{Config, Listen},
     cpu_pool::CpuPool,
     engine::{Engine, EngineError},
@@ -36,6 +36,7 @@ use crate::{
     shutdown::Shutdown,
     state::{State, StateError},
     stream::{Device, Streams},
+    view::{ViewLimits, Views},
 };
 
 pub use check::{Findings, check};
@@ -88,6 +89,9 @@ pub enum DaemonError {
     /// The local path of a dataset does not exist.
     #[error("--dataset: {0}")]
     Dataset(#[from] LocationError),
+    /// Views cannot be run.
+    #[error("--view: {0}")]
+    View(#[from] CatalogError),
     /// Signals cannot be received.
     #[error("signals: {0}")]
     Signals(io::Error),
@@ -96,7 +100,7 @@ pub enum DaemonError {
 impl DaemonError {
     /// Whether the configuration is wrong, as opposed to the machine.
     pub fn is_configuration(&self) -> bool {
-        matches!(self, Self::Dataset(_))
+        matches!(self, Self::Dataset(_) | Self::View(_))
     }
 }
 
@@ -124,10 +128,12 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     };
     let access = Access::new(auth.clone(), Admission::new(config.streams));
     let limits = Limits { batch_bytes_max: config.batch_bytes_max, idle_max: config.stream_idle };
-    let catalog = Catalog::new(config.datasets, &cpu);
+    let (shutdown, watch) = Shutdown::new();
+    let view_limits = ViewLimits { memory_bytes: config.view_memory_bytes, cpu_threads: config.cpu_threads };
+    let views = Arc::new(Views::new(&state, view_limits, budget.clone(), watch.clone()));
+    let catalog = opening::catalog(config.datasets, config.views, &views, &cpu).await?;
     let device = Device::open(config.device);
     let streams = Arc::new(Streams::new(catalog, engine, cpu.clone(), budget, state.clone(), limits, device));
-    let (shutdown, watch) = Shutdown::new();
 
     let metrics_listener = match config.metrics_listen {
         None => None,
@@ -148,7 +154,7 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     }
 
     let certificates = tls.clone();
-    let reloader = Reloader { streams: Arc::clone(&streams), cpu: cpu.clone(), auth, tls, values };
+    let reloader = Reloader { streams: Arc::clone(&streams), views, cpu: cpu.clone(), auth, tls, values };
     let service = Service::new(streams, cpu.clone(), watch.clone(), config.advertise);
     let message_limits = MessageLimits { bytes_max: config.message_bytes_max, arrival: config.handshake };
     let service = service.with_access(access).with_limits(config.requests, message_limits);

@@ -1,16 +1,34 @@
-//! Opens datasets before their first request.
+//! Builds the catalog of a configuration, and opens its datasets before their first request.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::time;
 
-use crate::catalog::Dataset;
+use crate::{
+    catalog::{Catalog, CatalogError, Dataset, Location, Snapshot, ViewDefinition},
+    cpu_pool::CpuPool,
+    view::{ViewError, Views},
+};
 
 /// Longest wait for datasets before the server reports that it is ready; enough for the footers of 100,000 files.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Longest wait for a store that has not listed its files by then: its requests are retried for 35 s and more.
 const LISTING_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The catalog of a configuration. If it has views, the program that runs them must be installed.
+pub(super) async fn catalog(
+    datasets: Vec<(String, Location)>,
+    definitions: Vec<ViewDefinition>,
+    views: &Arc<Views>,
+    cpu: &CpuPool,
+) -> Result<Catalog, CatalogError> {
+    if let Some(first) = definitions.first() {
+        let found = views.find_program().await;
+        found.map_err(|source| CatalogError::View { dataset: first.name.clone(), source })?;
+    }
+    Catalog::new(datasets, cpu).with_views(definitions, views, cpu)
+}
 
 /// Opens datasets, so that the first request does not wait and a wrong path is logged at once. A dataset that cannot be
 /// opened is retried at its first request.
@@ -19,7 +37,7 @@ const LISTING_WAIT_MAX: Duration = Duration::from_secs(10);
 pub(super) async fn open(datasets: impl IntoIterator<Item = Arc<Dataset>>) {
     let opened = datasets.into_iter().map(async |dataset| {
         tokio::select! {
-            opened = dataset.present() => {
+            opened = open_one(&dataset) => {
                 if let Err(error) = opened {
                     tracing::warn!(dataset = dataset.name(), %error, "cannot read dataset");
                 }
@@ -30,6 +48,14 @@ pub(super) async fn open(datasets: impl IntoIterator<Item = Arc<Dataset>>) {
         }
     });
     futures::future::join_all(opened).await;
+}
+
+/// Opens a dataset. Of a view without a result, only checks the SQL: the first request runs it.
+pub(super) async fn open_one(dataset: &Arc<Dataset>) -> Result<Option<Arc<Snapshot>>, CatalogError> {
+    match dataset.known().await {
+        Err(CatalogError::View { source: ViewError::NotRun, .. }) => dataset.check_sql().await.map(|()| None),
+        opened => opened.map(Some),
+    }
 }
 
 /// Waits as long as a dataset may take to open.

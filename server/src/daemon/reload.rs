@@ -11,15 +11,16 @@ use tokio::{signal::unix::Signal, task::spawn_blocking};
 use super::opening;
 use crate::{
     auth::{Auth, Tls},
-    catalog::{Catalog, Dataset, LocationError},
+    catalog::{CatalogError, Dataset, LocationError},
     config::{Config, ConfigProblems, Flags},
     cpu_pool::CpuPool,
     metrics,
     stream::Streams,
+    view::Views,
 };
 
 /// Settings that a reload applies. Changes of all others need a restart.
-const RELOADED: [&str; 6] = ["dataset", "int96-unit", "principals", "tls-cert", "tls-key", "tls-client-ca"];
+const RELOADED: [&str; 7] = ["dataset", "int96-unit", "view", "principals", "tls-cert", "tls-key", "tls-client-ca"];
 
 /// Settings of those whose presence must not change: listeners have TLS or not, and calls need credentials or not.
 const FIXED_PRESENCE: [&str; 3] = ["principals", "tls-cert", "tls-client-ca"];
@@ -28,6 +29,7 @@ const FIXED_PRESENCE: [&str; 3] = ["principals", "tls-cert", "tls-client-ca"];
 #[derive(Debug)]
 pub(super) struct Reloader {
     pub streams: Arc<Streams>,
+    pub views: Arc<Views>,
     pub cpu: CpuPool,
     pub auth: Auth,
     pub tls: Option<Arc<Tls>>,
@@ -44,6 +46,8 @@ enum ReloadError {
     Config(#[from] ConfigProblems),
     #[error("--dataset: {0}")]
     Dataset(#[from] LocationError),
+    #[error("--view: {0}")]
+    View(#[from] CatalogError),
     #[error("the configuration could not be read: {0}")]
     Read(#[from] tokio::task::JoinError),
 }
@@ -53,7 +57,7 @@ impl Reloader {
     pub(super) async fn serve(self, mut hangups: Signal) -> Infallible {
         while hangups.recv().await.is_some() {
             let applied = match read().await {
-                Ok((config, values)) => self.apply(config, &values),
+                Ok((config, values)) => self.apply(config, &values).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = &applied {
@@ -66,8 +70,8 @@ impl Reloader {
     }
 
     /// Applies a valid configuration; returns the datasets to open.
-    fn apply(&self, config: Config, values: &Values) -> Result<Vec<Arc<Dataset>>, ReloadError> {
-        let catalog = Catalog::new(config.datasets, &self.cpu);
+    async fn apply(&self, config: Config, values: &Values) -> Result<Vec<Arc<Dataset>>, ReloadError> {
+        let catalog = opening::catalog(config.datasets, config.views, &self.views, &self.cpu).await?;
         catalog.check_paths()?;
         if let (Some(tls), Some(new)) = (&self.tls, config.tls)
             && tls.checks_clients() == new.checks_clients()

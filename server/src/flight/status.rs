@@ -15,6 +15,7 @@ use crate::{
     plan::PlanError,
     scan::ScanError,
     stream::StreamError,
+    view::ViewError,
 };
 
 /// The trailer with the milliseconds after which a client may retry (gRPC proposal A6).
@@ -138,7 +139,8 @@ fn code(reason: Reason) -> Code {
         | Reason::EmptyDataset
         | Reason::SchemaDrift
         | Reason::Unrepresentable
-        | Reason::StoreRefused => Code::FailedPrecondition,
+        | Reason::StoreRefused
+        | Reason::ViewFailed => Code::FailedPrecondition,
         Reason::SnapshotChanged => Code::Aborted,
         Reason::CorruptData => Code::DataLoss,
         Reason::Limit | Reason::Overloaded => Code::ResourceExhausted,
@@ -180,6 +182,7 @@ fn reason(error: &StreamError) -> Reason {
             CatalogError::LinkOut { .. } => Reason::PermissionDenied,
             CatalogError::Changed { .. } => Reason::SnapshotChanged,
             CatalogError::Storage { source, .. } => store_reason(source),
+            CatalogError::View { source, .. } => view_reason(source),
             CatalogError::Cpu(cpu) => cpu_reason(cpu),
         },
         StreamError::Scan(scan) => match scan {
@@ -212,6 +215,17 @@ fn reason(error: &StreamError) -> Reason {
 
 fn memory_reason(error: &BudgetError) -> Reason {
     if error.may_pass() { Reason::Overloaded } else { Reason::Limit }
+}
+
+fn view_reason(error: &ViewError) -> Reason {
+    match error {
+        ViewError::NotInstalled | ViewError::Program { .. } | ViewError::Failed(_) | ViewError::NotRun => {
+            Reason::ViewFailed
+        }
+        ViewError::Memory(source) => memory_reason(source),
+        ViewError::State { .. } => Reason::Interrupted,
+        ViewError::Stopped => Reason::ShuttingDown,
+    }
 }
 
 fn store_reason(error: &StoreError) -> Reason {

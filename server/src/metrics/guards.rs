@@ -1,4 +1,6 @@
-//! Guards of gauges: dropping one counts the end of an exchange, a fit or a connection.
+//! Guards of gauges: dropping one counts the end of an exchange, a fit, a run of a view or a connection.
+
+use std::time::Instant;
 
 use metrics::counter;
 
@@ -25,6 +27,14 @@ pub struct ExchangeGuard {
 /// Updates `forebay_fits_active`.
 #[derive(Debug)]
 pub struct FitGuard(());
+
+/// Updates `forebay_view_runs_active`, `forebay_view_runs_total` and `forebay_view_run_seconds`. A run dropped before
+/// [`Self::succeeded`] failed.
+#[derive(Debug)]
+pub struct ViewRunGuard {
+    started: Instant,
+    status: StreamStatus,
+}
 
 /// Updates `forebay_connections_active`.
 #[derive(Debug)]
@@ -80,6 +90,29 @@ impl FitGuard {
 impl Drop for FitGuard {
     fn drop(&mut self) {
         handles().fits_active.decrement(1.0);
+    }
+}
+
+// === impl ViewRunGuard ===
+
+impl ViewRunGuard {
+    /// Counts a run that starts.
+    pub fn open() -> Self {
+        handles().view_runs_active.increment(1.0);
+        Self { started: Instant::now(), status: StreamStatus::Failed }
+    }
+
+    /// Notes that the run has a result.
+    pub fn succeeded(&mut self) {
+        self.status = StreamStatus::Complete;
+    }
+}
+
+impl Drop for ViewRunGuard {
+    fn drop(&mut self) {
+        handles().view_runs_active.decrement(1.0);
+        counter!("forebay_view_runs_total", "status" => self.status.label()).increment(1);
+        handles().view_run_seconds.record(self.started.elapsed().as_secs_f64());
     }
 }
 

@@ -16,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
-pub use guards::{ConnectionGuard, ExchangeGuard, FitGuard, StreamStatus};
+pub use guards::{ConnectionGuard, ExchangeGuard, FitGuard, StreamStatus, ViewRunGuard};
 pub use names::{CALLS, NAMES};
 pub use process::{PoolFigures, Pools};
 pub use stages::{Stage, StageTimes};
@@ -58,6 +58,9 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     for status in StreamStatus::ALL {
         counter!("forebay_streams_total", "status" => status.label()).absolute(0);
         counter!("forebay_exchanges_total", "status" => status.label()).absolute(0);
+    }
+    for status in [StreamStatus::Complete, StreamStatus::Failed] {
+        counter!("forebay_view_runs_total", "status" => status.label()).absolute(0);
     }
     for operation in ["list", "head", "get"] {
         for status in ["ok", "error"] {

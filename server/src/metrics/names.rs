@@ -17,7 +17,7 @@ pub const CALLS: [&str; 12] = [
 ];
 
 /// Name and meaning of every metric, in the order of the book's table.
-pub const NAMES: [(&str, &str); 47] = [
+pub const NAMES: [(&str, &str); 50] = [
     ("forebay_streams_active", "Open streams."),
     ("forebay_streams_total", "Ended streams, by status (complete, cancelled, failed)."),
     ("forebay_batches_sent_total", "Batches sent to clients."),
@@ -65,6 +65,9 @@ pub const NAMES: [(&str, &str); 47] = [
     ("forebay_state_bytes", "Bytes of files under --state, without those that running fits spill."),
     ("forebay_state_plans", "Plans stored under --state."),
     ("forebay_fits_active", "Running fits."),
+    ("forebay_view_runs_active", "Running SQL of views."),
+    ("forebay_view_runs_total", "Ended runs of the SQL of views, by status (complete, failed)."),
+    ("forebay_view_run_seconds", "Seconds from the start of such a run to its end."),
     ("forebay_exchanges_active", "Open exchanges (DoExchange)."),
     ("forebay_exchanges_total", "Ended exchanges, by status (complete, cancelled, failed)."),
     ("forebay_exchange_batches_total", "Batches returned by exchanges."),
@@ -96,12 +99,16 @@ const BATCH_SECONDS_BUCKETS: [f64; 13] =
     [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
 
 /// Histograms with their upper bounds.
-pub(super) const HISTOGRAMS: [(&str, &[f64]); 3] = [
+pub(super) const HISTOGRAMS: [(&str, &[f64]); 4] = [
     ("forebay_first_batch_seconds", &BATCH_SECONDS_BUCKETS),
     ("forebay_batch_seconds", &BATCH_SECONDS_BUCKETS),
     ("forebay_exchange_seconds", &EXCHANGE_SECONDS_BUCKETS),
+    ("forebay_view_run_seconds", &VIEW_RUN_SECONDS_BUCKETS),
 ];
 
 /// Upper bounds of `forebay_exchange_seconds`: 30 µs to 10 s in half decades, because a batch may have a single row.
 const EXCHANGE_SECONDS_BUCKETS: [f64; 12] =
     [0.000_03, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
+
+/// Upper bounds of `forebay_view_run_seconds`: 300 ms to 10,000 s in half decades.
+const VIEW_RUN_SECONDS_BUCKETS: [f64; 10] = [0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0];

@@ -24,6 +24,8 @@ OPTIONS = [
     "connection-grace-seconds",
     "keepalive-seconds",
     "memory-limit-bytes",
+    "view",
+    "view-memory-bytes",
     "fit-memory-bytes",
     "batch-bytes-max",
     "cpu-threads",

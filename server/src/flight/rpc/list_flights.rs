@@ -8,14 +8,15 @@ use tonic::Status;
 use super::table_info::{table_info, unreadable_info};
 use crate::{flight::context::CallContext, stream::RawTable};
 
-/// One info a dataset. A dataset that cannot be read is listed with its error.
+/// One info a dataset. A dataset that cannot be read is listed with its error, and so is a view whose SQL has not run:
+/// a list does not run it.
 pub(crate) fn infos(context: CallContext) -> impl Stream<Item = Result<FlightInfo, Status>> + Send {
     let mut datasets = context.streams().catalog().datasets();
     datasets.retain(|dataset| context.caller.may_read(dataset.name()));
     futures::stream::iter(datasets).then(move |dataset| {
         let context = context.clone();
         async move {
-            match dataset.present().await {
+            match dataset.known().await {
                 Ok(snapshot) => table_info(&context, &RawTable::all(snapshot), Encoding::Json),
                 Err(error) => unreadable_info(&dataset, &error),
             }
