@@ -17,7 +17,7 @@ use crate::{
         list::ListSteps,
         step::{Encoder, Step},
     },
-    vector::{cast::Rounding, collected::Collected},
+    vector::{cast::Rounding, collected::Collected, mapped::SharedTables},
 };
 
 /// A compiled chain.
@@ -27,6 +27,8 @@ pub(crate) struct CompiledChain {
     pub(crate) input: usize,
     /// The position of the chain's mapped dictionary in a workspace.
     pub(crate) slot: usize,
+    /// The dictionaries that builders have mapped.
+    pub(crate) tables: SharedTables,
     pub(crate) head: Head,
     /// The steps over the head's tiles, which hold rows or the elements of lists.
     pub(crate) steps: Vec<Step>,
@@ -158,6 +160,7 @@ impl CompiledChain {
         Self {
             input: joined.front.input,
             slot: joined.front.slot,
+            tables: SharedTables::default(),
             head: Head::Joined(Arc::new(joined)),
             steps: Vec::new(),
             list: None,

@@ -10,7 +10,7 @@ use crate::{
     domain::{Domain, is_integer, list_item},
     error::OpProblem,
     ops::{list::ListSteps, op::Op, pad},
-    vector::cast::Rounding,
+    vector::{cast::Rounding, mapped::SharedTables},
 };
 
 /// The number of columns that a column of fixed-size lists of numbers is laid out as; `None` for other columns, and if
@@ -75,7 +75,8 @@ impl CompiledChain {
             if item.is_some() { (RowShape::List, Some(ListSteps::default())) } else { (RowShape::Single, None) };
         let rounding = if is_integer(&meaning) { Rounding::Fractions } else { Rounding::Nearest };
         let (slot, steps, cardinality, filled) = (inputs.next_slot(), Vec::new(), None, None);
-        Ok(Self { input, slot, head, steps, list, domain, meaning, shape, cardinality, rounding, filled })
+        let tables = SharedTables::default();
+        Ok(Self { input, slot, tables, head, steps, list, domain, meaning, shape, cardinality, rounding, filled })
     }
 
     pub(super) fn push(&mut self, op: &Op, inputs: &mut Inputs) -> Result<(), ChainProblem> {

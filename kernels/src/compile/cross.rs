@@ -7,6 +7,7 @@ use crate::{
     },
     error::OpProblem,
     ops::cross::Cross,
+    vector::mapped::SharedTables,
 };
 
 impl CompiledChain {
@@ -22,6 +23,7 @@ impl CompiledChain {
         let front = Self {
             input: self.input,
             slot: inputs.next_slot(),
+            tables: SharedTables::default(),
             head: std::mem::replace(&mut self.head, Head::Numbers),
             steps: std::mem::take(&mut self.steps),
             list: None,

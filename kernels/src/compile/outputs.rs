@@ -26,7 +26,7 @@ pub(crate) enum CompiledOutput {
     /// A column of lists.
     Ragged {
         dtype: DType,
-        chain: CompiledChain,
+        chain: Box<CompiledChain>,
     },
     Stored {
         input: usize,
@@ -73,7 +73,7 @@ pub(crate) fn compile_output(
                 return Err(at(number, CompileError::Lists { output: output(), column: column.clone() }));
             }
             let field = ragged_field(&spec.name, spec.dtype);
-            return Ok((CompiledOutput::Ragged { dtype: spec.dtype, chain }, field));
+            return Ok((CompiledOutput::Ragged { dtype: spec.dtype, chain: Box::new(chain) }, field));
         };
         chains.push(PlacedChain { at: width, chain });
         width += chain_width;

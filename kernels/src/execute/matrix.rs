@@ -13,12 +13,13 @@ use half::{bf16, f16};
 use pulp::bytemuck;
 
 use crate::{
-    execute::{lists::ListTile, mapped::WordKind, transpose},
+    execute::{lists::ListTile, transpose},
     ops::one_hot,
     spec::DType,
     vector::{
         cast::{self, Element, Rounding},
         collected::Collected,
+        mapped::WordKind,
         tile::{Scratch, Tile},
         tiling::tiles,
     },

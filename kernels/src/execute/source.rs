@@ -15,7 +15,7 @@ use crate::{
         dictionary::DictionaryKeys,
         fuse,
         load::NumberColumn,
-        mapped::{MappedDictionary, MappedValues, WordKind},
+        mapped::{self, MappedDictionary},
         text::Strings,
     },
     ops::{
@@ -25,6 +25,7 @@ use crate::{
     },
     vector::{
         collected::Collected,
+        mapped::{MappedValues, WordKind},
         tile::{Scratch, Tile},
         tiling::tiles,
     },
@@ -140,7 +141,9 @@ impl<'a> Feed<'a> {
     /// Writes elements of four bytes for rows of the prepared run; returns false if [`Self::load`] must compute them.
     pub(crate) fn load_words(&self, rows: Range<usize>, kind: WordKind, into: &mut Vec<u32>) -> bool {
         match &self.source {
-            Source::Mapped { values, keys } => values.load_words(keys, rows, (kind, self.chain.rounding), into),
+            Source::Mapped { values, keys } => {
+                mapped::load_words(values, keys, rows, (kind, self.chain.rounding), into)
+            }
             _ => false,
         }
     }
@@ -192,7 +195,7 @@ impl<'a> Source<'a> {
         if let Some(mapped) = mapped {
             let known = mapped.take().filter(|mapped| mapped.is_of(dictionary));
             let mut known = known.unwrap_or_else(|| MappedDictionary::new(dictionary));
-            let values = known.values(rows.len(), || map(chain, dictionary))?;
+            let values = known.values(rows.len(), &chain.tables, || map(chain, dictionary))?;
             *mapped = Some(known);
             if let Some(values) = values {
                 return Ok(Some(Self::Mapped { values, keys }));

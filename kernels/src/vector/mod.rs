@@ -3,6 +3,7 @@
 pub(crate) mod cast;
 pub(crate) mod collected;
 pub(crate) mod exact;
+pub(crate) mod mapped;
 pub(crate) mod math;
 pub(crate) mod select;
 pub(crate) mod simd;
