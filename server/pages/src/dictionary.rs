@@ -14,7 +14,7 @@ use crate::{
     description::{Column, Form, Physical},
     error::PageError,
     header::Page,
-    page::Pages,
+    page::{PageBytes, Pages},
     spread::Word,
 };
 
@@ -30,8 +30,8 @@ pub(crate) struct Dictionary {
 pub(crate) enum DictionaryValues {
     /// There is no dictionary, or it is not decoded.
     None,
-    Words32(Arc<Vec<u32>>),
-    Words64(Arc<Vec<u64>>),
+    /// Words, as stored.
+    Words(Arc<PageBytes>, usize),
     /// For columns that are read as keys.
     Array(ArrayRef),
 }
@@ -50,30 +50,34 @@ impl Dictionary {
     pub(crate) fn values(&self, pages: &Pages, column: &Column) -> Result<DictionaryValues, PageError> {
         let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*values, DictionaryValues::None) {
-            *values = pages.dictionary(&self.page, |bytes| self.decode(bytes, column))?;
+            *values = self.decode(pages.dictionary(&self.page)?, column)?;
         }
         Ok(values.clone())
     }
 
-    fn decode(&self, bytes: &[u8], column: &Column) -> Result<DictionaryValues, PageError> {
-        let (count, data_type) = (self.page.values, &column.data_type);
+    fn decode(&self, page: PageBytes, column: &Column) -> Result<DictionaryValues, PageError> {
+        let (bytes, count, data_type) = (page.bytes(), self.page.values, &column.data_type);
         let is_wide = matches!(column.physical, Physical::Int64 | Physical::Double);
-        Ok(match (column.form, data_type) {
-            (_, DataType::Utf8) => DictionaryValues::Array(strings::<Utf8Type>(bytes, count)?),
-            (_, DataType::LargeUtf8) => DictionaryValues::Array(strings::<LargeUtf8Type>(bytes, count)?),
-            (_, DataType::Binary) => DictionaryValues::Array(strings::<BinaryType>(bytes, count)?),
-            (_, DataType::LargeBinary) => DictionaryValues::Array(strings::<LargeBinaryType>(bytes, count)?),
-            (Form::Keys, _) if is_wide => DictionaryValues::Array(array(words::<u64>(bytes, count)?, data_type, None)?),
-            (Form::Keys, _) => DictionaryValues::Array(array(words::<u32>(bytes, count)?, data_type, None)?),
-            (Form::Values, _) if is_wide => DictionaryValues::Words64(Arc::new(words(bytes, count)?)),
-            (Form::Values, _) => DictionaryValues::Words32(Arc::new(words(bytes, count)?)),
-        })
+        Ok(DictionaryValues::Array(match (column.form, data_type) {
+            (_, DataType::Utf8) => strings::<Utf8Type>(bytes, count)?,
+            (_, DataType::LargeUtf8) => strings::<LargeUtf8Type>(bytes, count)?,
+            (_, DataType::Binary) => strings::<BinaryType>(bytes, count)?,
+            (_, DataType::LargeBinary) => strings::<LargeBinaryType>(bytes, count)?,
+            (Form::Keys, _) if is_wide => {
+                array(u64::of_le_bytes(words::<u64>(bytes, count)?).collect(), data_type, None)?
+            }
+            (Form::Keys, _) => array(u32::of_le_bytes(words::<u32>(bytes, count)?).collect(), data_type, None)?,
+            (Form::Values, _) => {
+                if is_wide { words::<u64>(bytes, count) } else { words::<u32>(bytes, count) }?;
+                return Ok(DictionaryValues::Words(Arc::new(page), count));
+            }
+        }))
     }
 }
 
-fn words<W: Word>(bytes: &[u8], count: usize) -> Result<Vec<W>, PageError> {
-    let needed = count.checked_mul(W::BYTES).and_then(|needed| bytes.get(..needed));
-    Ok(W::from_le(needed.ok_or_else(short)?).collect())
+/// The bytes of `count` words.
+fn words<W: Word>(bytes: &[u8], count: usize) -> Result<&[u8], PageError> {
+    count.checked_mul(W::BYTES).and_then(|needed| bytes.get(..needed)).ok_or_else(short)
 }
 
 fn short() -> PageError {

@@ -16,6 +16,7 @@ use crate::{
     error::PageError,
     header::Encoding,
     indices::{check_indices, index_runs},
+    page::PageBytes,
     runs::Runs,
     spread::{SLACK, Word},
 };
@@ -23,8 +24,8 @@ use crate::{
 /// Values of four or eight bytes being read.
 #[derive(Debug)]
 pub(crate) struct Numbers<W> {
-    /// The dictionary's values, once a page is open.
-    words: Option<Arc<Vec<W>>>,
+    /// The dictionary's words and their number, once a page is open.
+    dictionary: Option<(Arc<PageBytes>, usize)>,
     source: Source<W>,
     rows: Vec<W>,
     dense: Vec<W>,
@@ -41,27 +42,10 @@ enum Source<W> {
     Decoded(Vec<W>, usize),
 }
 
-/// Words of a dictionary.
-pub(crate) trait OfDictionary: Word {
-    fn of_dictionary(values: DictionaryValues) -> Arc<Vec<Self>>;
-}
-
-impl OfDictionary for u32 {
-    fn of_dictionary(values: DictionaryValues) -> Arc<Vec<Self>> {
-        if let DictionaryValues::Words32(words) = values { words } else { Arc::default() }
-    }
-}
-
-impl OfDictionary for u64 {
-    fn of_dictionary(values: DictionaryValues) -> Arc<Vec<Self>> {
-        if let DictionaryValues::Words64(words) = values { words } else { Arc::default() }
-    }
-}
-
 impl<W> Default for Numbers<W> {
     fn default() -> Self {
         let (rows, dense, indices) = (Vec::new(), Vec::new(), Vec::new());
-        Self { words: None, source: Source::Plain(0), rows, dense, indices }
+        Self { dictionary: None, source: Source::Plain(0), rows, dense, indices }
     }
 }
 
@@ -72,15 +56,16 @@ impl<W: Word> Numbers<W> {
         match &mut self.source {
             Source::Plain(at) => {
                 let end = *at + count * W::BYTES;
-                into.extend(W::from_le(body.get(*at..end).ok_or_else(short)?));
+                into.extend(W::of_le_bytes(body.get(*at..end).ok_or_else(short)?));
                 *at = end;
             }
             Source::Indices(runs) => {
-                let words = self.words.as_deref().map_or(&[][..], Vec::as_slice);
+                let (words, values) =
+                    self.dictionary.as_ref().map_or((&[][..], 0), |(page, count)| (page.bytes(), *count));
                 self.indices.clear();
                 runs.read(body, count, &mut self.indices)?;
-                check_indices(&self.indices, words.len())?;
-                gather(words, &self.indices, into);
+                check_indices(&self.indices, values)?;
+                W::gather(words, &self.indices, into);
             }
             Source::Decoded(values, read) => {
                 let end = *read + count;
@@ -92,13 +77,15 @@ impl<W: Word> Numbers<W> {
     }
 }
 
-impl<W: OfDictionary> Decode for Numbers<W> {
+impl<W: Word> Decode for Numbers<W> {
     fn needs_dictionary(&self) -> bool {
-        self.words.is_none()
+        self.dictionary.is_none()
     }
 
     fn set_dictionary(&mut self, values: DictionaryValues) {
-        self.words = Some(W::of_dictionary(values));
+        if let DictionaryValues::Words(page, count) = values {
+            self.dictionary = Some((page, count));
+        }
     }
 
     fn start(&mut self, body: &[u8], at: usize, encoding: Encoding, count: usize) -> Result<(), PageError> {
@@ -148,15 +135,6 @@ impl<W: OfDictionary> Decode for Numbers<W> {
     }
 }
 
-/// Appends the words at checked indices.
-fn gather<W: Word>(words: &[W], indices: &[u32], into: &mut Vec<W>) {
-    let Some(last) = words.len().checked_sub(1) else { return };
-    pulp::Arch::new().dispatch(
-        #[inline(always)]
-        || into.extend(indices.iter().map(|index| words[(*index as usize).min(last)])),
-    );
-}
-
 /// The values of a page that stores the first bytes of all values, then the second ones, and so on.
 fn joined<W: Word>(bytes: &[u8], count: usize) -> Result<Vec<W>, PageError> {
     let stride = bytes.len() / W::BYTES;
@@ -169,5 +147,5 @@ fn joined<W: Word>(bytes: &[u8], count: usize) -> Result<Vec<W>, PageError> {
             word[place] = *byte;
         }
     }
-    Ok(W::from_le(&words).collect())
+    Ok(W::of_le_bytes(&words).collect())
 }

@@ -31,7 +31,7 @@ pub(crate) struct Pages {
 /// A page that readers have open.
 #[derive(Debug)]
 pub(crate) struct OpenPage {
-    body: Body,
+    body: PageBytes,
     pub encoding: Encoding,
     /// The offset of its values in its body.
     pub values_at: usize,
@@ -42,8 +42,9 @@ pub(crate) struct OpenPage {
     pub valid: Option<BooleanBuffer>,
 }
 
+/// The decompressed bytes of a page.
 #[derive(Debug)]
-enum Body {
+pub(crate) enum PageBytes {
     /// As stored.
     Stored(Bytes),
     /// The first bytes of a buffer.
@@ -57,8 +58,8 @@ impl OpenPage {
     }
 }
 
-impl Body {
-    fn bytes(&self) -> &[u8] {
+impl PageBytes {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Stored(bytes) => bytes,
             Self::Decompressed(buffer, size) => buffer.bytes(*size),
@@ -99,14 +100,10 @@ impl Pages {
         Ok(page)
     }
 
-    /// Calls `read` with the bytes of a dictionary page.
-    pub(crate) fn dictionary<T>(
-        &self,
-        page: &Page,
-        read: impl FnOnce(&[u8]) -> Result<T, PageError>,
-    ) -> Result<T, PageError> {
+    /// The bytes of a dictionary page.
+    pub(crate) fn dictionary(&self, page: &Page) -> Result<PageBytes, PageError> {
         self.check(page)?;
-        read(self.body(page.body.clone(), page.uncompressed, true)?.bytes())
+        self.body(page.body.clone(), page.uncompressed, true)
     }
 
     fn read(&self, page: &Page) -> Result<OpenPage, PageError> {
@@ -144,13 +141,13 @@ impl Pages {
         Err(PageError::new("the checksum of a page does not match its bytes"))
     }
 
-    fn body(&self, stored: Range<usize>, size: usize, is_compressed: bool) -> Result<Body, PageError> {
+    fn body(&self, stored: Range<usize>, size: usize, is_compressed: bool) -> Result<PageBytes, PageError> {
         if self.codec == Codec::Uncompressed || !is_compressed {
-            return Ok(Body::Stored(self.chunk.slice(stored)));
+            return Ok(PageBytes::Stored(self.chunk.slice(stored)));
         }
         let mut buffer = PageBuffer::default();
         decompress(self.codec, &self.chunk[stored], buffer.sized(size))?;
-        Ok(Body::Decompressed(buffer, size))
+        Ok(PageBytes::Decompressed(buffer, size))
     }
 }
 

@@ -12,7 +12,10 @@ pub(crate) trait Word: ArrowNativeType {
     /// The low bytes of a number.
     fn of_low_bytes(number: u64) -> Self;
 
-    fn from_le(bytes: &[u8]) -> impl ExactSizeIterator<Item = Self>;
+    fn of_le_bytes(bytes: &[u8]) -> impl ExactSizeIterator<Item = Self>;
+
+    /// Appends the words at these indices, which must exist.
+    fn gather(words: &[u8], indices: &[u32], into: &mut Vec<Self>);
 
     /// Appends `rows` values for the bits, of which `dense` holds those of set bits and [`SLACK`] more.
     fn spread(dense: &[Self], valid: &BooleanBuffer, into: &mut Vec<Self>);
@@ -28,8 +31,21 @@ macro_rules! word {
             }
 
             #[inline(always)]
-            fn from_le(bytes: &[u8]) -> impl ExactSizeIterator<Item = Self> {
+            fn of_le_bytes(bytes: &[u8]) -> impl ExactSizeIterator<Item = Self> {
                 bytes.as_chunks::<{ size_of::<$word>() }>().0.iter().map(|bytes| <$word>::from_le_bytes(*bytes))
+            }
+
+            fn gather(words: &[u8], indices: &[u32], into: &mut Vec<Self>) {
+                let words = words.as_chunks::<{ size_of::<$word>() }>().0;
+                let Some(last) = words.len().checked_sub(1) else { return };
+                pulp::Arch::new().dispatch(
+                    #[inline(always)]
+                    || {
+                        into.extend(
+                            indices.iter().map(|index| <$word>::from_le_bytes(words[(*index as usize).min(last)])),
+                        )
+                    },
+                );
             }
 
             fn spread(dense: &[Self], valid: &BooleanBuffer, into: &mut Vec<Self>) {
