@@ -31,6 +31,8 @@ pub enum Kind {
     PlanRecord,
     /// Rows that pass a filter, per row group, by snapshot and filter, as JSON.
     RowCounts,
+    /// Rows of each group, per row group, by snapshot, filter and column, as a digest and protobuf.
+    GroupCounts,
     /// What columns hold, by snapshot, columns and filter, as a digest and protobuf.
     Description,
 }
@@ -250,7 +252,8 @@ fn entry(id: String, file: &fs::DirEntry) -> Option<StateEntry> {
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [Self::Plan, Self::PlanColumns, Self::PlanRecord, Self::RowCounts, Self::Description];
+    const ALL: [Self; 6] =
+        [Self::Plan, Self::PlanColumns, Self::PlanRecord, Self::RowCounts, Self::GroupCounts, Self::Description];
 
     fn folder(self) -> &'static str {
         match self {
@@ -258,13 +261,14 @@ impl Kind {
             Self::PlanColumns => "plan-columns",
             Self::PlanRecord => "plan-records",
             Self::RowCounts => "row-counts",
+            Self::GroupCounts => "group-counts",
             Self::Description => "descriptions",
         }
     }
 
     fn extension(self) -> &'static str {
         match self {
-            Self::Plan | Self::Description => "binpb",
+            Self::Plan | Self::GroupCounts | Self::Description => "binpb",
             Self::PlanColumns | Self::PlanRecord | Self::RowCounts => "json",
         }
     }

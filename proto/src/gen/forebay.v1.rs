@@ -835,11 +835,56 @@ pub struct StreamRequest {
     /// Rows of a raw table instead of an epoch: the only field of its request, and an error in an action.
     #[prost(message, optional, tag = "21")]
     pub table: ::core::option::Option<TableRead>,
+    /// Groups the rows by this column, stored, joined or derived: GetFlightInfo returns one endpoint per value, in ascending order,
+    /// null last. Integers, booleans, strings, decimals, dates and times work. Requires a world_size of 1.
+    #[prost(string, tag = "22")]
+    pub group_by: ::prost::alloc::string::String,
+    /// Groups the rows by hash64(column) % group_buckets instead: one endpoint per bucket. At most --groups-max.
+    #[prost(uint64, tag = "23")]
+    pub group_buckets: u64,
+    /// The one group to stream: set in the tickets of a grouped request, required in its actions, and optional in GetFlightInfo.
+    /// A value that no row has is a stream without rows.
+    #[prost(message, optional, tag = "24")]
+    pub group: ::core::option::Option<GroupKey>,
 }
 impl ::prost::Name for StreamRequest {
 const NAME: &'static str = "StreamRequest";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.StreamRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.StreamRequest".into() }}
+/// The value that the rows of a group share.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GroupKey {
+    #[prost(oneof = "group_key::Key", tags = "1, 2, 3, 4, 5, 6, 7")]
+    pub key: ::core::option::Option<group_key::Key>,
+}
+/// Nested message and enum types in `GroupKey`.
+pub mod group_key {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Key {
+        /// Null; always true.
+        #[prost(bool, tag = "1")]
+        Null(bool),
+        #[prost(bool, tag = "2")]
+        Boolean(bool),
+        /// Dates, times and durations are integers in the unit of the column's type.
+        #[prost(int64, tag = "3")]
+        Integer(i64),
+        #[prost(uint64, tag = "4")]
+        Unsigned(u64),
+        #[prost(string, tag = "5")]
+        Text(::prost::alloc::string::String),
+        /// Decimal digits with the scale of the column's type: "1.50".
+        #[prost(string, tag = "6")]
+        Decimal(::prost::alloc::string::String),
+        /// The number of a bucket of group_buckets.
+        #[prost(uint64, tag = "7")]
+        Bucket(u64),
+    }
+}
+impl ::prost::Name for GroupKey {
+const NAME: &'static str = "GroupKey";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.GroupKey".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.GroupKey".into() }}
 /// Assumptions of an estimate.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Assumptions {
@@ -1000,10 +1045,10 @@ pub struct StreamInfo {
     pub snapshot: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub plan_id: ::prost::alloc::string::String,
-    /// Rows of all ranks, including repeats of PAD.
+    /// Rows of all ranks or groups, including repeats of PAD.
     #[prost(uint64, tag = "3")]
     pub rows: u64,
-    /// Steps of the longest rank.
+    /// Steps of the longest rank or group.
     #[prost(uint64, tag = "4")]
     pub steps: u64,
     /// Lanes of a shuffled epoch; 0 in file order.
@@ -1034,6 +1079,27 @@ impl ::prost::Name for RankInfo {
 const NAME: &'static str = "RankInfo";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.RankInfo".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.RankInfo".into() }}
+/// FlightEndpoint.app_metadata of a grouped stream: one group. Its JSON has another field, "key": the group's value as a string,
+/// number, boolean or null, with dates and times in ISO 8601.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GroupInfo {
+    #[prost(string, tag = "1")]
+    pub column: ::prost::alloc::string::String,
+    /// Arrow type of the values as pyarrow spells it, such as timestamp\[us, tz=UTC\]; uint64 for buckets.
+    #[prost(string, tag = "2")]
+    pub r#type: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    pub group: ::core::option::Option<GroupKey>,
+    /// Including repeats of PAD.
+    #[prost(uint64, tag = "4")]
+    pub rows: u64,
+    #[prost(uint64, tag = "5")]
+    pub steps: u64,
+}
+impl ::prost::Name for GroupInfo {
+const NAME: &'static str = "GroupInfo";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.GroupInfo".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.GroupInfo".into() }}
 /// Body of the action "fit".
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FitRequest {

@@ -127,7 +127,7 @@ impl Server {
         let state = State::open(&process.fresh("state")).expect("a state directory");
         let engine = Engine::new(FIT_MEMORY_BYTES, &state).expect("an engine");
         let budget = Budget::new(MEMORY_LIMIT_BYTES);
-        let limits = Limits { batch_bytes_max: BATCH_BYTES_MAX, idle_max: Duration::ZERO };
+        let limits = Limits { batch_bytes_max: BATCH_BYTES_MAX, idle_max: Duration::ZERO, groups_max: 1000 };
         let cpu = process.cpu.clone();
         let catalog = Catalog::new(datasets, &cpu);
         let streams = Streams::new(catalog, engine, cpu.clone(), budget.clone(), state, limits, Device::Cpu);

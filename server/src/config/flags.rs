@@ -118,6 +118,13 @@ pub struct Flags {
           value_parser = sizes(1..=BATCH_BYTES_CEILING))]
     pub(super) batch_bytes_max: ByteSize,
 
+    /// Most groups of a request with group_by, each of which is an endpoint. A request for a column with more values is
+    /// refused, unless it hashes them into buckets (group_buckets).
+    #[expect(clippy::doc_markdown, reason = "the text of --help")]
+    #[arg(long, env = "FOREBAY_GROUPS_MAX", value_name = "COUNT", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u32).range(1..=250_000))]
+    pub(super) groups_max: u32,
+
     /// Threads that decode and compute; 0: one per core.
     #[arg(long, env = "FOREBAY_CPU_THREADS", value_name = "COUNT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=1024))]

@@ -63,6 +63,8 @@ pub struct Config {
     pub view_memory_bytes: u64,
     /// Largest batch.
     pub batch_bytes_max: u64,
+    /// Groups of a grouped request.
+    pub groups_max: usize,
     /// Threads of the CPU pool; 0: one per core.
     pub cpu_threads: usize,
     /// Device that computes features.
@@ -157,6 +159,7 @@ impl Flags {
             fit_memory_bytes: usize::try_from(self.fit_memory_bytes.0).unwrap_or(usize::MAX),
             view_memory_bytes,
             batch_bytes_max: self.batch_bytes_max.0,
+            groups_max: self.groups_max as usize,
             cpu_threads: self.cpu_threads as usize,
             device,
             log: LogSettings { filter: self.log, format: self.log_format, collector: self.otlp_endpoint },

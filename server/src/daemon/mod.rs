@@ -127,7 +127,8 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
         Auth::off()
     };
     let access = Access::new(auth.clone(), Admission::new(config.streams));
-    let limits = Limits { batch_bytes_max: config.batch_bytes_max, idle_max: config.stream_idle };
+    let limits =
+        Limits { batch_bytes_max: config.batch_bytes_max, idle_max: config.stream_idle, groups_max: config.groups_max };
     let (shutdown, watch) = Shutdown::new();
     let view_limits = ViewLimits { memory_bytes: config.view_memory_bytes, cpu_threads: config.cpu_threads };
     let views = Arc::new(Views::new(&state, view_limits, budget.clone(), watch.clone()));

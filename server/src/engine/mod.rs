@@ -31,7 +31,7 @@ use datafusion_execution::{
 
 pub use distribution::{Distribution, EXACT_VALUES_MAX, SKETCH_SHARE_ERROR_MAX, distribution_schema};
 pub use job::Job;
-pub use profile::{ColumnProfile, Lengths, Profile, ProfileKind, ProfileValue};
+pub use profile::{ColumnProfile, Lengths, Profile, ProfileKind, ProfileValue, comparable, used_values};
 pub use summary::{Summary, summary_schema};
 pub use target_sums::{LabelSum, TargetSums, target_schema};
 pub use top_values::{Keep, ValueCounts};

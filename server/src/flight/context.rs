@@ -12,7 +12,7 @@ use crate::{
     cpu_pool::CpuPool,
     plan::{self, RequestLimits},
     shutdown::ShutdownWatch,
-    stream::{Prepared, RawTable, Streams},
+    stream::{Prepared, PreparedGroups, RawTable, StreamError, Streams},
 };
 
 /// The parts of the server that all calls share. Cheap to clone.
@@ -81,11 +81,23 @@ impl CallContext {
 
     /// The epoch of a request, if the caller may read it.
     pub(super) async fn prepare(&self, message: &v1::StreamRequest) -> Result<Prepared, Status> {
-        self.authorize(&message.dataset, message.plan.as_ref(), &message.plan_id).await?;
-        let request = plan::Request::check(message).map_err(|error| status::of(&error.into()))?;
-        let prepared = self.streams().prepare(request).await.map_err(|error| status::of(&error))?;
+        let prepared = self.streams().prepare(self.checked(message).await?).await;
+        let prepared = prepared.map_err(|error: StreamError| status::of(&error))?;
         self.call.note(|facts| facts.set_plan_id(prepared.plan_id()));
         Ok(prepared)
+    }
+
+    /// The groups of a request, if the caller may read them.
+    pub(super) async fn prepare_groups(&self, message: &v1::StreamRequest) -> Result<PreparedGroups, Status> {
+        let groups = self.streams().prepare_groups(self.checked(message).await?).await;
+        let groups = groups.map_err(|error| status::of(&error))?;
+        self.call.note(|facts| facts.set_plan_id(groups.shared().plan_id()));
+        Ok(groups)
+    }
+
+    async fn checked(&self, message: &v1::StreamRequest) -> Result<plan::Request, Status> {
+        self.authorize(&message.dataset, message.plan.as_ref(), &message.plan_id).await?;
+        plan::Request::check(message).map_err(|error| status::of(&error.into()))
     }
 
     /// Rows of a raw table, if the caller may read its dataset.

@@ -14,8 +14,10 @@ use super::{context::CallContext, status};
 pub(super) enum FlightTarget {
     /// Rows of the raw table of a dataset, and the encoding of the request.
     Table(v1::TableRead, Encoding),
-    /// One epoch under a plan, and the encoding of its request.
+    /// One epoch under a plan, or one group of it, and the encoding of its request.
     Stream(Box<v1::StreamRequest>, Encoding),
+    /// The groups of an epoch under a plan, and the encoding of its request.
+    Groups(Box<v1::StreamRequest>, Encoding),
 }
 
 impl FlightTarget {
@@ -43,7 +45,9 @@ impl FlightTarget {
                     return Ok(Self::Table(read, encoding));
                 }
                 context.call.note(|facts| facts.set_request(&message));
-                Ok(Self::Stream(Box::new(message), encoding))
+                let is_listing = !message.group_by.is_empty() && message.group.is_none();
+                let message = Box::new(message);
+                Ok(if is_listing { Self::Groups(message, encoding) } else { Self::Stream(message, encoding) })
             }
             DescriptorType::Unknown => Err(status::refusal(
                 Reason::InvalidRequest,

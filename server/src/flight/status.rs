@@ -204,7 +204,7 @@ fn reason(error: &StreamError) -> Reason {
             EngineError::Aggregate(_) => Reason::Internal,
         },
         StreamError::UnknownPlan { .. } => Reason::UnknownPlan,
-        StreamError::BatchBytes { .. } => Reason::Limit,
+        StreamError::BatchBytes { .. } | StreamError::Groups { .. } => Reason::Limit,
         StreamError::Budget(source) | StreamError::Memory { source, .. } => memory_reason(source),
         // The client resumes where it was as soon as it reads again.
         StreamError::State(_) | StreamError::Idle { .. } => Reason::Interrupted,

@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use forebay_order::{Epoch, OrderFields, Shuffle};
 use forebay_proto::v1;
 
-use super::{OPS_MAX, PLAN_COLUMNS_MAX, ROW_ID, error::PlanError, outputs::check_shape, sample::Sample};
+use super::{
+    OPS_MAX, PLAN_COLUMNS_MAX, ROW_ID, error::PlanError, grouping::Grouping, outputs::check_shape, sample::Sample,
+};
 
 /// A validated request: one epoch of a dataset under a plan.
 #[derive(Clone, Debug)]
@@ -38,6 +40,8 @@ pub struct Request {
     pub snapshot: Option<String>,
     /// The rows that the epoch samples; none: all.
     pub sample: Option<Sample>,
+    /// How the rows are grouped, and the group; none: all rows.
+    pub grouping: Option<Grouping>,
 }
 
 /// The plan of a request.
@@ -56,6 +60,8 @@ pub struct Limits {
     pub batch_bytes_max: u64,
     /// Time after which a stream whose client takes no batch releases its memory.
     pub idle_max: Duration,
+    /// Groups of a grouped request.
+    pub groups_max: usize,
 }
 
 /// Limits of requests; each has a flag.
@@ -131,6 +137,7 @@ impl Request {
             with_stage_seconds: message.with_stage_seconds,
             snapshot: Some(message.snapshot.clone()).filter(|digest| !digest.is_empty()),
             sample: Sample::check(message.sample, message.sample_seed)?,
+            grouping: Grouping::check(message, world_size)?,
         })
     }
 

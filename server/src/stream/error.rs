@@ -77,6 +77,14 @@ pub enum StreamError {
         /// The limit.
         limit: u64,
     },
+    /// A request has too many groups.
+    #[error(
+        "group_by: {reason}: send group_buckets to hash the values into that many groups, filter the rows, or raise the limit"
+    )]
+    Groups {
+        /// The limit that is exceeded.
+        reason: String,
+    },
     /// An exchange's schema lacks columns.
     #[error("the batches lack column(s) {} of the plan: {near}", .columns.join(", "))]
     ColumnsMissing {

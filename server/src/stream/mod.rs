@@ -41,7 +41,7 @@ pub use exchange::Exchange;
 pub use fit::FitTask;
 pub use plan_records::PlanRecord;
 pub use replay::Replayed;
-pub use resolve::prepare::Prepared;
+pub use resolve::prepare::{Prepared, PreparedGroups};
 pub use table::RawTable;
 
 use crate::{
@@ -104,6 +104,11 @@ impl Streams {
     /// Resolves a request: opens the snapshot, compiles the plan and counts the rows.
     pub async fn prepare(&self, request: Request) -> Result<Prepared, StreamError> {
         self.resolver.prepare(request).await
+    }
+
+    /// Resolves a grouped request: opens the snapshot, compiles the plan and counts the rows of every group.
+    pub async fn prepare_groups(&self, request: Request) -> Result<PreparedGroups, StreamError> {
+        self.resolver.prepare_groups(request).await
     }
 
     /// Starts the batches of a rank from the request's start position; with `steps`, only that many.

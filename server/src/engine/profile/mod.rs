@@ -25,8 +25,8 @@ use super::{
     exact::Moments,
 };
 use tally::{PROFILE_VALUES_MAX, Tallies};
-pub use values::{ProfileKind, ProfileValue};
-use values::{comparable, lengths, used_values, without_nans};
+pub use values::{ProfileKind, ProfileValue, comparable, used_values};
+use values::{lengths, without_nans};
 
 /// Memory of a profile without its quantiles: 2^14 texts of 256 bytes, and a table of at most 2^15 entries of up to 41
 /// bytes, of which half exist twice while it doubles.

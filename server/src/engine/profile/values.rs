@@ -94,7 +94,7 @@ impl ProfileKind {
 }
 
 /// The values in the type in which they are compared; decimals keep their scale.
-pub(super) fn comparable(column: &ArrayRef, kind: ProfileKind) -> Result<ArrayRef, ArrowError> {
+pub fn comparable(column: &ArrayRef, kind: ProfileKind) -> Result<ArrayRef, ArrowError> {
     let column = &unpacked(column)?;
     let target = match (kind, column.data_type()) {
         (ProfileKind::Times, data_type) => {
@@ -110,7 +110,7 @@ pub(super) fn comparable(column: &ArrayRef, kind: ProfileKind) -> Result<ArrayRe
 
 /// The values that rows of a dictionary of texts or binary values use, with the number of rows of each: row by row, many
 /// rows of one long value would take memory. Other arrays unchanged, without numbers.
-pub(super) fn used_values(column: &ArrayRef) -> Result<(ArrayRef, Option<Vec<u64>>), ArrowError> {
+pub fn used_values(column: &ArrayRef) -> Result<(ArrayRef, Option<Vec<u64>>), ArrowError> {
     let is_long = |values: &DataType| matches!(ProfileKind::of(values), ProfileKind::Texts | ProfileKind::Lengths);
     let Some(dictionary) = column.as_any_dictionary_opt().filter(|found| is_long(found.values().data_type())) else {
         return Ok((Arc::clone(column), None));

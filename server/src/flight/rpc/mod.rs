@@ -9,4 +9,6 @@ pub(super) mod get_schema;
 pub(super) mod list_flights;
 pub(super) mod unimplemented;
 
+mod epoch_info;
+mod groups_info;
 mod table_info;

@@ -21,6 +21,7 @@ use super::{
 };
 use columns::DescribedColumns;
 use flights::{Flight, Flights, Progress};
+pub(crate) use type_name::type_name;
 
 /// Descriptions that are computed at once; further ones wait.
 const DESCRIBED_AT_ONCE: usize = 2;

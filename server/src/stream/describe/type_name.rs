@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field, TimeUnit};
 const NAME_LENGTH_MAX: usize = 200;
 
 /// The name of a type, truncated if it is long.
-pub(super) fn type_name(data_type: &DataType) -> String {
+pub(crate) fn type_name(data_type: &DataType) -> String {
     let name = whole_name(data_type, 0);
     match name.char_indices().nth(NAME_LENGTH_MAX) {
         Some((end, _)) => format!("{}…", &name[..end]),

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use forebay_kernels::Program;
 use forebay_proto::v1;
 use prost::Message as _;
 
 use crate::{
     catalog::Snapshot,
-    plan::{self, Sample},
+    plan::{self, Grouping, Sample},
     scan::Projection,
     stream::{
         device::Executable,
@@ -19,6 +19,7 @@ use crate::{
         plan_store::FittedTypes,
         resolve::{
             cache::PinnedPlan,
+            groups::{GroupColumn, GroupFilter},
             rows::{Expressions, RowSource, Rows},
             units,
         },
@@ -29,7 +30,7 @@ use crate::{
 pub(super) const TICKET_PLAN_BYTES_MAX: usize = 512;
 
 /// The parts of a stream that follow from its plan and snapshot.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Compiled {
     pub plan_id: String,
     /// The filter's text: its counts are cached under it.
@@ -41,35 +42,48 @@ pub(crate) struct Compiled {
     /// Approximate bytes of a row's AS_STORED columns.
     pub stored_row_bytes: u64,
     /// The plan with its lookups' tables pinned, where the client's plan leaves a snapshot open.
-    pub pinned: Option<v1::Plan>,
+    pub pinned: Option<Arc<v1::Plan>>,
     /// Whether the plan is stored under its id.
     pub is_stored: bool,
+    /// The column that the rows are grouped by.
+    pub group: Option<Arc<GroupColumn>>,
 }
 
 /// Everything that a compiled plan depends on.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CompiledKey {
     pub snapshot: String,
     pub plan_id: String,
     pub with_row_ids: bool,
     pub sample: Option<Sample>,
+    /// The column and the buckets of a grouping.
+    pub grouping: Option<Grouping>,
 }
 
 impl Compiled {
+    /// The same for the rows of one group.
+    pub(super) fn of_group(&self, filter: GroupFilter) -> Self {
+        Self { rows: Arc::new(self.rows.of_group(filter)), ..self.clone() }
+    }
+
     /// Compiles a plan, and stores it if tickets are to carry its id.
     pub(super) fn new(
         environment: &Environment,
         snapshot: &Snapshot,
         pinned: PinnedPlan,
-        with_row_ids: bool,
-        sample: Option<Sample>,
+        of: &CompiledKey,
     ) -> Result<Self, StreamError> {
+        let CompiledKey { with_row_ids, sample, grouping, .. } = of;
+        let (with_row_ids, sample) = (*with_row_ids, *sample);
         let PinnedPlan { plan_id, plan, tables, is_changed } = pinned;
         let stored = SchemaRef::clone(snapshot.wide_schema());
         let expressions = Arc::new(Expressions::compile(&plan, &stored, &tables, RowSource::Snapshot { sample })?);
         units::check(&plan, &expressions.schema)?;
         let program = Arc::new(plan::compile(&plan, &expressions.schema, with_row_ids, &tables)?);
+        let group =
+            grouping.as_ref().map(|grouping| group_column(grouping, &plan, &stored, &expressions)).transpose()?;
         let columns = program.input_columns().iter().map(AsRef::as_ref);
+        let columns = columns.chain(group.as_deref().map(|group| group.name.as_str()));
         let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?.with_keys(&program));
         let executable = environment.device.load(&program, &plan_id);
         let is_stored = environment.plans.has(&plan_id)
@@ -83,10 +97,26 @@ impl Compiled {
             stored_row_bytes: stored_row_bytes(snapshot, &program),
             program,
             executable,
-            pinned: is_changed.then_some(plan),
+            pinned: is_changed.then(|| Arc::new(plan)),
             is_stored,
+            group,
         })
     }
+}
+
+/// The column of a grouping, and what decides its values if it is not stored.
+fn group_column(
+    grouping: &Grouping,
+    plan: &v1::Plan,
+    stored: &Schema,
+    expressions: &Expressions,
+) -> Result<Arc<GroupColumn>, StreamError> {
+    let source = if stored.index_of(&grouping.column).is_ok() {
+        Vec::new()
+    } else {
+        v1::Plan { join: plan.join.clone(), derive: plan.derive.clone(), ..v1::Plan::default() }.encode_to_vec()
+    };
+    Ok(Arc::new(GroupColumn::check(grouping, &expressions.schema, source)?))
 }
 
 fn store(environment: &Environment, plan_id: &str, plan: &v1::Plan, rows: &Rows, snapshot: &Snapshot) -> bool {

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Row groups that are counted at once.
-const COUNTED_AT_ONCE: usize = 4;
+pub(super) const COUNTED_AT_ONCE: usize = 4;
 
 /// Counts in memory; further ones are read from the state directory again.
 const COUNTS_CACHED_MAX: usize = 64;
@@ -224,7 +224,8 @@ fn row_id_statistics(snapshot: &Snapshot) -> ColumnStatistics {
     }
 }
 
-fn count_key(snapshot: &Snapshot, filter_text: &str, expressions: &Expressions) -> String {
+/// The id of the counts of a snapshot's passing rows.
+pub(super) fn count_key(snapshot: &Snapshot, filter_text: &str, expressions: &Expressions) -> String {
     let sample = expressions.sample.map(Sample::key);
     let mut parts: Vec<&[u8]> = Vec::new();
     if let Some(sample) = &sample {

@@ -4,6 +4,7 @@ pub(crate) mod cache;
 mod compiled;
 pub(crate) mod count;
 mod drift;
+pub(crate) mod groups;
 mod joins;
 pub(crate) mod lookup;
 pub(crate) mod passing;

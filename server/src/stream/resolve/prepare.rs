@@ -7,13 +7,14 @@ use forebay_kernels::Program;
 use forebay_order::{Epoch, ORDER_VERSION, Share};
 use forebay_proto::v1;
 use prost::Message as _;
+use serde_json::Value;
 use tracing::Instrument;
 
 use crate::{
     catalog::Snapshot,
     log::PARTS,
     metrics::Cache,
-    plan::{PlanError, Request},
+    plan::{Grouping, PlanError, Request},
     stream::{
         environment::Environment,
         error::StreamError,
@@ -21,6 +22,7 @@ use crate::{
             cache::PlanCache,
             compiled::{Compiled, CompiledKey, TICKET_PLAN_BYTES_MAX},
             count::RowCounts,
+            groups::{GroupColumn, GroupFilter, counts::GroupTables, table::GroupTable},
         },
     },
 };
@@ -31,6 +33,7 @@ pub(crate) struct Resolver {
     environment: Arc<Environment>,
     plans: Arc<PlanCache<CompiledKey, Compiled>>,
     counts: RowCounts,
+    groups: GroupTables,
 }
 
 /// One epoch of a dataset under a plan, ready for any rank to read.
@@ -40,6 +43,15 @@ pub struct Prepared {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) compiled: Arc<Compiled>,
     pub(crate) epoch: Epoch,
+}
+
+/// The groups of an epoch, ready to be listed.
+#[derive(Clone, Debug)]
+pub struct PreparedGroups {
+    /// The rows of all groups.
+    pub(crate) prepared: Prepared,
+    pub(crate) column: Arc<GroupColumn>,
+    pub(crate) table: Arc<GroupTable>,
 }
 
 impl Prepared {
@@ -63,7 +75,7 @@ impl Prepared {
         let mut request =
             v1::StreamRequest { snapshot: self.snapshot.digest().to_owned(), order_version: ORDER_VERSION, ..message };
         if let Some(pinned) = &self.compiled.pinned {
-            request.plan = Some(pinned.clone());
+            request.plan = Some(pinned.as_ref().clone());
         }
         let is_large = request
             .plan
@@ -127,11 +139,38 @@ impl Prepared {
     }
 }
 
+// === impl PreparedGroups ===
+
+impl PreparedGroups {
+    /// What all groups share; its order is that of their rows together.
+    pub fn shared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// Each group in the order of the keys: its description, and its key as a plain JSON value.
+    pub fn groups(&self) -> impl Iterator<Item = (v1::GroupInfo, Value)> {
+        let type_name = self.column.type_name();
+        self.table.keys().iter().zip(self.table.row_counts()).map(move |(key, rows)| {
+            // The length of a share depends only on the number of rows.
+            let share = self.prepared.request.order(Arc::new(vec![rows])).share(0);
+            let info = v1::GroupInfo {
+                column: self.column.name.clone(),
+                r#type: type_name.clone(),
+                group: Some(self.column.message(key)),
+                rows: share.row_count(),
+                steps: share.step_count,
+            };
+            (info, self.column.json(key))
+        })
+    }
+}
+
 // === impl Resolver ===
 
 impl Resolver {
     pub(crate) fn new(environment: Arc<Environment>) -> Self {
-        Self { environment, plans: Arc::new(PlanCache::new(Some(Cache::Plans))), counts: RowCounts::default() }
+        let plans = Arc::new(PlanCache::new(Some(Cache::Plans)));
+        Self { environment, plans, counts: RowCounts::default(), groups: GroupTables::default() }
     }
 
     /// Opens the snapshot, compiles the plan and counts the rows.
@@ -140,7 +179,56 @@ impl Resolver {
         self.prepare_parts(request).instrument(span).await
     }
 
+    /// Opens the snapshot, compiles the plan and counts the rows of every group.
+    pub(crate) async fn prepare_groups(&self, request: Request) -> Result<PreparedGroups, StreamError> {
+        let span = tracing::info_span!(target: PARTS, "prepare", dataset = request.dataset);
+        self.prepare_groups_parts(request).instrument(span).await
+    }
+
+    async fn prepare_groups_parts(&self, request: Request) -> Result<PreparedGroups, StreamError> {
+        let (snapshot, compiled) = self.opened(&request).await?;
+        let column =
+            compiled.group.clone().ok_or_else(|| PlanError::field("group_by", "missing: expected a column"))?;
+        let table = self.groups.table(&self.environment, &snapshot, &compiled, &column).await?;
+        let rows: u64 = table.row_counts().sum();
+        let prepared = self.ordered(request, snapshot, compiled, Arc::new(vec![rows]))?;
+        Ok(PreparedGroups { prepared, column, table })
+    }
+
     async fn prepare_parts(&self, request: Request) -> Result<Prepared, StreamError> {
+        let (snapshot, compiled) = self.opened(&request).await?;
+        if let Some(column) = &compiled.group {
+            let (group, passing) = self.group(&request, &snapshot, &compiled, column).await?;
+            return self.ordered(request, snapshot, Arc::new(compiled.of_group(group)), passing);
+        }
+        let Compiled { filter, expressions, .. } = compiled.as_ref();
+        let passing = self.counts.passing(&self.environment, &snapshot, filter, expressions).await?;
+        self.ordered(request, snapshot, compiled, passing)
+    }
+
+    /// The filter of a request's group, and its rows per row group.
+    async fn group(
+        &self,
+        request: &Request,
+        snapshot: &Arc<Snapshot>,
+        compiled: &Compiled,
+        column: &Arc<GroupColumn>,
+    ) -> Result<(GroupFilter, Arc<Vec<u64>>), StreamError> {
+        let key = request.grouping.as_ref().and_then(|grouping| grouping.key.as_ref());
+        let key = key.ok_or_else(|| {
+            PlanError::field(
+                "group",
+                "missing: set the group, or use the tickets that GetFlightInfo returns for group_by",
+            )
+        })?;
+        let key = column.key(key)?;
+        let table = self.groups.table(&self.environment, snapshot, compiled, column).await?;
+        let rows = table.rows_of(&key, snapshot.row_groups().len());
+        Ok((GroupFilter::new(Arc::clone(column), key), Arc::new(rows)))
+    }
+
+    /// The snapshot and the compiled plan of a request.
+    async fn opened(&self, request: &Request) -> Result<(Arc<Snapshot>, Arc<Compiled>), StreamError> {
         let environment = &self.environment;
         let dataset = environment.catalog.dataset(&request.dataset)?;
         let snapshot = match &request.snapshot {
@@ -149,11 +237,20 @@ impl Resolver {
         };
         if snapshot.row_count() == 0 {
             let files = snapshot.files().len();
-            return Err(StreamError::NoRows { dataset: request.dataset, files });
+            return Err(StreamError::NoRows { dataset: request.dataset.clone(), files });
         }
-        let compiled = self.compiled(&snapshot, &request).await?;
-        let Compiled { filter, expressions, .. } = compiled.as_ref();
-        let passing = self.counts.passing(environment, &snapshot, filter, expressions).await?;
+        let compiled = self.compiled(&snapshot, request).await?;
+        Ok((snapshot, compiled))
+    }
+
+    /// The epoch over row groups with these numbers of passing rows.
+    fn ordered(
+        &self,
+        request: Request,
+        snapshot: Arc<Snapshot>,
+        compiled: Arc<Compiled>,
+        passing: Arc<Vec<u64>>,
+    ) -> Result<Prepared, StreamError> {
         check_order_version(&request)?;
         let epoch = request.order(passing);
         let end = epoch.step_count_max().saturating_mul(request.step_rows()).max(epoch.row_count());
@@ -162,19 +259,23 @@ impl Resolver {
             return Err(PlanError::field("start_position", reason).into());
         }
         let prepared = Prepared { request, snapshot, compiled, epoch };
-        check_batch_bytes(&prepared, environment.limits.batch_bytes_max)?;
+        check_batch_bytes(&prepared, self.environment.limits.batch_bytes_max)?;
         Ok(prepared)
     }
 
     async fn compiled(&self, snapshot: &Arc<Snapshot>, request: &Request) -> Result<Arc<Compiled>, StreamError> {
-        let (digest, with_row_ids, sample) = (snapshot.digest().to_owned(), request.with_row_ids, request.sample);
-        let key = move |plan_id: &str| {
-            let (snapshot, plan_id) = (digest.clone(), plan_id.to_owned());
-            CompiledKey { snapshot, plan_id, with_row_ids, sample }
+        // Groups share what is compiled.
+        let grouping = request.grouping.clone().map(|grouping| Grouping { key: None, ..grouping });
+        let any_plan = CompiledKey {
+            snapshot: snapshot.digest().to_owned(),
+            plan_id: String::new(),
+            with_row_ids: request.with_row_ids,
+            sample: request.sample,
+            grouping,
         };
-        let snapshot = Arc::clone(snapshot);
-        let compile =
-            move |environment: &Environment, plan| Compiled::new(environment, &snapshot, plan, with_row_ids, sample);
+        let (snapshot, of) = (Arc::clone(snapshot), any_plan.clone());
+        let key = move |plan_id: &str| CompiledKey { plan_id: plan_id.to_owned(), ..any_plan.clone() };
+        let compile = move |environment: &Environment, plan| Compiled::new(environment, &snapshot, plan, &of);
         // Tickets with the id of a plan that was removed would be refused.
         let is_current =
             |environment: &Environment, known: &Compiled| !known.is_stored || environment.plans.has(&known.plan_id);

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use arrow::{
     array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array},
     buffer::BooleanBuffer,
-    compute::filter_record_batch,
+    compute::{and, filter_record_batch},
     datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
 };
 use forebay_kernels::Program;
@@ -20,6 +20,7 @@ use crate::{
     stream::{
         error::StreamError,
         resolve::{
+            groups::GroupFilter,
             joins::{Join, JoinedColumns},
             passing::{Origin, Passing},
         },
@@ -59,7 +60,7 @@ pub(crate) struct Rows {
 }
 
 /// Filters a chunk of columns and adds joined and derived ones; the chunk may be of a snapshot or a client.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Derivation {
     /// Indices, in rising order, of the columns that it reads, and their schema.
     pub columns: Vec<usize>,
@@ -71,6 +72,8 @@ pub(crate) struct Derivation {
     joins_after: Vec<JoinedColumns>,
     derived: Vec<Expression>,
     sample: Option<Sample>,
+    /// The group whose rows pass; none: all rows.
+    group: Option<GroupFilter>,
     /// Whether the expressions or the outputs read row ids, which follow the stored columns.
     with_row_ids: bool,
     schema: SchemaRef,
@@ -218,9 +221,16 @@ impl Rows {
         Self { projection, derivation: self.derivation }
     }
 
+    /// The same for the rows of one group.
+    pub(super) fn of_group(&self, group: GroupFilter) -> Self {
+        let derivation = Derivation { group: Some(group), ..self.derivation.clone() };
+        Self { projection: self.projection.clone(), derivation }
+    }
+
     /// Whether every stored row passes.
     pub(crate) fn all_pass(&self) -> bool {
-        self.derivation.filter.is_none() && self.derivation.sample.is_none()
+        let Derivation { filter, sample, group, .. } = &self.derivation;
+        filter.is_none() && sample.is_none() && group.is_none()
     }
 
     /// The number of passing rows in a chunk of the projection; `first_row` is the index of its first row in the
@@ -235,6 +245,14 @@ impl Rows {
     pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<Passing, StreamError> {
         self.derivation.apply(chunk, first_row)
     }
+}
+
+/// The rows that a mask keeps; without one, all of them.
+fn kept(rows: RecordBatch, mask: Option<BooleanArray>, origin: &mut Origin) -> Result<RecordBatch, StreamError> {
+    let Some(mask) = mask.filter(|mask| mask.true_count() < rows.num_rows()) else { return Ok(rows) };
+    let passing = filter_record_batch(&rows, &mask)?;
+    origin.keep(mask.values().clone());
+    Ok(passing)
 }
 
 impl Derivation {
@@ -278,24 +296,46 @@ impl Derivation {
             fields.push(Arc::new(field.clone()));
         }
         let (sample, schema) = (expressions.sample, Arc::new(Schema::new(fields)));
-        Ok(Self { columns, input, joins_before, filter, joins_after, derived, sample, with_row_ids, schema })
+        Ok(Self {
+            columns,
+            input,
+            joins_before,
+            filter,
+            joins_after,
+            derived,
+            sample,
+            group: None,
+            with_row_ids,
+            schema,
+        })
     }
 
     /// The passing rows of a chunk of [`Self::columns`]; `first_row` is the id of its first row.
     pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<Passing, StreamError> {
         let (rows, mut origin) = self.sampled(chunk, first_row)?;
         let rows = self.with_joined(rows, &self.joins_before)?;
-        let passing = match self.mask(&rows)?.filter(|mask| mask.true_count() < rows.num_rows()) {
-            Some(mask) => {
-                let passing = filter_record_batch(&rows, &mask)?;
-                origin.keep(mask.values().clone());
-                passing
-            }
-            None => rows,
+        let group = self.in_group(&rows)?;
+        let has_group = group.is_some();
+        let mask = match (self.mask(&rows)?, group) {
+            (Some(filter), Some(group)) => Some(and(&filter, &group)?),
+            (filter, group) => filter.or(group),
         };
-        let passing = self.with_joined(passing, &self.joins_after)?;
+        let passing = self.with_joined(kept(rows, mask, &mut origin)?, &self.joins_after)?;
+        let passing = self.with_derived(passing)?;
+        // A joined or derived column may not be there earlier.
+        let late = if has_group { None } else { self.in_group(&passing)? };
+        Ok(Passing::new(kept(passing, late, &mut origin)?, origin))
+    }
+
+    /// The rows of the group; none if there is no group, or if the rows do not have its column yet.
+    fn in_group(&self, rows: &RecordBatch) -> Result<Option<BooleanArray>, StreamError> {
+        self.group.as_ref().map_or(Ok(None), |group| group.passes(rows))
+    }
+
+    /// Adds the derived columns.
+    fn with_derived(&self, passing: RecordBatch) -> Result<RecordBatch, StreamError> {
         if self.derived.is_empty() {
-            return Ok(Passing::new(passing, origin));
+            return Ok(passing);
         }
         let row_count = passing.num_rows();
         let mut columns: Vec<ArrayRef> = passing.columns().to_vec();
@@ -307,7 +347,7 @@ impl Derivation {
             })?;
             columns.push(values);
         }
-        Ok(Passing::new(self.batch(columns.len(), columns, row_count)?, origin))
+        self.batch(columns.len(), columns, row_count)
     }
 
     /// The sampled rows of a chunk, followed by their ids if anything reads them.

@@ -346,7 +346,7 @@ def test_state_of_a_newer_version_is_not_read(start: Start, tmp_path: Path):
 
 def test_corrupt_state_directory_stops_no_stream(start: Start, tmp_path: Path):
     state = tmp_path / "state"
-    for kind in ("plans", "plan-columns", "row-counts", "descriptions", "spill"):
+    for kind in ("plans", "plan-columns", "row-counts", "group-counts", "descriptions", "spill"):
         (state / kind).mkdir(parents=True)
         for name in ("x", f"{'0' * 32}.json", f"{'0' * 32}.binpb", "a b.json", ".tmp", "\udcff.binpb"):
             (state / kind / name).write_bytes(b"\xff\0{" * 50)

@@ -1,0 +1,35 @@
+//! The parts of the infos of streams and of groups.
+
+use arrow_flight::{FlightEndpoint, FlightInfo, Ticket};
+use forebay_order::ORDER_VERSION;
+use forebay_proto::{Encoding, v1};
+use tonic::Status;
+
+use super::table_info::{arrow_status, signed};
+use crate::{flight::context::CallContext, stream::Prepared};
+
+/// The info of an epoch with these rows and steps, without endpoints.
+pub(super) fn epoch_info(prepared: &Prepared, rows: u64, steps: u64, encoding: Encoding) -> Result<FlightInfo, Status> {
+    let shuffle = prepared.epoch().shuffle();
+    let about = v1::StreamInfo {
+        snapshot: prepared.snapshot_digest().to_owned(),
+        plan_id: prepared.plan_id().to_owned(),
+        rows,
+        steps,
+        lanes: shuffle.map_or(0, |shuffle| shuffle.lanes),
+        window_rows: shuffle.map_or(0, |shuffle| shuffle.window_rows),
+        order_version: ORDER_VERSION,
+    };
+    let bytes = prepared.row_bytes().map_or(-1, |row_bytes| signed(rows.saturating_mul(row_bytes as u64)));
+    let info = FlightInfo::new().try_with_schema(&prepared.schema()).map_err(|error| arrow_status(&error))?;
+    let info = info.with_total_records(signed(rows)).with_total_bytes(bytes);
+    Ok(info.with_app_metadata(forebay_proto::encode(&about, encoding)))
+}
+
+/// An endpoint at every replica.
+pub(super) fn endpoint(context: &CallContext, ticket: Ticket, about: Vec<u8>) -> FlightEndpoint {
+    let ticket = context.access().sign(ticket, &context.caller);
+    let endpoint = FlightEndpoint::new().with_ticket(ticket).with_app_metadata(about);
+    let replicas = context.resources.replicas.iter();
+    replicas.fold(endpoint, |endpoint, url| endpoint.with_location(url.as_str()))
+}
