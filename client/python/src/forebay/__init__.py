@@ -44,6 +44,7 @@ from .errors import (
 from .exchange import Exchange
 from .explain import Explain, RankExplain
 from .fitted import FittedPlan
+from .groups import Group
 from .header import BatchHeader, DatasetInfo, StreamInfo
 from .joins import Join, join
 from .mllib import Translation, UntranslatableStage, from_mllib
@@ -83,6 +84,7 @@ __all__ = [
     "FittedPlan",
     "ForebayError",
     "ForkedInUse",
+    "Group",
     "InternalError",
     "InvalidRequest",
     "Join",

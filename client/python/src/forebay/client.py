@@ -19,7 +19,8 @@ from .exchange import Call, Exchange
 from .explain import Explain, read_explain
 from .failover import Failover
 from .fitted import FittedPlan
-from .flight_info import info_at, locations, other_stream, share
+from .flight_info import info_at, locations, share
+from .groups import Group, grouping, read_groups
 from .header import StreamInfo
 from .hints import explained
 from .looking import Looking
@@ -27,8 +28,8 @@ from .op import in_range
 from .options import StreamOptions, check_rank, check_stream_keywords, integer, normalized_sample
 from .plan import Plan
 from .progress import Progress, read_progress, reporting
+from .reopening import Reopening
 from .replay import Replay, read_replay
-from .replicas import greeted
 from .retry import RETRY_SECONDS
 from .source import Source
 from .stream import Stream
@@ -227,6 +228,33 @@ class Client(Looking):
             order=chosen.order,
         )
 
+    def groups(
+        self,
+        dataset: str,
+        plan: Plan | FittedPlan | str,
+        *,
+        by: str,
+        buckets: int | None = None,
+        **options: Unpack[StreamKeywords],
+    ) -> list[Group]:
+        """Return the groups of rows with the same value of column `by`, in ascending order of the values, null last.
+
+        Each is a stream of its own: ``for key, batches in client.groups(…)``, or `Group.open` in any thread or process.
+        `by` is a stored, joined or derived column of integers, booleans, strings, decimals, dates or times. `buckets`
+        hashes the values into that many groups, for columns of more values than the server's ``--groups-max``.
+        `options` are those of `stream`, except that the world size is 1: a group is not split. A batch size of at least
+        a group's `rows` gives the group in one batch.
+        """
+        check_stream_keywords("groups", options, ("by", "buckets"))
+        chosen = StreamOptions(**options)
+        request = {**chosen.to_request(dataset), **grouping(by, buckets)}
+        known = self.fitted(dataset, plan)
+        info = self._on_any(lambda connection: connection.info(request, known), persist=True)
+        request["with_stage_seconds"] = True
+        replicas = [locations(endpoint) for endpoint in info.endpoints[:1]]
+        urls = tuple(dict.fromkeys([*self._rotated(), *(url for found in replicas for url in found)]))
+        return read_groups(info, request, known, chosen, self._credentials, urls, self._retry_seconds)
+
     def replay(
         self,
         dataset: str,
@@ -323,24 +351,7 @@ class Client(Looking):
         first: Sequence[str],
     ) -> Failover:
         """Return a `Failover` that reopens this stream on another replica: same snapshot, order and plan."""
-        pinned = {**request, "snapshot": described.snapshot}
-        if described.order_version:
-            pinned["order_version"] = described.order_version
-        # A resumed stream counts its steps from its start position.
-        pinned["resumed_from"] = request["start_position"]
-
-        def open_at(url: str, position: int) -> Source:
-            connection = greeted(url, self._credentials)
-            try:
-                info = connection.info({**pinned, "start_position": position}, plan)
-                there, ticket = share(info, rank)
-                if there != described or info.schema != schema:
-                    raise other_stream(url, described, there)
-            except BaseException:
-                connection.close()
-                raise
-            return Source(connection, ticket)
-
+        open_at = Reopening(request, plan, described, schema, rank, self._credentials)
         return Failover(open_at, [*first, *self._urls], seconds=self._retry_seconds)
 
 

@@ -1,0 +1,55 @@
+"""Opening a stream at a position on any replica: same snapshot, order and plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from .connection import Json
+from .credentials import Credentials
+from .fitted import FittedPlan
+from .flight_info import other_stream, share
+from .header import StreamInfo
+from .plan import Plan
+from .replicas import greeted
+from .source import Source
+
+
+@dataclass(frozen=True)
+class Reopening:
+    """What a replica must serve for a stream to continue there; calling it opens the stream. Can be pickled."""
+
+    request: Json
+    """The StreamRequest without its plan."""
+    plan: Plan | FittedPlan | str
+    described: StreamInfo
+    schema: pa.Schema
+    rank: int
+    credentials: Credentials
+
+    def __call__(self, url: str, position: int) -> Source:
+        """Open the stream on one replica."""
+        connection = greeted(url, self.credentials)
+        try:
+            info = connection.info({**self._pinned(), "start_position": position}, self.plan)
+            there, ticket = share(info, self.rank)
+            if there != self.described or info.schema != self.schema:
+                raise other_stream(url, self.described, there)
+        except BaseException:
+            connection.close()
+            raise
+        return Source(connection, ticket)
+
+    def _pinned(self) -> Json:
+        pinned = {**self.request, "snapshot": self.described.snapshot}
+        if self.described.order_version:
+            pinned["order_version"] = self.described.order_version
+        # A resumed stream counts its steps from its start position.
+        pinned["resumed_from"] = self.request.get("start_position", 0)
+        return pinned
+
+    def at(self, url: str, position: int) -> Callable[[], Source]:
+        """Return a function that opens the stream on one replica, for later."""
+        return lambda: self(url, position)
