@@ -103,12 +103,13 @@ impl Streams {
 
     /// Resolves a request: opens the snapshot, compiles the plan and counts the rows.
     pub async fn prepare(&self, request: Request) -> Result<Prepared, StreamError> {
-        self.resolver.prepare(request).await
+        // Boxed: every call holds this future.
+        Box::pin(self.resolver.prepare(request)).await
     }
 
     /// Resolves a grouped request: opens the snapshot, compiles the plan and counts the rows of every group.
     pub async fn prepare_groups(&self, request: Request) -> Result<PreparedGroups, StreamError> {
-        self.resolver.prepare_groups(request).await
+        Box::pin(self.resolver.prepare_groups(request)).await
     }
 
     /// Starts the batches of a rank from the request's start position; with `steps`, only that many.

@@ -237,6 +237,44 @@ def test_more_groups_than_the_limit_are_refused_and_buckets_are_not(client: fl.F
         info(client, {**request, "group_buckets": 10_001})
 
 
+def test_a_raised_limit_lists_every_group(server: Server, folder: Path, serve: Serve):
+    del server
+    raised = serve({"many": folder.parent / "many"}, "--groups-max", "100000")
+    with fl.connect(raised.url) as client:
+        found = info(client, {"dataset": "many", "plan": PLAN, "group_by": "k"})
+        assert [meta(endpoint)["key"] for endpoint in found.endpoints] == list(range(100_000))
+        ids = pq.read_table(folder.parent / "many")["id"].to_numpy()
+        keys = pq.read_table(folder.parent / "many")["k"].to_numpy()
+        for key in (0, 54_321, 99_999):
+            rows = client.do_get(found.endpoints[key].ticket).read_all()["id"].to_pylist()
+            assert rows == ids[keys == key].tolist()
+
+
+def test_ten_million_values_take_bounded_memory(tmp_path: Path, serve: Serve):
+    rows = 10_000_000
+    (tmp_path / "t").mkdir()
+    keys = np.random.default_rng(5).permutation(rows)
+    pq.write_table(pa.table({"id": np.arange(rows), "k": keys}), tmp_path / "t/0.parquet", row_group_size=1_000_000)
+    server = serve({"t": tmp_path / "t"})
+
+    def peak_bytes() -> int:
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+    before = peak_bytes()
+    with fl.connect(server.url) as client:
+        request = {"dataset": "t", "plan": PLAN, "group_by": "k", "batch_size": 8192}
+        with pytest.raises(pa.ArrowException, match="LIMIT: group_by: .*--groups-max"):
+            info(client, request)
+        found = info(client, {**request, "group_buckets": 500})
+        got = client.do_get(found.endpoints[7].ticket).read_all()["id"].to_numpy()
+        assert len(got) == meta(found.endpoints[7])["rows"]
+        some = [xxhash.xxh3_64_intdigest(int(keys[row]).to_bytes(8, "little")) % 500 for row in got[:1000]]
+        assert set(some) == {7}
+    # All keys as integers take 80 MB, in a table of hashes several times that.
+    assert peak_bytes() - before < 160_000_000
+
+
 @pytest.mark.parametrize(
     ("request_", "match"),
     [

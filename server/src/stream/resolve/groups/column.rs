@@ -205,7 +205,8 @@ mod tests {
         GroupColumn::check(&grouping, &schema, Vec::new())
     }
 
-    fn counted(array: ArrayRef) -> Vec<(Value, u64)> {
+    fn counted(array: impl Array + 'static) -> Vec<(Value, u64)> {
+        let array: ArrayRef = Arc::new(array);
         let column = grouped(&array, 0).unwrap();
         let mut counts = HashMap::new();
         column.count(&array, &mut counts).unwrap();
@@ -218,17 +219,17 @@ mod tests {
     fn rows_are_counted_by_value() {
         let texts: Vec<Option<&str>> = vec![Some("b"), None, Some("a"), Some("b"), Some("")];
         let expected = vec![("".into(), 1), ("a".into(), 1), ("b".into(), 2), (Value::Null, 1)];
-        assert_eq!(counted(Arc::new(StringArray::from(texts.clone()))), expected);
+        assert_eq!(counted(StringArray::from(texts.clone())), expected);
         let dictionary: DictionaryArray<Int8Type> = texts.into_iter().collect();
-        assert_eq!(counted(Arc::new(dictionary)), expected);
+        assert_eq!(counted(dictionary), expected);
         let nulls: DictionaryArray<Int8Type> = vec![None::<&str>; 3].into_iter().collect();
-        assert_eq!(counted(Arc::new(nulls)), [(Value::Null, 3)]);
+        assert_eq!(counted(nulls), [(Value::Null, 3)]);
         let flags = BooleanArray::from(vec![Some(true), None, Some(false), Some(true)]);
-        assert_eq!(counted(Arc::new(flags)), [(false.into(), 1), (true.into(), 2), (Value::Null, 1)]);
+        assert_eq!(counted(flags), [(false.into(), 1), (true.into(), 2), (Value::Null, 1)]);
         let days = Date32Array::from(vec![15_706, -1, 15_706]);
-        assert_eq!(counted(Arc::new(days)), [("1969-12-31".into(), 1), ("2013-01-01".into(), 2)]);
+        assert_eq!(counted(days), [("1969-12-31".into(), 1), ("2013-01-01".into(), 2)]);
         let times = TimestampMicrosecondArray::from(vec![1, i64::MAX]).with_timezone("Europe/Berlin");
-        assert_eq!(counted(Arc::new(times))[0], ("1970-01-01T00:00:00.000001Z".into(), 1));
+        assert_eq!(counted(times)[0], ("1970-01-01T00:00:00.000001Z".into(), 1));
     }
 
     #[test]

@@ -58,7 +58,8 @@ impl GroupTables {
         let id = table_id(snapshot, compiled, column);
         let cell = self.cell(&id);
         // Concurrent streams share one pass.
-        let table = cell.get_or_try_init(|| load_or_count(environment, snapshot, compiled, column, &id)).await?;
+        let table =
+            cell.get_or_try_init(|| Box::pin(load_or_count(environment, snapshot, compiled, column, &id))).await?;
         check_group_count(column, table.keys().len(), groups_max)?;
         Ok(Arc::clone(table))
     }
