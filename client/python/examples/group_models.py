@@ -99,8 +99,8 @@ def write_readings(folder: Path) -> tuple[Path, dict[str, tuple[float, float, fl
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)
         missing = rng.random(ROWS) < 0.01
-        columns = {"load": loads, "heat": heats, "reading": pa.array(readings, mask=missing)}
-        table = pa.table({"sensor": np.array(names)[sensor], **columns})
+        columns: dict[str, Any] = {"load": loads, "heat": heats, "reading": pa.array(readings, mask=missing)}
+        table = cast(Any, pa).table({"sensor": np.array(names)[sensor], **columns})
         temporary = file.with_suffix(".tmp")
         pq.write_table(table, temporary, row_group_size=30_000)
         temporary.replace(file)
@@ -119,7 +119,9 @@ def from_pandas(file: Path) -> list[Fitted]:
     """Fit the same models with pandas' groupby, from the whole table in memory."""
     table = pd.read_parquet(file)
     table = table[table["reading"].notna()]
-    return [Fitted(**fit_frame(rows).to_dict("records")[0]) for _, rows in table.groupby("sensor")]
+    return [
+        Fitted(**cast("dict[str, Any]", fit_frame(rows).to_dict("records")[0])) for _, rows in table.groupby("sensor")
+    ]
 
 
 def check_truth(fitted: list[Fitted], truth: dict[str, tuple[float, float, float]]) -> float:
