@@ -44,6 +44,7 @@ NOT_RUN = {
     "README.md: make build": SETS_UP,
     "benches/kernels/README.md: make bench-kernels": MEASURES,
     "benches/peers/README.md: make bench-peers": MEASURES,
+    "benches/scan/README.md: .venv/bin/python -m harness": MEASURES,
     "benches/service/README.md: make bench-service": MEASURES,
     "benches/soak/README.md: make soak": MEASURES,
     "benches/wire/README.md: cargo build --release": MEASURES,
