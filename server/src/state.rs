@@ -35,6 +35,8 @@ pub enum Kind {
     GroupCounts,
     /// What columns hold, by snapshot, columns and filter, as a digest and protobuf.
     Description,
+    /// The id of the fitted plan, by snapshot, sample and plan before the fit, as a digest and text.
+    Fit,
 }
 
 /// A file's id, size and time.
@@ -252,8 +254,15 @@ fn entry(id: String, file: &fs::DirEntry) -> Option<StateEntry> {
 }
 
 impl Kind {
-    const ALL: [Self; 6] =
-        [Self::Plan, Self::PlanColumns, Self::PlanRecord, Self::RowCounts, Self::GroupCounts, Self::Description];
+    const ALL: [Self; 7] = [
+        Self::Plan,
+        Self::PlanColumns,
+        Self::PlanRecord,
+        Self::RowCounts,
+        Self::GroupCounts,
+        Self::Description,
+        Self::Fit,
+    ];
 
     fn folder(self) -> &'static str {
         match self {
@@ -263,6 +272,7 @@ impl Kind {
             Self::RowCounts => "row-counts",
             Self::GroupCounts => "group-counts",
             Self::Description => "descriptions",
+            Self::Fit => "fits",
         }
     }
 
@@ -270,6 +280,7 @@ impl Kind {
         match self {
             Self::Plan | Self::GroupCounts | Self::Description => "binpb",
             Self::PlanColumns | Self::PlanRecord | Self::RowCounts => "json",
+            Self::Fit => "txt",
         }
     }
 }

@@ -162,7 +162,7 @@ def test_fit_reports_progress_and_what_it_learned(client: fb.Client, tiny: pa.Ta
         outputs={"x": fb.cols("gappy").fill_null("median").standardize(), "word": fb.cols("word").vocab(min_count=3)},
     )
     seen: list[fb.FitProgress] = []
-    fitted = client.fit("tiny", plan, progress=seen.append)
+    fitted = client.fit("tiny", plan, refit=True, progress=seen.append)
     assert not fitted.plan.needs_fit
     rows = tiny.filter(tiny["small"].to_numpy() >= -3).to_pandas()
     ops = fitted.plan.to_dict()["outputs"][0]["parts"][0]["ops"]  # type: ignore[index]

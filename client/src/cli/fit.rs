@@ -22,6 +22,10 @@ pub(crate) struct Fit {
 
     #[command(flatten)]
     sample: SampleOptions,
+
+    /// Learn again, even if the server keeps the result of this fit on the dataset's current files
+    #[arg(long, env = "FOREBAY_REFIT", visible_alias = "no-cache")]
+    refit: bool,
 }
 
 impl Fit {
@@ -34,12 +38,16 @@ impl Fit {
             plan: Some(plan),
             sample: self.sample.sample,
             sample_seed: self.sample.sample_seed,
+            refit: self.refit,
         };
         let result = session.client.fit_request(&request, |progress| draw(&bar, progress)).await;
         bar.finish_and_clear();
         let result = result?;
         for warning in &result.warnings {
             eprintln!("warning: {warning}");
+        }
+        if result.cached == Some(true) {
+            eprintln!("note: kept from an earlier fit on these files; --refit learns again");
         }
         output::write(&if session.json { artifact(&result) } else { learned_text::table(&result) })
     }

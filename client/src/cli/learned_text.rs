@@ -118,7 +118,7 @@ mod tests {
                     {"vocab": {"values": {"integers": [7, 8]}}}]}]},
             {"name": "label", "parts": [{"columns": ["late"]}]}]}"#;
         let plan = Some(plan_from_json(plan).unwrap());
-        let result = FitResult { version: 1, plan_id: "5f3a".into(), plan, warnings: Vec::new() };
+        let result = FitResult { version: 1, plan_id: "5f3a".into(), plan, ..FitResult::default() };
         let text = table(&result);
         let expected = [
             "plan_id  5f3a",

@@ -83,6 +83,15 @@ fn a_fitted_plan_is_saved_shown_and_reused() {
     let value: Value = serde_json::from_str(&fitted).unwrap();
     let plan_id = value["plan_id"].as_str().unwrap();
 
+    let kept = server.forebay(&["fit", "numbers", "--plan", "plan.json", "--json"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&kept.stdout), fitted, "a kept fit has the bytes of the first one");
+    assert!(String::from_utf8_lossy(&kept.stderr).contains("--refit learns again"), "{kept:?}");
+    for flag in ["--refit", "--no-cache"] {
+        let learned = server.forebay(&["fit", "numbers", "--plan", "plan.json", "--json", flag]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&learned.stdout), fitted);
+        assert!(learned.stderr.is_empty(), "{learned:?}");
+    }
+
     let shown = stdout(&mut server.forebay(&["show", plan_id, "--json"]));
     assert_eq!(shown, fitted, "the stored plan is the fitted one");
     let table = stdout(&mut server.forebay(&["show", plan_id]));

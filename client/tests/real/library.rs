@@ -6,7 +6,7 @@ use arrow::{
     array::{AsArray, RecordBatch},
     datatypes::{Int64Type, UInt64Type},
 };
-use forebay_client::{Batch, Client, Endpoint, Epoch, StreamRequest, plan_from_json};
+use forebay_client::{Batch, Client, Endpoint, Epoch, FitRequest, FitResult, StreamRequest, plan_from_json};
 use futures::TryStreamExt;
 use tokio::time::timeout;
 use tonic::Code;
@@ -147,8 +147,10 @@ async fn a_fit_reports_progress_and_is_deterministic() {
     let plan = plan_from_json(PLAN.as_bytes()).unwrap();
     let mut progress = Vec::new();
     let first = client.fit("numbers", plan.clone(), |update| progress.push(*update)).await.unwrap();
-    let second = client.fit("numbers", plan, |_| {}).await.unwrap();
-    assert_eq!(first, second);
+    let second = client.fit("numbers", plan.clone(), |_| panic!("no row is read")).await.unwrap();
+    assert_eq!(second, FitResult { cached: Some(true), ..first.clone() });
+    let request = FitRequest { dataset: "numbers".into(), plan: Some(plan), refit: true, ..FitRequest::default() };
+    assert_eq!(client.fit_request(&request, |_| {}).await.unwrap(), first);
     assert!(progress.iter().all(|update| update.pass <= update.passes && update.rows_done <= update.rows_total));
     // A fitted plan has no missing parameters, so it keeps its id.
     let again = client.fit("numbers", first.plan.clone().unwrap(), |_| {}).await.unwrap();

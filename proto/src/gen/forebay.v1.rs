@@ -1112,6 +1112,9 @@ pub struct FitRequest {
     pub sample: ::core::option::Option<f64>,
     #[prost(uint64, tag = "4")]
     pub sample_seed: u64,
+    /// Learn again, even if the server keeps the result of this fit.
+    #[prost(bool, tag = "5")]
+    pub refit: bool,
 }
 impl ::prost::Name for FitRequest {
 const NAME: &'static str = "FitRequest";
@@ -1167,6 +1170,10 @@ pub struct FitResult {
     /// What is probably not meant, such as a vocabulary without values, with the output and the column.
     #[prost(string, repeated, tag = "4")]
     pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Whether the server learned nothing for this request: the result was kept, or another request was computing it.
+    /// Set in results of the action "fit", absent in files.
+    #[prost(bool, optional, tag = "5")]
+    pub cached: ::core::option::Option<bool>,
 }
 impl ::prost::Name for FitResult {
 const NAME: &'static str = "FitResult";

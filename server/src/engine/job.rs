@@ -29,7 +29,7 @@ use tokio::{
 use super::{Engine, EngineError};
 
 /// Batches that are queued for a job.
-const QUEUE_BATCHES_MAX: usize = 4;
+pub const QUEUE_BATCHES_MAX: usize = 4;
 
 /// A running aggregate: push its input, then call [`Job::finish`]. Dropping it stops it.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ use datafusion_execution::{
 };
 
 pub use distribution::{Distribution, EXACT_VALUES_MAX, SKETCH_SHARE_ERROR_MAX, distribution_schema};
-pub use job::Job;
+pub use job::{Job, QUEUE_BATCHES_MAX};
 pub use profile::{ColumnProfile, Lengths, Profile, ProfileKind, ProfileValue, comparable, used_values};
 pub use summary::{Summary, summary_schema};
 pub use target_sums::{LabelSum, TargetSums, target_schema};

@@ -209,6 +209,7 @@ fn reason(error: &StreamError) -> Reason {
         // The client resumes where it was as soon as it reads again.
         StreamError::State(_) | StreamError::Idle { .. } => Reason::Interrupted,
         StreamError::Cpu(cpu) => cpu_reason(cpu),
+        StreamError::Shared(error) => reason(error),
         StreamError::Arrow(_) | StreamError::Miscounted { .. } => Reason::Internal,
     }
 }

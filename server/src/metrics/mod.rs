@@ -34,6 +34,8 @@ pub enum Cache {
     Plans,
     /// Bytes of row groups shared by the lanes of a stream.
     RowGroups,
+    /// Results of fits.
+    Fits,
 }
 
 /// Values of the label `status` of reloads.
@@ -67,7 +69,7 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
             counter!("forebay_storage_requests_total", "operation" => operation, "status" => status).absolute(0);
         }
     }
-    for cache in [Cache::Footers, Cache::Plans, Cache::RowGroups] {
+    for cache in [Cache::Footers, Cache::Plans, Cache::RowGroups, Cache::Fits] {
         for result in ["hit", "miss"] {
             counter!("forebay_cache_requests_total", "cache" => cache.label(), "result" => result).absolute(0);
         }
@@ -177,6 +179,7 @@ impl Cache {
             Self::Footers => "footers",
             Self::Plans => "plans",
             Self::RowGroups => "row_groups",
+            Self::Fits => "fits",
         }
     }
 }

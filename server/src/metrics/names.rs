@@ -54,7 +54,8 @@ pub const NAMES: [(&str, &str); 50] = [
     ("forebay_storage_read_bytes_total", "Bytes read from storage."),
     (
         "forebay_cache_requests_total",
-        "Lookups in memory, by cache (footers, plans, row_groups) and result (hit, miss).",
+        "Lookups of values that are expensive to compute, by cache (footers, plans, row_groups, fits) and result (hit, \
+         miss).",
     ),
     ("forebay_memory_reserved_bytes", "Bytes reserved from the memory budget by streams."),
     ("forebay_memory_limit_bytes", "The memory budget."),

@@ -1,5 +1,7 @@
 //! Errors of streams, fits and exchanges.
 
+use std::sync::Arc;
+
 use forebay_proto::v1;
 
 use crate::{
@@ -112,9 +114,11 @@ pub enum StreamError {
         /// The limit.
         seconds: f64,
     },
-    /// A stream does not fit the memory budget.
-    #[error("the stream needs {} bytes of memory, {}: {advice}", .source.bytes(), available(source))]
+    /// A stream, fit or description does not fit the memory budget.
+    #[error("the {task} needs {} bytes of memory, {}: {advice}", .source.bytes(), available(source))]
     Memory {
+        /// What needs the memory.
+        task: &'static str,
         /// The numbers.
         source: BudgetError,
         /// What to change so that it fits.
@@ -132,6 +136,9 @@ pub enum StreamError {
     /// Work on the CPU pool ended without a result.
     #[error(transparent)]
     Cpu(#[from] CpuError),
+    /// A computation that several requests share failed.
+    #[error(transparent)]
+    Shared(Arc<Self>),
     /// Fewer rows pass the filter than were counted: a bug, or another dataset's counts in the state directory.
     #[error("dataset \"{dataset}\": {counted} rows passed the filter when counted, but fewer when read")]
     Miscounted {
@@ -142,7 +149,7 @@ pub enum StreamError {
     },
 }
 
-/// The memory that a refused stream cannot exceed.
+/// The memory that refused work cannot exceed.
 fn available(error: &BudgetError) -> String {
     let limit = error.limit();
     if error.may_pass() {

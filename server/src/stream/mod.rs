@@ -18,10 +18,13 @@ mod error;
 mod exchange;
 mod explain;
 mod fit;
+mod flights;
+mod kept;
 mod plan_records;
 mod plan_store;
 mod replay;
 mod resolve;
+mod row_pass;
 mod table;
 
 use std::sync::Arc;
@@ -38,7 +41,7 @@ pub use epoch::{
 };
 pub use error::StreamError;
 pub use exchange::Exchange;
-pub use fit::FitTask;
+pub use fit::{FitSpec, FitTask};
 pub use plan_records::PlanRecord;
 pub use replay::Replayed;
 pub use resolve::prepare::{Prepared, PreparedGroups};
@@ -49,7 +52,7 @@ use crate::{
     catalog::Catalog,
     cpu_pool::CpuPool,
     engine::Engine,
-    plan::{Limits, Request, Sample},
+    plan::{Limits, Request},
     scan::Sharing,
     state::State,
 };
@@ -138,8 +141,8 @@ impl Streams {
     }
 
     /// Starts to fit a plan on a dataset, or on a sample of it.
-    pub fn fit(&self, dataset: String, plan: v1::Plan, sample: Option<Sample>) -> FitTask {
-        self.fits.start(dataset, plan, sample)
+    pub fn fit(&self, spec: FitSpec) -> FitTask {
+        self.fits.start(spec)
     }
 
     /// Starts to describe columns of a dataset.

@@ -74,6 +74,13 @@ impl PlanStore {
         Ok(self.state().write(Kind::PlanRecord, plan_id, &bytes)?)
     }
 
+    /// Whether a plan was fitted on a snapshot of a dataset, and everything stored with it can be read.
+    pub(super) fn is_recorded(&self, plan_id: &str, dataset: &str, snapshot: &str) -> bool {
+        let record = if is_id(plan_id) { self.record_file(plan_id) } else { None };
+        let entry = record.as_ref().and_then(|record| record.datasets.get(dataset));
+        entry.is_some_and(|entry| entry.fitted && entry.snapshot == snapshot) && self.has_fitted_types(plan_id)
+    }
+
     /// Lists the stored plans, those used last first. Reads files: run it on a thread that may block.
     pub(super) fn list(&self) -> Vec<PlanRecord> {
         let mut entries = self.state().entries(Kind::Plan);

@@ -128,8 +128,17 @@ impl PlanStore {
 
     /// The types of a plan's columns; empty for a plan that no server of this state directory fitted.
     pub(super) fn fitted_types(&self, plan_id: &str) -> FittedTypes {
-        let bytes = self.state.read(Kind::PlanColumns, plan_id).ok().flatten();
-        bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+        self.read_fitted_types(plan_id).unwrap_or_default()
+    }
+
+    /// Whether the types of a plan's columns are stored.
+    pub(super) fn has_fitted_types(&self, plan_id: &str) -> bool {
+        self.read_fitted_types(plan_id).is_some()
+    }
+
+    fn read_fitted_types(&self, plan_id: &str) -> Option<FittedTypes> {
+        let bytes = self.state.read(Kind::PlanColumns, plan_id).ok().flatten()?;
+        serde_json::from_slice(&bytes).ok()
     }
 
     /// Adds types to those that a plan accepts.

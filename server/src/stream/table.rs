@@ -49,7 +49,8 @@ struct Reading {
 pub(super) fn start(environment: &Arc<Environment>, table: RawTable) -> Result<BatchTask, StreamError> {
     let reading = Reading::new(table);
     let memory = environment.budget.reserve(reading.memory_bytes());
-    let memory = memory.map_err(|source| StreamError::Memory { advice: fitting::of_table(&source), source })?;
+    let memory =
+        memory.map_err(|source| StreamError::Memory { task: "stream", advice: fitting::of_pass(&source), source })?;
     let idle_max = environment.limits.idle_max;
     let environment = Arc::clone(environment);
     Ok(BatchTask::batches(idle_max, move |sender| send(environment, reading, sender, memory)))

@@ -93,11 +93,15 @@ class Client(Looking):
         *,
         sample: float = 1.0,
         sample_seed: int = 0,
+        refit: bool = False,
         progress: Progress | bool | None = None,
     ) -> FittedPlan:
         """Fit the plan: learn its missing parameters from the rows that pass its filter.
 
         `sample` and `sample_seed` choose the rows to learn from, as in `StreamOptions`; they are not part of the plan.
+
+        The server keeps the result for the dataset's current files and returns it to every later fit of the same plan:
+        `FittedPlan.cached` is then True. `refit` makes it learn again.
 
         `progress` is called with every `FitProgress`; True and None show a line if stderr is a terminal, False shows
         nothing. Warnings of the result, such as a vocabulary without values, are raised as UserWarning.
@@ -106,11 +110,13 @@ class Client(Looking):
             raise TypeError(f"fit expects a Plan, not {plan!r}")
         if plan.training is not None:
             return self.fit(
-                dataset, plan.training, sample=sample, sample_seed=sample_seed, progress=progress
+                dataset, plan.training, sample=sample, sample_seed=sample_seed, refit=refit, progress=progress
             ).with_filter(plan.filter)
         plan = self._resolved(dataset, plan)
         request: Json = {"dataset": dataset, "plan": plan.to_dict()}
         request |= {name: value for name, value in normalized_sample(sample, sample_seed).items() if sample != 1}
+        if refit:
+            request["refit"] = True
 
         with reporting("fit", progress) as show:
 
@@ -119,7 +125,8 @@ class Client(Looking):
                     if update.get("result"):
                         found = cast(Json, update["result"])
                         noted = tuple(str(text) for text in cast("list[object]", found.get("warnings") or []))
-                        return FittedPlan(str(found["plan_id"]), Plan.from_dict(cast(Json, found["plan"])), noted)
+                        plan = Plan.from_dict(cast(Json, found["plan"]))
+                        return FittedPlan(str(found["plan_id"]), plan, noted, bool(found.get("cached")))
                     if update.get("progress"):
                         show(read_progress(cast(Json, update["progress"])))
                 raise StreamError("the fit ended without a result")

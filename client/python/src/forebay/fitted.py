@@ -26,12 +26,15 @@ class FittedPlan:
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """What is probably not meant, such as a vocabulary without values; `Client.fit` raises each as a UserWarning."""
 
+    cached: bool = field(default=False, compare=False)
+    """Whether the server learned nothing for this fit: it kept the result, or another caller was computing it."""
+
     def with_filter(self, filter: str) -> FittedPlan:  # noqa: A002 (the contract's name)
         """Return the plan with another filter and the same learned parameters, such as for validation rows."""
         if filter.strip() == self.plan.filter:
             return self
         plan = self.plan.with_filter(filter.strip())
-        return FittedPlan(plan_digest(plan.to_dict()), plan)
+        return FittedPlan(plan_digest(plan.to_dict()), plan, cached=self.cached)
 
     def __repr__(self) -> str:
         return f"FittedPlan {self.plan_id} of {self.plan!r}"

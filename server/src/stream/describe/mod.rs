@@ -4,27 +4,30 @@
 
 mod answer;
 mod columns;
-mod flights;
-mod kept;
 mod pass;
 mod type_name;
 
 use std::sync::Arc;
 
-use forebay_proto::v1;
+use forebay_proto::{Encoding, decode, encode, v1};
 use tokio::sync::Semaphore;
 
 use super::{
     environment::Environment,
     epoch::task::{Ahead, AheadSender},
     error::StreamError,
+    flights::{Flights, Progress},
+    kept,
 };
+use crate::state::Kind;
 use columns::DescribedColumns;
-use flights::{Flight, Flights, Progress};
 pub(crate) use type_name::type_name;
 
 /// Descriptions that are computed at once; further ones wait.
 const DESCRIBED_AT_ONCE: usize = 2;
+
+/// Descriptions to keep; those that were used longest ago are removed.
+const KEPT_MAX: usize = 256;
 
 /// Progress reports that wait for the client; further ones are dropped.
 const REPORTS_MAX: usize = 16;
@@ -33,10 +36,10 @@ const REPORTS_MAX: usize = 16;
 pub type DescribeTask = Ahead<v1::DescribeUpdate>;
 
 /// Starts descriptions, and limits how many run at once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Descriptions {
     environment: Arc<Environment>,
-    flights: Arc<Flights>,
+    flights: Arc<Flights<v1::Description>>,
     permits: Arc<Semaphore>,
 }
 
@@ -47,48 +50,49 @@ impl Descriptions {
 
     /// Starts to describe columns of a dataset.
     pub(super) fn start(&self, request: v1::DescribeRequest) -> DescribeTask {
-        let (environment, flights, permits) =
-            (Arc::clone(&self.environment), Arc::clone(&self.flights), Arc::clone(&self.permits));
+        let descriptions = self.clone();
         DescribeTask::start(REPORTS_MAX, |sender| async move {
-            let described = run(&environment, &flights, &permits, request, &sender).await;
-            let description = described.map_err(in_request)?;
+            let description = descriptions.describe(request, &sender).await?;
             // Fails if the client disconnected, which needs no result.
             let result = v1::describe_update::Update::Result(description.as_ref().clone());
             let _ = sender.send(Ok(v1::DescribeUpdate { update: Some(result) })).await;
             Ok(())
         })
     }
-}
 
-async fn run(
-    environment: &Arc<Environment>,
-    flights: &Flights,
-    permits: &Semaphore,
-    request: v1::DescribeRequest,
-    sender: &AheadSender<v1::DescribeUpdate>,
-) -> Result<Arc<v1::Description>, StreamError> {
-    let snapshot = environment.catalog.dataset(&request.dataset)?.present().await?;
-    let described = DescribedColumns::check(environment, snapshot, request).await?;
-    let flight: Arc<Flight> = flights.join(&described.key());
-    let compute = |progress: Progress| async move {
+    async fn describe(
+        &self,
+        request: v1::DescribeRequest,
+        sender: &AheadSender<v1::DescribeUpdate>,
+    ) -> Result<Arc<v1::Description>, StreamError> {
+        let snapshot = self.environment.catalog.dataset(&request.dataset)?.present().await?;
+        let described = DescribedColumns::check(&self.environment, snapshot, request).await.map_err(in_request)?;
+        let (key, descriptions) = (described.key(), self.clone());
+        let compute = |progress| async move { descriptions.compute(described, progress).await.map_err(in_request) };
+        let (flight, _) = self.flights.join(&key, compute);
+        let report = |progress| {
+            // A slow client misses reports, not the result.
+            let update = v1::describe_update::Update::Progress(progress);
+            let _ = sender.try_send(Ok(v1::DescribeUpdate { update: Some(update) }));
+        };
+        flight.result(report).await
+    }
+
+    async fn compute(&self, described: DescribedColumns, progress: Progress) -> Result<v1::Description, StreamError> {
+        let Environment { cpu, state, .. } = self.environment.as_ref();
         // Reads a file.
-        let (state, key) = (environment.state.clone(), described.key());
-        if let Some(kept) = environment.cpu.run(move || kept::load(&state, &key)).await? {
+        let (read, key) = (state.clone(), described.key());
+        let load = move || Some(decode(&kept::load(&read, Kind::Description, &key)?).ok()?.0);
+        if let Some(kept) = cpu.run(load).await? {
             return Ok(kept);
         }
         // The semaphore is never closed.
-        let _permit = permits.acquire().await;
-        let description = pass::describe(environment, &described, progress).await?;
-        let (state, key, kept) = (environment.state.clone(), described.key(), description.clone());
-        environment.cpu.run(move || kept::store(&state, &key, &kept)).await?;
+        let _permit = self.permits.acquire().await;
+        let description = pass::describe(&self.environment, &described, progress).await?;
+        let (written, key, message) = (state.clone(), described.key(), encode(&description, Encoding::Protobuf));
+        cpu.run(move || kept::store(&written, Kind::Description, &key, &message, KEPT_MAX)).await?;
         Ok(description)
-    };
-    let report = |progress| {
-        // A slow client misses reports, not the result.
-        let update = v1::describe_update::Update::Progress(progress);
-        let _ = sender.try_send(Ok(v1::DescribeUpdate { update: Some(update) }));
-    };
-    flight.share(compute, report).await
+    }
 }
 
 /// An error of the filter, which is that of a plan to the modules that compute it, with the path in this request.

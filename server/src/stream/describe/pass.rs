@@ -4,22 +4,20 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use forebay_proto::v1;
-use futures::StreamExt;
+use futures::future;
 
-use super::{answer, columns::DescribedColumns, flights::Progress};
+use super::{answer, columns::DescribedColumns};
 use crate::{
     cpu_pool::in_parallel,
     engine::{ColumnProfile, EngineError},
     log::PARTS,
-    scan,
     stream::{
-        decode::decode, environment::Environment, epoch::task::fetched_ahead, error::StreamError,
-        resolve::count::rows_and_groups,
+        environment::Environment,
+        error::StreamError,
+        flights::Progress,
+        row_pass::{self, RowSink},
     },
 };
-
-/// Rows between two progress reports.
-const ROWS_A_REPORT: u64 = 1 << 18;
 
 /// A column that a pass reads.
 struct PassColumn {
@@ -44,7 +42,7 @@ struct ProfilePass {
 pub(super) async fn describe(
     environment: &Arc<Environment>,
     described: &DescribedColumns,
-    progress: Progress,
+    mut progress: Progress,
 ) -> Result<v1::Description, StreamError> {
     let snapshot = &described.snapshot;
     let mut description = v1::Description {
@@ -59,16 +57,18 @@ pub(super) async fn describe(
         // The rows that pass are counted all the same.
         parts.push(&[]);
     }
-    let mut counts = v1::FitProgress { passes: parts.len() as u64, ..v1::FitProgress::default() };
+    let mut passes = parts.len() as u64;
+    progress.expect_passes(passes);
     for part in parts {
-        let mut pass = ProfilePass::new(environment, described, part)?;
-        pass = run(environment, described, pass, &mut counts, &progress).await?;
+        let pass = ProfilePass::new(environment, described, part)?;
+        let pass = run(environment, described, pass, &mut progress).await?;
         description.rows = pass.rows;
         let (mut done, again) = pass.split();
         if !again.is_empty() {
-            counts.passes += 1;
+            passes += 1;
+            progress.expect_passes(passes);
             let pass = ProfilePass { columns: again, push: ColumnProfile::recount, rows: 0 };
-            done.extend(run(environment, described, pass, &mut counts, &progress).await?.columns);
+            done.extend(run(environment, described, pass, &mut progress).await?.columns);
         }
         done.sort_by_key(|column| described.indices.iter().position(|index| *index == column.index));
         for PassColumn { index, profile, .. } in done {
@@ -84,63 +84,31 @@ pub(super) async fn describe(
 async fn run(
     environment: &Arc<Environment>,
     described: &DescribedColumns,
-    mut pass: ProfilePass,
-    counts: &mut v1::FitProgress,
-    progress: &Progress,
+    pass: ProfilePass,
+    progress: &mut Progress,
 ) -> Result<ProfilePass, StreamError> {
-    let snapshot = &described.snapshot;
+    tracing::debug!(target: PARTS, pass = progress.passes_begun() + 1, columns = pass.columns.len(), "describing");
     let names = pass.columns.iter().map(|column| column.name.clone()).collect();
-    let (rows, may_pass) = rows_and_groups(environment, snapshot, &described.expressions, names).await?;
-    let groups = snapshot.row_groups();
-    let read: Vec<usize> = (0..groups.len()).filter(|index| may_pass[*index]).collect();
-    *counts = v1::FitProgress {
-        pass: counts.pass + 1,
-        rows_done: 0,
-        rows_total: read.iter().map(|index| groups[*index].rows.end - groups[*index].rows.start).sum(),
-        ..*counts
-    };
-    progress.send_replace(*counts);
-    tracing::debug!(target: PARTS, pass = counts.pass, columns = pass.columns.len(), "describing");
-    let mut readers = fetched_ahead(read.into_iter().map(|index| {
-        let (environment, snapshot, rows) = (Arc::clone(environment), Arc::clone(snapshot), Arc::clone(&rows));
-        async move {
-            let Environment { cpu, budget, .. } = environment.as_ref();
-            let row_group = &snapshot.row_groups()[index];
-            Ok((index, scan::open(&snapshot, row_group, &rows.projection, 0, cpu, budget).await?))
-        }
-    }));
-    while let Some(opened) = readers.next().await {
-        let (index, mut reader) = opened?;
-        let mut next_row = groups[index].rows.start;
-        loop {
-            let chunk_rows = Arc::clone(&rows);
-            let step = move || {
-                let pushed = match reader.next_chunk() {
-                    Ok(Some(chunk)) => {
-                        let passing = chunk_rows.apply(&chunk, next_row);
-                        passing.and_then(|passing| pass.add(&passing.rows)).map(|()| Some(chunk.num_rows() as u64))
-                    }
-                    Ok(None) => Ok(None),
-                    Err(source) => Err(source.into()),
-                };
-                (reader, pass, pushed)
-            };
-            let pushed;
-            (reader, pass, pushed) =
-                decode(&environment.cpu, snapshot, &groups[index], rows.projection.schema(), step).await?;
-            let Some(row_count) = pushed? else { break };
-            next_row += row_count;
-            let reports = counts.rows_done / ROWS_A_REPORT;
-            counts.rows_done += row_count;
-            if counts.rows_done / ROWS_A_REPORT > reports || counts.rows_done == counts.rows_total {
-                progress.send_replace(*counts);
-            }
-        }
-    }
-    Ok(pass)
+    row_pass::run(environment, &described.snapshot, &described.expressions, names, pass, progress).await
 }
 
 // === impl ProfilePass ===
+
+impl RowSink for ProfilePass {
+    type Values = ();
+
+    const PURPOSE: &'static str = "description";
+
+    const CHUNKS_QUEUED: u64 = 0;
+
+    fn compute(&mut self, rows: &RecordBatch) -> Result<(), StreamError> {
+        self.add(rows)
+    }
+
+    fn take(&mut self, (): ()) -> impl Future<Output = bool> + Send {
+        future::ready(true)
+    }
+}
 
 impl ProfilePass {
     fn new(environment: &Environment, described: &DescribedColumns, indices: &[usize]) -> Result<Self, StreamError> {

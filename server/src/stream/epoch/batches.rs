@@ -37,7 +37,10 @@ pub(crate) async fn start(
         Ok(memory) => memory,
         Err(source) => {
             let sized = prepared.clone();
-            let search = move || StreamError::Memory { advice: fitting::of_stream(&sized, &sent, &source), source };
+            let search = move || {
+                let advice = fitting::of_stream(&sized, &sent, &source);
+                StreamError::Memory { task: "stream", advice, source }
+            };
             return Err(environment.cpu.run(search).await?);
         }
     };

@@ -50,8 +50,9 @@ pub(crate) fn of_stream(prepared: &Prepared, share: &Share, source: &BudgetError
     if changes.is_empty() { raise } else { format!("request {changes}{fitting}, or {raise}") }
 }
 
-/// Returns what to change so that the stream of a raw table fits the budget that refused it.
-pub(crate) fn of_table(source: &BudgetError) -> String {
+/// Returns what to change so that a pass over a snapshot, such as the stream of a raw table or a fit, fits the budget
+/// that refused it.
+pub(crate) fn of_pass(source: &BudgetError) -> String {
     if source.may_pass() {
         return format!("wait for them to end, or {}", raise(source.reserved().saturating_add(source.bytes()), 1));
     }
@@ -141,9 +142,9 @@ mod tests {
     fn a_table_names_the_limit_that_it_needs() {
         let budget = Budget::new(3 << 20);
         let held = budget.reserve(2 << 20).unwrap();
-        let busy = of_table(&budget.reserve((2 << 20) + 1).unwrap_err());
+        let busy = of_pass(&budget.reserve((2 << 20) + 1).unwrap_err());
         assert_eq!(busy, "wait for them to end, or raise --memory-limit-bytes to 5MiB");
-        assert_eq!(of_table(&budget.reserve(5_000_000_000).unwrap_err()), "raise --memory-limit-bytes to 4769MiB");
+        assert_eq!(of_pass(&budget.reserve(5_000_000_000).unwrap_err()), "raise --memory-limit-bytes to 4769MiB");
         drop(held);
     }
 }

@@ -62,7 +62,7 @@ pub(crate) type BatchSender = AheadSender<Batch>;
 
 /// A spawned future that ends with this handle.
 #[derive(Debug)]
-struct Spawned<T>(JoinHandle<T>);
+pub(crate) struct Spawned<T>(JoinHandle<T>);
 
 /// The results of fetches in their order; the next [`FETCH_AHEAD`] fetches run while one is used.
 pub(crate) fn fetched_ahead<T, Fetch>(
@@ -72,7 +72,7 @@ where
     T: Send + 'static,
     Fetch: Future<Output = Result<T, StreamError>> + Send + 'static,
 {
-    let spawned = fetches.map(|fetch| Spawned(tokio::spawn(AssertUnwindSafe(fetch).catch_unwind().in_current_span())));
+    let spawned = fetches.map(|fetch| Spawned::start(AssertUnwindSafe(fetch).catch_unwind()));
     let fetched = futures::stream::iter(spawned).buffered(FETCH_AHEAD + 1);
     fetched.map(|fetched| fetched.unwrap_or_else(|panic| Err(CpuError::of_panic(&*panic).into())))
 }
@@ -127,7 +127,7 @@ impl<T: Send + 'static> Ahead<T> {
                 let _ = sender.send(Err(error)).await;
             }
         };
-        Self { queue, _task: Spawned(tokio::spawn(task.in_current_span())) }
+        Self { queue, _task: Spawned::start(task) }
     }
 }
 
@@ -172,6 +172,13 @@ impl<T> AheadQueue<T> {
 }
 
 // === impl Spawned ===
+
+impl<T: Send + 'static> Spawned<T> {
+    /// Spawns a future, which must catch its panics, in the current tracing span.
+    pub(crate) fn start(future: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(tokio::spawn(future.in_current_span()))
+    }
+}
 
 impl<T> Future for Spawned<T> {
     type Output = T;

@@ -32,9 +32,6 @@ pub(crate) async fn with_tables(
     mut plan: v1::Plan,
 ) -> Result<(v1::Plan, Tables), StreamError> {
     let mut tables = Tables::default();
-    if plan::lookups(&plan)?.is_empty() {
-        return Ok((plan, tables));
-    }
     pin_tables(environment, &mut plan).await?;
     let mut columns: HashMap<(Lookup, String), ArrayRef> = HashMap::new();
     let mut keys: HashMap<Lookup, ArrayRef> = HashMap::new();
@@ -67,7 +64,7 @@ pub(crate) async fn with_tables(
 }
 
 /// Pins every table that the plan leaves open to its dataset's current snapshot.
-async fn pin_tables(environment: &Environment, plan: &mut v1::Plan) -> Result<(), StreamError> {
+pub(crate) async fn pin_tables(environment: &Environment, plan: &mut v1::Plan) -> Result<(), StreamError> {
     let mut pinned = HashMap::new();
     for (path, lookup) in plan::lookups(plan)? {
         if lookup.snapshot.is_empty() && !pinned.contains_key(&lookup.table) {
@@ -77,7 +74,9 @@ async fn pin_tables(environment: &Environment, plan: &mut v1::Plan) -> Result<()
             pinned.insert(lookup.table, snapshot.digest().to_owned());
         }
     }
-    plan::pin(plan, |table| pinned.get(table));
+    if !pinned.is_empty() {
+        plan::pin(plan, |table| pinned.get(table));
+    }
     Ok(())
 }
 

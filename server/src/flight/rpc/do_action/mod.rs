@@ -21,8 +21,8 @@ const NAMES: [&str; 7] = ["fit", "explain", "replay", "show", "plans", "remove_p
 
 /// The actions of this server.
 pub(crate) fn types() -> Vec<ActionType> {
-    let fit = "Body: FitRequest {dataset, plan, sample, sample_seed}. Results: FitUpdate, any number of {\"progress\": …}, then one \
-               {\"result\": {\"plan_id\": …, \"plan\": …}}";
+    let fit = "Body: FitRequest {dataset, plan, sample, sample_seed, refit}. Results: FitUpdate, any number of {\"progress\": …}, then one \
+               {\"result\": {\"plan_id\": …, \"plan\": …, \"cached\": …}}";
     let explain = "Body: StreamRequest. Result: Explain, the cost of an epoch: steps, rows and bytes of each rank, \
                    read amplification, memory, mixing, and with \"assume\" its duration";
     let replay = "Body: ReplayRequest {stream, rank, step}. Results: Replay, file, row group and row of every row of \

@@ -1,0 +1,140 @@
+//! Learns a plan's parameters: asks its questions, answers those of one pass at a time, and stores the fitted plan.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use forebay_proto::v1;
+use tracing::Instrument;
+
+use super::{
+    dry_run,
+    pass::{Pass, PassValues, truncate_to_one_pass},
+    result::result_of,
+};
+use crate::{
+    catalog::Snapshot,
+    engine::QUEUE_BATCHES_MAX,
+    log::PARTS,
+    plan::{self, Sample, Tables},
+    stream::{
+        environment::Environment,
+        error::StreamError,
+        flights::Progress,
+        plan_records::StoredFor,
+        plan_store::FittedTypes,
+        resolve::{
+            lookup::with_tables,
+            rows::{Derivation, Expressions, RowSource},
+            units,
+        },
+        row_pass::{self, RowSink},
+    },
+};
+
+/// A plan to fit to a snapshot.
+#[derive(Debug)]
+pub(super) struct PinnedFit {
+    pub snapshot: Arc<Snapshot>,
+    /// The canonical plan, whose tables are pinned.
+    pub plan: v1::Plan,
+    pub sample: Option<Sample>,
+    /// The plan as the client sent it.
+    pub sent: v1::Plan,
+}
+
+/// A plan that passed all checks on schemas.
+struct CheckedPlan {
+    plan: v1::Plan,
+    tables: Arc<Tables>,
+    expressions: Arc<Expressions>,
+}
+
+/// Learns what the plan leaves open, and stores the result.
+pub(super) async fn learn(
+    environment: &Arc<Environment>,
+    fit: PinnedFit,
+    mut progress: Progress,
+) -> Result<v1::FitResult, StreamError> {
+    let snapshot = Arc::clone(&fit.snapshot);
+    let CheckedPlan { mut plan, tables, expressions } = check(environment, fit).await?;
+    progress.expect_passes(plan::pass_count(&plan)? as u64);
+    loop {
+        let mut questions = plan::questions(&plan, &tables)?;
+        if questions.is_empty() {
+            break;
+        }
+        truncate_to_one_pass(&mut questions, &environment.engine);
+        let schema = plan::chain_schema(&plan, &expressions.schema)?;
+        let pass = Pass::new(&environment.engine, &schema, &questions)?;
+        let columns = pass.columns().map(str::to_owned).collect();
+        let span = tracing::info_span!(target: PARTS, "pass", number = progress.passes_begun() as i64 + 1);
+        let run = row_pass::run(environment, &snapshot, &expressions, columns, pass, &mut progress);
+        let pass = run.instrument(span).await?;
+        for (question, answer) in questions.iter().zip(pass.answers(&questions).await?) {
+            plan::learn(&mut plan, question, answer);
+        }
+    }
+    let passes = progress.passes_begun();
+    if passes > 0 {
+        units::write(&mut plan, &expressions.schema);
+    }
+    let result = store(environment, &snapshot, CheckedPlan { plan, tables, expressions }).await?;
+    let dataset = snapshot.dataset();
+    for warning in &result.warnings {
+        tracing::warn!(dataset, plan_id = result.plan_id, warning, "plan fitted with a warning");
+    }
+    tracing::info!(dataset, plan_id = result.plan_id, passes, "plan fitted");
+    Ok(result)
+}
+
+/// Checks a plan against the dataset's schema before any row is read.
+async fn check(environment: &Environment, fit: PinnedFit) -> Result<CheckedPlan, StreamError> {
+    let PinnedFit { snapshot, plan, sample, sent } = fit;
+    let (plan, tables) = with_tables(environment, plan).await.map_err(|error| error.in_original(&sent))?;
+    let stored = Arc::clone(snapshot.wide_schema());
+    let checked = environment.cpu.run(move || {
+        let expressions = Arc::new(Expressions::compile(&plan, &stored, &tables, RowSource::Snapshot { sample })?);
+        units::check(&plan, &expressions.schema)?;
+        dry_run::dry_run(&plan, &expressions.schema, &tables).map_err(|error| error.in_original(&sent))?;
+        Ok(CheckedPlan { plan, tables: Arc::new(tables), expressions })
+    });
+    checked.await?
+}
+
+/// Compiles a fitted plan and stores it under its id, on the CPU pool: digesting a large vocabulary is work.
+async fn store(
+    environment: &Environment,
+    snapshot: &Arc<Snapshot>,
+    fitted: CheckedPlan,
+) -> Result<v1::FitResult, StreamError> {
+    let (plans, snapshot) = (environment.plans.clone(), Arc::clone(snapshot));
+    let result = environment.cpu.run(move || {
+        let CheckedPlan { plan, tables, expressions } = fitted;
+        // Learned parameters may be too large for an output: fail now, not when the plan is streamed.
+        let program = plan::compile(&plan, &expressions.schema, false, &tables)?;
+        let columns = program.input_columns().iter().map(AsRef::as_ref);
+        let read = Derivation::new(snapshot.wide_schema(), &expressions, columns, false)?.input;
+        let plan_id = plan::plan_id(&plan);
+        plans.store(&plan_id, &plan, FittedTypes::of(&read))?;
+        plans.record(&plan_id, &plan, &StoredFor { snapshot: &snapshot, is_fitted: true })?;
+        Ok(result_of(plan_id, plan))
+    });
+    result.await?
+}
+
+impl RowSink for Pass {
+    type Values = PassValues;
+
+    const PURPOSE: &'static str = "fit";
+
+    /// Those that wait for an aggregate, and the one that it processes.
+    const CHUNKS_QUEUED: u64 = QUEUE_BATCHES_MAX as u64 + 1;
+
+    fn compute(&mut self, rows: &RecordBatch) -> Result<PassValues, StreamError> {
+        self.values(rows)
+    }
+
+    fn take(&mut self, values: PassValues) -> impl Future<Output = bool> + Send {
+        self.push(values)
+    }
+}

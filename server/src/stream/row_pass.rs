@@ -1,0 +1,122 @@
+//! One pass over the passing rows of a snapshot, for fits and descriptions: row groups are fetched ahead, decoded and
+//! computed chunk by chunk on the CPU pool.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use futures::StreamExt;
+
+use super::{
+    decode::decode,
+    environment::Environment,
+    epoch::{
+        fitting,
+        task::{FETCH_AHEAD, fetched_ahead},
+    },
+    error::StreamError,
+    flights::Progress,
+    resolve::{
+        count::rows_and_groups,
+        rows::{Expressions, Rows},
+    },
+};
+use crate::{budget::Reservation, catalog::Snapshot, scan};
+
+/// Chunks that exist at once besides those that a sink queues: one being decoded, one being computed from.
+const CHUNKS_DECODED: u64 = 2;
+
+/// What a pass does with its rows.
+pub(super) trait RowSink: Send + 'static {
+    /// What is computed from a chunk.
+    type Values: Send + 'static;
+
+    /// What the pass is for, in errors.
+    const PURPOSE: &'static str;
+
+    /// Chunks whose values may wait in queues.
+    const CHUNKS_QUEUED: u64;
+
+    /// Computes from passing rows. Runs on the CPU pool.
+    fn compute(&mut self, rows: &RecordBatch) -> Result<Self::Values, StreamError>;
+
+    /// Takes what was computed from a chunk. False ends the pass early.
+    fn take(&mut self, values: Self::Values) -> impl Future<Output = bool> + Send;
+}
+
+/// Pushes every passing row into a sink, which needs these columns, stored, joined or derived. Reads no other column but
+/// those of the filter and of derived columns.
+pub(super) async fn run<Sink: RowSink>(
+    environment: &Arc<Environment>,
+    snapshot: &Arc<Snapshot>,
+    expressions: &Arc<Expressions>,
+    columns: Vec<String>,
+    mut sink: Sink,
+    progress: &mut Progress,
+) -> Result<Sink, StreamError> {
+    let (rows, may_pass) = rows_and_groups(environment, snapshot, expressions, columns).await?;
+    let groups = snapshot.row_groups();
+    let read: Vec<usize> = (0..groups.len()).filter(|index| may_pass[*index]).collect();
+    let _memory = reserve::<Sink>(environment, snapshot, &rows, &read).await?;
+    progress.begin_pass(read.iter().map(|index| groups[*index].rows.end - groups[*index].rows.start).sum());
+    let mut readers = fetched_ahead(read.into_iter().map(|index| {
+        let (environment, snapshot, rows) = (Arc::clone(environment), Arc::clone(snapshot), Arc::clone(&rows));
+        async move {
+            let Environment { cpu, budget, .. } = environment.as_ref();
+            let row_group = &snapshot.row_groups()[index];
+            Ok((index, scan::open(&snapshot, row_group, &rows.projection, 0, cpu, budget).await?))
+        }
+    }));
+    while let Some(opened) = readers.next().await {
+        let (index, mut reader) = opened?;
+        let mut next_row = groups[index].rows.start;
+        loop {
+            let chunk_rows = Arc::clone(&rows);
+            let step = move || {
+                let computed = match reader.next_chunk() {
+                    Ok(Some(chunk)) => {
+                        let passing = chunk_rows.apply(&chunk, next_row);
+                        let values = passing.and_then(|passing| sink.compute(&passing.rows));
+                        values.map(|values| Some((values, chunk.num_rows() as u64)))
+                    }
+                    Ok(None) => Ok(None),
+                    Err(source) => Err(source.into()),
+                };
+                (reader, sink, computed)
+            };
+            let computed;
+            (reader, sink, computed) =
+                decode(&environment.cpu, snapshot, &groups[index], rows.projection.schema(), step).await?;
+            let Some((values, row_count)) = computed? else { break };
+            if !sink.take(values).await {
+                return Ok(sink);
+            }
+            next_row += row_count;
+            progress.add_rows(row_count);
+        }
+    }
+    Ok(sink)
+}
+
+/// Reserves the memory of a pass: compressed row groups in flight, the decoders of one, and decoded chunks.
+async fn reserve<Sink: RowSink>(
+    environment: &Environment,
+    snapshot: &Arc<Snapshot>,
+    rows: &Arc<Rows>,
+    read: &[usize],
+) -> Result<Reservation, StreamError> {
+    // Reads the footers of all row groups, which may be many.
+    let (read, snapshot, rows) = (read.to_vec(), Arc::clone(snapshot), Arc::clone(rows));
+    let sized = environment.cpu.run(move || {
+        let projection = &rows.projection;
+        let ahead = read.len().min(FETCH_AHEAD + 1) as u64;
+        let of_group = |index: usize| {
+            let group = &snapshot.row_groups()[index];
+            let chunks = projection.chunk_bytes(&snapshot, group).saturating_mul(CHUNKS_DECODED + Sink::CHUNKS_QUEUED);
+            let fetched = projection.stored_bytes(&snapshot, group).saturating_mul(ahead);
+            fetched.saturating_add(projection.decoder_bytes(&snapshot, group)).saturating_add(chunks)
+        };
+        read.into_iter().map(of_group).max().unwrap_or(0)
+    });
+    let reserved = environment.budget.reserve(sized.await?);
+    reserved.map_err(|source| StreamError::Memory { task: Sink::PURPOSE, advice: fitting::of_pass(&source), source })
+}
