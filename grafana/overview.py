@@ -122,16 +122,16 @@ WAITING = Row(
     [
         Panel(
             "Stages",
-            "Seconds per second that all streams together spend in each stage: fetch waits for storage; decode, "
-            "transform and assemble compute; send_wait waits for clients.",
+            "Seconds per second that all streams together spend in each stage: fetch waits for storage; queue waits "
+            "for CPU threads; decode, transform and assemble compute; send_wait waits for clients.",
             "s",
             by("stage", rate("forebay_stage_seconds_total")),
             stacked=True,
         ),
         Panel(
             "Share of each stage",
-            "Each stage's share of that time. Mostly fetch: storage is the bottleneck. Mostly decode, transform and "
-            "assemble: the CPU is. Mostly send_wait: the clients are, which is the desired state.",
+            "Each stage's share of that time. Mostly fetch: storage is the bottleneck. Mostly queue, decode, transform "
+            "and assemble: the CPU is. Mostly send_wait: the clients are, which is the desired state.",
             "percentunit",
             {"{{stage}}": shares("forebay_stage_seconds_total", "stage")},
             stacked=True,

@@ -156,8 +156,8 @@ WAITING = Row(
     [
         Panel(
             "Stages",
-            "Seconds per second that the selected streams spend in each stage: fetch waits for storage; decode, "
-            "transform and assemble compute; send_wait waits for the client.",
+            "Seconds per second that the selected streams spend in each stage: fetch waits for storage; queue waits "
+            "for a CPU thread; decode, transform and assemble compute; send_wait waits for the client.",
             "s",
             {"{{stage}}": f"sum by (stage) ({STAGE_RATE})"},
             stacked=True,
@@ -182,7 +182,13 @@ WAITING = Row(
             "Seconds per second that a stream waits for storage.",
             "s",
             highest(stream_rate("forebay_stream_stage_seconds_total", 'stage="fetch"')),
-            width=12,
+        ),
+        Panel(
+            f"Waiting for CPU threads, the {LINES} most",
+            "Seconds per second that a stream waits for a CPU thread, summed over its lanes. Fewer streams at once, or "
+            "more cores, shorten it.",
+            "s",
+            highest(stream_rate("forebay_stream_stage_seconds_total", 'stage="queue"')),
         ),
         Panel(
             f"Computing, the {LINES} most",
@@ -192,7 +198,6 @@ WAITING = Row(
                 STREAM: f"topk({LINES}, sum by ({IDENTITY}) "
                 f"({stream_rate('forebay_stream_stage_seconds_total', COMPUTES)}))"
             },
-            width=12,
         ),
     ],
 )

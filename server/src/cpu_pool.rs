@@ -6,8 +6,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
@@ -31,6 +32,8 @@ pub struct CpuPool {
     workers: Workers,
     /// Jobs that wait for a thread.
     waiting: Arc<AtomicUsize>,
+    /// Nanoseconds that the jobs of this handle waited for a thread; none unless it is [timed](Self::timed).
+    queued: Option<Arc<AtomicU64>>,
 }
 
 /// The threads that run jobs.
@@ -79,13 +82,25 @@ impl CpuPool {
             builder.thread_name(move |index| format!("{name}{index}")).build().map(Arc::new)
         };
         let workers = Workers::Threads { long: pool(THREAD_NAME)?, short: pool(SHORT_THREAD_NAME)? };
-        Ok(Self { workers, waiting: Arc::default() })
+        Ok(Self { workers, waiting: Arc::default(), queued: None })
     }
 
     /// A pool without threads: each job runs in the calling task. For simulations, in which threads would make time and
     /// the order of events random.
     pub fn inline() -> Self {
-        Self { workers: Workers::Caller, waiting: Arc::default() }
+        Self { workers: Workers::Caller, waiting: Arc::default(), queued: None }
+    }
+
+    /// The same pool, through a handle that measures how long its jobs wait for a thread.
+    #[must_use]
+    pub fn timed(&self) -> Self {
+        Self { queued: Some(Arc::default()), ..self.clone() }
+    }
+
+    /// The time that jobs of this handle and its clones waited for a thread, since the last call. Jobs that wait
+    /// concurrently add up. Zero unless the handle is [timed](Self::timed).
+    pub fn take_queued(&self) -> Duration {
+        self.queued.as_ref().map_or(Duration::ZERO, |queued| Duration::from_nanos(queued.swap(0, Ordering::Relaxed)))
     }
 
     /// The number of threads.
@@ -125,9 +140,13 @@ impl CpuPool {
     ) -> Result<T, CpuError> {
         let (sender, receiver) = oneshot::channel();
         let (waiting, span) = (Arc::clone(&self.waiting), Span::current());
+        let queued = self.queued.as_ref().map(|queued| (Arc::clone(queued), Instant::now()));
         waiting.fetch_add(1, Ordering::Relaxed);
         pool.spawn(move || {
             waiting.fetch_sub(1, Ordering::Relaxed);
+            if let Some((queued, start)) = queued {
+                queued.fetch_add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            }
             // The caller was dropped while the job was queued.
             if sender.is_closed() {
                 return;
@@ -180,6 +199,36 @@ mod tests {
             assert!(matches!(error, CpuError::Panicked(text) if text == "on purpose"));
             assert_eq!(pool.run(|| 7).await.unwrap(), 7);
         }
+    }
+
+    #[tokio::test]
+    async fn a_timed_handle_measures_the_wait_for_a_thread() {
+        let pool = CpuPool::new(1).unwrap();
+        let timed = pool.timed();
+        let (begun, is_begun) = tokio::sync::oneshot::channel();
+        let (release, gate) = std::sync::mpsc::channel::<()>();
+        let busy = pool.run(move || {
+            begun.send(()).unwrap();
+            gate.recv().unwrap();
+        });
+        let queued = async {
+            is_begun.await.unwrap();
+            let waiting = timed.run(std::time::Instant::now);
+            let submitted = std::time::Instant::now();
+            let release = async {
+                while pool.waiting() == 0 {
+                    tokio::task::yield_now().await;
+                }
+                release.send(()).unwrap();
+            };
+            let (started, ()) = tokio::join!(waiting, release);
+            started.unwrap() - submitted
+        };
+        let (busy, waited) = tokio::join!(busy, queued);
+        busy.unwrap();
+        let measured = timed.take_queued();
+        assert!(!measured.is_zero() && measured <= waited, "{measured:?} of {waited:?}");
+        assert_eq!((timed.take_queued(), pool.take_queued()), (std::time::Duration::ZERO, std::time::Duration::ZERO));
     }
 
     #[tokio::test]

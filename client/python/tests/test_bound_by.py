@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +70,27 @@ def test_busy_server_is_bound_by_the_cpu(serve: Serve, folder: Path, shuffle: bo
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
+def test_streams_that_share_a_cpu_thread_wait_in_its_queue(serve: Serve, folder: Path, shuffle: bool):
+    url = serve({"data": folder / "large"}, "--cpu-threads", "1").url
+    reports: list[dict[str, Any]] = []
+
+    def read() -> None:
+        reports.append(stats(url, made_by=costly_plan(), shuffle=shuffle, lanes=2))
+
+    threads = [threading.Thread(target=read) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [report["bound_by"] for report in reports] == ["CPU"] * 6, reports
+    computed = sum(
+        report["decode_seconds"] + report["transform_seconds"] + report["assemble_seconds"] for report in reports
+    )
+    # Five of six streams wait at any time.
+    assert sum(report["queue_seconds"] for report in reports) > 2 * computed, reports
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
 def test_slow_store_is_bound_by_storage(serve: Serve, folder: Path, shuffle: bool):
     class Slow(Files):
         files: ClassVar[dict[str, bytes]] = {"/part.parquet": (folder / "small/part.parquet").read_bytes()}
@@ -107,5 +129,8 @@ def test_no_measurements_give_no_verdict():
     assert bound_by(StageSeconds(fetch=4.0, decode=3.0), loop_seconds=5.0, wait_seconds=4.0)[0] == "storage"
     assert bound_by(StageSeconds(decode=3.0, send_wait=3.0), loop_seconds=5.0, wait_seconds=4.0)[0] == "wire"
     assert bound_by(StageSeconds(fetch=0.5, decode=0.5), loop_seconds=5.0, wait_seconds=4.0)[0] == "wire"
+    # Waiting for CPU threads is not waiting for the wire.
+    assert bound_by(StageSeconds(queue=6.0, decode=0.5), loop_seconds=5.0, wait_seconds=4.0)[0] == "CPU"
+    assert bound_by(StageSeconds(queue=6.0, decode=0.5), loop_seconds=5.0, wait_seconds=4.0, lanes=8)[0] == "wire"
     # Four lanes that wait side by side.
     assert bound_by(StageSeconds(fetch=4.0, decode=3.0), loop_seconds=5.0, wait_seconds=4.0, lanes=4)[0] == "CPU"

@@ -61,6 +61,7 @@ fn bound(report: &Report) -> Option<Vec<String>> {
     let bound = report.bound_by?;
     let figures = [
         ("fetch", report.fetch_seconds),
+        ("queue", report.queue_seconds),
         ("decode", report.decode_seconds),
         ("transform", report.transform_seconds),
         ("assemble", report.assemble_seconds),

@@ -23,19 +23,21 @@ pub(crate) enum Bound {
 
 impl Bound {
     /// Returns the bottleneck, given the sums over all streams of stage times, running time and waiting time. Each
-    /// stream fetches `lanes` lanes concurrently.
+    /// stream computes `lanes` lanes concurrently, which wait for storage and for CPU threads concurrently.
     pub(crate) fn of(stages: &StageSeconds, stream_seconds: f64, wait_seconds: f64, lanes: f64) -> Option<Self> {
         if stream_seconds <= 0.0 {
             return None;
         }
         let fetch = stages.fetch / lanes.max(1.0);
+        // Lanes, or decoding in file order, wait for CPU threads while the batches before are computed and encoded.
+        let cpu = stages.queue / (lanes.max(1.0) + 1.0) + compute(stages);
         Some(if wait_seconds < (1.0 - EARLY_SHARE) * stream_seconds {
             Self::Schedule
         } else if stages.send_wait > SENDING_SHARE * stream_seconds
-            || fetch + compute(stages) < (1.0 - SENDING_SHARE) * wait_seconds
+            || fetch + cpu < (1.0 - SENDING_SHARE) * wait_seconds
         {
             Self::Wire
-        } else if fetch > compute(stages) {
+        } else if fetch > cpu {
             Self::Storage
         } else {
             Self::Cpu
@@ -60,6 +62,7 @@ fn compute(stages: &StageSeconds) -> f64 {
 /// Adds a batch's stage times.
 pub(super) fn add(sum: &mut StageSeconds, more: &StageSeconds) {
     sum.fetch += more.fetch;
+    sum.queue += more.queue;
     sum.decode += more.decode;
     sum.transform += more.transform;
     sum.assemble += more.assemble;
@@ -81,6 +84,11 @@ mod tests {
         assert_eq!(bound(stages(8.0, 3.0, 0.1), 9.5), Some(Bound::Cpu));
         assert_eq!(bound(stages(8.0, 9.0, 6.0), 9.5), Some(Bound::Wire));
         assert_eq!(bound(stages(8.0, 9.0, 6.0), 0.5), Some(Bound::Schedule));
+        // Most of the time is spent waiting for a CPU thread.
+        let queued = |fetch, queue| StageSeconds { queue, ..stages(fetch, 1.0, 0.1) };
+        assert_eq!(bound(queued(0.5, 0.0), 9.5), Some(Bound::Wire));
+        assert_eq!(bound(queued(0.5, 32.0), 9.5), Some(Bound::Cpu));
+        assert_eq!(bound(queued(36.0, 12.0), 9.5), Some(Bound::Storage));
         assert_eq!(Bound::of(&stages(1.0, 1.0, 1.0), 0.0, 0.0, 1.0), None);
     }
 }

@@ -60,6 +60,7 @@ pub(crate) struct Report {
     pub(crate) overdue_batches: u64,
     /// The server's stage times for the measured batches, summed over streams.
     pub(crate) fetch_seconds: f64,
+    pub(crate) queue_seconds: f64,
     pub(crate) decode_seconds: f64,
     pub(crate) transform_seconds: f64,
     pub(crate) assemble_seconds: f64,
@@ -167,6 +168,7 @@ impl Report {
             batch_latency: Times::new(&counted.latency),
             overdue_batches: outcome.streams.iter().map(|stream| stream.overdue).sum(),
             fetch_seconds: stages.fetch,
+            queue_seconds: stages.queue,
             decode_seconds: stages.decode,
             transform_seconds: stages.transform,
             assemble_seconds: stages.assemble,

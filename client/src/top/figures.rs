@@ -81,6 +81,8 @@ pub(crate) struct StreamFigures {
 pub(crate) struct Stages {
     /// Waiting for storage.
     pub(crate) fetch: Option<f64>,
+    /// Waiting for a CPU thread. Absent on pages of older servers.
+    pub(crate) queue: Option<f64>,
     pub(crate) decode: Option<f64>,
     pub(crate) transform: Option<f64>,
     pub(crate) assemble: Option<f64>,
@@ -214,7 +216,7 @@ impl<'a> Interval<'a> {
     }
 
     /// Applies the rule of `forebay load` as far as a page permits: it assumes that clients take batches immediately
-    /// and that no more lanes fetch concurrently than the fetch time implies.
+    /// and that no more lanes wait concurrently than their waiting times imply.
     fn bound_by(&self, stages: &Stages, batches_per_second: f64) -> Option<Limit> {
         // Stage times are recorded when a batch is sent: without one the wait is unknown.
         if batches_per_second <= 0.0 {
@@ -224,7 +226,8 @@ impl<'a> Interval<'a> {
         // At least one stream was open, if only between the readings.
         let streams = active(self.earlier)?.midpoint(active(self.later)?).max(1.0);
         let seconds = stages.seconds()?;
-        match Bound::of(&seconds, streams, streams, seconds.fetch / streams)? {
+        let lanes = seconds.fetch.max(seconds.queue) / streams;
+        match Bound::of(&seconds, streams, streams, lanes)? {
             Bound::Wire | Bound::Schedule => Some(Limit::TrainerOrWire),
             Bound::Storage => Some(Limit::Storage),
             Bound::Cpu => Some(Limit::Cpu),
@@ -236,17 +239,18 @@ impl<'a> Interval<'a> {
 
 impl Stages {
     fn new(of: impl Fn(usize) -> Option<f64>) -> Self {
-        Self { fetch: of(0), decode: of(1), transform: of(2), assemble: of(3), send_wait: of(4) }
+        Self { fetch: of(0), queue: of(1), decode: of(2), transform: of(3), assemble: of(4), send_wait: of(5) }
     }
 
     /// In the order of the stages.
     pub(crate) fn each(&self) -> [Option<f64>; STAGES.len()] {
-        [self.fetch, self.decode, self.transform, self.assemble, self.send_wait]
+        [self.fetch, self.queue, self.decode, self.transform, self.assemble, self.send_wait]
     }
 
     fn seconds(&self) -> Option<StageSeconds> {
         Some(StageSeconds {
             fetch: self.fetch?,
+            queue: self.queue.unwrap_or(0.0),
             decode: self.decode?,
             transform: self.transform?,
             assemble: self.assemble?,

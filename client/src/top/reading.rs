@@ -8,7 +8,7 @@ use std::{
 use super::text::{LineError, Sample, samples};
 
 /// Values of the page's `stage` label, in the order of the stages.
-pub(super) const STAGES: [&str; 5] = ["fetch", "decode", "transform", "assemble", "send_wait"];
+pub(super) const STAGES: [&str; 6] = ["fetch", "queue", "decode", "transform", "assemble", "send_wait"];
 
 /// Maximum number of streams read from a page. A server reports at most a thousand.
 const STREAMS_MAX: usize = 10_000;
@@ -215,7 +215,7 @@ pub(super) mod tests {
         .unwrap();
         let of = |id: &str| reading.streams.iter().find(|(name, _)| name.id == id).unwrap();
         assert_eq!((of("a").1.rows, of("b").1.rows, reading.streams.len()), (Some(7.0), Some(9.0), 2));
-        assert_eq!((of("a").1.stages[1], of("b").1.stages[1], of("a").0.rank.as_str()), (Some(0.5), None, "1"));
+        assert_eq!((of("a").1.stages[2], of("b").1.stages[2], of("a").0.rank.as_str()), (Some(0.5), None, "1"));
     }
 
     #[test]

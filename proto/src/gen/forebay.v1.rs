@@ -1010,6 +1010,9 @@ pub struct StageSeconds {
     /// Waiting for the client to take the previous batch.
     #[prost(double, tag = "5")]
     pub send_wait: f64,
+    /// Waiting for a CPU thread of the server.
+    #[prost(double, tag = "6")]
+    pub queue: f64,
 }
 impl ::prost::Name for StageSeconds {
 const NAME: &'static str = "StageSeconds";

@@ -103,6 +103,7 @@ impl AccessEntry {
                     bytes = signed(self.bytes),
                     seconds = self.call.received.elapsed().as_secs_f64(),
                     fetch_seconds = seconds(Stage::Fetch),
+                    queue_seconds = seconds(Stage::Queue),
                     decode_seconds = seconds(Stage::Decode),
                     transform_seconds = seconds(Stage::Transform),
                     assemble_seconds = seconds(Stage::Assemble),

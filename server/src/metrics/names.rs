@@ -25,8 +25,8 @@ pub const NAMES: [(&str, &str); 50] = [
     ("forebay_sent_bytes_total", "Arrow bytes of those batches, including headers."),
     (
         "forebay_stage_seconds_total",
-        "Seconds that streams spent in each stage: fetch (waiting for storage), decode, transform, assemble (computing), \
-         send_wait (waiting for the client).",
+        "Seconds that streams spent in each stage: fetch (waiting for storage), queue (waiting for a CPU thread), decode, \
+         transform, assemble (computing), send_wait (waiting for the client).",
     ),
     ("forebay_first_batch_seconds", "Seconds from a `DoGet` until its first batch is sent."),
     (

@@ -10,6 +10,8 @@ use std::{
 pub enum Stage {
     /// Waiting for storage.
     Fetch,
+    /// Waiting for a thread of the CPU pool.
+    Queue,
     /// Parquet pages to Arrow arrays.
     Decode,
     /// Filter and derived columns.
@@ -22,11 +24,11 @@ pub enum Stage {
 
 /// Time spent in each stage, for one batch.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct StageTimes([Duration; 5]);
+pub struct StageTimes([Duration; Stage::ALL.len()]);
 
 /// Totals of stage times. Counters of the recorder are integers, so these are stored in nanoseconds here.
 #[derive(Debug)]
-pub(super) struct StageTotals([AtomicU64; 5]);
+pub(super) struct StageTotals([AtomicU64; Stage::ALL.len()]);
 
 /// Totals of all streams.
 pub(super) static ALL_STREAMS: StageTotals = StageTotals::new();
@@ -35,12 +37,14 @@ pub(super) static ALL_STREAMS: StageTotals = StageTotals::new();
 
 impl Stage {
     /// Every stage, in order.
-    pub const ALL: [Self; 5] = [Self::Fetch, Self::Decode, Self::Transform, Self::Assemble, Self::SendWait];
+    pub const ALL: [Self; 6] =
+        [Self::Fetch, Self::Queue, Self::Decode, Self::Transform, Self::Assemble, Self::SendWait];
 
     /// Returns its label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Fetch => "fetch",
+            Self::Queue => "queue",
             Self::Decode => "decode",
             Self::Transform => "transform",
             Self::Assemble => "assemble",
@@ -60,6 +64,15 @@ impl StageTimes {
     /// Adds time to a stage.
     pub fn add(&mut self, stage: Stage, time: Duration) {
         self.0[stage as usize] += time;
+    }
+
+    /// Adds the time since `start` in which a row group was opened: `fetch_time` at most was spent waiting for storage, and
+    /// the rest waiting until its decoders could be opened.
+    pub fn add_opened(&mut self, start: Instant, fetch_time: Duration) {
+        let waited = start.elapsed();
+        let fetched = waited.min(fetch_time);
+        self.add(Stage::Fetch, fetched);
+        self.add(Stage::Queue, waited.saturating_sub(fetched));
     }
 
     /// Adds the times of another task.
@@ -82,7 +95,7 @@ impl StageTimes {
 
 impl StageTotals {
     pub(super) const fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; 5])
+        Self([const { AtomicU64::new(0) }; Stage::ALL.len()])
     }
 
     pub(super) fn add(&self, times: &StageTimes) {

@@ -139,7 +139,7 @@ async fn send(
         let _ = sender.send(Ok(Batch { header, data, times: StageTimes::default() })).await;
         return Ok(());
     }
-    let mut times = StageTimes::default();
+    let (mut times, cpu) = (StageTimes::default(), environment.cpu.timed());
     let mut readers = fetched_ahead((0..reading.groups).map(|index| {
         let (environment, snapshot, projection) = (Arc::clone(&environment), Arc::clone(snapshot), projection.clone());
         async move {
@@ -152,7 +152,7 @@ async fn send(
         let start = Instant::now();
         let Some(opened) = readers.next().await else { break };
         let (index, mut reader) = opened?;
-        times.add(Stage::Fetch, start.elapsed().min(reader.fetch_time()));
+        times.add_opened(start, reader.fetch_time());
         loop {
             let step = move || {
                 let start = Instant::now();
@@ -162,7 +162,8 @@ async fn send(
             };
             let row_group = &snapshot.row_groups()[index];
             let chunk;
-            (reader, times, chunk) = decode(&environment.cpu, snapshot, row_group, projection.schema(), step).await?;
+            (reader, times, chunk) = decode(&cpu, snapshot, row_group, projection.schema(), step).await?;
+            times.add(Stage::Queue, cpu.take_queued());
             let Some(chunk) = chunk? else { break };
             let data = reading.rows_of(&chunk, row_count - header.position)?;
             header.rows = data.num_rows() as u64;

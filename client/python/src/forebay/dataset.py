@@ -264,7 +264,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 
         ``batches``, ``rows``, ``bytes``; ``loop_seconds``, from the first `next` to the end of the last one;
         ``wait_seconds``, the part spent in `next`, of which ``first_wait_seconds`` for first batches; the server's
-        ``fetch_seconds``, ``decode_seconds``, ``transform_seconds``, ``assemble_seconds`` and ``send_wait_seconds``;
+        ``fetch_seconds``, ``queue_seconds`` (waiting for a CPU thread), ``decode_seconds``, ``transform_seconds``,
+        ``assemble_seconds`` and ``send_wait_seconds``;
         ``bound_by``: "trainer", "wire", "storage" or "CPU", and ``because``, the figures that determine it.
         """
         totals = sum((iteration.consumed.totals for _, iteration in self._iterations), self._totals)

@@ -23,6 +23,8 @@ class StageSeconds:
 
     fetch: float = 0.0
     """Waiting for storage."""
+    queue: float = 0.0
+    """Waiting for a CPU thread."""
     decode: float = 0.0
     """Parquet pages to Arrow arrays."""
     transform: float = 0.0
@@ -41,6 +43,7 @@ class StageSeconds:
     def __add__(self, other: StageSeconds) -> StageSeconds:
         return StageSeconds(
             self.fetch + other.fetch,
+            self.queue + other.queue,
             self.decode + other.decode,
             self.transform + other.transform,
             self.assemble + other.assemble,
@@ -57,7 +60,7 @@ def bound_by(stages: StageSeconds, *, loop_seconds: float, wait_seconds: float, 
     """Return the bottleneck of a loop (trainer, wire, storage or CPU) and the figures that determine it.
 
     `loop_seconds` and `wait_seconds` start after the first batch, whose wait is that of the start; `lanes` is the
-    number of lanes that fetch concurrently for this rank. Returns two empty texts if nothing was measured.
+    number of lanes that wait concurrently for this rank. Returns two empty texts if nothing was measured.
     """
     if loop_seconds <= 0.0:
         return "", ""
@@ -65,11 +68,13 @@ def bound_by(stages: StageSeconds, *, loop_seconds: float, wait_seconds: float, 
     if waited < WAITING_SHARE:
         return "trainer", f"the loop waited for data for {waited:.1%} of its {loop_seconds:.2f} s"
     prefix = f"the loop waited for data for {waited:.0%} of its {loop_seconds:.2f} s; meanwhile the server"
-    fetch = stages.fetch / max(1, lanes)
+    # Lanes, or decoding in file order, wait for CPU threads while the batches before are computed and encoded.
+    fetch, queue = stages.fetch / max(1, lanes), stages.queue / (max(1, lanes) + 1)
+    cpu = queue + stages.compute
     if stages.send_wait > SENDING_SHARE * loop_seconds:
         return "wire", f"{prefix} waited {stages.send_wait:.2f} s for the client to take batches"
-    if fetch + stages.compute < (1 - SENDING_SHARE) * wait_seconds:
-        return "wire", f"{prefix} prepared batches for {fetch + stages.compute:.2f} s only"
+    if fetch + cpu < (1 - SENDING_SHARE) * wait_seconds:
+        return "wire", f"{prefix} prepared batches for {fetch + cpu:.2f} s only"
     per_lane = f" per lane, of {lanes}" if lanes > 1 else ""
-    figures = f"waited {fetch:.2f} s for storage{per_lane}, and computed for {stages.compute:.2f} s"
-    return ("storage" if fetch > stages.compute else "CPU"), f"{prefix} {figures}"
+    waits = f"waited {fetch:.2f} s for storage{per_lane}, and {queue:.2f} s for a CPU thread"
+    return ("storage" if fetch > cpu else "CPU"), f"{prefix} {waits}, and computed for {stages.compute:.2f} s"

@@ -19,8 +19,9 @@ const ALARM_SHARE: f64 = 0.9;
 pub(super) const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
 /// Letter, name and colour of each stage, in order. The letters work without colours.
-const STAGES: [(char, &str, Color); 5] = [
+const STAGES: [(char, &str, Color); 6] = [
     ('f', "fetch", Color::Blue),
+    ('q', "queue", Color::Red),
     ('d', "decode", Color::Cyan),
     ('t', "transform", Color::Green),
     ('a', "assemble", Color::Yellow),
@@ -67,14 +68,14 @@ pub(super) fn filled(share: f64) -> Line<'static> {
 }
 
 /// Distributes cells in proportion, by largest remainder. Returns `None` if all parts are 0.
-fn shared(parts: [f64; 5], cells: usize) -> [usize; 5] {
+fn shared(parts: [f64; STAGES.len()], cells: usize) -> [usize; STAGES.len()] {
     let sum: f64 = parts.iter().sum();
     if sum <= 0.0 {
-        return [0; 5];
+        return [0; STAGES.len()];
     }
     let exact = parts.map(|part| part / sum * cells as f64);
     let mut given = exact.map(|part| part.floor() as usize);
-    let mut order = [0, 1, 2, 3, 4];
+    let mut order: [usize; STAGES.len()] = std::array::from_fn(|index| index);
     order.sort_by(|&one, &other| exact[other].fract().total_cmp(&exact[one].fract()));
     let left = cells.saturating_sub(given.iter().sum());
     for index in order.into_iter().take(left) {
@@ -89,14 +90,14 @@ mod tests {
 
     #[test]
     fn letters_are_proportional_to_times() {
-        let bar = |times: [f64; 5]| {
-            let [fetch, decode, transform, assemble, send_wait] = times.map(Some);
-            stages(&Stages { fetch, decode, transform, assemble, send_wait }).to_string()
+        let bar = |times: [f64; STAGES.len()]| {
+            let [fetch, queue, decode, transform, assemble, send_wait] = times.map(Some);
+            stages(&Stages { fetch, queue, decode, transform, assemble, send_wait }).to_string()
         };
-        assert_eq!(bar([1.0, 1.0, 0.0, 0.0, 3.0]), "ffddwwwwww");
-        assert_eq!(bar([0.0, 0.0, 0.0, 0.0, 0.001]), "wwwwwwwwww");
-        assert_eq!(bar([1.0, 1.0, 1.0, 0.0, 0.0]).len(), 10);
-        assert_eq!(bar([0.0; 5]), "");
+        assert_eq!(bar([1.0, 0.0, 1.0, 0.0, 0.0, 3.0]), "ffddwwwwww");
+        assert_eq!(bar([0.0, 0.0, 0.0, 0.0, 0.0, 0.001]), "wwwwwwwwww");
+        assert_eq!(bar([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]).len(), 10);
+        assert_eq!(bar([0.0; STAGES.len()]), "");
         assert_eq!(stages(&Stages::default()).to_string(), "–");
     }
 

@@ -11,10 +11,10 @@ fn readings(earlier: &str, later: &str) -> (Reading, Reading) {
 }
 
 /// A page of one server with these totals.
-fn counters(rows: u64, batches: u64, stages: [f64; 5], more: &str) -> String {
+fn counters(rows: u64, batches: u64, stages: [f64; STAGES.len()], more: &str) -> String {
     let stage =
         |index: usize| format!("forebay_stage_seconds_total{{stage=\"{}\"}} {}\n", STAGES[index], stages[index]);
-    let stages = [0, 1, 2, 3, 4].map(stage).concat();
+    let stages = (0..STAGES.len()).map(stage).collect::<String>();
     format!(
         "forebay_build_info{{version=\"0.1.0\"}} 1\nforebay_streams_active 2\nforebay_rows_sent_total {rows}\n\
          forebay_sent_bytes_total {}\nforebay_batches_sent_total {batches}\n{stages}{more}",
@@ -36,8 +36,8 @@ fn rates_are_per_second() {
         )
     };
     let found = server(
-        &counters(100, 10, [1.0, 1.0, 0.0, 0.0, 0.0], &more(10.0, 0)),
-        &counters(300, 14, [2.0, 4.0, 0.0, 0.0, 0.0], &more(12.0, 4)),
+        &counters(100, 10, [1.0, 0.0, 1.0, 0.0, 0.0, 0.0], &more(10.0, 0)),
+        &counters(300, 14, [2.0, 0.5, 4.0, 0.0, 0.0, 0.0], &more(12.0, 4)),
     );
     assert_eq!((found.rows_per_second, found.bytes_per_second), (Some(100.0), Some(800.0)));
     assert_eq!((found.batches_per_second, found.stages.decode), (Some(2.0), Some(1.5)));
@@ -58,7 +58,7 @@ fn a_first_page_has_no_rates() {
 #[test]
 fn a_restarted_server_has_no_rates() {
     let start = |seconds: f64| format!("forebay_process_start_time_seconds {seconds}\n");
-    let none = [0.0; 5];
+    let none = [0.0; STAGES.len()];
     let fell = server(&counters(300, 3, none, ""), &counters(100, 1, none, ""));
     assert_eq!((fell.rows_per_second, fell.batches_per_second, fell.stages), (None, None, Stages::default()));
     // It has already sent more than the process before it.
@@ -75,17 +75,20 @@ fn a_restarted_server_has_no_rates() {
 #[test]
 fn names_the_bottleneck() {
     // Two streams over two seconds.
-    let bound = |batches: u64, stages: [f64; 5]| {
-        server(&counters(0, 0, [0.0; 5], ""), &counters(1, batches, stages, "")).bound_by
+    let bound = |batches: u64, stages: [f64; STAGES.len()]| {
+        server(&counters(0, 0, [0.0; STAGES.len()], ""), &counters(1, batches, stages, "")).bound_by
     };
-    assert_eq!(bound(1, [0.5, 3.0, 0.1, 0.1, 0.1]), Some(Limit::Cpu));
-    assert_eq!(bound(1, [3.0, 0.5, 0.1, 0.1, 0.1]), Some(Limit::Storage));
+    assert_eq!(bound(1, [0.5, 0.0, 3.0, 0.1, 0.1, 0.1]), Some(Limit::Cpu));
+    assert_eq!(bound(1, [3.0, 0.0, 0.5, 0.1, 0.1, 0.1]), Some(Limit::Storage));
     // Many concurrent lanes.
-    assert_eq!(bound(1, [30.0, 4.5, 0.1, 0.1, 0.1]), Some(Limit::Cpu));
-    assert_eq!(bound(1, [1.0, 0.5, 0.1, 0.1, 3.0]), Some(Limit::TrainerOrWire));
-    assert_eq!(bound(1, [0.1, 0.1, 0.1, 0.1, 0.1]), Some(Limit::TrainerOrWire));
+    assert_eq!(bound(1, [30.0, 0.0, 4.5, 0.1, 0.1, 0.1]), Some(Limit::Cpu));
+    assert_eq!(bound(1, [1.0, 0.0, 0.5, 0.1, 0.1, 3.0]), Some(Limit::TrainerOrWire));
+    assert_eq!(bound(1, [0.1, 0.1, 0.1, 0.1, 0.1, 0.1]), Some(Limit::TrainerOrWire));
+    // Streams that wait for CPU threads, in many lanes.
+    assert_eq!(bound(1, [0.1, 4.0, 0.1, 0.1, 0.1, 0.1]), Some(Limit::Cpu));
+    assert_eq!(bound(1, [2.0, 30.0, 0.1, 0.1, 0.1, 0.1]), Some(Limit::Cpu));
     // Nothing was sent, so stage times are not recorded yet.
-    assert_eq!(bound(0, [0.0; 5]), None);
+    assert_eq!(bound(0, [0.0; STAGES.len()]), None);
 }
 
 #[test]

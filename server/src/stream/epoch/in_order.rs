@@ -52,6 +52,7 @@ pub(crate) async fn send(
     let pieces = pieces(prepared, &prepared.epoch.sequence(), share);
     let mut runs =
         Ahead::start(RUNS_AHEAD, |sender| decode_runs(Arc::clone(environment), prepared.clone(), pieces, sender));
+    let cpu = environment.cpu.timed();
     while let Some(run) = runs.next().await {
         let (run, times) = run?;
         outlet.times.merge(times);
@@ -61,7 +62,8 @@ pub(crate) async fn send(
             (filler, full, start.elapsed())
         };
         let (full, taken);
-        (filler, full, taken) = environment.cpu.run(work).await?;
+        (filler, full, taken) = cpu.run(work).await?;
+        outlet.times.add(Stage::Queue, cpu.take_queued());
         outlet.times.add(Stage::Assemble, taken);
         for batch in full? {
             outlet.send(batch).await?;
@@ -85,13 +87,12 @@ async fn decode_runs(
         let (environment, prepared) = (Arc::clone(&environment), prepared.clone());
         async move { Ok((piece, OpenGroup::open(&environment, &prepared, piece).await?)) }
     }));
-    let (mut times, columns) = (StageTimes::default(), rows.projection.schema());
+    let (mut times, columns, cpu) = (StageTimes::default(), rows.projection.schema(), environment.cpu.timed());
     loop {
         let start = Instant::now();
         let Some(opened) = groups.next().await else { break };
         let (piece, mut group) = opened?;
-        // Waiting for the CPU pool is not waiting for storage.
-        times.add(Stage::Fetch, start.elapsed().min(group.fetch_time()));
+        times.add_opened(start, group.fetch_time());
         while !group.is_past(&piece) {
             let rows = Arc::clone(rows);
             let span = tracing::info_span!(target: PARTS, "decode", row_group = piece.row_group as i64);
@@ -102,7 +103,8 @@ async fn decode_runs(
             };
             let row_group = &snapshot.row_groups()[piece.row_group];
             let run;
-            (group, times, run) = decode(&environment.cpu, snapshot, row_group, columns, next_run).await?;
+            (group, times, run) = decode(&cpu, snapshot, row_group, columns, next_run).await?;
+            times.add(Stage::Queue, cpu.take_queued());
             let run = run?.ok_or_else(|| prepared.miscounted())?;
             if sender.send(Ok((run, mem::take(&mut times)))).await.is_err() {
                 return Ok(());

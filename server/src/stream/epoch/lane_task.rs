@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tracing::Instrument;
 
 use crate::{
+    cpu_pool::CpuPool,
     log::PARTS,
     metrics::{Stage, StageTimes},
     stream::{
@@ -43,11 +44,20 @@ pub(super) struct LaneTask {
     /// Dictionaries that went through the chains for the previous window.
     workspace: Workspace,
     times: StageTimes,
+    /// Measures how long the lane's jobs wait.
+    cpu: CpuPool,
 }
 
 impl LaneTask {
     pub(super) fn new(epoch: &ShuffledEpoch, lane: Lane) -> Self {
-        Self { epoch: epoch.clone(), lane, open: None, workspace: Workspace::default(), times: StageTimes::default() }
+        Self {
+            epoch: epoch.clone(),
+            lane,
+            open: None,
+            workspace: Workspace::default(),
+            times: StageTimes::default(),
+            cpu: epoch.environment.cpu.timed(),
+        }
     }
 
     /// Sends the lane's windows of these indices, until the lane ends or a window fails.
@@ -62,6 +72,7 @@ impl LaneTask {
             let span =
                 tracing::info_span!(target: PARTS, "window", lane = self.lane.index as i64, window = index as i64);
             let computed = self.compute(window).instrument(span).await;
+            self.times.add(Stage::Queue, self.cpu.take_queued());
             let is_failed = computed.is_err();
             permit.send(computed.map(|window| (window, mem::take(&mut self.times))));
             if is_failed {
@@ -77,7 +88,7 @@ impl LaneTask {
         let executable = prepared.compiled.executable.clone();
         let workspace = mem::take(&mut self.workspace);
         let begin = move || (executable.scattered(row_count, workspace), window.places());
-        let (mut builder, mut places) = environment.cpu.run(begin).await?;
+        let (mut builder, mut places) = self.cpu.run(begin).await?;
         let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
         let mut open = self.open.take();
         let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
@@ -96,8 +107,7 @@ impl LaneTask {
             let start = Instant::now();
             let Some(opened) = groups.next().await else { break };
             let (piece, mut group) = opened?;
-            // Waiting for the CPU pool is not waiting for storage, and an open row group took no time.
-            self.times.add(Stage::Fetch, start.elapsed().min(group.fetch_time()));
+            self.times.add_opened(start, group.fetch_time());
             let (chunk_rows, mut times) = (Arc::clone(rows), mem::take(&mut self.times));
             let work = move || {
                 let scattered = scatter(&mut group, &piece, &chunk_rows, &mut builder, &places[done..], &mut times);
@@ -106,7 +116,7 @@ impl LaneTask {
             let row_group = &snapshot.row_groups()[piece.row_group];
             let scattered;
             (builder, places, group, self.times, scattered) =
-                decode(&environment.cpu, snapshot, row_group, rows.projection.schema(), work).await?;
+                decode(&self.cpu, snapshot, row_group, rows.projection.schema(), work).await?;
             scattered?;
             if !group.is_past(&piece) {
                 return Err(prepared.miscounted());
@@ -114,7 +124,7 @@ impl LaneTask {
             done += piece.take as usize;
             self.open = Some(group);
         }
-        let (window, workspace) = environment.cpu.run(move || builder.finish()).await?;
+        let (window, workspace) = self.cpu.run(move || builder.finish()).await?;
         self.workspace = workspace;
         Ok(window?)
     }

@@ -4,8 +4,8 @@ use super::*;
 use crate::top::{Limit, ServerFigures, Stages, StreamFigures};
 
 fn stages(fetch: f64, decode: f64, send_wait: f64) -> Stages {
-    let [fetch, decode, transform, assemble, send_wait] = [fetch, decode, 0.0, 0.0, send_wait].map(Some);
-    Stages { fetch, decode, transform, assemble, send_wait }
+    let [fetch, queue, decode, transform, assemble, send_wait] = [fetch, 0.0, decode, 0.0, 0.0, send_wait].map(Some);
+    Stages { fetch, queue, decode, transform, assemble, send_wait }
 }
 
 fn snapshot() -> Snapshot {

@@ -17,6 +17,7 @@ pub(super) struct EncodedBatches {
     pub batches: BatchTask,
     /// None while a job of the CPU pool uses it.
     pub encoder: Option<Encoder>,
+    /// A timed handle.
     pub cpu: CpuPool,
     pub shutdown: ShutdownWatch,
     pub with_stage_seconds: bool,
@@ -62,7 +63,8 @@ impl EncodedBatches {
     }
 
     async fn encode(&mut self, batch: Batch) -> Result<EncodedBatch, StreamError> {
-        let Batch { header, data, times } = batch;
+        let Batch { header, data, mut times } = batch;
+        times.merge(self.queued());
         let stage_seconds = self.with_stage_seconds.then(|| stage_seconds(&times));
         let (rows, next_position) = (header.rows, header.position + self.step_rows.unwrap_or(header.rows));
         let header = v1::BatchHeader { stage_seconds, ..header };
@@ -74,6 +76,14 @@ impl EncodedBatches {
         let (encoder, messages) = encoded.await?;
         self.encoder = Some(encoder);
         Ok(EncodedBatch { messages: messages?, rows, next_position, times })
+    }
+
+    /// The time that encoding the previous batch waited for a thread: its own header was complete before.
+    fn queued(&self) -> StageTimes {
+        let mut times = StageTimes::default();
+        times.add(Stage::Queue, self.cpu.take_queued());
+        times.record();
+        times
     }
 }
 
@@ -88,6 +98,7 @@ fn stage_seconds(times: &StageTimes) -> v1::StageSeconds {
     let seconds = |stage| times.of(stage).as_secs_f64();
     v1::StageSeconds {
         fetch: seconds(Stage::Fetch),
+        queue: seconds(Stage::Queue),
         decode: seconds(Stage::Decode),
         transform: seconds(Stage::Transform),
         assemble: seconds(Stage::Assemble),

@@ -113,7 +113,7 @@ fn send(context: &CallContext, opened: OpenedStream, permit: StreamPermit) -> Re
     let encoded = EncodedBatches {
         batches,
         encoder: Some(encoder),
-        cpu: context.cpu().clone(),
+        cpu: context.cpu().timed(),
         shutdown: context.resources.shutdown.clone(),
         with_stage_seconds: headers.with_stage_seconds,
         step_rows: resume.map(|resume| resume.step_rows),
