@@ -1,4 +1,4 @@
-//! The memory budget of streams: reserved before use, released when the reservation is dropped.
+//! The memory budget of streams, fits and descriptions: reserved before use, released when the reservation is dropped.
 
 use std::sync::{
     Arc,
@@ -75,22 +75,55 @@ impl Budget {
 
     /// Reserves bytes if they fit.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, BudgetError> {
+        let mut reservation = self.empty();
+        reservation.try_resize(bytes).map(|()| reservation)
+    }
+
+    /// A reservation without bytes, to be resized.
+    pub fn empty(&self) -> Reservation {
+        Reservation { account: Arc::clone(&self.account), bytes: 0 }
+    }
+}
+
+// === impl Reservation ===
+
+impl Reservation {
+    /// Changes the reserved bytes, if they fit.
+    pub fn try_resize(&mut self, bytes: u64) -> Result<(), BudgetError> {
+        let Some(more) = bytes.checked_sub(self.bytes) else {
+            self.resize(bytes);
+            return Ok(());
+        };
         let account = &self.account;
-        let fits = |reserved: u64| reserved.checked_add(bytes).filter(|sum| *sum <= account.limit);
+        let fits = |reserved: u64| reserved.checked_add(more).filter(|sum| *sum <= account.limit);
         match account.reserved.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits) {
             Ok(before) => {
-                metrics::memory_reserved(before + bytes);
-                Ok(Reservation { account: Arc::clone(account), bytes })
+                metrics::memory_reserved(before + more);
+                self.bytes = bytes;
+                Ok(())
             }
-            Err(reserved) => Err(BudgetError { bytes, reserved, limit: account.limit }),
+            Err(reserved) => Err(BudgetError { bytes: more, reserved, limit: account.limit }),
         }
+    }
+
+    /// Changes the reserved bytes, even beyond the limit: for memory that is already in use.
+    pub fn resize(&mut self, bytes: u64) {
+        let account = &self.account;
+        let reserved = if bytes >= self.bytes {
+            let more = bytes - self.bytes;
+            account.reserved.fetch_add(more, Ordering::AcqRel) + more
+        } else {
+            let less = self.bytes - bytes;
+            account.reserved.fetch_sub(less, Ordering::AcqRel) - less
+        };
+        metrics::memory_reserved(reserved);
+        self.bytes = bytes;
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let before = self.account.reserved.fetch_sub(self.bytes, Ordering::AcqRel);
-        metrics::memory_reserved(before - self.bytes);
+        self.resize(0);
     }
 }
 
@@ -105,6 +138,22 @@ mod tests {
         assert!(budget.reserve(4).unwrap_err().to_string().contains("--memory-limit-bytes"));
         assert!(budget.reserve(u64::MAX).is_err());
         drop(first);
+        assert!(budget.reserve(10).is_ok());
+    }
+
+    #[test]
+    fn a_reservation_is_resized_within_the_limit_or_beyond_it() {
+        let budget = Budget::new(10);
+        let mut first = budget.empty();
+        first.try_resize(6).unwrap();
+        let error = first.try_resize(11).unwrap_err();
+        assert_eq!((error.bytes(), error.reserved(), error.limit()), (5, 6, 10));
+        assert!(budget.reserve(5).is_err());
+        first.try_resize(2).unwrap();
+        let second = budget.reserve(8).unwrap();
+        first.resize(20);
+        assert!(budget.reserve(0).is_err());
+        drop((first, second));
         assert!(budget.reserve(10).is_ok());
     }
 }

@@ -125,8 +125,8 @@ impl Server {
     fn new(datasets: Vec<(String, Location)>) -> Self {
         let process = Process::get();
         let state = State::open(&process.fresh("state")).expect("a state directory");
-        let engine = Engine::new(FIT_MEMORY_BYTES, &state).expect("an engine");
         let budget = Budget::new(MEMORY_LIMIT_BYTES);
+        let engine = Engine::new(FIT_MEMORY_BYTES, &budget, &state).expect("an engine");
         let limits = Limits { batch_bytes_max: BATCH_BYTES_MAX, idle_max: Duration::ZERO, groups_max: 1000 };
         let cpu = process.cpu.clone();
         let catalog = Catalog::new(datasets, &cpu);

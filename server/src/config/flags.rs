@@ -100,11 +100,12 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_KEEPALIVE_SECONDS", value_name = "SECONDS", default_value_t = 60)]
     pub(super) keepalive_seconds: u64,
 
-    /// Memory that all streams together may hold, such as 8GiB; 0: half of the machine's memory.
+    /// Memory that all streams, fits and descriptions together may hold, such as 8GiB; 0: half of the machine's memory.
     #[arg(long, env = "FOREBAY_MEMORY_LIMIT_BYTES", value_name = "SIZE", default_value_t = ByteSize(0))]
     pub(super) memory_limit_bytes: ByteSize,
 
-    /// Memory that the aggregates of fits may hold before they spill to disk. Descriptions share it.
+    /// Part of --memory-limit-bytes that the aggregates of fits may hold before they spill to disk; half of it at most.
+    /// Descriptions share it.
     #[arg(long, env = "FOREBAY_FIT_MEMORY_BYTES", value_name = "SIZE", default_value_t = ByteSize(1 << 30))]
     pub(super) fit_memory_bytes: ByteSize,
 

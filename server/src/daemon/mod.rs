@@ -115,8 +115,8 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     let prometheus = config.metrics_listen.map(|_| metrics::install()).transpose()?;
     let cpu = CpuPool::new(config.cpu_threads)?;
     let state = State::open(&config.state)?;
-    let engine = Engine::new(config.fit_memory_bytes, &state)?;
     let budget = Budget::new(config.memory_limit_bytes);
+    let engine = Engine::new(config.fit_memory_bytes, &budget, &state)?;
     let tls = config.tls.map(Arc::new);
     let checks_certificates = tls.as_ref().is_some_and(|tls| tls.checks_clients());
     // Without authentication nothing is signed, so the state directory needs no key.

@@ -6,6 +6,7 @@ mod counts;
 mod distribution;
 mod exact;
 mod job;
+mod memory;
 mod moments;
 mod profile;
 mod summary;
@@ -25,7 +26,6 @@ use datafusion_execution::{
     TaskContext,
     config::SessionConfig,
     disk_manager::{DiskManagerBuilder, DiskManagerMode},
-    memory_pool::FairSpillPool,
     runtime_env::RuntimeEnvBuilder,
 };
 
@@ -36,17 +36,14 @@ pub use summary::{Summary, summary_schema};
 pub use target_sums::{LabelSum, TargetSums, target_schema};
 pub use top_values::{Keep, ValueCounts};
 
-use crate::state::State;
+use crate::{budget::Budget, state::State};
+use memory::{BudgetPool, POOL_SHARE, is_of_budget};
 
 /// Rows of DataFusion's batches.
 const BATCH_ROWS: usize = 8192;
 
 /// Memory reserved for merging spilled runs (DataFusion's default); a sixteenth of small budgets.
 const SORT_RESERVATION_BYTES_MAX: usize = 10 << 20;
-
-/// Part of the limit that is given to DataFusion's pool. A GROUP BY that spills sorts a copy of its groups, which
-/// DataFusion does not account for: with a pool of the whole limit a fit of 50 million strings used 2.2 times as much.
-const POOL_SHARE: (usize, usize) = (2, 5);
 
 /// Runs aggregates. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -65,6 +62,9 @@ pub enum EngineError {
     /// The aggregate exceeds its memory, even with spilling.
     #[error("the aggregates exceed their memory limit ({0}); raise --fit-memory-bytes")]
     Memory(DataFusionError),
+    /// Other work holds the memory budget that the aggregate needs.
+    #[error("the aggregates do not fit memory: {0}")]
+    Budget(DataFusionError),
     /// Data cannot be spilled to disk.
     #[error(
         "the fit cannot spill to \"{}\": {reason}; free disk space, or raise --fit-memory-bytes so that it spills less",
@@ -88,14 +88,17 @@ pub enum EngineError {
 }
 
 impl Engine {
-    /// Creates an engine that uses about `memory_bytes` and spills to the state directory.
-    pub fn new(memory_bytes: usize, state: &State) -> Result<Self, EngineError> {
+    /// Creates an engine that uses about `memory_bytes` of the budget, half of it at most, and spills to the state
+    /// directory.
+    pub fn new(memory_bytes: usize, budget: &Budget, state: &State) -> Result<Self, EngineError> {
         let spill_directory = state.spill_directory();
         let spill =
             DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![spill_directory.clone()]));
+        // The other half is for the rows that the aggregates read.
+        let memory_bytes = memory_bytes.min(usize::try_from(budget.limit() / 2).unwrap_or(usize::MAX));
         let pool_bytes = memory_bytes / POOL_SHARE.1 * POOL_SHARE.0;
         let runtime = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(FairSpillPool::new(pool_bytes)))
+            .with_memory_pool(Arc::new(BudgetPool::new(pool_bytes, budget)))
             .with_disk_manager_builder(spill)
             .build_arc()?;
         // One partition: each job has a separate thread, and the jobs of a fit run concurrently.
@@ -126,6 +129,7 @@ impl EngineError {
 impl From<DataFusionError> for EngineError {
     fn from(error: DataFusionError) -> Self {
         match error.find_root() {
+            DataFusionError::ResourcesExhausted(reason) if is_of_budget(reason) => Self::Budget(error),
             DataFusionError::ResourcesExhausted(_) => Self::Memory(error),
             _ => Self::Aggregate(error),
         }

@@ -198,6 +198,7 @@ fn reason(error: &StreamError) -> Reason {
         StreamError::Unlearnable { .. } => Reason::NotFittable,
         StreamError::Engine(engine) => match engine {
             EngineError::Memory(_) => Reason::Limit,
+            EngineError::Budget(_) => Reason::Overloaded,
             EngineError::TooManyValues { .. } => Reason::NotFittable,
             EngineError::Stopped => Reason::ShuttingDown,
             EngineError::Spill { .. } => Reason::Interrupted,

@@ -57,7 +57,7 @@ pub const NAMES: [(&str, &str); 50] = [
         "Lookups of values that are expensive to compute, by cache (footers, plans, row_groups, fits) and result (hit, \
          miss).",
     ),
-    ("forebay_memory_reserved_bytes", "Bytes reserved from the memory budget by streams."),
+    ("forebay_memory_reserved_bytes", "Bytes reserved from the memory budget by streams, fits and descriptions."),
     ("forebay_memory_limit_bytes", "The memory budget."),
     (
         "forebay_tls_certificate_expiry_timestamp_seconds",

@@ -362,3 +362,27 @@ def test_a_failed_fit_is_not_kept(folder: Path):
         assert not list((folder / "state/fits").iterdir())
         assert poll(lambda: fits_active(daemon) == 0)
 
+
+def test_a_fit_reserves_its_memory_from_the_one_budget(folder: Path):
+    with running(folder) as daemon, fl.connect(daemon.url) as client:
+        body = json.dumps({"dataset": "data", "plan": VOCAB}).encode()
+        reserved = []
+        for update in client.do_action(fl.Action("fit", body)):
+            if b"progress" in update.body.to_pybytes():
+                reserved.append(scrape(daemon).value("forebay_memory_reserved_bytes"))
+        # The row groups in flight, and towards the end the distinct texts.
+        texts = 32 * ROWS
+        assert min(reserved) > 32 * GROUP_ROWS
+        assert max(reserved) > texts
+        assert poll(lambda: scrape(daemon).value("forebay_memory_reserved_bytes") == 0)
+
+
+def test_a_fit_that_does_not_fit_the_budget_is_refused_with_the_numbers(folder: Path):
+    with running(folder, "--memory-limit-bytes", "1MB") as daemon:
+        with pytest.raises(pa.ArrowException, match="resource exhausted error.*LIMIT: the fit needs ") as caught:
+            fit(daemon, PLAN)
+        assert scrape(daemon).value("forebay_memory_reserved_bytes") == 0
+    enough = re.search(r"raise --memory-limit-bytes to (\w+)", str(caught.value))
+    assert enough
+    with running(folder, "--memory-limit-bytes", enough[1]) as daemon:
+        assert fit(daemon, PLAN)["cached"] is False
