@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.example_runs import example_module, run_example
+from harness.examples import example_module, run_example
 
 
 def test_models_of_groups_have_the_true_coefficients(tmp_path: Path):

@@ -5,6 +5,7 @@
 use std::{
     io::{self, Write},
     process::ExitCode,
+    time::Duration,
 };
 
 use forebay_prepare::{Flags, Outcome, PrepareError, Status, run, stop_with_stdin};
@@ -13,6 +14,9 @@ use tokio::runtime::Builder;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Time that the remaining tasks have to end. A pending name lookup would block for longer.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(3);
 
 /// Stack of the query's threads: plans are walked by recursion.
 const STACK_BYTES: usize = 16 << 20;
@@ -28,8 +32,8 @@ fn main() -> ExitCode {
     let outcome = runtime.map_err(|error| PrepareError::Threads(error.to_string())).and_then(|runtime| {
         let task = runtime.spawn(async move { (run(&flags).await, flags.is_json()) });
         let ended = runtime.block_on(task);
-        // A pending name lookup blocks a thread: do not wait for it.
-        runtime.shutdown_background();
+        // Tasks that still spill remove their files when they end.
+        runtime.shutdown_timeout(SHUTDOWN_MAX);
         let (outcome, is_json) = ended.map_err(|error| PrepareError::Query(error.to_string()))?;
         Ok((outcome?, is_json))
     });

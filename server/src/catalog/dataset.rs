@@ -128,7 +128,8 @@ impl Dataset {
     ///
     /// Concurrent callers share one listing, which starts after the last of them called.
     pub async fn present(self: &Arc<Self>) -> Result<Arc<Snapshot>, CatalogError> {
-        self.flights.share(|| self.refresh(IfMissing::Run)).await
+        // Boxed: callers keep what is read of files and views out of their own state.
+        self.flights.share(|| Box::pin(self.refresh(IfMissing::Run))).await
     }
 
     /// The snapshot of the current files, for lists of datasets: a view without a result is an error.
@@ -136,7 +137,7 @@ impl Dataset {
         match self.source {
             FileSource::Files(_) => self.present().await,
             // Not shared with callers that wait for a run.
-            FileSource::View(_) => self.refresh(IfMissing::Refuse).await,
+            FileSource::View(_) => Box::pin(self.refresh(IfMissing::Refuse)).await,
         }
     }
 
@@ -153,7 +154,7 @@ impl Dataset {
     async fn refresh(&self, missing: IfMissing) -> Result<Arc<Snapshot>, CatalogError> {
         let (location, listing) = match &self.source {
             FileSource::Files(location) => (Cow::Borrowed(location), listing::list(&self.name, location).await?),
-            FileSource::View(view) => self.result(view, missing).await?,
+            FileSource::View(view) => Box::pin(self.result(view, missing)).await?,
         };
         self.has_answered.store(true, Ordering::Relaxed);
         if let Some(known) = self.find(|snapshot| snapshot.matches(&listing.objects)) {

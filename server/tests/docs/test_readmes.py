@@ -177,8 +177,11 @@ def test_a_document_runs_from_top_to_bottom(
 # === JSON, TOML and YAML, of the READMEs and the book ===
 
 
-def check_data(block: Block, folder: Path, server: Server) -> None:
-    """Parse a block. A plan must be accepted by a fit, and a configuration by `forebay-server check`."""
+def check_data(block: Block, folder: Path, server: Server, tables: Path = Path("data")) -> None:
+    """Parse a block. A plan must be accepted by a fit, and a configuration by `forebay-server check`.
+
+    A configuration's datasets `data/…` are those in the folder of tables.
+    """
     if block.language == "json":
         found = json.loads(block.code)
         if "outputs" in found:
@@ -188,14 +191,14 @@ def check_data(block: Block, folder: Path, server: Server) -> None:
         assert list(yaml.safe_load_all(block.code))
     else:
         config = folder / "forebay.toml"
-        config.write_text(block.code)
+        config.write_text(re.sub(r'"data/(\w+)"', lambda named: f'"{tables / named[1]}"', block.code))
         checked = run_to_end("check", "--config", str(config))
         assert checked.returncode == 0, f"{block.place}: {checked.stderr}"
 
 
 @pytest.fixture(scope="module")
-def tables(serve: Serve, flights: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """A server of the tables that the documents' plans name."""
+def table_folder(flights: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables that the documents' plans and configurations name."""
     folder = tmp_path_factory.mktemp("tables")
     some = flights.slice(0, 1_000)
     numbers = pa.array([100] * len(some))
@@ -208,15 +211,21 @@ def tables(serve: Serve, flights: pa.Table, tmp_path_factory: pytest.TempPathFac
     for name, table in written.items():
         (folder / name).mkdir()
         pq.write_table(table, folder / name / "a.parquet")
-    return serve({name: folder / name for name in written})
+    return folder
 
 
-def test_every_block_of_data_is_valid(tables: Server, tmp_path: Path):
+@pytest.fixture(scope="module")
+def tables(serve: Serve, table_folder: Path) -> Server:
+    """A server of these tables."""
+    return serve({path.name: path for path in table_folder.iterdir()})
+
+
+def test_every_block_of_data_is_valid(tables: Server, table_folder: Path, tmp_path: Path):
     pages = {str(path.relative_to(ROOT)) for path in documents()} | set(DOCUMENTS)
     found = [block for page in sorted(pages) for block in blocks(page) if block.language in DATA]
     assert found
     for block in found:
-        check_data(block, tmp_path, tables)
+        check_data(block, tmp_path, tables, table_folder)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ OPTIONS = [
     "view-memory-bytes",
     "fit-memory-bytes",
     "batch-bytes-max",
+    "groups-max",
     "cpu-threads",
     "device",
     "log",

@@ -9,7 +9,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import forebay as fb
-from harness.example_runs import example_module
+from harness.examples import example_module
 
 models = example_module("group_models")
 

@@ -69,7 +69,7 @@ where
             return Ok(known);
         }
         self.record(false);
-        let (plan, tables) = with_tables(environment, plan).await.map_err(|error| sent.locate(error))?;
+        let (plan, tables) = Box::pin(with_tables(environment, plan)).await.map_err(|error| sent.locate(error))?;
         let (cache, shared) = (Arc::clone(self), Arc::clone(environment));
         let compiled = environment.cpu.run(move || {
             // Digesting a large plan is work, and only pinned tables change it.

@@ -87,8 +87,8 @@ def raw_table(client: fl.FlightClient, dataset: str) -> pa.Table:
     return client.do_get(found.endpoints[0].ticket).read_all()
 
 
-def fit(client: fl.FlightClient, dataset: str, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    body = json.dumps({"dataset": dataset, "plan": plan}).encode()
+def fit(client: fl.FlightClient, dataset: str, plan: Mapping[str, Any], **more: Any) -> list[dict[str, Any]]:
+    body = json.dumps({"dataset": dataset, "plan": plan, **more}).encode()
     return [json.loads(r.body.to_pybytes()) for r in client.do_action(fl.Action("fit", body))]
 
 
