@@ -1,5 +1,5 @@
-//! Dictionaries with a chain already applied to their values, also as elements of four bytes, so that a row needs neither
-//! a conversion nor a check.
+//! Dictionaries with a chain already applied to their values, also as elements of four bytes, so that rows are copied
+//! without a conversion and a check.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -32,7 +32,7 @@ impl SharedTables {
         dictionary: &ArrayRef,
         map: impl FnOnce() -> Result<Option<Collected>, ArrowError>,
     ) -> Result<Option<Arc<MappedValues>>, ArrowError> {
-        // Builders that want the same dictionary wait for the first, which maps it.
+        // Builders of the same dictionary wait for the first, which maps it.
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tables.retain(|table| table.strong_count() > 0);
         let known = tables.iter().filter_map(Weak::upgrade).find(|table| is_same(&table.dictionary, dictionary));

@@ -38,7 +38,7 @@ pub struct ColumnReader {
     next: usize,
     /// Rows of the open page already read or skipped.
     row: usize,
-    /// Rows of the chunk that were neither read nor skipped.
+    /// Rows of the chunk that are left to read or skip.
     rows_left: usize,
 }
 

@@ -38,7 +38,7 @@ pub(crate) enum PageKind {
     DataV1 {
         has_runs: bool,
     },
-    /// Its definition levels come first and are not compressed.
+    /// Its definition levels precede the values and are not compressed.
     DataV2 {
         levels: usize,
         nulls: usize,

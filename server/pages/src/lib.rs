@@ -9,7 +9,7 @@
 //! is reused; bit-packed indices are unpacked in vector registers; and values that repeat stay indices into their
 //! dictionary, so that a chain of ops computes each distinct value once.
 //!
-//! This crate does no I/O, starts no threads, and knows neither plans nor files.
+//! This crate does no I/O and starts no threads, and has no access to plans or files.
 #![deny(unsafe_code)]
 
 mod arrays;

@@ -88,7 +88,7 @@ impl Pages {
 
     /// Opens a page, unless another reader has it open.
     pub(crate) fn open(&self, index: usize) -> Result<Arc<OpenPage>, PageError> {
-        // Readers that want the same page wait for the first, who decompresses it.
+        // Readers of the same page wait for the first, which decompresses it.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = || PageError::new("its pages have fewer rows than its footer declares");
         let (header, known) = self.headers.get(index).zip(open.get_mut(index)).ok_or_else(ended)?;

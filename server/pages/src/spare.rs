@@ -1,4 +1,4 @@
-//! Buffers for decompressed pages that nobody uses at the moment.
+//! Unused buffers for decompressed pages.
 //!
 //! Pages are about as large as the allocator's largest cached blocks: without spares, every page would be fresh memory
 //! that the system clears.
@@ -62,7 +62,7 @@ impl Drop for PageBuffer {
     }
 }
 
-/// The spare buffer that was given back last and is large enough; an empty one if there is none.
+/// The spare buffer that was returned last and is large enough; an empty one if there is none.
 fn take(size: usize) -> Vec<u8> {
     /// Buffers of which one is chosen.
     const LAST: usize = 8;

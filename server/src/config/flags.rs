@@ -51,7 +51,7 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_INT96_UNIT", value_name = "NAME=UNIT", value_delimiter = '\n')]
     pub(super) int96_unit: Vec<String>,
 
-    /// A dataset that is the result of SQL over others, such as 'late=SELECT * FROM flights WHERE arr_delay > 60'.
+    /// A dataset that is the result of SQL over others, such as 'late=SELECT * FROM flights WHERE delay > 60'.
     /// forebay-prepare, which must be installed, runs it at the first use and writes the result under --state, once for
     /// each state of the files that it reads. May be repeated; in the environment, each but the last ends with a
     /// semicolon at the end of a line.

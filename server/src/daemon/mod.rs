@@ -119,13 +119,10 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     let engine = Engine::new(config.fit_memory_bytes, &budget, &state)?;
     let tls = config.tls.map(Arc::new);
     let checks_certificates = tls.as_ref().is_some_and(|tls| tls.checks_clients());
+    let key = || ticket_key(config.ticket_secret, config.ticket_lifetime, &state);
     // Without authentication nothing is signed, so the state directory needs no key.
-    let auth = if config.principals.is_some() || checks_certificates {
-        let key = ticket_key(config.ticket_secret, config.ticket_lifetime, &state)?;
-        Auth::new(config.principals, checks_certificates, key)
-    } else {
-        Auth::off()
-    };
+    let is_checked = config.principals.is_some() || checks_certificates;
+    let auth = if is_checked { Auth::new(config.principals, checks_certificates, key()?) } else { Auth::off() };
     let access = Access::new(auth.clone(), Admission::new(config.streams));
     let limits =
         Limits { batch_bytes_max: config.batch_bytes_max, idle_max: config.stream_idle, groups_max: config.groups_max };

@@ -120,14 +120,12 @@ impl PrepareRun {
             () = stop => None,
         };
         drop(stdin);
-        match outcome {
-            Some(outcome) => outcome,
-            None => {
-                // One that does not stop in time is killed when it is dropped.
-                let _ = time::timeout(STOP_TIME, self.child.wait()).await;
-                Err(ViewError::Stopped)
-            }
+        if let Some(outcome) = outcome {
+            return outcome;
         }
+        // One that does not stop in time is killed when it is dropped.
+        let _ = time::timeout(STOP_TIME, self.child.wait()).await;
+        Err(ViewError::Stopped)
     }
 
     async fn finish(&mut self, progress: impl Fn(&str)) -> Result<String, ViewError> {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any, cast
+from typing import Any
 
 from .elements import Elements
 
@@ -38,6 +38,6 @@ def end_iterators(iterator_type: Any) -> None:
         elements.close()
     if reading:
         # Not `isinstance`, which would import the modules behind lazy ones.
-        iterators = [cast(Any, found) for found in gc.get_objects() if issubclass(type(found), iterator_type)]
+        iterators = [found for found in gc.get_objects() if issubclass(type(found), iterator_type)]
         for iterator in iterators:
             iterator.__dict__.pop("_iterator_resource", None)
