@@ -12,7 +12,7 @@ from harness.examples import example_module, run_example
 
 
 def test_models_of_groups_have_the_true_coefficients(tmp_path: Path):
-    printed = run_example("group_models", "--data", tmp_path, "--jobs", "2")
+    printed = run_example("group_models.py", "--data", tmp_path, "--jobs", "2")
     slopes = dict(re.findall(r"^known-(\S+): slope ([\d.]+) ", printed, re.MULTILINE))
     assert {made: abs(float(made) - float(slope)) < 0.1 for made, slope in slopes.items()} == {"2.5": True, "3.0": True}
     assert printed.startswith("300 models of ")
