@@ -25,6 +25,7 @@ use parquet::{
 
 const CHUNK_ROWS: usize = 8192;
 const BATCH_ROWS: usize = 8192;
+const WINDOW_ROWS: u32 = 16_384;
 const HASH_BUCKETS: u64 = 100_003;
 
 fn cpu_ms() -> f64 {
@@ -70,6 +71,42 @@ impl Kernels {
         let (batch, workspace) = builder.finish_and_keep();
         self.workspace = workspace;
         black_box(batch.expect("the batch is complete"));
+    }
+}
+
+/// Shuffles batches within windows.
+struct Shuffled {
+    program: Arc<Program>,
+    workspace: Workspace,
+    places: Vec<u32>,
+    window: Option<BatchBuilder>,
+}
+
+impl Shuffled {
+    fn new(program: &Arc<Program>) -> Self {
+        let mut places: Vec<u32> = (0..WINDOW_ROWS).collect();
+        places.sort_by_key(|place| place.wrapping_mul(0x9e37_79b9).rotate_left(13).wrapping_mul(0x85eb_ca6b));
+        Self { program: Arc::clone(program), workspace: Workspace::default(), places, window: None }
+    }
+
+    fn run(&mut self, chunk: &RecordBatch) {
+        let mut done = 0;
+        while done < chunk.num_rows() {
+            let window = self.window.get_or_insert_with(|| {
+                let window = BatchBuilder::scattered(Arc::clone(&self.program), self.places.len());
+                window.reuse(std::mem::take(&mut self.workspace))
+            });
+            let start = window.len();
+            let rows = (chunk.num_rows() - done).min(self.places.len() - start);
+            let places = &self.places[start..start + rows];
+            window.scatter(chunk, done..done + rows, places).expect("the values are in range");
+            done += rows;
+            if let Some(window) = self.window.take_if(|window| window.is_full()) {
+                let (batch, workspace) = window.finish_and_keep();
+                self.workspace = workspace;
+                black_box(batch.expect("the window is complete"));
+            }
+        }
     }
 }
 
@@ -167,6 +204,8 @@ fn main() {
         timed("own", &mut |file| own(file, true, |chunk| _ = black_box(chunk.num_rows())));
         timed("own_without_keyed_numbers", &mut |file| own(file, false, |chunk| _ = black_box(chunk.num_rows())));
         timed("own_and_kernels", &mut |file| own(file, true, |chunk| computed.run(chunk)));
+        let mut shuffled = Shuffled::new(&program);
+        timed("own_and_shuffled", &mut |file| own(file, true, |chunk| shuffled.run(chunk)));
         println!("{}", serde_json::to_string(&times).expect("numbers are JSON"));
     }
 }

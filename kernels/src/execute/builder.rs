@@ -8,7 +8,11 @@ use arrow::{
 };
 
 use crate::{
-    compile::{outputs::CompiledOutput, program::Program},
+    compile::{
+        chain::RowShape,
+        outputs::{CompiledOutput, PlacedChain},
+        program::Program,
+    },
     domain::same_values,
     error::KernelError,
     execute::{
@@ -24,7 +28,7 @@ use crate::{
 
 /// One output batch being filled.
 ///
-/// Its buffers are allocated once, for `rows` rows, and start at multiples of 64 bytes. A failed `append` leaves the
+/// Its buffers are allocated once, at the first append, for `rows` rows, and start at multiples of 64 bytes. A failed `append` leaves the
 /// builder unchanged, so the caller may continue with other rows.
 #[derive(Debug)]
 pub struct BatchBuilder {
@@ -55,14 +59,14 @@ fn panic_on_request(program: &Program) {
 }
 
 impl BatchBuilder {
-    /// Creates an empty batch with room for `rows`. Allocates `rows` × [`Program::row_bytes`] bytes, which the caller
-    /// has accounted for.
+    /// Creates an empty batch with room for `rows`. Takes `rows` × [`Program::row_bytes`] bytes, which the caller has
+    /// accounted for.
     pub fn new(program: Arc<Program>, rows: usize) -> Self {
         Self::with_scratch(program, rows, 0)
     }
 
-    /// Creates an empty batch for [`Self::scatter`]. Allocates room for 1,024 more rows than [`Self::new`], or for
-    /// `rows` more if they are fewer.
+    /// Creates an empty batch for [`Self::scatter`]. Takes room for 1,024 more rows than [`Self::new`], or for `rows`
+    /// more if they are fewer.
     pub fn scattered(program: Arc<Program>, rows: usize) -> Self {
         Self::with_scratch(program, rows, rows.min(TILE_ROWS))
     }
@@ -74,14 +78,14 @@ impl BatchBuilder {
             CompiledOutput::Stored { .. } | CompiledOutput::Ragged { .. } => OutputColumn::Pieces(Vec::new()),
         };
         let columns = program.outputs.iter().map(column).collect();
-        let workspace = Workspace::new(program.slots);
+        let workspace = Workspace::new(program.slots, program.outputs.len());
         Self { program, columns, capacity: rows, len: 0, workspace, scattered: Vec::new() }
     }
 
     /// Takes over the workspace of an earlier builder of the same program.
     #[must_use]
     pub fn reuse(mut self, workspace: Workspace) -> Self {
-        if workspace.mapped.len() == self.program.slots {
+        if workspace.mapped.len() == self.program.slots && workspace.spare.len() == self.columns.len() {
             self.workspace = workspace;
         }
         self
@@ -167,9 +171,11 @@ impl BatchBuilder {
         let schema = run.program.schema();
         let mut computed = Vec::with_capacity(self.columns.len());
         let outputs = run.program.outputs.iter().zip(schema.fields()).zip(&mut self.columns);
-        for ((output, field), column) in outputs {
+        for (place, ((output, field), column)) in outputs.enumerate() {
+            let spare = self.workspace.spare.get(place);
             computed.push(match (output, column) {
                 (CompiledOutput::Matrix { dtype, chains, .. }, OutputColumn::Matrix(matrix)) => {
+                    matrix.allocate(spare.filter(|_| chains.iter().all(writes_every_element)));
                     compute_matrix(matrix, chains, run, *dtype, field, &mut self.workspace)?;
                     None
                 }
@@ -224,6 +230,11 @@ impl BatchBuilder {
         };
         Ok(positions.iter().map(|position| Arc::clone(batch.column(*position))).collect())
     }
+}
+
+/// Whether a chain writes all of its columns in every row. The others write the ones of a matrix of zeros.
+fn writes_every_element(chain: &PlacedChain) -> bool {
+    !matches!(chain.chain.shape, RowShape::OneHot(_) | RowShape::OneHots { .. } | RowShape::MultiHot(_))
 }
 
 /// The positions of the program's columns in batches of a schema, after checking their types.

@@ -13,17 +13,21 @@ use half::{bf16, f16};
 use pulp::bytemuck;
 
 use crate::{
-    execute::{lists::ListTile, transpose},
+    execute::{lists::ListTile, spare::SpareMemory, transpose},
     ops::one_hot,
     spec::DType,
     vector::{
         cast::{self, Element, Rounding},
         collected::Collected,
         mapped::WordKind,
+        simd,
         tile::{Scratch, Tile},
         tiling::tiles,
     },
 };
+
+/// Arrow's buffers start at multiples of this size, and so do their capacities.
+const ALIGNMENT_BYTES: usize = 64;
 
 /// A matrix of `width` columns. After its `rows` there may be scratch rows, where rows are computed before they are
 /// copied to their places.
@@ -32,6 +36,10 @@ pub(crate) struct Matrix {
     elements: Elements,
     width: usize,
     rows: usize,
+    /// The size of all rows, with the scratch rows.
+    bytes: usize,
+    /// Where the memory goes when nobody reads the matrix any more.
+    spare: Option<SpareMemory>,
 }
 
 /// The elements. A `MutableBuffer` starts at a multiple of 64 bytes.
@@ -82,14 +90,11 @@ macro_rules! with_elements {
 }
 
 impl Matrix {
-    /// Creates a matrix with room for `rows` and `scratch_rows`; `None` for `AS_STORED`. Rows exist once
-    /// [`Self::extend_to`] covers them; with scratch rows, all rows exist from the start.
+    /// Creates a matrix of `rows` and `scratch_rows`; `None` for `AS_STORED`. Rows exist once [`Self::extend_to`]
+    /// covers them.
     pub(crate) fn new(dtype: DType, width: usize, rows: usize, scratch_rows: usize) -> Option<Self> {
-        let mut buffer = MutableBuffer::with_capacity((rows + scratch_rows) * width * dtype.bytes()?);
-        if scratch_rows > 0 {
-            // Rows are written in any order.
-            buffer.resize(buffer.capacity(), 0);
-        }
+        let bytes = (rows + scratch_rows) * width * dtype.bytes()?;
+        let buffer = MutableBuffer::new(0);
         let elements = match dtype {
             DType::Float32 => Elements::Float32(buffer),
             DType::Float64 => Elements::Float64(buffer),
@@ -100,7 +105,19 @@ impl Matrix {
             DType::UInt8 => Elements::UInt8(buffer),
             DType::AsStored => return None,
         };
-        Some(Self { elements, width, rows })
+        Some(Self { elements, width, rows, bytes, spare: None })
+    }
+
+    /// Allocates the memory of all rows, unless it was done. Takes spare memory if there is some, whose rows exist
+    /// already and have arbitrary elements, all of which will be written.
+    pub(crate) fn allocate(&mut self, spare: Option<&SpareMemory>) {
+        let bytes = self.bytes;
+        let buffer = self.buffer_mut();
+        if buffer.capacity() < bytes {
+            let free = spare.and_then(|spare| spare.take(bytes.next_multiple_of(ALIGNMENT_BYTES)));
+            *buffer = free.unwrap_or_else(|| MutableBuffer::with_capacity(bytes));
+            self.spare = spare.cloned();
+        }
     }
 
     /// Extends the matrix with zeros to `rows`: called just before the rows are written, so that they are in cache.
@@ -257,14 +274,15 @@ impl Matrix {
 
     /// The first `len` elements as an Arrow array.
     pub(crate) fn into_values(self, len: usize) -> ArrayRef {
+        let spare = self.spare.as_ref();
         match self.elements {
-            Elements::Float32(buffer) => primitive::<t::Float32Type>(buffer, len),
-            Elements::Float64(buffer) => primitive::<t::Float64Type>(buffer, len),
-            Elements::Float16(buffer) => primitive::<t::Float16Type>(buffer, len),
-            Elements::BFloat16(buffer) => primitive::<t::UInt16Type>(buffer, len),
-            Elements::Int32(buffer) => primitive::<t::Int32Type>(buffer, len),
-            Elements::Int64(buffer) => primitive::<t::Int64Type>(buffer, len),
-            Elements::UInt8(buffer) => primitive::<t::UInt8Type>(buffer, len),
+            Elements::Float32(buffer) => primitive::<t::Float32Type>(buffer, len, spare),
+            Elements::Float64(buffer) => primitive::<t::Float64Type>(buffer, len, spare),
+            Elements::Float16(buffer) => primitive::<t::Float16Type>(buffer, len, spare),
+            Elements::BFloat16(buffer) => primitive::<t::UInt16Type>(buffer, len, spare),
+            Elements::Int32(buffer) => primitive::<t::Int32Type>(buffer, len, spare),
+            Elements::Int64(buffer) => primitive::<t::Int64Type>(buffer, len, spare),
+            Elements::UInt8(buffer) => primitive::<t::UInt8Type>(buffer, len, spare),
         }
     }
 
@@ -281,6 +299,10 @@ impl Matrix {
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buffer_mut().as_slice_mut()
+    }
+
+    fn buffer_mut(&mut self) -> &mut MutableBuffer {
         match &mut self.elements {
             Elements::Float32(buffer)
             | Elements::Float64(buffer)
@@ -288,7 +310,7 @@ impl Matrix {
             | Elements::BFloat16(buffer)
             | Elements::Int32(buffer)
             | Elements::Int64(buffer)
-            | Elements::UInt8(buffer) => buffer.as_slice_mut(),
+            | Elements::UInt8(buffer) => buffer,
         }
     }
 }
@@ -341,8 +363,15 @@ fn rows_mut<E: Element>(buffer: &mut MutableBuffer, width: usize, row: usize, ro
 }
 
 fn place<E: Element>(buffer: &mut MutableBuffer, width: usize, scratch: usize, places: &[u32]) {
+    /// Rows between a row's prefetch and its copy: about as many as the processor fetches at once.
+    const AHEAD: usize = 12;
+    const LINE_BYTES: usize = 64;
     let (rows, made) = buffer.typed_data_mut::<E::Native>().split_at_mut(scratch * width);
-    for (row, place) in made.chunks_exact(width).zip(places) {
+    for (at, (row, place)) in made.chunks_exact(width).zip(places).enumerate() {
+        if let Some(ahead) = places.get(at + AHEAD) {
+            // A row that does not start at a cache line ends in one more.
+            simd::prefetch(rows.as_ptr().wrapping_add(*ahead as usize * width), size_of_val(row) + LINE_BYTES - 1);
+        }
         let start = *place as usize * width;
         copy_row(row, &mut rows[start..start + width]);
     }
@@ -372,7 +401,13 @@ fn copy_lanes<const LANE: usize, T: Copy>(row: &[T], target: &mut [T]) -> bool {
     true
 }
 
-fn primitive<T: t::ArrowPrimitiveType>(mut buffer: MutableBuffer, len: usize) -> ArrayRef {
-    buffer.truncate(len * size_of::<T::Native>());
-    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(buffer), None))
+fn primitive<T: t::ArrowPrimitiveType>(mut buffer: MutableBuffer, len: usize, spare: Option<&SpareMemory>) -> ArrayRef {
+    let bytes = len * size_of::<T::Native>();
+    let values = if let Some(spare) = spare {
+        spare.lend(buffer, bytes)
+    } else {
+        buffer.truncate(bytes);
+        buffer.into()
+    };
+    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(values), None))
 }

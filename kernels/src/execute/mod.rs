@@ -20,6 +20,7 @@ pub(crate) mod matrix;
 mod matrix_output;
 mod row_run;
 pub(crate) mod source;
+mod spare;
 pub(crate) mod text;
 pub(crate) mod transpose;
 pub(crate) mod workspace;

@@ -31,6 +31,9 @@ use crate::{
     },
 };
 
+/// Texts that are looked up together: about as many as the processor fetches at once.
+const VOCAB_BLOCK: usize = 32;
+
 /// A chain over the columns that it reads, ready to compute tiles.
 #[derive(Debug)]
 pub(crate) struct Feed<'a> {
@@ -246,7 +249,11 @@ impl<'a> Source<'a> {
                 tile.write_ints(|target| strings.hash(rows.clone(), encoder.seed(), target));
                 match encoder {
                     Encoder::Vocab(vocab) => tile.write_ints(|target| {
-                        strings.encode(rows, target, |bytes, hash| vocab.hashed(bytes, hash as u64));
+                        for (start, block) in rows.step_by(VOCAB_BLOCK).zip(target.chunks_mut(VOCAB_BLOCK)) {
+                            vocab.prefetch(block);
+                            let rows = start..start + block.len();
+                            strings.encode(rows, block, |bytes, hash| vocab.hashed(bytes, hash as u64));
+                        }
                     }),
                     Encoder::HashBucket(hash) => hash.to_buckets(tile),
                     Encoder::Component => {}

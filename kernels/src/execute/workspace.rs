@@ -2,7 +2,10 @@
 
 use arrow::datatypes::SchemaRef;
 
-use crate::{execute::mapped::MappedDictionary, vector::tile::Scratch};
+use crate::{
+    execute::{mapped::MappedDictionary, spare::SpareMemory},
+    vector::tile::Scratch,
+};
 
 /// Buffers, and the mapped dictionary that each chain saw last, for the next builder of the same program.
 #[derive(Debug, Default)]
@@ -13,11 +16,14 @@ pub struct Workspace {
     pub(super) mapped: Vec<Option<MappedDictionary>>,
     /// The schema of the previous batch, and the positions of its columns in the order of `Program::input_columns`.
     pub(super) layout: Option<(SchemaRef, Vec<usize>)>,
+    /// The memory of each output's earlier matrices.
+    pub(super) spare: Vec<SpareMemory>,
 }
 
 impl Workspace {
-    /// An empty workspace for a program with this many slots.
-    pub(super) fn new(slots: usize) -> Self {
-        Self { mapped: (0..slots).map(|_| None).collect(), ..Self::default() }
+    /// An empty workspace for a program with this many slots and outputs.
+    pub(super) fn new(slots: usize, outputs: usize) -> Self {
+        let spare = (0..outputs).map(|_| SpareMemory::default()).collect();
+        Self { mapped: (0..slots).map(|_| None).collect(), spare, ..Self::default() }
     }
 }

@@ -173,6 +173,11 @@ impl Vocab {
         self.place(self.index.find_hashed(bytes, hash))
     }
 
+    /// Prefetches what [`Self::hashed`] reads for a block of hashes.
+    pub(crate) fn prefetch(&self, hashes: &[i64]) {
+        self.index.prefetch(hashes);
+    }
+
     fn bits(&self, bits: u64) -> i64 {
         self.place(self.index.find_bits(bits))
     }

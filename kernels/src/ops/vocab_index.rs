@@ -7,6 +7,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use super::hash;
+use crate::vector::simd;
 
 /// Values of one kind, each with its position.
 #[derive(Debug)]
@@ -120,6 +121,23 @@ impl VocabIndex {
         self.find_hashed(value, hash::bytes(value, 0))
     }
 
+    /// Prefetches what [`Self::find_hashed`] reads for a block of hashes: the slots of all, then the ends of the texts
+    /// found there, then the texts. Each step waits for the memory of the one before, so the values of a block share the
+    /// waits.
+    pub(crate) fn prefetch(&self, hashes: &[i64]) {
+        let VocabKeys::Bytes { bytes, ends } = &self.keys else { return };
+        let entries = || hashes.iter().filter_map(|hash| self.table.first_entry(*hash as u64));
+        for hash in hashes {
+            simd::prefetch(self.table.first_slot(*hash as u64), size_of::<u64>());
+        }
+        for entry in entries() {
+            simd::prefetch(ends.as_ptr().wrapping_add(entry), size_of::<usize>());
+        }
+        for entry in entries() {
+            simd::prefetch(bytes.as_ptr().wrapping_add(start_of(ends, entry)), size_of::<u64>());
+        }
+    }
+
     /// Like [`Self::find_bytes`], given the hash.
     #[inline(always)]
     pub(crate) fn find_hashed(&self, value: &[u8], hash: u64) -> Result<usize, u64> {
@@ -149,8 +167,12 @@ impl VocabKeys {
 }
 
 fn word<'a>(bytes: &'a [u8], ends: &[usize], entry: usize) -> &'a [u8] {
-    let start = entry.checked_sub(1).map_or(0, |before| ends[before]);
-    &bytes[start..ends[entry]]
+    &bytes[start_of(ends, entry)..ends[entry]]
+}
+
+#[inline(always)]
+fn start_of(ends: &[usize], entry: usize) -> usize {
+    entry.checked_sub(1).map_or(0, |before| ends[before])
 }
 
 /// Whether two values are equal; without a call to memcmp for 4 to 16 bytes.
@@ -176,6 +198,19 @@ impl HashTable {
     #[inline(always)]
     fn first(&self, hash: u64) -> usize {
         (hash.wrapping_mul(self.factor) >> self.shift) as usize
+    }
+
+    /// The address of the slot in which a search begins.
+    #[inline(always)]
+    fn first_slot(&self, hash: u64) -> *const u64 {
+        self.slots.as_ptr().wrapping_add(self.first(hash))
+    }
+
+    /// The entry in that slot, if it may have the hash.
+    #[inline(always)]
+    fn first_entry(&self, hash: u64) -> Option<usize> {
+        let found = self.slots[self.first(hash)];
+        (found != 0 && (found ^ hash) & !ENTRY == 0).then(|| (found & ENTRY) as usize - 1)
     }
 
     #[inline(always)]
