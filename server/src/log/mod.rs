@@ -17,7 +17,7 @@ use tracing_subscriber::{
     EnvFilter, Layer,
     filter::{FilterExt, LevelFilter, ParseError, filter_fn},
     fmt,
-    layer::SubscriberExt,
+    layer::{Filter, SubscriberExt},
     registry::LookupSpan,
     util::SubscriberInitExt,
 };
@@ -102,13 +102,24 @@ pub fn start(settings: &LogSettings) -> Result<LogGuard, LogError> {
     let (writer, lines) = tracing_appender::non_blocking(io::stderr());
     // A job that panics returns an error to its caller; the log has the location of the panic.
     panic::set_hook(Box::new(|panicked| tracing::error!(%panicked, "a job panicked")));
-    let shown = filter.and(filter_fn(|metadata| metadata.target() != PARTS));
-    let traced = traces.as_ref().map(|traces| traces.layer().with_filter(filter_fn(is_traced)));
+    let shown = shown(filter);
+    let traced = traces.as_ref().map(|traces| traces.layer().with_filter(traced()));
     let subscriber =
         tracing_subscriber::registry().with(traced).with(lines_of(settings.format, writer).with_filter(shown));
     // A second server in one process (tests) keeps the first one's log.
     let _ = subscriber.try_init();
     Ok(LogGuard { traces, _lines: lines })
+}
+
+/// What the log shows. Filters declare their most verbose level, so that spans of libraries beyond it cost nothing:
+/// HTTP/2 has one per frame.
+fn shown<S>(filter: EnvFilter) -> impl Filter<S> {
+    filter.and(filter_fn(|metadata| metadata.target() != PARTS).with_max_level_hint(LevelFilter::TRACE))
+}
+
+/// What traces have.
+fn traced<S>() -> impl Filter<S> {
+    filter_fn(is_traced).with_max_level_hint(LevelFilter::INFO)
 }
 
 fn lines_of<S: Subscriber + for<'a> LookupSpan<'a>>(
@@ -135,5 +146,21 @@ impl Drop for LogGuard {
         if let Some(traces) = &self.traces {
             traces.end(FLUSH_TIME);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::Registry;
+
+    use super::*;
+
+    #[test]
+    fn filters_declare_their_most_verbose_level() {
+        for (text, level) in [("info", LevelFilter::INFO), ("warn", LevelFilter::WARN), ("debug", LevelFilter::DEBUG)] {
+            let shown = shown::<Registry>(lines_filter(text).unwrap());
+            assert_eq!(shown.max_level_hint(), Some(level), "{text}");
+        }
+        assert_eq!(traced::<Registry>().max_level_hint(), Some(LevelFilter::INFO));
     }
 }
