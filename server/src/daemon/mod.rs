@@ -59,7 +59,7 @@ pub enum DaemonError {
     Log(#[from] LogError),
     /// The CPU pool cannot be created.
     #[error("cannot start the CPU threads: {0}")]
-    Threads(#[from] rayon::ThreadPoolBuildError),
+    Threads(#[source] io::Error),
     /// The metrics recorder cannot be installed.
     #[error("metrics: {0}")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
@@ -113,7 +113,7 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     raise_descriptor_limit();
     // Without a metrics service nothing is recorded.
     let prometheus = config.metrics_listen.map(|_| metrics::install()).transpose()?;
-    let cpu = CpuPool::new(config.cpu_threads)?;
+    let cpu = CpuPool::new(config.cpu_threads).map_err(DaemonError::Threads)?;
     let state = State::open(&config.state)?;
     let budget = Budget::new(config.memory_limit_bytes);
     let engine = Engine::new(config.fit_memory_bytes, &budget, &state)?;

@@ -188,8 +188,12 @@ impl RowGroupReader {
     }
 
     fn decode(&mut self) -> Result<Option<RecordBatch>, ScanError> {
-        let next = |part: &mut Option<PartReader>| part.as_mut().and_then(|part| part.next_chunk().transpose());
-        let chunks = cpu_pool::in_parallel(&mut self.parts, next);
+        let next = |mut part: Option<PartReader>| {
+            let chunk = part.as_mut().and_then(|part| part.next_chunk().transpose());
+            (part, chunk)
+        };
+        let chunks: Vec<_>;
+        (self.parts, chunks) = cpu_pool::in_parallel(mem::take(&mut self.parts), next).into_iter().unzip();
         if let Some(error) = self.memory.take_error() {
             return Err(self.context.decode(error));
         }

@@ -1,6 +1,6 @@
 //! The passes of a description: as many columns as fit memory at once, then a second look at frequent values.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use forebay_proto::v1;
@@ -126,14 +126,16 @@ impl ProfilePass {
     fn add(&mut self, rows: &RecordBatch) -> Result<(), StreamError> {
         self.rows += rows.num_rows() as u64;
         let push = self.push;
-        let mut columns: Vec<(&mut ColumnProfile, &ArrayRef)> = Vec::with_capacity(self.columns.len());
         // The rows also have the filter's columns.
-        for column in &mut self.columns {
-            if let Some(values) = rows.column_by_name(&column.name) {
-                columns.push((&mut column.profile, values));
-            }
-        }
-        in_parallel(&mut columns, |(profile, values)| push(profile, values)).into_iter().collect::<Result<(), _>>()?;
+        let columns = mem::take(&mut self.columns).into_iter();
+        let columns = columns.map(|column| (rows.column_by_name(&column.name).cloned(), column)).collect();
+        let results = in_parallel(columns, move |(values, mut column): (Option<ArrayRef>, PassColumn)| {
+            let pushed = values.map_or(Ok(()), |values| push(&mut column.profile, &values));
+            (column, pushed)
+        });
+        let pushed: Vec<_>;
+        (self.columns, pushed) = results.into_iter().unzip();
+        pushed.into_iter().collect::<Result<(), _>>()?;
         Ok(())
     }
 

@@ -2,23 +2,26 @@
 //!
 //! A panic in a job fails that job and nothing else.
 
+mod parallel;
+mod threads;
+
 use std::{
+    io,
+    num::NonZero,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    thread::available_parallelism,
     time::{Duration, Instant},
 };
 
-use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 use tokio::sync::oneshot;
 use tracing::Span;
 
-/// Stack of a pool thread: expression trees are walked recursively, to a depth of `expr::OPERATORS_MAX` (256), with up
-/// to
-/// 64 KiB a level in an unoptimized build.
-const STACK_BYTES: usize = 32 << 20;
+pub use parallel::in_parallel;
+use threads::Threads;
 
 /// Prefix of the names of the pool's threads.
 pub const THREAD_NAME: &str = "cpu-";
@@ -40,9 +43,9 @@ pub struct CpuPool {
 #[derive(Clone, Debug)]
 enum Workers {
     Threads {
-        long: Arc<rayon::ThreadPool>,
+        long: Arc<Threads>,
         /// The same number of threads for short jobs, which long ones would delay.
-        short: Arc<rayon::ThreadPool>,
+        short: Arc<Threads>,
     },
     /// The calling task.
     Caller,
@@ -76,12 +79,10 @@ impl CpuError {
 
 impl CpuPool {
     /// A pool with this number of threads; 0: one per core.
-    pub fn new(threads: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
-        let pool = |name: &'static str| {
-            let builder = rayon::ThreadPoolBuilder::new().num_threads(threads).stack_size(STACK_BYTES);
-            builder.thread_name(move |index| format!("{name}{index}")).build().map(Arc::new)
-        };
-        let workers = Workers::Threads { long: pool(THREAD_NAME)?, short: pool(SHORT_THREAD_NAME)? };
+    pub fn new(threads: usize) -> io::Result<Self> {
+        let count = if threads == 0 { available_parallelism().map_or(1, NonZero::get) } else { threads };
+        let start = |name| Threads::start(count, name).map(Arc::new);
+        let workers = Workers::Threads { long: start(THREAD_NAME)?, short: start(SHORT_THREAD_NAME)? };
         Ok(Self { workers, waiting: Arc::default(), queued: None })
     }
 
@@ -106,7 +107,7 @@ impl CpuPool {
     /// The number of threads.
     pub fn threads(&self) -> usize {
         match &self.workers {
-            Workers::Threads { long, .. } => long.current_num_threads(),
+            Workers::Threads { long, .. } => long.count(),
             Workers::Caller => 1,
         }
     }
@@ -135,14 +136,14 @@ impl CpuPool {
 
     async fn run_on<T: Send + 'static>(
         &self,
-        pool: &rayon::ThreadPool,
+        threads: &Threads,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, CpuError> {
         let (sender, receiver) = oneshot::channel();
         let (waiting, span) = (Arc::clone(&self.waiting), Span::current());
         let queued = self.queued.as_ref().map(|queued| (Arc::clone(queued), Instant::now()));
         waiting.fetch_add(1, Ordering::Relaxed);
-        pool.spawn(move || {
+        threads.spawn(Box::new(move || {
             waiting.fetch_sub(1, Ordering::Relaxed);
             if let Some((queued, start)) = queued {
                 queued.fetch_add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -153,7 +154,7 @@ impl CpuPool {
             }
             // Fails if the caller was dropped meanwhile.
             let _ = sender.send(outcome(|| span.in_scope(job)));
-        });
+        }));
         receiver.await.map_err(|_| CpuError::Gone)?
     }
 }
@@ -166,17 +167,6 @@ async fn run_here<T>(job: impl FnOnce() -> T) -> Result<T, CpuError> {
 
 fn outcome<T>(job: impl FnOnce() -> T) -> Result<T, CpuError> {
     catch_unwind(AssertUnwindSafe(job)).map_err(|panic| CpuError::of_panic(&*panic))
-}
-
-/// Calls a function with every item, on idle threads of the pool if the caller is one of its jobs. Results are in the
-/// items' order.
-pub fn in_parallel<Item: Send, T: Send>(items: &mut [Item], call: impl Fn(&mut Item) -> T + Send + Sync) -> Vec<T> {
-    match items {
-        [one] => vec![call(one)],
-        // Outside the pool, rayon would start its global pool.
-        many if rayon::current_thread_index().is_none() => many.iter_mut().map(call).collect(),
-        many => many.par_iter_mut().map(call).collect(),
-    }
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -235,7 +225,7 @@ mod tests {
     async fn an_inline_pool_runs_jobs_in_the_calling_task() {
         let pool = CpuPool::inline();
         let here = std::thread::current().id();
-        let threads = pool.run(|| in_parallel(&mut [(); 8], |()| std::thread::current().id())).await.unwrap();
+        let threads = pool.run(|| in_parallel(vec![(); 8], |()| std::thread::current().id())).await.unwrap();
         assert!(threads.iter().all(|thread| *thread == here));
         assert_eq!(pool.run_short(|| std::thread::current().id()).await.unwrap(), here);
         assert_eq!(pool.threads(), 1);
