@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{ArrayRef, BooleanBufferBuilder},
+    array::{ArrayRef, BooleanArray, BooleanBufferBuilder},
     buffer::{BooleanBuffer, NullBuffer},
+    compute::filter,
 };
 use bytes::Bytes;
 
@@ -19,6 +20,10 @@ use crate::{
     numbers::Numbers,
     page::{OpenPage, Pages},
 };
+
+/// Rows per run of selected rows from which on the runs are read one by one: shorter runs cost more than reading all
+/// rows.
+const ROWS_A_RUN: usize = 32;
 
 /// A column chunk, whose dictionary and open pages its readers share.
 #[derive(Debug)]
@@ -104,8 +109,46 @@ impl ColumnChunk {
 impl ColumnReader {
     /// Passes over rows. Pages of which no row is read are not decompressed.
     pub fn skip(&mut self, rows: usize) -> Result<(), PageError> {
-        let mut left = rows.min(self.rows_left);
-        self.rows_left -= left;
+        let rows = rows.min(self.rows_left);
+        self.pass_over(rows)?;
+        self.close_at_end(rows);
+        Ok(())
+    }
+
+    /// Reads the next rows, or as many as there are.
+    pub fn read(&mut self, rows: usize) -> Result<ArrayRef, PageError> {
+        let rows = rows.min(self.rows_left);
+        self.values.begin(rows);
+        let mut validity = Validity::default();
+        self.append(rows, &mut validity)?;
+        self.close_at_end(rows);
+        self.values.finish(validity.finish(), &self.chunk.column.data_type)
+    }
+
+    /// Reads the selected ones of the next rows, one bit each. Fewer bits are used if there are fewer rows.
+    pub fn read_selected(&mut self, selected: &BooleanBuffer) -> Result<ArrayRef, PageError> {
+        let rows = selected.len().min(self.rows_left);
+        let selected = selected.slice(0, rows);
+        let runs: Vec<(usize, usize)> = selected.set_slices().collect();
+        if runs.len() > rows / ROWS_A_RUN {
+            let all = self.read(rows)?;
+            let mask = BooleanArray::new(selected, None);
+            return filter(&all, &mask).map_err(|error| PageError::new(error.to_string()));
+        }
+        self.values.begin(runs.iter().map(|(start, end)| end - start).sum());
+        let (mut validity, mut at) = (Validity::default(), 0);
+        for (start, end) in runs {
+            self.pass_over(start - at)?;
+            self.append(end - start, &mut validity)?;
+            at = end;
+        }
+        self.pass_over(rows - at)?;
+        self.close_at_end(rows);
+        self.values.finish(validity.finish(), &self.chunk.column.data_type)
+    }
+
+    fn pass_over(&mut self, rows: usize) -> Result<(), PageError> {
+        let mut left = rows;
         while left > 0 {
             let Some(page) = self.page.clone().filter(|page| self.row < page.rows) else {
                 match self.chunk.pages.rows(self.next) {
@@ -126,12 +169,8 @@ impl ColumnReader {
         Ok(())
     }
 
-    /// Reads the next rows, or as many as there are.
-    pub fn read(&mut self, rows: usize) -> Result<ArrayRef, PageError> {
-        let mut left = rows.min(self.rows_left);
-        self.rows_left -= left;
-        self.values.begin(left);
-        let mut validity = Validity::default();
+    fn append(&mut self, rows: usize, validity: &mut Validity) -> Result<(), PageError> {
+        let mut left = rows;
         while left > 0 {
             let Some(page) = self.page.clone().filter(|page| self.row < page.rows) else {
                 self.open_page()?;
@@ -144,10 +183,15 @@ impl ColumnReader {
             self.row += rows;
             left -= rows;
         }
+        Ok(())
+    }
+
+    /// Counts rows as read; closes the last page after the last row.
+    fn close_at_end(&mut self, rows: usize) {
+        self.rows_left -= rows;
         if self.rows_left == 0 {
             self.page = None;
         }
-        self.values.finish(validity.finish(), &self.chunk.column.data_type)
     }
 
     fn open_page(&mut self) -> Result<(), PageError> {

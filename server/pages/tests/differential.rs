@@ -9,8 +9,9 @@ mod chunks;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow::{
-    array::{Array, ArrayRef},
-    compute::{cast, concat},
+    array::{Array, ArrayRef, BooleanArray},
+    buffer::BooleanBuffer,
+    compute::{cast, concat, filter},
 };
 use forebay_pages::{ColumnChunk, Form, PageError};
 
@@ -75,6 +76,31 @@ fn skipped_rows_do_not_change_the_others() {
                 }
                 (row, is_read) = (row + rows, !is_read);
             }
+        }
+    }
+}
+
+/// Sparse, dense and empty selections, in runs of any length.
+#[test]
+fn selected_rows_equal_those_of_all_rows() {
+    for seed in 8000..8400 {
+        let mut numbers = Numbers::new(seed);
+        let chunk = Chunk::random(&mut numbers);
+        for form in [Form::Values, Form::Keys] {
+            let column = chunk.column(form);
+            let Some(opened) = ColumnChunk::open(chunk.bytes(), column.clone()) else { continue };
+            let (mut reader, expected, mut row) = (opened.reader(), chunk.library().unwrap(), 0);
+            while row < column.rows {
+                let rows = (1 + numbers.below(column.rows)).min(column.rows - row);
+                let (run, share) = (1 + numbers.below(60), numbers.below(11));
+                let runs: Vec<bool> = (0..rows.div_ceil(run)).map(|_| numbers.below(10) < share).collect();
+                let selected = BooleanBuffer::collect_bool(rows, |row| runs[row / run]);
+                let found = cast(&reader.read_selected(&selected).unwrap(), &column.data_type).unwrap();
+                let expected = filter(&expected.slice(row, rows), &BooleanArray::new(selected, None)).unwrap();
+                assert_eq!(&found, &expected, "seed {seed}, row {row}, {chunk:?}");
+                row += rows;
+            }
+            assert_eq!(reader.read_selected(&BooleanBuffer::new_set(3)).unwrap().len(), 0);
         }
     }
 }

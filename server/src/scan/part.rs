@@ -1,12 +1,14 @@
 //! Decodes the columns of one part of a row group: most by `forebay_pages`, the others by the Parquet library.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef},
+    array::{Array, ArrayRef, BooleanArray},
+    buffer::BooleanBuffer,
+    compute::filter,
     datatypes::{DataType, SchemaRef},
 };
-use forebay_pages::{Codec, Column, ColumnReader, Form, Physical};
+use forebay_pages::{Codec, Column, ColumnReader, Form, PageError, Physical};
 use parquet::{
     arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelector},
     basic::{Compression, Type},
@@ -20,6 +22,9 @@ use super::{
     projection::{Part, View},
 };
 
+/// Why columns of one row group do not belong together.
+pub(super) const UNEQUAL_ROWS: &str = "its columns have different numbers of rows";
+
 /// The columns of a part after the rows already read.
 pub(super) struct PartReader {
     /// Columns of the projection, each with its reader.
@@ -31,6 +36,8 @@ pub(super) struct PartReader {
     library_columns: Vec<usize>,
     rows_left: usize,
     chunk_rows: usize,
+    /// Columns of the next rows that were read before the others, by index in the projection.
+    ahead: Vec<(usize, ArrayRef)>,
 }
 
 /// Rows of a part's columns.
@@ -76,7 +83,7 @@ impl PartReader {
         let library_columns: Vec<usize> = part.columns.iter().filter(of_library).copied().collect();
         let all_rows = view.metadata.metadata().row_group(row_group).num_rows();
         let rows_left = usize::try_from(all_rows).unwrap_or(0).saturating_sub(skip);
-        let mut opened = Self { own, skip, library: None, library_columns, rows_left, chunk_rows };
+        let mut opened = Self { own, skip, library: None, library_columns, rows_left, chunk_rows, ahead: Vec::new() };
         if opened.own.is_empty() || !opened.library_columns.is_empty() {
             let library_roots = opened.library_columns.iter().map(|column| {
                 let place = part.columns.iter().position(|known| known == column);
@@ -91,37 +98,89 @@ impl PartReader {
 
     /// Decodes the next rows; `None` at the end. After an error it must not be called again.
     pub(super) fn next_chunk(&mut self) -> Result<Option<PartChunk>, PartError> {
-        let skip = std::mem::take(&mut self.skip);
+        let Some(rows) = self.read_ahead(|_| true)? else { return Ok(None) };
+        self.rest(rows, None).map(Some)
+    }
+
+    /// Decodes some columns of the next rows, before [`Self::rest`] decodes the others. Returns the number of rows;
+    /// `None` at the end.
+    pub(super) fn read_ahead(&mut self, is_read: impl Fn(usize) -> bool) -> Result<Option<usize>, PartError> {
+        self.skip_first()?;
+        let mut rows = self.rows_left.min(self.chunk_rows);
+        let is_of_library =
+            self.library_columns.is_empty() || self.library_columns.iter().any(|column| is_read(*column));
+        if self.library.is_some() && is_of_library {
+            match self.read_library()? {
+                Some(read) => rows = read,
+                None => return Ok(None),
+            }
+        }
+        for (column, reader) in self.own.iter_mut().filter(|(column, _)| is_read(*column)) {
+            self.ahead.push((*column, checked(*column, rows, reader.read(rows))?));
+        }
+        Ok((rows > 0).then_some(rows))
+    }
+
+    /// The columns read ahead.
+    pub(super) fn ahead(&self) -> &[(usize, ArrayRef)] {
+        &self.ahead
+    }
+
+    /// Decodes the other columns of the next rows, all or the selected ones.
+    pub(super) fn rest(&mut self, rows: usize, selected: Option<&BooleanBuffer>) -> Result<PartChunk, PartError> {
+        self.skip_first()?;
+        let is_library_due = self.library_columns.iter().any(|column| !is_among(&self.ahead, *column));
+        if is_library_due && self.read_library()? != Some(rows) {
+            return Err((self.library_columns.clone(), UNEQUAL_ROWS.to_owned()));
+        }
+        self.rows_left = self.rows_left.saturating_sub(rows);
+        let mut arrays = mem::take(&mut self.ahead);
+        let due = self.own.iter_mut().filter(|(column, _)| !is_among(&arrays, *column));
+        let Some(selected) = selected else {
+            let read = due.map(|(column, reader)| Ok((*column, checked(*column, rows, reader.read(rows))?)));
+            let read = read.collect::<Result<Vec<_>, PartError>>()?;
+            arrays.extend(read);
+            return Ok(PartChunk { rows, arrays });
+        };
+        let (mask, kept) = (BooleanArray::new(selected.clone(), None), selected.count_set_bits());
+        let read = due.map(|(column, reader)| Ok((*column, checked(*column, kept, reader.read_selected(selected))?)));
+        let read = read.collect::<Result<Vec<_>, PartError>>()?;
+        for (column, array) in &mut arrays {
+            *array = filter(array, &mask).map_err(|error| (vec![*column], error.to_string()))?;
+        }
+        arrays.extend(read);
+        Ok(PartChunk { rows: kept, arrays })
+    }
+
+    fn skip_first(&mut self) -> Result<(), PartError> {
+        let skip = mem::take(&mut self.skip);
         if skip > 0 {
             for (column, reader) in &mut self.own {
                 reader.skip(skip).map_err(|error| (vec![*column], error.to_string()))?;
             }
         }
-        let mut arrays = Vec::with_capacity(self.own.len() + self.library_columns.len());
-        let rows = match &mut self.library {
-            None => self.rows_left.min(self.chunk_rows),
-            Some(library) => {
-                let damaged = |source: arrow::error::ArrowError| {
-                    (self.library_columns.clone(), ParquetError::from(source).to_string())
-                };
-                let Some(chunk) = library.next().transpose().map_err(damaged)? else { return Ok(None) };
-                arrays.extend(self.library_columns.iter().copied().zip(chunk.columns().iter().cloned()));
-                chunk.num_rows()
-            }
-        };
-        if rows == 0 {
-            return Ok(None);
-        }
-        self.rows_left = self.rows_left.saturating_sub(rows);
-        for (column, reader) in &mut self.own {
-            let array = reader.read(rows).map_err(|error| (vec![*column], error.to_string()))?;
-            if array.len() != rows {
-                return Err((vec![*column], "its columns have different numbers of rows".to_owned()));
-            }
-            arrays.push((*column, array));
-        }
-        Ok(Some(PartChunk { rows, arrays }))
+        Ok(())
     }
+
+    /// Decodes the next rows of the library's columns. Returns their number; `None` at the end.
+    fn read_library(&mut self) -> Result<Option<usize>, PartError> {
+        let Some(library) = &mut self.library else { return Ok(None) };
+        let damaged =
+            |source: arrow::error::ArrowError| (self.library_columns.clone(), ParquetError::from(source).to_string());
+        let Some(chunk) = library.next().transpose().map_err(damaged)? else { return Ok(None) };
+        self.ahead.extend(self.library_columns.iter().copied().zip(chunk.columns().iter().cloned()));
+        Ok(Some(chunk.num_rows()))
+    }
+}
+
+fn is_among(arrays: &[(usize, ArrayRef)], column: usize) -> bool {
+    arrays.iter().any(|(known, _)| *known == column)
+}
+
+/// An array of `rows` rows.
+fn checked(column: usize, rows: usize, read: Result<ArrayRef, PageError>) -> Result<ArrayRef, PartError> {
+    let array = read.map_err(|error| (vec![column], error.to_string()))?;
+    if array.len() == rows { Ok(array) } else { Err((vec![column], UNEQUAL_ROWS.to_owned())) }
 }
 
 /// A decoder of these roots by the Parquet library, and the page bytes that it may hold decompressed.

@@ -9,6 +9,7 @@ use std::{
 
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions},
+    buffer::BooleanBuffer,
     datatypes::SchemaRef,
     error::ArrowError,
 };
@@ -20,7 +21,7 @@ use super::{
     error::{ErrorContext, ScanError},
     fetch::SharedBytes,
     intervals::Intervals,
-    part::{PartError, PartReader},
+    part::{PartChunk, PartError, PartReader, UNEQUAL_ROWS},
     projection::{Part, Projection},
 };
 use crate::{
@@ -46,6 +47,8 @@ pub struct RowGroupReader {
     context: ErrorContext,
     /// Rows declared in the footer and not decoded yet.
     rows_due: u64,
+    /// Rows of which some columns were decoded ahead of the others.
+    rows_ahead: Option<usize>,
     fetch_time: Duration,
     memory: Arc<DecodeMemory>,
     intervals: Intervals,
@@ -130,6 +133,7 @@ pub async fn open_shared(
         schema,
         context,
         rows_due,
+        rows_ahead: None,
         fetch_time,
         memory,
         intervals,
@@ -179,59 +183,128 @@ impl RowGroupReader {
     /// Decodes the next rows, at most [`Projection::chunk_rows`]; `None` at the end. Run it on the CPU pool.
     pub fn next_chunk(&mut self) -> Result<Option<RecordBatch>, ScanError> {
         let chunk = self.decode();
-        if !matches!(chunk, Ok(Some(_))) {
-            // A decoder that failed or ended must not be called again.
-            self.rows_due = 0;
-            self.parts.fill_with(|| None);
-        }
+        self.end_unless(matches!(chunk, Ok(Some(_))));
         chunk
     }
 
-    fn decode(&mut self) -> Result<Option<RecordBatch>, ScanError> {
-        let next = |mut part: Option<PartReader>| {
-            let chunk = part.as_mut().and_then(|part| part.next_chunk().transpose());
-            (part, chunk)
+    /// Decodes some columns of the next rows, by rising index in the projection; `None` at the end. [`Self::rest`] must
+    /// follow. Run it on the CPU pool.
+    pub fn read_ahead(&mut self, columns: &[usize]) -> Result<Option<RecordBatch>, ScanError> {
+        let ahead = self.decode_ahead(columns);
+        self.end_unless(matches!(ahead, Ok(Some(_))));
+        ahead
+    }
+
+    /// Decodes the other columns of the rows of [`Self::read_ahead`], and returns all columns of all rows, or of the
+    /// selected ones. Run it on the CPU pool.
+    pub fn rest(&mut self, selected: Option<&BooleanBuffer>) -> Result<RecordBatch, ScanError> {
+        let rest = self.decode_rest(selected);
+        self.end_unless(rest.is_ok());
+        rest
+    }
+
+    /// A decoder that failed or ended must not be called again.
+    fn end_unless(&mut self, may_continue: bool) {
+        if !may_continue {
+            self.rows_due = 0;
+            self.rows_ahead = None;
+            self.parts.fill_with(|| None);
+        }
+    }
+
+    /// Calls a function with every part, on idle threads of the pool too.
+    fn each_part<T: Send + 'static>(
+        &mut self,
+        call: impl Fn(&mut PartReader) -> Result<Option<T>, PartError> + Send + Sync + 'static,
+    ) -> Result<Vec<Option<T>>, ScanError> {
+        let call = move |mut part: Option<PartReader>| {
+            let result = part.as_mut().map_or(Ok(None), &call);
+            (part, result)
         };
-        let chunks: Vec<_>;
-        (self.parts, chunks) = cpu_pool::in_parallel(mem::take(&mut self.parts), next).into_iter().unzip();
+        let results: Vec<_>;
+        (self.parts, results) = cpu_pool::in_parallel(mem::take(&mut self.parts), call).into_iter().unzip();
         if let Some(error) = self.memory.take_error() {
             return Err(self.context.decode(error));
         }
-        let corrupt = |reason: String| self.context.corrupt(&self.schema, reason);
-        let mut arrays: Vec<Option<ArrayRef>> = vec![None; self.schema.fields().len()];
+        let of_columns = |(columns, reason): PartError| self.context.corrupt(&project(&self.schema, &columns), reason);
+        results.into_iter().map(|result| result.map_err(of_columns)).collect()
+    }
+
+    fn decode(&mut self) -> Result<Option<RecordBatch>, ScanError> {
+        let chunks = self.each_part(PartReader::next_chunk)?;
+        let Some(row_count) = self.count(chunks.iter().map(|chunk| chunk.as_ref().map_or(0, |chunk| chunk.rows)))?
+        else {
+            return Ok(None);
+        };
+        self.chunk(row_count, chunks.into_iter().flatten()).map(Some)
+    }
+
+    fn decode_ahead(&mut self, columns: &[usize]) -> Result<Option<RecordBatch>, ScanError> {
+        let read = columns.to_vec();
+        let rows = self.each_part(move |part| part.read_ahead(|column| read.contains(&column)))?;
+        let Some(row_count) = self.count(rows.into_iter().map(|rows| rows.unwrap_or(0)))? else { return Ok(None) };
+        self.rows_ahead = Some(row_count);
+        let arrays = self.parts.iter().flatten().flat_map(PartReader::ahead);
+        let arrays = self.restored(arrays.filter(|(column, _)| columns.contains(column)))?;
+        let schema = self.schema.project(columns).map_err(|source| self.corrupt(source.to_string()))?;
+        self.batch(Arc::new(schema), arrays, row_count).map(Some)
+    }
+
+    fn decode_rest(&mut self, selected: Option<&BooleanBuffer>) -> Result<RecordBatch, ScanError> {
+        let Some(rows) = self.rows_ahead.take() else { return Err(self.corrupt(UNEQUAL_ROWS.to_owned())) };
+        let kept = selected.map_or(rows, BooleanBuffer::count_set_bits);
+        let selected = selected.cloned();
+        let chunks = self.each_part(move |part| part.rest(rows, selected.as_ref()).map(Some))?;
+        self.chunk(kept, chunks.into_iter().flatten())
+    }
+
+    fn corrupt(&self, reason: String) -> ScanError {
+        self.context.corrupt(&self.schema, reason)
+    }
+
+    /// The number of rows that all parts read; none at the end.
+    fn count(&mut self, of_parts: impl Iterator<Item = usize>) -> Result<Option<usize>, ScanError> {
         let mut found: Option<usize> = None;
-        for chunk in chunks {
-            let of_columns =
-                |(columns, reason): PartError| self.context.corrupt(&project(&self.schema, &columns), reason);
-            let chunk = chunk.transpose().map_err(of_columns)?;
-            let row_count = chunk.as_ref().map_or(0, |chunk| chunk.rows);
-            if *found.get_or_insert(row_count) != row_count {
-                return Err(corrupt("its columns have different numbers of rows".to_owned()));
-            }
-            for (index, array) in chunk.iter().flat_map(|chunk| &chunk.arrays) {
-                let field = self.schema.field(*index);
-                let restored = self.intervals.restored(array, field.data_type());
-                let restored = restored.map_err(|reason| self.context.out_of_range(field.name().clone(), reason))?;
-                arrays[*index] = Some(restored);
+        for rows in of_parts {
+            if *found.get_or_insert(rows) != rows {
+                return Err(self.corrupt(UNEQUAL_ROWS.to_owned()));
             }
         }
         let row_count = found.unwrap_or(0);
         if row_count == 0 {
             return match mem::take(&mut self.rows_due) {
                 0 => Ok(None),
-                missing => Err(corrupt(format!("its footer declares {missing} more rows than it has"))),
+                missing => Err(self.corrupt(format!("its footer declares {missing} more rows than it has"))),
             };
         }
         if row_count as u64 > self.rows_due {
-            return Err(corrupt("it has more rows than its footer declares".to_owned()));
+            return Err(self.corrupt("it has more rows than its footer declares".to_owned()));
         }
         self.rows_due -= row_count as u64;
-        // Files may declare different columns nullable: every chunk has the schema of the snapshot.
+        Ok(Some(row_count))
+    }
+
+    fn chunk(&self, row_count: usize, parts: impl Iterator<Item = PartChunk>) -> Result<RecordBatch, ScanError> {
+        let arrays: Vec<_> = parts.flat_map(|chunk| chunk.arrays).collect();
+        self.batch(SchemaRef::clone(&self.schema), self.restored(arrays.iter())?, row_count)
+    }
+
+    /// The arrays in the order of the projection.
+    fn restored<'a>(&self, arrays: impl Iterator<Item = &'a (usize, ArrayRef)>) -> Result<Vec<ArrayRef>, ScanError> {
+        let mut restored: Vec<Option<ArrayRef>> = vec![None; self.schema.fields().len()];
+        for (index, array) in arrays {
+            let field = self.schema.field(*index);
+            let array = self.intervals.restored(array, field.data_type());
+            restored[*index] = Some(array.map_err(|reason| self.context.out_of_range(field.name().clone(), reason))?);
+        }
+        Ok(restored.into_iter().flatten().collect())
+    }
+
+    /// Files may declare different columns nullable: every chunk has the schema of the snapshot.
+    fn batch(&self, schema: SchemaRef, arrays: Vec<ArrayRef>, row_count: usize) -> Result<RecordBatch, ScanError> {
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
-        let arrays = arrays.into_iter().flatten().collect();
-        let chunk: Result<RecordBatch, ArrowError> =
-            RecordBatch::try_new_with_options(SchemaRef::clone(&self.schema), arrays, &options);
-        chunk.map(Some).map_err(|source| corrupt(source.to_string()))
+        let batch: Result<RecordBatch, ArrowError> = RecordBatch::try_new_with_options(schema, arrays, &options);
+        batch.map_err(|source| self.corrupt(source.to_string()))
     }
 }
 
