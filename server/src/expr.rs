@@ -11,6 +11,7 @@ mod constant;
 mod cost;
 mod error;
 mod expression;
+mod filter;
 mod floats;
 mod forms;
 mod functions;
@@ -24,6 +25,7 @@ mod size;
 
 pub use error::ExprError;
 pub use expression::Expression;
+pub use filter::Filter;
 pub use parse::{OPERATORS_MAX, TEXT_BYTES_MAX, operator_count};
 pub use pruning::{ColumnStatistics, PruningStatistics};
 pub use query::{QueryError, SQL_BYTES_MAX, find_name, lower_first, parse_query, query_tables};

@@ -14,7 +14,7 @@ use arrow::{
 use datafusion_common::{DFSchema, DataFusionError, config::ConfigOptions};
 use datafusion_expr::{
     ColumnarValue, Expr, execution_props::ExecutionProps, physical_planning_context::PhysicalPlanningContext,
-    simplify::SimplifyContext,
+    simplify::SimplifyContext, utils::split_conjunction,
 };
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
@@ -132,6 +132,16 @@ impl Expression {
         Ok(Self { physical, ..self.clone() })
     }
 
+    /// The conditions of a filter that must all be true, bound to batches of a schema.
+    pub(super) fn conditions(&self, schema: &Schema) -> Result<Vec<Self>, ExprError> {
+        let split = split_conjunction(&self.logical).into_iter().map(|condition| {
+            let columns: BTreeSet<String> = condition.column_refs().iter().map(|column| column.name.clone()).collect();
+            let condition = Self { logical: condition.clone(), columns: columns.into_iter().collect(), ..self.clone() };
+            condition.bind(schema)
+        });
+        split.collect()
+    }
+
     /// Evaluates it for every row of a batch with the schema it was compiled for or bound to.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef, ExprError> {
         let Some(size) = &self.size else { return self.evaluate_at_once(batch) };
@@ -166,7 +176,7 @@ impl Expression {
         cast(&values, self.field.data_type()).map_err(|source| self.failed(source.to_string()))
     }
 
-    fn failed(&self, reason: String) -> ExprError {
+    pub(super) fn failed(&self, reason: String) -> ExprError {
         ExprError::Evaluation { text: self.text.clone(), reason }
     }
 

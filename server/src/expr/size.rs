@@ -181,7 +181,7 @@ fn literal_bytes(value: &ScalarValue) -> f64 {
 }
 
 /// Bytes of the longest value of a column.
-fn longest(array: &ArrayRef) -> f64 {
+pub(super) fn longest(array: &ArrayRef) -> f64 {
     match array.data_type() {
         DataType::Utf8 => longest_bytes::<Utf8Type>(array),
         DataType::LargeUtf8 => longest_bytes::<LargeUtf8Type>(array),
