@@ -17,10 +17,11 @@ use super::{
     flights::Progress,
     resolve::{
         count::rows_and_groups,
+        deciding::NextRows,
         rows::{Expressions, Rows},
     },
 };
-use crate::{budget::Reservation, catalog::Snapshot, scan};
+use crate::{budget::Reservation, catalog::Snapshot, metrics::StageTimes, scan};
 
 /// Chunks that exist at once besides those that a sink queues: one being decoded, one being computed from.
 const CHUNKS_DECODED: u64 = 2;
@@ -72,21 +73,17 @@ pub(super) async fn run<Sink: RowSink>(
         loop {
             let chunk_rows = Arc::clone(&rows);
             let step = move || {
-                let computed = match reader.next_chunk() {
-                    Ok(Some(chunk)) => {
-                        let passing = chunk_rows.apply(&chunk, next_row);
-                        let values = passing.and_then(|passing| sink.compute(&passing.rows));
-                        values.map(|values| Some((values, chunk.num_rows() as u64)))
-                    }
-                    Ok(None) => Ok(None),
-                    Err(source) => Err(source.into()),
-                };
+                let next = chunk_rows.next(&mut reader, next_row, &mut StageTimes::default()).transpose();
+                let computed = next.map(|next| -> Result<_, StreamError> {
+                    let NextRows { passing, stored } = next?;
+                    Ok((sink.compute(&passing.rows)?, stored))
+                });
                 (reader, sink, computed)
             };
             let computed;
             (reader, sink, computed) =
                 decode(&environment.cpu, snapshot, &groups[index], rows.projection.schema(), step).await?;
-            let Some((values, row_count)) = computed? else { break };
+            let Some((values, row_count)) = computed.transpose()? else { break };
             if !sink.take(values).await {
                 return Ok(sink);
             }

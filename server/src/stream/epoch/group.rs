@@ -1,15 +1,12 @@
 //! A row group being read: its passing rows, run by run, from any piece of it.
 
-use std::{
-    ops::Range,
-    time::{Duration, Instant},
-};
+use std::{ops::Range, time::Duration};
 
 use forebay_order::Piece;
 
 use crate::{
     catalog::Snapshot,
-    metrics::{Stage, StageTimes},
+    metrics::StageTimes,
     scan::{self, RowGroupReader},
     stream::{
         environment::Environment,
@@ -106,13 +103,8 @@ impl OpenGroup {
     }
 
     fn decode(&mut self, rows: &Rows, times: &mut StageTimes) -> Result<Option<Passing>, StreamError> {
-        let start = Instant::now();
-        let Some(chunk) = self.reader.next_chunk()? else { return Ok(None) };
-        times.add_since(Stage::Decode, start);
-        let start = Instant::now();
-        let passing = rows.apply(&chunk, self.next_row)?;
-        self.next_row += chunk.num_rows() as u64;
-        times.add_since(Stage::Transform, start);
-        Ok(Some(passing))
+        let Some(next) = rows.next(&mut self.reader, self.next_row, times)? else { return Ok(None) };
+        self.next_row += next.stored;
+        Ok(Some(next.passing))
     }
 }

@@ -62,8 +62,8 @@ pub(crate) struct CompiledKey {
 
 impl Compiled {
     /// The same for the rows of one group.
-    pub(super) fn of_group(&self, filter: GroupFilter) -> Self {
-        Self { rows: Arc::new(self.rows.of_group(filter)), ..self.clone() }
+    pub(super) fn of_group(&self, filter: GroupFilter) -> Result<Self, StreamError> {
+        Ok(Self { rows: Arc::new(self.rows.of_group(filter, &self.expressions)?), ..self.clone() })
     }
 
     /// Compiles a plan, and stores it if tickets are to carry its id.

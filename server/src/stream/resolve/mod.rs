@@ -3,6 +3,7 @@
 pub(crate) mod cache;
 mod compiled;
 pub(crate) mod count;
+pub(crate) mod deciding;
 mod drift;
 pub(crate) mod groups;
 mod joins;

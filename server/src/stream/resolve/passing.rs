@@ -1,6 +1,9 @@
 //! The passing rows of a chunk, each with its stored row.
 
-use arrow::{array::RecordBatch, buffer::BooleanBuffer};
+use arrow::{
+    array::{BooleanBufferBuilder, RecordBatch},
+    buffer::BooleanBuffer,
+};
 use forebay_kernels::KernelError;
 
 use crate::stream::error::StreamError;
@@ -34,6 +37,16 @@ impl Origin {
         self.kept.push(rows);
     }
 
+    /// Which of a chunk's rows are kept; none: all of them.
+    fn selected(self) -> Option<BooleanBuffer> {
+        self.kept.into_iter().reduce(|before, kept| {
+            let mut rows = BooleanBufferBuilder::new(before.len());
+            rows.append_n(before.len(), false);
+            before.set_indices().zip(&kept).for_each(|(row, is_kept)| rows.set_bit(row, is_kept));
+            rows.finish()
+        })
+    }
+
     /// The index of a kept row's stored row.
     fn stored_row(&self, row: usize) -> u64 {
         let in_chunk = self.kept.iter().rev().fold(row, |row, kept| kept.set_indices().nth(row).unwrap_or(row));
@@ -46,6 +59,11 @@ impl Origin {
 impl Passing {
     pub(super) fn new(rows: RecordBatch, origin: Origin) -> Self {
         Self { rows, origin }
+    }
+
+    /// Which of the chunk's rows these are; none: all of them.
+    pub(super) fn selected(self) -> Option<BooleanBuffer> {
+        self.origin.selected()
     }
 
     /// The error of one of the rows, naming the stored row.
@@ -67,5 +85,8 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|row| origin.stored_row(row)), [101, 102, 104, 105]);
         origin.keep(BooleanBuffer::from(vec![false, true, false, true]));
         assert_eq!([0, 1].map(|row| origin.stored_row(row)), [102, 105]);
+        let selected = origin.selected().unwrap();
+        assert_eq!(selected.set_indices().collect::<Vec<_>>(), [2, 5]);
+        assert_eq!((selected.len(), Origin::of_chunk(7).selected()), (6, None));
     }
 }

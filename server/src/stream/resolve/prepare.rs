@@ -199,7 +199,7 @@ impl Resolver {
         let (snapshot, compiled) = self.opened(&request).await?;
         if let Some(column) = &compiled.group {
             let (group, passing) = self.group(&request, &snapshot, &compiled, column).await?;
-            return self.ordered(request, snapshot, Arc::new(compiled.of_group(group)), passing);
+            return self.ordered(request, snapshot, Arc::new(compiled.of_group(group)?), passing);
         }
         let Compiled { filter, expressions, .. } = compiled.as_ref();
         let passing = self.counts.passing(&self.environment, &snapshot, filter, expressions).await?;

@@ -1,6 +1,6 @@
 //! Computes the passing rows of stored chunks, with derived columns and row ids.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array},
@@ -14,12 +14,14 @@ use prost::Message as _;
 
 use crate::{
     catalog::Snapshot,
-    expr::Expression,
+    expr::{Expression, Filter},
+    metrics::StageTimes,
     plan::{PlanError, ROW_ID, Sample, Tables, join_path, stored_columns},
-    scan::Projection,
+    scan::{Projection, RowGroupReader},
     stream::{
         error::StreamError,
         resolve::{
+            deciding::{self, Deciding, NextRows},
             groups::GroupFilter,
             joins::{Join, JoinedColumns},
             passing::{Origin, Passing},
@@ -57,6 +59,9 @@ pub(crate) enum RowSource {
 pub(crate) struct Rows {
     pub projection: Projection,
     derivation: Derivation,
+    /// Reads fewer columns of rows that do not pass; none: all columns of all rows are read.
+    deciding: Option<Deciding>,
+    stored: SchemaRef,
 }
 
 /// Filters a chunk of columns and adds joined and derived ones; the chunk may be of a snapshot or a client.
@@ -67,7 +72,7 @@ pub(crate) struct Derivation {
     pub input: SchemaRef,
     /// Joins that the filter reads.
     joins_before: Vec<JoinedColumns>,
-    filter: Option<Expression>,
+    filter: Option<Filter>,
     /// Joins that only derived columns or the outputs read: of passing rows.
     joins_after: Vec<JoinedColumns>,
     derived: Vec<Expression>,
@@ -205,32 +210,33 @@ impl Rows {
         columns: impl IntoIterator<Item = &'a str>,
         with_row_ids: bool,
     ) -> Result<Self, StreamError> {
-        let derivation = Derivation::new(snapshot.wide_schema(), expressions, columns, with_row_ids)?;
-        Ok(Self { projection: Projection::new(snapshot, derivation.columns.clone()), derivation })
+        let stored = SchemaRef::clone(snapshot.wide_schema());
+        let columns: BTreeSet<&str> = columns.into_iter().collect();
+        let derivation = Derivation::new(&stored, expressions, columns.iter().copied(), with_row_ids)?;
+        let deciding = Deciding::new(&stored, expressions, &derivation, None)?;
+        let projection = Projection::new(snapshot, derivation.columns.clone());
+        let projection = projection.with_keys(|column| !columns.contains(column) && derivation.may_key(column));
+        Ok(Self { projection, derivation, deciding, stored })
     }
 
     /// Lets the scan keep dictionaries for columns that only a program's chains read.
     #[must_use]
     pub(crate) fn with_keys(self, program: &Program) -> Self {
         let passed: BTreeSet<&str> = program.stored_columns().collect();
-        let derivation = &self.derivation;
-        let mut used: BTreeSet<&str> =
-            derivation.filter.iter().flat_map(Expression::columns).map(String::as_str).collect();
-        used.extend(derivation.derived.iter().flat_map(Expression::columns).map(String::as_str));
-        let projection = self.projection.with_keys(|column| !passed.contains(column) && !used.contains(column));
-        Self { projection, derivation: self.derivation }
+        let may = |column: &str| !passed.contains(column) && self.derivation.may_key(column);
+        Self { projection: self.projection.with_keys(may), ..self }
     }
 
     /// The same for the rows of one group.
-    pub(super) fn of_group(&self, group: GroupFilter) -> Self {
-        let derivation = Derivation { group: Some(group), ..self.derivation.clone() };
-        Self { projection: self.projection.clone(), derivation }
+    pub(super) fn of_group(&self, group: GroupFilter, expressions: &Expressions) -> Result<Self, StreamError> {
+        let (projection, stored) = (self.projection.clone(), SchemaRef::clone(&self.stored));
+        let deciding = Deciding::new(&stored, expressions, &self.derivation, Some(group.clone()))?;
+        Ok(Self { projection, derivation: self.derivation.of_group(Some(group)), deciding, stored })
     }
 
     /// Whether every stored row passes.
     pub(crate) fn all_pass(&self) -> bool {
-        let Derivation { filter, sample, group, .. } = &self.derivation;
-        filter.is_none() && sample.is_none() && group.is_none()
+        self.derivation.all_pass()
     }
 
     /// The number of passing rows in a chunk of the projection; `first_row` is the index of its first row in the
@@ -239,6 +245,17 @@ impl Rows {
         let (rows, _) = self.derivation.sampled(chunk, first_row)?;
         let rows = self.derivation.with_joined(rows, &self.derivation.joins_before)?;
         Ok(self.derivation.mask(&rows)?.map_or(rows.num_rows(), |mask| mask.true_count()) as u64)
+    }
+
+    /// Reads the next rows, of which the first has the index `first_row` in the snapshot, and returns those that pass;
+    /// `None` at the end. Run it on the CPU pool.
+    pub(crate) fn next(
+        &self,
+        reader: &mut RowGroupReader,
+        first_row: u64,
+        times: &mut StageTimes,
+    ) -> Result<Option<NextRows>, StreamError> {
+        deciding::next_rows(reader, (self.deciding.as_ref(), &self.derivation), first_row, times)
     }
 
     /// The passing rows of a chunk; `first_row` is the index of its first row in the snapshot.
@@ -288,7 +305,8 @@ impl Derivation {
             fields.push(row_id_field());
         }
         fields.extend(joins_before.iter().flat_map(JoinedColumns::fields).cloned());
-        let filter = filter.map(|filter| bind(filter, &Schema::new(fields.clone()), "plan.filter")).transpose()?;
+        let filter = filter.map(|filter| Filter::bind(filter, &Schema::new(fields.clone()))).transpose();
+        let filter = filter.map_err(|source| StreamError::Expression { path: "plan.filter".to_owned(), source })?;
         fields.extend(joins_after.iter().flat_map(JoinedColumns::fields).cloned());
         let mut derived = Vec::with_capacity(used.len());
         for (field, expression) in used {
@@ -327,6 +345,44 @@ impl Derivation {
         Ok(Passing::new(kept(passing, late, &mut origin)?, origin))
     }
 
+    /// The rest of [`Self::apply`] for rows of a chunk, the `selected` ones of those with the ids `ids`.
+    pub(super) fn apply_selected(
+        &self,
+        rows: RecordBatch,
+        selected: Option<BooleanBuffer>,
+        ids: Range<u64>,
+    ) -> Result<Passing, StreamError> {
+        let first = ids.start;
+        let mut origin = Origin::of_chunk(first);
+        let rows = match &selected {
+            None => self.with_row_ids(rows, ids)?,
+            Some(selected) => self.with_row_ids(rows, selected.set_indices().map(|row| first + row as u64))?,
+        };
+        selected.into_iter().for_each(|selected| origin.keep(selected));
+        let rows = self.with_joined(self.with_joined(rows, &self.joins_before)?, &self.joins_after)?;
+        let passing = self.with_derived(rows)?;
+        // A joined or derived column was not there when the rows were selected.
+        let late = self.in_group(&passing)?;
+        Ok(Passing::new(kept(passing, late, &mut origin)?, origin))
+    }
+
+    /// The same for the rows of a group.
+    pub(super) fn of_group(&self, group: Option<GroupFilter>) -> Self {
+        Self { group, ..self.clone() }
+    }
+
+    /// Whether its expressions read dictionaries of a column as well as plain values.
+    fn may_key(&self, column: &str) -> bool {
+        let is_read = |columns: &[String]| columns.iter().any(|read| read == column);
+        let is_plain = |filter: &Filter| is_read(filter.columns()) && !filter.decides_by_value(column);
+        !self.filter.as_ref().is_some_and(is_plain) && !self.derived.iter().any(|derived| is_read(derived.columns()))
+    }
+
+    /// Whether every stored row passes.
+    pub(super) fn all_pass(&self) -> bool {
+        self.filter.is_none() && self.sample.is_none() && self.group.is_none()
+    }
+
     /// The rows of the group; none if there is no group, or if the rows do not have its column yet.
     fn in_group(&self, rows: &RecordBatch) -> Result<Option<BooleanArray>, StreamError> {
         self.group.as_ref().map_or(Ok(None), |group| group.passes(rows))
@@ -352,22 +408,21 @@ impl Derivation {
 
     /// The sampled rows of a chunk, followed by their ids if anything reads them.
     fn sampled(&self, chunk: &RecordBatch, first_row: u64) -> Result<(RecordBatch, Origin), StreamError> {
-        let (rows, mut origin) = (self.with_row_ids(chunk, first_row)?, Origin::of_chunk(first_row));
+        let ids = first_row..first_row + chunk.num_rows() as u64;
+        let (rows, mut origin) = (self.with_row_ids(chunk.clone(), ids)?, Origin::of_chunk(first_row));
         let Some(sample) = self.sample else { return Ok((rows, origin)) };
         let mask = BooleanBuffer::collect_bool(rows.num_rows(), |row| sample.holds(first_row + row as u64));
         origin.keep(mask.clone());
         Ok((filter_record_batch(&rows, &BooleanArray::new(mask, None))?, origin))
     }
 
-    fn with_row_ids(&self, chunk: &RecordBatch, first_row: u64) -> Result<RecordBatch, StreamError> {
+    fn with_row_ids(&self, rows: RecordBatch, ids: impl Iterator<Item = u64>) -> Result<RecordBatch, StreamError> {
         if !self.with_row_ids {
-            return Ok(chunk.clone());
+            return Ok(rows);
         }
-        let row_count = chunk.num_rows();
-        let ids = UInt64Array::from_iter_values(first_row..first_row + row_count as u64);
-        let mut columns: Vec<ArrayRef> = chunk.columns().to_vec();
-        columns.push(Arc::new(ids));
-        self.batch(columns.len(), columns, row_count)
+        let mut columns: Vec<ArrayRef> = rows.columns().to_vec();
+        columns.push(Arc::new(UInt64Array::from_iter_values(ids)));
+        self.batch(columns.len(), columns, rows.num_rows())
     }
 
     /// Adds the columns of joins.

@@ -27,6 +27,10 @@ impl GroupFilter {
         Self { column, key }
     }
 
+    pub(in crate::stream::resolve) fn column(&self) -> &str {
+        &self.column.name
+    }
+
     /// The rows of a batch that belong to the group; none if the batch lacks the column.
     pub(crate) fn passes(&self, batch: &RecordBatch) -> Result<Option<BooleanArray>, StreamError> {
         batch.column_by_name(&self.column.name).map(|column| self.mask(column)).transpose()
