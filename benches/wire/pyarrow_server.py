@@ -1,4 +1,7 @@
-"""pyarrow's Flight server (C++) with prepared batches. Arguments: columns, rows. Exits when stdin closes."""
+"""pyarrow's Flight server (C++) with prepared batches, [rows, columns] float32 in one column, or in as many columns.
+
+Arguments: columns, rows, and `table` for many columns. Exits when stdin closes.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,14 @@ BATCHES = 16
 class Prepared(fl.FlightServerBase):
     """Sends the number of batches that the ticket contains, entirely in C++."""
 
-    def __init__(self, columns: int, rows: int) -> None:
+    def __init__(self, columns: int, rows: int, is_table: bool) -> None:
         super().__init__("grpc://127.0.0.1:0")
         values = np.arange(rows * columns, dtype=np.float32)
+        if is_table:
+            self._schema = pa.schema([(f"x{number}", pa.float32()) for number in range(columns)])
+            parts = [np.split(values + number, columns) for number in range(BATCHES)]
+            self._batches = [pa.RecordBatch.from_arrays([pa.array(x) for x in p], schema=self._schema) for p in parts]
+            return
         lists = [pa.FixedSizeListArray.from_arrays(pa.array(values + number), columns) for number in range(BATCHES)]
         self._schema = pa.schema([pa.field("x", pa.list_(pa.float32(), columns), nullable=False)])
         self._batches = [pa.RecordBatch.from_arrays([one], schema=self._schema) for one in lists]
@@ -32,8 +40,8 @@ class Prepared(fl.FlightServerBase):
 
 def main() -> None:
     """Serve until stdin closes."""
-    columns, rows = (int(argument) for argument in sys.argv[1:])
-    server = Prepared(columns, rows)
+    columns, rows = (int(argument) for argument in sys.argv[1:3])
+    server = Prepared(columns, rows, "table" in sys.argv[3:])
     print(f"127.0.0.1:{server.port}", flush=True)
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
