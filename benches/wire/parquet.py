@@ -1,4 +1,4 @@
-"""Cost of Parquet to wire: plain uncompressed floats through Forebay, beside pyarrow's server of ready batches.
+"""Cost of Parquet to wire: plain uncompressed floats through Forebay, compared with pyarrow's server of ready batches.
 
 Forebay reads a Parquet file, which is in the file cache, and sends it as the raw table and as one FLOAT32 matrix
 without ops. pyarrow's server sends batches that it made before the clock started, as a table and as a matrix. Both
