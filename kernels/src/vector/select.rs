@@ -82,10 +82,24 @@ pub(crate) fn map_singles(
     let target = &mut target[..source.len()];
     let (chunks, rest) = source.as_chunks::<FILL_ROWS>();
     let (changed, changed_rest) = target.as_chunks_mut::<FILL_ROWS>();
-    for (row, (target, value)) in changed_rest.iter_mut().zip(rest).enumerate() {
-        let is_valid = bits(valid, chunks.len() * FILL_ROWS + row) & 1 == 1;
-        *target = second(first(if is_valid { *value } else { fill }));
+    map_chunks(chunks, changed, valid, fill, (first, second));
+    if !rest.is_empty() {
+        // One by one, each of the last rows would take as long as a vector of them.
+        let (mut last, mut changed_last) = ([[0.0; FILL_ROWS]], [[0.0; FILL_ROWS]]);
+        last[0][..rest.len()].copy_from_slice(rest);
+        map_chunks(&last, &mut changed_last, &[bits(valid, chunks.len() * FILL_ROWS)], fill, (first, second));
+        changed_rest.copy_from_slice(&changed_last[0][..rest.len()]);
     }
+}
+
+#[inline(always)]
+fn map_chunks(
+    chunks: &[[f32; FILL_ROWS]],
+    changed: &mut [[f32; FILL_ROWS]],
+    valid: &[u64],
+    fill: f32,
+    (first, second): (impl Fn(f32) -> f32 + Copy, impl Fn(f32) -> f32 + Copy),
+) {
     let chunks = chunks.iter().zip(changed).zip(valid);
     match Level::current() {
         #[cfg(target_arch = "x86_64")]
