@@ -6,6 +6,7 @@ use arrow::{
     array::{ArrayRef, BooleanArray, BooleanBufferBuilder},
     buffer::{BooleanBuffer, NullBuffer},
     compute::filter,
+    datatypes::{BinaryType, DataType, LargeBinaryType, LargeUtf8Type, Utf8Type},
 };
 use bytes::Bytes;
 
@@ -19,6 +20,8 @@ use crate::{
     keyed::Keyed,
     numbers::Numbers,
     page::{OpenPage, Pages},
+    room::Room,
+    texts::Texts,
 };
 
 /// Rows per run of selected rows from which on the runs are read one by one: shorter runs cost more than reading all
@@ -81,11 +84,12 @@ impl ColumnChunk {
         &self.column
     }
 
-    /// A reader from the first row.
-    pub fn reader(self: &Arc<Self>) -> ColumnReader {
+    /// A reader from the first row. Texts take memory from the room.
+    pub fn reader(self: &Arc<Self>, room: &Arc<dyn Room>) -> ColumnReader {
         let values: Box<dyn Decode> = match (self.column.form, self.column.physical) {
             (_, Physical::Boolean) => Box::new(Booleans::default()),
-            (Form::Keys, _) | (_, Physical::ByteArray) => Box::new(Keyed::default()),
+            (Form::Keys, _) => Box::new(Keyed::default()),
+            (_, Physical::ByteArray) => texts(&self.column.data_type, room),
             (_, Physical::Int32 | Physical::Float) => Box::new(Numbers::<u32>::default()),
             (_, Physical::Int64 | Physical::Double) => Box::new(Numbers::<u64>::default()),
         };
@@ -103,6 +107,17 @@ impl ColumnChunk {
             Some(dictionary) => dictionary.values(&self.pages, &self.column),
             None => Ok(DictionaryValues::None),
         }
+    }
+}
+
+/// Decodes texts of a type that the column's description allows.
+fn texts(data_type: &DataType, room: &Arc<dyn Room>) -> Box<dyn Decode> {
+    let room = Arc::clone(room);
+    match data_type {
+        DataType::Utf8 => Box::new(Texts::<Utf8Type>::new(room)),
+        DataType::LargeUtf8 => Box::new(Texts::<LargeUtf8Type>::new(room)),
+        DataType::LargeBinary => Box::new(Texts::<LargeBinaryType>::new(room)),
+        _ => Box::new(Texts::<BinaryType>::new(room)),
     }
 }
 

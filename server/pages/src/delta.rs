@@ -10,14 +10,27 @@ const PART_VALUES: u64 = 32;
 
 /// The first `count` values of a page of differences.
 pub(crate) fn words<W: Word>(bytes: &[u8], count: usize) -> Result<Vec<W>, PageError> {
-    Ok(decode(bytes, count, 8 * W::BYTES as u32)?.into_iter().map(W::of_low_bytes).collect())
+    let (values, ..) = decode(bytes, count, 8 * W::BYTES as u32)?;
+    Ok(values.into_iter().map(W::of_low_bytes).collect())
+}
+
+/// The lengths at the start of a page, one per value, and the number of bytes that they take.
+pub(crate) fn lengths(bytes: &[u8], count: usize) -> Result<(Vec<u32>, usize), PageError> {
+    let (values, declared, rest) = decode(bytes, count, u32::BITS)?;
+    if declared != count as u64 {
+        return Err(invalid());
+    }
+    let lengths =
+        values.into_iter().map(|value| i32::try_from(value as i64).ok().and_then(|length| u32::try_from(length).ok()));
+    Ok((lengths.collect::<Option<_>>().ok_or_else(invalid)?, bytes.len() - rest))
 }
 
 fn invalid() -> PageError {
     PageError::new("a page of differences is truncated or contradicts itself")
 }
 
-fn decode(bytes: &[u8], count: usize, bits_max: u32) -> Result<Vec<u64>, PageError> {
+/// The values, the number of values that the page declares, and the bytes left.
+fn decode(bytes: &[u8], count: usize, bits_max: u32) -> Result<(Vec<u64>, u64, usize), PageError> {
     let mut rest = CompactReader::new(bytes);
     let mut number = || rest.number().map_err(|_| invalid());
     let (block, parts, declared) = (number()?, number()?, number()?);
@@ -56,7 +69,7 @@ fn decode(bytes: &[u8], count: usize, bits_max: u32) -> Result<Vec<u64>, PageErr
             rest.advance(stored.min(packed.len() as u64)).map_err(|_| invalid())?;
         }
     }
-    Ok(values)
+    Ok((values, declared, rest.rest().len()))
 }
 
 /// Packed integers of up to 64 bits: the lower and the upper halves of wide ones one after the other.

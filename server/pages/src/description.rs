@@ -85,9 +85,10 @@ impl Column {
         let is_encoding = match (page.encoding, self.physical) {
             (Encoding::Dictionary, physical) => has_dictionary && physical != Physical::Boolean,
             _ if self.form == Form::Keys => false,
-            (Encoding::Plain, physical) => physical != Physical::ByteArray,
+            (Encoding::Plain, _) => true,
             (Encoding::Rle, physical) => physical == Physical::Boolean,
-            (Encoding::DeltaBinaryPacked, Physical::Int32 | Physical::Int64) => is_small,
+            (Encoding::DeltaBinaryPacked, Physical::Int32 | Physical::Int64)
+            | (Encoding::DeltaLengthByteArray | Encoding::DeltaByteArray, Physical::ByteArray) => is_small,
             (Encoding::ByteStreamSplit, physical) => {
                 is_small && !matches!(physical, Physical::Boolean | Physical::ByteArray)
             }
@@ -100,7 +101,7 @@ impl Column {
     pub(crate) fn has_reader(&self, has_dictionary: bool) -> bool {
         match (self.form, self.physical) {
             (Form::Keys, physical) => has_dictionary && physical != Physical::Boolean,
-            (Form::Values, physical) => physical != Physical::ByteArray,
+            (Form::Values, _) => true,
         }
     }
 

@@ -13,6 +13,10 @@ pub(crate) enum Encoding {
     /// Runs of booleans.
     Rle,
     DeltaBinaryPacked,
+    /// Texts after the differences of their lengths.
+    DeltaLengthByteArray,
+    /// Texts that start with a part of the previous one.
+    DeltaByteArray,
     ByteStreamSplit,
 }
 
@@ -150,6 +154,8 @@ impl Fields {
             2 | 8 => Some(Encoding::Dictionary),
             3 => Some(Encoding::Rle),
             5 => Some(Encoding::DeltaBinaryPacked),
+            6 => Some(Encoding::DeltaLengthByteArray),
+            7 => Some(Encoding::DeltaByteArray),
             9 => Some(Encoding::ByteStreamSplit),
             _ => None,
         }
@@ -180,7 +186,7 @@ mod tests {
     fn leaves_other_headers_to_the_library() {
         // A body beyond the chunk, an unknown encoding, a repeated field, unknown levels, an index page, no details.
         assert!(pages(&DATA).is_none());
-        for (at, byte) in [(10, 0x0c), (9, 0x05), (12, 0x02), (1, 0x02), (6, 0x00)] {
+        for (at, byte) in [(10, 0x08), (9, 0x05), (12, 0x02), (1, 0x02), (6, 0x00)] {
             let mut header = [&DATA[..17], &[9; 12]].concat();
             header[at] = byte;
             assert!(pages(&header).is_none(), "byte {at}");

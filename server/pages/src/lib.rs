@@ -1,7 +1,6 @@
 //! Column chunks of Parquet files, decoded to Arrow arrays.
 //!
-//! A [`ColumnReader`] reads the flat columns that training data consists of: numbers, booleans, and text whose pages all
-//! refer to a dictionary. [`ColumnChunk::open`] parses the headers of all pages before it decompresses any byte, and
+//! A [`ColumnReader`] reads the flat columns that training data consists of: numbers, booleans and texts. [`ColumnChunk::open`] parses the headers of all pages before it decompresses any byte, and
 //! returns `None` for a chunk that it does not read; the Parquet library reads that one. Both give the same values, and
 //! damaged bytes are an error of either.
 //!
@@ -27,12 +26,15 @@ mod keyed;
 mod levels;
 mod numbers;
 mod page;
+mod room;
 mod runs;
 mod spare;
 mod spread;
+mod texts;
 pub mod thrift;
 mod unpack;
 
 pub use column::{ColumnChunk, ColumnReader};
 pub use description::{Codec, Column, Form, Physical};
 pub use error::PageError;
+pub use room::{Held, Room, Unlimited};

@@ -95,6 +95,9 @@ impl<W: Word> Decode for Numbers<W> {
             Encoding::Dictionary => Source::Indices(index_runs(body, at)?),
             Encoding::DeltaBinaryPacked => Source::Decoded(delta::words(values, count)?, 0),
             Encoding::ByteStreamSplit => Source::Decoded(joined(values, count)?, 0),
+            Encoding::DeltaLengthByteArray | Encoding::DeltaByteArray => {
+                return Err(PageError::new("a page of numbers has an encoding of texts"));
+            }
         };
         Ok(())
     }

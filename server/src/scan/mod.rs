@@ -18,6 +18,7 @@ mod part;
 mod projection;
 mod reader;
 mod statistics;
+mod text_room;
 mod value_memory;
 
 pub use error::{ScanError, panicked};

@@ -8,7 +8,7 @@ use arrow::{
     compute::filter,
     datatypes::{DataType, SchemaRef},
 };
-use forebay_pages::{Codec, Column, ColumnReader, Form, PageError, Physical};
+use forebay_pages::{Codec, Column, ColumnReader, Form, PageError, Physical, Room};
 use parquet::{
     arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelector},
     basic::{Compression, Type},
@@ -20,6 +20,7 @@ use super::{
     decode_memory::DecodeMemory,
     fetch::SharedBytes,
     projection::{Part, View},
+    text_room::TextRoom,
 };
 
 /// Why columns of one row group do not belong together.
@@ -74,7 +75,8 @@ impl PartReader {
             match opened {
                 Some((column, chunk)) => {
                     own_bytes += chunk.held_bytes() as u64;
-                    own.push((column, chunk.reader()));
+                    let room: Arc<dyn Room> = Arc::new(TextRoom::new(memory));
+                    own.push((column, chunk.reader(&room)));
                 }
                 None => rest.push((leaf, range, bytes)),
             }

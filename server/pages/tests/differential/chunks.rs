@@ -147,7 +147,9 @@ impl Chunk {
                 numbers.pick(&[Encoding::PLAIN, Encoding::DELTA_BINARY_PACKED, Encoding::BYTE_STREAM_SPLIT])
             }
             Physical::Float | Physical::Double => numbers.pick(&[Encoding::PLAIN, Encoding::BYTE_STREAM_SPLIT]),
-            Physical::ByteArray => Encoding::PLAIN,
+            Physical::ByteArray => {
+                numbers.pick(&[Encoding::PLAIN, Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY])
+            }
         };
         let version = numbers.pick(&[WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0]);
         let has_dictionary = numbers.below(3) > 0;
