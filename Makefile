@@ -28,7 +28,7 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-spark test-tensorflow lint docs dashboards fuzz fuzz-filters drive simulate soak bench bench-kernels bench-peers bench-service build build-all clean
+.PHONY: help demo test test-quick test-spark test-tensorflow lint docs dashboards fuzz fuzz-filters fuzz-scan drive simulate soak bench bench-kernels bench-peers bench-service build build-all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -123,6 +123,14 @@ fuzz-filters: $(VENV)/.test ## compare random filters with derived columns and D
 	$(CARGO) build --locked --package forebay-server --bin forebay-server
 	FILTER_FUZZ_SEEDS=$(FILTER_FUZZ_SEEDS) FILTER_FUZZ_FIRST=$(FILTER_FUZZ_FIRST) FILTER_FUZZ_EXPRESSIONS=60 \
 	  FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest server/tests/filters/test_search.py
+
+SCAN_FUZZ_SEEDS ?= 400
+SCAN_FUZZ_FIRST ?= 0
+
+fuzz-scan: $(VENV)/.test ## stream random files of several writers and compare with pyarrow (SCAN_FUZZ_SEEDS, SCAN_FUZZ_FIRST)
+	$(CARGO) build --locked --package forebay-server --bin forebay-server
+	SCAN_FUZZ_SEEDS=$(SCAN_FUZZ_SEEDS) SCAN_FUZZ_FIRST=$(SCAN_FUZZ_FIRST) \
+	  FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest server/tests/parquet/test_random_files.py
 
 DRIVE_SEEDS ?= 500
 
