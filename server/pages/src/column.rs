@@ -96,10 +96,12 @@ impl ColumnChunk {
         ColumnReader { chunk: Arc::clone(self), values, page: None, next: 0, row: 0, rows_left: self.column.rows }
     }
 
-    /// Decompressed bytes that a reader holds at once: a page, the decoded page, and the dictionary.
+    /// Bytes that a reader holds at once: a decompressed page, the decoded page, the dictionary, and the headers of all
+    /// pages.
     pub fn held_bytes(&self) -> usize {
         let dictionary = self.dictionary.as_ref().map_or(0, |dictionary| dictionary.size().saturating_mul(2));
-        self.pages.largest().saturating_mul(2).saturating_add(dictionary)
+        let pages = self.pages.largest().saturating_mul(2).saturating_add(self.pages.decoded_beyond());
+        pages.saturating_add(dictionary).saturating_add(self.pages.header_bytes())
     }
 
     fn dictionary(&self) -> Result<DictionaryValues, PageError> {

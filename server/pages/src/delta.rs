@@ -34,8 +34,9 @@ fn decode(bytes: &[u8], count: usize, bits_max: u32) -> Result<(Vec<u64>, u64, u
     let mut rest = CompactReader::new(bytes);
     let mut number = || rest.number().map_err(|_| invalid());
     let (block, parts, declared) = (number()?, number()?, number()?);
-    let mut last = rest.signed().map_err(|_| invalid())?;
-    let part = block.checked_div(parts).filter(|part| *part > 0 && part.is_multiple_of(PART_VALUES));
+    let is_word = |number: &i64| bits_max == u64::BITS || i32::try_from(*number).is_ok();
+    let mut last = rest.signed().ok().filter(is_word).ok_or_else(invalid)?;
+    let part = block.checked_div(parts).filter(|part| part.is_multiple_of(PART_VALUES));
     let (Some(part), Ok(parts)) = (part, usize::try_from(parts)) else { return Err(invalid()) };
     if part.checked_mul(parts as u64) != Some(block) || !block.is_multiple_of(BLOCK_VALUES) || declared < count as u64 {
         return Err(invalid());
@@ -46,7 +47,7 @@ fn decode(bytes: &[u8], count: usize, bits_max: u32) -> Result<(Vec<u64>, u64, u
     }
     let mut unpacked = Vec::new();
     while values.len() < count {
-        let min_delta = rest.signed().map_err(|_| invalid())?;
+        let min_delta = rest.signed().ok().filter(|delta| is_word(delta) && part > 0).ok_or_else(invalid)?;
         let widths = rest.rest().get(..parts).ok_or_else(invalid)?;
         rest.advance(parts as u64).map_err(|_| invalid())?;
         for width in widths {
@@ -127,6 +128,11 @@ mod tests {
         ] {
             assert!(words::<u64>(&bytes, count).is_err(), "{bytes:?}");
         }
+        // A first value and a difference of more than 32 bits, and differences without a block size.
+        assert!(words::<u32>(&[0x80, 1, 2, 1, 0x80, 0x80, 0x80, 0x80, 0x20], 1).is_err());
+        assert!(words::<u32>(&page(2, &[0x80, 0x80, 0x80, 0x80, 0x20, 0, 0]), 2).is_err());
+        assert!(words::<u64>(&[0, 2, 2, 0, 0, 0, 0], 2).is_err());
+        assert_eq!(words::<u64>(&[0, 2, 2, 8, 0, 0, 0], 1).unwrap(), [4]);
         assert!(words::<u32>(&page(9, &[0, 33, 0, 1, 2, 3, 4, 5, 6, 7, 8]), 2).is_err());
     }
 

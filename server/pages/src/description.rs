@@ -97,8 +97,14 @@ impl Column {
         levels_fit && is_encoding && self.is_sized(page) && self.is_typed()
     }
 
+    /// Whether data pages of an encoding are read, if their sizes are within the limits.
+    pub fn reads(&self, encoding: Encoding, has_dictionary: bool) -> bool {
+        let kind = PageKind::DataV1 { has_runs: true };
+        self.is_read(&Page { kind, encoding, values: 0, body: 0..0, uncompressed: 0, checksum: None }, has_dictionary)
+    }
+
     /// Whether there is a reader for the form.
-    pub(crate) fn has_reader(&self, has_dictionary: bool) -> bool {
+    pub fn has_reader(&self, has_dictionary: bool) -> bool {
         match (self.form, self.physical) {
             (Form::Keys, physical) => has_dictionary && physical != Physical::Boolean,
             (Form::Values, _) => true,
@@ -106,7 +112,7 @@ impl Column {
     }
 
     /// Whether values of the stored type are values of the Arrow type.
-    fn is_typed(&self) -> bool {
+    pub fn is_typed(&self) -> bool {
         use DataType as T;
         match self.physical {
             Physical::Boolean => self.data_type == T::Boolean,

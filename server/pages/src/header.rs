@@ -6,7 +6,8 @@ use crate::thrift::{CompactReader, I32, InvalidThrift, STRUCT};
 
 /// How a page stores its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
+#[expect(missing_docs, reason = "they are Parquet's names")]
+pub enum Encoding {
     Plain,
     /// Indices into the dictionary, by either of their names.
     Dictionary,
@@ -61,9 +62,13 @@ fn is_encoding(number: i64) -> bool {
     matches!(number, 0 | 2..=9)
 }
 
-/// The integers of a header's struct by field id, and its booleans as 0 and 1.
+/// The integers of a header's struct by field id.
 #[derive(Debug, Default)]
-struct Fields([Option<i64>; 9]);
+struct Fields([Option<i64>; 9], Flags);
+
+/// The booleans of a header's struct by field id.
+#[derive(Debug, Default)]
+struct Flags([Option<bool>; 9]);
 
 /// The pages of a chunk; `None` if a header is unreadable, of an unknown kind or encoding, or declares a body beyond the
 /// chunk.
@@ -94,12 +99,15 @@ fn page(chunk: &[u8], at: usize) -> Option<Page> {
             (is_known.then_some(kind)?, data.encoding(2)?, data.size(1)?)
         }
         (2, (7, dictionary)) => {
-            let is_plain = matches!(dictionary.0[2]?, 0 | 2);
+            let is_plain = matches!(dictionary.0[2]?, 0 | 2) && dictionary.0[3].is_none();
             (PageKind::Dictionary, is_plain.then_some(Encoding::Plain)?, dictionary.size(1)?)
         }
         (3, (8, data)) => {
             let is_flat = data.size(6)? == 0 && data.0[3]? == data.0[1]?;
-            let is_compressed = data.0[7].unwrap_or(1) == 1;
+            if data.0[7].is_some() {
+                return None;
+            }
+            let is_compressed = data.1.0[7].unwrap_or(true);
             let kind = PageKind::DataV2 { levels: data.size(5)?, nulls: data.size(2)?, is_compressed };
             (is_flat.then_some(kind)?, data.encoding(4)?, data.size(1)?)
         }
@@ -131,17 +139,16 @@ fn fields(reader: &mut CompactReader) -> Result<(Fields, Option<(i64, Fields)>),
 impl Fields {
     /// Reads an integer or a boolean, once; skips any other field.
     fn read(&mut self, id: i64, kind: u8, reader: &mut CompactReader) -> Result<(), InvalidThrift> {
-        let value = match kind {
-            I32 => reader.signed()?,
-            TRUE => 1,
-            FALSE => 0,
+        let id = usize::try_from(id).ok().filter(|id| *id < self.0.len()).ok_or(InvalidThrift)?;
+        let is_repeated = match kind {
+            I32 => {
+                let value = reader.signed()?;
+                i32::try_from(value).is_err() || self.0[id].replace(value).is_some()
+            }
+            TRUE | FALSE => self.1.0[id].replace(kind == TRUE).is_some(),
             _ => return reader.skip(kind),
         };
-        let field = usize::try_from(id).ok().and_then(|id| self.0.get_mut(id)).ok_or(InvalidThrift)?;
-        if i32::try_from(value).is_err() || field.replace(value).is_some() {
-            return Err(InvalidThrift);
-        }
-        Ok(())
+        if is_repeated { Err(InvalidThrift) } else { Ok(()) }
     }
 
     fn size(&self, id: usize) -> Option<usize> {
@@ -149,14 +156,21 @@ impl Fields {
     }
 
     fn encoding(&self, id: usize) -> Option<Encoding> {
-        match self.0[id]? {
-            0 => Some(Encoding::Plain),
-            2 | 8 => Some(Encoding::Dictionary),
-            3 => Some(Encoding::Rle),
-            5 => Some(Encoding::DeltaBinaryPacked),
-            6 => Some(Encoding::DeltaLengthByteArray),
-            7 => Some(Encoding::DeltaByteArray),
-            9 => Some(Encoding::ByteStreamSplit),
+        Encoding::numbered(self.0[id]?)
+    }
+}
+
+impl Encoding {
+    /// The encoding of a number in headers and footers; `None` if this crate reads no such pages.
+    pub fn numbered(number: i64) -> Option<Self> {
+        match number {
+            0 => Some(Self::Plain),
+            2 | 8 => Some(Self::Dictionary),
+            3 => Some(Self::Rle),
+            5 => Some(Self::DeltaBinaryPacked),
+            6 => Some(Self::DeltaLengthByteArray),
+            7 => Some(Self::DeltaByteArray),
+            9 => Some(Self::ByteStreamSplit),
             _ => None,
         }
     }
@@ -186,6 +200,9 @@ mod tests {
     fn leaves_other_headers_to_the_library() {
         // A body beyond the chunk, an unknown encoding, a repeated field, unknown levels, an index page, no details.
         assert!(pages(&DATA).is_none());
+        // A boolean for an encoding: the header is then a byte shorter.
+        let flagged = [&DATA[..9], &[0x12], &DATA[11..17], &[9; 12]].concat();
+        assert!(pages(&flagged).is_none());
         for (at, byte) in [(10, 0x08), (9, 0x05), (12, 0x02), (1, 0x02), (6, 0x00)] {
             let mut header = [&DATA[..17], &[9; 12]].concat();
             header[at] = byte;

@@ -37,4 +37,5 @@ mod unpack;
 pub use column::{ColumnChunk, ColumnReader};
 pub use description::{Codec, Column, Form, Physical};
 pub use error::PageError;
+pub use header::Encoding;
 pub use room::{Held, Room, Unlimited};

@@ -142,7 +142,9 @@ impl<W: Word> Decode for Numbers<W> {
 fn joined<W: Word>(bytes: &[u8], count: usize) -> Result<Vec<W>, PageError> {
     let stride = bytes.len() / W::BYTES;
     if stride < count || !bytes.len().is_multiple_of(W::BYTES) {
-        return Err(PageError::new("a page has fewer values than its header declares"));
+        return Err(PageError::new(
+            "a page of split bytes has streams of different lengths or fewer values than declared",
+        ));
     }
     let mut words = vec![0; count * W::BYTES];
     for (place, stream) in bytes.chunks_exact(stride.max(1)).take(W::BYTES).enumerate() {

@@ -81,6 +81,23 @@ impl Pages {
         self.headers.iter().map(|page| page.uncompressed).max().unwrap_or(0)
     }
 
+    /// Bytes of the largest decoded page whose stored size does not bound them: the bits of its levels, and the words of
+    /// differences.
+    pub(crate) fn decoded_beyond(&self) -> usize {
+        const WORD_BYTES: usize = 8;
+        let bytes = |page: &Page| {
+            let levels = if self.is_optional { page.values.div_ceil(8) } else { 0 };
+            let words = if page.encoding == Encoding::DeltaBinaryPacked { page.values * WORD_BYTES } else { 0 };
+            levels.saturating_add(words)
+        };
+        self.headers.iter().map(bytes).max().unwrap_or(0)
+    }
+
+    /// Bytes of the parsed headers.
+    pub(crate) fn header_bytes(&self) -> usize {
+        self.headers.len() * (size_of::<Page>() + size_of::<Weak<OpenPage>>())
+    }
+
     /// The rows of a page; `None` after the last.
     pub(crate) fn rows(&self, page: usize) -> Option<usize> {
         self.headers.get(page).map(|header| header.values)

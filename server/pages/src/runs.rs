@@ -87,8 +87,11 @@ impl Runs {
             let stored = (rest.len() * 8).checked_div(self.width as usize).unwrap_or(declared);
             (self.packed, self.read) = (declared.min(stored), 0);
         }
-        // Runs without values would never end.
-        if self.repeated == 0 && self.packed == 0 { Err(short()) } else { Ok(()) }
+        match (self.repeated, self.packed) {
+            (0, 0) if head >> 1 == 0 => Err(PageError::new("a page has an empty run")),
+            (0, 0) => Err(short()),
+            _ => Ok(()),
+        }
     }
 }
 
