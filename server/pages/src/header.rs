@@ -121,34 +121,38 @@ fn page(chunk: &[u8], at: usize) -> Option<Page> {
 fn fields(reader: &mut CompactReader) -> Result<(Fields, Option<(i64, Fields)>), InvalidThrift> {
     let (mut own, mut details, mut last) = (Fields::default(), None, 0);
     while let Some((id, kind)) = reader.field(&mut last)? {
-        match kind {
-            STRUCT if details.is_none() => {
+        match (id, kind) {
+            (5..=8, STRUCT) if details.is_none() => {
                 let (mut inner, mut last) = (Fields::default(), 0);
                 while let Some((id, kind)) = reader.field(&mut last)? {
                     inner.read(id, kind, reader)?;
                 }
                 details = Some((id, inner));
             }
-            STRUCT => return Err(InvalidThrift),
-            _ => own.read(id, kind, reader)?,
+            (1..=4, I32) => own.read(id, kind, reader)?,
+            // A field of another type than Parquet's, or the details of a second kind of page.
+            (..=8, _) | (_, STRUCT) => return Err(InvalidThrift),
+            _ => reader.skip(kind)?,
         }
     }
     Ok((own, details))
 }
 
 impl Fields {
-    /// Reads an integer or a boolean, once; skips any other field.
+    /// Reads an integer or a boolean, once; skips statistics.
     fn read(&mut self, id: i64, kind: u8, reader: &mut CompactReader) -> Result<(), InvalidThrift> {
         let id = usize::try_from(id).ok().filter(|id| *id < self.0.len()).ok_or(InvalidThrift)?;
-        let is_repeated = match kind {
+        let is_invalid = match kind {
             I32 => {
                 let value = reader.signed()?;
                 i32::try_from(value).is_err() || self.0[id].replace(value).is_some()
             }
             TRUE | FALSE => self.1.0[id].replace(kind == TRUE).is_some(),
-            _ => return reader.skip(kind),
+            // Statistics.
+            STRUCT if matches!(id, 5 | 8) => return reader.skip(kind),
+            _ => true,
         };
-        if is_repeated { Err(InvalidThrift) } else { Ok(()) }
+        if is_invalid { Err(InvalidThrift) } else { Ok(()) }
     }
 
     fn size(&self, id: usize) -> Option<usize> {
@@ -203,6 +207,9 @@ mod tests {
         // A boolean for an encoding: the header is then a byte shorter.
         let flagged = [&DATA[..9], &[0x12], &DATA[11..17], &[9; 12]].concat();
         assert!(pages(&flagged).is_none());
+        // Details of a page of version 2 that are a boolean.
+        let more = [&DATA[..16], &[0x31, 0x00], &[9; 12]].concat();
+        assert!(pages(&more).is_none());
         for (at, byte) in [(10, 0x08), (9, 0x05), (12, 0x02), (1, 0x02), (6, 0x00)] {
             let mut header = [&DATA[..17], &[9; 12]].concat();
             header[at] = byte;

@@ -15,7 +15,7 @@ use parquet::{
         ArrowWriter,
         arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
     },
-    basic::{Compression, Encoding},
+    basic::{Compression, Encoding, ZstdLevel},
     file::{
         metadata::PageIndexPolicy,
         properties::{WriterProperties, WriterVersion},
@@ -35,7 +35,7 @@ fn written(version: WriterVersion, has_dictionary: bool, encoding: Encoding) -> 
     let values: ArrayRef = Arc::new((0..ROWS).map(value).collect::<Int64Array>());
     let batch = RecordBatch::try_from_iter_with_nullable([("x", values, true)]).unwrap();
     let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(Default::default()))
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_writer_version(version)
         .set_dictionary_enabled(has_dictionary)
         .set_encoding(encoding)
@@ -58,7 +58,7 @@ fn written(version: WriterVersion, has_dictionary: bool, encoding: Encoding) -> 
     (file[start..start + length].to_vec(), pages.collect())
 }
 
-fn reader(chunk: Vec<u8>) -> ColumnReader {
+fn open(chunk: Vec<u8>) -> ColumnReader {
     let column = Column {
         physical: Physical::Int64,
         codec: Codec::Zstd,
@@ -93,14 +93,14 @@ fn pages_without_rows_to_read_are_not_decompressed() {
             pages.iter().enumerate().filter(|(page, _)| ![4, 5].contains(page)).for_each(|(_, range)| {
                 damage(&mut damaged, *range);
             });
-            let mut reader = self::reader(damaged);
+            let mut reader = open(damaged);
             reader.skip(430).unwrap();
             assert_eq!(&reader.read(130).unwrap(), &expected(430..560), "{case}");
             // Damage to a page is noticed once its rows are read.
             for (page, range) in pages.iter().enumerate() {
                 let mut damaged = chunk.clone();
                 damage(&mut damaged, *range);
-                let (mut reader, first) = (self::reader(damaged), page * PAGE_ROWS);
+                let (mut reader, first) = (open(damaged), page * PAGE_ROWS);
                 reader.skip(first).unwrap();
                 let read = reader.read(PAGE_ROWS);
                 assert!(
