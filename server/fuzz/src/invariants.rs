@@ -4,17 +4,14 @@
 //! A panic in a library fails only if it reaches the client as INTERNAL. The server may catch it and report the file as
 //! corrupt or the value as invalid.
 
-use std::{
-    panic::{self, AssertUnwindSafe, PanicHookInfo, catch_unwind},
-    path::Path,
-    sync::{Mutex, MutexGuard, Once, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use forebay_server::budget::Budget;
 use futures::Future;
 use tokio::{runtime::Runtime, time};
 use tonic::{Code, Status};
+
+use crate::panics;
 
 /// A longer call hangs. The slowest calls take a tenth of this in an unoptimized build.
 const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -22,36 +19,21 @@ const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Time in which the tasks of a dropped stream must end and release their memory.
 const RELEASE_WAIT_MAX: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 5000 });
 
-/// Sources of the server's crates, relative to the repository's root, which is where cargo runs rustc.
-const OWN_SOURCES: [&str; 3] = ["proto/src/", "kernels/src/", "server/src/"];
-
-/// Panics since the call began.
-#[derive(Debug)]
-struct Panics {
-    /// Panics in the server's crates, caught or not.
-    own: Vec<String>,
-    /// The last panic in any crate.
-    last: String,
-}
-
-static PANICS: Mutex<Panics> = Mutex::new(Panics { own: Vec::new(), last: String::new() });
-
 /// Runs a call to its end and checks the invariants.
 pub(crate) fn check<T>(
     runtime: &Runtime,
     budget: &Budget,
     call: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
-    watch_panics();
-    *panics() = Panics { own: Vec::new(), last: String::new() };
-    let called = catch_unwind(AssertUnwindSafe(|| {
+    panics::watch();
+    let called = panics::caught(|| {
         runtime.block_on(async {
             let result = time::timeout(CALL_WAIT_MAX, call).await;
             (result, time::timeout(RELEASE_WAIT_MAX, released(budget)).await)
         })
-    }));
-    let Ok((result, released)) = called else { panic!("a panic reached the caller: {}", panics().last) };
-    let own = panics().own.join("; ");
+    });
+    let (result, released) = called.unwrap_or_else(|panic| panic!("a panic reached the caller: {panic}"));
+    let own = panics::recorded().own.join("; ");
     assert!(own.is_empty(), "panic in the server: {own}");
     let Ok(result) = result else { panic!("the call did not end within {CALL_WAIT_MAX:?}") };
     if let Err(status) = &result {
@@ -63,7 +45,7 @@ pub(crate) fn check<T>(
 
 fn check_status(status: &Status) {
     let is_bug = matches!(status.code(), Code::Internal | Code::Unknown);
-    assert!(!is_bug, "a code that means a bug: {status:?}, last panic: {}", panics().last);
+    assert!(!is_bug, "a code that means a bug: {status:?}, last panic: {}", panics::recorded().last);
     assert!(!status.message().contains(char::is_control), "control character in an error message: {status:?}");
 }
 
@@ -75,45 +57,12 @@ async fn released(budget: &Budget) {
     }
 }
 
-/// Records panics outside this package without printing them: a corrupt file may cause thousands, and libFuzzer's own
-/// hook aborts the process, even if the server catches the panic.
-fn watch_panics() {
-    static WATCHING: Once = Once::new();
-    WATCHING.call_once(|| {
-        let previous = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            let file = info.location().map_or("", |location| location.file());
-            if from_root(file).starts_with("server/fuzz/") {
-                previous(info);
-            } else {
-                record(info, file);
-            }
-        }));
-    });
-}
-
-fn record(info: &PanicHookInfo<'_>, file: &str) {
-    let text = info.to_string();
-    let mut panics = panics();
-    if OWN_SOURCES.iter().any(|own| from_root(file).starts_with(own)) {
-        panics.own.push(text.clone());
-    }
-    panics.last = text;
-}
-
-/// A source's path relative to the repository's root, if it is below it.
-fn from_root(file: &str) -> &str {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).and_then(Path::to_str);
-    root.and_then(|root| file.strip_prefix(root)?.strip_prefix('/')).unwrap_or(file)
-}
-
-fn panics() -> MutexGuard<'static, Panics> {
-    PANICS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::{Arc, Mutex, PoisonError},
+    };
 
     use forebay_server::{
         budget::Reservation,

@@ -1,8 +1,8 @@
 //! Fuzz targets for the server: one function for each source of untrusted bytes, over the real router and real files,
 //! in this process.
 //!
-//! A target panics if the server violates an invariant of every call (see `invariants`). It does not check results: the
-//! tests of the modules do.
+//! A target panics if the server violates an invariant of every call (see `invariants`). Only `pages` checks results:
+//! for the others the tests of the modules do.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -16,6 +16,8 @@ mod command;
 mod exchange;
 mod expression;
 mod invariants;
+mod pages;
+mod panics;
 mod parquet;
 mod path_resolver;
 mod plan;
@@ -26,6 +28,7 @@ mod ticket;
 pub use command::command;
 pub use exchange::exchange;
 pub use expression::expression;
+pub use pages::pages;
 pub use parquet::parquet;
 pub use path_resolver::path_resolver;
 pub use plan::plan;
@@ -35,10 +38,11 @@ pub use ticket::ticket;
 pub type Target = fn(&[u8]);
 
 /// Every target, under the name of its program, corpus and dictionary.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("command", command),
     ("exchange", exchange),
     ("expression", expression),
+    ("pages", pages),
     ("parquet", parquet),
     ("path_resolver", path_resolver),
     ("plan", plan),

@@ -125,6 +125,11 @@ fn locations_and_hostile_names() {
 }
 
 #[test]
+fn column_chunks() {
+    smoke("pages");
+}
+
+#[test]
 fn parquet_files() {
     smoke("parquet");
 }
