@@ -73,9 +73,9 @@ pub use error::{Error, HeaderError, Result, code_name};
 pub use forebay_proto::{
     defaults::BATCH_SIZE as BATCH_SIZE_DEFAULT,
     v1::{
-        Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitRequest, FitResult, Plan,
-        PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay, ReplayRequest, ReplayRow, StageSeconds,
-        StoredPlan, StreamInfo, StreamRequest, TableRead,
+        Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitRequest, FitResult,
+        LibraryColumn, Plan, PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay, ReplayRequest, ReplayRow,
+        StageSeconds, StoredPlan, StreamInfo, StreamRequest, TableRead,
     },
 };
 pub use handshake::Mismatch;

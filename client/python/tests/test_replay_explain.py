@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import forebay as fb
 from forebay.explain import read_explain
 from forebay.torch import FlightDataset
-from harness.serving import Server
+from harness.serving import Serve, Server
 
 PLAN = fb.Plan(
     filter="small <> 0", outputs={"id": fb.output(fb.cols("id"), dtype="int64"), "x": fb.cols("x").min_max()}
@@ -96,6 +97,35 @@ def test_explain_agrees_with_the_streams(client: fb.Client, order: dict[str, Any
     text = str(explained)
     assert f"{info.steps:,} steps" in text
     assert explained.snapshot in text
+
+
+def test_explain_names_the_columns_that_the_library_decodes(serve: Serve, tmp_path: Path):
+    rows = range(100)
+    table = pa.table(
+        {
+            "id": pa.array(rows, pa.int64()),
+            "items": pa.array([[row] for row in rows]),
+            "x": pa.array([row / 3 for row in rows]),
+            "price": pa.array([Decimal(row) for row in rows], pa.decimal128(20, 2)),
+            "seen": pa.array([row * 10**9 for row in rows], pa.timestamp("ns")),
+            "unread": pa.array([[row] for row in rows]),
+        }
+    )
+    for name, options in {"new": {}, "old": {"use_deprecated_int96_timestamps": True}}.items():
+        (tmp_path / name).mkdir()
+        pq.write_table(table, tmp_path / name / "a.parquet", row_group_size=50, **options)
+    columns = [name for name in table.column_names if name != "unread"]
+    plan = fb.Plan(outputs={name: fb.cols(name).as_stored() for name in columns})
+    server = serve({name: tmp_path / name for name in ("new", "old")})
+    with fb.connect(server.url) as connected:
+        new, old = (connected.explain(name, plan) for name in ("new", "old"))
+        only_numbers = connected.explain("new", fb.Plan(outputs={"x": fb.cols("x")}))
+    library = [fb.LibraryColumn("items", "nested", 2), fb.LibraryColumn("price", "fixed length", 2)]
+    assert (new.columns, new.fused_columns, list(new.library_columns)) == (5, 3, library)
+    library.append(fb.LibraryColumn("seen", "INT96", 2))
+    assert (old.columns, old.fused_columns, list(old.library_columns)) == (5, 2, library)
+    assert "fused 3 of 5 columns; 2 by the parquet crate: nested (items), fixed length (price)" in str(new)
+    assert "fused 1 of 1 columns\n" in str(only_numbers)
 
 
 def test_explain_uses_the_given_assumptions(server: Server):

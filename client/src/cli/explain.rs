@@ -15,6 +15,9 @@ use super::{
 /// Maximum number of ranks in the text; --json has all of them.
 const RANKS_SHOWN: usize = 16;
 
+/// Maximum number of columns named in the text; --json has up to 100.
+const LIBRARY_COLUMNS_SHOWN: usize = 6;
+
 /// Estimate the cost of an epoch: rows, steps, bytes, reads, memory, time; without a dataset, from --rows and
 /// --row-bytes, and without a server
 #[derive(Debug, Args)]
@@ -125,6 +128,10 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
         let mixing = format!("of {} with rows, on average", output::count(costs.row_groups));
         lines.push(line("row groups a batch", format!("{:.1}", costs.row_groups_per_batch), mixing));
     }
+    if costs.columns > 0 {
+        let fused = format!("fused {} of {} columns", output::count(costs.fused_columns), output::count(costs.columns));
+        lines.push(line("decoding", fused, by_library(costs)));
+    }
     if costs.memory_bytes > 0 {
         let limit = output::decimal_bytes(costs.memory_limit_bytes);
         let readable = format!("{} of {limit} for all streams", output::decimal_bytes(costs.memory_bytes));
@@ -150,6 +157,27 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
     lines
 }
 
+/// The columns that the Parquet library decodes, by reason.
+fn by_library(costs: &Costs) -> String {
+    let count = costs.columns - costs.fused_columns.min(costs.columns);
+    if count == 0 {
+        return String::new();
+    }
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for column in costs.library_columns.iter().take(LIBRARY_COLUMNS_SHOWN) {
+        match reasons.iter_mut().find(|(reason, _)| *reason == column.reason) {
+            Some((_, columns)) => columns.push(&column.column),
+            None => reasons.push((&column.reason, vec![&column.column])),
+        }
+    }
+    let mut listed: Vec<String> =
+        reasons.iter().map(|(reason, columns)| format!("{reason} ({})", columns.join(", "))).collect();
+    if count > LIBRARY_COLUMNS_SHOWN as u64 {
+        listed.push("…".to_owned());
+    }
+    format!("{} by the parquet crate: {}", output::count(count), listed.join(", "))
+}
+
 /// Formats the ranks; without files there are no reads and no memory.
 fn ranks(ranks: &[RankExplain], has_files: bool) -> String {
     let names = ["RANK", "ROWS", "STEPS", "RECEIVES", "READS", "MEMORY"].map(str::to_owned).to_vec();
@@ -172,6 +200,8 @@ fn ranks(ranks: &[RankExplain], has_files: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use forebay_client::LibraryColumn;
+
     use super::*;
 
     #[test]
@@ -237,14 +267,26 @@ mod tests {
             ranks: (0..20).map(|rank| RankExplain { rank, ..Default::default() }).collect(),
             sample: 0.25,
             sample_seed: 3,
+            columns: 40,
+            fused_columns: 31,
+            library_columns: ["nested", "nested", "INT96", "nested", "codec LZ4", "nested", "nested", "nested"]
+                .into_iter()
+                .enumerate()
+                .map(|(column, reason)| LibraryColumn {
+                    column: format!("c{column}"),
+                    reason: reason.to_owned(),
+                    row_groups: 1,
+                })
+                .collect(),
         };
         let text = text(&costs);
         for part in [
             "shuffled: 16 lanes, windows of 16,384 rows, a sample of 0.25 with seed 3",
-            "2,500,000 bytes   1.25 times what is stored",
+            "2,500,000 bytes         1.25 times what is stored",
             "of 8 with rows",
             "40 MB of 1 GB for all streams",
-            "storage takes       4 s               bottleneck",
+            "decoding            fused 31 of 40 columns  9 by the parquet crate: nested (c0, c1, c3, c5), INT96 (c2), codec LZ4 (c4), …",
+            "storage takes       4 s                     bottleneck",
             "snapshot            5f3a",
             "… and 4 ranks more",
         ] {

@@ -1419,11 +1419,38 @@ pub struct Explain {
     pub sample: f64,
     #[prost(uint64, tag = "22")]
     pub sample_seed: u64,
+    /// Columns that the plan reads, and those of them that the server's page reader decodes in every row group, as far as
+    /// footers tell.
+    #[prost(uint64, tag = "23")]
+    pub columns: u64,
+    #[prost(uint64, tag = "24")]
+    pub fused_columns: u64,
+    /// The others in stored order, at most 100: the Parquet library decodes them.
+    #[prost(message, repeated, tag = "25")]
+    pub library_columns: ::prost::alloc::vec::Vec<LibraryColumn>,
 }
 impl ::prost::Name for Explain {
 const NAME: &'static str = "Explain";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Explain".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Explain".into() }}
+/// A column that the Parquet library decodes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LibraryColumn {
+    /// Its name; a long one is shortened.
+    #[prost(string, tag = "1")]
+    pub column: ::prost::alloc::string::String,
+    /// Why, in the first of the row groups: "nested", "INT96", "fixed length", "text without a dictionary", or "codec",
+    /// "encoding" or "type" and its name.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+    /// Row groups in which the library decodes it.
+    #[prost(uint64, tag = "3")]
+    pub row_groups: u64,
+}
+impl ::prost::Name for LibraryColumn {
+const NAME: &'static str = "LibraryColumn";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.LibraryColumn".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.LibraryColumn".into() }}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RankExplain {
     #[prost(uint64, tag = "1")]

@@ -7,6 +7,7 @@ mod checked_pages;
 mod chunks;
 mod columns;
 mod decode_memory;
+mod decoder;
 mod error;
 mod fetch;
 mod int96;
@@ -21,6 +22,7 @@ mod statistics;
 mod text_room;
 mod value_memory;
 
+pub use decoder::LibraryReason;
 pub use error::{ScanError, panicked};
 pub use fetch::{SharedBytes, Sharing};
 pub use projection::{CHUNK_ROWS_MAX, Projection};

@@ -6,18 +6,18 @@ use arrow::{
     array::{Array, ArrayRef, BooleanArray},
     buffer::BooleanBuffer,
     compute::filter,
-    datatypes::{DataType, SchemaRef},
+    datatypes::SchemaRef,
 };
-use forebay_pages::{Codec, Column, ColumnReader, Form, PageError, Physical, Room};
+use forebay_pages::{ColumnReader, PageError, Room};
 use parquet::{
     arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelector},
-    basic::{Compression, Type},
     errors::ParquetError,
 };
 
 use super::{
     columns::{Fetched, FetchedColumns},
     decode_memory::DecodeMemory,
+    decoder::described,
     fetch::SharedBytes,
     projection::{Part, View},
     text_room::TextRoom,
@@ -68,7 +68,11 @@ impl PartReader {
         let chunk_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
         let (mut own, mut own_bytes, mut rest) = (Vec::new(), 0, Vec::new());
         for (leaf, range, bytes) in fetched {
-            let opened = described(view, row_group, leaf).and_then(|(root, column)| {
+            let metadata = view.metadata.metadata();
+            let root = metadata.file_metadata().schema_descr().get_column_root_idx(leaf);
+            let data_type = view.metadata.schema().field(root).data_type();
+            let column = described(metadata, (row_group, leaf), data_type, view.keys(root)).ok();
+            let opened = column.and_then(|column| {
                 let place = roots.iter().position(|known| *known == root)?;
                 Some((part.columns[place], shared.chunk(leaf, &bytes, column)?))
             });
@@ -202,45 +206,4 @@ fn library(
     let chunk_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
     let reader = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &columns, chunk_rows, selection)?;
     Ok((reader, columns.page_bytes()))
-}
-
-/// The root index of a flat leaf column and its description; `None` for the columns that only the library reads.
-fn described(view: &View, row_group: usize, leaf: usize) -> Option<(usize, Column)> {
-    let metadata = view.metadata.metadata();
-    let (group, leaves) = (metadata.row_group(row_group), metadata.file_metadata().schema_descr());
-    let (chunk, stored) = (group.column(leaf), leaves.column(leaf));
-    if stored.max_rep_level() > 0 || stored.max_def_level() > 1 || !leaves.get_column_root(leaf).is_primitive() {
-        return None;
-    }
-    let root = leaves.get_column_root_idx(leaf);
-    let (data_type, form) = match view.metadata.schema().field(root).data_type() {
-        DataType::Dictionary(keys, values) if **keys == DataType::Int32 && (is_text(values) || view.keys(root)) => {
-            (values.as_ref().clone(), Form::Keys)
-        }
-        data_type => (data_type.clone(), Form::Values),
-    };
-    let physical = match stored.physical_type() {
-        Type::BOOLEAN => Physical::Boolean,
-        Type::INT32 => Physical::Int32,
-        Type::INT64 => Physical::Int64,
-        Type::FLOAT => Physical::Float,
-        Type::DOUBLE => Physical::Double,
-        Type::BYTE_ARRAY => Physical::ByteArray,
-        Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY => return None,
-    };
-    let codec = match chunk.compression() {
-        Compression::UNCOMPRESSED => Codec::Uncompressed,
-        Compression::SNAPPY => Codec::Snappy,
-        Compression::ZSTD(_) => Codec::Zstd,
-        Compression::LZ4_RAW => Codec::Lz4Raw,
-        Compression::GZIP(_) => Codec::Gzip,
-        Compression::BROTLI(_) => Codec::Brotli,
-        _ => return None,
-    };
-    let rows = usize::try_from(group.num_rows()).ok()?;
-    Some((root, Column { physical, codec, is_optional: stored.max_def_level() == 1, rows, data_type, form }))
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary)
 }

@@ -224,7 +224,7 @@ impl Projection {
         shared: Option<SchemaRef>,
     ) -> Result<View, ParquetError> {
         let (file, file_index) = (snapshot.file_of(row_group), row_group.file_index);
-        let metadata = if self.is_wide { file.wide_metadata() } else { file.metadata() };
+        let metadata = self.footer(snapshot, row_group);
         let keyed_roots: Vec<usize> = keyed.iter().map(|column| self.indices[*column]).collect();
         let (metadata, schema) = if keyed.is_empty() {
             (metadata.clone(), SchemaRef::clone(&self.schema))
@@ -246,8 +246,14 @@ impl Projection {
         })
     }
 
+    /// The footer of a row group's file, with its schema as this projection reads it, except for keyed columns.
+    pub(super) fn footer<'a>(&self, snapshot: &'a Snapshot, row_group: &RowGroup) -> &'a ArrowReaderMetadata {
+        let file = snapshot.file_of(row_group);
+        if self.is_wide { file.wide_metadata() } else { file.metadata() }
+    }
+
     /// The keyable columns for which a row group has only dictionary-encoded pages.
-    fn keyed(&self, snapshot: &Snapshot, row_group: &RowGroup) -> Vec<usize> {
+    pub(super) fn keyed(&self, snapshot: &Snapshot, row_group: &RowGroup) -> Vec<usize> {
         let mut keyed = Vec::new();
         if !self.keyable.is_empty() {
             self.each_chunk(snapshot, row_group, |column, _, chunk| {
@@ -273,7 +279,7 @@ impl Projection {
 
     /// Calls `call` with every column chunk to read: its column's index in the projection, its leaf index and its
     /// metadata.
-    fn each_chunk(
+    pub(super) fn each_chunk(
         &self,
         snapshot: &Snapshot,
         row_group: &RowGroup,

@@ -1,6 +1,9 @@
 //! The cost of an epoch, from arithmetic and footers alone: only counting a filter's rows reads data.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use forebay_order::{Sequence, Share, estimate};
 use forebay_proto::v1;
@@ -11,13 +14,25 @@ use super::{
     error::StreamError,
     resolve::prepare::{Prepared, Resolver},
 };
-use crate::plan::{PlanError, Request};
+use crate::{
+    plan::{PlanError, Request},
+    scan::LibraryReason,
+};
 
 /// Rows sampled to estimate the row groups of a batch.
 const SAMPLE_ROWS: u64 = 1 << 18;
 
 /// Batches sampled, at most.
 const SAMPLE_BATCHES_MAX: u64 = 32;
+
+/// Column chunks whose decoder is determined, at most.
+const CHUNKS_MAX: usize = 1 << 20;
+
+/// Columns that are named with the reason why the Parquet library decodes them, at most.
+const LIBRARY_COLUMNS_MAX: usize = 100;
+
+/// Characters of the names and reasons of these columns, at most.
+const NAME_CHARACTERS_MAX: usize = 100;
 
 /// Explains a request. Its `assume` replaces properties of the dataset by assumed ones.
 pub(super) async fn explain(
@@ -46,6 +61,7 @@ fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explai
     prepared.snapshot_digest().clone_into(&mut explained.snapshot);
     prepared.plan_id().clone_into(&mut explained.plan_id);
     add_reads(prepared, &mut explained);
+    add_decoders(prepared, &mut explained);
     // Reads are proportional to the rows.
     let scale = if assume.rows > 0 { assume.rows as f64 / prepared.epoch.row_count().max(1) as f64 } else { 1.0 };
     if assume.rows > 0 {
@@ -88,6 +104,29 @@ fn add_reads(prepared: &Prepared, explained: &mut v1::Explain) {
     }
     explained.memory_bytes = explained.ranks.iter().map(|rank| rank.memory_bytes).max().unwrap_or(0);
     explained.row_groups_per_batch = row_groups_per_batch(prepared, &sequence);
+}
+
+/// The columns by their decoder, from the footers of row groups with passing rows.
+fn add_decoders(prepared: &Prepared, explained: &mut v1::Explain) {
+    let (snapshot, projection) = (&prepared.snapshot, &prepared.compiled.rows.projection);
+    let columns = projection.schema().fields();
+    let with_rows = snapshot.row_groups().iter().zip(prepared.epoch.passing()).filter(|(_, rows)| **rows > 0);
+    let mut by_library: BTreeMap<usize, (LibraryReason, u64)> = BTreeMap::new();
+    for (row_group, _) in with_rows.take(CHUNKS_MAX / columns.len().max(1)) {
+        for (column, reason) in projection.library_columns(snapshot, row_group) {
+            by_library.entry(column).or_insert((reason, 0)).1 += 1;
+        }
+    }
+    explained.columns = columns.len() as u64;
+    explained.fused_columns = (columns.len() - by_library.len()) as u64;
+    let named = by_library.into_iter().take(LIBRARY_COLUMNS_MAX);
+    explained.library_columns = named
+        .map(|(column, (reason, row_groups))| v1::LibraryColumn {
+            column: columns[column].name().chars().take(NAME_CHARACTERS_MAX).collect(),
+            reason: reason.to_string().chars().take(NAME_CHARACTERS_MAX).collect(),
+            row_groups,
+        })
+        .collect();
 }
 
 /// The mean number of row groups in a full batch of rank 0, over evenly spaced batches.

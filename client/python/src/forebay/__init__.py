@@ -42,7 +42,7 @@ from .errors import (
     Unimplemented,
 )
 from .exchange import Exchange
-from .explain import Explain, RankExplain
+from .explain import Explain, LibraryColumn, RankExplain
 from .fitted import FittedPlan
 from .groups import Group
 from .header import BatchHeader, DatasetInfo, StreamInfo
@@ -88,6 +88,7 @@ __all__ = [
     "InternalError",
     "InvalidRequest",
     "Join",
+    "LibraryColumn",
     "NotFitted",
     "NotFound",
     "OrderChanged",

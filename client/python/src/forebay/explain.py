@@ -10,6 +10,7 @@ from .errors import StreamError
 
 Json = dict[str, Any]
 RANKS_SHOWN = 8
+LIBRARY_COLUMNS_SHOWN = 6
 TEXTS = ("snapshot", "plan_id", "bound_by")
 FRACTIONS = ("sample", "read_amplification", "row_groups_per_batch", "storage_seconds", "wire_seconds", "epoch_seconds")
 
@@ -28,6 +29,17 @@ class RankExplain:
     """Compressed bytes read from storage for it."""
     memory_bytes: int
     """Memory its stream reserves on the server."""
+
+
+@dataclass(frozen=True)
+class LibraryColumn:
+    """A column that the server decodes with the Parquet library instead of the page reader."""
+
+    column: str
+    reason: str
+    """Such as "nested" or "INT96"."""
+    row_groups: int
+    """Row groups in which the library decodes it."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,12 @@ class Explain:
     sample: float
     """Fraction of the dataset's rows that the epoch reads."""
     sample_seed: int
+    columns: int
+    """Columns that the plan reads."""
+    fused_columns: int
+    """Those that the server's page reader decodes in every row group."""
+    library_columns: tuple[LibraryColumn, ...]
+    """The others, at most 100, decoded by the Parquet library."""
     ranks: tuple[RankExplain, ...]
 
     def __repr__(self) -> str:
@@ -89,6 +107,8 @@ class Explain:
             f"of {size(self.memory_limit_bytes)}",
             f"mixing         {self.row_groups_per_batch:.1f} of {self.row_groups:,} row groups in a batch",
         ]
+        if self.columns:
+            lines.append(f"decoding       {self._decoding()}")
         if self.bound_by:
             lines.append(
                 f"an epoch       {self.epoch_seconds:,.1f} s, bound by {self.bound_by} "
@@ -104,6 +124,19 @@ class Explain:
         lines.append(f"snapshot {self.snapshot}, plan {self.plan_id}")
         return "\n".join(lines)
 
+    def _decoding(self) -> str:
+        fused = f"fused {self.fused_columns:,} of {self.columns:,} columns"
+        count = self.columns - self.fused_columns
+        if not count:
+            return fused
+        reasons: dict[str, list[str]] = {}
+        for column in self.library_columns[:LIBRARY_COLUMNS_SHOWN]:
+            reasons.setdefault(column.reason, []).append(column.column)
+        listed = [f"{reason} ({', '.join(columns)})" for reason, columns in reasons.items()]
+        if count > LIBRARY_COLUMNS_SHOWN:
+            listed.append("…")
+        return f"{fused}; {count:,} by the parquet crate: {', '.join(listed)}"
+
 
 def read_explain(answers: Sequence[Json]) -> Explain:
     """Read the action's one result."""
@@ -116,9 +149,13 @@ def read_explain(answers: Sequence[Json]) -> Explain:
     ]
     read: dict[str, Any] = {name: str(fields.get(name) or "") for name in TEXTS}
     read |= {name: float(fields.get(name) or 0) for name in FRACTIONS}
-    known = {*read, "ranks"}
+    library = [
+        LibraryColumn(str(one.get("column") or ""), str(one.get("reason") or ""), int(one.get("row_groups") or 0))
+        for one in cast("list[Json]", fields.get("library_columns") or [])
+    ]
+    known = {*read, "ranks", "library_columns"}
     read |= {name: int(fields.get(name) or 0) for name in Explain.__dataclass_fields__ if name not in known}
-    return Explain(**read, ranks=tuple(ranks))
+    return Explain(**read, library_columns=tuple(library), ranks=tuple(ranks))
 
 
 def size(count: float) -> str:
