@@ -14,7 +14,7 @@ use arrow::{
 };
 use bytes::Bytes;
 use forebay_kernels::{BatchBuilder, Chain, DType, Fill, Op, OutputSpec, Program, Workspace};
-use forebay_pages::{Codec, Column, ColumnChunk, ColumnReader, Form, Physical, Room, Unlimited};
+use forebay_pages::{Codec, Column, ColumnChunk, ColumnReader, Form, Physical};
 use parquet::{
     arrow::arrow_reader::ParquetRecordBatchReaderBuilder,
     file::{
@@ -166,8 +166,7 @@ fn open(file: &Bytes, group: &RowGroupMetaData, schema: &Schema, at: usize, may_
     let rows = usize::try_from(group.num_rows()).expect("the rows are counted");
     let column = Column { physical, codec: Codec::Zstd, is_optional: true, rows, data_type, form };
     let bytes = file.slice(start as usize..(start + length) as usize);
-    let room: Arc<dyn Room> = Arc::new(Unlimited);
-    ColumnChunk::open(bytes, column).expect("the column is flat and its pages are of known encodings").reader(&room)
+    ColumnChunk::open(bytes, column).expect("the column is flat and its pages are of known encodings").reader()
 }
 
 fn main() {

@@ -1439,7 +1439,7 @@ pub struct LibraryColumn {
     /// Its name; a long one is shortened.
     #[prost(string, tag = "1")]
     pub column: ::prost::alloc::string::String,
-    /// Why, in the first of the row groups: "nested", "INT96", "fixed length", "text without a dictionary", or "codec",
+    /// Why, in the first of the row groups: "nested", "INT96", "fixed length", "keys without a dictionary", or "codec",
     /// "encoding" or "type" and its name.
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,

@@ -20,7 +20,7 @@ use crate::{
     keyed::Keyed,
     numbers::Numbers,
     page::{OpenPage, Pages},
-    room::Room,
+    room::{Room, Unlimited},
     texts::Texts,
 };
 
@@ -84,8 +84,13 @@ impl ColumnChunk {
         &self.column
     }
 
-    /// A reader from the first row. Texts take memory from the room.
-    pub fn reader(self: &Arc<Self>, room: &Arc<dyn Room>) -> ColumnReader {
+    /// A reader from the first row, with memory without a limit.
+    pub fn reader(self: &Arc<Self>) -> ColumnReader {
+        self.reader_within(&(Arc::new(Unlimited) as Arc<dyn Room>))
+    }
+
+    /// A reader from the first row, whose texts take memory from the room.
+    pub fn reader_within(self: &Arc<Self>, room: &Arc<dyn Room>) -> ColumnReader {
         let values: Box<dyn Decode> = match (self.column.form, self.column.physical) {
             (_, Physical::Boolean) => Box::new(Booleans::default()),
             (Form::Keys, _) => Box::new(Keyed::default()),

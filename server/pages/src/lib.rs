@@ -38,4 +38,4 @@ pub use column::{ColumnChunk, ColumnReader};
 pub use description::{Codec, Column, Form, Physical};
 pub use error::PageError;
 pub use header::Encoding;
-pub use room::{Held, Room, Unlimited};
+pub use room::{Held, Room};

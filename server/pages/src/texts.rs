@@ -90,7 +90,7 @@ impl<T: ByteArrayType> Texts<T> {
                     bytes += length;
                     self.lengths.push(length);
                 }
-                self.held.push(self.room.take(bytes)?);
+                self.held.push(self.room.take(bytes).map_err(PageError::new)?);
                 self.bytes.reserve(bytes);
                 let mut from = start;
                 for length in &self.lengths[self.lengths.len() - count..] {
@@ -106,7 +106,7 @@ impl<T: ByteArrayType> Texts<T> {
                 let values = || self.indices.iter().map(|index| dictionary.value(*index as usize).as_ref());
                 self.lengths.extend(values().map(<[u8]>::len));
                 let bytes = self.lengths[self.lengths.len() - count..].iter().sum();
-                self.held.push(self.room.take(bytes)?);
+                self.held.push(self.room.take(bytes).map_err(PageError::new)?);
                 self.bytes.reserve(bytes);
                 values().for_each(|value| self.bytes.extend_from_slice(value));
             }
@@ -114,14 +114,14 @@ impl<T: ByteArrayType> Texts<T> {
                 let these = lengths.get(*read..*read + count).ok_or_else(short)?;
                 let bytes = these.iter().map(|length| *length as usize).sum::<usize>();
                 let values = body.get(*at..*at + bytes).ok_or_else(short)?;
-                self.held.push(self.room.take(bytes)?);
+                self.held.push(self.room.take(bytes).map_err(PageError::new)?);
                 self.bytes.extend_from_slice(values);
                 self.lengths.extend(these.iter().map(|length| *length as usize));
                 (*read, *at) = (*read + count, *at + bytes);
             }
             Source::Prefixes(prefixes) => {
                 let bytes = prefixes.bytes(count)?;
-                self.held.push(self.room.take(bytes)?);
+                self.held.push(self.room.take(bytes).map_err(PageError::new)?);
                 self.bytes.reserve(bytes);
                 for _ in 0..count {
                     let value = prefixes.next(body)?;

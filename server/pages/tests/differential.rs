@@ -6,28 +6,21 @@
 #[path = "differential/chunks.rs"]
 mod chunks;
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow::{
     array::{Array, ArrayRef, BooleanArray},
     buffer::BooleanBuffer,
     compute::{cast, concat, filter},
 };
-use forebay_pages::{ColumnChunk, Form, PageError, Room, Unlimited};
+use forebay_pages::{ColumnChunk, Form, PageError};
 
 use crate::chunks::{Chunk, Numbers};
-
-fn room() -> Arc<dyn Room> {
-    Arc::new(Unlimited)
-}
 
 /// Reads a chunk in pieces of random sizes; `None` if the crate leaves it to the library.
 fn own(chunk: &Chunk, form: Form, numbers: &mut Numbers) -> Option<Result<ArrayRef, PageError>> {
     let column = chunk.column(form);
-    let mut reader = ColumnChunk::open(chunk.bytes(), column.clone())?.reader(&room());
+    let mut reader = ColumnChunk::open(chunk.bytes(), column.clone())?.reader();
     let (mut arrays, mut read) = (Vec::new(), 0);
     let size = 1 + numbers.below(column.rows.max(1) * 2);
     while read < column.rows {
@@ -70,7 +63,7 @@ fn skipped_rows_do_not_change_the_others() {
         for form in [Form::Values, Form::Keys] {
             let column = chunk.column(form);
             let Some(opened) = ColumnChunk::open(chunk.bytes(), column.clone()) else { continue };
-            let mut reader = opened.reader(&room());
+            let mut reader = opened.reader();
             let expected = chunk.library().unwrap();
             let (mut row, mut is_read) = (0, false);
             while row < column.rows {
@@ -96,7 +89,7 @@ fn selected_rows_equal_those_of_all_rows() {
         for form in [Form::Values, Form::Keys] {
             let column = chunk.column(form);
             let Some(opened) = ColumnChunk::open(chunk.bytes(), column.clone()) else { continue };
-            let (mut reader, expected, mut row) = (opened.reader(&room()), chunk.library().unwrap(), 0);
+            let (mut reader, expected, mut row) = (opened.reader(), chunk.library().unwrap(), 0);
             while row < column.rows {
                 let rows = (1 + numbers.below(column.rows)).min(column.rows - row);
                 let (run, share) = (1 + numbers.below(60), numbers.below(11));
@@ -122,7 +115,7 @@ fn readers_share_a_chunk() {
             let column = chunk.column(form);
             let Some(opened) = ColumnChunk::open(chunk.bytes(), column.clone()) else { continue };
             let expected = chunk.library().unwrap();
-            let mut readers = [column.rows / 2, column.rows / 3].map(|skipped| (opened.reader(&room()), skipped));
+            let mut readers = [column.rows / 2, column.rows / 3].map(|skipped| (opened.reader(), skipped));
             for (reader, skipped) in &mut readers {
                 reader.skip(*skipped).unwrap();
             }

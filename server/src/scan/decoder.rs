@@ -27,8 +27,8 @@ pub enum LibraryReason {
     Codec(Compression),
     /// The Arrow type of its values, which are stored differently.
     Type(DataType),
-    /// Its text is not read as keys into a dictionary.
-    Text,
+    /// It is read as keys and has no dictionary.
+    Keys,
     /// The encoding of some of its pages.
     Encoding(Encoding),
 }
@@ -41,7 +41,7 @@ impl fmt::Display for LibraryReason {
             Self::FixedLength => write!(formatter, "fixed length"),
             Self::Codec(codec) => write!(formatter, "codec {codec}"),
             Self::Type(data_type) => write!(formatter, "type {data_type}"),
-            Self::Text => write!(formatter, "text without a dictionary"),
+            Self::Keys => write!(formatter, "keys without a dictionary"),
             Self::Encoding(encoding) => write!(formatter, "encoding {encoding}"),
         }
     }
@@ -97,7 +97,7 @@ pub(super) fn described(
         return Err(LibraryReason::Type(column.data_type));
     }
     if !column.has_reader(has_dictionary) {
-        return Err(LibraryReason::Text);
+        return Err(LibraryReason::Keys);
     }
     match page_encodings(chunk, physical).into_iter().find(|encoding| !reads(&column, *encoding, has_dictionary)) {
         Some(encoding) => Err(LibraryReason::Encoding(encoding)),

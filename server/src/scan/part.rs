@@ -80,7 +80,7 @@ impl PartReader {
                 Some((column, chunk)) => {
                     own_bytes += chunk.held_bytes() as u64;
                     let room: Arc<dyn Room> = Arc::new(TextRoom::new(memory));
-                    own.push((column, chunk.reader(&room)));
+                    own.push((column, chunk.reader_within(&room)));
                 }
                 None => rest.push((leaf, range, bytes)),
             }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_pages::{Held, PageError, Room};
+use forebay_pages::{Held, Room};
 
 use super::decode_memory::{DecodeError, DecodeMemory};
 use crate::budget::Reservation;
@@ -35,7 +35,7 @@ impl TextRoom {
 }
 
 impl Room for TextRoom {
-    fn take(&self, bytes: usize) -> Result<Held, PageError> {
+    fn take(&self, bytes: usize) -> Result<Held, String> {
         let bytes = bytes as u64;
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let peak = used.bytes.saturating_add(bytes);
@@ -43,9 +43,7 @@ impl Room for TextRoom {
         if more > 0 {
             match self.memory.reserve(more) {
                 Ok(reservation) => used.reservations.extend(reservation),
-                Err(source) => {
-                    return Err(PageError::new(self.memory.fail(DecodeError::Memory(source)).to_string()));
-                }
+                Err(source) => return Err(self.memory.fail(DecodeError::Memory(source)).to_string()),
             }
             used.granted = peak;
         }
