@@ -71,7 +71,8 @@ impl Runs {
 
     fn next_run(&mut self, bytes: &[u8]) -> Result<(), PageError> {
         let rest = bytes.get(self.at..).unwrap_or_default();
-        let (head, head_bytes) = varint(rest).ok_or_else(short)?;
+        let (head, head_bytes) =
+            varint(rest).ok_or_else(|| if rest.len() < VARINT_BYTES_MAX { short() } else { endless() })?;
         self.at += head_bytes;
         let rest = &rest[head_bytes..];
         if head & 1 == 0 {
@@ -114,10 +115,17 @@ fn short() -> PageError {
     PageError::new("a page has fewer values than its header declares")
 }
 
+fn endless() -> PageError {
+    PageError::new("a page declares a run of more than 2^62 values")
+}
+
+/// The longest varint that is read.
+const VARINT_BYTES_MAX: usize = 9;
+
 /// A varint and its length.
 fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut number = 0;
-    for (index, byte) in bytes.iter().enumerate().take(9) {
+    for (index, byte) in bytes.iter().enumerate().take(VARINT_BYTES_MAX) {
         number |= u64::from(byte & 0x7f) << (7 * index);
         if *byte < 0x80 {
             return Some((number, index + 1));

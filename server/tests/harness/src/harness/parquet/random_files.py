@@ -146,7 +146,7 @@ def make_array(kind: pa.DataType, words: np.ndarray, gaps: np.ndarray, numbers: 
         lists = [None if gap else list(range(int(word % 4))) for word, gap in zip(words, gaps, strict=True)]
         return pa.array(lists, kind)
     if pa.types.is_decimal(kind):
-        limit = 10 ** min(kind.precision, 18)
+        limit = 10 ** min(kind.precision - kind.scale, 18)
         values = pa.array((words % np.uint64(limit)).astype(np.int64), pa.int64(), mask=gaps)
         return values.cast(pa.decimal128(19, 0)).cast(pa.decimal128(38, kind.scale)).cast(kind, safe=False)
     if pa.types.is_boolean(kind):
