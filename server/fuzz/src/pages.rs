@@ -16,7 +16,7 @@ use self::chunk::StoredChunk;
 use crate::{panics, server::exclusive};
 
 /// Refusals of pages that the library reads. No writer stores such pages.
-const STRICTER: [&str; 6] = [
+const STRICTER: [&str; 7] = [
     // A null count that contradicts the levels.
     "declares another number of nulls than the page has",
     // Streams of `BYTE_STREAM_SPLIT` of which the library reads bytes of the next one.
@@ -25,6 +25,8 @@ const STRICTER: [&str; 6] = [
     "has an empty run",
     // The library drops the high bits of the length of a run.
     "a run of more than 2^62 values",
+    // The library does not check the width of indices of a page of nulls.
+    "declares indices of",
     // The library leaves the rest of the declared size as it is.
     "decompresses to less than",
     // The library checks the values that indices refer to.
