@@ -5,7 +5,7 @@
 use std::{hint::black_box, sync::Arc};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use forebay_order::{Epoch, Permutation, Remainder, Shuffle};
+use forebay_order::{Epoch, OrderVersion, Permutation, Remainder, Shuffle};
 
 /// A billion rows in 10,000 row groups.
 const ROW_GROUPS: u64 = 10_000;
@@ -13,7 +13,7 @@ const POSITIONS: u64 = 1 << 16;
 
 fn order(criterion: &mut Criterion) {
     let passing: Vec<u64> = (0..ROW_GROUPS).map(|group| 100_000 + group % 7).collect();
-    let shuffle = Shuffle { seed: 7, epoch: 3, lanes: 16, window_rows: 16_384 };
+    let shuffle = Shuffle { seed: 7, epoch: 3, lanes: 16, window_rows: 16_384, version: OrderVersion::LATEST };
     let epoch = Epoch::new(Arc::new(passing), 4, 8192, Remainder::Keep, Some(shuffle));
     let sequence = epoch.sequence();
 

@@ -812,7 +812,7 @@ pub struct StreamRequest {
     /// Digest of the required snapshot; empty: the current one.
     #[prost(string, tag = "14")]
     pub snapshot: ::prost::alloc::string::String,
-    /// Required version of the order; 0: the server's. Part of tickets and cursors.
+    /// Version of the order; 0: the server's latest. Part of tickets and cursors: send it with a saved start_position.
     #[prost(uint32, tag = "15")]
     pub order_version: u32,
     /// Assumptions of "explain"; an error in every other call.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_proto::{defaults, v1};
 
-use crate::{Epoch, Remainder, Shuffle};
+use crate::{Epoch, OrderVersion, Remainder, Shuffle};
 
 /// Limit of the rows of a batch.
 pub const BATCH_SIZE_MAX: u64 = 1 << 24;
@@ -39,6 +39,8 @@ pub struct OrderFields {
     pub remainder: v1::Remainder,
     /// The shuffle; none: file order.
     pub shuffle: Option<Shuffle>,
+    /// Version of the arithmetic; the same in file order.
+    pub version: OrderVersion,
 }
 
 impl OrderFields {
@@ -48,7 +50,12 @@ impl OrderFields {
         let world_size = within("world_size", message.world_size.unwrap_or(defaults::WORLD_SIZE), WORLD_SIZE_MAX)?;
         let remainder = v1::Remainder::try_from(message.remainder)
             .map_err(|_| FieldError { field: "remainder", reason: "expected one of KEEP, DROP, PAD".to_owned() })?;
-        Ok(Self { batch_size, world_size, remainder, shuffle: shuffle(message, world_size)? })
+        let requested = message.order_version;
+        let version = OrderVersion::of_number(requested).ok_or_else(|| {
+            let latest = OrderVersion::LATEST.number();
+            FieldError { field: "order_version", reason: format!("{requested} is not between 1 and {latest}") }
+        })?;
+        Ok(Self { batch_size, world_size, remainder, shuffle: shuffle(message, world_size, version)?, version })
     }
 
     /// The epoch over row groups with these counts of passing rows.
@@ -62,7 +69,7 @@ impl OrderFields {
     }
 }
 
-fn shuffle(message: &v1::StreamRequest, world_size: u64) -> Result<Option<Shuffle>, FieldError> {
+fn shuffle(message: &v1::StreamRequest, world_size: u64, version: OrderVersion) -> Result<Option<Shuffle>, FieldError> {
     let window_rows = within("window_rows", message.window_rows.unwrap_or(defaults::WINDOW_ROWS), WINDOW_ROWS_MAX)?;
     let lanes = match message.lanes {
         0 => defaults::lanes(world_size),
@@ -76,7 +83,7 @@ fn shuffle(message: &v1::StreamRequest, world_size: u64) -> Result<Option<Shuffl
         let reason = format!("{lanes} is not a multiple of world_size {world_size}: use {below}, for example");
         return Err(FieldError { field: "lanes", reason });
     }
-    Ok(Some(Shuffle { seed: message.seed, epoch: message.epoch, lanes, window_rows }))
+    Ok(Some(Shuffle { seed: message.seed, epoch: message.epoch, lanes, window_rows, version }))
 }
 
 fn within(field: &'static str, value: u64, max: u64) -> Result<u64, FieldError> {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{permutation::Permutation, shuffle::Shuffle};
+use super::{permutation::Permutation, shuffle::Shuffle, windows::Windows};
 
 /// A contiguous part of T whose rows are permuted window by window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,26 +25,41 @@ pub struct Window {
 }
 
 impl Lane {
-    /// Returns the window of an index that is not past the end of the lane.
+    /// Returns the window of an index; empty past the end of the lane.
     pub fn window(&self, index: u64) -> Window {
-        let window_rows = self.shuffle.window_rows;
-        let first = (index * window_rows).min(self.length);
-        let last = first.saturating_add(window_rows).min(self.length);
+        let offsets = self.offsets(index);
         let key = self.shuffle.key(b'w', self.index, index);
-        Window { rows: self.start + first..self.start + last, permutation: Permutation::new(last - first, key) }
+        let permutation = Permutation::new(offsets.end - offsets.start, key);
+        Window { rows: self.start + offsets.start..self.start + offsets.end, permutation }
+    }
+
+    /// Returns the offsets in the lane of the rows of a window.
+    pub fn offsets(&self, window: u64) -> Range<u64> {
+        let offsets = self.windows().offsets(window);
+        offsets.start.min(self.length)..offsets.end.min(self.length)
+    }
+
+    /// Returns the index of the window of an offset.
+    pub fn window_at(&self, offset: u64) -> u64 {
+        self.windows().index_at(offset)
     }
 
     /// Returns the row in T at an offset below the lane's length.
     pub fn row_at(&self, offset: u64) -> u64 {
-        let window = self.window(offset / self.shuffle.window_rows);
-        window.rows.start + window.permutation.at(offset % self.shuffle.window_rows)
+        let index = self.window_at(offset);
+        let window = self.window(index);
+        window.rows.start + window.permutation.at(offset - self.offsets(index).start)
     }
 
     /// Returns the offset of a row in T that is part of the lane.
     pub fn offset_of(&self, row: u64) -> u64 {
-        let index = (row - self.start) / self.shuffle.window_rows;
+        let index = self.window_at(row - self.start);
         let window = self.window(index);
-        index * self.shuffle.window_rows + window.permutation.inverse(row - window.rows.start)
+        self.offsets(index).start + window.permutation.inverse(row - window.rows.start)
+    }
+
+    fn windows(&self) -> Windows {
+        Windows::of_lane(&self.shuffle, self.index)
     }
 }
 

@@ -1,21 +1,28 @@
 //! The order of an epoch: snapshot × seed × epoch × world size → the row at each position.
 //!
 //! Pure and synchronous: no clock, no I/O, no global randomness. N is the number of rows that pass the filter, W the
-//! world size, B the batch size. Version [`ORDER_VERSION`] of the order:
+//! world size, B the batch size.
 //!
 //! **In file order** the sequence T is the passing rows as stored, and rank r reads ⌊rN/W⌋…⌊(r+1)N/W⌋ of it.
 //!
-//! **Shuffled**, with L lanes (W divides L) and windows of w rows:
+//! **Shuffled**, with L lanes (W divides L) and windows of at most w rows:
 //! 1. T is the concatenation of the row groups in the order of a keyed permutation.
 //! 2. Lane ℓ is ⌊N/L⌋ consecutive rows of T, or one more for ℓ < N mod L; lanes follow each other in T.
-//! 3. Each w consecutive rows of a lane (the last ones may be fewer) are a window, whose rows a keyed permutation
-//!    assigns to the places of the window.
+//! 3. A lane is divided into windows, and a keyed permutation assigns the rows of a window to the places of the window.
 //! 4. Global position p < N is lane p mod L, offset ⌊p/L⌋; rank r's q-th row is position r + W·q.
+//!
+//! The [`OrderVersion`] decides where windows end:
+//! - Version 1: after every w rows of a lane.
+//! - Version 2: lane ℓ has a ramp that ends at e = w + ⌊wℓ/L⌋; its windows end at ⌊e/2ʰ⌋, ⌊e/2ʰ⁻¹⌋, … ⌊e/2⌋, e, and the
+//!   later ones after every w more rows. h is max(⌊log₂w⌋ − 9, 1), or 0 if w = 1. The first batches therefore need few
+//!   rows of each lane, and at most one lane more than the mean begins a window in the same batch.
+//!
+//! In both, the last window ends with the lane.
 //!
 //! Therefore the rows read up to position p are the same set at every world size, and a position is converted to a row,
 //! and a row to its position, by arithmetic and one binary search. Permutations are those of [`Permutation`]; their
-//! keys are XXH3-64 (seed 0) of `forebay order 1`, a letter (`g` for the row groups, `w` for a window), and seed,
-//! epoch, lane and window (both 0 for row groups) as 8 little-endian bytes each.
+//! keys are XXH3-64 (seed 0) of `forebay order ` and the version's digit, a letter (`g` for the row groups, `w` for a
+//! window), and seed, epoch, lane and window (both 0 for row groups) as 8 little-endian bytes each.
 //!
 //! A batch is B rows of a rank's sequence, counted from the start of the stream. [`Remainder`] decides about the rows
 //! that do not fill a batch on every rank.
@@ -28,6 +35,8 @@ mod lane;
 mod permutation;
 mod sequence;
 mod shuffle;
+mod version;
+mod windows;
 
 use std::{ops::Range, sync::Arc};
 
@@ -36,9 +45,7 @@ pub use lane::{Lane, Window};
 pub use permutation::Permutation;
 pub use sequence::{Piece, Sequence};
 pub use shuffle::Shuffle;
-
-/// Version of the arithmetic. Tickets and checkpoints contain it, because another version maps positions to other rows.
-pub const ORDER_VERSION: u32 = 1;
+pub use version::OrderVersion;
 
 /// An epoch, divided among ranks.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{Epoch, Piece, Remainder, Sequence, Share, Shuffle};
+use super::{Epoch, OrderVersion, Piece, Remainder, Sequence, Share, Shuffle};
 
 fn epoch(passing: &[u64], world: u64, batch: u64, remainder: Remainder, shuffle: Option<Shuffle>) -> Epoch {
     Epoch::new(Arc::new(passing.to_vec()), world, batch, remainder, shuffle)
@@ -31,8 +31,8 @@ fn row_at(epoch: &Epoch, sequence: &Sequence, position: u64) -> (usize, u64) {
     let shuffle = epoch.shuffle().unwrap();
     let lane = epoch.lane(position % shuffle.lanes).unwrap();
     let offset = position / shuffle.lanes;
-    let window = lane.window(offset / shuffle.window_rows);
-    let place = (offset % shuffle.window_rows) as u32;
+    let window = lane.window(lane.window_at(offset));
+    let place = (offset - lane.offsets(lane.window_at(offset)).start) as u32;
     let index = window.places().iter().position(|found| *found == place).unwrap() as u64;
     let row = window.rows.start + index;
     assert_eq!(epoch.row_at(position), Some(row));
@@ -62,7 +62,7 @@ fn ranks_get_contiguous_ranges_that_differ_by_a_row() {
 
 #[test]
 fn an_empty_epoch_has_no_steps() {
-    let shuffle = Shuffle { seed: 1, epoch: 0, lanes: 4, window_rows: 3 };
+    let shuffle = Shuffle { seed: 1, epoch: 0, lanes: 4, window_rows: 3, version: OrderVersion::LATEST };
     for remainder in [Remainder::Keep, Remainder::Drop, Remainder::Pad] {
         for shuffle in [None, Some(shuffle)] {
             let epoch = epoch(&[0, 0], 4, 8, remainder, shuffle);
@@ -76,7 +76,13 @@ fn an_empty_epoch_has_no_steps() {
 
 #[test]
 fn the_largest_numbers_do_not_overflow() {
-    let shuffle = Shuffle { seed: u64::MAX, epoch: u64::MAX, lanes: 1 << 20, window_rows: 1 << 26 };
+    let shuffle = Shuffle {
+        seed: u64::MAX,
+        epoch: u64::MAX,
+        lanes: 1 << 20,
+        window_rows: 1 << 26,
+        version: OrderVersion::LATEST,
+    };
     for shuffle in [None, Some(shuffle)] {
         let epoch = epoch(&[u64::MAX / 2, 7], 1 << 20, 1 << 20, Remainder::Keep, shuffle);
         let lengths: Vec<u64> = (0..1_u64 << 20).step_by(1 << 14).map(|rank| epoch.share(rank).row_count()).collect();
@@ -91,7 +97,7 @@ fn the_largest_numbers_do_not_overflow() {
 #[test]
 fn rows_of_a_trillion_are_addressed_by_arithmetic() {
     let passing: Vec<u64> = (0..100_000).map(|group| 9_999_991 + group % 17).collect();
-    let shuffle = Shuffle { seed: 3, epoch: 9, lanes: 96, window_rows: 65_536 };
+    let shuffle = Shuffle { seed: 3, epoch: 9, lanes: 96, window_rows: 65_536, version: OrderVersion::LATEST };
     let epoch = epoch(&passing, 32, 8192, Remainder::Keep, Some(shuffle));
     let sequence = epoch.sequence();
     let positions = (0..2000).map(|n| n * (epoch.row_count() / 2000));
@@ -111,7 +117,7 @@ fn rows_of_a_trillion_are_addressed_by_arithmetic() {
 #[test]
 fn seed_and_epoch_change_the_order() {
     let order = |seed, number| {
-        let shuffle = Shuffle { seed, epoch: number, lanes: 2, window_rows: 8 };
+        let shuffle = Shuffle { seed, epoch: number, lanes: 2, window_rows: 8, version: OrderVersion::LATEST };
         let epoch = epoch(&[5; 12], 1, 4, Remainder::Keep, Some(shuffle));
         read_shuffled(&epoch, 1, &epoch.share(0))
     };
@@ -120,17 +126,33 @@ fn seed_and_epoch_change_the_order() {
     assert_eq!(orders.len(), 25);
 }
 
-#[test]
-fn the_order_of_version_1_is_unchanged() {
-    // Checkpoints contain positions: a change here requires a new ORDER_VERSION.
-    let shuffle = Shuffle { seed: 7, epoch: 3, lanes: 4, window_rows: 3 };
-    let epoch = epoch(&[4, 0, 5, 2, 6], 2, 4, Remainder::Keep, Some(shuffle));
+/// The rows at the first positions of an order.
+fn first_rows(shuffle: Shuffle, passing: &[u64], count: u64) -> Vec<(usize, u64)> {
+    let epoch = epoch(passing, 2, 4, Remainder::Keep, Some(shuffle));
     let sequence = epoch.sequence();
-    let first: Vec<_> = (0..8).map(|position| row_at(&epoch, &sequence, position)).collect();
-    assert_eq!(first, FIRST_ROWS_OF_VERSION_1);
+    (0..count).map(|position| row_at(&epoch, &sequence, position)).collect()
+}
+
+#[test]
+fn the_orders_of_all_versions_are_unchanged() {
+    // Checkpoints contain positions: a change here requires a new order version.
+    for (version, rows) in [(OrderVersion::One, FIRST_ROWS_OF_VERSION_1), (OrderVersion::Two, FIRST_ROWS_OF_VERSION_2)]
+    {
+        let shuffle = Shuffle { seed: 7, epoch: 3, lanes: 4, window_rows: 3, version };
+        assert_eq!(first_rows(shuffle, &[4, 0, 5, 2, 6], 8), rows);
+    }
+    let shuffle = Shuffle { seed: 7, epoch: 3, lanes: 2, window_rows: 2000, version: OrderVersion::Two };
+    let epoch = epoch(&[3000, 9000, 4000], 2, 4, Remainder::Keep, Some(shuffle));
+    // The first and the last row of windows of both lanes, in the ramp and after it.
+    let positions = [0, 1, 1998, 1999, 2000, 2001, 2999, 3001, 3999, 4000, 5999, 6001, 7999, 15_998, 15_999];
+    let places: Vec<u64> = positions.iter().filter_map(|position| epoch.row_at(*position)).collect();
+    assert_eq!(places, PLACES_OF_VERSION_2);
 }
 
 const FIRST_ROWS_OF_VERSION_1: [(usize, u64); 8] = [(2, 2), (3, 0), (0, 3), (4, 3), (2, 1), (0, 0), (4, 0), (4, 2)];
+const FIRST_ROWS_OF_VERSION_2: [(usize, u64); 8] = [(0, 0), (4, 1), (3, 0), (2, 1), (0, 2), (4, 2), (4, 5), (2, 2)];
+const PLACES_OF_VERSION_2: [u64; 15] =
+    [527, 8613, 584, 8410, 1890, 8166, 9448, 10_536, 10_962, 3952, 10_333, 11_659, 12_496, 6128, 15_547];
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -146,12 +168,14 @@ fn cases() -> impl Strategy<Value = Case> {
         prop::collection::vec(0_u64..3, 1..60),
         (0_u64..300).prop_map(|rows| vec![rows]),
     ];
-    (passing, 1_u64..25, 1_u64..20, any::<u64>(), 0_u64..4, prop_oneof![1_u64..9, 20_u64..500]).prop_map(
-        |(passing, lanes, batch, seed, number, window_rows)| Case {
+    let version = prop_oneof![Just(OrderVersion::One), Just(OrderVersion::Two)];
+    let window_rows = prop_oneof![1_u64..9, 20_u64..500];
+    (passing, 1_u64..25, 1_u64..20, any::<u64>(), 0_u64..4, window_rows, version).prop_map(
+        |(passing, lanes, batch, seed, number, window_rows, version)| Case {
             passing,
             worlds: (1..=lanes).filter(|world| lanes % world == 0).collect(),
             batch,
-            shuffle: Shuffle { seed, epoch: number, lanes, window_rows },
+            shuffle: Shuffle { seed, epoch: number, lanes, window_rows, version },
         },
     )
 }
@@ -275,7 +299,7 @@ proptest! {
     #[test]
     fn a_batch_mixes_rows_of_many_row_groups(seed in any::<u64>()) {
         // 64 row groups of 1000 rows: a batch of 256 takes from about as many row groups as there are lanes.
-        let shuffle = Shuffle { seed, epoch: 0, lanes: 16, window_rows: 1000 };
+        let shuffle = Shuffle { seed, epoch: 0, lanes: 16, window_rows: 1000, version: OrderVersion::LATEST };
         let epoch = epoch(&[1000; 64], 1, 256, Remainder::Keep, Some(shuffle));
         let sequence = epoch.sequence();
         let groups: HashSet<usize> = (0..256).map(|position| row_at(&epoch, &sequence, position).0).collect();

@@ -51,15 +51,15 @@ pub enum PlanError {
         /// The op's name.
         op: &'static str,
     },
-    /// The position was saved under another version of the order.
+    /// The position was saved under an unknown version of the order.
     #[error(
-        "order_version: the position was saved under version {requested} of the order, and this server follows version \
-         {served}: resume on a server of that version, or start the epoch again"
+        "order_version: the position was saved under version {requested} of the order, and this server knows versions 1 \
+         to {served}: resume on a server of that version, or start the epoch again"
     )]
     OrderChanged {
         /// The version in the request.
         requested: u32,
-        /// The version of this server.
+        /// The latest version of this server.
         served: u32,
     },
 }

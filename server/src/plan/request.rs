@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use forebay_order::{Epoch, OrderFields, Shuffle};
+use forebay_order::{Epoch, OrderFields, OrderVersion, Shuffle};
 use forebay_proto::v1;
 
 use super::{
@@ -26,8 +26,8 @@ pub struct Request {
     pub remainder: v1::Remainder,
     /// Parameters of the shuffle; none: file order.
     pub shuffle: Option<Shuffle>,
-    /// Required version of the order; none: any.
-    pub order_version: Option<u32>,
+    /// Version of the order.
+    pub order_version: OrderVersion,
     /// Global position of the first row to send.
     pub start_position: u64,
     /// Global position from which the run's batches are counted.
@@ -107,7 +107,11 @@ impl Request {
             }
             (Some(_), _) => return Err(PlanError::field("plan_id", "send either plan or plan_id, not both")),
         };
-        let OrderFields { batch_size, world_size, remainder, shuffle } = OrderFields::check(message)?;
+        if OrderVersion::of_number(message.order_version).is_none() {
+            let served = OrderVersion::LATEST.number();
+            return Err(PlanError::OrderChanged { requested: message.order_version, served });
+        }
+        let OrderFields { batch_size, world_size, remainder, shuffle, version } = OrderFields::check(message)?;
         check_start(message, batch_size * world_size, shuffle.as_ref())?;
         if message.assume.is_some() {
             return Err(PlanError::field("assume", "only the action \"explain\" accepts it: leave it out here"));
@@ -124,7 +128,7 @@ impl Request {
             epoch: message.epoch,
             remainder,
             shuffle,
-            order_version: Some(message.order_version).filter(|version| *version != 0),
+            order_version: version,
             start_position: message.start_position,
             resumed_from: if message.start_position.is_multiple_of(batch_size * world_size) {
                 0
@@ -143,8 +147,8 @@ impl Request {
 
     /// Returns the epoch's order over row groups with these counts of passing rows.
     pub fn order(&self, passing: Arc<Vec<u64>>) -> Epoch {
-        let Self { batch_size, world_size, remainder, shuffle, .. } = *self;
-        OrderFields { batch_size, world_size, remainder, shuffle }.epoch(passing)
+        let Self { batch_size, world_size, remainder, shuffle, order_version: version, .. } = *self;
+        OrderFields { batch_size, world_size, remainder, shuffle, version }.epoch(passing)
     }
 
     /// Returns the rows of a step of all ranks.

@@ -1,6 +1,6 @@
 //! Interleaves the rows of a rank's lanes: one row of each lane's window in turn.
 
-use std::{sync::Arc, time::Instant};
+use std::{ops::Range, time::Instant};
 
 use arrow::array::RecordBatch;
 use forebay_kernels::Interleave;
@@ -20,39 +20,39 @@ pub(super) const WINDOWS_AHEAD: usize = 1;
 /// Rows of several lanes in turn. Dropping it ends the lanes' tasks.
 pub(super) struct LaneInterleaver {
     epoch: ShuffledEpoch,
-    /// The windows of each lane, in order.
-    feeds: Vec<mpsc::Receiver<Result<TimedWindow, StreamError>>>,
-    /// The lanes' windows of one index; empty where a lane has none.
-    windows: Arc<Vec<RecordBatch>>,
-    /// The index of the windows to receive next.
-    next_window: u64,
+    feeds: Vec<LaneFeed>,
     /// The row to take next, counted over all lanes.
     next_row: u64,
     _tasks: JoinSet<()>,
 }
 
+/// The windows of one lane, in order.
+struct LaneFeed {
+    lane: Lane,
+    receiver: mpsc::Receiver<Result<TimedWindow, StreamError>>,
+    /// The index of the window to receive next.
+    next_window: u64,
+    /// The window received last, until its last row is taken.
+    window: Option<RecordBatch>,
+    /// The offsets of its rows in the lane.
+    offsets: Range<u64>,
+}
+
 impl LaneInterleaver {
     /// Starts to compute rows `start..end`, counted over the lanes in turn.
     pub(super) fn start(epoch: &ShuffledEpoch, lanes: &[Lane], start: u64, end: u64) -> Self {
-        let lane_count = lanes.len().max(1) as u64;
-        let window_of = |row: u64| row / lane_count / epoch.shuffle.window_rows;
-        let windows = window_of(start)..if end > start { window_of(end - 1) + 1 } else { window_of(start) };
         let mut tasks = JoinSet::new();
-        let feeds = lanes.iter().map(|lane| {
+        let feeds = lanes.iter().zip(0..).map(|(lane, place)| {
+            // The lane's offset of the first row at or after a row of all lanes.
+            let offset = |row: u64| row.saturating_sub(place).div_ceil(lanes.len() as u64);
+            let (first, last) = (offset(start), offset(end));
+            let next_window = lane.window_at(first);
+            let windows = next_window..if last > first { lane.window_at(last - 1) + 1 } else { next_window };
             let (sender, receiver) = mpsc::channel(WINDOWS_AHEAD);
-            let task = LaneTask::new(epoch, *lane);
-            tasks.spawn(task.run(windows.clone(), sender).in_current_span());
-            receiver
+            tasks.spawn(LaneTask::new(epoch, *lane).run(windows, sender).in_current_span());
+            LaneFeed { lane: *lane, receiver, next_window, window: None, offsets: 0..0 }
         });
-        let feeds = feeds.collect();
-        Self {
-            epoch: epoch.clone(),
-            feeds,
-            windows: Arc::default(),
-            next_window: windows.start,
-            next_row: start,
-            _tasks: tasks,
-        }
+        Self { epoch: epoch.clone(), feeds: feeds.collect(), next_row: start, _tasks: tasks }
     }
 
     /// Appends the next rows to a batch.
@@ -63,18 +63,11 @@ impl LaneInterleaver {
         times: &mut StageTimes,
     ) -> Result<Interleave, StreamError> {
         let end = self.next_row + rows;
-        let (lanes, window_rows) = (self.feeds.len() as u64, self.epoch.shuffle.window_rows);
         while self.next_row < end {
-            let index = self.next_row / lanes / window_rows;
-            if index >= self.next_window {
-                self.receive(times).await?;
-            }
-            let first = self.next_row - index * window_rows * lanes;
-            let count = (end - self.next_row).min(window_rows * lanes - first);
-            let windows = Arc::clone(&self.windows);
+            let (windows, count) = self.windows_for(end - self.next_row, times).await?;
             let appended = self.epoch.environment.cpu.run_short(move || {
                 let start = Instant::now();
-                let appended = batch.append(&windows, first as usize, count as usize);
+                let appended = batch.append(&windows, 0, count as usize);
                 appended.map(|()| (batch, start.elapsed()))
             });
             let spent;
@@ -87,31 +80,46 @@ impl LaneInterleaver {
 
     /// Drops the current windows, so that others may use their memory.
     pub(super) fn release_windows(&mut self) {
-        self.windows = Arc::default();
+        self.feeds.iter_mut().for_each(|feed| feed.window = None);
     }
 
-    /// Receives the next window of every lane that has one; fails if none has.
-    async fn receive(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
-        // Lane tasks compute the next windows in the memory of the current ones.
-        self.release_windows();
-        let mut windows = Vec::with_capacity(self.feeds.len());
-        let mut is_any = false;
-        for feed in &mut self.feeds {
-            windows.push(match feed.recv().await {
-                Some(computed) => {
-                    let (window, spent) = computed?;
-                    is_any = true;
-                    times.merge(spent);
-                    window
-                }
-                None => RecordBatch::new_empty(self.epoch.prepared.schema()),
-            });
+    /// Returns the rest of the window of each lane, from the lane of the next row on, and the number of rows, at most
+    /// `rows`, that they have in turn. Receives the windows that these rows need.
+    async fn windows_for(&mut self, rows: u64, times: &mut StageTimes) -> Result<(Vec<RecordBatch>, u64), StreamError> {
+        let lanes = self.feeds.len() as u64;
+        let (mut windows, mut count) = (Vec::with_capacity(self.feeds.len()), rows);
+        for row in self.next_row..self.next_row + rows.min(lanes) {
+            let offset = row / lanes;
+            let window = match self.feeds.get_mut((row % lanes) as usize) {
+                Some(feed) => feed.window_from(offset, times).await?,
+                None => None,
+            };
+            let window = window.ok_or_else(|| self.epoch.prepared.miscounted())?;
+            // The lane has every `lanes`-th row.
+            count = count.min(row - self.next_row + lanes * window.num_rows() as u64);
+            windows.push(window);
         }
-        if !is_any {
-            return Err(self.epoch.prepared.miscounted());
+        Ok((windows, count))
+    }
+}
+
+// === impl LaneFeed ===
+
+impl LaneFeed {
+    /// Returns the rows of a window from an offset to the window's end; receives the window if it is the next one.
+    async fn window_from(&mut self, offset: u64, times: &mut StageTimes) -> Result<Option<RecordBatch>, StreamError> {
+        if offset >= self.offsets.end {
+            // The lane's task computes another window in the memory of this one.
+            self.window = None;
+            let Some(received) = self.receiver.recv().await else { return Ok(None) };
+            let (window, spent) = received?;
+            times.merge(spent);
+            self.offsets = self.lane.offsets(self.next_window);
+            self.next_window += 1;
+            self.window = Some(window);
         }
-        self.windows = Arc::new(windows);
-        self.next_window += 1;
-        Ok(())
+        let (first, end) = (offset.checked_sub(self.offsets.start), self.offsets.end.checked_sub(offset));
+        let rest = self.window.as_ref().zip(first).zip(end).filter(|(_, rows)| *rows > 0);
+        Ok(rest.map(|((window, first), rows)| window.slice(first as usize, rows as usize)))
     }
 }

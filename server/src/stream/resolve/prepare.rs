@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use forebay_kernels::Program;
-use forebay_order::{Epoch, ORDER_VERSION, Share};
+use forebay_order::{Epoch, Share};
 use forebay_proto::v1;
 use prost::Message as _;
 use serde_json::Value;
@@ -72,8 +72,8 @@ impl Prepared {
 
     /// The request of a rank's ticket: pinned to the snapshot, and small for any size of plan.
     pub fn ticket_request(&self, message: v1::StreamRequest) -> v1::StreamRequest {
-        let mut request =
-            v1::StreamRequest { snapshot: self.snapshot.digest().to_owned(), order_version: ORDER_VERSION, ..message };
+        let (snapshot, order_version) = (self.snapshot.digest().to_owned(), self.request.order_version.number());
+        let mut request = v1::StreamRequest { snapshot, order_version, ..message };
         if let Some(pinned) = &self.compiled.pinned {
             request.plan = Some(pinned.as_ref().clone());
         }
@@ -251,7 +251,6 @@ impl Resolver {
         compiled: Arc<Compiled>,
         passing: Arc<Vec<u64>>,
     ) -> Result<Prepared, StreamError> {
-        check_order_version(&request)?;
         let epoch = request.order(passing);
         let end = epoch.step_count_max().saturating_mul(request.step_rows()).max(epoch.row_count());
         if request.start_position > end {
@@ -289,13 +288,4 @@ fn check_batch_bytes(prepared: &Prepared, limit: u64) -> Result<(), StreamError>
     }
     let (rows, row_bytes) = (prepared.request.batch_size, prepared.wire_row_bytes());
     Err(StreamError::BatchBytes { rows, row_bytes, limit })
-}
-
-fn check_order_version(request: &Request) -> Result<(), PlanError> {
-    match request.order_version {
-        Some(requested) if requested != ORDER_VERSION => {
-            Err(PlanError::OrderChanged { requested, served: ORDER_VERSION })
-        }
-        _ => Ok(()),
-    }
 }

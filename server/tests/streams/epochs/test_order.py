@@ -155,11 +155,49 @@ def test_rejects_excessive_lanes_naming_the_limit(client: fl.FlightClient, serve
 
 
 def test_rejects_another_order_version_by_name(client: fl.FlightClient, datasets: dict[str, Data]):
-    error = failure(client, make_request("uneven", order_version=2))
-    assert error.code in ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNIMPLEMENTED"), str(error)
+    error = failure(client, make_request("uneven", order_version=3))
+    assert error.code == "INVALID_ARGUMENT", str(error)
     assert "order_version" in str(error)
-    assert "1" in str(error)
+    assert "versions 1 to 2" in str(error)
+    assert error.reason == "ORDER_CHANGED"
     check(client, datasets["uneven"], make_request("uneven", order_version=1, batch_size=100))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_versions_differ_and_keep_the_rows_of_a_step(client: fl.FlightClient, datasets: dict[str, Data], version: int):
+    """Both versions resume at any world size, where lanes divides the rows of a step."""
+    data = datasets["single"]
+    request = make_request("single", order_version=version, lanes=8, window_rows=40, seed=5)
+    other = data.epoch({**request, "order_version": 3 - version})
+    assert other.prefix(100) != data.epoch(request).prefix(100)
+    steps = [
+        [set(itertools.chain(*ranks)) for ranks in zip(*read_ids(client, {**request, **sizes}), strict=True)]
+        for sizes in ({"world_size": 1, "batch_size": 64}, {"world_size": 4, "batch_size": 16})
+    ]
+    assert steps[0] == steps[1]
+    check(client, data, {**request, "batch_size": 16, "world_size": 2, "start_position": 64})
+
+
+def test_the_ramp_lets_the_first_batch_read_little(serve: Serve, tmp_path: Path):
+    """The first windows are small: the first batch needs few rows of each lane."""
+    rows = 1 << 20
+    table = pa.table({"id": np.arange(rows)})
+    pq.write_table(table, tmp_path / "one.parquet", row_group_size=rows // 16)
+    plan = {"outputs": [{"name": "id", "dtype": "INT64", "parts": [{"columns": ["id"]}]}]}
+    request = {"dataset": "long", "plan": plan, "shuffle": True, "with_row_ids": True, "window_rows": rows // 16}
+    request |= {"lanes": 16, "seed": 3}
+    spread: dict[int, int] = {}
+    with fl.connect(serve({"long": tmp_path}).url) as connected:
+        for version in (1, 2):
+            ticket = info(connected, {**request, "order_version": version}).endpoints[0].ticket
+            with connected.do_get(ticket) as reader:
+                ids = reader.read_chunk().data["__row_id"].to_numpy()
+            order = Epoch(passing_rows([rows // 16] * 16), shuffle=True, lanes=16, window_rows=rows // 16, seed=3)
+            assert ids.tolist() == order.with_(version=version).ids(0)[0]
+            # Lane 0 is a whole row group: how much of it the first rows come from.
+            of_lane = ids[::16] % (rows // 16)
+            spread[version] = int(of_lane.max() - of_lane.min())
+    assert spread[2] < 512 < rows // 32 < spread[1]
 
 
 @pytest.mark.parametrize("dataset", ["dozen", "twelve"])

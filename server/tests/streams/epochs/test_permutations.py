@@ -1,11 +1,11 @@
-"""The permutations of the epoch order are unbiased bijections, and version 1 is stable."""
+"""The permutations of the epoch order are unbiased bijections, and all versions are stable."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from harness.epoch_order import Array, Epoch, passing_rows, permutation, permuted
+from harness.epoch_order import Array, Epoch, passing_rows, permutation, permuted, window_ends
 from harness.epoch_order import key as order_key
 from harness.epochs import (
     SEED_MAX,
@@ -70,8 +70,18 @@ def test_permutation_is_a_bijection(size: int):
 
 def test_order_version_1_is_stable():
     """The order is a format: these numbers change only with order_version."""
-    epoch = Epoch(passing_rows([5, 0, 7]), shuffle=True, lanes=2, window_rows=4, seed=7, epoch=1)
-    assert (order_key("g", 0, 0, 0, 0), order_key("w", 7, 1, 1, 0)) == (13797753934698153160, 8521847197681994343)
-    assert permutation(10, order_key("w", 7, 1, 0, 0)).tolist() == [9, 7, 3, 0, 8, 2, 6, 5, 1, 4]
-    assert permutation(1000, order_key("w", 7, 1, 0, 0))[:8].tolist() == [938, 503, 253, 413, 627, 518, 33, 533]
+    epoch = Epoch(passing_rows([5, 0, 7]), shuffle=True, lanes=2, window_rows=4, seed=7, epoch=1, version=1)
+    assert (order_key("g", 0, 0, 0, 0, 1), order_key("w", 7, 1, 1, 0, 1)) == (13797753934698153160, 8521847197681994343)
+    assert permutation(10, order_key("w", 7, 1, 0, 0, 1)).tolist() == [9, 7, 3, 0, 8, 2, 6, 5, 1, 4]
+    assert permutation(1000, order_key("w", 7, 1, 0, 0, 1))[:8].tolist() == [938, 503, 253, 413, 627, 518, 33, 533]
     assert epoch.prefix(12) == [8, 1, 6, 2, 5, 0, 7, 11, 10, 3, 9, 4]
+
+
+def test_order_version_2_is_stable():
+    """The order is a format: these numbers change only with order_version."""
+    epoch = Epoch(passing_rows([5, 0, 7]), shuffle=True, lanes=2, window_rows=4, seed=7, epoch=1, version=2)
+    assert (order_key("g", 0, 0, 0, 0, 2), order_key("w", 7, 1, 1, 0, 2)) == (1800791619503143301, 18085231639075912436)
+    assert window_ends(2, 4, 2, 0, 6) == [2, 4, 6]
+    assert window_ends(2, 4, 2, 1, 12) == [3, 6, 10, 12]
+    assert window_ends(2, 16_384, 16, 15, 50_000) == [992, 1984, 3968, 7936, 15_872, 31_744, 48_128, 50_000]
+    assert epoch.prefix(12) == [5, 0, 6, 1, 7, 11, 8, 3, 9, 4, 10, 2]

@@ -1,4 +1,4 @@
-"""The order of an epoch, version 1, in NumPy: the oracle for the server's streams.
+"""The order of an epoch, versions 1 and 2, in NumPy: the oracle for the server's streams.
 
 Written from the order's description alone and shares nothing with the server. Nothing here talks to a server.
 """
@@ -17,7 +17,9 @@ import xxhash
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-KEY_PREFIX = b"forebay order 1"
+ORDER_VERSION = 2
+# The first windows of version 2 have at least 2 to this power rows, unless windows are smaller.
+FIRST_ROWS_LOG2 = 9
 MASK = (1 << 64) - 1
 ROUNDS = 8
 # Values of few bits go through more rounds: a round function of a bit or two mixes little.
@@ -26,9 +28,24 @@ MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
 LANES_DEFAULT = 16
 
 
-def key(purpose: str, seed: int, epoch: int, a: int, b: int) -> int:
+def key(purpose: str, seed: int, epoch: int, a: int, b: int, version: int = ORDER_VERSION) -> int:
     """The key of one permutation: 'g' that of the row groups, 'w' that of window b of lane a."""
-    return xxhash.xxh3_64_intdigest(KEY_PREFIX + purpose.encode() + struct.pack("<4Q", seed, epoch, a, b))
+    prefix = f"forebay order {version}{purpose}".encode()
+    return xxhash.xxh3_64_intdigest(prefix + struct.pack("<4Q", seed, epoch, a, b))
+
+
+def window_ends(version: int, window_rows: int, lanes: int, lane: int, length: int) -> list[int]:
+    """Where the windows of a lane end."""
+    ends: list[int] = []
+    end = 0
+    if version >= 2:
+        end = window_rows + window_rows * lane // lanes
+        log2 = window_rows.bit_length() - 1
+        halvings = min(log2, max(1, log2 - FIRST_ROWS_LOG2))
+        ends = [end >> count for count in range(halvings, -1, -1)]
+    ends = [one for one in ends if one < length]
+    ends += range(end + window_rows, length, window_rows)
+    return [*ends, length] if length else []
 
 
 def split_mix(state: Array, count: int) -> list[Array]:
@@ -113,6 +130,7 @@ class Epoch:
     seed: int = 0
     epoch: int = 0
     remainder: str = "KEEP"
+    version: int = ORDER_VERSION
 
     def with_(self, **changes: Any) -> Epoch:
         return replace(self, **changes)
@@ -136,7 +154,11 @@ class Epoch:
     def laid_down(self) -> tuple[Array, Array, Array]:
         """T: row id, row group and place of every passing row, row group after row group."""
         count = len(self.passing)
-        groups = permutation(count, key("g", self.seed, self.epoch, 0, 0)) if self.shuffle else np.arange(count)
+        groups = (
+            permutation(count, key("g", self.seed, self.epoch, 0, 0, self.version))
+            if self.shuffle
+            else np.arange(count)
+        )
         sizes = np.array([len(self.passing[group]) for group in groups], np.int64)
         ids = [np.asarray(self.passing[group], np.int64) for group in groups]
         places = [np.arange(size, dtype=np.int64) for size in sizes]
@@ -146,20 +168,22 @@ class Epoch:
     @functools.cached_property
     def positions(self) -> Array:
         """The index in T of every global position of a shuffled epoch."""
-        lanes, window = self.lane_count, self.window_rows
+        lanes = self.lane_count
         each, extra = divmod(self.rows, lanes)
         at = np.arange(self.rows, dtype=np.int64)
-        lane, offset = at % lanes, at // lanes
-        start = lane * each + np.minimum(lane, extra)
-        length = each + (lane < extra)
-        index = offset // window
-        window_rows = np.minimum((index + 1) * window, length) - index * window
-        pairs, which = np.unique(np.stack([lane, index]), axis=1, return_inverse=True)
-        keys = np.array([key("w", self.seed, self.epoch, int(a), int(b)) for a, b in pairs.T], np.uint64)
-        if not len(keys):
-            return at
-        within = permuted(offset % window, window_rows, keys[which.ravel()]).astype(np.int64)
-        return start + index * window + within
+        places = at.copy()
+        for lane in range(min(lanes, self.rows)):
+            length = each + (lane < extra)
+            ends = np.array(window_ends(self.version, self.window_rows, lanes, lane, length), np.int64)
+            starts = np.concatenate([[0], ends[:-1]])
+            keys = [key("w", self.seed, self.epoch, lane, index, self.version) for index in range(len(ends))]
+            rows = ends - starts
+            within = permuted(
+                at[:length] - np.repeat(starts, rows), np.repeat(rows, rows), np.repeat(np.array(keys, np.uint64), rows)
+            )
+            start = lane * each + min(lane, extra)
+            places[lane::lanes] = start + np.repeat(starts, rows) + within.astype(np.int64)
+        return places
 
     def length(self, rank: int) -> int:
         """The rows of a rank, each counted once."""

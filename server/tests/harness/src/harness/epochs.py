@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from forebay.errors import ForebayError, translate
-from harness.epoch_order import Array, Epoch, passing_rows
+from harness.epoch_order import ORDER_VERSION, Array, Epoch, passing_rows
 from harness.serving import info
 
 REMAINDERS = ("KEEP", "DROP", "PAD")
@@ -124,7 +124,8 @@ class Data:
         ids = np.arange(self.table.num_rows)
         passing = passing_rows(self.groups, FILTERS[request["plan"].get("filter", "")](ids))
         fields = ("batch_size", "world_size", "shuffle", "lanes", "window_rows", "seed", "epoch", "remainder")
-        return Epoch(passing, **{field: request[field] for field in fields if field in request})
+        version = request.get("order_version") or ORDER_VERSION
+        return Epoch(passing, version=version, **{field: request[field] for field in fields if field in request})
 
 
 def make_request(dataset: str, *, where: str = "", **changes: Any) -> dict[str, Any]:
@@ -213,7 +214,7 @@ def check(client: fl.FlightClient, data: Data, request: Mapping[str, Any]) -> No
     assert about["steps"] == order.steps, place
     if order.shuffle:
         figures = (about["lanes"], about["window_rows"], about["order_version"])
-        assert figures == (order.lane_count, order.window_rows, 1), place
+        assert figures == (order.lane_count, order.window_rows, order.version), place
     wanted = [
         {"rank": rank, "rows": order.sent_rows(rank), "steps": order.step_count(rank)}
         for rank in range(order.world_size)
@@ -256,7 +257,8 @@ def random_request(data: Data, remainder: str, number: int) -> dict[str, Any]:
     if one(True, True, False):
         request["lanes"] = world * one(1, 2, 3, 4, 8, 8, 16, -(-(rows + 1) // world))
     if one(True, True, False):
-        request["window_rows"] = one(1, 2, 7, 64, 1000, 10**6)
+        request["window_rows"] = one(1, 2, 7, 64, 1000, 2000, 10**6)
+    request["order_version"] = one(0, 1, 2)
     if one(True, False):
         order = data.epoch(request)
         # Where a run of this shape may have stopped, or one of any other.
