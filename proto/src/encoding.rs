@@ -6,19 +6,23 @@
 
 use std::sync::OnceLock;
 
+use prost::Message as _;
 use prost_reflect::{
     DescriptorPool, DeserializeOptions, DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, SerializeOptions,
 };
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use serde_path_to_error::Track;
 
-use crate::{DESCRIPTORS, Message, exact};
+use crate::{DESCRIPTORS, Message, exact, lifted::Lifted};
 
 /// Limit of the bytes of a message: enough for a plan with a vocabulary of several hundred thousand words.
 pub const JSON_BYTES_MAX: usize = 64 << 20;
 
 /// Limit of nested JSON values; `forebay.v1` itself nests 6 deep.
 const JSON_DEPTH_MAX: usize = 64;
+
+/// Size from which long arrays in JSON are read separately.
+const LIFTED_BYTES_MIN: usize = 32 << 10;
 
 /// The encoding of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +113,9 @@ fn decode_json<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
         return Err(error(format!("nested more than {JSON_DEPTH_MAX} deep")));
     }
     let descriptor = descriptor::<M>().ok_or_else(|| error("unknown message".to_owned()))?;
+    if let Some(message) = decode_lifted(bytes, &descriptor) {
+        return Ok(message);
+    }
     let options = DeserializeOptions::new().deny_unknown_fields(true);
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let mut track = Track::new();
@@ -123,6 +130,22 @@ fn decode_json<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
         return Err(error(reason));
     }
     message.transcode_to().map_err(|source| error(source.to_string()))
+}
+
+/// Reads a message with long arrays of strings; `None` if it has none, or has a mistake, which the caller finds.
+fn decode_lifted<M: Message>(bytes: &[u8], descriptor: &MessageDescriptor) -> Option<M> {
+    if bytes.len() < LIFTED_BYTES_MIN {
+        return None;
+    }
+    let lifted = Lifted::new(bytes)?;
+    let options = DeserializeOptions::new().deny_unknown_fields(true);
+    let mut reader = serde_json::Deserializer::from_slice(&lifted.text);
+    let message = DynamicMessage::deserialize_with_options(descriptor.clone(), &mut reader, &options).ok()?;
+    reader.end().ok()?;
+    if exact::rounded(&lifted.text, descriptor).is_some() {
+        return None;
+    }
+    M::decode(lifted.restore(&message.encode_to_vec(), descriptor)?.as_slice()).ok()
 }
 
 /// Returns suggestions for an unknown field or enum value, as the end of a sentence.

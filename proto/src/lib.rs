@@ -8,6 +8,7 @@
 pub mod defaults;
 mod encoding;
 mod exact;
+mod lifted;
 mod plan_bytes;
 mod reason;
 
