@@ -175,6 +175,32 @@ def test_rejects_another_plan_dataset_or_order(client: fb.Client):
         client.stream("tiny", IDS, batch_size=20, cursor={**place.to_dict(), "order_version": 77})
 
 
+def test_a_state_of_order_version_1_keeps_its_meaning(client: fb.Client, server: Server):
+    """The rest of its epoch, and later epochs, follow the version that the state names; new epochs the latest."""
+    options: dict[str, Any] = {"batch_size": 20, "shuffle": True, "seed": 4}
+
+    def epoch(number: int, version: int) -> list[int]:
+        with client.stream("tiny", IDS, **options, epoch=number) as stream:
+            start = stream.cursor().to_dict()
+        with client.stream("tiny", IDS, batch_size=20, cursor={**start, "order_version": version}) as stream:
+            assert stream.cursor().order_version == version
+            return ids(stream)
+
+    first, second = epoch(0, 1), epoch(1, 1)
+    assert first != epoch(0, 2)
+    assert sorted(first) == sorted(epoch(0, 2)) == list(range(ROWS))
+    data = FlightDataset(server.url, "tiny", IDS, **options)
+    assert ids(data) == epoch(0, 2)
+    data = FlightDataset(server.url, "tiny", IDS, **options)
+    next(iter(data))
+    saved = {**data.state_dict(), "order_version": 1}
+    old = FlightDataset(server.url, "tiny", IDS, batch_size=20)
+    old.load_state_dict(saved)
+    assert ids(old) == first[20:]
+    assert ids(old) == second
+    assert old.state_dict()["order_version"] == 1
+
+
 FEW = fb.Plan(filter="id < 20", outputs=IDS.outputs)
 
 

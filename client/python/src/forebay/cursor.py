@@ -165,6 +165,10 @@ class EpochCursors:
         shortest = self.info.rows // self.start.world_size
         return self._ends(header) or self._rank_rows(header) >= shortest
 
+    def steps_left(self, header: BatchHeader) -> int:
+        """Return the steps of the longest rank after a batch."""
+        return max(0, -(-(self.info.rows - header.position - self.step_rows) // self.step_rows))
+
     def _ends(self, header: BatchHeader) -> bool:
         """Whether the batch belongs to the epoch's last step. All ranks return the same."""
         if self.order.remainder != "keep":

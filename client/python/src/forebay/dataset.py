@@ -5,40 +5,41 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed
 import torch.utils.data
 
-from .batches import FlightBatches, Iteration, LoadedState, Totals
+from .batches import FlightBatches
 from .client import Client, connect
 from .credentials import Credentials
 from .cursor import Cursor, resolved
-from .device_copy import DeviceCopy, resolve_device
+from .device_copy import resolve_device
 from .epochs import Epochs
 from .explain import Explain
 from .fitted import FittedPlan
 from .header import StreamInfo
+from .iteration import Iteration, LoadedState, Totals
+from .loop_report import loop_report
 from .names import check_keywords
 from .op import in_range
 from .options import DatasetKeywords, StreamOptions, check_rank, integer
 from .plan import Plan
+from .reading import NextEpoch, OpenStream
 from .replay import Replay
 from .retry import RETRY_SECONDS
 from .sharding import environment_rank, refuse_second_sharding
-from .stages import bound_by
-from .stream import Stream
 from .targets import check_dataset, check_plan, check_urls
 from .tensors import TensorBatch
+from .upcoming import Upcoming
 from .worker_state import Ack, Mark, WorkerAck, WorkerState
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 # The dataset's own keywords, for the error that names the nearest one.
-KEYWORDS = ("rank", "world_size", "prefetch", "device", "retry_seconds", "credentials")
+KEYWORDS = ("rank", "world_size", "epochs", "prefetch", "device", "retry_seconds", "credentials")
 
 
 class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
@@ -51,6 +52,14 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     data.epochs(3)``, or a loop around ``for batch in data``. A new iterator within an epoch starts the same epoch
     again. `set_epoch` chooses the epoch of the next iterator. An epoch is finished when the loop has the last batch of
     the rank with the fewest steps, or reaches its own end.
+
+    With ``epochs=n`` one iterator yields n epochs, from `epoch` on, without a pause between them, and ``len(data)``
+    counts the steps of all. `state_dict` names the epoch, and a loaded state is followed by what is left of the n.
+
+    The next epoch is opened while the loop consumes the last batches of the current one: within ``epochs=n`` or
+    ``data.epochs(n)``, with `set_epoch` in order, and once a loop has run two epochs in order. Both streams then hold
+    memory of the server; one opened in vain is closed after 30 s. ``stats()["boundary_wait_seconds"]`` is the longest
+    wait for a first batch after another epoch.
 
     `options` are fields of `forebay.StreamOptions`: batch_size, shuffle, seed, epoch, remainder, with_row_ids,
     window_rows and lanes. `url` may be a list of replicas: if a server becomes unreachable within an epoch, the dataset
@@ -88,6 +97,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         filter: str | None = None,  # noqa: A002 (the contract's name)
         rank: int | None = None,
         world_size: int | None = None,
+        epochs: int | None = None,
         prefetch: int = 2,
         device: str | torch.device | None = None,
         retry_seconds: float = RETRY_SECONDS,
@@ -111,6 +121,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._filter = filter
         # The world size may not be known yet: `_options` fills it in.
         self._given = StreamOptions(**options)
+        self._upcoming = Upcoming(self._given.epoch, epochs)
         self._prefetch = integer("prefetch", prefetch, least=1)
         self._device = resolve_device(device)
         self._retry_seconds = in_range("retry_seconds", retry_seconds, 0.0)
@@ -126,9 +137,12 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._generation = 0
         self._client: Client | None = None
         self._lengths: dict[int, StreamInfo] = {}
+        # Version of the order of the loaded state, or of the epochs before: later epochs keep it.
+        self._order_version = 0
 
     def __repr__(self) -> str:
-        options = {**asdict(self._given), "epoch": self.epoch, "world_size": None}
+        epochs = self._upcoming.epochs
+        options = {**asdict(self._given), "epoch": self.epoch, "epochs": epochs and len(epochs), "world_size": None}
         shown = [f"{name}={value!r}" for name, value in options.items() if value is not None and value is not False]
         return f"FlightDataset({self._url!r}, {self._dataset!r}, {', '.join(shown)}, {self._plan!r})"
 
@@ -137,13 +151,13 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         """The epoch of the running loop; between loops, that of the next one."""
         self._sync()
         iteration = self._iteration
-        return self._given.epoch + (iteration is not None and iteration.is_finished and iteration.consumed.is_over)
+        return self._given.epoch + (min(iteration.finished, iteration.consumed.over) if iteration else 0)
 
     @property
     def next_epoch(self) -> int:
         """The epoch of the next iteration; that of the running loop until it has finished it."""
         self._sync()
-        return self._given.epoch + (self._iteration is not None and self._iteration.is_finished)
+        return self._given.epoch + (self._iteration.finished if self._iteration else 0)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, which starts at its first batch.
@@ -151,7 +165,9 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         Does nothing if that iteration is of this epoch anyway, so that a loaded state stays in effect.
         """
         epoch = integer("epoch", epoch)
-        if epoch != self.next_epoch:
+        following = self.next_epoch
+        self._upcoming.choose(epoch, following)
+        if epoch != following:
             self._select(epoch)
             self._publish(None)
 
@@ -162,14 +178,17 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         `load_state_dict` it first runs the rest of the interrupted epoch, and then those up to `count`. Leaving an
         inner loop early ends its epoch. `loader` is a DataLoader over this dataset that yields the batches instead.
         """
+        self._upcoming.expect(count, in_workers=loader is not None)
         return Epochs(self, count, self if loader is None else loader, lambda: self._generation)
 
     def __len__(self) -> int:
-        """Return the exact number of steps of this rank in the whole epoch."""
+        """Return the exact number of steps of this rank in the whole epoch, or in all of `epochs`."""
         epoch = self.epoch
         if epoch not in self._lengths:
-            self._open(replace(self._epoch_start(), epoch=epoch)).close()
-        return self._lengths[epoch].rank_steps
+            start = replace(self._epoch_start(), epoch=epoch)
+            with self.opener()(start) as stream:
+                self.note(start, stream.info)
+        return self._lengths[epoch].rank_steps * len(self._upcoming.epochs or (epoch,))
 
     def __iter__(self) -> Iterator[TensorBatch]:
         """Start the epoch, or the next one if it is finished, or resume from a loaded state.
@@ -187,14 +206,21 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._drop_consumed()
         loaded = self._loaded
         start = self._epoch_start() if loaded is None else loaded.cursor
-        iteration = Iteration(start, loaded, in_worker=worker is not None)
-        ack = Ack if worker is None else WorkerAck
+        upcoming, in_worker = self._upcoming, worker is not None
+        follows = upcoming.begin(start.epoch)
+        count = upcoming.count_from(start.epoch)
+        iteration = Iteration(start, loaded, epochs=count, follows=follows, in_worker=in_worker)
         resume_ack = None
         if loaded is not None and loaded.generation:
-            resume_ack = ack(self._worker_state, Mark(loaded.generation))
-        end_ack = ack(self._worker_state, Mark(self._generation, start.epoch + 1))
+            resume_ack = self._ack(Mark(loaded.generation))
         batches = FlightBatches(
-            partial(self._open, start), iteration, self._prefetch, DeviceCopy(self._device), resume_ack, end_ack
+            self,
+            iteration,
+            self._prefetch,
+            self._device,
+            resume_ack,
+            opens_following=upcoming.opens_after(start.epoch, follows=follows, in_worker=in_worker),
+            following=upcoming.take(start.epoch),
         )
         if worker is None:
             # A worker opens with its first batch: torch does not propagate errors raised here in a persistent worker.
@@ -263,29 +289,15 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         """Return statistics of this process's loops, and their bottleneck.
 
         ``batches``, ``rows``, ``bytes``; ``loop_seconds``, from the first `next` to the end of the last one;
-        ``wait_seconds``, the part spent in `next`, of which ``first_wait_seconds`` for first batches; the server's
+        ``wait_seconds``, the part spent in `next`, of which ``first_wait_seconds`` for first batches;
+        ``longest_wait_seconds``, the longest for any other batch; ``boundary_wait_seconds``, the longest for the first
+        batch of an epoch that follows another, including the time to open it; the server's
         ``fetch_seconds``, ``queue_seconds`` (waiting for a CPU thread), ``decode_seconds``, ``transform_seconds``,
         ``assemble_seconds`` and ``send_wait_seconds``;
         ``bound_by``: "trainer", "wire", "storage" or "CPU", and ``because``, the figures that determine it.
         """
         totals = sum((iteration.consumed.totals for _, iteration in self._iterations), self._totals)
-        verdict, because = bound_by(
-            totals.stages,
-            loop_seconds=totals.loop_seconds - totals.first_wait_seconds,
-            wait_seconds=totals.wait_seconds - totals.first_wait_seconds,
-            lanes=self._lanes,
-        )
-        return {
-            "batches": totals.batches,
-            "rows": totals.rows,
-            "bytes": totals.bytes,
-            "loop_seconds": totals.loop_seconds,
-            "wait_seconds": totals.wait_seconds,
-            "first_wait_seconds": totals.first_wait_seconds,
-            **{f"{name}_seconds": seconds for name, seconds in asdict(totals.stages).items()},
-            "bound_by": verdict,
-            "because": because,
-        }
+        return loop_report(totals, self._lanes)
 
     def __getstate__(self) -> dict[str, Any]:
         """Drop the connection, as a worker opens its own, and keep torch.distributed's rank, which it cannot query."""
@@ -293,7 +305,12 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         rank = self._rank() if torch.distributed.is_available() and torch.distributed.is_initialized() else None
         self._sync()
         self._drop_consumed()
-        return {**self.__dict__, "_client": None, "_iterations": [], "_given_rank": rank or self._given_rank}
+        return {
+            **self.__dict__,
+            "_client": None,
+            "_iterations": [],
+            "_given_rank": rank or self._given_rank,
+        }
 
     def _rank(self) -> tuple[int, int]:
         """Return this process's rank and the world size."""
@@ -306,19 +323,23 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     def _epoch_start(self) -> Cursor:
         """Return the cursor at the start of the epoch."""
         world_size = self._rank()[1]
-        return Cursor(self.epoch, 0, world_size, resolved(self._given.order, world_size))
+        order = resolved(self._given.order, world_size)
+        return Cursor(self.epoch, 0, world_size, order, order_version=self._order_version)
 
     def _advance(self) -> None:
         """Select the next epoch if the loop has finished this one."""
-        if self._iteration is not None and self._iteration.is_finished:
-            self._select(self._given.epoch + 1)
+        if self._iteration is not None and self._iteration.finished:
+            self._select(self._given.epoch + self._iteration.finished)
 
     def _select(self, epoch: int) -> None:
         self._loaded, self._iteration = None, None
+        self._upcoming.drop_unless(epoch)
         self._given = replace(self._given, epoch=epoch)
 
     def _load(self, cursor: Cursor, generation: int) -> None:
         self._lengths = {}
+        self._order_version = cursor.order_version
+        self._upcoming.drop_unless(None)
         # The snapshot stays with the cursor: the next epoch reads the files that are current then.
         self._given = replace(self._given, **asdict(cursor.order), epoch=cursor.epoch)
         self._loaded, self._iteration = LoadedState(cursor, generation), None
@@ -389,17 +410,28 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     def _options(self) -> StreamOptions:
         return replace(self._given, epoch=self.epoch, world_size=self._rank()[1])
 
-    def _open(self, cursor: Cursor) -> Stream:
-        """Open this rank's stream at the cursor."""
+    # === What the iterators of this dataset call ===
+
+    def opener(self) -> OpenStream:
+        """Return what opens this rank's stream at a cursor, from any thread."""
         client = self._fitted_client()
-        rank, world_size = self._rank()
-        stream = client.stream(
-            self._dataset,
-            self._plan,
-            rank=rank,
-            cursor=cursor,
-            **self._options().keywords(),
-        )
-        self._lengths = {cursor.epoch: stream.info}
-        self._lanes = max(1, stream.info.lanes // max(1, world_size))
-        return stream
+        dataset, plan, rank = self._dataset, self._plan, self._rank()[0]
+        keywords = self._options().keywords()
+        return lambda cursor: client.stream(dataset, plan, rank=rank, cursor=cursor, **keywords)
+
+    def note(self, start: Cursor, info: StreamInfo) -> None:
+        """Note the description of an epoch."""
+        self._lengths = {start.epoch: info}
+        self._lanes = max(1, info.lanes // max(1, start.world_size))
+        self._order_version = info.order_version
+
+    def end_ack(self, epoch: int) -> Ack:
+        """Return what acknowledges that an epoch is finished."""
+        return self._ack(Mark(self._generation, epoch + 1))
+
+    def keep(self, following: NextEpoch) -> None:
+        """Keep the next epoch for the next iterator."""
+        self._upcoming.keep(following)
+
+    def _ack(self, mark: Mark) -> Ack:
+        return (Ack if torch.utils.data.get_worker_info() is None else WorkerAck)(self._worker_state, mark)

@@ -37,9 +37,22 @@ class Droppable(Protocol):
         ...
 
 
+class Closable(Protocol):
+    """A stream that can be opened again."""
+
+    def close(self) -> None:
+        """End the stream."""
+        ...
+
+
 def register(connection: Droppable) -> None:
     """Drop this connection's channel before each fork."""
     _connections[next(_numbers)] = connection
+
+
+def register_unused(stream: Closable) -> None:
+    """Close this stream, which no loop reads yet, before each fork."""
+    _unused[next(_numbers)] = stream
 
 
 def note_channel(channel: object) -> None:
@@ -64,6 +77,7 @@ class _State:
 
 _numbers = itertools.count()
 _connections: weakref.WeakValueDictionary[int, Droppable] = weakref.WeakValueDictionary()
+_unused: weakref.WeakValueDictionary[int, Closable] = weakref.WeakValueDictionary()
 _channels: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()
 
 
@@ -74,6 +88,10 @@ def _before() -> None:
 
 def _drop_idle() -> None:
     # One step lists the references, so other threads cannot interfere.
+    for reference in _unused.valuerefs():
+        unused = reference()
+        if unused is not None:
+            unused.close()
     for reference in _connections.valuerefs():
         connection = reference()
         if connection is not None:
