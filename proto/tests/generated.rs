@@ -10,7 +10,12 @@ fn generated_code_is_up_to_date() {
     let mut compiler = protox::Compiler::new([root]).unwrap();
     compiler
         .include_source_info(true)
-        .open_files(["forebay/v1/plan.proto", "forebay/v1/reason.proto", "forebay/v1/service.proto"])
+        .open_files([
+            "forebay/v1/plan.proto",
+            "forebay/v1/reason.proto",
+            "forebay/v1/ring.proto",
+            "forebay/v1/service.proto",
+        ])
         .unwrap();
 
     let out = tempfile::tempdir().unwrap();

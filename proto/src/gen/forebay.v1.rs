@@ -772,6 +772,60 @@ impl Reason {
         }
     }
 }
+/// Begins a call: the same call as a DoGet with these headers and this ticket.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RingHello {
+    /// Version of this protocol: 1.
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    /// Slots that the client asks for. The server provides 4 to 64.
+    #[prost(uint32, tag = "2")]
+    pub slots: u32,
+    /// Headers of the call: authorization, x-request-id, traceparent.
+    #[prost(map = "string, string", tag = "3")]
+    pub headers: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    /// Ticket of an endpoint.
+    #[prost(bytes = "vec", tag = "4")]
+    pub ticket: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for RingHello {
+const NAME: &'static str = "RingHello";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.RingHello".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.RingHello".into() }}
+/// Sent with the first batch. In the encoding of the RingHello.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RingAnswer {
+    /// Slots of the memory; 0: every body is in its frame.
+    #[prost(uint32, tag = "1")]
+    pub slots: u32,
+    /// Bytes of a slot, a multiple of the page size. Slot n begins at n times this.
+    #[prost(uint64, tag = "2")]
+    pub slot_bytes: u64,
+    /// Headers of the response: x-request-id.
+    #[prost(map = "string, string", tag = "3")]
+    pub headers: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+}
+impl ::prost::Name for RingAnswer {
+const NAME: &'static str = "RingAnswer";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.RingAnswer".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.RingAnswer".into() }}
+/// Status of the call. A connection that closes without it has broken. In the encoding of the RingHello.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RingEnd {
+    /// gRPC status code; 0: the stream is complete.
+    #[prost(uint32, tag = "1")]
+    pub code: u32,
+    /// Reason and message of an error.
+    #[prost(string, tag = "2")]
+    pub message: ::prost::alloc::string::String,
+    /// Trailers: grpc-retry-pushback-ms.
+    #[prost(map = "string, string", tag = "3")]
+    pub trailers: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+}
+impl ::prost::Name for RingEnd {
+const NAME: &'static str = "RingEnd";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.RingEnd".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.RingEnd".into() }}
 /// FlightDescriptor.command of GetFlightInfo and GetSchema: one epoch of a dataset under a plan, or its raw table.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StreamRequest {

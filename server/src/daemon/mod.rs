@@ -145,7 +145,7 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     streams.catalog().check_paths()?;
     opening::open(streams.catalog().datasets()).await;
     for listener in &listeners {
-        say(&format!("listening on {}", listener.url()));
+        say(&listener.announcement());
     }
     if let Some(listener) = &metrics_listener {
         say(&format!("metrics on {}", listener.url()));
@@ -181,13 +181,24 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     Ok(())
 }
 
-/// Binds the addresses of the Flight service.
+/// Binds the addresses of the Flight service, and the ring of each Unix socket.
 fn bind(addresses: &[Listen], tls: Option<&Arc<Tls>>) -> Result<Vec<Listener>, BindError> {
-    let listener = |address: &Listen| match address {
-        Listen::Tcp(address) => Listener::tcp(*address, tls.cloned()),
-        Listen::Unix(path) => Listener::unix(path),
-    };
-    addresses.iter().map(listener).collect()
+    let mut listeners = Vec::new();
+    for address in addresses {
+        match address {
+            Listen::Tcp(address) => listeners.push(Listener::tcp(*address, tls.cloned())?),
+            Listen::Unix(path) => {
+                listeners.push(Listener::unix(path)?);
+                // Its path may be too long where the socket's is not.
+                #[cfg(target_os = "linux")]
+                match Listener::ring(path) {
+                    Ok(ring) => listeners.push(ring),
+                    Err(error) => tracing::warn!(%error, "no ring: clients on this machine use Flight"),
+                }
+            }
+        }
+    }
+    Ok(listeners)
 }
 
 /// Returns the key that signs tickets: the operator's, or the one of the state directory, which replicas may share.

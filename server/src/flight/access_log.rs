@@ -1,7 +1,8 @@
 //! The access log: one line for each call at its end, also for calls that are refused or cancelled.
 //!
-//! The router begins an entry and hands it to the body of the response, whose end or drop ends the call. The modules of
-//! `rpc` add what they learn from the request (`Call::note`). The log escapes control characters in texts of clients.
+//! The router begins an entry and hands it to the body of the response, whose end or drop ends the call; the ring keeps
+//! it until it sends the status. The modules of `rpc` add what they learn from the request (`Call::note`). The log escapes
+//! control characters in texts of clients.
 
 use std::{
     pin::Pin,
@@ -80,6 +81,16 @@ impl AccessEntry {
         response.map(|body| Body::new(RecordedBody { body, entry: self }))
     }
 
+    /// Counts bytes of the response's messages, for a call without a response body.
+    pub(super) fn sent(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    /// Ends a call without a response body.
+    pub(super) fn end(mut self, status: &Status) {
+        self.end = Some(CallEnd::of(status, &self.call));
+    }
+
     fn write(&self, end: &CallEnd, facts: &CallFacts) {
         let _in_call = self.call.span.enter();
         let method = self.call.method;
@@ -139,12 +150,15 @@ impl Drop for AccessEntry {
 impl CallEnd {
     /// The status in headers or trailers, if they have one.
     fn in_headers(headers: &HeaderMap, call: &Call) -> Option<Self> {
-        let status = Status::from_header_map(headers)?;
+        Status::from_header_map(headers).map(|status| Self::of(&status, call))
+    }
+
+    fn of(status: &Status, call: &Call) -> Self {
         let error = (status.code() != Code::Ok).then(|| {
-            let (reason, text) = status::reason_of(&status);
+            let (reason, text) = status::reason_of(status);
             (reason, truncated(call.without_id(text), ERROR_LENGTH_MAX).unwrap_or_default())
         });
-        Some(Self { code: status.code(), error })
+        Self { code: status.code(), error }
     }
 
     /// The end of a call that was dropped before its status was sent.

@@ -25,4 +25,6 @@ pub use transport::{
     BindError, CallBody, ConnectionSettings, Listener, Reflection, ReflectionError, Router, ServeSettings, lingering,
     serve, serve_connections, tune,
 };
+#[cfg(target_os = "linux")]
+pub use transport::{RingSettings, serve_prepared, serve_ring};
 pub use wire::{Encoder, Message, response};

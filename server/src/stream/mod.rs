@@ -120,6 +120,11 @@ impl Streams {
         epoch::batches::start(&self.environment, prepared, rank, steps).await
     }
 
+    /// The memory that streams reserve, also for what they need besides batches.
+    pub fn budget(&self) -> &Budget {
+        &self.environment.budget
+    }
+
     /// Opens rows of a raw table.
     pub async fn raw_table(&self, read: &v1::TableRead) -> Result<RawTable, StreamError> {
         RawTable::open(&self.environment, read).await

@@ -17,18 +17,21 @@ use hyper::{Request, Response, body::Incoming, server::conn::http2, service::ser
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::JoinSet,
+    sync::Semaphore,
     time,
 };
 
-use super::{goaway::with_goaway, preface_timeout::counting};
+use super::{
+    accept::accept_connections,
+    goaway::with_goaway,
+    permits::{ConnectionPermit, ConnectionPermits, REJECTED_TIME},
+    preface_timeout::counting,
+};
 use crate::{
     auth::Peer,
     flight::{
         access_log::AccessEntry,
         call::{Call, code_name},
-        status,
     },
     metrics::{self, ConnectionGuard},
     shutdown::{Phase, ShutdownWatch},
@@ -40,15 +43,6 @@ const RECEIVE_WINDOW_BYTES: u32 = 1 << 20;
 /// Time in which a client must answer a keepalive ping. gRPC's C core, which pyarrow uses, polls a connection that the
 /// client does not read from every five seconds.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Pause after a failed accept, as when no file descriptor is free.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Connections over the limit that are answered at a time.
-const REJECTED_MAX: usize = 64;
-
-/// Lifetime of such a connection, and the time after which its client may retry.
-const REJECTED_TIME: Duration = Duration::from_secs(2);
 
 /// Limits and timeouts of connections.
 #[derive(Clone, Debug)]
@@ -67,21 +61,6 @@ pub struct ConnectionSettings {
     pub permits: ConnectionPermits,
 }
 
-/// Permits for open connections. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct ConnectionPermits {
-    limit: usize,
-    free: Arc<Semaphore>,
-    rejected: Arc<Semaphore>,
-}
-
-/// The permit of a new connection.
-enum ConnectionPermit {
-    Taken(#[expect(dead_code, reason = "held until the connection closes")] OwnedSemaphorePermit),
-    /// No permit is free: its calls are rejected.
-    Rejected(#[expect(dead_code, reason = "held until the connection closes")] OwnedSemaphorePermit),
-}
-
 impl Default for ConnectionSettings {
     /// Any number of connections, of any age.
     fn default() -> Self {
@@ -96,44 +75,25 @@ impl Default for ConnectionSettings {
     }
 }
 
-impl ConnectionPermits {
-    /// Permits for `limit` connections.
-    pub fn new(limit: usize) -> Self {
-        let limit = limit.min(Semaphore::MAX_PERMITS);
-        Self { limit, free: Arc::new(Semaphore::new(limit)), rejected: Arc::new(Semaphore::new(REJECTED_MAX)) }
-    }
-
-    fn acquire(&self) -> Option<ConnectionPermit> {
-        let free = Arc::clone(&self.free).try_acquire_owned().map(ConnectionPermit::Taken);
-        free.or_else(|_| Arc::clone(&self.rejected).try_acquire_owned().map(ConnectionPermit::Rejected)).ok()
-    }
-
-    /// The response to a call on a connection over the limit.
-    fn rejection(
-        &self,
-        request: &Request<Incoming>,
-        peer: &Peer,
-        shutdown: ShutdownWatch,
-    ) -> Response<tonic::body::Body> {
-        let reason = format!(
-            "{0} connections are open, the limit is {0} (--connections-max): close one, or try again in {1} s",
-            self.limit,
-            REJECTED_TIME.as_secs()
-        );
-        let call = Call::of(request);
-        let entry = AccessEntry::begin(call.clone(), peer, shutdown);
-        let mut response = call.error(&status::overloaded(&reason, REJECTED_TIME.as_millis() as u64)).into_http();
-        metrics::request(call.method, code_name(&response));
-        call.add_id(&mut response);
-        entry.until_end_of(response)
-    }
+/// The response to a call on a connection over the limit.
+fn rejection(
+    permits: &ConnectionPermits,
+    request: &Request<Incoming>,
+    peer: &Peer,
+    shutdown: ShutdownWatch,
+) -> Response<tonic::body::Body> {
+    let call = Call::of(request);
+    let entry = AccessEntry::begin(call.clone(), peer, shutdown);
+    let mut response = call.error(&permits.rejection()).into_http();
+    metrics::request(call.method, code_name(&response));
+    call.add_id(&mut response);
+    entry.until_end_of(response)
 }
 
 /// Answers the calls of every connection that `accept` returns, until the server has drained.
 ///
-/// `accept` owns the listener, which stays open during the drain: a client that connects then learns that it should use
-/// another replica, where a refused connection could mean a crash or a wrong address. It returns a future that performs the
-/// handshake, which delays no other connection. Each call carries its `Arc<Peer>`.
+/// `accept` returns a future that performs the handshake, which delays no other connection. Each call carries its
+/// `Arc<Peer>`.
 pub async fn serve_connections<S, Opening, Answered>(
     answer: impl Fn(Request<Incoming>) -> Answered + Clone + Send + 'static,
     accept: impl AsyncFn() -> io::Result<Opening>,
@@ -151,29 +111,12 @@ pub async fn serve_connections<S, Opening, Answered>(
         .initial_connection_window_size(RECEIVE_WINDOW_BYTES)
         .keep_alive_interval((!settings.keepalive.is_zero()).then_some(settings.keepalive))
         .keep_alive_timeout(PING_TIMEOUT);
-    let mut connections = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = shutdown.reached(Phase::Closed) => break,
-            accepted = accept() => accepted,
-        };
-        while connections.try_join_next().is_some() {}
-        let opening = match accepted {
-            Ok(opening) => opening,
-            Err(error) => {
-                tracing::warn!(%error, "connection not accepted");
-                time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let Some(permit) = settings.permits.acquire() else { continue };
+    let permits = settings.permits.clone();
+    let serve = |opening, permit| {
         let (http, answer, settings, shutdown) = (http.clone(), answer.clone(), settings.clone(), shutdown.clone());
-        connections.spawn(serve_connection(opening, permit, http, answer, settings, shutdown));
-    }
-    drop(accept);
-    // Each connection sends its GOAWAY while the runtime still runs.
-    connections.shutdown().await;
+        serve_connection(opening, permit, http, answer, settings, shutdown)
+    };
+    accept_connections(accept, &permits, shutdown, serve).await;
 }
 
 /// Performs a connection's handshake and answers its calls until it closes.
@@ -200,9 +143,9 @@ async fn serve_connection<S, Answered>(
             return;
         }
     };
-    if let ConnectionPermit::Rejected(_) = permit {
+    if permit.is_rejected() {
         let reject = service_fn(move |call| {
-            let rejection = settings.permits.rejection(&call, &peer, shutdown.clone());
+            let rejection = rejection(&settings.permits, &call, &peer, shutdown.clone());
             future::ready(Ok::<_, Infallible>(rejection))
         });
         let _ = time::timeout(REJECTED_TIME, http.serve_connection(TokioIo::new(stream), reject)).await;

@@ -17,7 +17,7 @@ use super::intercept::{Intercept, Intercepted};
 use crate::shutdown::{Phase, ShutdownWatch};
 
 /// The debug data of the frame.
-const TEXT: &str = "the server has shut down: resume at another replica, or here after its restart, with the \
+pub(super) const TEXT: &str = "the server has shut down: resume at another replica, or here after its restart, with the \
     start_position that follows the last batch received (its header's position + batch_size * world_size)";
 
 const FRAME_HEADER_BYTES: usize = 9;

@@ -6,7 +6,7 @@ use std::{convert::Infallible, fmt::Display, sync::Arc};
 use arrow_flight::{Ticket, flight_service_server::FlightServiceServer};
 use bytes::Bytes;
 use forebay_proto::v1::Reason;
-use hyper::{Request, Response, body::Body as RequestBody};
+use hyper::{HeaderMap, Request, Response, body::Body as RequestBody};
 use tonic::{Code, Status, Streaming, body::Body, codec::BufferSettings, codegen::Service as _, codegen::StdError};
 use tonic_health::{pb::health_server::HealthServer, server::HealthService};
 use tonic_prost::ProstDecoder;
@@ -17,16 +17,16 @@ use crate::{
     auth::{Caller, Peer},
     flight::{
         access_log::AccessEntry,
-        call::{Call, code_name},
+        call::{Call, code_name, name_of},
         context::{CallContext, Resources},
-        rpc::do_get,
+        rpc::do_get::{self, Messages},
         service::Service,
         status, wire,
     },
     log, metrics,
 };
 
-const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
+pub(super) const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 
 /// The refusal of a call while the server drains.
 const DRAINING: &str = "draining: resume at another replica, or here after its restart";
@@ -89,6 +89,32 @@ impl Router {
         Ok(entry.until_end_of(response))
     }
 
+    /// The messages of a `DoGet` that did not arrive over HTTP/2, under the same rules.
+    pub(super) async fn get(
+        &self,
+        headers: &HeaderMap,
+        ticket: &Ticket,
+        call: &Call,
+        peer: &Peer,
+        entry: &mut AccessEntry,
+    ) -> Result<Messages, Status> {
+        let opening = async {
+            let context = self.context(headers, call, peer, entry)?;
+            do_get::messages(&context, ticket).await.map_err(|status| call.error(&status))
+        };
+        let opened = opening.instrument(call.span.clone()).await;
+        let code = opened.as_ref().map_or_else(|status| name_of(status.code()), |_| name_of(Code::Ok));
+        metrics::request(call.method, code);
+        if opened.is_err() {
+            log::failed(&call.span, code);
+        }
+        opened
+    }
+
+    pub(super) fn resources(&self) -> &Resources {
+        &self.resources
+    }
+
     /// Authenticates the caller and registers the call. Health checks need no credentials, because probes have none,
     /// and are answered until the server ends.
     async fn admit(
@@ -102,23 +128,34 @@ impl Router {
             call.note(|facts| facts.set_caller(&Caller::anyone()));
             return self.health.call(request).await;
         }
-        let caller = self.resources.access.caller(request.headers(), peer);
+        match self.context(request.headers(), call, peer, entry) {
+            Ok(context) => {
+                request.extensions_mut().insert(context.caller.clone());
+                request.extensions_mut().insert(call.clone());
+                self.route(request, context).await
+            }
+            Err(refused) => Ok(refused.into_http()),
+        }
+    }
+
+    /// The context of a call whose caller is authenticated, and which a drain waits for.
+    fn context(
+        &self,
+        headers: &HeaderMap,
+        call: &Call,
+        peer: &Peer,
+        entry: &mut AccessEntry,
+    ) -> Result<CallContext, Status> {
+        let caller = self.resources.access.caller(headers, peer);
         call.note(|facts| match &caller {
             Ok(caller) => facts.set_caller(caller),
             Err(refused) => refused.principal().into_iter().for_each(|name| facts.set_principal(name)),
         });
-        match caller {
-            Ok(caller) => {
-                if !entry.register() {
-                    return Ok(call.error(&status::refusal(Reason::ShuttingDown, DRAINING)).into_http());
-                }
-                request.extensions_mut().insert(caller.clone());
-                request.extensions_mut().insert(call.clone());
-                let context = CallContext { resources: self.resources.clone(), caller, call: call.clone() };
-                self.route(request, context).await
-            }
-            Err(refused) => Ok(call.error(&status::of_refusal(&refused)).into_http()),
+        let caller = caller.map_err(|refused| call.error(&status::of_refusal(&refused)))?;
+        if !entry.register() {
+            return Err(call.error(&status::refusal(Reason::ShuttingDown, DRAINING)));
         }
+        Ok(CallContext { resources: self.resources.clone(), caller, call: call.clone() })
     }
 
     async fn route(
@@ -173,6 +210,6 @@ fn is_malformed_request(response: &Response<Body>) -> bool {
     status.is_some_and(|status| MESSAGES.iter().any(|start| status.message().starts_with(start)))
 }
 
-fn too_large(bytes_max: usize) -> Status {
+pub(super) fn too_large(bytes_max: usize) -> Status {
     status::refusal(Reason::Limit, &format!("the message exceeds {bytes_max} bytes (--message-bytes-max)"))
 }

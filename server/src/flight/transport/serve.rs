@@ -20,10 +20,13 @@ use tonic_health::{
     server::{HealthReporter, HealthService},
 };
 
+#[cfg(target_os = "linux")]
+use super::rings::{RingSettings, serve_rings};
 use super::{
     authority::with_plain_authority,
-    connection::{ConnectionPermits, ConnectionSettings, serve_connections},
+    connection::{ConnectionSettings, serve_connections},
     linger::lingering,
+    permits::ConnectionPermits,
     reflection::{Reflection, ReflectionError},
     router::Router,
     tls::shake_hands,
@@ -52,6 +55,9 @@ pub enum Listener {
     Tcp(TcpListener, Option<Arc<Tls>>),
     /// A Unix socket.
     Unix(UnixListener, SocketFile),
+    /// The ring beside a Unix socket.
+    #[cfg(target_os = "linux")]
+    Ring(UnixListener, SocketFile),
 }
 
 /// The file of a Unix socket; dropping it removes it.
@@ -93,29 +99,44 @@ impl Listener {
 
     /// Binds a Unix socket. Replaces the socket file of a server that has ended, but not of a running one.
     pub fn unix(path: &Path) -> Result<Self, BindError> {
-        let error = |source| BindError { address: format!("unix:{}", path.display()), source };
-        let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-        let is_stale = || {
-            let connected = std::os::unix::net::UnixStream::connect(path);
-            connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-        };
-        if is_socket && is_stale() {
-            std::fs::remove_file(path).map_err(error)?;
-        }
-        UnixListener::bind(path).map(|listener| Self::Unix(listener, SocketFile(path.to_owned()))).map_err(error)
+        bind_unix(path).map(|(listener, file)| Self::Unix(listener, file))
     }
 
-    /// The URL that clients connect to.
-    pub fn url(&self) -> String {
+    /// Binds the ring of a Unix socket, whose path ends in `.ring`.
+    #[cfg(target_os = "linux")]
+    pub fn ring(path: &Path) -> Result<Self, BindError> {
+        let mut path = path.as_os_str().to_owned();
+        path.push(".ring");
+        bind_unix(Path::new(&path)).map(|(listener, file)| Self::Ring(listener, file))
+    }
+
+    /// What the server says when it is ready: the URL that clients connect to.
+    pub fn announcement(&self) -> String {
         match self {
             Self::Tcp(listener, tls) => {
                 let scheme = if tls.is_some() { "grpc+tls" } else { "grpc" };
                 let address = listener.local_addr().map_or_else(|_| "?".to_owned(), |address| address.to_string());
-                format!("{scheme}://{address}")
+                format!("listening on {scheme}://{address}")
             }
-            Self::Unix(_, SocketFile(path)) => format!("grpc+unix://{}", path.display()),
+            Self::Unix(_, SocketFile(path)) => format!("listening on grpc+unix://{}", path.display()),
+            #[cfg(target_os = "linux")]
+            Self::Ring(_, SocketFile(path)) => format!("ring on {}", path.display()),
         }
     }
+}
+
+/// Binds a Unix socket, in place of the file of one that no server listens on.
+fn bind_unix(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
+    let error = |source| BindError { address: format!("unix:{}", path.display()), source };
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let is_stale = || {
+        let connected = std::os::unix::net::UnixStream::connect(path);
+        connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    if is_socket && is_stale() {
+        std::fs::remove_file(path).map_err(error)?;
+    }
+    UnixListener::bind(path).map(|listener| (listener, SocketFile(path.to_owned()))).map_err(error)
 }
 
 impl Drop for SocketFile {
@@ -189,7 +210,8 @@ pub fn tune(stream: &TcpStream, peer: SocketAddr) {
 }
 
 async fn serve_one(router: Router, listener: Listener, settings: ConnectionSettings, shutdown: &ShutdownWatch) {
-    let answer = move |call| router.clone().answer(call);
+    let calls = router.clone();
+    let answer = move |call| calls.clone().answer(call);
     match listener {
         Listener::Tcp(listener, None) => {
             let accept = async move || {
@@ -219,6 +241,11 @@ async fn serve_one(router: Router, listener: Listener, settings: ConnectionSetti
                 Ok(future::ready(Ok((stream, Peer::default()))))
             };
             serve_connections(answer, accept, settings, shutdown).await;
+        }
+        #[cfg(target_os = "linux")]
+        Listener::Ring(listener, _file) => {
+            let rings = RingSettings { handshake: settings.handshake };
+            serve_rings(router, listener, rings, &settings.permits, shutdown).await;
         }
     }
 }

@@ -130,14 +130,7 @@ fn head(header: &Buffer, metadata: &Bytes, body_bytes: usize) -> Result<BytesMut
         _ => (0..=2 * BODY_ALIGNMENT).find(is_aligned).unwrap_or(0),
     };
     let message_bytes = before_body(padding) + body_bytes;
-    let Ok(length) = u32::try_from(message_bytes) else {
-        return Err(status::refusal(
-            Reason::Limit,
-            &format!(
-                "a batch of {message_bytes} bytes exceeds the 4 GiB of a gRPC message: request a smaller batch_size"
-            ),
-        ));
-    };
+    let length = message_length(message_bytes)?;
     let mut head = BytesMut::with_capacity(PREFIX_BYTES + before_body(padding) + CHUNK_BYTES_MIN);
     head.put_u8(0);
     head.put_u32(length);
@@ -148,6 +141,16 @@ fn head(header: &Buffer, metadata: &Bytes, body_bytes: usize) -> Result<BytesMut
         encode_varint(body_bytes as u64, &mut head);
     }
     Ok(head)
+}
+
+/// The length of a message in a prefix of four bytes, which the ring has, too.
+pub(crate) fn message_length(message_bytes: usize) -> Result<u32, Status> {
+    u32::try_from(message_bytes).map_err(|_| {
+        let text = format!(
+            "a batch of {message_bytes} bytes exceeds the 4 GiB of a gRPC message: request a smaller batch_size"
+        );
+        status::refusal(Reason::Limit, &text)
+    })
 }
 
 /// Writes a field of bytes and padding, unless there are no bytes.

@@ -6,5 +6,6 @@ mod zero_nulls;
 
 pub(crate) mod decode;
 
+pub(crate) use body::message_length;
 pub use body::response;
 pub use encode::{Encoder, Message};

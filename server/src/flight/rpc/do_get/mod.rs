@@ -1,4 +1,4 @@
-//! `DoGet`: the messages of a ticket. tonic's service and the router's uncopied body both send this stream.
+//! `DoGet`: the messages of a ticket. tonic's service, the router's uncopied body and the ring all send this stream.
 //!
 //! A ticket is opened here; `encoded` makes the messages, `recorded` counts them, `resume` adds to errors
 //! where the client can resume.
@@ -32,7 +32,8 @@ use crate::{
     stream::{BatchTask, StreamError},
 };
 
-type Messages = BoxStream<'static, Result<Message, Status>>;
+/// The messages of a stream, or the error that ends it.
+pub(crate) type Messages = BoxStream<'static, Result<Message, Status>>;
 
 /// A stream that a ticket opened.
 struct OpenedStream {
