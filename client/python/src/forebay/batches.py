@@ -212,7 +212,13 @@ class FlightBatches(Iterator[TensorBatch]):
         header, cursors = copied.batch.header, current.reading.cursors
         if consumed.number == current.base:
             current.reading.note_first()
-        one = Totals(batches=1, rows=header.rows, bytes=copied.batch.data.nbytes, stages=header.stage_seconds)
+        one = Totals(
+            batches=1,
+            rows=header.rows,
+            bytes=copied.batch.data.nbytes,
+            stages=header.stage_seconds,
+            transport=copied.batch.transport,
+        )
         finished = max(consumed.finished, current.index + cursors.some_rank_ends(header))
         return replace(self._timed(current, consumed, cursors(header), one), finished=finished)
 

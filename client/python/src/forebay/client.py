@@ -31,6 +31,7 @@ from .progress import Progress, read_progress, reporting
 from .reopening import Reopening
 from .replay import Replay, read_replay
 from .retry import RETRY_SECONDS
+from .ring import SLOTS
 from .source import Source
 from .stream import Stream
 from .targets import check_dataset, check_plan, check_urls
@@ -78,6 +79,9 @@ class Client(Looking):
         self, urls: Sequence[str], connection: Connection, *, retry_seconds: float, credentials: Credentials
     ) -> None:
         super().__init__(urls, connection, retry_seconds=retry_seconds, credentials=credentials)
+        self.ring_slots = SLOTS
+        """Batches that a stream from a server on this machine has in shared memory at once. A loop that keeps more of
+        them than this, less two, receives copies."""
         self._resolutions: dict[tuple[str, Plan], Plan] = {}
         self._fits: dict[tuple[str, str], FittedPlan] = {}
 
@@ -224,9 +228,9 @@ class Client(Looking):
             resolved(chosen.order, world_size, described),
             *_pinned(start, described),
         )
-        url = self.url
+        url, slots = self.url, self.ring_slots
         return Stream(
-            lambda: Source(Connection(url, self._credentials), ticket),
+            lambda: Source(Connection(url, self._credentials), ticket, slots=slots),
             self._failover(request, known, described, info.schema, rank, [url, *locations(info.endpoints[rank])]),
             info.schema,
             described,
@@ -358,7 +362,7 @@ class Client(Looking):
         first: Sequence[str],
     ) -> Failover:
         """Return a `Failover` that reopens this stream on another replica: same snapshot, order and plan."""
-        open_at = Reopening(request, plan, described, schema, rank, self._credentials)
+        open_at = Reopening(request, plan, described, schema, rank, self._credentials, self.ring_slots)
         return Failover(open_at, [*first, *self._urls], seconds=self._retry_seconds)
 
 

@@ -47,6 +47,11 @@ class Connection:
             self._client()
         fork.register(self)
 
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers of its calls."""
+        return self._headers
+
     def drop_if_idle(self) -> None:
         """Drop the gRPC channel unless a stream reads from it; the next call makes a new one."""
         if not self._is_streaming:
@@ -156,6 +161,9 @@ class _Translated(translated):
     ) -> None:
         try:
             super().__exit__(kind, error, trace)
+            # An error of the ring is translated already.
+            if isinstance(error, (Unavailable, Unauthenticated)):
+                raise error
         except Unavailable as unavailable:
             report = exit_report(self._url)
             if report is None:

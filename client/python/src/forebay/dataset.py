@@ -29,6 +29,7 @@ from .plan import Plan
 from .reading import NextEpoch, OpenStream
 from .replay import Replay
 from .retry import RETRY_SECONDS
+from .ring import SLOTS_BESIDES_PREFETCH
 from .sharding import environment_rank, refuse_second_sharding
 from .targets import check_dataset, check_plan, check_urls
 from .tensors import TensorBatch
@@ -294,7 +295,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         batch of an epoch that follows another, including the time to open it; the server's
         ``fetch_seconds``, ``queue_seconds`` (waiting for a CPU thread), ``decode_seconds``, ``transform_seconds``,
         ``assemble_seconds`` and ``send_wait_seconds``;
-        ``bound_by``: "trainer", "wire", "storage" or "CPU", and ``because``, the figures that determine it.
+        ``bound_by``: "trainer", "wire", "storage" or "CPU", and ``because``, the figures that determine it;
+        ``transport``: how the latest batch arrived, "ring" (memory shared with a server on this machine) or "flight".
         """
         totals = sum((iteration.consumed.totals for _, iteration in self._iterations), self._totals)
         return loop_report(totals, self._lanes)
@@ -404,6 +406,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         """Return the client; fit the plan if necessary."""
         if self._client is None:
             self._client = connect(self._url, retry_seconds=self._retry_seconds, credentials=self._credentials)
+            self._client.ring_slots = self._prefetch + SLOTS_BESIDES_PREFETCH
         self._plan = self._client.fitted(self._dataset, self._plan, self._filter)
         return self._client
 

@@ -1,15 +1,18 @@
 """Placement of a batch's tensors: in the received memory, or copied to a GPU ahead of the loop.
 
 Batches reach a GPU through pinned memory, for asynchronous copies, and on a separate CUDA stream, so that the copy
-overlaps the previous step. The loop's stream waits for the copy's event; no CPU thread does.
+overlaps the previous step. The loop's stream waits for the copy's event; no CPU thread does. A batch in a ring is
+copied from there: its slot is kept until the copy is done.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .pinned import PinnedRings
 from .ragged import Ragged
 from .tensors import TensorBatch, WholeBatch, to_tensors
 
@@ -66,21 +69,36 @@ class DeviceCopy:
     """Copies the batches of one stream to a device; `copy` is called from the background thread."""
 
     def __init__(self, device: torch.device | None) -> None:
+        # Batches that are being copied from their ring: torch does not keep memory that it did not allocate.
+        self._copying: deque[tuple[torch.cuda.Event, Batch]] = deque()
         self._device = device
         self._copy_stream = None if device is None else torch.cuda.Stream(device)
+        self._pinned = None if device is None else PinnedRings(device)
 
     def copy(self, batch: Batch) -> CopiedBatch:
         """Return the batch's tensors, or start copying them to the GPU."""
         tensors = to_tensors(batch)
         if self._copy_stream is None:
             return CopiedBatch(batch, tensors, None)
+        while self._copying and self._copying[0][0].query():
+            self._copying.popleft()
         with torch.cuda.stream(self._copy_stream):
-            moved = _map_tensors(tensors, self._to_device)
+            moved = _map_tensors(tensors, lambda tensor: self._to_device(tensor, batch))
             arrival = torch.cuda.Event()
             arrival.record(self._copy_stream)
+        if batch.memory is not None:
+            self._copying.append((arrival, batch))
         return CopiedBatch(batch, moved, arrival)
 
-    def _to_device(self, tensor: torch.Tensor) -> torch.Tensor:
+    def __del__(self) -> None:
+        # A slot must not return to the server, nor its memory be unmapped, while the GPU reads it.
+        for arrival, _ in self._copying:
+            arrival.synchronize()
+
+    def _to_device(self, tensor: torch.Tensor, batch: Batch) -> torch.Tensor:
+        assert self._pinned is not None
+        if self._pinned.has(batch.memory, tensor):
+            return tensor.to(self._device, non_blocking=True)
         # torch keeps the pinned memory until the copy is done.
         return tensor.pin_memory().to(self._device, non_blocking=True)
 

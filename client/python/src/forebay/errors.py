@@ -39,6 +39,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
+    "of_status",
     "translated",
 ]
 
@@ -207,6 +208,23 @@ _PHRASES: dict[str, type[ForebayError]] = {
     "gRPC returned precondition failed error": FailedPrecondition,
     "gRPC returned resource exhausted error": ResourceExhausted,
 }
+# Exception for a gRPC status code (https://grpc.io/docs/guides/status-codes).
+_CODES: dict[int, type[ForebayError]] = {
+    1: Cancelled,
+    3: InvalidRequest,
+    4: DeadlineExceeded,
+    5: NotFound,
+    7: PermissionDenied,
+    8: ResourceExhausted,
+    9: FailedPrecondition,
+    10: SnapshotChanged,
+    11: InvalidRequest,
+    12: Unimplemented,
+    13: InternalError,
+    14: Unavailable,
+    15: DataLoss,
+    16: Unauthenticated,
+}
 # pyarrow raises a plain OSError for a broken connection or message.
 _PYARROW = (pa.ArrowException, flight.FlightError, OSError)
 # Exceptions without a phrase, from servers in Arrow C++ or Python, are translated by type.
@@ -241,10 +259,18 @@ def translate(error: BaseException) -> ForebayError:
     match = _STATUS.match(text)
     if match is None:
         return _TYPES.get(type(error), ForebayError)(text)
-    kind = _PHRASES.get(match["phrase"], ForebayError)
-    reasoned = _REASON.fullmatch(match["sentence"].strip())
+    return _of_message(_PHRASES.get(match["phrase"], ForebayError), match["sentence"].strip())
+
+
+def of_status(code: int, message: str) -> ForebayError:
+    """Return the exception for a gRPC status, as `translate` does for pyarrow's exceptions."""
+    return _of_message(_CODES.get(code, ForebayError), message)
+
+
+def _of_message(kind: type[ForebayError], message: str) -> ForebayError:
+    reasoned = _REASON.fullmatch(message)
     if reasoned is None:
-        return kind(_cause(match["sentence"].strip()))
+        return kind(_cause(message))
     error = _REASONS.get(reasoned["reason"], kind)(reasoned["text"])
     error.reason = reasoned["reason"]
     return error

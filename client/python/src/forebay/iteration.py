@@ -32,6 +32,8 @@ class Totals:
     boundary_wait_seconds: float = 0.0
     """The longest wait, opening included, for the first batch of an epoch that follows another."""
     stages: StageSeconds = field(default_factory=StageSeconds)
+    transport: str = ""
+    """How the latest batch arrived."""
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(
@@ -44,6 +46,7 @@ class Totals:
             max(self.longest_wait_seconds, other.longest_wait_seconds),
             max(self.boundary_wait_seconds, other.boundary_wait_seconds),
             self.stages + other.stages,
+            other.transport or self.transport,
         )
 
 

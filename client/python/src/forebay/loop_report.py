@@ -28,4 +28,5 @@ def loop_report(totals: Totals, lanes: int) -> dict[str, float | str]:
         **{f"{name}_seconds": seconds for name, seconds in asdict(totals.stages).items()},
         "bound_by": verdict,
         "because": because,
+        "transport": totals.transport,
     }

@@ -14,6 +14,7 @@ from .flight_info import other_stream, share
 from .header import StreamInfo
 from .plan import Plan
 from .replicas import greeted
+from .ring import SLOTS
 from .source import Source
 
 
@@ -28,6 +29,8 @@ class Reopening:
     schema: pa.Schema
     rank: int
     credentials: Credentials
+    slots: int = SLOTS
+    """Slots of the ring, on this machine."""
 
     def __call__(self, url: str, position: int) -> Source:
         """Open the stream on one replica."""
@@ -40,7 +43,7 @@ class Reopening:
         except BaseException:
             connection.close()
             raise
-        return Source(connection, ticket)
+        return Source(connection, ticket, slots=self.slots)
 
     def _pinned(self) -> Json:
         pinned = {**self.request, "snapshot": self.described.snapshot}

@@ -1,34 +1,71 @@
-"""One DoGet over a separate connection: the source of a stream's batches until it breaks or ends."""
+"""One DoGet over a separate connection: the source of a stream's batches until it breaks or ends.
+
+On one machine the call goes through the server's ring, if there is one. If the ring fails before its first batch, for
+any reason, the same call is made over Flight, whose errors are the ones that a caller sees.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import pyarrow.flight as flight
 
 from .connection import Connection
 from .errors import BrokenStream, Cancelled, ForebayError
+from .ring import SLOTS, RingChunk, RingReader, ring_path
+
+if TYPE_CHECKING:
+    from .ring_memory import RingMemory
+
+_log = logging.getLogger(__name__)
 
 
 class Source:
     """Messages of one DoGet. Owns its connection; `close` may be called from another thread."""
 
-    def __init__(self, connection: Connection, ticket: flight.Ticket) -> None:
+    def __init__(self, connection: Connection, ticket: flight.Ticket, *, slots: int = SLOTS) -> None:
         self.url = connection.url
         self._connection = connection
+        self._ticket = ticket
+        self._has_begun = False
+        self._is_closing = False
         self._closed = False
+        self._reader: flight.FlightStreamReader | None = None
+        self._ring: RingReader | None = None
         try:
-            with _reading():
-                self._reader: flight.FlightStreamReader | None = connection.get(ticket)
+            self._ring = self._open_ring(slots)
+            if self._ring is None:
+                self._open_flight()
         except BaseException:
-            connection.close()
+            self.close()
             raise
 
-    def read(self) -> flight.FlightStreamChunk:
+    @property
+    def transport(self) -> str:
+        """How the batches arrive: "ring" or "flight"."""
+        return "flight" if self._ring is None else "ring"
+
+    def read(self) -> flight.FlightStreamChunk | RingChunk:
         """Wait for the next message without holding the GIL; raise StopIteration at the end."""
+        if self._ring is not None:
+            try:
+                with self._connection.translated():
+                    chunk = self._ring.read()
+            except ForebayError as error:
+                if self._has_begun or self._is_closing:
+                    raise
+                _log.info("%s: the ring failed, reading over Flight: %s", self.url, error)
+                self._ring.close()
+                self._ring = None
+                self._open_flight()
+            else:
+                self._has_begun = True
+                return chunk
         reader = self._reader
-        if reader is None:
+        if reader is None or self._is_closing:
             raise Cancelled("the stream is closed")
         with _reading(), self._connection.translated():
             return reader.read_chunk()
@@ -37,6 +74,10 @@ class Source:
         """Cancel the call and close the connection, which also ends a pending read."""
         if self._closed:
             return
+        self._is_closing = True
+        ring = self._ring
+        if ring is not None:
+            ring.close()
         if self._reader is not None:
             with contextlib.suppress(Exception):
                 self._reader.cancel()
@@ -45,6 +86,32 @@ class Source:
         self._reader = None
         # Set last, so that an interrupted close can be repeated.
         self._closed = True
+
+    def _open_ring(self, slots: int) -> RingReader | None:
+        path = ring_path(self.url)
+        if path is None:
+            return None
+        try:
+            ring = RingReader(path, self._connection.headers, self._ticket.ticket, slots)
+        except ForebayError as error:
+            _log.info("%s: no ring, reading over Flight: %s", self.url, error)
+            return None
+        # The ring needs no channel of gRPC, which a fork would have to drop.
+        self._connection.drop_if_idle()
+        return ring
+
+    def _open_flight(self) -> None:
+        with _reading():
+            self._reader = self._connection.get(self._ticket)
+        if self._is_closing:
+            # `close` ran before the call was there to be cancelled.
+            self._closed = False
+            self.close()
+
+
+def memory_of(chunk: flight.FlightStreamChunk | RingChunk) -> RingMemory | None:
+    """Return the shared memory that a message's batch may be in."""
+    return chunk.memory if isinstance(chunk, RingChunk) else None
 
 
 class _reading(contextlib.AbstractContextManager[None]):  # noqa: N801 (used as a function)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,7 +26,10 @@ from .header import BatchHeader, StreamInfo, read_header
 from .ragged import Ragged
 from .retry import Failure
 from .signal_safe import Latch
-from .source import Source
+from .source import Source, memory_of
+
+if TYPE_CHECKING:
+    from .ring_memory import RingMemory
 
 
 class Batch(Mapping[str, Any]):
@@ -36,10 +39,16 @@ class Batch(Mapping[str, Any]):
     column is a `pyarrow.Array`, unless it has numbers or lists of numbers without nulls by the schema.
     """
 
-    def __init__(self, data: pa.RecordBatch, header: BatchHeader) -> None:
+    def __init__(
+        self, data: pa.RecordBatch, header: BatchHeader, transport: str = "", memory: RingMemory | None = None
+    ) -> None:
         self.data = data
         """The Arrow record batch itself."""
         self.header = header
+        self.transport = transport
+        """How it arrived: "ring" or "flight"; empty if it did not."""
+        self.memory = memory
+        """The shared memory that it may be in."""
 
     def __getitem__(self, name: str) -> Array | Ragged | pa.Array[Any]:
         if name not in self.data.schema.names:
@@ -232,7 +241,7 @@ class Stream(Iterator[Batch]):
             previous = header
             # A rank without rows receives an empty last batch, which is not a step.
             if header.rows or not header.last:
-                return Batch(chunk.data, header), _Position(header, source)
+                return Batch(chunk.data, header, source.transport, memory_of(chunk)), _Position(header, source)
 
     def _check(self, header: BatchHeader, data: pa.RecordBatch, before: BatchHeader | None) -> None:
         where = f"step {header.step} of rank {self.info.rank}"
