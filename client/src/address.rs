@@ -79,10 +79,14 @@ fn is_local(target: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
+/// The path of a Unix socket's URL.
+pub(crate) fn unix_path(url: &str) -> Option<&str> {
+    ["grpc+unix://", "grpc+unix:", "unix://", "unix:"].iter().find_map(|scheme| url.strip_prefix(scheme))
+}
+
 /// Converts a URL to tonic's form: `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`.
 fn target(url: &str) -> std::result::Result<String, String> {
-    let path = ["grpc+unix://", "grpc+unix:", "unix://", "unix:"].iter().find_map(|scheme| url.strip_prefix(scheme));
-    if let Some(path) = path {
+    if let Some(path) = unix_path(url) {
         return if path.is_empty() { Err(format!("missing path; {ALLOWED}")) } else { Ok(format!("unix:{path}")) };
     }
     let schemes = [("grpc://", "http"), ("grpc+tcp://", "http"), ("http://", "http"), ("grpc+tls://", "https")];

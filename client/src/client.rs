@@ -22,6 +22,7 @@ use crate::{
     Batch, BatchStream, Credentials, Error, Mismatch, Result, address,
     credentials::Bearer,
     cursor::EpochCursors,
+    ring::RingAddress,
     transport::{self, Link},
 };
 
@@ -33,6 +34,8 @@ pub(crate) type Calls = FlightServiceClient<InterceptedService<Channel, Bearer>>
 pub struct Client {
     url: Arc<str>,
     flight: Calls,
+    /// Where batches may come from instead of Flight.
+    ring: Option<RingAddress>,
     checksums: bool,
     /// Whether the port may expect TLS although the URL does not ask for it.
     may_be_tls: bool,
@@ -94,7 +97,9 @@ impl Client {
             .max_encoding_message_size(usize::MAX);
         // A simulated network has no TLS.
         let may_be_tls = link.transport.is_none() && address::is_plain_tcp(url);
-        Ok(Self { url: url.into(), flight, checksums: true, may_be_tls })
+        let socket = address::unix_path(url).filter(|_| link.transport.is_none()).map(str::to_owned);
+        let ring = RingAddress::of(socket, link.credentials.authorization());
+        Ok(Self { url: url.into(), flight, ring, checksums: true, may_be_tls })
     }
 
     /// Returns the same connection without verification of checksums, to measure its cost.
@@ -239,9 +244,15 @@ impl Client {
     }
 
     async fn read_after(&self, endpoint: &Endpoint, first_step: u64) -> Result<BatchStream> {
+        let no_batches = endpoint.rank.as_ref().is_some_and(|rank| rank.steps <= first_step);
+        // Any failure of a ring before its first batch means Flight, whose error is then the one to report.
+        if let Some(ring) = &self.ring
+            && let Ok(messages) = ring.open(&endpoint.ticket).await
+        {
+            return Ok(BatchStream::new(messages, &self.url, no_batches, self.checksums));
+        }
         let ticket = Ticket { ticket: endpoint.ticket.clone() };
         let answer = self.begun(self.flight.clone().do_get(ticket).await).await?;
-        let no_batches = endpoint.rank.as_ref().is_some_and(|rank| rank.steps <= first_step);
         Ok(BatchStream::new(answer.into_inner(), &self.url, no_batches, self.checksums))
     }
 

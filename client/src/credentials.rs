@@ -53,6 +53,11 @@ impl Credentials {
         Bearer(self.token.clone())
     }
 
+    /// The header that presents the token.
+    pub(crate) fn authorization(&self) -> Option<String> {
+        Some(self.token.as_ref()?.to_str().ok()?.to_owned())
+    }
+
     pub(crate) fn tls(&self) -> ClientTlsConfig {
         let config = match &self.ca {
             Some(ca) => ClientTlsConfig::new().ca_certificate(ca.clone()),

@@ -63,6 +63,7 @@ mod plan_text;
 mod rank_stream;
 mod replicas;
 mod retry;
+mod ring;
 mod transport;
 
 pub use batches::{Batch, BatchStream};
