@@ -21,6 +21,7 @@ mod panics;
 mod parquet;
 mod path_resolver;
 mod plan;
+mod ring;
 mod server;
 mod tables;
 mod ticket;
@@ -32,6 +33,7 @@ pub use pages::pages;
 pub use parquet::parquet;
 pub use path_resolver::path_resolver;
 pub use plan::plan;
+pub use ring::ring;
 pub use ticket::ticket;
 
 /// A function of an input. It panics if an invariant is violated.
@@ -46,5 +48,6 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("parquet", parquet),
     ("path_resolver", path_resolver),
     ("plan", plan),
+    ("ring", ring),
     ("ticket", ticket),
 ];

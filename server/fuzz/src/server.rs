@@ -16,7 +16,7 @@ use forebay_server::{
     engine::Engine,
     flight::{MessageLimits, Router, Service},
     plan::{Limits, RequestLimits},
-    shutdown::Shutdown,
+    shutdown::{Shutdown, ShutdownWatch},
     state::State,
     stream::{Device, Streams},
 };
@@ -65,6 +65,7 @@ pub(crate) struct Server {
     router: Router,
     streams: Arc<Streams>,
     budget: Budget,
+    watch: ShutdownWatch,
     _shutdown: Shutdown,
 }
 
@@ -134,16 +135,21 @@ impl Server {
         let (shutdown, watch) = Shutdown::new();
         let streams = Arc::new(streams);
         let message_limits = MessageLimits { bytes_max: MESSAGE_BYTES_MAX, ..MessageLimits::default() };
-        let service = Service::new(Arc::clone(&streams), cpu, watch, Vec::new())
+        let service = Service::new(Arc::clone(&streams), cpu, watch.clone(), Vec::new())
             .with_limits(RequestLimits::default(), message_limits);
         let health = HealthServer::new(HealthService::from_health_reporter(HealthReporter::new()));
         let router = Router::new(service, health, None);
-        Self { process, router, streams, budget, _shutdown: shutdown }
+        Self { process, router, streams, budget, watch, _shutdown: shutdown }
     }
 
     /// Answers calls.
     pub(crate) fn router(&self) -> &Router {
         &self.router
+    }
+
+    /// The phase of the server, which never changes.
+    pub(crate) fn watch(&self) -> &ShutdownWatch {
+        &self.watch
     }
 
     /// The datasets.

@@ -140,6 +140,11 @@ fn exchanges() {
 }
 
 #[test]
+fn rings() {
+    smoke("ring");
+}
+
+#[test]
 fn every_target_has_a_corpus_and_a_program() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let names: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
