@@ -1,8 +1,8 @@
-"""Cost of sending prepared batches to one client: Forebay's response body, arrow-flight's encoder, pyarrow's server.
+"""Cost of sending prepared batches to one client: Forebay's body and ring, arrow-flight's encoder, pyarrow's server.
 
-Every server sends the same bytes, [rows, columns] float32 in one column, over loopback. A round goes through all pairs
-of server and client; figures are medians over the rounds, and ratios are computed within a round. CPU seconds are
-those of the server process, including the operating system's part.
+Every server sends the same bytes, [rows, columns] float32 in one column, on one machine. A round goes through all
+pairs of server and client; figures are medians over the rounds, and ratios are computed within a round. CPU seconds
+include the operating system's part.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ SENDING_BYTES = 4 << 20
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAIRS = (
     ("direct", "pyarrow"),
+    ("unix", "pyarrow"),
+    ("ring", "forebay"),
     ("stock", "pyarrow"),
     ("pyarrow", "pyarrow"),
     ("direct", "sink"),
@@ -37,6 +39,9 @@ GOALS = (
     ("server CPU, to pyarrow", "server_cpu_seconds_per_gb", ("direct", "pyarrow"), ("stock", "pyarrow"), 0.35, "most"),
     ("server CPU, to pyarrow", "server_cpu_seconds_per_gb", ("direct", "pyarrow"), ("pyarrow", "pyarrow"), 0.9, "most"),
     ("rate to pyarrow", "gb_per_second", ("direct", "pyarrow"), ("pyarrow", "pyarrow"), 1.5, "least"),
+    ("rate of the ring", "gb_per_second", ("ring", "forebay"), ("direct", "pyarrow"), 2.5, "least"),
+    ("client CPU of the ring", "client_cpu_seconds_per_gb", ("ring", "forebay"), ("direct", "pyarrow"), 0.3, "most"),
+    ("server CPU of the ring", "server_cpu_seconds_per_gb", ("ring", "forebay"), ("direct", "pyarrow"), 0.8, "most"),
     ("rate to a sink", "gb_per_second", ("direct", "sink"), ("raw", "sink"), 0.7, "least"),
 )
 
@@ -70,20 +75,24 @@ class Server:
 
 def measure(server: Server, kind: str, client: str, options: argparse.Namespace) -> dict[str, float]:
     """Read the configured number of batches and return the figures."""
-    if client == "pyarrow":
-        command = [sys.executable, str(HERE / "pyarrow_client.py"), server.address]
+    if client in ("pyarrow", "forebay"):
+        transport = kind if kind in ("unix", "ring") else "tcp"
+        command = [sys.executable, str(HERE / "pyarrow_client.py"), transport, server.address]
     else:
         command = [options.sink, "raw" if kind == "raw" else "grpc", server.address]
     before = server.cpu_seconds()
     done = subprocess.run([*command, str(options.batches)], check=True, capture_output=True, text=True)
     cpu_seconds = server.cpu_seconds() - before
-    seconds = json.loads(done.stdout)["seconds"]
+    found = json.loads(done.stdout)
+    seconds = found["seconds"]
     gb = options.batches * options.rows * options.columns * 4 / 1e9
     return {
         "gb": gb,
         "seconds": seconds,
         "gb_per_second": gb / seconds,
         "server_cpu_seconds_per_gb": cpu_seconds / gb,
+        # The sink does not measure itself.
+        "client_cpu_seconds_per_gb": found.get("cpu_seconds", 0.0) / gb,
     }
 
 
@@ -150,15 +159,17 @@ def table(rounds: list[dict[str, dict[str, float]]], goals: list[dict[str, Any]]
         "",
         f"Medians of {len(rounds)} rounds; method: [benches/wire](../../wire/README.md); raw: [wire.json](wire.json).",
         "",
-        "| server to client | GB/s | lowest-highest | server CPU s/GB | lowest-highest |",
-        "|---|---:|---:|---:|---:|",
+        "| server to client | GB/s | lowest-highest | server CPU s/GB | lowest-highest | client CPU s/GB |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for name in rounds[0]:
         rates = [one[name]["gb_per_second"] for one in rounds]
         costs = [one[name]["server_cpu_seconds_per_gb"] for one in rounds]
+        client = statistics.median(one[name]["client_cpu_seconds_per_gb"] for one in rounds)
+        shown = f"{client:.3f}" if client else ""
         lines.append(
             f"| {name} | {statistics.median(rates):.2f} | {min(rates):.2f}-{max(rates):.2f} "
-            f"| {statistics.median(costs):.3f} | {min(costs):.3f}-{max(costs):.3f} |"
+            f"| {statistics.median(costs):.3f} | {min(costs):.3f}-{max(costs):.3f} | {shown} |"
         )
     lines += [
         "",
@@ -184,10 +195,16 @@ def parse() -> argparse.Namespace:
         "--sending-bytes", type=int, default=SENDING_BYTES, help="send buffer of `direct` (%(default)s)"
     )
     parser.add_argument("--rounds", type=int, default=5, help="rounds (%(default)s)")
-    parser.add_argument("--server", default=str(examples / "wire_server"), help="program (default: the release build)")
-    parser.add_argument("--sink", default=str(examples / "wire_sink"), help="program (default: the release build)")
+    parser.add_argument(
+        "--programs",
+        type=Path,
+        default=examples,
+        help="folder of wire_server and wire_sink (%(default)s)",
+    )
     parser.add_argument("--out", type=Path, default=machine.run_folder() / "wire.json", help="results (%(default)s)")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.server, options.sink = str(options.programs / "wire_server"), str(options.programs / "wire_sink")
+    return options
 
 
 def _environment() -> dict[str, str]:

@@ -1,10 +1,11 @@
-//! Serves prepared batches: over Flight with Forebay's response body (`direct`) or with arrow-flight's stock encoder
-//! and tonic (`stock`), or as plain bytes on a socket (`raw`). Prints its address and serves until stdin closes.
+//! Serves prepared batches: over Flight with Forebay's response body on TCP (`direct`) or on a Unix socket (`unix`), or
+//! with arrow-flight's stock encoder and tonic (`stock`); through a ring (`ring`); or as plain bytes on a socket (`raw`).
+//! Prints its address and serves until stdin closes.
 //!
 //! Arguments: the kind, columns, rows, and the bytes that may wait for a socket (`direct` only). A ticket is the number
 //! of batches to send, in decimal; on a raw socket it is a little-endian integer of eight bytes.
 
-use std::{convert::Infallible, env, error::Error, io, sync::Arc};
+use std::{convert::Infallible, env, error::Error, io, process, sync::Arc};
 
 use arrow::{
     array::{FixedSizeListArray, Float32Array, RecordBatch},
@@ -20,7 +21,8 @@ use arrow_flight::{
 use forebay_proto::{Encoding, v1};
 use forebay_server::{
     auth::Peer,
-    flight::{ConnectionSettings, Encoder, response, serve_connections, tune},
+    budget::Budget,
+    flight::{ConnectionSettings, Encoder, Message, response, serve_connections, serve_prepared, tune},
     shutdown::Shutdown,
 };
 use futures::{StreamExt, stream::BoxStream};
@@ -29,7 +31,7 @@ use hyper::{Request, Response, body::Incoming};
 use prost::Message as _;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, UnixListener},
 };
 use tonic::{Status, Streaming, transport::server::TcpIncoming};
 
@@ -52,11 +54,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let [kind, columns, rows, sending] = arguments.as_slice() else {
-        return Err("direct|stock|raw COLUMNS ROWS SENDING_BYTES".into());
+        return Err("direct|unix|ring|stock|raw COLUMNS ROWS SENDING_BYTES".into());
     };
     let (columns, rows, sending): (usize, usize, usize) = (columns.parse()?, rows.parse()?, sending.parse()?);
     let batches = (0..BATCHES).map(|number| matrix(columns, rows, number)).collect::<Result<Vec<_>, _>>()?;
     let batches = Arc::new(batches);
+    if let "unix" | "ring" = kind.as_str() {
+        return on_unix_socket(kind, batches, sending).await;
+    }
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
     let serving = match kind.as_str() {
@@ -68,6 +73,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
     serving.abort();
     Ok(())
+}
+
+async fn on_unix_socket(kind: &str, batches: Batches, sending: usize) -> Result<(), Box<dyn Error>> {
+    let path = env::temp_dir().join(format!("forebay-wire-{}", process::id()));
+    let listener = UnixListener::bind(&path)?;
+    println!("{}", path.display());
+    let serving = match kind {
+        "unix" => tokio::spawn(direct_unix(listener, batches, sending)),
+        _ => tokio::spawn(ring(listener, batches)),
+    };
+    tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
+    serving.abort();
+    Ok(std::fs::remove_file(&path)?)
 }
 
 /// A batch of one matrix.
@@ -106,7 +124,13 @@ async fn encoded(call: Request<Incoming>, batches: Batches) -> Result<Response<t
     let internal = |error: &dyn Error| Status::internal(error.to_string());
     let request = call.into_body().collect().await.map_err(|error| internal(&error))?.to_bytes();
     let ticket = Ticket::decode(request.get(PREFIX_BYTES..).unwrap_or_default()).map_err(|error| internal(&error))?;
-    let count = count_of(&ticket)?;
+    messages(&ticket, batches).map(response)
+}
+
+/// The schema and as many batches as the ticket says.
+fn messages(ticket: &Ticket, batches: Batches) -> Result<BoxStream<'static, Result<Message, Status>>, Status> {
+    let internal = |error: &dyn Error| Status::internal(error.to_string());
+    let count = count_of(ticket)?;
     let schema = batches[0].schema();
     let mut encoder = Encoder::new(&schema, Encoding::Json).map_err(|error| internal(&error))?;
     let first = futures::stream::iter([Ok(Encoder::schema(&schema))]);
@@ -116,7 +140,27 @@ async fn encoded(call: Request<Incoming>, batches: Batches) -> Result<Response<t
         let encoded = encoded.map_err(|error| Status::internal(error.to_string()));
         futures::stream::iter(encoded.map_or_else(|error| vec![Err(error)], |sent| sent.into_iter().map(Ok).collect()))
     });
-    Ok(response(first.chain(rest)))
+    Ok(first.chain(rest).boxed())
+}
+
+async fn direct_unix(listener: UnixListener, batches: Batches, sending: usize) -> io::Result<()> {
+    let (_shutdown, watch) = Shutdown::new();
+    let accept = async move || Ok(std::future::ready(Ok((listener.accept().await?.0, Peer::default()))));
+    let settings = ConnectionSettings { sending_bytes: sending, ..ConnectionSettings::default() };
+    serve_connections(move |call| answer(call, Arc::clone(&batches)), accept, settings, &watch).await;
+    Ok(())
+}
+
+// === The ring ===
+
+async fn ring(listener: UnixListener, batches: Batches) -> io::Result<()> {
+    let (_shutdown, watch) = Shutdown::new();
+    let budget = Budget::new(u64::MAX);
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let (batches, budget, watch) = (Arc::clone(&batches), budget.clone(), watch.clone());
+        tokio::spawn(async move { serve_prepared(stream, &budget, watch, |ticket| messages(ticket, batches)).await });
+    }
 }
 
 // === arrow-flight's encoder ===
