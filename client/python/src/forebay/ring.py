@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from .errors import BrokenStream
 from .ring_memory import RingMemory
-from .ring_socket import END, MESSAGE, Frame, RingSocket, raise_end, read_answer
+from .ring_socket import END, MESSAGE, RingFrame, RingSocket, raise_end, read_answer
 
 # Slots besides those of batches that are read ahead: the batch of the loop, the one before it, the next one ahead, one
 # that the server writes and one that waits in the socket.
@@ -116,7 +116,7 @@ class _Input:
         self.memory = memory
         self.header = b""
         """Header of the latest batch."""
-        self.end: Frame | None = None
+        self.end: RingFrame | None = None
         """The server's last frame."""
         self._parts: list[bytes | pa.Buffer] = []
 
@@ -155,7 +155,7 @@ class _Input:
         self._parts += [frame.metadata, struct.pack("<i", len(frame.metadata)), CONTINUATION]
         self.header = frame.header
 
-    def _body(self, frame: Frame) -> pa.Buffer | None:
+    def _body(self, frame: RingFrame) -> pa.Buffer | None:
         if frame.slot is not None:
             if self.memory is None:
                 raise BrokenStream("the ring sent a slot without memory")

@@ -34,7 +34,7 @@ BUFFER_BYTES = 64 << 10
 PART_BYTES_MAX = 256 << 20
 
 
-class Frame(NamedTuple):
+class RingFrame(NamedTuple):
     """A frame of the server, without its body."""
 
     kind: int
@@ -70,7 +70,7 @@ class RingSocket:
         with _translated():
             self._socket.sendall(MAGIC + struct.pack("<I", len(message)) + message)
 
-    def first(self) -> tuple[Frame, int | None]:
+    def first(self) -> tuple[RingFrame, int | None]:
         """Wait for the first frame; return it with its file descriptor, which the caller closes."""
         self._check_process()
         files = array.array("i")
@@ -93,7 +93,7 @@ class RingSocket:
             raise
         return frame, files[0] if files else None
 
-    def next(self) -> Frame:
+    def next(self) -> RingFrame:
         """Wait for the next frame without holding the GIL."""
         self._check_process()
         return self._frame(self._exactly(HEAD.size))
@@ -140,7 +140,7 @@ class RingSocket:
         if os.getpid() != self._process:
             raise BrokenStream("the ring belongs to the process that this one was forked from")
 
-    def _frame(self, head: bytes) -> Frame:
+    def _frame(self, head: bytes) -> RingFrame:
         kind, place, slot, *lengths = HEAD.unpack(head)
         metadata_bytes, header_bytes, body_bytes = cast("list[int]", lengths)
         if kind not in (ANSWER, MESSAGE, END) or place not in (INLINE, SLOT):
@@ -148,7 +148,7 @@ class RingSocket:
         if metadata_bytes > PART_BYTES_MAX or header_bytes > PART_BYTES_MAX:
             raise BrokenStream(f"the ring sent a frame with {max(metadata_bytes, header_bytes)} bytes of metadata")
         parts = self._exactly(metadata_bytes), self._exactly(header_bytes)
-        return Frame(kind, slot if place == SLOT else None, *parts, body_bytes)
+        return RingFrame(kind, slot if place == SLOT else None, *parts, body_bytes)
 
     def _exactly(self, size: int) -> bytes:
         """Return the next bytes."""
@@ -176,7 +176,7 @@ class RingSocket:
         return received
 
 
-def read_answer(frame: Frame) -> tuple[int, int]:
+def read_answer(frame: RingFrame) -> tuple[int, int]:
     """Return the number of slots and their bytes; raise the server's error if it refused the call."""
     message = _read_json(frame.metadata)
     if frame.kind == END:
@@ -190,7 +190,7 @@ def read_answer(frame: Frame) -> tuple[int, int]:
     return slots, slot_bytes
 
 
-def raise_end(frame: Frame) -> None:
+def raise_end(frame: RingFrame) -> None:
     """Raise the error of the server's last frame; return if the stream is complete."""
     end = _read_json(frame.metadata)
     code = end.get("code") or 0
