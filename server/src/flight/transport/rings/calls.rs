@@ -136,8 +136,8 @@ pub async fn serve_ring(router: Router, stream: UnixStream, settings: RingSettin
         Ok(Ok(None)) => return,
         Ok(Err(refused)) => {
             tracing::debug!(error = refused.message(), "ring closed: invalid hello");
-            let _ = send_end(&mut to_client, &refused, Encoding::Json).await;
-            return from_client.closed().await;
+            let _ = time::timeout(settings.handshake, send_end(&mut to_client, &refused, Encoding::Json)).await;
+            return;
         }
         Err(_) => {
             tracing::debug!("ring closed: no hello");
@@ -147,11 +147,13 @@ pub async fn serve_ring(router: Router, stream: UnixStream, settings: RingSettin
     let registered = shutdown.connection();
     let running = RingCall::begin(Call::of(&hello.request), hello.encoding, to_client, shutdown);
     let source = RingSource::<Prepare>::Router(&router);
-    let Some((memory, to_client)) = running.run(source, hello, &mut from_client).await else { return };
+    let memory = running.run(source, hello, &mut from_client).await.flatten();
     // The call is over, but its client may still use slots.
     drop(registered);
-    from_client.closed().await;
-    drop((memory, to_client));
+    if let Some(memory) = memory {
+        from_client.closed().await;
+        drop(memory);
+    }
 }
 
 /// Serves one connection of a ring with messages that are a function of the ticket: to measure the transport alone.
@@ -190,13 +192,14 @@ impl RingCall {
         Self { call, entry, encoding, to_client, shutdown, memory: None }
     }
 
-    /// Runs the call to its end. Returns what the client may still use; none if it closed the connection.
+    /// Runs the call and ends the server's side of the connection. Returns the memory that the client may still use; none
+    /// if it closed the connection.
     async fn run<F>(
         mut self,
         source: RingSource<'_, F>,
         hello: Hello,
         from_client: &mut FromClient,
-    ) -> Option<(Option<RingMemory>, ToClient)>
+    ) -> Option<Option<RingMemory>>
     where
         F: FnOnce(&Ticket) -> Result<Messages, Status>,
     {
@@ -215,18 +218,18 @@ impl RingCall {
             }
             Ok(Err(Cut::Unreachable)) | Err(Departure::Closed) => return None,
             // The entry is dropped without a status: a cancelled call.
-            Err(Departure::Cancelled) => return Some((self.memory, self.to_client)),
+            Err(Departure::Cancelled) => return Some(self.memory),
         };
         self.end(&end).await
     }
 
     /// Sends the status, and then ends the call.
-    async fn end(mut self, status: &Status) -> Option<(Option<RingMemory>, ToClient)> {
+    async fn end(mut self, status: &Status) -> Option<Option<RingMemory>> {
         let sent = send_end(&mut self.to_client, status, self.encoding).await;
         if sent.is_ok() {
             self.entry.end(status);
         }
-        sent.is_ok().then_some((self.memory, self.to_client))
+        sent.is_ok().then_some(self.memory)
     }
 
     /// Sends the messages of the ticket. On return, the stream's resources are released.
