@@ -28,7 +28,7 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-spark test-tensorflow lint docs dashboards fuzz fuzz-filters fuzz-scan drive simulate soak bench bench-kernels bench-peers bench-service build build-all clean
+.PHONY: help demo test test-quick test-spark test-tensorflow lint docs dashboards fuzz fuzz-filters fuzz-scan drive simulate soak bench bench-kernels bench-peers bench-service gpu-kit build build-all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -154,6 +154,15 @@ bench-peers: $(VENV)/.test build ## compare Parquet to tensors with Polars, Duck
 
 bench-service: $(VENV)/.test build ## measure start, overlap with training steps, growth, fairness, and memory over minutes
 	$(BIN)/python benches/service/run.py
+
+GPU_KIT := $(TARGET)/gpu-kit
+
+gpu-kit: build ## pack benches/gpu/check.sh with its programs for a machine with a GPU, at most 60 MB
+	mkdir -p $(GPU_KIT)
+	$(CARGO) test --locked --release --package forebay-kernels --features cuda --lib --no-run \
+	  --message-format json-render-diagnostics > $(GPU_KIT)/messages.json
+	$(PYTHON) benches/gpu/pack.py --server $(TARGET)/release/forebay-server --gpu-kernel $(TARGET)/release/gpu-kernel \
+	  --parity-messages $(GPU_KIT)/messages.json --out $(GPU_KIT)
 
 SOAK_MINUTES ?= 30
 

@@ -42,6 +42,7 @@ CONTAINER = "needs a container engine and a registry"
 NOT_RUN = {
     "README.md: make demo": SETS_UP,
     "README.md: make build": SETS_UP,
+    "benches/gpu/README.md: make gpu-kit": SETS_UP,
     "benches/kernels/README.md: make bench-kernels": MEASURES,
     "benches/peers/README.md: make bench-peers": MEASURES,
     "benches/ranks/README.md: .venv/bin/python benches/ranks": MEASURES,

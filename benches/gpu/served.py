@@ -1,0 +1,50 @@
+"""Criteo-shaped data and servers for the steps that stream."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import forebay as fb
+from harness.benches import criteo
+
+DATASET = "criteo"
+# Outputs of every kind that the GPU computes, besides the two matrices of the criteo plan.
+MORE = {
+    "half": fb.output(fb.cols("i1", "i2").fill_null(0.5).log1p(), dtype="float16"),
+    "brain": fb.output(fb.cols("i3").fill_null(0).clip(0, 10), dtype="bfloat16"),
+    "hot": fb.output(fb.cols("i4").fill_null(0).bucketize([0.5, 1, 2]).one_hot(), dtype="uint8"),
+    "id": fb.output(fb.cols("c2"), dtype="int64"),
+    "label": fb.cols("label"),
+}
+PLAN = fb.Plan(
+    outputs={
+        "dense": fb.cols(*criteo.DENSE).fill_null(0).log1p().standardize().clip(-3, 3),
+        "cats": fb.cols(*criteo.STRINGS).vocab(),
+        "hashed": fb.cols(*criteo.INTEGERS).hash_bucket(criteo.HASH_BUCKETS),
+        **MORE,
+    }
+)
+# What a server logs if it computes less on the GPU than the plan has.
+REFUSED = "cannot use --device"
+FELL_BACK = ("the GPU runs no output of the plan", "cannot load the plan on the GPU", "computing a batch on the CPU")
+
+
+def generate(folder: Path, rows: int) -> Path:
+    """Write the data; return its folder."""
+    criteo.generate(folder / DATASET, criteo.Shape(files=2, rows_per_file=rows // 2, row_group_rows=65_536))
+    return folder / DATASET
+
+
+def server_program() -> Path:
+    """Return the server under test."""
+    return Path(os.environ["FOREBAY_SERVER_BIN"])
+
+
+def device_problem(log: Iterable[str]) -> str:
+    """Return the log line that says that a server computed on the CPU; empty if it computed on the GPU."""
+    for line in list(log):
+        if any(text in line for text in (REFUSED, *FELL_BACK)):
+            return line.strip()
+    return ""

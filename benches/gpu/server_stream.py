@@ -1,0 +1,101 @@
+"""Compares streams of a server that runs with `--device cuda:0`, and batches landed on the GPU, with the CPU's.
+
+Each batch is compared byte by byte. Without a GPU, both servers compute on the CPU, which rehearses the comparison.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from flights_server import Server, running_server
+
+import forebay as fb
+from device import driver_problem, torch_problem
+from served import DATASET, PLAN, device_problem, generate, server_program
+from step import Failed, Skipped, emit, run
+
+BATCH_SIZE = 4096
+ORDERS = (False, True)
+
+
+def batches(server: Server, plan: fb.FittedPlan, *, shuffle: bool) -> Iterator[dict[str, Any]]:
+    """Yield the batches of an epoch."""
+    with (
+        fb.connect(server.url) as client,
+        client.stream(DATASET, plan, batch_size=BATCH_SIZE, shuffle=shuffle, seed=3) as stream,
+    ):
+        for batch in stream:
+            yield dict(batch)
+
+
+def compare(server: Server, oracle: Server, plan: fb.FittedPlan, *, shuffle: bool) -> None:
+    """Compare an epoch of two servers."""
+    count = size = 0
+    for one, other in zip(batches(server, plan, shuffle=shuffle), batches(oracle, plan, shuffle=shuffle), strict=True):
+        if list(one) != list(other):
+            raise Failed(f"batch {count}: columns {list(one)} instead of {list(other)}")
+        for name, values in other.items():
+            if one[name].dtype != values.dtype or one[name].tobytes() != values.tobytes():
+                raise Failed(f"batch {count}, shuffle={shuffle}: {name} differs from the CPU's")
+            size += values.nbytes
+        count += 1
+    emit(compared="--device cuda:0", shuffle=shuffle, batches=count, bytes=size)
+
+
+def land(url: str, plan: fb.FittedPlan, transport: str) -> None:
+    """Compare the tensors of `device="cuda"` with those in this process's memory."""
+    import torch
+
+    from forebay.torch import FlightDataset
+
+    options: dict[str, Any] = {"batch_size": BATCH_SIZE, "shuffle": True, "seed": 3, "with_row_ids": True}
+    expected = FlightDataset(url, DATASET, plan, **options)
+    landed = FlightDataset(url, DATASET, plan, device="cuda", **options)
+    count = 0
+    for one, other in zip(landed, expected, strict=True):
+        for name, tensor in other.items():
+            if not one[name].is_cuda or not torch.equal(bits(one[name]), bits(tensor)):
+                raise Failed(f'batch {count}, {transport}: {name} with device="cuda" differs from the CPU\'s')
+        count += 1
+    emit(compared='device="cuda"', transport=landed.stats().get("transport", transport), batches=count)
+
+
+def bits(tensor: Any) -> Any:
+    """Return a tensor's bytes in this process's memory."""
+    import torch
+
+    return tensor.cpu().contiguous().view(torch.uint8)
+
+
+def main() -> None:
+    """Start both servers, and compare."""
+    no_device, no_torch = driver_problem(), torch_problem()
+    with tempfile.TemporaryDirectory(prefix="forebay-check-") as scratch:
+        folder = Path(scratch)
+        data = {DATASET: generate(folder, 20_000 if no_device else 200_000)}
+        with (
+            running_server(server_program(), data, folder / "gpu", "--device", "cuda:0") as gpu,
+            running_server(server_program(), data, folder / "cpu") as cpu,
+        ):
+            with fb.connect(cpu.url) as client:
+                plan = client.fit(DATASET, PLAN)
+            for shuffle in ORDERS:
+                compare(gpu, cpu, plan, shuffle=shuffle)
+            on_cpu = device_problem(gpu.log)
+            if not no_torch:
+                land(cpu.url, plan, "flight")
+                land(fb.local(data), plan, "unix")
+        emit(server_log=[line.strip() for line in gpu.log if "device" in line or "GPU" in line])
+    if no_device:
+        raise Skipped(f"compared on the CPU only: {no_device}")
+    if on_cpu:
+        raise Failed(f"the driver reports a device, but the server computed on the CPU: {on_cpu}")
+    if no_torch:
+        raise Skipped(f'compared --device cuda:0 only, not device="cuda": {no_torch}')
+
+
+if __name__ == "__main__":
+    run(main)
