@@ -18,6 +18,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import forebay as fb
+from forebay.header import StreamInfo
 from forebay.prefetch import Prefetch
 from forebay.torch import FlightBatches, FlightDataset
 from harness.daemon import poll
@@ -234,6 +235,8 @@ def test_threads_sharing_an_iterator_take_each_batch_once(server: Server):
 class Stalled:
     """A stream that gives nothing until it is closed."""
 
+    info = StreamInfo(snapshot="", plan_id="", rows=0, steps=0, rank=0, rank_rows=0, rank_steps=0)
+
     def __init__(self) -> None:
         self.closed = threading.Event()
 
@@ -251,7 +254,7 @@ class Stalled:
 def test_closing_from_another_thread_is_not_an_end_of_epoch(server: Server, monkeypatch: pytest.MonkeyPatch):
     data = FlightDataset(server.url, "tiny", IDS, batch_size=1)
     stalled = Stalled()
-    monkeypatch.setattr(data, "_open", lambda place: stalled)
+    monkeypatch.setattr(data, "opener", lambda: lambda place: stalled)
     batches = iter(data)
     assert isinstance(batches, FlightBatches)
     closing = threading.Timer(0.2, batches.close)
