@@ -40,7 +40,7 @@ pub use ticket::ticket;
 pub type Target = fn(&[u8]);
 
 /// Every target, under the name of its program, corpus and dictionary.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("command", command),
     ("exchange", exchange),
     ("expression", expression),
