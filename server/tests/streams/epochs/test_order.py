@@ -190,8 +190,9 @@ def test_the_ramp_lets_the_first_batch_read_little(serve: Serve, tmp_path: Path)
     with fl.connect(serve({"long": tmp_path}).url) as connected:
         for version in (1, 2):
             ticket = info(connected, {**request, "order_version": version}).endpoints[0].ticket
-            with connected.do_get(ticket) as reader:
-                ids = reader.read_chunk().data["__row_id"].to_numpy()
+            reader = connected.do_get(ticket)
+            ids = reader.read_chunk().data["__row_id"].to_numpy()
+            reader.cancel()
             order = Epoch(passing_rows([rows // 16] * 16), shuffle=True, lanes=16, window_rows=rows // 16, seed=3)
             assert ids.tolist() == order.with_(version=version).ids(0)[0]
             # Lane 0 is a whole row group: how much of it the first rows come from.
