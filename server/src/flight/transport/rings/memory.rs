@@ -145,7 +145,7 @@ mod tests {
             .collect();
         memory.write(2, &body).await.unwrap();
         let expected: Vec<u8> = body.iter().flat_map(|buffer| buffer.as_slice().to_vec()).collect();
-        assert!(memory.fits(expected.len()) && !memory.fits(4 << 20 | 1));
+        assert!(memory.fits(expected.len()) && !memory.fits((4 << 20) + 1));
         let file = File::from(memory.file.try_clone().unwrap());
         let mut found = vec![0; expected.len()];
         file.read_exact_at(&mut found, 2 * bytes).unwrap();
