@@ -62,9 +62,9 @@ mod tests {
     #[test]
     fn a_frame_has_the_documented_layout() {
         let batch = Message {
-            header: vec![1, 2, 3].into(),
+            header: vec![1_u8, 2, 3].into(),
             metadata: Bytes::from_static(b"{}"),
-            body: vec![vec![9; 64].into(), vec![8; 6].into()],
+            body: vec![vec![9_u8; 64].into(), vec![8_u8; 6].into()],
         };
         let expected = [&[2, 1, 5, 1, 3, 0, 0, 0, 2, 0, 0, 0, 70, 0, 0, 0][..], &[1, 2, 3], b"{}"].concat();
         assert_eq!(message(&batch, Place::Slot(261)).unwrap(), expected);
