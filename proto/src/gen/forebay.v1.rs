@@ -778,7 +778,7 @@ pub struct RingHello {
     /// Version of this protocol: 1.
     #[prost(uint32, tag = "1")]
     pub version: u32,
-    /// Slots that the client asks for. The server provides 4 to 64.
+    /// Slots that the client requests. The server provides 4 to 64.
     #[prost(uint32, tag = "2")]
     pub slots: u32,
     /// Headers of the call: authorization, x-request-id, traceparent.
