@@ -52,13 +52,11 @@ impl Windows {
     }
 
     fn end(&self, index: u64) -> u64 {
-        match (self.ramp_count - index.min(self.ramp_count)).checked_sub(1) {
-            Some(halvings) => self.ramp_end >> halvings,
-            None => {
-                let after = (index - self.ramp_count).saturating_add(1);
-                self.ramp_end.saturating_add(after.saturating_mul(self.window_rows))
-            }
+        if index < self.ramp_count {
+            return self.ramp_end >> (self.ramp_count - index - 1);
         }
+        let after = (index - self.ramp_count).saturating_add(1);
+        self.ramp_end.saturating_add(after.saturating_mul(self.window_rows))
     }
 }
 

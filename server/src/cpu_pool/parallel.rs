@@ -103,7 +103,7 @@ mod tests {
             }
             let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
         }));
-        let result = result.recv_timeout(Duration::from_secs(60)).unwrap();
+        let result = result.recv_timeout(Duration::from_mins(1)).unwrap();
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 

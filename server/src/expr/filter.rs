@@ -225,7 +225,7 @@ mod tests {
 
     fn table(values: StringArray, keys: Vec<Option<i32>>) -> RecordBatch {
         let cities = DictionaryArray::new(Int32Array::from(keys), Arc::new(values));
-        let amounts = Int64Array::from_iter((0..cities.len()).map(|row| (row % 5 != 0).then_some(row as i64 % 4)));
+        let amounts: Int64Array = (0..cities.len()).map(|row| (row % 5 != 0).then_some(row as i64 % 4)).collect();
         RecordBatch::try_from_iter([("city", Arc::new(cities) as ArrayRef), ("amount", Arc::new(amounts))]).unwrap()
     }
 

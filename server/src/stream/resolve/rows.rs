@@ -358,7 +358,9 @@ impl Derivation {
             None => self.with_row_ids(rows, ids)?,
             Some(selected) => self.with_row_ids(rows, selected.set_indices().map(|row| first + row as u64))?,
         };
-        selected.into_iter().for_each(|selected| origin.keep(selected));
+        if let Some(selected) = selected {
+            origin.keep(selected);
+        }
         let rows = self.with_joined(self.with_joined(rows, &self.joins_before)?, &self.joins_after)?;
         let passing = self.with_derived(rows)?;
         // A joined or derived column was not there when the rows were selected.
