@@ -83,7 +83,8 @@ def test_steps_that_need_a_gpu_are_skipped_and_the_others_run(tmp_path: Path):
         False,
         True,
     ]
-    assert {line["transport"] for line in results(tmp_path, "timeline") if line.get("batches")} == {"tcp", "unix"}
+    arrived = {line["transport"]: line["arrived_by"] for line in results(tmp_path, "timeline") if "arrived_by" in line}
+    assert arrived == {"tcp": "flight", "unix": "ring"}
     assert (tmp_path / "summary.txt").read_text() in printed
 
 
@@ -190,6 +191,13 @@ def test_a_kit_runs_where_it_is_unpacked_and_notices_a_changed_file(tmp_path: Pa
     (kit / "benches/gpu/landing.py").write_text("pass\n")
     code, steps, _ = check(tmp_path / "results", "--only", "environment", root=kit, **variables)
     assert (code, steps["environment"]["reason"].split(",")[0]) == (1, "benches/gpu/landing.py is missing")
+
+
+def test_the_kit_requires_the_versions_of_the_demo():
+    lines = [line for line in (GPU / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
+    pinned = (ROOT / "client/python/requirements/demo.txt").read_text().splitlines()
+    assert [line for line in lines if line not in pinned] == ["nvidia-cuda-nvrtc==13.2.86"]
+    assert len(lines) == 7
 
 
 def test_a_kit_that_is_too_large_is_refused(tmp_path: Path):
