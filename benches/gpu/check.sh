@@ -124,6 +124,7 @@ simulated=("$host::the_host_matches_the_cpu" "$host::runs_continue_after_earlier
 overlapping=$device::runs_of_one_batch_overlap
 on_device=("$device::a_device_matches_the_cpu" "$overlapping" "$device::a_device_reports_the_errors_of_the_cpu")
 tests=("$python" "$here/parity.py" --program "$parity")
+streaming=("$python" "$here/requires.py" torch,pyarrow,numpy)
 
 run environment 30 "$python" "$here/environment.py" --root "$root"
 run compile 180 "${tests[@]}" "${compiled[@]}"
@@ -133,8 +134,8 @@ run memcheck 150 "${tests[@]}" --on-device --sanitizer memcheck "${on_device[@]}
 run racecheck 90 "${tests[@]}" --on-device --sanitizer racecheck "$overlapping"
 run fused 120 "$python" "$here/fused.py" --program "$kernel"
 run landing 60 "$python" "$here/landing.py"
-run registration 60 "$python" "$here/registration.py"
-run server 90 "$python" "$here/server_stream.py"
-run timeline 150 "$python" "$here/timeline.py" --traces "$out"
+run registration 60 "${streaming[@]}" "$here/registration.py"
+run server 90 "${streaming[@]}" "$here/server_stream.py"
+run timeline 150 "${streaming[@]}" "$here/timeline.py" --traces "$out"
 
 "$python" "$here/report.py" "$out"

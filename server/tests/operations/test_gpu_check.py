@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,12 @@ def parity_program() -> str:
     raise FileNotFoundError(f"{folder} has no tests of forebay-kernels with CUDA: cargo build --workspace --tests")
 
 
-def check(out: Path, *arguments: str, root: Path = ROOT, **variables: str) -> tuple[int, dict[str, Any], str]:
+def check(
+    out: Path, *arguments: str, root: Path = ROOT, python: str = sys.executable, **variables: str
+) -> tuple[int, dict[str, Any], str]:
     """Run check.sh. Return its exit code, its steps by name, and what it printed."""
     programs = {"FOREBAY_SERVER_BIN": server_binary(), "FOREBAY_GPU_KERNEL_BIN": "/bin/true"}
-    command = ["bash", root / "benches/gpu/check.sh", "--out", out, "--python", sys.executable, *arguments]
+    command = ["bash", root / "benches/gpu/check.sh", "--out", out, "--python", python, *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **programs, **variables}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX)
     summary = out / "summary.jsonl"
@@ -86,6 +89,20 @@ def test_steps_that_need_a_gpu_are_skipped_and_the_others_run(tmp_path: Path):
     arrived = {line["transport"]: line["arrived_by"] for line in results(tmp_path, "timeline") if "arrived_by" in line}
     assert arrived == {"tcp": "flight", "unix": "ring"}
     assert (tmp_path / "summary.txt").read_text() in printed
+
+
+@without_gpu
+def test_missing_packages_are_named_and_skip_what_imports_them(tmp_path: Path):
+    # A Python without packages.
+    venv.create(tmp_path / "bare")
+    bare = str(tmp_path / "bare/bin/python")
+    code, steps, printed = check(
+        tmp_path, "--no-install", "--only", "packages,environment,server,timeline", python=bare
+    )
+    assert code == 0, printed
+    assert steps["packages"]["reason"].startswith("missing: torch, pyarrow, numpy, nvidia-cuda-nvrtc; nothing was")
+    assert steps["environment"]["status"] == "ran"
+    assert {steps[name]["reason"] for name in ("server", "timeline")} == {"not installed: torch, pyarrow, numpy"}
 
 
 def test_a_failed_step_fails_the_check(tmp_path: Path):
