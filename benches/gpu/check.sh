@@ -46,7 +46,8 @@ if [[ -z $python ]]; then
   python=$root/.venv/bin/python
   [[ -x $python ]] || python=python3
 fi
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || refuse "$python is not Python 3.10 or newer; see --python"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+  refuse "$python is not Python 3.10 or newer; see --python"
 
 # The first of these paths that exists; the first one if none does.
 first() {
@@ -120,7 +121,8 @@ fi
 
 sources=cuda::tests::sources device=cuda::tests::device host=cuda::tests::parity
 compiled=("$sources::nvrtc_compiles_every_source" "$sources::the_compilers_log_is_reported")
-simulated=("$host::the_host_matches_the_cpu" "$host::runs_continue_after_earlier_runs" "$host::the_first_fault_is_the_cpus")
+simulated=("$host::the_host_matches_the_cpu" "$host::runs_continue_after_earlier_runs")
+simulated+=("$host::the_first_fault_is_the_cpus")
 overlapping=$device::runs_of_one_batch_overlap
 on_device=("$device::a_device_matches_the_cpu" "$overlapping" "$device::a_device_reports_the_errors_of_the_cpu")
 tests=("$python" "$here/parity.py" --program "$parity")

@@ -18,7 +18,7 @@ from pathlib import Path
 from device import driver_problem, find_nvrtc
 from step import Failed, Skipped, emit, run
 
-# Toolkits install compute-sanitizer beside nvcc, often outside the PATH.
+# Toolkits install compute-sanitizer next to nvcc, often outside the PATH.
 FOLDERS = ("/usr/local/cuda/bin", "/opt/cuda/bin", "/usr/local/cuda/compute-sanitizer")
 PASSED = re.compile(r"^test result: ok\. (\d+) passed", re.MULTILINE)
 UNABLE = re.compile(r"^skipped: \w+: (.+)$", re.MULTILINE)

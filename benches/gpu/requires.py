@@ -1,4 +1,7 @@
-"""Runs a step that imports packages, or skips it if one of them is not installed: requires.py torch,numpy STEP ARG…"""
+"""Runs a step that imports packages, or skips it if one of them is not installed.
+
+requires.py torch,numpy STEP ARGUMENT…
+"""
 
 from __future__ import annotations
 

@@ -138,6 +138,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, required=True, help="folder of the traces")
     traces, problem = parser.parse_args().traces, torch_problem()
+    if problem:
+        # Threads that wait for each other on busy cores take minutes.
+        torch.set_num_threads(1)
     rows, trainer = (REHEARSAL_ROWS, Trainer("cpu", 16)) if problem else (1_000_000, Trainer("cuda", 2048))
     with tempfile.TemporaryDirectory(prefix="forebay-check-") as scratch:
         data = {DATASET: generate(Path(scratch), rows)}
