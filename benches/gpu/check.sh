@@ -128,16 +128,16 @@ on_device=("$device::a_device_matches_the_cpu" "$overlapping" "$device::a_device
 tests=("$python" "$here/parity.py" --program "$parity")
 streaming=("$python" "$here/requires.py" torch,pyarrow,numpy)
 
-run environment 30 "$python" "$here/environment.py" --root "$root"
-run compile 180 "${tests[@]}" "${compiled[@]}"
-run host 120 "${tests[@]}" "${simulated[@]}"
-run parity 90 "${tests[@]}" --on-device "${on_device[@]}"
+run environment 120 "$python" "$here/environment.py" --root "$root"
+run compile 300 "${tests[@]}" "${compiled[@]}"
+run host 300 "${tests[@]}" "${simulated[@]}"
+run parity 120 "${tests[@]}" --on-device "${on_device[@]}"
 run memcheck 150 "${tests[@]}" --on-device --sanitizer memcheck "${on_device[@]}"
 run racecheck 90 "${tests[@]}" --on-device --sanitizer racecheck "$overlapping"
 run fused 120 "$python" "$here/fused.py" --program "$kernel"
-run landing 60 "$python" "$here/landing.py"
-run registration 60 "${streaming[@]}" "$here/registration.py"
-run server 90 "${streaming[@]}" "$here/server_stream.py"
-run timeline 150 "${streaming[@]}" "$here/timeline.py" --traces "$out"
+run landing 120 "$python" "$here/landing.py"
+run registration 120 "${streaming[@]}" "$here/registration.py"
+run server 180 "${streaming[@]}" "$here/server_stream.py"
+run timeline 300 "${streaming[@]}" "$here/timeline.py" --traces "$out"
 
 "$python" "$here/report.py" "$out"
