@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .header import StreamInfo
 
 
-class Epochs(Protocol):
+class EpochOwner(Protocol):
     """The epochs of a dataset, as its iterators need them. Called from the loop's thread."""
 
     def opener(self) -> OpenStream:
@@ -59,7 +59,7 @@ class FlightBatches(Iterator[TensorBatch]):
 
     def __init__(
         self,
-        epochs: Epochs,
+        epochs: EpochOwner,
         iteration: Iteration,
         depth: int,
         device: torch.device | None,

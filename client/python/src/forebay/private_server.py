@@ -19,6 +19,8 @@ from pathlib import Path
 
 START_SECONDS = 60.0
 STOP_SECONDS = 5.0
+# A process that ends closes its sockets before its parent learns of the end.
+END_SECONDS = 0.5
 # The path in sockaddr_un has 108 bytes on Linux and 104 on macOS, including the terminating zero.
 SOCKET_PATH_MAX = 100
 LOG_LINES_KEPT = 200
@@ -94,6 +96,14 @@ class PrivateServer:
         """Whether the server is running."""
         return self._process.poll() is None
 
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for the end of the server; return whether it has ended."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     @property
     def pid(self) -> int:
         """The server's process id."""
@@ -139,7 +149,7 @@ class PrivateServer:
 def exit_report(url: str) -> str | None:
     """Return how the private server at this URL ended; None if there is none or it is running."""
     for server in list(_servers.values()):
-        if server.url == url and not server.alive:
+        if server.url == url and server.ends_within(END_SECONDS):
             return server.exit_report()
     return None
 
