@@ -52,7 +52,8 @@ class Entry:
 
 
 FILE_ORDER, SHUFFLED = "forebay-client", "forebay-shuffled"
-POLARS, RAY, SPARK = "polars-hash", "ray-data", "spark-handoff"
+RING, RING_SHUFFLED = "forebay-ring", "forebay-ring-shuffled"
+POLARS, VOCABULARY, RAY, SPARK = "polars-hash", "polars-vocabulary", "ray-data", "spark-handoff"
 
 LINEUP = (
     Entry(FILE_ORDER, "Forebay, FlightDataset", Strings.VOCABULARY, remarks="tensors cross a socket"),
@@ -63,9 +64,17 @@ LINEUP = (
         in_order=False,
         remarks="tensors cross a socket; shuffled",
     ),
+    Entry(RING, "Forebay, FlightDataset, ring", Strings.VOCABULARY, remarks="tensors in shared memory"),
+    Entry(
+        RING_SHUFFLED,
+        "Forebay, FlightDataset, ring, shuffled",
+        Strings.VOCABULARY,
+        in_order=False,
+        remarks="tensors in shared memory; shuffled",
+    ),
     Entry("forebay-bare", "Forebay, bare pyarrow.flight", Strings.VOCABULARY, remarks="tensors cross a socket"),
     Entry(POLARS, "Polars: scan, expressions", Strings.HASH, "polars"),
-    Entry("polars-vocabulary", "Polars: scan, expressions, Enum", Strings.VOCABULARY, "polars"),
+    Entry(VOCABULARY, "Polars: scan, expressions, Enum", Strings.VOCABULARY, "polars"),
     Entry("duckdb-sql", "DuckDB: SQL to Arrow", Strings.HASH, "duckdb"),
     Entry("pyarrow-vocabulary", "pyarrow.dataset, index_in", Strings.VOCABULARY, "pyarrow"),
     Entry("pyarrow-codes", "pyarrow.dataset, dictionary codes", Strings.CODES, "pyarrow"),
@@ -125,10 +134,20 @@ LINEUP = (
 
 @dataclass(frozen=True)
 class Goal:
-    """Target ratio of Forebay's rate to a peer's."""
+    """Target ratio of a contender's rate to a peer's."""
 
+    ours: str
     peer: str
     ratio: float
 
 
-GOALS = (Goal(POLARS, 1.7), Goal(RAY, 9), Goal(SPARK, 40))
+GOALS = (
+    Goal(FILE_ORDER, POLARS, 1.7),
+    Goal(FILE_ORDER, VOCABULARY, 2),
+    Goal(FILE_ORDER, RAY, 15),
+    Goal(FILE_ORDER, SPARK, 40),
+    Goal(SHUFFLED, POLARS, 1.3),
+    Goal(RING, POLARS, 2.5),
+    Goal(RING, VOCABULARY, 3.5),
+    Goal(RING_SHUFFLED, POLARS, 2),
+)

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
-from lineup import FILE_ORDER, GOALS, POLARS, SHUFFLED, Entry
+from lineup import GOALS, POLARS, Entry
 
 MB = 1e6
 
@@ -84,7 +84,17 @@ def _counted(result: dict[str, Any]) -> tuple[int, float, float]:
 
 def ratio(one: Outcome, other: Outcome) -> Ratio | None:
     """Return the ratio of the first one's rate to the other's over the rounds that both completed."""
-    found = [one.rates[number] / other.rates[number] for number in one.rates if number in other.rates]
+    return _ratio(one.rates, other.rates)
+
+
+def cpu_ratio(one: Outcome, other: Outcome) -> Ratio | None:
+    """Return the ratio of the other one's CPU seconds per row to the first one's."""
+    ours, others = ({number: cpu_seconds_per_row(each) for number, each in of.rounds.items()} for of in (one, other))
+    return _ratio(others, ours)
+
+
+def _ratio(over: dict[int, float], under: dict[int, float]) -> Ratio | None:
+    found = [over[number] / under[number] for number in over if number in under]
     return Ratio(statistics.median(found), min(found), max(found)) if found else None
 
 
@@ -119,21 +129,21 @@ def table(outcomes: list[Outcome], whole_rows: int) -> str:
 def goals(outcomes: list[Outcome]) -> str:
     """Return the table of goals and results."""
     lines = [
-        "| Forebay | peer | target | median | lowest and highest | reached |",
-        "|---|---|---:|---:|---:|---|",
+        "| Forebay | peer | target | median | lowest and highest | reached | by CPU seconds |",
+        "|---|---|---:|---:|---:|---|---:|",
     ]
     by_name = {each.entry.name: each for each in outcomes}
-    for name in (FILE_ORDER, SHUFFLED):
-        for goal in GOALS:
-            if name not in by_name or goal.peer not in by_name:
-                continue
-            found = ratio(by_name[name], by_name[goal.peer])
-            median = f"{_number(found.median)} x" if found else "not run"
-            spread = f"{_number(found.low)}-{_number(found.high)}" if found else ""
-            reached = ("yes" if found.median >= goal.ratio else "no") if found else ""
-            order = "shuffled" if name == SHUFFLED else "file order"
-            cells = [order, by_name[goal.peer].entry.title, f"{goal.ratio:g} x", median, spread, reached]
-            lines.append(f"| {' | '.join(cells)} |")
+    for goal in GOALS:
+        if goal.ours not in by_name or goal.peer not in by_name:
+            continue
+        ours, peer = by_name[goal.ours], by_name[goal.peer]
+        found, cpu = ratio(ours, peer), cpu_ratio(ours, peer)
+        median = f"{_number(found.median)} x" if found else "not run"
+        spread = f"{_number(found.low)}-{_number(found.high)}" if found else ""
+        reached = ("yes" if found.median >= goal.ratio else "no") if found else ""
+        by_cpu = f"{_number(cpu.median)} x" if cpu else ""
+        cells = [ours.entry.title, peer.entry.title, f"{goal.ratio:g} x", median, spread, reached, by_cpu]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) if len(lines) > 2 else ""
 
 

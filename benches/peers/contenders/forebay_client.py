@@ -1,4 +1,4 @@
-"""Forebay with its Python package: FlightDataset's dicts of tensors from a server on the same cores.
+"""Forebay with its Python package: FlightDataset's dicts of tensors from a server on the same cores, over TCP.
 
 The plan is fitted beforehand by another server; the measured one receives the fitted plan.
 """
@@ -20,17 +20,20 @@ SMALL = "small"
 
 
 class ForebayClient:
-    """FlightDataset, in file order or shuffled."""
+    """FlightDataset, in file order or shuffled, over TCP or through a ring."""
 
-    def __init__(self, job: Job, *, shuffle: bool) -> None:
+    def __init__(self, job: Job, *, shuffle: bool, ring: bool = False) -> None:
         self._job, self._shuffle = job, shuffle
         self._plan = fitted_plan(job)
-        self._server = start(job)
+        socket = Path(job.scratch, "s")
+        self._server = start(job, *(["--listen", f"unix:{socket}"] if ring else []))
+        self._url = f"grpc+unix://{socket}" if ring else self._server.url
+        self._transport = "ring" if ring else "flight"
 
     def epoch(self, data: Data, number: int) -> Iterator[Batch]:
         """Yield the tensors unchanged."""
         dataset = FlightDataset(
-            self._server.url,
+            self._url,
             DATASET if data == self._job.whole else SMALL,
             self._plan,
             batch_size=self._job.batch_size,
@@ -42,15 +45,17 @@ class ForebayClient:
         )
         for batch in dataset:
             yield batch["dense"], batch["cats"]
+        if (transport := dataset.stats()["transport"]) != self._transport:
+            raise RuntimeError(f"the batches came by {transport}, not {self._transport}")
 
     def close(self) -> None:
         """Stop the server."""
         self._server.stop()
 
 
-def start(job: Job) -> Server:
+def start(job: Job, *more: str) -> Server:
     """Start a server of both datasets with one thread per core."""
-    flags = ["--dataset", f"{SMALL}={job.small.folder}", "--cpu-threads", str(job.cores)]
+    flags = ["--dataset", f"{SMALL}={job.small.folder}", "--cpu-threads", str(job.cores), *more]
     return Server(Path(job.server), Path(job.whole.folder), *flags)
 
 
