@@ -2,32 +2,54 @@
 //! into the message afterwards: interpreting each string as a value of any field costs several times its parsing.
 
 use std::{
+    borrow::Cow,
     hash::{BuildHasher, Hasher, RandomState},
     ops::Range,
 };
 
 use prost::{
-    bytes::Buf,
-    encoding::{self, DecodeContext, WireType, skip_field},
+    bytes::{Buf, BufMut},
+    encoding::{self, DecodeContext, WireType, encode_key, encode_varint, encoded_len_varint, key_len, skip_field},
 };
 use prost_reflect::{Kind, MessageDescriptor};
+use serde::Deserialize;
 
 /// Bytes of an array in JSON from which it is taken out.
 const ARRAY_BYTES_MIN: usize = 16 << 10;
 
 /// A JSON text without its long arrays of strings.
 #[derive(Debug)]
-pub(crate) struct Lifted {
+pub(crate) struct Lifted<'a> {
     /// The text, with the name of an array in place of its strings.
     pub text: Vec<u8>,
     /// What names start with, which no text contains by chance.
     prefix: String,
-    arrays: Vec<Vec<String>>,
+    arrays: Vec<Vec<Text<'a>>>,
 }
 
-impl Lifted {
+/// A string, copied only if it has escapes.
+#[derive(Debug, Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// A field of an encoded message.
+struct Encoded<'a> {
+    tag: u32,
+    /// All of its bytes.
+    whole: &'a [u8],
+    /// Its value, if it has a length.
+    value: Option<&'a [u8]>,
+}
+
+/// What a field is with its arrays.
+enum Restored<'l, 'a> {
+    Message(MessageDescriptor, &'a [u8]),
+    Strings(&'l [Text<'l>]),
+    Unchanged,
+}
+
+impl<'a> Lifted<'a> {
     /// Takes the long arrays out of a text; `None` if there are none.
-    pub(crate) fn new(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
         let prefix = format!("{:016x}-", RandomState::new().build_hasher().finish());
         let (mut text, mut arrays) = (Vec::new(), Vec::new());
         let (mut at, mut copied) = (0, 0);
@@ -53,38 +75,86 @@ impl Lifted {
     }
 
     /// Puts the arrays into an encoded message, in place of their names.
-    pub(crate) fn restore(&self, mut encoded: &[u8], message: &MessageDescriptor) -> Option<Vec<u8>> {
-        let mut restored = Vec::with_capacity(encoded.len());
-        while encoded.has_remaining() {
-            let whole = encoded;
-            let (tag, wire_type) = encoding::decode_key(&mut encoded).ok()?;
-            if wire_type != WireType::LengthDelimited {
-                skip_field(wire_type, tag, &mut encoded, DecodeContext::default()).ok()?;
-                restored.extend_from_slice(&whole[..whole.len() - encoded.len()]);
-                continue;
-            }
-            let length = usize::try_from(encoding::decode_varint(&mut encoded).ok()?).ok()?;
-            let value = encoded.get(..length)?;
-            encoded.advance(length);
-            match message.get_field(tag).map(|field| field.kind()) {
-                Some(Kind::Message(inner)) => {
-                    encoding::bytes::encode(tag, &self.restore(value, &inner)?, &mut restored);
-                }
-                Some(Kind::String) => match self.array(value) {
-                    Some(strings) => encoding::string::encode_repeated(tag, strings, &mut restored),
-                    None => restored.extend_from_slice(&whole[..whole.len() - encoded.len()]),
-                },
-                _ => restored.extend_from_slice(&whole[..whole.len() - encoded.len()]),
-            }
-        }
+    pub(crate) fn restore(&self, encoded: &[u8], message: &MessageDescriptor) -> Option<Vec<u8>> {
+        // Its size first: the arrays are copied once, however deep they are.
+        let mut restored = Vec::with_capacity(self.size(encoded, message)?);
+        self.write(encoded, message, &mut restored)?;
         Some(restored)
     }
 
-    /// The array of a name.
-    fn array(&self, name: &[u8]) -> Option<&Vec<String>> {
-        let index = name.strip_prefix(self.prefix.as_bytes())?;
-        self.arrays.get(std::str::from_utf8(index).ok()?.parse::<usize>().ok()?)
+    fn size(&self, mut encoded: &[u8], message: &MessageDescriptor) -> Option<usize> {
+        let mut size = 0;
+        while encoded.has_remaining() {
+            let field = next_field(&mut encoded)?;
+            size += match self.restored(&field, message) {
+                Restored::Message(inner, value) => {
+                    let inner = self.size(value, &inner)?;
+                    key_len(field.tag) + encoded_len_varint(inner as u64) + inner
+                }
+                Restored::Strings(strings) => strings.iter().map(|text| text.size(field.tag)).sum(),
+                Restored::Unchanged => field.whole.len(),
+            };
+        }
+        Some(size)
     }
+
+    fn write(&self, mut encoded: &[u8], message: &MessageDescriptor, restored: &mut Vec<u8>) -> Option<()> {
+        while encoded.has_remaining() {
+            let field = next_field(&mut encoded)?;
+            match self.restored(&field, message) {
+                Restored::Message(inner, value) => {
+                    encode_key(field.tag, WireType::LengthDelimited, restored);
+                    encode_varint(self.size(value, &inner)? as u64, restored);
+                    self.write(value, &inner, restored)?;
+                }
+                Restored::Strings(strings) => strings.iter().for_each(|text| text.write(field.tag, restored)),
+                Restored::Unchanged => restored.put_slice(field.whole),
+            }
+        }
+        Some(())
+    }
+
+    fn restored<'e>(&self, field: &Encoded<'e>, message: &MessageDescriptor) -> Restored<'_, 'e> {
+        let Some(value) = field.value else { return Restored::Unchanged };
+        match message.get_field(field.tag).map(|field| field.kind()) {
+            Some(Kind::Message(inner)) => Restored::Message(inner, value),
+            Some(Kind::String) => self.array(value).map_or(Restored::Unchanged, Restored::Strings),
+            _ => Restored::Unchanged,
+        }
+    }
+
+    /// The array of a name.
+    fn array(&self, name: &[u8]) -> Option<&[Text<'_>]> {
+        let index = name.strip_prefix(self.prefix.as_bytes())?;
+        self.arrays.get(std::str::from_utf8(index).ok()?.parse::<usize>().ok()?).map(Vec::as_slice)
+    }
+}
+
+impl Text<'_> {
+    fn size(&self, tag: u32) -> usize {
+        key_len(tag) + encoded_len_varint(self.0.len() as u64) + self.0.len()
+    }
+
+    fn write(&self, tag: u32, buffer: &mut Vec<u8>) {
+        encode_key(tag, WireType::LengthDelimited, buffer);
+        encode_varint(self.0.len() as u64, buffer);
+        buffer.put_slice(self.0.as_bytes());
+    }
+}
+
+fn next_field<'a>(encoded: &mut &'a [u8]) -> Option<Encoded<'a>> {
+    let start = *encoded;
+    let (tag, wire_type) = encoding::decode_key(encoded).ok()?;
+    let value = if wire_type == WireType::LengthDelimited {
+        let length = usize::try_from(encoding::decode_varint(encoded).ok()?).ok()?;
+        let (value, rest) = encoded.split_at_checked(length)?;
+        *encoded = rest;
+        Some(value)
+    } else {
+        skip_field(wire_type, tag, encoded, DecodeContext::default()).ok()?;
+        None
+    };
+    Some(Encoded { tag, whole: &start[..start.len() - encoded.len()], value })
 }
 
 /// The end of the string that starts here, after its closing quote.
