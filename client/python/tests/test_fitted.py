@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import json
 from collections import Counter
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 import torch
 
 import forebay as fb
+from harness.serving import Serve
 
 PLAN = fb.Plan(
     outputs={
@@ -62,6 +65,19 @@ def test_a_vocabulary_lists_the_value_of_each_index(client: fb.Client, fitted: f
     assert len(small) == 5
     known = [value if value in small else None for value in tiny["small"].to_pylist()]
     assert [small[i] for i in batch["cats"][:, 1]] == known
+
+
+def test_a_plan_of_a_file_is_sent_as_it_is(client: fb.Client, serve: Serve, tiny_folder: Path, fitted: fb.FittedPlan):
+    # Another server, which does not know the id.
+    other = serve({"tiny": tiny_folder})
+    read = fb.FittedPlan.from_json(fitted.to_json())
+    assert json.loads(read.plan_text()) == json.loads(fitted.plan_text()) == fitted.plan.to_dict()
+    with fb.connect(other.url) as connected:
+        for plan in (read, fitted, read.with_filter("x > 0")):
+            batches = list(connected.stream("tiny", plan, batch_size=7))
+            expected = list(client.stream("tiny", plan, batch_size=7))
+            assert [batch["cats"].tolist() for batch in batches] == [batch["cats"].tolist() for batch in expected]
+            assert batches
 
 
 def test_values_of_a_vocabulary_keep_their_type():

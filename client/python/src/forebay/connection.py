@@ -183,7 +183,7 @@ def with_plan(send: Callable[[Json], T], request: Json, plan: Plan | FittedPlan 
         return send({**request, "plan_id": plan.plan_id})
     except NotFound:
         # Another server, or one that lost its state: send the whole plan.
-        return send({**request, "plan": plan.plan.to_dict()})
+        return send({**request, "plan": JsonText(plan.plan_text())})
 
 
 def read_json(data: bytes | str) -> Json:
@@ -191,6 +191,16 @@ def read_json(data: bytes | str) -> Json:
     return cast(Json, json.loads(data or b"{}"))
 
 
+class JsonText(str):
+    """JSON that is sent as it is, as a value of a request."""
+
+    __slots__ = ()
+
+
 def to_bytes(message: Json) -> bytes:
     """Encode a request."""
-    return json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
+    encoded = {
+        name: value if isinstance(value, JsonText) else json.dumps(value, ensure_ascii=False, allow_nan=False)
+        for name, value in message.items()
+    }
+    return ("{" + ", ".join(f"{json.dumps(name)}: {value}" for name, value in encoded.items()) + "}").encode()

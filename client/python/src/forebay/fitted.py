@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import learned
 from .fit_result import FIT_VERSION, checked_plan, read_object, unwrapped
@@ -28,6 +28,9 @@ class FittedPlan:
 
     cached: bool = field(default=False, compare=False)
     """Whether the server learned nothing for this fit: it kept the result, or another caller was computing it."""
+
+    _text: str | None = field(default=None, init=False, repr=False, compare=False)
+    """The plan as JSON, once it was needed: a plan with large vocabularies takes a while to encode."""
 
     def with_filter(self, filter: str) -> FittedPlan:  # noqa: A002 (the contract's name)
         """Return the plan with another filter and the same learned parameters, such as for validation rows."""
@@ -81,6 +84,16 @@ class FittedPlan:
         result = {"version": FIT_VERSION, "plan_id": self.plan_id, "plan": self.plan.to_dict()}
         return json.dumps(result, ensure_ascii=False, indent=2) + "\n"
 
+    def plan_text(self) -> str:
+        """Return the plan as JSON."""
+        if self._text is None:
+            self._keep_text(self.plan.to_dict())
+        assert self._text is not None
+        return self._text
+
+    def _keep_text(self, plan: dict[str, Any]) -> None:
+        object.__setattr__(self, "_text", json.dumps(plan, ensure_ascii=False, allow_nan=False))
+
     @classmethod
     def from_json(cls, source: str | bytes | os.PathLike[str]) -> FittedPlan:
         """Read a fit's result from a file, or from text that starts with a brace.
@@ -92,4 +105,6 @@ class FittedPlan:
         if not isinstance(result.get("plan"), dict) or not result.get("plan_id"):
             raise ValueError("not a fit's result: missing plan_id or plan; read a bare plan with Plan.from_json")
         plan = checked_plan(result)
-        return cls(str(result["plan_id"]), Plan.from_dict(plan))
+        fitted = cls(str(result["plan_id"]), Plan.from_dict(plan))
+        fitted._keep_text(plan)
+        return fitted
