@@ -14,22 +14,30 @@ use crate::{
     stream::Prepared,
 };
 
+/// The most bytes of a command that its info repeats.
+const REPEATED_BYTES_MAX: usize = 64 << 10;
+
 /// The info of what a descriptor names.
-pub(crate) async fn info(context: &CallContext, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
-    match FlightTarget::read(context, &descriptor).await? {
+pub(crate) async fn info(context: &CallContext, mut descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
+    let info = match FlightTarget::read(context, &descriptor).await? {
         FlightTarget::Table(read, encoding) => {
             let table = context.table(&read).await?;
-            Ok(table_info(context, &table, encoding)?.with_descriptor(descriptor))
+            table_info(context, &table, encoding)?
         }
         FlightTarget::Stream(message, encoding) => {
             let prepared = context.prepare(&message).await?;
-            Ok(stream_info(context, *message, &prepared, encoding)?.with_descriptor(descriptor))
+            stream_info(context, *message, &prepared, encoding)?
         }
         FlightTarget::Groups(message, encoding) => {
             let groups = context.prepare_groups(&message).await?;
-            Ok(groups_info(context, *message, groups, encoding).await?.with_descriptor(descriptor))
+            groups_info(context, *message, groups, encoding).await?
         }
+    };
+    // A plan with vocabularies can have many megabytes. Clients require a descriptor, but not the command in it.
+    if descriptor.cmd.len() > REPEATED_BYTES_MAX {
+        descriptor.cmd.clear();
     }
+    Ok(info.with_descriptor(descriptor))
 }
 
 /// An epoch under a plan: one endpoint a rank, in rank order.
