@@ -6,6 +6,7 @@
 
 mod chunks;
 mod dataset;
+mod disk;
 mod error;
 mod footer;
 mod leaves;

@@ -1,12 +1,19 @@
 //! A store of files (a disk, a bucket or a web server), and reads of pinned files from it.
 
-use std::{fmt, io, ops::Range, sync::Arc};
+use std::{fmt, io, ops::Range, path::PathBuf, slice, sync::Arc};
 
 use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
 
-use super::{redact, walk};
+use super::{
+    disk::{self, DiskError},
+    redact, walk,
+};
 use crate::metrics;
+
+/// Concurrent reads of one file.
+const READS_AT_ONCE: usize = 8;
 
 /// A store. Cheap to clone; datasets in one bucket share one client.
 #[derive(Clone)]
@@ -69,10 +76,47 @@ impl Store {
     }
 
     /// Reads bytes of a file. Fails if it is not the pinned one.
-    ///
-    /// A store with strong `ETag`s checks that itself. The response headers are checked too, as some servers ignore
-    /// `If-Match` and others support only dates.
     pub async fn get(&self, object: &ObjectMeta, range: Range<u64>) -> Result<Bytes, StoreError> {
+        let mut read = self.read(object, slice::from_ref(&range)).await?;
+        read.pop().ok_or_else(|| StoreError::failed(format!("{}: not read", self.display(&object.location))))
+    }
+
+    /// Reads ranges of a file, in parallel. Fails if it is not the pinned one.
+    pub async fn read(&self, object: &ObjectMeta, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, StoreError> {
+        let Some(disk) = &self.disk else {
+            let reads = ranges.iter().cloned().map(|range| self.request(object, range));
+            return futures::stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await;
+        };
+        let path = disk.path_to_filesystem(&object.location);
+        let path = path.map_err(|source| self.error(&object.location, &source))?;
+        let jobs = disk::jobs(ranges).into_iter().map(|ranges| self.read_job(path.clone(), object, ranges));
+        let read: Vec<Vec<Bytes>> = futures::stream::iter(jobs).buffered(READS_AT_ONCE).try_collect().await?;
+        Ok(read.concat())
+    }
+
+    /// Reads ranges of a local file.
+    async fn read_job(
+        &self,
+        path: PathBuf,
+        object: &ObjectMeta,
+        ranges: Vec<Range<u64>>,
+    ) -> Result<Vec<Bytes>, StoreError> {
+        let read = disk::read_job(path, object.clone(), ranges.clone()).await;
+        let is_ok = read.is_ok();
+        ranges.iter().for_each(|range| {
+            metrics::storage_request("get", is_ok, if is_ok { range.end - range.start } else { 0 });
+        });
+        read.map_err(|error| match error {
+            DiskError::Changed => self.changed(&object.location),
+            DiskError::Failed(source) => self.error(&object.location, &walk::store_error(&object.location, source)),
+        })
+    }
+
+    /// Reads bytes of a remote file.
+    ///
+    /// A store with strong `ETag`s checks itself that it is the pinned one. The response headers are checked too, as
+    /// some servers ignore `If-Match` and others support only dates.
+    async fn request(&self, object: &ObjectMeta, range: Range<u64>) -> Result<Bytes, StoreError> {
         let wanted_bytes = range.end - range.start;
         let options = GetOptions {
             range: Some(GetRange::Bounded(range)),
@@ -89,9 +133,6 @@ impl Store {
         };
         metrics::storage_request("get", result.is_ok(), result.as_ref().map_or(0, |bytes| bytes.len() as u64));
         match result {
-            // On a disk, the file was truncated after its metadata was read. A remote store describes the file it reads
-            // from.
-            Ok(bytes) if bytes.len() as u64 != wanted_bytes && self.is_local() => Err(self.changed(&object.location)),
             Ok(bytes) if bytes.len() as u64 != wanted_bytes => {
                 let file = self.display(&object.location);
                 let reason = format!("{file}: the store returned {} of {wanted_bytes} requested bytes", bytes.len());
@@ -102,8 +143,8 @@ impl Store {
         }
     }
 
-    /// Checks that a file is still the pinned one. Call it after reads: a local file can be overwritten between the
-    /// check and the read. A remote store needs no second check, as each response describes the file it was read from.
+    /// Checks that a local file is still the pinned one, after it was read by other means than [`Self::read`]. A remote
+    /// store needs no check, as each response describes the file it was read from.
     pub async fn check_after_reads(&self, object: &ObjectMeta) -> Result<(), StoreError> {
         if !self.is_local() {
             return Ok(());
@@ -190,10 +231,7 @@ impl StoreError {
 async fn local_metadata(disk: &LocalFileSystem, path: &Path) -> object_store::Result<ObjectMeta> {
     let (file, location) = (disk.path_to_filesystem(path)?, path.clone());
     let found = tokio::task::spawn_blocking(move || walk::metadata(&file, location)).await;
-    found.unwrap_or_else(|ended| Err(io::Error::other(ended))).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => object_store::Error::NotFound { path: path.to_string(), source: source.into() },
-        _ => object_store::Error::Generic { store: "LocalFileSystem", source: source.into() },
-    })
+    found.unwrap_or_else(|ended| Err(io::Error::other(ended))).map_err(|source| walk::store_error(path, source))
 }
 
 /// Whether the tag of a file identifies its bytes. The tag of a local file is its inode, time and size, which a rewrite

@@ -147,8 +147,20 @@ impl DirectoryWalk<'_> {
 
 /// The current metadata of a file. Follows links.
 pub(super) fn metadata(path: &FilePath, location: Path) -> io::Result<ObjectMeta> {
-    let metadata = fs::metadata(path)?;
-    if metadata.is_file() { described(location, &metadata) } else { Err(io::ErrorKind::NotFound.into()) }
+    metadata_of(&fs::metadata(path)?, location)
+}
+
+/// The metadata of an open file.
+pub(super) fn metadata_of(metadata: &Metadata, location: Path) -> io::Result<ObjectMeta> {
+    if metadata.is_file() { described(location, metadata) } else { Err(io::ErrorKind::NotFound.into()) }
+}
+
+/// An error of the local disk as one of the store.
+pub(super) fn store_error(path: &Path, source: io::Error) -> object_store::Error {
+    match source.kind() {
+        io::ErrorKind::NotFound => object_store::Error::NotFound { path: path.to_string(), source: source.into() },
+        _ => object_store::Error::Generic { store: "LocalFileSystem", source: source.into() },
+    }
 }
 
 fn object(path: &FilePath, location: Path, metadata: &Metadata) -> Result<ObjectMeta, WalkError> {

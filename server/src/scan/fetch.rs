@@ -9,7 +9,6 @@ use std::{
 
 use bytes::Bytes;
 use forebay_pages::{Column, ColumnChunk};
-use futures::{StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
 use tracing::Instrument;
 
@@ -27,9 +26,6 @@ const REMOTE_READ_BYTES: (u64, u64) = (1 << 20, 16 << 20);
 /// Largest gap and largest read on a local disk. A read is cheap there, but allocating a large buffer is not, while the
 /// allocator reuses small ones: with one read per row group (12 MB), an eighth of all CPU time was spent on allocation.
 const LOCAL_READ_BYTES: (u64, u64) = (64 << 10, 1 << 20);
-
-/// Concurrent reads of one row group.
-const READS_AT_ONCE: usize = 8;
 
 /// Row groups that streams have open: those that read the same columns at the same time share the fetched bytes and the
 /// decompressed pages. What no reader holds is freed.
@@ -119,13 +115,7 @@ async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Resu
     let bytes: u64 = reads.iter().map(|read| read.end - read.start).sum();
     let (count, bytes) = (reads.len() as i64, bytes as i64);
     let span = tracing::info_span!(target: PARTS, "fetch", file = file.display(), reads = count, bytes);
-    let read = reads.clone().into_iter().map(|read| store.get(object, read));
-    let fetched = async {
-        let pieces: Vec<Bytes> = futures::stream::iter(read).buffered(READS_AT_ONCE).try_collect().await?;
-        store.check_after_reads(object).await?;
-        Ok(pieces)
-    };
-    let pieces = fetched.instrument(span).await.map_err(failed)?;
+    let pieces = store.read(object, &reads).instrument(span).await.map_err(failed)?;
     let found = |wanted: &Range<u64>| {
         // Reads are sorted, and each range is within one of them.
         let index = reads.partition_point(|read| read.start <= wanted.start).saturating_sub(1);
