@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
 use std::{
+    env,
     fmt::Write as _,
     fs,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -14,7 +15,8 @@ use std::{
 
 use forebay_fuzz::TARGETS;
 
-/// Mutations of each target's corpus. With the corpora they take some ten seconds in an unoptimized build.
+/// Mutations of each target's corpus, unless `FUZZ_MUTATIONS` names another number. With the corpora they take some ten
+/// seconds in an unoptimized build.
 const MUTATIONS: u64 = 60;
 
 /// The longest mutation.
@@ -92,8 +94,9 @@ fn smoke(name: &str) {
     for (path, input) in &corpus {
         run(name, input, &path.display().to_string());
     }
+    let mutations = env::var("FUZZ_MUTATIONS").map_or(MUTATIONS, |count| count.parse().unwrap());
     let mut random = Random(7);
-    for number in 0..MUTATIONS {
+    for number in 0..mutations {
         let [input, other] = [random.below(corpus.len()), random.below(corpus.len())].map(|index| &corpus[index].1);
         run(name, &mutated(input, other, &mut random), &format!("mutation {number}"));
     }

@@ -18,11 +18,12 @@ pub(crate) fn words<W: Word>(bytes: &[u8], count: usize) -> Result<Vec<W>, PageE
 pub(crate) fn lengths(bytes: &[u8], count: usize) -> Result<(Vec<u32>, usize), PageError> {
     let (values, declared, rest) = decode(bytes, count, u32::BITS)?;
     if declared != count as u64 {
-        return Err(invalid());
+        return Err(PageError::new("a page of strings has another number of lengths than strings"));
     }
     let lengths =
         values.into_iter().map(|value| i32::try_from(value as i64).ok().and_then(|length| u32::try_from(length).ok()));
-    Ok((lengths.collect::<Option<_>>().ok_or_else(invalid)?, bytes.len() - rest))
+    let lengths = lengths.collect::<Option<_>>();
+    Ok((lengths.ok_or_else(|| PageError::new("a string has a negative length"))?, bytes.len() - rest))
 }
 
 fn invalid() -> PageError {

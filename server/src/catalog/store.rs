@@ -103,9 +103,9 @@ impl Store {
     ) -> Result<Vec<Bytes>, StoreError> {
         let read = disk::read_job(path, object.clone(), ranges.clone()).await;
         let is_ok = read.is_ok();
-        ranges.iter().for_each(|range| {
+        for range in &ranges {
             metrics::storage_request("get", is_ok, if is_ok { range.end - range.start } else { 0 });
-        });
+        }
         read.map_err(|error| match error {
             DiskError::Changed => self.changed(&object.location),
             DiskError::Failed(source) => self.error(&object.location, &walk::store_error(&object.location, source)),
