@@ -14,6 +14,8 @@ from torch.utils.data import DataLoader
 
 import forebay as fb
 from forebay.arrays import numbers
+from forebay.device_copy import DeviceCopy
+from forebay.header import BatchHeader
 from forebay.tensors import to_tensors
 from forebay.torch import FlightDataset
 from harness.serving import Server
@@ -27,6 +29,7 @@ PLAN = fb.Plan(
     }
 )
 IDS = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64")})
+HEADER = BatchHeader.of({"last": True})
 
 
 def ids(batches: Any) -> list[int]:
@@ -91,6 +94,32 @@ def test_tensors_are_views_of_the_received_memory(client: fb.Client):
     assert torch.equal(tensors["brain"], tensors["pair"].to(torch.bfloat16))
     assert torch.equal(tensors["half"], tensors["pair"][:, 0].to(torch.float16))
     assert tensors["__row_id"].dtype == torch.int64
+
+
+def matrix(rows: int, width: int, name: str = "m") -> pa.RecordBatch:
+    numbers = pa.array(np.arange(rows * width, dtype=np.float32))
+    values = pa.FixedSizeListArray.from_arrays(numbers, width)
+    column = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.float32(), [width]), values)
+    return pa.record_batch([column], schema=pa.schema([pa.field(name, column.type, nullable=False)]))
+
+
+def test_rows_of_a_sliced_matrix_are_those_of_the_slice():
+    data = matrix(10, 3)
+    for start, length in ((0, 10), (0, 4), (3, 5), (9, 1), (10, 0)):
+        found = to_tensors(fb.Batch(data.slice(start, length), HEADER))["m"]
+        assert torch.equal(found, torch.arange(30.0).view(10, 3)[start : start + length])
+
+
+def test_batches_of_another_schema_have_their_own_columns():
+    device_copy = DeviceCopy(None)
+    for data, name, shape in (
+        (matrix(10, 3), "m", (10, 3)),
+        (matrix(7, 3), "m", (7, 3)),
+        (matrix(4, 2), "m", (4, 2)),
+        (matrix(4, 2, "other"), "other", (4, 2)),
+    ):
+        tensors = device_copy.copy(fb.Batch(data, HEADER)).take()
+        assert [(key, tuple(value.shape)) for key, value in tensors.items()] == [(name, shape)]
 
 
 def test_tensors_outlive_their_batch_and_stream(server: Server):

@@ -14,7 +14,7 @@ import torch
 
 from .pinned import PinnedRings
 from .ragged import Ragged
-from .tensors import TensorBatch, WholeBatch, to_tensors
+from .tensors import TensorBatch, TensorColumns, WholeBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,13 +71,17 @@ class DeviceCopy:
     def __init__(self, device: torch.device | None) -> None:
         # Batches that are being copied from their ring: torch does not keep memory that it did not allocate.
         self._copying: deque[tuple[torch.cuda.Event, Batch]] = deque()
+        self._columns: TensorColumns | None = None
         self._device = device
         self._copy_stream = None if device is None else torch.cuda.Stream(device)
         self._pinned = None if device is None else PinnedRings(device)
 
     def copy(self, batch: Batch) -> CopiedBatch:
         """Return the batch's tensors, or start copying them to the GPU."""
-        tensors = to_tensors(batch)
+        columns = self._columns
+        if columns is None or not columns.has(batch.data.schema):
+            columns = self._columns = TensorColumns(batch.data.schema)
+        tensors = columns.tensors(batch.data)
         if self._copy_stream is None:
             return CopiedBatch(batch, tensors, None)
         while self._copying and self._copying[0][0].query():

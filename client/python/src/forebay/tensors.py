@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 import pyarrow as pa
 import torch
 from torch.utils.data._utils.collate import default_collate_fn_map  # pyright: ignore[reportUnknownVariableType]
 
-from .arrays import column_of, field_of, is_bfloat16, is_lists, is_numbers, lists, numbers
+from .arrays import is_bfloat16, is_lists, is_numbers, lists, numbers
 from .ragged import Ragged
 from .stream import Batch
 
@@ -34,32 +34,54 @@ default_collate_fn_map[WholeBatch] = _reject_collation
 
 def to_tensors(batch: Batch) -> TensorBatch:
     """Return a batch's columns as tensors over the same memory."""
-    tensors = WholeBatch()
-    for name in batch:
-        column, array = field_of(batch.data, name), column_of(batch.data, name)
-        if is_numbers(column):
-            tensors[name] = to_tensor(array, column)
-        elif is_lists(column):
-            tensors[name] = to_ragged(array, column)
-        else:
-            tensors[name] = array
-    return tensors
+    return TensorColumns(batch.data.schema).tensors(batch.data)
 
 
-def to_tensor(array: pa.Array[Any], column: pa.Field[Any]) -> torch.Tensor:
-    """Return a column of numbers as a tensor over the same memory."""
-    flat, shape = numbers(array)
-    tensor = torch.from_dlpack(flat)
-    if is_bfloat16(column):
-        tensor = tensor.view(torch.bfloat16)
-    elif column.name == ROW_ID:
-        # Row indices are far below 2^63, and torch has few operations for uint64.
-        tensor = tensor.view(torch.int64)
-    return tensor.view(shape)
+class TensorColumns:
+    """The tensors of batches of one schema, which is examined once: that takes longer than the tensors themselves."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._columns = [_TensorColumn.of(column) for column in cast("list[pa.Field[Any]]", list(schema))]
+
+    def has(self, schema: pa.Schema) -> bool:
+        """Whether this is the schema; immediate for the batches of one stream, which share it."""
+        return self._schema.equals(schema, check_metadata=True)
+
+    def tensors(self, data: pa.RecordBatch) -> TensorBatch:
+        """Return the columns as tensors over the same memory."""
+        arrays = cast("list[pa.Array[Any]]", data.columns)
+        columns = zip(self._columns, arrays, strict=True)
+        return WholeBatch({column.name: column.tensor(array) for column, array in columns})
 
 
-def to_ragged(array: pa.Array[Any], column: pa.Field[Any]) -> Ragged:
-    """Return a column of lists as its values and offsets, tensors over the same memory."""
-    flat, starts = lists(array)
-    values, offsets = torch.from_dlpack(flat), torch.from_dlpack(starts)
-    return Ragged(values.view(torch.bfloat16) if is_bfloat16(column) else values, offsets)
+class _TensorColumn(NamedTuple):
+    """How a column becomes a tensor."""
+
+    name: str
+    is_numbers: bool
+    is_lists: bool
+    dtype: torch.dtype | None
+    """The type that its bits are read as, if that is not the Arrow type's."""
+
+    @classmethod
+    def of(cls, column: pa.Field[Any]) -> _TensorColumn:
+        name, numeric, ragged = column.name, is_numbers(column), is_lists(column)
+        dtype = torch.bfloat16 if is_bfloat16(column) else None
+        if dtype is None and numeric and name == ROW_ID:
+            # Row indices are far below 2^63, and torch has few operations for uint64.
+            dtype = torch.int64
+        return cls(name, numeric, ragged, dtype)
+
+    def tensor(self, array: pa.Array[Any]) -> torch.Tensor | Ragged | pa.Array[Any]:
+        if self.is_numbers:
+            flat, shape = numbers(array)
+            tensor = self._viewed(torch.from_dlpack(flat))
+            return tensor if len(shape) == 1 else tensor.view(shape)
+        if self.is_lists:
+            flat, starts = lists(array)
+            return Ragged(self._viewed(torch.from_dlpack(flat)), torch.from_dlpack(starts))
+        return array
+
+    def _viewed(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor if self.dtype is None else tensor.view(self.dtype)
