@@ -7,14 +7,14 @@ it. The batches, headers and errors are those of Flight.
 from __future__ import annotations
 
 import os
-import struct
 import sys
 from collections.abc import Iterable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import pyarrow as pa
 
 from .errors import BrokenStream
+from .message_input import BatchReader, Chunk, Message, MessageInput
 from .ring_memory import RingMemory
 from .ring_socket import END, MESSAGE, RingFrame, RingSocket, raise_end, read_answer
 
@@ -23,18 +23,6 @@ from .ring_socket import END, MESSAGE, RingFrame, RingSocket, raise_end, read_an
 SLOTS_BESIDES_PREFETCH = 5
 # Slots of a stream with the default `prefetch` of a dataset.
 SLOTS = 2 + SLOTS_BESIDES_PREFETCH
-
-# The start of a message in an Arrow IPC stream.
-CONTINUATION = b"\xff\xff\xff\xff"
-
-
-class RingChunk(NamedTuple):
-    """A batch and its header, like pyarrow's `FlightStreamChunk`."""
-
-    data: pa.RecordBatch
-    app_metadata: pa.Buffer
-    memory: RingMemory | None
-    """The memory that the batch may be in."""
 
 
 def ring_path(url: str) -> str | None:
@@ -49,31 +37,23 @@ def ring_path(url: str) -> str | None:
 class RingReader:
     """The batches of one call through a ring. `close` may be called from another thread."""
 
+    transport = "ring"
+    was_refused = False
+    """Whether an error is the server's answer; if it is, Flight reports it as well."""
+
     def __init__(self, path: str, headers: Iterable[tuple[bytes, bytes]], ticket: bytes, slots: int = SLOTS) -> None:
         self._connection = RingSocket(path)
         self._connection.hello(headers, ticket, slots)
         self._input: _Input | None = None
-        self._batches: pa.RecordBatchStreamReader | None = None
+        self._batches: BatchReader | None = None
 
-    def read(self) -> RingChunk:
+    def read(self) -> Chunk:
         """Wait for the next batch without holding the GIL; raise StopIteration at the end."""
-        try:
-            if self._input is None or self._batches is None:
-                self._input = _open(self._connection)
-                self._batches = pa.ipc.open_stream(pa.PythonFile(cast(Any, self._input), mode="r"))
-            data = self._batches.read_next_batch()
-        except StopIteration:
-            assert self._input is not None
-            self._input.check_end()
-            raise
-        except (pa.ArrowException, OSError) as error:
-            # pyarrow raises a plain OSError; a signal handler may raise any other.
-            if isinstance(error, OSError) and type(error) is not OSError:
-                raise
-            if self._input is not None:
-                self._input.check_end()
-            raise BrokenStream(f"the ring sent an invalid message: {error}") from error
-        return RingChunk(data, pa.py_buffer(self._input.header), self._input.memory)
+        if self._input is None or self._batches is None:
+            self._input = _open(self._connection)
+            self._batches = BatchReader(self._input)
+        data = self._batches.next()
+        return Chunk(data, pa.py_buffer(self._input.header), self._input.memory)
 
     def close(self) -> None:
         """Cancel the call, which also ends a pending read. Batches that were read stay valid."""
@@ -102,58 +82,23 @@ def _open(connection: RingSocket) -> _Input:
             os.close(file)
 
 
-class _Input:
-    """The frames of a ring as the input of pyarrow's reader of IPC streams.
-
-    The reader reads a message in four steps: the continuation marker, the length of the metadata, the metadata, and the
-    body if the metadata has one. Only `read_buffer` hands memory over without a copy.
-    """
-
-    closed = False
+class _Input(MessageInput):
+    """The messages of a ring."""
 
     def __init__(self, connection: RingSocket, memory: RingMemory | None) -> None:
+        super().__init__("the ring")
         self._connection = connection
         self.memory = memory
-        self.header = b""
-        """Header of the latest batch."""
-        self.end: RingFrame | None = None
-        """The server's last frame."""
-        self._parts: list[bytes | pa.Buffer] = []
 
-    def read(self, size: int) -> bytes | pa.Buffer:
-        """Return the next part of the current message, or of the next one; nothing at the end."""
-        return self.read_buffer(size)
-
-    def read_buffer(self, size: int) -> bytes | pa.Buffer:
-        """Return the next part of the current message, or of the next one; nothing at the end."""
-        if not self._parts and self.end is None:
-            self._receive()
-        if self.end is not None:
-            return b""
-        part = self._parts.pop()
-        if len(part) != size:
-            raise BrokenStream(f"the ring sent a part of {len(part)} bytes where the message needs {size}")
-        return part
-
-    def close(self) -> None:
-        """Do nothing: the connection has other owners."""
-
-    def check_end(self) -> None:
-        """Raise the error that ended the stream, if there is one."""
-        if self.end is not None:
-            raise_end(self.end)
-
-    def _receive(self) -> None:
+    def receive(self) -> Message | None:
+        """Wait for the next message; None at the end, or raise the error that ended the stream."""
         frame = self._connection.next()
         if frame.kind == END:
-            self.end = frame
-            return
+            raise_end(frame)
+            return None
         if frame.kind != MESSAGE or not frame.metadata:
             raise BrokenStream("the ring sent an answer in the middle of a stream")
-        body = self._body(frame)
-        self._parts = [] if body is None else [body]
-        self._parts += [frame.metadata, struct.pack("<i", len(frame.metadata)), CONTINUATION]
-        self.header = frame.header
+        return Message(frame.metadata, frame.header, self._body(frame))
 
     def _body(self, frame: RingFrame) -> pa.Buffer | None:
         if frame.slot is not None:

@@ -15,7 +15,8 @@ import pyarrow.flight as flight
 
 from .connection import Connection
 from .errors import BrokenStream, Cancelled, ForebayError
-from .ring import SLOTS, RingChunk, RingReader, ring_path
+from .message_input import Chunk
+from .ring import SLOTS, RingReader, ring_path
 
 if TYPE_CHECKING:
     from .ring_memory import RingMemory
@@ -48,7 +49,7 @@ class Source:
         """How the batches arrive: "ring" or "flight"."""
         return "flight" if self._ring is None else "ring"
 
-    def read(self) -> flight.FlightStreamChunk | RingChunk:
+    def read(self) -> flight.FlightStreamChunk | Chunk:
         """Wait for the next message without holding the GIL; raise StopIteration at the end."""
         if self._ring is not None:
             try:
@@ -109,9 +110,9 @@ class Source:
             self.close()
 
 
-def memory_of(chunk: flight.FlightStreamChunk | RingChunk) -> RingMemory | None:
+def memory_of(chunk: flight.FlightStreamChunk | Chunk) -> RingMemory | None:
     """Return the shared memory that a message's batch may be in."""
-    return chunk.memory if isinstance(chunk, RingChunk) else None
+    return chunk.memory if isinstance(chunk, Chunk) else None
 
 
 class _reading(contextlib.AbstractContextManager[None]):  # noqa: N801 (used as a function)
