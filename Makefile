@@ -44,8 +44,15 @@ endif
 # Number of test files that run in parallel.
 PYTEST_WORKERS ?= 4
 
+# The native module of the Python package. Its file in the target folder has the name of the system's libraries.
+NATIVE_LIBRARY := $(if $(filter Darwin,$(shell uname)),lib_native.dylib,lib_native.so)
+NATIVE_MODULE := client/python/src/forebay/_native.abi3.so
+# Replaces the module by that of a profile. A process may run the old one, so that a rename is needed.
+install_native = cp $(TARGET)/$(1)/$(NATIVE_LIBRARY) $(NATIVE_MODULE).new && mv $(NATIVE_MODULE).new $(NATIVE_MODULE)
+
 test: $(VENV)/.test ## run every test: Rust with doc tests, Python
 	$(CARGO) build --locked --workspace --lib --bins --tests
+	$(call install_native,debug)
 	FOREBAY_NVRTC="$(NVRTC)" $(CARGO) test --locked --workspace --no-fail-fast
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
 	  FOREBAY_PREPARE_BIN="$(abspath $(TARGET))/debug/forebay-prepare" \
@@ -60,6 +67,7 @@ QUICK_TESTS := $(addprefix server/tests/, docs streams/test_bare_pyarrow.py stre
 
 test-quick: $(VENV)/.test ## run the unit tests and a slice of the others, in under five minutes after a build
 	$(CARGO) build --locked --workspace --lib --bins --tests
+	$(call install_native,debug)
 	$(CARGO) test --locked --workspace --lib --bins
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
 	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile $(QUICK_TESTS)
@@ -170,8 +178,10 @@ SOAK_MINUTES ?= 30
 soak: $(VENV)/.test $(if $(FOREBAY_SERVER_BIN),,build) ## load two replicas and inject faults for SOAK_MINUTES (30); check every byte and memory
 	$(BIN)/python benches/soak/run.py --minutes $(SOAK_MINUTES)
 
-build: ## build forebay-server and forebay in the release profile
-	$(CARGO) build --locked --release --workspace --exclude forebay-prepare --bins
+build: ## build forebay-server, forebay and the Python package's native module in the release profile
+	$(CARGO) build --locked --release --workspace --exclude forebay-prepare --exclude forebay-fuzz \
+	  --exclude forebay-simulation --lib --bins
+	$(call install_native,release)
 
 # A separate command, so that the features that DataFusion enables are not those of the server.
 build-all: build ## build forebay-prepare too: SQL over datasets, with all of DataFusion
@@ -179,7 +189,7 @@ build-all: build ## build forebay-prepare too: SQL over datasets, with all of Da
 
 clean: ## remove everything that make creates: target/, .venv/, data/, docs/book/
 	$(CARGO) clean
-	rm -rf $(VENV) data docs/book
+	rm -rf $(VENV) data docs/book $(NATIVE_MODULE)
 
 # === The virtual environment ===
 # Each stamp file marks its requirements as installed; a changed requirements file installs again. One package has no

@@ -1,6 +1,7 @@
 """Reads a stream to its end. Arguments: transport, address, number of batches. Prints a line of JSON.
 
-The transport is `tcp` or `unix`, with bare pyarrow, or `ring`, with Forebay's client. Values are not touched.
+The transport is `tcp` or `unix`, with bare pyarrow, or `ring` or `native`, with Forebay's client. Values are not
+touched.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from forebay import Credentials
+from forebay.connection import Connection
+from forebay.native import open_native
 from forebay.ring import RingReader
 
 
@@ -22,6 +26,9 @@ def main() -> None:
     transport, address, count = sys.argv[1:]
     if transport == "ring":
         measure(lambda number: through_ring(address, number), int(count))
+        return
+    if transport == "native":
+        measure(lambda number: through_module(address, number), int(count))
         return
     url = f"grpc+unix://{address}" if transport == "unix" else f"grpc://{address}"
     # gRPC's authority of a Unix socket is invalid HTTP/2.
@@ -39,6 +46,18 @@ def over_flight(client: fl.FlightClient, count: int) -> Iterator[pa.RecordBatch]
 def through_ring(path: str, count: int) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a ring."""
     reader = RingReader(path, [], str(count).encode())
+    try:
+        while True:
+            yield reader.read().data
+    except StopIteration:
+        reader.close()
+
+
+def through_module(address: str, count: int) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a call through the native module."""
+    reader = open_native(Connection(f"grpc://{address}", Credentials()), str(count).encode())
+    if reader is None:
+        raise SystemExit("the package has no native module: make build")
     try:
         while True:
             yield reader.read().data

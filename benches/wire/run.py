@@ -28,6 +28,7 @@ PAIRS = (
     ("direct", "pyarrow"),
     ("unix", "pyarrow"),
     ("ring", "forebay"),
+    ("direct", "native"),
     ("stock", "pyarrow"),
     ("pyarrow", "pyarrow"),
     ("direct", "sink"),
@@ -42,6 +43,7 @@ GOALS = (
     ("rate of the ring", "gb_per_second", ("ring", "forebay"), ("direct", "pyarrow"), 2.5, "least"),
     ("client CPU of the ring", "client_cpu_seconds_per_gb", ("ring", "forebay"), ("direct", "pyarrow"), 0.3, "most"),
     ("server CPU of the ring", "server_cpu_seconds_per_gb", ("ring", "forebay"), ("direct", "pyarrow"), 0.8, "most"),
+    ("client CPU, native", "client_cpu_seconds_per_gb", ("direct", "native"), ("direct", "pyarrow"), 0.5, "most"),
     ("rate to a sink", "gb_per_second", ("direct", "sink"), ("raw", "sink"), 0.7, "least"),
 )
 
@@ -75,8 +77,8 @@ class Server:
 
 def measure(server: Server, kind: str, client: str, options: argparse.Namespace) -> dict[str, float]:
     """Read the configured number of batches and return the figures."""
-    if client in ("pyarrow", "forebay"):
-        transport = kind if kind in ("unix", "ring") else "tcp"
+    if client in ("pyarrow", "forebay", "native"):
+        transport = "native" if client == "native" else kind if kind in ("unix", "ring") else "tcp"
         command = [sys.executable, str(HERE / "pyarrow_client.py"), transport, server.address]
     else:
         command = [options.sink, "raw" if kind == "raw" else "grpc", server.address]

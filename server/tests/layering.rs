@@ -16,8 +16,18 @@ use std::{
 use imports::Crate;
 
 /// The crates whose source files are checked.
-const CRATES: [&str; 8] =
-    ["proto", "kernels", "server", "server/settings", "server/order", "server/pages", "server/prepare", "client"];
+const CRATES: [&str; 10] = [
+    "proto",
+    "kernels",
+    "server",
+    "server/settings",
+    "server/order",
+    "server/pages",
+    "server/prepare",
+    "client",
+    "client/receive",
+    "client/python/native",
+];
 
 /// The modules of the server, from the top layer down. A module may import only modules of lower layers.
 const LAYERS: [&[&str]; 7] = [
@@ -175,6 +185,8 @@ fn crates_depend_on_lower_layers_only() {
         ("server", &["forebay-client", "forebay-prepare"]),
         ("server/prepare", &["forebay-client", "forebay-kernels", "tonic", "arrow-flight"]),
         ("client", &["forebay-server", "forebay-kernels", "datafusion"]),
+        ("client/receive", &["forebay-", "arrow", "tonic", "prost", "pyo3"]),
+        ("client/python/native", &["forebay-server", "forebay-client", "arrow", "tokio", "hyper"]),
     ] {
         let text = manifest(name);
         let dependencies = text.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
@@ -187,9 +199,16 @@ fn crates_depend_on_lower_layers_only() {
 #[test]
 fn unsafe_code_is_forbidden_outside_the_kernels() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for library in
-        ["proto", "server", "server/settings", "server/order", "server/prepare", "server/simulation", "client"]
-    {
+    for library in [
+        "proto",
+        "server",
+        "server/settings",
+        "server/order",
+        "server/prepare",
+        "server/simulation",
+        "client",
+        "client/receive",
+    ] {
         let text = fs::read_to_string(root.join(library).join("src/lib.rs")).unwrap();
         assert!(text.contains("#![forbid(unsafe_code)]"), "{library}");
     }

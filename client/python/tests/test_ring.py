@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -17,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.flight as flight
 import pyarrow.parquet as pq
 import pytest
 import torch
 
 import forebay as fb
-from forebay.checksum import body_of
 from forebay.connection import Connection
 from forebay.header import read_header
 from forebay.ring import RingReader, ring_path
@@ -33,33 +30,7 @@ from forebay.torch import FlightDataset
 from harness.metrics import parse
 from harness.repository import package_environment
 from harness.serving import Serve, Server
-
-ROWS = 6000
-WORDS = ["red", "green", "blue", None, "déjà vu"]
-PLAN = fb.Plan(outputs={"x": fb.cols("a", "b"), "id": fb.output(fb.cols("id"), dtype="int64")})
-
-
-def table() -> pa.Table:
-    random = np.random.default_rng(5)
-    numbers = np.arange(ROWS)
-    lists = [list(range(row % 7)) for row in range(ROWS)]
-    return pa.table(
-        {
-            "id": pa.array(numbers, pa.int64()),
-            "a": pa.array(random.normal(size=ROWS)),
-            "b": pa.array(random.normal(size=ROWS), pa.float32()),
-            "gaps": pa.array(random.normal(size=ROWS), mask=numbers % 5 == 2),
-            "word": pa.array([WORDS[row % len(WORDS)] for row in range(ROWS)]),
-            "kind": pa.array([WORDS[row % 3] for row in range(ROWS)]).dictionary_encode(),
-            "day": pa.array(numbers % 9, pa.int32()),
-            "when": pa.array(numbers * 1_000_000, pa.timestamp("us")),
-            "list": pa.array(lists, pa.list_(pa.int64())),
-            "words": pa.array([[f"w{item}" for item in items] for items in lists], pa.list_(pa.string())),
-            "image": pa.array([bytes([row % 251]) * 12 for row in range(ROWS)], pa.binary()),
-            # Bodies of a hundred bytes to a hundred kilobytes.
-            "uneven": pa.array(["y" * (1000 if row > 3000 else 1) for row in range(ROWS)]),
-        }
-    )
+from harness.transports import PLAN, REQUESTS, ROWS, assert_same, batches, column, table, tickets
 
 
 @pytest.fixture(scope="module")
@@ -78,51 +49,6 @@ def server(serve: Serve, folder: Path) -> Server:
 def client(server: Server) -> Iterator[fb.Client]:
     with fb.connect(server.url) as connected:
         yield connected
-
-
-def tickets(server: Server, request: dict[str, Any]) -> list[flight.Ticket]:
-    with flight.connect(server.url) as plain:
-        descriptor = flight.FlightDescriptor.for_command(json.dumps(request).encode())
-        return [endpoint.ticket for endpoint in plain.get_flight_info(descriptor).endpoints]
-
-
-def batches(server: Server, ticket: flight.Ticket, transport: str) -> list[tuple[pa.RecordBatch, bytes]]:
-    """All batches of a ticket with their headers, over one transport."""
-    source = Source(Connection(server.url, fb.Credentials()), ticket)
-    read: list[tuple[pa.RecordBatch, bytes]] = []
-    try:
-        while True:
-            chunk = source.read()
-            # A copy, as a test keeps every batch.
-            read.append((chunk.data, chunk.app_metadata.to_pybytes()))
-            assert source.transport == transport
-    except StopIteration:
-        return read
-    finally:
-        source.close()
-
-
-def column(name: str, *ops: dict[str, Any], dtype: str = "FLOAT32", **more: Any) -> dict[str, Any]:
-    return {"name": name, "dtype": dtype, "parts": [{"columns": [name], "ops": list(ops)}], **more}
-
-
-STORED = [column(name, dtype="AS_STORED") for name in ("word", "kind", "when", "words", "gaps", "list")]
-REQUESTS: dict[str, dict[str, Any]] = {
-    "numbers": {"outputs": [column("a"), column("b", dtype="FLOAT64"), column("day", dtype="INT32")]},
-    "sixteen bits": {"outputs": [column("a", dtype="BFLOAT16"), column("b", dtype="FLOAT16")]},
-    "ops": {
-        "outputs": [
-            column("a", {"clip": {"min": -1, "max": 1}}),
-            column("gaps", {"fill_null": {"value": 0}}),
-            column("word", {"fill_null": {"text": ""}}, {"hash_bucket": {"buckets": 32}}, dtype="INT64"),
-        ]
-    },
-    "one hot": {"outputs": [column("day", {"one_hot": {"size": 9}}, dtype="UINT8")]},
-    "bytes": {"outputs": [column("image", {"bytes": {"n": 12}}, dtype="UINT8")]},
-    "stored": {"outputs": STORED},
-    "uneven": {"outputs": [column("uneven", dtype="AS_STORED")]},
-    "derived": {"derive": [{"name": "s", "expr": "a + b"}], "filter": "day > 3", "outputs": [column("s")]},
-}
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -151,16 +77,7 @@ def same_over_both(server: Server, ticket: flight.Ticket, monkeypatch: pytest.Mo
     monkeypatch.delenv("FOREBAY_RING", raising=False)
     ring = batches(server, ticket, "ring")
     monkeypatch.setenv("FOREBAY_RING", "off")
-    plain = batches(server, ticket, "flight")
-    assert len(ring) == len(plain) > 0
-    for (found, header), (expected, expected_header) in zip(ring, plain, strict=True):
-        found.validate(full=True)
-        assert header == expected_header
-        assert found.schema.equals(expected.schema, check_metadata=True)
-        assert found.equals(expected)
-        bodies = body_of(found), body_of(expected)
-        if bodies[1] is not None and bodies[0] is not None:
-            assert bodies[0].equals(bodies[1])
+    assert_same(ring, batches(server, ticket, "flight"))
 
 
 def test_groups_and_replay_of_the_client_use_it(client: fb.Client):

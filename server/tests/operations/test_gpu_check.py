@@ -87,7 +87,9 @@ def test_steps_that_need_a_gpu_are_skipped_and_the_others_run(tmp_path: Path):
         True,
     ]
     arrived = {line["transport"]: line["arrived_by"] for line in results(tmp_path, "timeline") if "arrived_by" in line}
-    assert arrived == {"tcp": "flight", "unix": "ring"}
+    assert arrived["unix"] == "ring"
+    # The kit has no native module, a checkout may.
+    assert arrived["tcp"] in ("native", "flight")
     assert (tmp_path / "summary.txt").read_text() in printed
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from . import fork
-from .credentials import Credentials
+from .credentials import Credentials, Tls
 from .errors import NotFound, ServerEnded, Unauthenticated, Unavailable, translated
 from .fitted import FittedPlan
 from .hints import credentials_hint
@@ -52,6 +52,10 @@ class Connection:
         """The headers of its calls."""
         return self._headers
 
+    def tls(self) -> Tls:
+        """Return its certificates and keys, as pyarrow's client takes them; none for a connection in plain text."""
+        return self._credentials.tls(self.url)
+
     def drop_if_idle(self) -> None:
         """Drop the gRPC channel unless a stream reads from it; the next call makes a new one."""
         if not self._is_streaming:
@@ -67,7 +71,7 @@ class Connection:
             options = OWN_CONNECTION + (UNIX_AUTHORITY if url.startswith("grpc+unix:") else [])
             opening = fork.Opening()
             fork.note_channel(opening)
-            client = flight.FlightClient(url, generic_options=options, **self._credentials.tls(url))
+            client = flight.FlightClient(url, generic_options=options, **self.tls())
             fork.note_channel(client)
             del opening
             self._flight = client

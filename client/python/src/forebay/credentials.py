@@ -15,7 +15,9 @@ from .errors import InvalidRequest
 _TLS = "grpc+tls:"
 
 
-class _Tls(TypedDict, total=False):
+class Tls(TypedDict, total=False):
+    """Arguments of pyarrow's client, in PEM."""
+
     tls_root_certs: str
     cert_chain: str
     private_key: str
@@ -77,7 +79,7 @@ class Credentials:
         """Whether there is a client certificate."""
         return _given(self.cert, "FOREBAY_CERT") is not None
 
-    def tls(self, url: str) -> _Tls:
+    def tls(self, url: str) -> Tls:
         """Return the TLS arguments of pyarrow's client for the server at `url`."""
         if not url.startswith(_TLS):
             return {}
@@ -86,7 +88,7 @@ class Credentials:
         cert, key = _given(self.cert, "FOREBAY_CERT"), _given(self.key, "FOREBAY_KEY")
         if (cert is None) != (key is None):
             raise ValueError("a client certificate requires its key: pass both cert and key, or omit both")
-        options: _Tls = {}
+        options: Tls = {}
         if ca is not None:
             options["tls_root_certs"] = ca
         if cert is not None and key is not None:

@@ -296,7 +296,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         ``fetch_seconds``, ``queue_seconds`` (waiting for a CPU thread), ``decode_seconds``, ``transform_seconds``,
         ``assemble_seconds`` and ``send_wait_seconds``;
         ``bound_by``: "trainer", "wire", "storage" or "CPU", and ``because``, the figures that determine it;
-        ``transport``: how the latest batch arrived, "ring" (memory shared with a server on this machine) or "flight".
+        ``transport``: how the latest batch arrived, "ring" (memory shared with a server on this machine), "native" (the
+        package's native module) or "flight".
         """
         totals = sum((iteration.consumed.totals for _, iteration in self._iterations), self._totals)
         return loop_report(totals, self._lanes)

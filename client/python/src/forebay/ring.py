@@ -38,8 +38,8 @@ class RingReader:
     """The batches of one call through a ring. `close` may be called from another thread."""
 
     transport = "ring"
-    was_refused = False
-    """Whether an error is the server's answer; if it is, Flight reports it as well."""
+    is_final = False
+    """Whether an error would be the same over Flight. It may be, but that is not known."""
 
     def __init__(self, path: str, headers: Iterable[tuple[bytes, bytes]], ticket: bytes, slots: int = SLOTS) -> None:
         self._connection = RingSocket(path)

@@ -1,7 +1,8 @@
 """One DoGet over a separate connection: the source of a stream's batches until it breaks or ends.
 
-On one machine the call goes through the server's ring, if there is one. If the ring fails before its first batch, for
-any reason, the same call is made over Flight, whose errors are the ones that a caller sees.
+On one machine the call goes through the server's ring, if there is one, and over TCP through the native module, if it
+was built. If one of these fails before its first batch, the same call is made over Flight, whose errors are the ones
+that a caller sees, unless the server itself refuses the call or the connection breaks.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow.flight as flight
 from .connection import Connection
 from .errors import BrokenStream, Cancelled, ForebayError
 from .message_input import Chunk
+from .native import NativeReader, open_native
 from .ring import SLOTS, RingReader, ring_path
 
 if TYPE_CHECKING:
@@ -35,10 +37,10 @@ class Source:
         self._is_closing = False
         self._closed = False
         self._reader: flight.FlightStreamReader | None = None
-        self._ring: RingReader | None = None
+        self._direct: RingReader | NativeReader | None = None
         try:
-            self._ring = self._open_ring(slots)
-            if self._ring is None:
+            self._direct = self._open_direct(slots)
+            if self._direct is None:
                 self._open_flight()
         except BaseException:
             self.close()
@@ -46,21 +48,22 @@ class Source:
 
     @property
     def transport(self) -> str:
-        """How the batches arrive: "ring" or "flight"."""
-        return "flight" if self._ring is None else "ring"
+        """How the batches arrive: "ring", "native" or "flight"."""
+        return "flight" if self._direct is None else self._direct.transport
 
     def read(self) -> flight.FlightStreamChunk | Chunk:
         """Wait for the next message without holding the GIL; raise StopIteration at the end."""
-        if self._ring is not None:
+        direct = self._direct
+        if direct is not None:
             try:
                 with self._connection.translated():
-                    chunk = self._ring.read()
+                    chunk = direct.read()
             except ForebayError as error:
-                if self._has_begun or self._is_closing:
+                if self._has_begun or self._is_closing or direct.is_final:
                     raise
-                _log.info("%s: the ring failed, reading over Flight: %s", self.url, error)
-                self._ring.close()
-                self._ring = None
+                _log.info("%s: reading over Flight, not %s: %s", self.url, direct.transport, error)
+                direct.close()
+                self._direct = None
                 self._open_flight()
             else:
                 self._has_begun = True
@@ -76,9 +79,9 @@ class Source:
         if self._closed:
             return
         self._is_closing = True
-        ring = self._ring
-        if ring is not None:
-            ring.close()
+        direct = self._direct
+        if direct is not None:
+            direct.close()
         if self._reader is not None:
             with contextlib.suppress(Exception):
                 self._reader.cancel()
@@ -88,18 +91,20 @@ class Source:
         # Set last, so that an interrupted close can be repeated.
         self._closed = True
 
-    def _open_ring(self, slots: int) -> RingReader | None:
+    def _open_direct(self, slots: int) -> RingReader | NativeReader | None:
         path = ring_path(self.url)
-        if path is None:
-            return None
+        direct = open_native(self._connection, self._ticket.ticket) if path is None else self._open_ring(path, slots)
+        if direct is not None:
+            # It needs no channel of gRPC, which a fork would have to drop.
+            self._connection.drop_if_idle()
+        return direct
+
+    def _open_ring(self, path: str, slots: int) -> RingReader | None:
         try:
-            ring = RingReader(path, self._connection.headers, self._ticket.ticket, slots)
+            return RingReader(path, self._connection.headers, self._ticket.ticket, slots)
         except ForebayError as error:
             _log.info("%s: no ring, reading over Flight: %s", self.url, error)
             return None
-        # The ring needs no channel of gRPC, which a fork would have to drop.
-        self._connection.drop_if_idle()
-        return ring
 
     def _open_flight(self) -> None:
         with _reading():

@@ -46,7 +46,7 @@ class Batch(Mapping[str, Any]):
         """The Arrow record batch itself."""
         self.header = header
         self.transport = transport
-        """How it arrived: "ring" or "flight"; empty if it did not."""
+        """How it arrived: "ring", "native" or "flight"; empty if it did not."""
         self.memory = memory
         """The shared memory that it may be in."""
 
