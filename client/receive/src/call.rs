@@ -75,13 +75,13 @@ impl Call {
         let reader = MessageReader::new(pool);
         let socket = sender.unless_stopped(Socket::connect(&self.host, self.port, number)).await?;
         let Some(Tls(config)) = &self.tls else {
-            return exchange(socket, request, reader, sender).await;
+            return Box::pin(exchange(socket, request, reader, sender)).await;
         };
         let name = ServerName::try_from(self.host.clone());
         let name = name.map_err(|_| ReceiveError::Options(format!("{:?} is no name of a host", self.host)))?;
         let connector = TlsConnector::from(Arc::clone(config));
         let encrypted = sender.unless_stopped(limited(connector.connect(name, socket))).await?;
-        exchange(encrypted, request, reader, sender).await
+        Box::pin(exchange(encrypted, request, reader, sender)).await
     }
 
     fn request(&self) -> Result<Request<Full<Bytes>>, ReceiveError> {

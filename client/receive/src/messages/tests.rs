@@ -33,8 +33,11 @@ fn framed(fields: &[u8]) -> Vec<u8> {
     [&[0][..], &length.to_be_bytes(), fields].concat()
 }
 
+/// Metadata, header and body.
+type Fields = (Vec<u8>, Vec<u8>, Vec<u8>);
+
 /// Reads pieces that end at these offsets.
-fn read(bytes: &[u8], cuts: &[usize]) -> Result<Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>, ReceiveError> {
+fn read(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Fields>, ReceiveError> {
     let mut reader = MessageReader::new(Arc::default());
     let mut found = Vec::new();
     let mut start = 0;
