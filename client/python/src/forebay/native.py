@@ -1,7 +1,7 @@
 """Reading a stream through the native module `forebay._native`, over TCP with or without TLS.
 
-The module receives each batch into its final memory, for less than half the CPU time of pyarrow's client. It is built
-by `make build`; a package without it reads over Flight. `FOREBAY_NATIVE=off` disables it. The batches, headers and
+The module copies each batch once, into its final memory, for less CPU time than pyarrow's client. It is built by
+`make build`; a package without it reads over Flight. `FOREBAY_NATIVE=off` disables it. The batches, headers and
 errors are those of Flight.
 """
 
