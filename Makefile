@@ -33,8 +33,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.demo build ## train a model on real flights from a stream, and compare with preparing files first
+demo: $(VENV)/.demo build ## train on real flights and on generated clicks from a stream, and compare with preparing files first
 	$(BIN)/python client/python/examples/flights.py --bin-dir $(TARGET)/release
+	$(BIN)/python client/python/examples/clicks.py --bin-dir $(TARGET)/release
 
 # NVIDIA's run-time compiler, packaged for Linux only. Tests fail if it is missing there.
 ifeq ($(shell uname),Linux)

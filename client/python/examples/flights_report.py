@@ -40,6 +40,11 @@ def closing_table(*jobs: Job) -> str:
     ]
     lines = [["", *(job.name for job in jobs)]]
     lines += [[title, *(cell(job) for job in jobs)] for title, cell in rows]
+    return aligned(lines)
+
+
+def aligned(lines: list[list[str]]) -> str:
+    """Format rows of cells as columns, the first one to the left."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(_line(cells, widths) for cells in lines)
 
