@@ -15,6 +15,9 @@ CARGO_FUZZ_VERSION := 0.13.2
 CARGO_FUZZ := $(TOOLS)/bin/cargo-fuzz
 MDBOOK_VERSION := 0.5.4
 MDBOOK := $(TOOLS)/bin/mdbook
+AZURITE_VERSION := 3.37.0
+EMULATORS := $(abspath $(TARGET))/emulators
+AZURITE := $(EMULATORS)/node_modules/.bin/azurite-blob
 
 # Seconds per fuzz target, and the toolchain that builds them; see server/fuzz/README.md.
 FUZZ_SECONDS ?= 600
@@ -28,7 +31,7 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-spark test-tensorflow lint docs dashboards fuzz fuzz-filters fuzz-scan drive simulate soak bench bench-kernels bench-peers bench-service gpu-kit build build-all clean
+.PHONY: help demo test test-quick test-spark test-stores test-tensorflow lint docs dashboards fuzz fuzz-filters fuzz-scan drive simulate soak bench bench-kernels bench-peers bench-service gpu-kit build build-all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -76,6 +79,12 @@ test-quick: $(VENV)/.test ## run the unit tests and a slice of the others, in un
 test-spark: $(VENV)/.spark ## compare the ops with Spark MLlib; needs Java 17
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest server/tests/spark
+
+# The other tests skip Azure. `make test` has the other stores.
+test-stores: $(VENV)/.stores $(EMULATORS)/.azurite-$(AZURITE_VERSION) ## test object stores, Azure included; needs Node.js, 370 MB in target/
+	$(CARGO) build --locked --workspace --lib --bins --tests
+	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" FOREBAY_AZURITE="$(AZURITE)" \
+	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile server/tests/storage server/tests/faults/storage
 
 TENSORFLOW_TESTS := $(addprefix client/python/tests/, test_tensorflow.py test_example_two_frameworks.py)
 
@@ -220,6 +229,10 @@ $(VENV)/.spark: $(REQUIREMENTS)/spark.txt $(VENV)/.test
 	$(PIP_INSTALL) --no-build-isolation --use-pep517 -r $(REQUIREMENTS)/spark.txt
 	@touch $@
 
+$(VENV)/.stores: $(REQUIREMENTS)/stores.txt $(VENV)/.test
+	$(PIP_INSTALL) -r $(REQUIREMENTS)/stores.txt
+	@touch $@
+
 $(VENV)/.tensorflow: $(REQUIREMENTS)/tensorflow.txt $(VENV)/.test
 	$(PIP_INSTALL) -r $(REQUIREMENTS)/tensorflow.txt
 	@touch $@
@@ -246,6 +259,11 @@ $(CARGO_DENY):
 # Without the features serve, watch and search.
 $(MDBOOK):
 	$(CARGO) install mdbook --version $(MDBOOK_VERSION) --locked --no-default-features --root $(TOOLS)
+
+$(EMULATORS)/.azurite-$(AZURITE_VERSION):
+	@command -v npm > /dev/null || { echo "make: Azurite needs Node.js and npm" >&2; exit 1; }
+	npm install --no-audit --no-fund --no-save --ignore-scripts --prefix $(EMULATORS) azurite@$(AZURITE_VERSION)
+	@touch $@
 
 $(CARGO_FUZZ):
 	$(CARGO) install cargo-fuzz --version $(CARGO_FUZZ_VERSION) --locked --root $(TOOLS)

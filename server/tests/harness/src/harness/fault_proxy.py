@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
 
 from harness.proxy import RESET
 
@@ -35,9 +36,10 @@ class Answer:
 Fault = Callable[[Answer], Answer]
 
 
-def error(status: int, code: str, **headers: str) -> Fault:
-    """An S3 error document."""
-    document = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{code} on purpose.</Message></Error>"
+def error(status: int, code: str, detail: str = "", **headers: str) -> Fault:
+    """An error document of S3, Google and Azure; the detail is that of an authentication failure of Azure."""
+    more = f"<AuthenticationErrorDetail>{detail}</AuthenticationErrorDetail>" if detail else ""
+    document = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{code} on purpose.</Message>{more}</Error>"
     fields = {"Content-Type": "application/xml", **{name.replace("_", "-"): text for name, text in headers.items()}}
     return lambda answer: replace(answer, status=status, headers=fields, body=document.encode())
 
@@ -165,7 +167,8 @@ class _Handler(BaseHTTPRequestHandler):
     proxy: FaultProxy
 
     def do_GET(self) -> None:
-        fault = self.proxy.fault_for(Seen(self.command, self.path, self.headers.get("Range")))
+        # Some clients escape every character of a key but letters and digits.
+        fault = self.proxy.fault_for(Seen(self.command, unquote(self.path), self.headers.get("Range")))
         answer = self.ask(with_range=True)
         try:
             self.answer(fault(answer) if fault else answer)

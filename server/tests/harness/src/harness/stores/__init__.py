@@ -1,0 +1,1 @@
+"""Stores on this machine that a server reads from, with one interface: each passes the same tests."""
