@@ -60,6 +60,14 @@ pub enum CatalogError {
         /// The file or digest that changed.
         reason: String,
     },
+    /// More files than a dataset may have.
+    #[error("dataset \"{dataset}\": {reason}")]
+    TooManyFiles {
+        /// The dataset.
+        dataset: String,
+        /// The folder, and the limit.
+        reason: String,
+    },
     /// A storage request failed.
     #[error("dataset \"{dataset}\": storage: {source}")]
     Storage {
@@ -87,8 +95,11 @@ impl CatalogError {
     pub(super) fn of_store(dataset: &str, source: StoreError) -> Self {
         let dataset = dataset.to_owned();
         match source.kind {
-            StoreErrorKind::Missing | StoreErrorKind::Denied => Self::Empty { dataset, reason: source.to_string() },
-            StoreErrorKind::Changed | StoreErrorKind::Failed => Self::Storage { dataset, source },
+            StoreErrorKind::Missing => Self::Empty { dataset, reason: source.to_string() },
+            StoreErrorKind::TooMany => Self::TooManyFiles { dataset, reason: source.to_string() },
+            StoreErrorKind::Changed | StoreErrorKind::Denied | StoreErrorKind::Failed => {
+                Self::Storage { dataset, source }
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path as FilePath;
 
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use glob::Pattern;
 use object_store::{ObjectMeta, path::Path};
 
@@ -27,7 +27,7 @@ pub(super) struct Listing {
 /// Lists the dataset's files.
 pub(super) async fn list(dataset: &str, location: &Location) -> Result<Listing, CatalogError> {
     let mut listing = match location.spec() {
-        FileSpec::Local(path) => local(dataset, path).await?,
+        FileSpec::Local(path) => local(dataset, path, location.store().files_max()).await?,
         spec => {
             let listed = remote(location.store(), spec).await;
             listed.map_err(|error| CatalogError::of_store(dataset, error))?
@@ -52,9 +52,9 @@ fn empty(dataset: &str, reason: String) -> CatalogError {
     CatalogError::Empty { dataset: dataset.to_owned(), reason }
 }
 
-async fn local(dataset: &str, path: &FilePath) -> Result<Listing, CatalogError> {
+async fn local(dataset: &str, path: &FilePath, files_max: usize) -> Result<Listing, CatalogError> {
     let path = path.to_owned();
-    let walked = tokio::task::spawn_blocking(move || walk_local(&path)).await;
+    let walked = tokio::task::spawn_blocking(move || walk_local(&path, files_max)).await;
     let walked = walked.unwrap_or_else(|ended| Err(WalkError::Failed("/".into(), ended.to_string())));
     metrics::storage_request("list", walked.is_ok(), 0);
     walked.map_err(|error| match error {
@@ -66,6 +66,9 @@ async fn local(dataset: &str, path: &FilePath) -> Result<Listing, CatalogError> 
                 format!("the name of the file {} is not a valid object path ({reason}): rename it", path.display());
             CatalogError::Empty { dataset: dataset.to_owned(), reason }
         }
+        WalkError::TooMany(root) => {
+            CatalogError::of_store(dataset, StoreError::too_many(&root.display().to_string(), files_max))
+        }
         WalkError::Failed(path, reason) => CatalogError::Storage {
             dataset: dataset.to_owned(),
             source: StoreError::failed(format!("{}: {reason}", path.display())),
@@ -73,21 +76,21 @@ async fn local(dataset: &str, path: &FilePath) -> Result<Listing, CatalogError> 
     })
 }
 
-fn walk_local(path: &FilePath) -> Result<Listing, WalkError> {
+fn walk_local(path: &FilePath, files_max: usize) -> Result<Listing, WalkError> {
     let failed = |reason: String| WalkError::Failed(path.to_owned(), reason);
     let spec = LocalFileSpec::look(path).map_err(failed)?;
     let root = Path::from_absolute_path(&spec.root).map_err(|source| failed(source.to_string()))?;
     let objects = match &spec.selection {
         Selection::File(name) => walk::file(&spec.root, name)?,
         Selection::Directory => match NamedFiles::of_folder(&spec.root).map_err(failed)? {
-            None => walk::files(&spec.root, &is_plain_parquet, true)?,
+            None => walk::files(&spec.root, &is_plain_parquet, true, files_max)?,
             Some(named) => {
-                let objects = walk::files(&spec.root, &|below| named.has(below), false)?;
+                let objects = walk::files(&spec.root, &|below| named.has(below), false, files_max)?;
                 named.check(below(&root, &objects)).map_err(failed)?;
                 objects
             }
         },
-        Selection::Glob(pattern) => walk::files(&spec.root, &|below| matches(pattern, below), false)?,
+        Selection::Glob(pattern) => walk::files(&spec.root, &|below| matches(pattern, below), false, files_max)?,
     };
     Ok(Listing { root, objects })
 }
@@ -163,10 +166,14 @@ fn one(path: &Path, object: ObjectMeta) -> Listing {
 async fn under(store: &Store, root: &Path, belongs: &(dyn Fn(&str) -> bool + Sync)) -> Result<Listing, StoreError> {
     let is_wanted = |object: &ObjectMeta| relative(root, &object.location).is_some_and(belongs);
     let prefix = if root.as_ref().is_empty() { None } else { Some(root) };
-    let listed: Result<Vec<ObjectMeta>, _> =
-        store.client().list(prefix).try_filter(|object| std::future::ready(is_wanted(object))).try_collect().await;
+    let wanted = store.client().list(prefix).try_filter(|object| std::future::ready(is_wanted(object)));
+    // One more than allowed: the rest of the pages is not requested.
+    let listed: Result<Vec<ObjectMeta>, _> = wanted.take(store.files_max() + 1).try_collect().await;
     metrics::storage_request("list", listed.is_ok(), 0);
     let objects = listed.map_err(|source| store.error(root, &source))?;
+    if objects.len() > store.files_max() {
+        return Err(StoreError::too_many(&store.display(root), store.files_max()));
+    }
     Ok(Listing { root: root.clone(), objects })
 }
 

@@ -137,6 +137,12 @@ impl Location {
         Self { int96, ..self }
     }
 
+    /// Sets the most files of the dataset.
+    #[must_use]
+    pub fn with_files_max(self, files_max: usize) -> Self {
+        Self { store: self.store.clone().with_files_max(files_max), ..self }
+    }
+
     /// Whether both refer to the same files, read in the same way.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.url == other.url && self.int96 == other.int96

@@ -34,7 +34,7 @@ pub use leaves::{Int96Unit, is_ordered};
 pub use location::{Folder, Location, LocationError};
 pub use manifest::{MANIFEST, MANIFEST_BYTES_MAX, RUN_PREFIX};
 pub use snapshot::{File, RowGroup, Snapshot};
-pub use store::{Store, StoreError};
+pub use store::{FILES_MAX, Store, StoreError};
 pub use stores::Stores;
 
 use crate::{cpu_pool::CpuPool, error::near_names, view::Views};

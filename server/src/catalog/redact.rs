@@ -13,9 +13,17 @@ const CREDENTIAL_CODES: [&str; 7] = [
     "AccessDenied",
 ];
 
+/// Azure's explanation of a request that is older than 15 minutes.
+const AZURE_CLOCK: &str = "Request date header too old";
+
 /// Whether the code of an error document means that the credentials are rejected or expired.
 pub(super) fn is_about_credentials(code: &str) -> bool {
     CREDENTIAL_CODES.contains(&code)
+}
+
+/// Whether the store rejects the time of a request. Azure reports that in the detail of an authentication failure.
+pub(super) fn is_about_clock(code: &str, sentence: &str) -> bool {
+    code == "RequestTimeTooSkewed" || sentence.contains(AZURE_CLOCK)
 }
 
 /// The text of the first element of this name in a document.
@@ -29,7 +37,12 @@ pub(super) fn element<'a>(document: &'a str, name: &str) -> Option<&'a str> {
 pub(super) fn sentence(error: &object_store::Error) -> String {
     let text = error.to_string();
     if let Some(code) = element(&text, "Code") {
-        let message = element(&text, "Message").map_or_else(|| code.to_owned(), |message| format!("{code}: {message}"));
+        let mut message =
+            element(&text, "Message").map_or_else(|| code.to_owned(), |message| format!("{code}: {message}"));
+        // The whole detail may contain the signed string.
+        if element(&text, "AuthenticationErrorDetail").is_some_and(|detail| detail.starts_with(AZURE_CLOCK)) {
+            message = format!("{message} {AZURE_CLOCK}");
+        }
         return one_line(&message);
     }
     let mut cause: &dyn Error = error;
@@ -68,6 +81,11 @@ mod tests {
         assert_eq!(sentence(&error(&format!("403: {body}"))), "SignatureDoesNotMatch: Check your key.");
         let odd = "<Error><Code>SlowDown</Code><Message>a\r\n\u{1b}[31mb</Message></Error>";
         assert_eq!(sentence(&error(odd)), "SlowDown: a [31mb");
+        let old = "<Error><Code>AuthenticationFailed</Code><Message>Denied.</Message><AuthenticationErrorDetail>\
+                   Request date header too old: 'Mon'</AuthenticationErrorDetail></Error>";
+        assert_eq!(sentence(&error(old)), "AuthenticationFailed: Denied. Request date header too old");
+        assert!(is_about_clock("AuthenticationFailed", &sentence(&error(old))));
+        assert!(!is_about_clock("AuthenticationFailed", "AuthenticationFailed: Denied."));
         assert_eq!(sentence(&error("502: <html>secret</html>")), "Generic S3 error: 502:");
         assert_eq!(
             sentence(&error("GET https://u:p@host/c/f?sv=1&sig=secret failed")),

@@ -23,8 +23,23 @@ pub struct Store {
     url: String,
     /// The same client, if it is a local disk.
     disk: Option<Arc<LocalFileSystem>>,
-    credentials: &'static str,
+    settings: Settings,
+    files_max: usize,
 }
+
+/// The environment variables of a kind of store, for error messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Settings {
+    pub credentials: &'static str,
+    pub endpoint: &'static str,
+}
+
+/// The default of the most files of a listing. Each takes some 300 bytes, and its footer several KiB.
+pub const FILES_MAX: usize = 100_000;
+
+/// Parts of messages about stores that cannot be reached at all.
+const UNREACHABLE: [&str; 4] =
+    ["Connection refused", "failed to lookup address", "No route to host", "Network is unreachable"];
 
 /// A failed storage request.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -41,8 +56,10 @@ pub(super) enum StoreErrorKind {
     Missing,
     /// The file is not the pinned one.
     Changed,
-    /// The credentials are missing, rejected or expired: the operator must fix them.
+    /// The credentials are missing, rejected or expired, or the store lacks what is needed: the operator must fix it.
     Denied,
+    /// The listing has more files than a dataset may have.
+    TooMany,
     /// No response, or an invalid one: a retry may succeed.
     Failed,
 }
@@ -52,12 +69,24 @@ pub(super) enum StoreErrorKind {
 impl Store {
     pub(super) fn local() -> Self {
         let disk = Arc::new(LocalFileSystem::new());
-        Self { client: Arc::clone(&disk) as _, url: "/".to_owned(), disk: Some(disk), credentials: "" }
+        let settings = Settings::default();
+        Self { client: Arc::clone(&disk) as _, url: "/".to_owned(), disk: Some(disk), settings, files_max: FILES_MAX }
     }
 
-    /// A remote store. `credentials` is appended to errors about credentials, and says how to configure them.
-    pub(super) fn remote(client: Arc<dyn ObjectStore>, url: String, credentials: &'static str) -> Self {
-        Self { client, url, disk: None, credentials }
+    /// A remote store. Errors name its settings.
+    pub(super) fn remote(client: Arc<dyn ObjectStore>, url: String, settings: Settings) -> Self {
+        Self { client, url, disk: None, settings, files_max: FILES_MAX }
+    }
+
+    /// Sets the most files of a listing.
+    #[must_use]
+    pub(super) fn with_files_max(self, files_max: usize) -> Self {
+        Self { files_max, ..self }
+    }
+
+    /// The most files of a listing.
+    pub(super) fn files_max(&self) -> usize {
+        self.files_max
     }
 
     /// The client of its requests.
@@ -186,14 +215,34 @@ impl Store {
             E::Precondition { .. } => StoreErrorKind::Changed,
             // The range was within the pinned file.
             _ if has_status("416") => StoreErrorKind::Changed,
-            E::PermissionDenied { .. } | E::Unauthenticated { .. } => StoreErrorKind::Denied,
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } | E::NotSupported { .. } => StoreErrorKind::Denied,
             _ if has_status("401") || has_status("403") => StoreErrorKind::Denied,
             _ => StoreErrorKind::Failed,
         };
+        let reason = match self.hint(kind, code, &sentence) {
+            Some(hint) => format!("{}: {}; {hint}", self.display(path), sentence.trim_end_matches('.')),
+            None => format!("{}: {sentence}", self.display(path)),
+        };
+        StoreError { kind, reason }
+    }
+
+    /// What the operator can do about an error.
+    fn hint(&self, kind: StoreErrorKind, code: &str, sentence: &str) -> Option<String> {
+        let Settings { credentials, endpoint } = self.settings;
+        if redact::is_about_clock(code, sentence) {
+            return Some("set the clock of the server's machine".to_owned());
+        }
+        if sentence.contains("Range request not supported") {
+            return Some("serve the file from a web server that supports ranges, or from a bucket".to_owned());
+        }
         // Without configured credentials, the client tries the metadata address of cloud machines.
         let is_about_credentials = kind == StoreErrorKind::Denied || sentence.contains("169.254.169.254");
-        let hint = if is_about_credentials { self.credentials } else { "" };
-        StoreError { kind, reason: format!("{}: {sentence}{hint}", self.display(path)) }
+        if is_about_credentials && !credentials.is_empty() {
+            return Some(format!("the server reads the store's credentials from its environment: {credentials}"));
+        }
+        let is_unreachable = UNREACHABLE.iter().any(|cause| sentence.contains(cause));
+        let checked = if endpoint.is_empty() { "the URL" } else { endpoint };
+        is_unreachable.then(|| format!("check {checked}, and the network of the server's machine"))
     }
 }
 
@@ -217,7 +266,16 @@ impl StoreError {
         Self { kind: StoreErrorKind::Missing, reason }
     }
 
-    /// Whether the credentials are at fault: a retry does not help.
+    /// More files than a dataset may have.
+    pub(super) fn too_many(root: &str, files_max: usize) -> Self {
+        let reason = format!(
+            "more than {files_max} files under \"{root}\": name fewer by a folder or a pattern, write larger files, or \
+             raise --dataset-files-max"
+        );
+        Self { kind: StoreErrorKind::TooMany, reason }
+    }
+
+    /// Whether the store or its credentials must be fixed: a retry does not help.
     pub fn is_denied(&self) -> bool {
         self.kind == StoreErrorKind::Denied
     }
@@ -271,7 +329,7 @@ mod tests {
             .with_bucket_name("b")
             .with_access_key_id("AKIAKEY")
             .with_secret_access_key("secret");
-        let store = Store::remote(Arc::new(client.build().unwrap()), "s3://b/".to_owned(), "");
+        let store = Store::remote(Arc::new(client.build().unwrap()), "s3://b/".to_owned(), Settings::default());
         assert_eq!(format!("{store:?}"), "Store { url: \"s3://b/\", .. }");
     }
 

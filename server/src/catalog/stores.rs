@@ -19,7 +19,7 @@ use object_store::{
 
 use super::{
     response_check::{self, RequestKind},
-    store::Store,
+    store::{Settings, Store},
 };
 use crate::metrics;
 
@@ -82,19 +82,19 @@ impl Stores {
         if let Some(known) = self.by_url.get(&url) {
             return Ok(known.clone());
         }
-        let (client, credentials) = match scheme {
+        let (client, settings) = match scheme {
             "s3" => match &self.custom {
-                Some(custom) => (carried(authority, custom), ""),
-                None => (s3(authority), CREDENTIALS_S3),
+                Some(custom) => (carried(authority, custom), Settings::default()),
+                None => (s3(authority), SETTINGS_S3),
             },
-            "gs" => (google(authority), CREDENTIALS_GOOGLE),
-            "az" | "abfs" | "abfss" => (azure(&url), CREDENTIALS_AZURE),
-            "http" | "https" => (http(&url), ""),
+            "gs" => (google(authority), SETTINGS_GOOGLE),
+            "az" | "abfs" | "abfss" => (azure(&url), SETTINGS_AZURE),
+            "http" | "https" => (http(&url), Settings::default()),
             _ => return Err(format!("{scheme}:// is not supported; allowed: {ALLOWED}")),
         };
         // Errors of the builders name the missing or invalid setting.
         let client = Arc::new(LimitStore::new(client.map_err(|source| source.to_string())?, self.requests_max));
-        let store = Store::remote(client, url.clone(), credentials);
+        let store = Store::remote(client, url.clone(), settings);
         self.by_url.insert(url, store.clone());
         Ok(store)
     }
@@ -104,13 +104,20 @@ impl Stores {
 pub(super) const ALLOWED: &str =
     "a path, a glob, file://, s3://bucket/…, gs://bucket/…, az://container/…, abfs(s)://… and http(s)://…/FILE";
 
-const CREDENTIALS_S3: &str = "; the server reads the store's credentials from its environment: AWS_ACCESS_KEY_ID and \
-     AWS_SECRET_ACCESS_KEY (with AWS_SESSION_TOKEN for temporary credentials; AWS_SKIP_SIGNATURE=true for a public \
-     bucket), AWS_REGION, AWS_ENDPOINT_URL";
-const CREDENTIALS_GOOGLE: &str = "; the server reads the store's credentials from its environment: \
-     GOOGLE_SERVICE_ACCOUNT, or GOOGLE_SKIP_SIGNATURE=true for a public bucket";
-const CREDENTIALS_AZURE: &str = "; the server reads the store's credentials from its environment: \
-     AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY";
+const SETTINGS_S3: Settings = Settings {
+    credentials: "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (with AWS_SESSION_TOKEN for temporary credentials; \
+                  AWS_SKIP_SIGNATURE=true for a public bucket), AWS_REGION, AWS_ENDPOINT_URL",
+    endpoint: "AWS_ENDPOINT_URL and AWS_REGION",
+};
+const SETTINGS_GOOGLE: Settings = Settings {
+    credentials: "GOOGLE_SERVICE_ACCOUNT, or GOOGLE_SKIP_SIGNATURE=true for a public bucket",
+    endpoint: "GOOGLE_BASE_URL",
+};
+const SETTINGS_AZURE: Settings = Settings {
+    credentials: "AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY, or \
+                  AZURE_SKIP_SIGNATURE=true for a public container",
+    endpoint: "AZURE_ENDPOINT and AZURE_STORAGE_ACCOUNT_NAME",
+};
 
 fn retry() -> RetryConfig {
     let backoff = BackoffConfig { init_backoff: PAUSES.0, max_backoff: PAUSES.1, base: PAUSE_GROWTH };

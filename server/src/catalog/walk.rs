@@ -17,6 +17,8 @@ use object_store::{ObjectMeta, path::Path};
 pub(super) enum WalkError {
     /// A link leads out of the root.
     LinkOut(PathBuf),
+    /// More files under the root than a dataset may have.
+    TooMany(PathBuf),
     /// A name that is not a valid object path.
     Name(PathBuf, String),
     /// An I/O error.
@@ -30,6 +32,7 @@ struct DirectoryWalk<'a> {
     prefix: String,
     belongs: &'a dyn Fn(&str) -> bool,
     skips_hidden: bool,
+    files_max: usize,
     found: Vec<ObjectMeta>,
     /// The canonical paths of the directories from the root to here: a link to one of them is a loop.
     above: Vec<PathBuf>,
@@ -41,11 +44,12 @@ pub(super) fn files(
     root: &FilePath,
     belongs: &dyn Fn(&str) -> bool,
     skips_hidden: bool,
+    files_max: usize,
 ) -> Result<Vec<ObjectMeta>, WalkError> {
     let object_root = Path::from_absolute_path(root).map_err(|source| failed(root, &source))?;
     let prefix = if object_root.as_ref().is_empty() { String::new() } else { format!("{object_root}/") };
     let above = vec![root.to_owned()];
-    let mut walk = DirectoryWalk { root, prefix, belongs, skips_hidden, found: Vec::new(), above };
+    let mut walk = DirectoryWalk { root, prefix, belongs, skips_hidden, files_max, found: Vec::new(), above };
     walk.directory(root, "")?;
     Ok(walk.found)
 }
@@ -141,7 +145,7 @@ impl DirectoryWalk<'_> {
         let location = Path::parse(format!("{}{below}", self.prefix))
             .map_err(|source| WalkError::Name(path.to_owned(), source.to_string()))?;
         self.found.push(object(path, location, &metadata)?);
-        Ok(())
+        if self.found.len() > self.files_max { Err(WalkError::TooMany(self.root.to_owned())) } else { Ok(()) }
     }
 }
 
@@ -210,7 +214,7 @@ mod tests {
 
     fn names(root: &FilePath) -> Vec<String> {
         let prefix = format!("{}/", Path::from_absolute_path(root).unwrap());
-        let found = files(root, &|name| name.ends_with(".parquet"), true).unwrap();
+        let found = files(root, &|name| name.ends_with(".parquet"), true, usize::MAX).unwrap();
         let mut names: Vec<String> =
             found.iter().map(|object| object.location.as_ref().strip_prefix(&prefix).unwrap().to_owned()).collect();
         names.sort();
@@ -225,7 +229,7 @@ mod tests {
         for name in ["a.parquet", "day=1/x y%20z ü#?&+.parquet", "day=1/ignored"] {
             fs::write(root.join(name), name).unwrap();
         }
-        let found = files(&root, &|name| name.ends_with(".parquet"), true).unwrap();
+        let found = files(&root, &|name| name.ends_with(".parquet"), true, usize::MAX).unwrap();
         assert_eq!(found.len(), 2);
         for object in found {
             let known = LocalFileSystem::new().head(&object.location).await.unwrap();
@@ -254,6 +258,19 @@ mod tests {
     }
 
     #[test]
+    fn a_walk_ends_at_the_first_file_beyond_the_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        fs::create_dir(root.join("day=1")).unwrap();
+        for name in ["a.parquet", "b.txt", "day=1/b.parquet", "day=1/c.parquet"] {
+            fs::write(root.join(name), name).unwrap();
+        }
+        let walk = |files_max| files(&root, &|name| name.ends_with(".parquet"), true, files_max);
+        assert_eq!(walk(3).unwrap().len(), 3);
+        assert!(matches!(walk(2), Err(WalkError::TooMany(at)) if at == root));
+    }
+
+    #[test]
     fn loops_of_links_end() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
@@ -277,7 +294,7 @@ mod tests {
             let root = dir.path().canonicalize().unwrap().join(format!("root-{link}"));
             fs::create_dir(&root).unwrap();
             symlink(&outside, root.join(link)).unwrap();
-            let walked = files(&root, &|name| name.ends_with(".parquet"), true);
+            let walked = files(&root, &|name| name.ends_with(".parquet"), true, usize::MAX);
             assert_eq!(walked.is_err(), link != "_hidden", "{walked:?}");
         }
     }

@@ -21,7 +21,9 @@ pub(super) fn open(flags: &Flags) -> (Vec<(String, Location)>, ConfigProblems) {
     let mut stores = Stores::new(flags.storage_requests_max as usize);
     let values = || flags.dataset.iter().map(|value| value.trim()).filter(|value| !value.is_empty());
     for value in values() {
-        let Some((name, location)) = problems.one(dataset(value, &mut stores)) else { continue };
+        let Some((name, location)) = problems.one(dataset(value, &mut stores, flags.dataset_files_max as usize)) else {
+            continue;
+        };
         if datasets.iter().any(|(known, _)| *known == name) {
             problems.one::<()>(Err(wrong("dataset", value, format!("the name \"{name}\" is set twice"))));
         } else {
@@ -39,11 +41,12 @@ pub(super) fn open(flags: &Flags) -> (Vec<(String, Location)>, ConfigProblems) {
     (datasets.into_iter().map(with_unit).collect(), problems)
 }
 
-fn dataset(value: &str, stores: &mut Stores) -> Result<(String, Location), ConfigError> {
+fn dataset(value: &str, stores: &mut Stores, files_max: usize) -> Result<(String, Location), ConfigError> {
     let allowed = "expected NAME=URL, such as flights=data/flights";
     let (name, url) = value.split_once('=').ok_or_else(|| wrong("dataset", value, allowed))?;
     check_name(name).map_err(|reason| wrong("dataset", value, format!("{reason}; {allowed}")))?;
-    Ok((name.to_owned(), Location::parse(name, url, stores)?))
+    let location = Location::parse(name, url, stores)?.with_files_max(files_max);
+    Ok((name.to_owned(), location))
 }
 
 /// Checks the name of a dataset.

@@ -6,6 +6,7 @@ use clap::{Parser, ValueEnum};
 use forebay_settings::{ByteSize, sizes};
 
 use crate::{
+    catalog::FILES_MAX,
     expr::OPERATORS_MAX,
     log::LogFormat,
     plan::{OPS_MAX, PLAN_COLUMNS_MAX},
@@ -240,6 +241,11 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_STORAGE_REQUESTS_MAX", value_name = "COUNT", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(super) storage_requests_max: u32,
+
+    /// Most files of a dataset. Listing stops at the next one, and the dataset is refused.
+    #[arg(long, env = "FOREBAY_DATASET_FILES_MAX", value_name = "COUNT", default_value_t = FILES_MAX as u32,
+          value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub(super) dataset_files_max: u32,
 
     /// Allow --metrics-listen on an address that other machines can reach: any client that reaches it can read names of
     /// datasets and how much they are used, without encryption.

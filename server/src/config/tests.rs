@@ -48,6 +48,7 @@ fn errors_of_invalid_flags_name_what_is_allowed() {
         (&["--dataset", "a=x", "--metrics-listen", "[::]:1"], "--insecure-public"),
         (&["--dataset", "a=x", "--state", "s3://b"], "local directory"),
         (&["--dataset", "a=x", "--batch-bytes-max", "0"], "batch-bytes-max"),
+        (&["--dataset", "a=x", "--dataset-files-max", "0"], "dataset-files-max"),
         (&["--dataset", "a=x", "--device", "cuda"], "cuda:0"),
         (&["--dataset", "a=x", "--device", "cuda:-1"], "cuda:0"),
     ] {

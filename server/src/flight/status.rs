@@ -181,6 +181,7 @@ fn reason(error: &StreamError) -> Reason {
             CatalogError::Corrupt { .. } => Reason::CorruptData,
             CatalogError::LinkOut { .. } => Reason::PermissionDenied,
             CatalogError::Changed { .. } => Reason::SnapshotChanged,
+            CatalogError::TooManyFiles { .. } => Reason::Limit,
             CatalogError::Storage { source, .. } => store_reason(source),
             CatalogError::View { source, .. } => view_reason(source),
             CatalogError::Cpu(cpu) => cpu_reason(cpu),

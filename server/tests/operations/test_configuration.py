@@ -53,6 +53,7 @@ OPTIONS = [
     "plan-ops-max",
     "expression-operators-max",
     "storage-requests-max",
+    "dataset-files-max",
     "metrics-public",
     "insecure-public",
     "exit-with-stdin",

@@ -393,7 +393,7 @@ def test_rejected_credentials_are_reported_and_not_shown(endpoint: str, serve: S
             found, text = code(lambda: raw_table(client, "data"))
     assert found == "FAILED_PRECONDITION", text
     assert "s3://bucket/x" in text
-    assert "SignatureDoesNotMatch: Check your key." in text
+    assert "SignatureDoesNotMatch: Check your key; " in text
     assert "AWS_ACCESS_KEY_ID" in text
     assert KEY_ID not in text
     assert not [line for line in server.log if SECRET in line or KEY_ID in line]
