@@ -41,6 +41,10 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_INT96_UNIT", value_name = "NAME=UNIT", value_delimiter = '\n')]
     pub(crate) int96_unit: Vec<String>,
 
+    /// File whose schema a dataset has, as in forebay-server: a Parquet file on this machine. May be repeated.
+    #[arg(long, env = "FOREBAY_DATASET_SCHEMA", value_name = "NAME=FILE", value_delimiter = '\n')]
+    pub(crate) dataset_schema: Vec<String>,
+
     /// Digest of the snapshot that a dataset must have, as forebay-server names it; another one is an error. May be
     /// repeated.
     #[arg(long, env = "FOREBAY_SNAPSHOT", value_name = "NAME=DIGEST", value_delimiter = '\n')]

@@ -50,6 +50,8 @@ struct InputFile {
 pub(crate) async fn open(flags: &Flags, stores: &mut Stores, cpu: &CpuPool) -> Result<Vec<Input>, PrepareError> {
     let units = config::int96_units(present(&flags.dataset), &flags.int96_unit)
         .map_err(|error| PrepareError::Usage(error.to_string()))?;
+    let schemas = config::pinned_schemas(present(&flags.dataset), &flags.dataset_schema, &units)
+        .map_err(|error| PrepareError::Usage(error.to_string()))?;
     let mut named: Vec<(String, String)> = Vec::new();
     let mut locations = Vec::new();
     for value in present(&flags.dataset) {
@@ -58,7 +60,8 @@ pub(crate) async fn open(flags: &Flags, stores: &mut Stores, cpu: &CpuPool) -> R
             return Err(PrepareError::Usage(format!("--dataset {value}: the name \"{name}\" is set twice")));
         }
         let unit = units.get(name.as_str()).copied().unwrap_or_default();
-        locations.push((name.clone(), Location::parse(&name, &url, stores)?.with_int96_unit(unit)));
+        let location = Location::parse(&name, &url, stores)?.with_int96_unit(unit);
+        locations.push((name.clone(), location.with_schema(schemas.get(name.as_str()).cloned())));
         named.push((name, url));
     }
     let catalog = Catalog::new(locations, cpu);

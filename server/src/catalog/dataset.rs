@@ -177,6 +177,7 @@ impl Dataset {
             files = snapshot.files().len(),
             row_groups = snapshot.row_groups().len(),
             rows = snapshot.row_count(),
+            adapted_files = Some(snapshot.adapted_files()).filter(|count| *count > 0),
             "snapshot opened"
         );
         Ok(snapshot)
@@ -219,7 +220,12 @@ impl Dataset {
                 Int96Unit::Microseconds => "us",
                 Int96Unit::Nanoseconds => "ns",
             };
-            Ok(ViewInput { name: self.name.clone(), url, int96_unit, snapshot: snapshot.digest().to_owned() })
+            let schema = match &self.source {
+                FileSource::Files(location) => location.schema().map(|pinned| pinned.path().to_owned()),
+                FileSource::View(_) => None,
+            };
+            let digest = snapshot.digest().to_owned();
+            Ok(ViewInput { name: self.name.clone(), url, int96_unit, schema, snapshot: digest })
         };
         opened.boxed()
     }

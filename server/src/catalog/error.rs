@@ -22,17 +22,43 @@ pub enum CatalogError {
         /// The missing file or pattern, or the denied access.
         reason: String,
     },
-    /// Files of one dataset have different schemas.
-    #[error("dataset \"{dataset}\": the schema of \"{file}\" differs from that of \"{first}\": {difference}")]
+    /// No type holds the values that a column has in different files.
+    #[error(
+        "dataset \"{dataset}\": column \"{column}\" is {found} in \"{file}\" but {other} in \"{other_file}\", and no type \
+         holds the values of both: convert one of the files, or pin a schema with --dataset-schema"
+    )]
     SchemaDrift {
         /// The dataset.
         dataset: String,
-        /// The file that differs.
+        /// The column.
+        column: String,
+        /// Its type in a file.
+        found: String,
+        /// The file.
         file: String,
-        /// The file it was compared with.
-        first: String,
-        /// The first difference.
-        difference: String,
+        /// Its type in an earlier file.
+        other: String,
+        /// The earlier file.
+        other_file: String,
+    },
+    /// A pinned schema cannot hold the values of a file.
+    #[error(
+        "dataset \"{dataset}\": column \"{column}\" is {found} in \"{file}\", and {pinned} in the schema of \
+         --dataset-schema, \"{pinned_file}\", cannot hold its values: convert the file, or pin another schema"
+    )]
+    PinnedDrift {
+        /// The dataset.
+        dataset: String,
+        /// The column.
+        column: String,
+        /// Its type in the file.
+        found: String,
+        /// The file.
+        file: String,
+        /// Its type in the pinned schema.
+        pinned: String,
+        /// The file of the pinned schema.
+        pinned_file: String,
     },
     /// A file is not readable as Parquet.
     #[error("dataset \"{dataset}\": file \"{file}\" is not a readable Parquet file: {reason}")]

@@ -92,6 +92,24 @@ pub(super) async fn read(
     }
 }
 
+/// The footer at the end of a file, of which `end` has at least all of the footer.
+pub(super) fn of_bytes(end: Vec<u8>, file_bytes: u64, int96: Int96Unit) -> Result<Footer, String> {
+    // The decoder panics on some files that are too short or not Parquet.
+    if file_bytes < 12 || whole_footer(&end, file_bytes).is_none() {
+        return Err("it is not a Parquet file".to_owned());
+    }
+    let decoder = ParquetMetaDataPushDecoder::try_new(file_bytes).map_err(|source| source.to_string())?;
+    let range = file_bytes.saturating_sub(end.len() as u64)..file_bytes;
+    let decoder = decoder.with_page_index_policy(PageIndexPolicy::Skip);
+    let (_, outcome, digest) = decode(decoder, vec![range], vec![end.into()], file_bytes)?;
+    match outcome {
+        DecodeResult::Data(metadata) => {
+            schemas(&Arc::new(metadata), int96, digest).map_err(|source| source.to_string())
+        }
+        _ => Err("its footer is incomplete or too large".to_owned()),
+    }
+}
+
 /// The decoder, its result, and a digest of the footer.
 type DecodeStep = (ParquetMetaDataPushDecoder, DecodeResult<ParquetMetaData>, String);
 
@@ -159,10 +177,7 @@ fn schemas(metadata: &Arc<ParquetMetaData>, int96: Int96Unit, digest: String) ->
     let decoded = leaves::decoded(&metadata.file_metadata().schema_descr_ptr())?;
     let pairs = metadata.file_metadata().key_value_metadata();
     let has_signed_intervals = pairs.is_some_and(|pairs| pairs.iter().any(|pair| pair.key == ARROW_SCHEMA_META_KEY));
-    let schema = stored.schema();
-    let fields: Vec<Arc<Field>> = schema.fields().iter().map(wide_keys).collect();
-    let wide = Schema::new_with_metadata(fields, schema.metadata().clone());
-    let wide = read_as(metadata, &stored, wide.into())?;
+    let wide = read_as(metadata, &stored, wide(stored.schema()).into())?;
     Ok(Footer { stored, wide, decoded, has_signed_intervals, digest })
 }
 
@@ -186,6 +201,12 @@ fn read_as(
         return Ok(known.clone());
     }
     ArrowReaderMetadata::try_new(Arc::clone(metadata), ArrowReaderOptions::new().with_schema(schema))
+}
+
+/// A schema as plans read it: with int32 dictionary keys.
+pub(super) fn wide(schema: &Schema) -> Schema {
+    let fields: Vec<Arc<Field>> = schema.fields().iter().map(wide_keys).collect();
+    Schema::new_with_metadata(fields, schema.metadata().clone())
 }
 
 fn wide_keys(field: &Arc<Field>) -> Arc<Field> {

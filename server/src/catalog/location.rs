@@ -1,6 +1,9 @@
 //! Parses the location of a dataset, the URL in `--dataset NAME=URL`.
 
-use std::path::{Path as FilePath, PathBuf};
+use std::{
+    path::{Path as FilePath, PathBuf},
+    sync::Arc,
+};
 
 use glob::{MatchOptions, Pattern};
 use object_store::path::Path;
@@ -8,6 +11,7 @@ use url::Url;
 
 use super::{
     leaves::Int96Unit,
+    pinned_schema::PinnedSchema,
     store::Store,
     stores::{ALLOWED, Stores},
 };
@@ -21,6 +25,8 @@ pub struct Location {
     store: Store,
     spec: FileSpec,
     int96: Int96Unit,
+    /// The schema of the dataset; none: the union of the files' schemas.
+    schema: Option<Arc<PinnedSchema>>,
 }
 
 /// The files that a location refers to.
@@ -109,8 +115,11 @@ impl Location {
 
     /// The files of a directory on this machine, whatever its name.
     pub(super) fn directory(path: PathBuf) -> Self {
-        let int96 = Int96Unit::default();
-        Self { url: path.display().to_string(), store: Store::local(), spec: FileSpec::Local(path), int96 }
+        Self { url: path.display().to_string(), ..Self::of(Store::local(), FileSpec::Local(path)) }
+    }
+
+    fn of(store: Store, spec: FileSpec) -> Self {
+        Self { url: String::new(), store, spec, int96: Int96Unit::default(), schema: None }
     }
 
     /// The URL as given.
@@ -143,14 +152,25 @@ impl Location {
         Self { store: self.store.clone().with_files_max(files_max), ..self }
     }
 
+    /// Sets the schema of the dataset.
+    #[must_use]
+    pub fn with_schema(self, schema: Option<Arc<PinnedSchema>>) -> Self {
+        Self { schema, ..self }
+    }
+
     /// Whether both refer to the same files, read in the same way.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.url == other.url && self.int96 == other.int96
+        self.url == other.url && self.int96 == other.int96 && self.schema == other.schema
     }
 
     /// The unit of timestamps stored as INT96.
     pub(super) fn int96_unit(&self) -> Int96Unit {
         self.int96
+    }
+
+    /// The schema that is pinned.
+    pub(super) fn schema(&self) -> Option<&PinnedSchema> {
+        self.schema.as_deref()
     }
 
     /// The store that holds the files.
@@ -184,12 +204,7 @@ fn local(path: &FilePath) -> Result<Location, String> {
     }
     let absolute = std::path::absolute(path).map_err(|source| source.to_string())?;
     split(&absolute)?;
-    Ok(Location {
-        url: String::new(),
-        store: Store::local(),
-        spec: FileSpec::Local(absolute),
-        int96: Int96Unit::default(),
-    })
+    Ok(Location::of(Store::local(), FileSpec::Local(absolute)))
 }
 
 /// Parses a bucket and a key. Keys are literal: `%`, `#` and spaces have no special meaning, and `?` is a wildcard.
@@ -214,7 +229,7 @@ fn bucket(scheme: &str, rest: &str, stores: &mut Stores) -> Result<Location, Str
     } else {
         FileSpec::Name(whole)
     };
-    Ok(Location { url: String::new(), store: stores.of(scheme, authority)?, spec, int96: Int96Unit::default() })
+    Ok(Location::of(stores.of(scheme, authority)?, spec))
 }
 
 /// Parses the URL of one file on a web server, which has no listing.
@@ -229,7 +244,7 @@ fn web(scheme: &str, url: &str, stores: &mut Stores) -> Result<Location, String>
     }
     let path = Path::from_url_path(parsed.path()).map_err(|source| source.to_string())?;
     let store = stores.of(scheme, parsed.authority())?;
-    Ok(Location { url: String::new(), store, spec: FileSpec::Object(path), int96: Int96Unit::default() })
+    Ok(Location::of(store, FileSpec::Object(path)))
 }
 
 impl LocalFileSpec {
@@ -354,7 +369,7 @@ mod tests {
         let mut stores = Stores::default();
         let mut client = |url: &str| {
             let location = Location::parse("t", url, &mut stores).unwrap();
-            std::sync::Arc::as_ptr(location.store.client()).cast::<()>() as usize
+            Arc::as_ptr(location.store.client()).cast::<()>() as usize
         };
         let first = client("s3://bucket/a");
         assert_eq!(first, client("s3://bucket/b/*.parquet"));

@@ -5,6 +5,7 @@
 //! plans or order.
 
 mod chunks;
+mod common_type;
 mod dataset;
 mod disk;
 mod error;
@@ -15,12 +16,14 @@ mod lists;
 mod location;
 mod manifest;
 mod nesting;
+mod pinned_schema;
 mod redact;
 mod response_check;
 mod single_flight;
 mod snapshot;
 mod store;
 mod stores;
+mod union;
 mod walk;
 
 use std::{
@@ -33,9 +36,11 @@ pub use error::CatalogError;
 pub use leaves::{Int96Unit, is_ordered};
 pub use location::{Folder, Location, LocationError};
 pub use manifest::{MANIFEST, MANIFEST_BYTES_MAX, RUN_PREFIX};
+pub use pinned_schema::PinnedSchema;
 pub use snapshot::{File, RowGroup, Snapshot};
 pub use store::{FILES_MAX, Store, StoreError};
 pub use stores::Stores;
+pub use union::FileColumns;
 
 use crate::{cpu_pool::CpuPool, error::near_names, view::Views};
 

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, path::Path};
 use parquet::{arrow::arrow_reader::ArrowReaderMetadata, schema::types::SchemaDescPtr};
@@ -21,6 +21,7 @@ use super::{
     listing::{Listing, relative},
     location::Location,
     store::{Store, is_identified_by_tag, is_same},
+    union::{FileColumns, Union},
 };
 use crate::{
     cpu_pool::CpuPool,
@@ -40,6 +41,9 @@ pub struct Snapshot {
     schema: SchemaRef,
     wide_schema: SchemaRef,
     files: Vec<Arc<File>>,
+    /// Where each file has the columns.
+    columns: Vec<Arc<FileColumns>>,
+    adapted_files: usize,
     row_groups: Vec<RowGroup>,
     row_counts: Arc<Vec<u64>>,
     row_count: u64,
@@ -67,7 +71,7 @@ pub struct RowGroup {
     pub rows: Range<u64>,
 }
 
-/// Opens every file that an earlier snapshot does not have, and compares its schema with that of the first file.
+/// Opens every file that an earlier snapshot does not have, and unites the schemas of all files.
 pub(super) async fn open(
     dataset: &str,
     location: &Location,
@@ -94,8 +98,9 @@ pub(super) async fn open(
         }
     }));
     let files: Vec<Arc<File>> = opened.buffered(FOOTERS_IN_FLIGHT).try_collect().await?;
-    let schema = common_schema(dataset, &files, |file| file.footer.stored.schema())?;
-    let wide_schema = common_schema(dataset, &files, |file| file.footer.wide.schema())?;
+    let schemas = files.iter().map(|file| (file.display.as_str(), file.footer.stored.schema().as_ref()));
+    let Union { schema, columns, adapted } = Union::of(dataset, schemas, location.schema())?;
+    let wide_schema = Arc::new(footer::wide(&schema));
 
     let mut row_groups = Vec::new();
     let mut row_count = 0_u64;
@@ -112,7 +117,7 @@ pub(super) async fn open(
         }
     }
     let byte_count = files.iter().map(|file| file.object.size).sum();
-    let digest = digest(&root, &store, &files, &schema);
+    let digest = digest(&root, &store, &files, &schema, adapted > 0);
     let row_counts = Arc::new(row_groups.iter().map(|group| group.rows.end - group.rows.start).collect());
     Ok(Snapshot {
         dataset: dataset.to_owned(),
@@ -121,6 +126,8 @@ pub(super) async fn open(
         schema,
         wide_schema,
         files,
+        columns,
+        adapted_files: adapted,
         row_groups,
         row_counts,
         row_count,
@@ -130,51 +137,11 @@ pub(super) async fn open(
     })
 }
 
-/// The common schema of all files: names and types must be equal and in the same order. A column is nullable if it is
-/// in any file. Schema metadata is that of the first file.
-fn common_schema(
-    dataset: &str,
-    files: &[Arc<File>],
-    schema_of: impl Fn(&File) -> &SchemaRef,
-) -> Result<SchemaRef, CatalogError> {
-    let Some((first, others)) = files.split_first() else { return Ok(Arc::new(Schema::empty())) };
-    let schema = schema_of(first);
-    let mut fields: Vec<Field> = schema.fields().iter().map(|field| field.as_ref().clone()).collect();
-    for file in others {
-        let other = schema_of(file);
-        if let Some(difference) = difference(schema, other) {
-            return Err(CatalogError::SchemaDrift {
-                dataset: dataset.to_owned(),
-                file: file.display.clone(),
-                first: first.display.clone(),
-                difference,
-            });
-        }
-        for (field, other) in fields.iter_mut().zip(other.fields()) {
-            field.set_nullable(field.is_nullable() || other.is_nullable());
-        }
-    }
-    Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
-}
-
-fn difference(first: &Schema, other: &Schema) -> Option<String> {
-    for (a, b) in first.fields().iter().zip(other.fields()) {
-        if a.name() != b.name() {
-            return Some(format!("column \"{}\" is where \"{}\" is expected", b.name(), a.name()));
-        }
-        if a.data_type() != b.data_type() {
-            return Some(format!("column \"{}\" is {}, not {}", a.name(), b.data_type(), a.data_type()));
-        }
-    }
-    let (a, b) = (first.fields().len(), other.fields().len());
-    (a != b).then(|| format!("it has {b} columns, not {a}"))
-}
-
 /// Digest of the files in order (relative path, size, `ETag`), the rows of their row groups, and the schema.
 ///
 /// Includes the footer of a file whose tag does not identify its bytes. Excludes versions: tickets and cursors keep the
 /// digest across restarts, and a file whose permissions changed is still the same.
-fn digest(root: &Path, store: &Store, files: &[Arc<File>], schema: &Schema) -> String {
+fn digest(root: &Path, store: &Store, files: &[Arc<File>], schema: &Schema, is_adapted: bool) -> String {
     let mut manifest = Vec::from(*b"forebay snapshot 1\n");
     for file in files {
         let path = &file.object.location;
@@ -187,6 +154,10 @@ fn digest(root: &Path, store: &Store, files: &[Arc<File>], schema: &Schema) -> S
         for group in file.footer.stored.metadata().row_groups() {
             manifest.extend(group.num_rows().to_le_bytes());
         }
+    }
+    if is_adapted {
+        // The version of the rule that unites schemas. Files that agree need no rule.
+        manifest.extend(*b"union 1\n");
     }
     for field in schema.fields() {
         manifest.extend(format!("{}\n{}\n{}\n", field.name(), field.data_type(), field.is_nullable()).bytes());
@@ -212,7 +183,7 @@ impl Snapshot {
         &self.digest
     }
 
-    /// The columns as stored.
+    /// The columns as stored, in the common type of all files.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -250,6 +221,16 @@ impl Snapshot {
     /// The unit of timestamps stored as INT96.
     pub fn int96_unit(&self) -> Int96Unit {
         self.int96
+    }
+
+    /// Files whose columns differ from the dataset's in order, number or type.
+    pub fn adapted_files(&self) -> usize {
+        self.adapted_files
+    }
+
+    /// Where a file, by its index, has the columns.
+    pub fn columns_of(&self, file_index: usize) -> &Arc<FileColumns> {
+        &self.columns[file_index]
     }
 
     /// The file of a row group.

@@ -1,13 +1,13 @@
-//! `--dataset` and `--int96-unit` → names and locations.
+//! `--dataset`, `--int96-unit` and `--dataset-schema` → names and locations.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use super::{
     error::{ConfigError, ConfigProblems, wrong},
     flags::Flags,
 };
 use crate::{
-    catalog::{Int96Unit, Location, Stores},
+    catalog::{Int96Unit, Location, PinnedSchema, Stores},
     error::near_names,
 };
 
@@ -34,11 +34,13 @@ pub(super) fn open(flags: &Flags) -> (Vec<(String, Location)>, ConfigProblems) {
         problems.one::<()>(Err(wrong("dataset", "", "at least one NAME=URL is required")));
     }
     let units = problems.one(int96_units(values(), &flags.int96_unit)).unwrap_or_default();
-    let with_unit = |(name, location): (String, Location)| {
+    let schemas = problems.one(pinned_schemas(values(), &flags.dataset_schema, &units)).unwrap_or_default();
+    let completed = |(name, location): (String, Location)| {
         let unit = units.get(name.as_str()).copied().unwrap_or_default();
-        (name, location.with_int96_unit(unit))
+        let location = location.with_int96_unit(unit).with_schema(schemas.get(name.as_str()).cloned());
+        (name, location)
     };
-    (datasets.into_iter().map(with_unit).collect(), problems)
+    (datasets.into_iter().map(completed).collect(), problems)
 }
 
 fn dataset(value: &str, stores: &mut Stores, files_max: usize) -> Result<(String, Location), ConfigError> {
@@ -63,23 +65,49 @@ pub fn int96_units<'a>(
     datasets: impl Iterator<Item = &'a str>,
     values: &'a [String],
 ) -> Result<BTreeMap<&'a str, Int96Unit>, ConfigError> {
+    of_datasets("int96-unit", datasets, values, |_, unit| match unit {
+        "us" => Ok(Int96Unit::Microseconds),
+        "ns" => Ok(Int96Unit::Nanoseconds),
+        _ => Err("expected NAME=us or NAME=ns, such as flights=ns".to_owned()),
+    })
+}
+
+/// Returns the pinned schema of each of these `--dataset` values that a `--dataset-schema` value names. Reads the
+/// footers of their files.
+pub fn pinned_schemas<'a>(
+    datasets: impl Iterator<Item = &'a str>,
+    values: &'a [String],
+    units: &BTreeMap<&str, Int96Unit>,
+) -> Result<BTreeMap<&'a str, Arc<PinnedSchema>>, ConfigError> {
+    of_datasets("dataset-schema", datasets, values, |name, path| {
+        if path.is_empty() {
+            return Err("expected NAME=FILE, such as flights=schemas/flights.parquet".to_owned());
+        }
+        let read = PinnedSchema::read(Path::new(path), units.get(name).copied().unwrap_or_default());
+        read.map(Arc::new).map_err(|reason| format!("cannot read the schema of a Parquet file: {reason}"))
+    })
+}
+
+/// Parses values of the form NAME=VALUE, each for one of the datasets.
+fn of_datasets<'a, T>(
+    flag: &'static str,
+    datasets: impl Iterator<Item = &'a str>,
+    values: &'a [String],
+    parse: impl Fn(&str, &str) -> Result<T, String>,
+) -> Result<BTreeMap<&'a str, T>, ConfigError> {
     let names: Vec<&str> = datasets.filter_map(|value| value.split_once('=')).map(|(name, _)| name).collect();
-    let mut units: BTreeMap<&str, Int96Unit> = BTreeMap::new();
+    let mut parsed: BTreeMap<&str, T> = BTreeMap::new();
     for value in values.iter().map(|value| value.trim()).filter(|value| !value.is_empty()) {
-        let wrong = |reason: String| wrong("int96-unit", value, reason);
-        let (name, unit) = value.split_once('=').unwrap_or((value, ""));
-        let unit = match unit {
-            "us" => Int96Unit::Microseconds,
-            "ns" => Int96Unit::Nanoseconds,
-            _ => return Err(wrong("expected NAME=us or NAME=ns, such as flights=ns".to_owned())),
-        };
+        let wrong = |reason: String| wrong(flag, value, reason);
+        let (name, rest) = value.split_once('=').unwrap_or((value, ""));
+        let of_name = parse(name, rest).map_err(wrong)?;
         if !names.contains(&name) {
             let near = near_names(name, names.iter().copied());
             return Err(wrong(format!("no --dataset is named \"{name}\": {near}")));
         }
-        if units.insert(name, unit).is_some() {
+        if parsed.insert(name, of_name).is_some() {
             return Err(wrong(format!("the name \"{name}\" is set twice")));
         }
     }
-    Ok(units)
+    Ok(parsed)
 }

@@ -52,6 +52,12 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_INT96_UNIT", value_name = "NAME=UNIT", value_delimiter = '\n')]
     pub(super) int96_unit: Vec<String>,
 
+    /// File whose schema a dataset has: a Parquet file on this machine, of which only the schema is read. Columns that it
+    /// lacks are not served, and those that files of the dataset lack are null. Without it, the schema is the union of
+    /// the files' schemas. May be repeated; in the environment, one per line.
+    #[arg(long, env = "FOREBAY_DATASET_SCHEMA", value_name = "NAME=FILE", value_delimiter = '\n')]
+    pub(super) dataset_schema: Vec<String>,
+
     /// A dataset that is the result of SQL over others, such as 'late=SELECT * FROM flights WHERE delay > 60'.
     /// forebay-prepare, which must be installed, runs it at the first use and writes the result under --state, once for
     /// each state of the files that it reads. May be repeated; in the environment, each but the last ends with a

@@ -18,7 +18,7 @@ use std::{
 };
 
 pub use address::Listen;
-pub use datasets::int96_units;
+pub use datasets::{int96_units, pinned_schemas};
 pub use error::{ConfigError, ConfigProblems};
 pub use flags::{Flags, Verb};
 

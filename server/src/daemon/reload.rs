@@ -20,7 +20,8 @@ use crate::{
 };
 
 /// Settings that a reload applies. Changes of all others need a restart.
-const RELOADED: [&str; 7] = ["dataset", "int96-unit", "view", "principals", "tls-cert", "tls-key", "tls-client-ca"];
+const RELOADED: [&str; 8] =
+    ["dataset", "int96-unit", "dataset-schema", "view", "principals", "tls-cert", "tls-key", "tls-client-ca"];
 
 /// Settings of those whose presence must not change: listeners have TLS or not, and calls need credentials or not.
 const FIXED_PRESENCE: [&str; 3] = ["principals", "tls-cert", "tls-client-ca"];

@@ -51,8 +51,8 @@ impl Projection {
     /// Why the Parquet library decodes columns of a row group, by their index in the projection; the page reader
     /// decodes the others.
     pub fn library_columns(&self, snapshot: &Snapshot, row_group: &RowGroup) -> Vec<(usize, LibraryReason)> {
-        let metadata = self.footer(snapshot, row_group);
-        let keyed = self.keyed(snapshot, row_group);
+        let Ok(view) = self.view(snapshot, row_group) else { return Vec::new() };
+        let metadata = &view.metadata;
         let mut found: Vec<(usize, LibraryReason)> = Vec::new();
         self.each_chunk(snapshot, row_group, |column, leaf, _| {
             let root = metadata.metadata().file_metadata().schema_descr().get_column_root_idx(leaf);
@@ -60,7 +60,7 @@ impl Projection {
             let place = (row_group.index_in_file, leaf);
             // The first reason of a column with several leaves.
             if found.last().is_none_or(|(last, _)| *last != column)
-                && let Err(reason) = described(metadata.metadata(), place, data_type, keyed.contains(&column))
+                && let Err(reason) = described(metadata.metadata(), place, data_type, view.keys(root))
             {
                 found.push((column, reason));
             }

@@ -6,6 +6,7 @@
 mod checked_pages;
 mod chunks;
 mod columns;
+mod convert;
 mod decode_memory;
 mod decoder;
 mod error;
@@ -21,6 +22,7 @@ mod reader;
 mod statistics;
 mod text_room;
 mod value_memory;
+mod view;
 
 pub use decoder::LibraryReason;
 pub use error::{ScanError, panicked};

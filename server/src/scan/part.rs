@@ -1,6 +1,6 @@
 //! Decodes the columns of one part of a row group: most by `forebay_pages`, the others by the Parquet library.
 
-use std::{mem, sync::Arc};
+use std::{iter, mem, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, BooleanArray},
@@ -19,8 +19,9 @@ use super::{
     decode_memory::DecodeMemory,
     decoder::described,
     fetch::SharedBytes,
-    projection::{Part, View},
+    projection::Part,
     text_room::TextRoom,
+    view::View,
 };
 
 /// Why columns of one row group do not belong together.
@@ -85,17 +86,18 @@ impl PartReader {
                 None => rest.push((leaf, range, bytes)),
             }
         }
-        let of_library = |column: &&usize| own.iter().all(|(own, _)| own != *column);
-        let library_columns: Vec<usize> = part.columns.iter().filter(of_library).copied().collect();
+        let of_library = |column: &usize| own.iter().all(|(own, _)| own != column);
+        let mut of_library: Vec<(usize, usize)> = iter::zip(roots.iter().copied(), part.columns.iter().copied())
+            .filter(|(_, column)| of_library(column))
+            .collect();
+        // The library returns columns in the order of the file.
+        of_library.sort_unstable();
+        let (library_roots, library_columns): (Vec<usize>, Vec<usize>) = of_library.into_iter().unzip();
         let all_rows = view.metadata.metadata().row_group(row_group).num_rows();
         let rows_left = usize::try_from(all_rows).unwrap_or(0).saturating_sub(skip);
         let mut opened = Self { own, skip, library: None, library_columns, rows_left, chunk_rows, ahead: Vec::new() };
         if opened.own.is_empty() || !opened.library_columns.is_empty() {
-            let library_roots = opened.library_columns.iter().map(|column| {
-                let place = part.columns.iter().position(|known| known == column);
-                place.map_or(usize::MAX, |place| roots[place])
-            });
-            let (reader, bytes) = library(view, row_group, &library_roots.collect::<Vec<_>>(), rest, skip, memory)?;
+            let (reader, bytes) = library(view, row_group, &library_roots, rest, skip, memory)?;
             opened.library = Some(reader);
             own_bytes += bytes;
         }

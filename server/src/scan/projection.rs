@@ -6,21 +6,17 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use parquet::{
-    arrow::{
-        FieldLevels, ProjectionMask,
-        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
-        parquet_to_arrow_field_levels,
-    },
-    basic::Encoding,
-    errors::ParquetError,
+    arrow::arrow_reader::ArrowReaderMetadata, basic::Encoding, errors::ParquetError,
     file::metadata::ColumnChunkMetaData,
-    schema::types::SchemaDescPtr,
 };
 
-use super::{intervals::Intervals, pages};
-use crate::catalog::{Int96Unit, RowGroup, Snapshot};
+use super::{
+    pages,
+    view::{self, View},
+};
+use crate::catalog::{RowGroup, Snapshot};
 
 /// The most rows per chunk: enough to amortize the cost per call, few enough that a chunk fits the L2 cache.
 pub const CHUNK_ROWS_MAX: usize = 8192;
@@ -34,10 +30,7 @@ const COLUMN_WEIGHT: u64 = 1 << 10;
 /// Views that a projection caches: one per file read at the same time.
 const VIEWS_KEPT_MAX: usize = 32;
 
-/// Column sets whose levels a view caches: the parts of one or two row groups.
-const LEVELS_KEPT_MAX: usize = 16;
-
-/// The columns of a snapshot to read, in stored order.
+/// The columns of a snapshot to read, in the order of its schema.
 #[derive(Clone, Debug)]
 pub struct Projection {
     indices: Vec<usize>,
@@ -47,26 +40,6 @@ pub struct Projection {
     /// Projection indices of the columns that may be read as dictionaries: see [`Projection::with_keys`].
     keyable: Vec<usize>,
     views: Arc<Mutex<Vec<Arc<View>>>>,
-}
-
-/// How a row group's columns are read: a file's footer under a schema.
-#[derive(Debug)]
-pub(super) struct View {
-    file_index: usize,
-    keyed: Vec<usize>,
-    /// The same as root columns of the file.
-    keyed_roots: Vec<usize>,
-    pub metadata: ArrowReaderMetadata,
-    /// The file's schema as the decoder reads it.
-    decoded: SchemaDescPtr,
-    /// How intervals are read.
-    pub intervals: Intervals,
-    /// The unit of timestamps stored as INT96.
-    pub int96: Int96Unit,
-    /// The schema of the projection's columns.
-    pub schema: SchemaRef,
-    /// How columns are assembled from leaves, by the root columns read.
-    levels: Mutex<Vec<(Vec<usize>, Arc<FieldLevels>)>>,
 }
 
 /// A subset of a projection's columns, decoded by one thread at a time.
@@ -174,19 +147,23 @@ impl Projection {
         })
     }
 
-    /// Divides the columns into at most `count` parts of about equal weight. Only a projection without columns has an
-    /// empty part.
+    /// Divides the columns that a file has into at most `count` parts of about equal weight. Only if it has none is a
+    /// part empty.
     pub(super) fn parts(&self, snapshot: &Snapshot, row_group: &RowGroup, count: usize) -> Vec<Part> {
+        let columns = snapshot.columns_of(row_group.file_index);
+        let present: Vec<usize> =
+            (0..self.indices.len()).filter(|column| columns.root(self.indices[*column]).is_some()).collect();
         let mut weights = vec![COLUMN_WEIGHT; self.indices.len()];
         self.each_chunk(snapshot, row_group, |column, _, chunk| {
             weights[column] += u64::try_from(chunk.uncompressed_size()).unwrap_or(0);
         });
-        split(&weights, count)
+        split(&weights, present, count)
     }
 
     /// The file's root column indices of a part.
-    pub(super) fn roots(&self, part: &Part) -> Vec<usize> {
-        part.columns.iter().map(|column| self.indices[*column]).collect()
+    pub(super) fn roots(&self, snapshot: &Snapshot, row_group: &RowGroup, part: &Part) -> Vec<usize> {
+        let columns = snapshot.columns_of(row_group.file_index);
+        part.columns.iter().filter_map(|column| columns.root(self.indices[*column])).collect()
     }
 
     /// The leaf columns of a part and the ranges of their chunks as declared in the footer; an invalid range is empty.
@@ -204,50 +181,22 @@ impl Projection {
     pub(super) fn view(&self, snapshot: &Snapshot, row_group: &RowGroup) -> Result<Arc<View>, ParquetError> {
         let keyed = self.keyed(snapshot, row_group);
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |view: &&Arc<View>| view.file_index == row_group.file_index && view.keyed == keyed;
-        if let Some(known) = views.iter().find(same) {
+        if let Some(known) = views.iter().find(|view| view.is_of(row_group.file_index, &keyed)) {
             return Ok(Arc::clone(known));
         }
         // Files share one schema, so that work prepared for a schema is reused.
-        let shared = views.iter().find(|view| view.keyed == keyed).map(|view| SchemaRef::clone(&view.schema));
-        let view = Arc::new(self.new_view(snapshot, row_group, keyed, shared)?);
+        let shared = views.iter().find(|view| view.has_keys(&keyed)).map(|view| SchemaRef::clone(&view.schema));
+        let schema = shared.unwrap_or_else(|| view::with_dictionaries(&self.schema, &keyed));
+        let footer = self.footer(snapshot, row_group);
+        let view = Arc::new(View::new(snapshot, row_group.file_index, footer, (&self.indices, schema), keyed)?);
         views.insert(0, Arc::clone(&view));
         views.truncate(VIEWS_KEPT_MAX);
         Ok(view)
     }
 
-    fn new_view(
-        &self,
-        snapshot: &Snapshot,
-        row_group: &RowGroup,
-        keyed: Vec<usize>,
-        shared: Option<SchemaRef>,
-    ) -> Result<View, ParquetError> {
-        let (file, file_index) = (snapshot.file_of(row_group), row_group.file_index);
-        let metadata = self.footer(snapshot, row_group);
-        let keyed_roots: Vec<usize> = keyed.iter().map(|column| self.indices[*column]).collect();
-        let (metadata, schema) = if keyed.is_empty() {
-            (metadata.clone(), SchemaRef::clone(&self.schema))
-        } else {
-            let options = ArrowReaderOptions::new().with_schema(with_dictionaries(metadata.schema(), &keyed_roots));
-            let metadata = ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)?;
-            (metadata, shared.unwrap_or_else(|| with_dictionaries(&self.schema, &keyed)))
-        };
-        Ok(View {
-            file_index,
-            keyed,
-            keyed_roots,
-            metadata,
-            decoded: SchemaDescPtr::clone(file.decoded_schema()),
-            intervals: if file.has_signed_intervals() { Intervals::Signed } else { Intervals::Unsigned },
-            int96: snapshot.int96_unit(),
-            schema,
-            levels: Mutex::default(),
-        })
-    }
-
-    /// The footer of a row group's file, with its schema as this projection reads it, except for keyed columns.
-    pub(super) fn footer<'a>(&self, snapshot: &'a Snapshot, row_group: &RowGroup) -> &'a ArrowReaderMetadata {
+    /// The footer of a row group's file, with its schema as this projection reads it, before columns are keyed or
+    /// converted.
+    fn footer<'a>(&self, snapshot: &'a Snapshot, row_group: &RowGroup) -> &'a ArrowReaderMetadata {
         let file = snapshot.file_of(row_group);
         if self.is_wide { file.wide_metadata() } else { file.metadata() }
     }
@@ -256,11 +205,18 @@ impl Projection {
     pub(super) fn keyed(&self, snapshot: &Snapshot, row_group: &RowGroup) -> Vec<usize> {
         let mut keyed = Vec::new();
         if !self.keyable.is_empty() {
+            let (columns, stored) =
+                (snapshot.columns_of(row_group.file_index), self.footer(snapshot, row_group).schema());
             self.each_chunk(snapshot, row_group, |column, _, chunk| {
-                let is_number = |column: usize| is_keyed_number(self.schema.field(column).data_type());
+                let wanted = self.schema.field(column).data_type();
+                // A number of another type is converted after it is decoded, which would repeat for every dictionary.
+                let is_number_of_file = || {
+                    let root = columns.root(self.indices[column]);
+                    repeats(chunk) && root.is_some_and(|root| stored.field(root).data_type() == wanted)
+                };
                 if self.keyable.binary_search(&column).is_ok()
                     && is_all_dictionary(chunk)
-                    && (!is_number(column) || repeats(chunk))
+                    && (!is_keyed_number(wanted) || is_number_of_file())
                 {
                     keyed.push(column);
                 }
@@ -288,34 +244,13 @@ impl Projection {
         let metadata = snapshot.file_of(row_group).metadata().metadata();
         let leaves = metadata.file_metadata().schema_descr();
         let group = metadata.row_group(row_group.index_in_file);
+        let columns = snapshot.columns_of(row_group.file_index);
         for (leaf, chunk) in group.columns().iter().enumerate() {
-            if let Ok(column) = self.indices.binary_search(&leaves.get_column_root_idx(leaf)) {
+            let column = columns.column(leaves.get_column_root_idx(leaf));
+            if let Some(Ok(column)) = column.map(|column| self.indices.binary_search(&column)) {
                 call(column, leaf, chunk);
             }
         }
-    }
-}
-
-// === impl View ===
-
-impl View {
-    /// Whether the column of a root is read as a dictionary because its row group stores one.
-    pub(super) fn keys(&self, root: usize) -> bool {
-        self.keyed_roots.contains(&root)
-    }
-
-    /// How the columns of these roots are assembled from leaves.
-    pub(super) fn levels(&self, roots: &[usize]) -> Result<Arc<FieldLevels>, ParquetError> {
-        let mut kept = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, levels)) = kept.iter().find(|(known, _)| known == roots) {
-            return Ok(Arc::clone(levels));
-        }
-        let mask = ProjectionMask::roots(&self.decoded, roots.iter().copied());
-        let fields = self.metadata.schema().fields();
-        let levels = Arc::new(parquet_to_arrow_field_levels(&self.decoded, mask, Some(fields))?);
-        kept.insert(0, (roots.to_vec(), Arc::clone(&levels)));
-        kept.truncate(LEVELS_KEPT_MAX);
-        Ok(levels)
     }
 }
 
@@ -350,21 +285,9 @@ fn repeats(chunk: &ColumnChunkMetaData) -> bool {
     stored <= chunk.num_values()
 }
 
-/// The schema with the fields of these indices changed to dictionaries.
-fn with_dictionaries(schema: &Schema, indices: &[usize]) -> SchemaRef {
-    let mut fields: Vec<FieldRef> = schema.fields().to_vec();
-    for index in indices {
-        let field = fields[*index].as_ref();
-        let data_type = DataType::Dictionary(Box::new(DataType::Int32), Box::new(field.data_type().clone()));
-        fields[*index] = Arc::new(field.clone().with_data_type(data_type));
-    }
-    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
-}
-
-/// Divides `0..weights.len()` into at most `count` parts: the heaviest first, each into the lightest part so far.
-fn split(weights: &[u64], count: usize) -> Vec<Part> {
-    let mut parts: Vec<Part> = (0..count.clamp(1, weights.len().max(1))).map(|_| Part::default()).collect();
-    let mut columns: Vec<usize> = (0..weights.len()).collect();
+/// Divides columns into at most `count` parts: the heaviest first, each into the lightest part so far.
+fn split(weights: &[u64], mut columns: Vec<usize>, count: usize) -> Vec<Part> {
+    let mut parts: Vec<Part> = (0..count.clamp(1, columns.len().max(1))).map(|_| Part::default()).collect();
     columns.sort_by_key(|column| (Reverse(weights[*column]), *column));
     for column in columns {
         if let Some(lightest) = parts.iter_mut().min_by_key(|part| part.bytes) {
@@ -384,8 +307,10 @@ mod tests {
 
     #[test]
     fn divides_columns_into_parts_of_about_equal_weight() {
-        let columns =
-            |weights: &[u64], count| split(weights, count).into_iter().map(|part| part.columns).collect::<Vec<_>>();
+        let columns = |weights: &[u64], count| {
+            let parts = split(weights, (0..weights.len()).collect(), count);
+            parts.into_iter().map(|part| part.columns).collect::<Vec<_>>()
+        };
         assert_eq!(columns(&[5, 1, 1, 3], 2), [vec![0], vec![1, 2, 3]]);
         assert_eq!(columns(&[u64::MAX, u64::MAX, 1], 2), [vec![0, 2], vec![1]]);
         assert_eq!(columns(&[2, 2, 2], 8), [vec![0], vec![1], vec![2]]);

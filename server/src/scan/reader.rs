@@ -20,9 +20,9 @@ use super::{
     decode_memory::DecodeMemory,
     error::{ErrorContext, ScanError},
     fetch::SharedBytes,
-    intervals::Intervals,
     part::{PartChunk, PartError, PartReader, UNEQUAL_ROWS},
     projection::{Part, Projection},
+    view::View,
 };
 use crate::{
     budget::{Budget, Reservation},
@@ -43,7 +43,7 @@ const PARTS_A_THREAD: usize = 4;
 pub struct RowGroupReader {
     /// `None` after the last row.
     parts: Vec<Option<PartReader>>,
-    schema: SchemaRef,
+    view: Arc<View>,
     context: ErrorContext,
     /// Rows declared in the footer and not decoded yet.
     rows_due: u64,
@@ -51,7 +51,6 @@ pub struct RowGroupReader {
     rows_ahead: Option<usize>,
     fetch_time: Duration,
     memory: Arc<DecodeMemory>,
-    intervals: Intervals,
     /// For pages larger than the stream's reservation.
     _large_pages: Option<Reservation>,
     /// Keeps the bytes alive for readers that open the same row group meanwhile.
@@ -100,7 +99,7 @@ pub async fn open_shared(
             .map(|(part, leaves)| {
                 let bytes = bytes.by_ref().take(leaves.len());
                 let fetched = iter::zip(leaves, bytes).map(|((leaf, range), bytes)| (leaf, range, bytes));
-                (projection.roots(&part), part, fetched.collect::<Vec<_>>())
+                (projection.roots(snapshot, row_group, &part), part, fetched.collect::<Vec<_>>())
             })
             .collect();
         // Opening the decoders is cheap, but hostile bytes may make it panic: the pool turns a panic into an error.
@@ -127,18 +126,16 @@ pub async fn open_shared(
             large_pages = Some(budget.reserve(beyond).map_err(|source| context.memory(source))?);
         }
     }
-    let (schema, intervals, shared) = (SchemaRef::clone(&view.schema), view.intervals, Arc::clone(shared));
     Ok(RowGroupReader {
         parts: readers_of_parts,
-        schema,
+        view,
         context,
         rows_due,
         rows_ahead: None,
         fetch_time,
         memory,
-        intervals,
         _large_pages: large_pages,
-        _shared: shared,
+        _shared: Arc::clone(shared),
     })
 }
 
@@ -226,7 +223,8 @@ impl RowGroupReader {
         if let Some(error) = self.memory.take_error() {
             return Err(self.context.decode(error));
         }
-        let of_columns = |(columns, reason): PartError| self.context.corrupt(&project(&self.schema, &columns), reason);
+        let of_columns =
+            |(columns, reason): PartError| self.context.corrupt(&project(&self.view.schema, &columns), reason);
         results.into_iter().map(|result| result.map_err(of_columns)).collect()
     }
 
@@ -245,8 +243,9 @@ impl RowGroupReader {
         let Some(row_count) = self.count(rows.into_iter().map(|rows| rows.unwrap_or(0)))? else { return Ok(None) };
         self.rows_ahead = Some(row_count);
         let arrays = self.parts.iter().flatten().flat_map(PartReader::ahead);
-        let arrays = self.restored(arrays.filter(|(column, _)| columns.contains(column)))?;
-        let schema = self.schema.project(columns).map_err(|source| self.corrupt(source.to_string()))?;
+        let arrays = arrays.filter(|(column, _)| columns.contains(column));
+        let arrays = self.restored(arrays, columns.iter().copied(), row_count)?;
+        let schema = self.view.schema.project(columns).map_err(|source| self.corrupt(source.to_string()))?;
         self.batch(Arc::new(schema), arrays, row_count).map(Some)
     }
 
@@ -259,7 +258,7 @@ impl RowGroupReader {
     }
 
     fn corrupt(&self, reason: String) -> ScanError {
-        self.context.corrupt(&self.schema, reason)
+        self.context.corrupt(&self.view.schema, reason)
     }
 
     /// The number of rows that all parts read; none at the end.
@@ -286,18 +285,25 @@ impl RowGroupReader {
 
     fn chunk(&self, row_count: usize, parts: impl Iterator<Item = PartChunk>) -> Result<RecordBatch, ScanError> {
         let arrays: Vec<_> = parts.flat_map(|chunk| chunk.arrays).collect();
-        self.batch(SchemaRef::clone(&self.schema), self.restored(arrays.iter())?, row_count)
+        let arrays = self.restored(arrays.iter(), 0..self.view.schema.fields().len(), row_count)?;
+        self.batch(SchemaRef::clone(&self.view.schema), arrays, row_count)
     }
 
-    /// The arrays in the order of the projection.
-    fn restored<'a>(&self, arrays: impl Iterator<Item = &'a (usize, ArrayRef)>) -> Result<Vec<ArrayRef>, ScanError> {
-        let mut restored: Vec<Option<ArrayRef>> = vec![None; self.schema.fields().len()];
+    /// The arrays of these columns, by rising index in the projection, with its types. Those that the file lacks are
+    /// null.
+    fn restored<'a>(
+        &self,
+        arrays: impl Iterator<Item = &'a (usize, ArrayRef)>,
+        columns: impl Iterator<Item = usize>,
+        rows: usize,
+    ) -> Result<Vec<ArrayRef>, ScanError> {
+        let mut restored: Vec<Option<ArrayRef>> = vec![None; self.view.schema.fields().len()];
         for (index, array) in arrays {
-            let field = self.schema.field(*index);
-            let array = self.intervals.restored(array, field.data_type());
-            restored[*index] = Some(array.map_err(|reason| self.context.out_of_range(field.name().clone(), reason))?);
+            let array = self.view.restored(*index, array);
+            let name = || self.view.schema.field(*index).name().clone();
+            restored[*index] = Some(array.map_err(|reason| self.context.out_of_range(name(), reason))?);
         }
-        Ok(restored.into_iter().flatten().collect())
+        Ok(columns.filter_map(|column| restored[column].take().or_else(|| self.view.absent(column, rows))).collect())
     }
 
     /// Files may declare different columns nullable: every chunk has the schema of the snapshot.

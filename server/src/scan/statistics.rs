@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, UInt64Array},
-    compute::concat,
+    array::{Array, ArrayRef, UInt64Array, new_null_array},
+    compute::{cast, concat},
+    datatypes::DataType,
 };
 use parquet::{arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::RowGroupMetaData};
 
@@ -21,14 +22,28 @@ pub fn statistics(snapshot: &Snapshot, columns: &[String]) -> PruningStatistics 
 }
 
 fn of_column(snapshot: &Snapshot, column: &str) -> Option<ColumnStatistics> {
+    let (index, field) = snapshot.wide_schema().column_with_name(column)?;
+    let data_type = match field.data_type() {
+        DataType::Dictionary(_, values) => values,
+        other => other,
+    };
     let mut minimums: Vec<ArrayRef> = Vec::new();
     let mut maximums: Vec<ArrayRef> = Vec::new();
     let mut null_counts: Vec<ArrayRef> = Vec::new();
-    for file in snapshot.files() {
-        let of_file = of_file(file, column)?;
+    let mut is_known = false;
+    for (file_index, file) in snapshot.files().iter().enumerate() {
+        let of_file = match snapshot.columns_of(file_index).root(index) {
+            Some(_) => of_file(file, column, data_type),
+            None => Some(all_null(file, data_type)),
+        };
+        is_known |= of_file.is_some();
+        let of_file = of_file.unwrap_or_else(|| unknown(file, data_type));
         minimums.push(of_file.minimums);
         maximums.push(of_file.maximums);
         null_counts.push(Arc::new(of_file.null_counts));
+    }
+    if !is_known {
+        return None;
     }
     let join = |arrays: Vec<ArrayRef>| {
         let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
@@ -38,7 +53,8 @@ fn of_column(snapshot: &Snapshot, column: &str) -> Option<ColumnStatistics> {
     Some(ColumnStatistics { minimums: join(minimums)?, maximums: join(maximums)?, null_counts })
 }
 
-fn of_file(file: &File, column: &str) -> Option<ColumnStatistics> {
+/// Statistics of a column that a file has, in the type of its dataset.
+fn of_file(file: &File, column: &str, data_type: &DataType) -> Option<ColumnStatistics> {
     let metadata = file.wide_metadata();
     let converter = StatisticsConverter::try_new(column, metadata.schema(), metadata.parquet_schema()).ok()?;
     // A missing count is unknown, not zero.
@@ -49,11 +65,25 @@ fn of_file(file: &File, column: &str) -> Option<ColumnStatistics> {
     if !is_ordered || groups.iter().any(|group| has_unordered_bounds(group, leaf)) {
         return None;
     }
+    // A bound that the type cannot hold becomes null: unknown.
     Some(ColumnStatistics {
-        minimums: converter.row_group_mins(groups).ok()?,
-        maximums: converter.row_group_maxes(groups).ok()?,
+        minimums: cast(&converter.row_group_mins(groups).ok()?, data_type).ok()?,
+        maximums: cast(&converter.row_group_maxes(groups).ok()?, data_type).ok()?,
         null_counts: converter.row_group_null_counts(groups).ok()?,
     })
+}
+
+/// Statistics of a column that a file lacks: every row is null.
+fn all_null(file: &File, data_type: &DataType) -> ColumnStatistics {
+    let groups = file.metadata().metadata().row_groups();
+    let rows = groups.iter().map(|group| u64::try_from(group.num_rows()).ok());
+    ColumnStatistics { null_counts: rows.collect(), ..unknown(file, data_type) }
+}
+
+fn unknown(file: &File, data_type: &DataType) -> ColumnStatistics {
+    let count = file.metadata().metadata().row_groups().len();
+    let bounds = new_null_array(data_type, count);
+    ColumnStatistics { minimums: Arc::clone(&bounds), maximums: bounds, null_counts: UInt64Array::new_null(count) }
 }
 
 /// Whether the bounds are unusable: old writers ordered strings and unsigned integers by signed bytes.

@@ -9,7 +9,7 @@ mod program;
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -79,6 +79,8 @@ pub struct ViewInput {
     pub url: String,
     /// Its unit of INT96 timestamps, in the form of `--int96-unit`.
     pub int96_unit: &'static str,
+    /// The file of its pinned schema, in the form of `--dataset-schema`.
+    pub schema: Option<PathBuf>,
     /// The digest of its snapshot.
     pub snapshot: String,
 }
@@ -252,9 +254,12 @@ impl ViewJob {
         let mut arguments: Vec<OsString> = vec!["--exit-with-stdin".into(), "--json".into(), "--replace".into()];
         let mut add = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
         add("--sql", self.sql.clone().into());
-        for ViewInput { name, url, int96_unit, snapshot } in &self.inputs {
+        for ViewInput { name, url, int96_unit, schema, snapshot } in &self.inputs {
             add("--dataset", format!("{name}={url}").into());
             add("--int96-unit", format!("{name}={int96_unit}").into());
+            if let Some(path) = schema {
+                add("--dataset-schema", [OsStr::new(&format!("{name}=")), path.as_os_str()].into_iter().collect());
+            }
             add("--snapshot", format!("{name}={snapshot}").into());
         }
         add("--out", out.into());
@@ -279,6 +284,7 @@ mod tests {
             name: (*name).to_owned(),
             url: "/data".to_owned(),
             int96_unit: "us",
+            schema: None,
             snapshot: (*snapshot).to_owned(),
         };
         ViewJob { name: "v".to_owned(), sql: sql.to_owned(), inputs: snapshots.iter().map(input).collect() }

@@ -19,6 +19,7 @@ OPTIONS = [
     "advertise",
     "metrics-listen",
     "int96-unit",
+    "dataset-schema",
     "state",
     "drain-seconds",
     "connection-age-seconds",

@@ -1,0 +1,60 @@
+//! `--dataset-schema`: the schema of a dataset, read from the footer of a Parquet file on this machine.
+
+use std::{
+    fs::File as DiskFile,
+    io::{Read, Seek, SeekFrom},
+    path::{Path as FilePath, PathBuf},
+};
+
+use arrow::datatypes::SchemaRef;
+
+use super::{footer, leaves::Int96Unit};
+
+/// The largest file footer that is read.
+const FOOTER_BYTES_MAX: u64 = 64 << 20;
+
+/// The schema that a dataset must have, whatever its files have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedSchema {
+    path: PathBuf,
+    schema: SchemaRef,
+}
+
+// === impl PinnedSchema ===
+
+impl PinnedSchema {
+    /// Reads the schema of a Parquet file. Its rows, if it has any, are not read.
+    pub fn read(path: &FilePath, int96: Int96Unit) -> Result<Self, String> {
+        let (end, file_bytes) = footer_bytes(path).map_err(|source| source.to_string())?;
+        let footer = footer::of_bytes(end, file_bytes, int96)?;
+        let path = std::path::absolute(path).map_err(|source| source.to_string())?;
+        Ok(Self { path, schema: footer.stored.schema().clone() })
+    }
+
+    /// The absolute path of the file.
+    pub fn path(&self) -> &FilePath {
+        &self.path
+    }
+
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+}
+
+/// The footer of a file with its length and magic bytes, and the size of the file. Of a file that is not Parquet, its
+/// last bytes.
+fn footer_bytes(path: &FilePath) -> std::io::Result<(Vec<u8>, u64)> {
+    let mut file = DiskFile::open(path)?;
+    let file_bytes = file.metadata()?.len();
+    let mut end = [0; 8];
+    if file_bytes >= 8 {
+        file.seek(SeekFrom::End(-8))?;
+        file.read_exact(&mut end)?;
+    }
+    let [n0, n1, n2, n3, ..] = end;
+    let declared = u64::from(u32::from_le_bytes([n0, n1, n2, n3])) + 8;
+    file.seek(SeekFrom::Start(file_bytes - declared.min(file_bytes)))?;
+    let mut footer = Vec::new();
+    file.take(FOOTER_BYTES_MAX).read_to_end(&mut footer)?;
+    Ok((footer, file_bytes))
+}
