@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::{
     catalog::{Session, TableProvider},
-    common::{Statistics, stats::Precision},
+    common::{ScalarValue, Statistics, stats::Precision},
     config::TableParquetOptions,
     datasource::{
         listing::PartitionedFile,
         physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource},
         source::DataSourceExec,
+        table_schema::TableSchema,
     },
     error::DataFusionError,
     execution::object_store::ObjectStoreUrl,
@@ -27,6 +28,8 @@ use crate::pinned_reader::PinnedReaders;
 pub(crate) struct SnapshotTable {
     snapshot: Arc<Snapshot>,
     store_url: ObjectStoreUrl,
+    /// The columns of the files, then those of their folders.
+    schema: TableSchema,
 }
 
 // === impl SnapshotTable ===
@@ -34,13 +37,26 @@ pub(crate) struct SnapshotTable {
 impl SnapshotTable {
     /// A table whose store is registered under `store_url`.
     pub(crate) fn new(snapshot: Arc<Snapshot>, store_url: ObjectStoreUrl) -> Self {
-        Self { snapshot, store_url }
+        let fields = snapshot.schema().fields().iter().map(Arc::clone).enumerate();
+        let (of_folders, of_files): (Vec<_>, Vec<_>) = fields.partition(|(column, _)| snapshot.is_partition(*column));
+        let fields = |columns: Vec<(usize, FieldRef)>| columns.into_iter().map(|(_, field)| field).collect::<Vec<_>>();
+        let of_files = Schema::new_with_metadata(fields(of_files), snapshot.schema().metadata().clone());
+        let schema = TableSchema::builder(Arc::new(of_files)).with_table_partition_cols(fields(of_folders)).build();
+        Self { snapshot, store_url, schema }
+    }
+
+    /// A file of the snapshot with the values of its folder.
+    fn file(&self, index: usize) -> Result<PartitionedFile, DataFusionError> {
+        let values = (0..self.snapshot.schema().fields().len())
+            .filter_map(|column| self.snapshot.partition_values(column))
+            .map(|values| ScalarValue::try_from_array(values, index));
+        let file = PartitionedFile::new_from_meta(self.snapshot.files()[index].object().clone());
+        Ok(file.with_partition_values(values.collect::<Result<_, _>>()?))
     }
 
     /// Rows and decoded bytes, for the choice of joins.
     fn known_statistics(&self) -> Statistics {
-        let schema = self.snapshot.schema();
-        let mut statistics = Statistics::new_unknown(schema);
+        let mut statistics = Statistics::new_unknown(self.schema.table_schema());
         statistics.num_rows = Precision::Exact(usize::try_from(self.snapshot.row_count()).unwrap_or(usize::MAX));
         statistics.total_byte_size =
             Precision::Inexact(usize::try_from(decoded_bytes(&self.snapshot)).unwrap_or(usize::MAX));
@@ -58,7 +74,7 @@ pub(crate) fn decoded_bytes(snapshot: &Snapshot) -> u64 {
 #[async_trait]
 impl TableProvider for SnapshotTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(self.snapshot.schema())
+        Arc::clone(self.schema.table_schema())
     }
 
     fn table_type(&self) -> TableType {
@@ -81,11 +97,11 @@ impl TableProvider for SnapshotTable {
             global.coerce_int96 = Some("us".to_owned());
         }
         let options = TableParquetOptions { global, ..TableParquetOptions::default() };
-        let source = ParquetSource::new(self.schema())
+        let source = ParquetSource::new(self.schema.clone())
             .with_table_parquet_options(options)
             .with_parquet_file_reader_factory(Arc::new(PinnedReaders::new(&self.snapshot)));
-        let files = self.snapshot.files().iter().map(|file| PartitionedFile::new_from_meta(file.object().clone()));
-        let groups = FileGroup::new(files.collect()).split_files(state.config_options().execution.target_partitions);
+        let files = (0..self.snapshot.files().len()).map(|index| self.file(index)).collect::<Result<_, _>>()?;
+        let groups = FileGroup::new(files).split_files(state.config_options().execution.target_partitions);
         let config = FileScanConfigBuilder::new(self.store_url.clone(), Arc::new(source))
             .with_file_groups(groups)
             .with_statistics(self.known_statistics())

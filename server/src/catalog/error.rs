@@ -60,6 +60,23 @@ pub enum CatalogError {
         /// The file of the pinned schema.
         pinned_file: String,
     },
+    /// The value of a folder is not of the type of its column.
+    #[error(
+        "dataset \"{dataset}\": the folder of \"{path}\" has the value \"{value}\" of column \"{column}\", which the type in \
+         --dataset-schema cannot hold: {reason}"
+    )]
+    Partition {
+        /// The dataset.
+        dataset: String,
+        /// The column.
+        column: String,
+        /// The value.
+        value: String,
+        /// The path of a file in the folder.
+        path: String,
+        /// Why.
+        reason: String,
+    },
     /// A file is not readable as Parquet.
     #[error("dataset \"{dataset}\": file \"{file}\" is not a readable Parquet file: {reason}")]
     Corrupt {

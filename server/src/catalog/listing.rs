@@ -1,4 +1,4 @@
-//! Lists the current files of a dataset, sorted by path.
+//! Lists the current files of a dataset, sorted by path or in the order of a list.
 
 use std::path::Path as FilePath;
 
@@ -8,6 +8,7 @@ use object_store::{ObjectMeta, path::Path};
 
 use super::{
     error::CatalogError,
+    file_list::FileList,
     location::{FileSpec, GLOB_OPTIONS, LocalFileSpec, Location, Selection},
     manifest::{self, MANIFEST, NamedFiles, RUN_PREFIX},
     store::{Store, StoreError, StoreErrorKind},
@@ -15,7 +16,10 @@ use super::{
 };
 use crate::metrics;
 
-/// A dataset's files, sorted by path.
+/// Files of a list that are looked up at once.
+const HEADS_AT_ONCE: usize = 32;
+
+/// A dataset's files, sorted by path; those of a list in its order.
 #[derive(Debug)]
 pub(super) struct Listing {
     /// The directory that contains them.
@@ -28,13 +32,16 @@ pub(super) struct Listing {
 pub(super) async fn list(dataset: &str, location: &Location) -> Result<Listing, CatalogError> {
     let mut listing = match location.spec() {
         FileSpec::Local(path) => local(dataset, path, location.store().files_max()).await?,
+        FileSpec::List(list) => listed(dataset, location.store(), list).await?,
         spec => {
             let listed = remote(location.store(), spec).await;
             listed.map_err(|error| CatalogError::of_store(dataset, error))?
         }
     };
-    listing.objects.sort_by(|a, b| a.location.cmp(&b.location));
-    drop_markers(&mut listing.objects);
+    if !matches!(location.spec(), FileSpec::List(_)) {
+        listing.objects.sort_by(|a, b| a.location.cmp(&b.location));
+        drop_markers(&mut listing.objects);
+    }
     if let Some(object) = listing.objects.iter().find(|object| is_unpinnable(object)) {
         let file = location.store().display(&object.location);
         return Err(empty(
@@ -76,6 +83,29 @@ async fn local(dataset: &str, path: &FilePath, files_max: usize) -> Result<Listi
     })
 }
 
+/// The files of a list, in its order.
+async fn listed(dataset: &str, store: &Store, list: &FileList) -> Result<Listing, CatalogError> {
+    let (display, list) = (list.display(), list.clone());
+    let files = tokio::task::spawn_blocking(move || list.files()).await;
+    let files = files.unwrap_or_else(|ended| Err(ended.to_string())).map_err(|reason| empty(dataset, reason))?;
+    if files.len() > store.files_max() {
+        return Err(CatalogError::of_store(dataset, StoreError::too_many(&display, store.files_max())));
+    }
+    let heads = files.into_iter().map(|(line, path)| {
+        let display = &display;
+        async move {
+            store.head(&path).await.map_err(|error| match error.kind {
+                StoreErrorKind::Missing | StoreErrorKind::Denied => {
+                    empty(dataset, format!("\"{display}\", line {line}: {error}"))
+                }
+                StoreErrorKind::Changed | StoreErrorKind::Failed => CatalogError::of_store(dataset, error),
+            })
+        }
+    });
+    let objects = futures::stream::iter(heads).buffered(HEADS_AT_ONCE).try_collect().await?;
+    Ok(Listing { root: Path::default(), objects })
+}
+
 fn walk_local(path: &FilePath, files_max: usize) -> Result<Listing, WalkError> {
     let failed = |reason: String| WalkError::Failed(path.to_owned(), reason);
     let spec = LocalFileSpec::look(path).map_err(failed)?;
@@ -97,8 +127,8 @@ fn walk_local(path: &FilePath, files_max: usize) -> Result<Listing, WalkError> {
 
 async fn remote(store: &Store, spec: &FileSpec) -> Result<Listing, StoreError> {
     match spec {
-        // Listed by `local`.
-        FileSpec::Local(_) => Ok(Listing { root: Path::default(), objects: Vec::new() }),
+        // Listed by `local` and `listed`.
+        FileSpec::Local(_) | FileSpec::List(_) => Ok(Listing { root: Path::default(), objects: Vec::new() }),
         FileSpec::Prefix(root) => folder(store, root).await,
         FileSpec::Object(path) => Ok(one(path, store.head(path).await?)),
         FileSpec::Name(path) => named(store, path).await,
@@ -234,6 +264,7 @@ fn nothing_there(location: &Location) -> String {
         }
         FileSpec::Glob { root, pattern, .. } => format!("no object under \"{}\" matches \"{pattern}\"", shown(root)),
         FileSpec::Object(path) => format!("there is no \"{}\"", shown(path)),
+        FileSpec::List(list) => format!("\"{}\" lists no files", list.display()),
     }
 }
 

@@ -10,6 +10,7 @@ use object_store::path::Path;
 use url::Url;
 
 use super::{
+    file_list::{FileList, StoreOfList, WITH_CREDENTIALS, file_url},
     leaves::Int96Unit,
     pinned_schema::PinnedSchema,
     store::Store,
@@ -49,6 +50,8 @@ pub(super) enum FileSpec {
     },
     /// One object of a store without listings.
     Object(Path),
+    /// The files that a list on this machine names.
+    List(FileList),
 }
 
 /// The folder of a dataset to be written.
@@ -97,6 +100,7 @@ impl Location {
     /// Parses a path, a `file://` URL or the URL of a remote store, whose client is shared through `stores`.
     pub fn parse(name: &str, url: &str, stores: &mut Stores) -> Result<Self, LocationError> {
         let parsed = match url.split_once("://") {
+            _ if url.starts_with('@') => listed(FilePath::new(&url[1..]), stores),
             None => local(FilePath::new(url)),
             Some(("file", _)) => file_url(url).and_then(|path| local(&path)),
             Some((scheme @ ("http" | "https"), _)) => web(scheme, url, stores),
@@ -178,12 +182,12 @@ impl Location {
         &self.store
     }
 
-    /// The folder that it names; `None` for a glob and for a file of a web server.
+    /// The folder that it names; `None` for a glob, a list, and a file of a web server.
     pub fn folder(&self) -> Option<Folder<'_>> {
         match &self.spec {
             FileSpec::Local(path) => Some(Folder::Local(path)),
             FileSpec::Prefix(path) | FileSpec::Name(path) => Some(Folder::Remote(&self.store, path)),
-            FileSpec::Glob { .. } | FileSpec::Object(_) => None,
+            FileSpec::Glob { .. } | FileSpec::Object(_) | FileSpec::List(_) => None,
         }
     }
 
@@ -193,9 +197,13 @@ impl Location {
     }
 }
 
-fn file_url(url: &str) -> Result<PathBuf, String> {
-    let path = Url::parse(url).ok().and_then(|parsed| parsed.to_file_path().ok());
-    path.ok_or_else(|| "file:// must be followed by an absolute path".to_owned())
+fn listed(path: &FilePath, stores: &mut Stores) -> Result<Location, String> {
+    let list = FileList::open(path)?;
+    let store = match list.origin() {
+        StoreOfList::Disk => Store::local(),
+        StoreOfList::Remote(scheme, authority) => stores.of(scheme, authority)?,
+    };
+    Ok(Location::of(store, FileSpec::List(list)))
 }
 
 fn local(path: &FilePath) -> Result<Location, String> {
@@ -236,7 +244,7 @@ fn bucket(scheme: &str, rest: &str, stores: &mut Stores) -> Result<Location, Str
 fn web(scheme: &str, url: &str, stores: &mut Stores) -> Result<Location, String> {
     let parsed = Url::parse(url).map_err(|source| source.to_string())?;
     if !parsed.username().is_empty() || parsed.password().is_some() || parsed.query().is_some() {
-        return Err("a user, a password or a query is not allowed: a URL must hold no credentials".to_owned());
+        return Err(WITH_CREDENTIALS.to_owned());
     }
     if parsed.path().ends_with('/') || parsed.path().contains('*') {
         let reason = "it must name one file: web servers have no listing";
@@ -326,6 +334,7 @@ mod tests {
             FileSpec::Name(path) => format!("name {path}"),
             FileSpec::Glob { root, pattern, literal } => format!("glob {root} {pattern} {literal}"),
             FileSpec::Object(path) => format!("object {path}"),
+            FileSpec::List(list) => format!("list {}", list.display()),
         };
         for (url, want) in [
             ("s3://bucket", "prefix "),

@@ -9,7 +9,10 @@ use std::{
     },
 };
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::{
+    array::ArrayRef,
+    datatypes::{Schema, SchemaRef},
+};
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, path::Path};
 use parquet::{arrow::arrow_reader::ArrowReaderMetadata, schema::types::SchemaDescPtr};
@@ -20,6 +23,7 @@ use super::{
     leaves::Int96Unit,
     listing::{Listing, relative},
     location::Location,
+    partitions::Partitions,
     store::{Store, is_identified_by_tag, is_same},
     union::{FileColumns, Union},
 };
@@ -43,6 +47,9 @@ pub struct Snapshot {
     files: Vec<Arc<File>>,
     /// Where each file has the columns.
     columns: Vec<Arc<FileColumns>>,
+    partitions: Partitions,
+    /// Of each column, its index among the partition columns.
+    partition_columns: Vec<Option<usize>>,
     adapted_files: usize,
     row_groups: Vec<RowGroup>,
     row_counts: Arc<Vec<u64>>,
@@ -99,7 +106,10 @@ pub(super) async fn open(
     }));
     let files: Vec<Arc<File>> = opened.buffered(FOOTERS_IN_FLIGHT).try_collect().await?;
     let schemas = files.iter().map(|file| (file.display.as_str(), file.footer.stored.schema().as_ref()));
-    let Union { schema, columns, adapted } = Union::of(dataset, schemas, location.schema())?;
+    let paths = files.iter().map(|file| relative_path(&root, &file.object.location));
+    let partitions = Partitions::of(dataset, paths, location.schema())?;
+    let Union { schema, columns, adapted, partitions: partition_columns } =
+        Union::of(dataset, schemas, location.schema(), partitions.fields())?;
     let wide_schema = Arc::new(footer::wide(&schema));
 
     let mut row_groups = Vec::new();
@@ -127,6 +137,8 @@ pub(super) async fn open(
         wide_schema,
         files,
         columns,
+        partitions,
+        partition_columns,
         adapted_files: adapted,
         row_groups,
         row_counts,
@@ -137,6 +149,10 @@ pub(super) async fn open(
     })
 }
 
+fn relative_path<'a>(root: &Path, path: &'a Path) -> &'a str {
+    relative(root, path).unwrap_or(path.as_ref())
+}
+
 /// Digest of the files in order (relative path, size, `ETag`), the rows of their row groups, and the schema.
 ///
 /// Includes the footer of a file whose tag does not identify its bytes. Excludes versions: tickets and cursors keep the
@@ -145,7 +161,7 @@ fn digest(root: &Path, store: &Store, files: &[Arc<File>], schema: &Schema, is_a
     let mut manifest = Vec::from(*b"forebay snapshot 1\n");
     for file in files {
         let path = &file.object.location;
-        let relative = relative(root, path).unwrap_or(path.as_ref());
+        let relative = relative_path(root, path);
         let tag = file.object.e_tag.as_deref().unwrap_or("-");
         manifest.extend(format!("{}\n{}\n{tag}\n", relative, file.object.size).bytes());
         if !is_identified_by_tag(store, &file.object) {
@@ -231,6 +247,16 @@ impl Snapshot {
     /// Where a file, by its index, has the columns.
     pub fn columns_of(&self, file_index: usize) -> &Arc<FileColumns> {
         &self.columns[file_index]
+    }
+
+    /// Whether a column has its values from the folders of files.
+    pub fn is_partition(&self, column: usize) -> bool {
+        self.partition_columns[column].is_some()
+    }
+
+    /// The value of each file in a partition column; `None` if it is a column of the files.
+    pub fn partition_values(&self, column: usize) -> Option<&ArrayRef> {
+        self.partition_columns[column].map(|partition| self.partitions.values(partition))
     }
 
     /// The file of a row group.

@@ -1,8 +1,9 @@
 //! The schema of a dataset: the union of the schemas of its files, or the one that is pinned; and where each file has
 //! its columns.
 //!
-//! Columns are matched by name. One that a file lacks, or that has no type there, is null for the file's rows. This
-//! module decides schemas only; `scan` converts the values.
+//! Columns are matched by name. One that a file lacks, or that has no type there, is null for the file's rows. A
+//! partition column replaces one of that name in the files. This module decides schemas only; `scan` converts the
+//! values.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -32,30 +33,34 @@ pub(super) struct Union {
     pub columns: Vec<Arc<FileColumns>>,
     /// Files whose columns differ from the dataset's in order, number or type.
     pub adapted: usize,
+    /// Of each column, its index among the partition columns; `None` if files have it.
+    pub partitions: Vec<Option<usize>>,
 }
 
 /// A file's name for errors, and its schema.
 pub(super) type NamedSchema<'a> = (&'a str, &'a Schema);
 
 /// A schema that files share.
-struct Shape<'a> {
+struct FileShape<'a> {
     schema: &'a Schema,
     /// The first file of it.
     file: &'a str,
 }
 
 /// A column, as some files have it.
-struct Column<'a> {
+struct UnionColumn<'a> {
     /// The first field of its name; in a pinned schema, the field there.
     field: &'a Field,
     /// Its field in each shape that has it.
     found: Vec<(usize, &'a Field)>,
     roots: Vec<Option<usize>>,
+    /// Its index among the partition columns, if it is one.
+    partition: Option<usize>,
 }
 
 /// The distinct schemas of files, and the one of each file.
-fn shapes<'a>(files: impl Iterator<Item = NamedSchema<'a>>) -> (Vec<Shape<'a>>, Vec<usize>) {
-    let mut shapes: Vec<Shape<'a>> = Vec::new();
+fn shapes<'a>(files: impl Iterator<Item = NamedSchema<'a>>) -> (Vec<FileShape<'a>>, Vec<usize>) {
+    let mut shapes: Vec<FileShape<'a>> = Vec::new();
     let mut known: HashMap<Vec<(&str, &DataType, bool)>, usize> = HashMap::new();
     let mut of_files: Vec<usize> = Vec::new();
     for (file, schema) in files {
@@ -66,7 +71,7 @@ fn shapes<'a>(files: impl Iterator<Item = NamedSchema<'a>>) -> (Vec<Shape<'a>>, 
         }
         let key = |field: &'a FieldRef| (field.name().as_str(), field.data_type(), field.is_nullable());
         let index = *known.entry(schema.fields().iter().map(key).collect()).or_insert_with(|| {
-            shapes.push(Shape { schema, file });
+            shapes.push(FileShape { schema, file });
             shapes.len() - 1
         });
         of_files.push(index);
@@ -112,15 +117,21 @@ impl Union {
     ///
     /// Columns are in the order of the first file, then those that later files add. The k-th column of a name matches
     /// the k-th column of that name in other files. A column is nullable if it is in any file, or if a file lacks it.
+    /// Partition columns are the last, unless a schema is pinned, which must have all of them.
     pub(super) fn of<'a>(
         dataset: &str,
         files: impl Iterator<Item = NamedSchema<'a>>,
         pinned: Option<&'a PinnedSchema>,
+        partitions: &'a [Field],
     ) -> Result<Self, CatalogError> {
         let (shapes, of_files) = shapes(files);
-        let columns = columns(&shapes, pinned);
+        let columns = columns(&shapes, pinned, partitions);
         let mut fields = Vec::with_capacity(columns.len());
         for column in &columns {
+            if let Some(partition) = column.partition {
+                fields.push(partitions[partition].clone());
+                continue;
+            }
             let data_type = match pinned {
                 Some(pinned) => column.pinned_type(dataset, &shapes, pinned)?,
                 None => column.common_type(dataset, &shapes)?,
@@ -136,9 +147,9 @@ impl Union {
         Ok(Self::placed(&shapes, &of_files, &columns, schema))
     }
 
-    fn placed(shapes: &[Shape<'_>], of_files: &[usize], columns: &[Column<'_>], schema: SchemaRef) -> Self {
-        let of_shape = |(index, shape): (usize, &Shape<'_>)| {
-            let root = |(place, column): (usize, &Column<'_>)| {
+    fn placed(shapes: &[FileShape<'_>], of_files: &[usize], columns: &[UnionColumn<'_>], schema: SchemaRef) -> Self {
+        let of_shape = |(index, shape): (usize, &FileShape<'_>)| {
+            let root = |(place, column): (usize, &UnionColumn<'_>)| {
                 let root = column.roots[index]?;
                 let has_values = *shape.schema.field(root).data_type() != DataType::Null
                     || *schema.field(place).data_type() == DataType::Null;
@@ -148,39 +159,59 @@ impl Union {
             Arc::new(FileColumns::new(roots, shape.schema.fields().len()))
         };
         let of_shapes: Vec<Arc<FileColumns>> = shapes.iter().enumerate().map(of_shape).collect();
-        let agrees = |shape: &Shape<'_>| {
-            let is_same = |(a, b): (&FieldRef, &FieldRef)| a.name() == b.name() && a.data_type() == b.data_type();
-            let (own, common) = (shape.schema.fields(), schema.fields());
-            own.len() == common.len() && own.iter().zip(common).all(is_same)
+        let of_files_only = || columns.iter().zip(schema.fields()).filter(|(column, _)| column.partition.is_none());
+        let agrees = |shape: &FileShape<'_>| {
+            let own = shape.schema.fields();
+            let is_same = |(a, (_, b)): (&FieldRef, (&UnionColumn<'_>, &FieldRef))| {
+                a.name() == b.name() && a.data_type() == b.data_type()
+            };
+            own.len() == of_files_only().count() && own.iter().zip(of_files_only()).all(is_same)
         };
         let agreeing: Vec<bool> = shapes.iter().map(agrees).collect();
         let adapted = of_files.iter().filter(|shape| !agreeing[**shape]).count();
-        Self { schema, columns: of_files.iter().map(|shape| Arc::clone(&of_shapes[*shape])).collect(), adapted }
+        let partitions = columns.iter().map(|column| column.partition).collect();
+        let columns = of_files.iter().map(|shape| Arc::clone(&of_shapes[*shape])).collect();
+        Self { schema, columns, adapted, partitions }
     }
 }
 
-/// The columns of all shapes by name and occurrence; of a pinned schema, only those in it.
-fn columns<'a>(shapes: &[Shape<'a>], pinned: Option<&'a PinnedSchema>) -> Vec<Column<'a>> {
-    let mut columns: Vec<Column<'a>> = Vec::new();
+/// The columns of all shapes by name and occurrence, and the partition columns; of a pinned schema, only those in it.
+fn columns<'a>(
+    shapes: &[FileShape<'a>],
+    pinned: Option<&'a PinnedSchema>,
+    partitions: &'a [Field],
+) -> Vec<UnionColumn<'a>> {
+    let mut columns: Vec<UnionColumn<'a>> = Vec::new();
     let mut places: HashMap<(&str, usize), usize> = HashMap::new();
+    let partition = |name: &str| partitions.iter().position(|field| field.name() == name);
+    let column = |field: &'a Field, partition: Option<usize>| UnionColumn {
+        field,
+        found: Vec::new(),
+        roots: vec![None; shapes.len()],
+        partition,
+    };
     for (name, field) in pinned.into_iter().flat_map(|pinned| occurrences(pinned.schema())) {
         places.insert(name, columns.len());
-        columns.push(Column { field, found: Vec::new(), roots: vec![None; shapes.len()] });
+        columns.push(column(field, partition(name.0)));
     }
     for (index, shape) in shapes.iter().enumerate() {
         for (root, (name, field)) in occurrences(shape.schema).enumerate() {
             let place = match places.get(&name) {
+                _ if partition(name.0).is_some() => continue,
                 Some(place) => *place,
                 None if pinned.is_some() => continue,
                 None => {
                     places.insert(name, columns.len());
-                    columns.push(Column { field, found: Vec::new(), roots: vec![None; shapes.len()] });
+                    columns.push(column(field, None));
                     columns.len() - 1
                 }
             };
             columns[place].found.push((index, field));
             columns[place].roots[index] = Some(root);
         }
+    }
+    if pinned.is_none() {
+        columns.extend(partitions.iter().enumerate().map(|(index, field)| column(field, Some(index))));
     }
     columns
 }
@@ -195,10 +226,10 @@ fn occurrences(schema: &Schema) -> impl Iterator<Item = ((&str, usize), &Field)>
     })
 }
 
-// === impl Column ===
+// === impl UnionColumn ===
 
-impl Column<'_> {
-    fn common_type(&self, dataset: &str, shapes: &[Shape<'_>]) -> Result<DataType, CatalogError> {
+impl UnionColumn<'_> {
+    fn common_type(&self, dataset: &str, shapes: &[FileShape<'_>]) -> Result<DataType, CatalogError> {
         let types: Vec<&DataType> = self.found.iter().map(|(_, field)| field.data_type()).collect();
         if let Some(common) = common_type(&types) {
             return Ok(common);
@@ -221,7 +252,7 @@ impl Column<'_> {
     fn pinned_type(
         &self,
         dataset: &str,
-        shapes: &[Shape<'_>],
+        shapes: &[FileShape<'_>],
         pinned: &PinnedSchema,
     ) -> Result<DataType, CatalogError> {
         let wide = self.field.data_type();
@@ -251,7 +282,7 @@ mod tests {
 
     fn union(files: &[Schema]) -> Result<Union, CatalogError> {
         let names: Vec<String> = (0..files.len()).map(|file| format!("f{file}")).collect();
-        Union::of("d", names.iter().map(String::as_str).zip(files), None)
+        Union::of("d", names.iter().map(String::as_str).zip(files), None, &[])
     }
 
     fn roots(union: &Union, file: usize) -> Vec<Option<usize>> {
@@ -292,6 +323,18 @@ mod tests {
         let union = union(&files).unwrap();
         assert_eq!(roots(&union, 1), [Some(1), Some(2), Some(0)]);
         assert_eq!(*union.schema.field(0).data_type(), T::Int16);
+    }
+
+    #[test]
+    fn partition_columns_come_last_and_hide_those_of_files() {
+        let files = [schema(&[("day", T::Utf8), ("a", T::Int8)]), schema(&[("a", T::Int8)])];
+        let partitions = [Field::new("day", T::Date32, false)];
+        let names = ["f0", "f1"];
+        let union = Union::of("d", names.into_iter().zip(&files), None, &partitions).unwrap();
+        assert_eq!(union.schema.fields().iter().map(|field| field.name()).collect::<Vec<_>>(), ["a", "day"]);
+        assert_eq!(*union.schema.field(1), partitions[0]);
+        assert_eq!((roots(&union, 0), roots(&union, 1)), (vec![Some(1), None], vec![Some(0), None]));
+        assert_eq!((union.partitions, union.adapted), (vec![None, Some(0)], 1));
     }
 
     #[test]

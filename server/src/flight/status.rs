@@ -177,7 +177,9 @@ fn reason(error: &StreamError) -> Reason {
         StreamError::Catalog(catalog) => match catalog {
             CatalogError::Unknown { .. } => Reason::UnknownDataset,
             CatalogError::Empty { .. } => Reason::EmptyDataset,
-            CatalogError::SchemaDrift { .. } | CatalogError::PinnedDrift { .. } => Reason::SchemaDrift,
+            CatalogError::SchemaDrift { .. } | CatalogError::PinnedDrift { .. } | CatalogError::Partition { .. } => {
+                Reason::SchemaDrift
+            }
             CatalogError::Corrupt { .. } => Reason::CorruptData,
             CatalogError::LinkOut { .. } => Reason::PermissionDenied,
             CatalogError::Changed { .. } => Reason::SnapshotChanged,

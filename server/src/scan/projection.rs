@@ -203,7 +203,12 @@ impl Projection {
 
     /// The keyable columns for which a row group has only dictionary-encoded pages.
     pub(super) fn keyed(&self, snapshot: &Snapshot, row_group: &RowGroup) -> Vec<usize> {
-        let mut keyed = Vec::new();
+        // A text of the folder's name is a dictionary of one value.
+        let is_constant = |column: &usize| {
+            let (index, wanted) = (self.indices[*column], self.schema.field(*column).data_type());
+            snapshot.is_partition(index) && !is_keyed_number(wanted)
+        };
+        let mut keyed: Vec<usize> = self.keyable.iter().copied().filter(is_constant).collect();
         if !self.keyable.is_empty() {
             let (columns, stored) =
                 (snapshot.columns_of(row_group.file_index), self.footer(snapshot, row_group).schema());
@@ -222,6 +227,7 @@ impl Projection {
                 }
             });
         }
+        keyed.sort_unstable();
         keyed
     }
 

@@ -290,7 +290,7 @@ impl RowGroupReader {
     }
 
     /// The arrays of these columns, by rising index in the projection, with its types. Those that the file lacks are
-    /// null.
+    /// null or the value of its folder.
     fn restored<'a>(
         &self,
         arrays: impl Iterator<Item = &'a (usize, ArrayRef)>,
@@ -303,7 +303,12 @@ impl RowGroupReader {
             let name = || self.view.schema.field(*index).name().clone();
             restored[*index] = Some(array.map_err(|reason| self.context.out_of_range(name(), reason))?);
         }
-        Ok(columns.filter_map(|column| restored[column].take().or_else(|| self.view.absent(column, rows))).collect())
+        let mut values = Vec::with_capacity(restored.len());
+        for column in columns {
+            let constant = self.view.constant(column, rows).map_err(|source| self.corrupt(source.to_string()))?;
+            values.extend(constant.or_else(|| restored[column].take()));
+        }
+        Ok(values)
     }
 
     /// Files may declare different columns nullable: every chunk has the schema of the snapshot.

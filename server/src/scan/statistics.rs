@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use arrow::{
     array::{Array, ArrayRef, UInt64Array, new_null_array},
-    compute::{cast, concat},
+    compute::{cast, concat, take},
     datatypes::DataType,
 };
 use parquet::{arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::RowGroupMetaData};
 
 use crate::{
-    catalog::{self, File, Snapshot},
+    catalog::{self, File, RowGroup, Snapshot},
     expr::{ColumnStatistics, PruningStatistics},
 };
 
@@ -27,6 +27,9 @@ fn of_column(snapshot: &Snapshot, column: &str) -> Option<ColumnStatistics> {
         DataType::Dictionary(_, values) => values,
         other => other,
     };
+    if let Some(values) = snapshot.partition_values(index) {
+        return of_partition(snapshot, values, data_type);
+    }
     let mut minimums: Vec<ArrayRef> = Vec::new();
     let mut maximums: Vec<ArrayRef> = Vec::new();
     let mut null_counts: Vec<ArrayRef> = Vec::new();
@@ -71,6 +74,16 @@ fn of_file(file: &File, column: &str, data_type: &DataType) -> Option<ColumnStat
         maximums: cast(&converter.row_group_maxes(groups).ok()?, data_type).ok()?,
         null_counts: converter.row_group_null_counts(groups).ok()?,
     })
+}
+
+/// Statistics of a partition column: all rows of a file have one value.
+fn of_partition(snapshot: &Snapshot, values: &ArrayRef, data_type: &DataType) -> Option<ColumnStatistics> {
+    let groups = snapshot.row_groups().iter();
+    let files: UInt64Array = groups.clone().map(|group| group.file_index as u64).collect();
+    let bounds = take(&cast(values, data_type).ok()?, &files, None).ok()?;
+    let nulls = |group: &RowGroup| if values.is_null(group.file_index) { group.rows.end - group.rows.start } else { 0 };
+    let null_counts = UInt64Array::from_iter_values(groups.map(nulls));
+    Some(ColumnStatistics { minimums: Arc::clone(&bounds), maximums: bounds, null_counts })
 }
 
 /// Statistics of a column that a file lacks: every row is null.

@@ -3,8 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::{
-    array::{ArrayRef, new_null_array},
+    array::{Array, ArrayRef, DictionaryArray, Int32Array, UInt32Array, new_null_array},
+    compute::take,
     datatypes::{DataType, FieldRef, Schema, SchemaRef},
+    error::ArrowError,
 };
 use parquet::{
     arrow::{
@@ -46,14 +48,14 @@ pub(super) struct View {
 }
 
 /// How a file has a column of its dataset.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 enum ColumnOrigin {
     /// In the dataset's type.
     Same,
     /// In another type, to which intervals are restored before the values are converted.
     Converted(DataType),
-    /// Not at all: its values are null.
-    Absent,
+    /// Not at all: all values are this one, an array of one row, or null.
+    Constant(Option<ArrayRef>),
 }
 
 // === impl View ===
@@ -79,14 +81,19 @@ impl View {
         let is_optional = keyed.is_empty();
         let metadata =
             reread(footer, types).or_else(|error| if is_optional { Ok(footer.clone()) } else { Err(error) })?;
-        let origin = |(field, root): (&FieldRef, &Option<usize>)| match root {
-            None => ColumnOrigin::Absent,
+        let origin = |(field, (root, index)): (&FieldRef, (&Option<usize>, &usize))| match root {
+            None => ColumnOrigin::Constant(
+                snapshot
+                    .partition_values(*index)
+                    .map(|values| values.slice(file_index, 1))
+                    .filter(|value| value.is_valid(0)),
+            ),
             Some(root) => match metadata.schema().field(*root).data_type() {
                 found if found == field.data_type() => ColumnOrigin::Same,
                 found => ColumnOrigin::Converted(found.clone()),
             },
         };
-        let origins = schema.fields().iter().zip(&roots).map(origin).collect();
+        let origins = schema.fields().iter().zip(roots.iter().zip(indices)).map(origin).collect();
         Ok(Self {
             file_index,
             keyed,
@@ -126,14 +133,18 @@ impl View {
                     format!("it holds a value that {wanted}, the type of its dataset, cannot hold: {source}")
                 })
             }
-            ColumnOrigin::Same | ColumnOrigin::Absent => self.intervals.restored(decoded, wanted),
+            ColumnOrigin::Same | ColumnOrigin::Constant(_) => self.intervals.restored(decoded, wanted),
         }
     }
 
     /// The values of a column, by its index in the projection, that the file does not have; `None` if it has it.
-    pub(super) fn absent(&self, column: usize, rows: usize) -> Option<ArrayRef> {
-        (self.origins[column] == ColumnOrigin::Absent)
-            .then(|| new_null_array(self.schema.field(column).data_type(), rows))
+    pub(super) fn constant(&self, column: usize, rows: usize) -> Result<Option<ArrayRef>, ArrowError> {
+        let wanted = self.schema.field(column).data_type();
+        match &self.origins[column] {
+            ColumnOrigin::Constant(Some(value)) => repeated(value, wanted, rows).map(Some),
+            ColumnOrigin::Constant(None) => Ok(Some(new_null_array(wanted, rows))),
+            ColumnOrigin::Same | ColumnOrigin::Converted(_) => Ok(None),
+        }
     }
 
     /// How the columns of these roots are assembled from leaves.
@@ -148,6 +159,17 @@ impl View {
         kept.insert(0, (roots.to_vec(), Arc::clone(&levels)));
         kept.truncate(LEVELS_KEPT_MAX);
         Ok(levels)
+    }
+}
+
+/// An array of a value: a dictionary has it once.
+fn repeated(value: &ArrayRef, wanted: &DataType, rows: usize) -> Result<ArrayRef, ArrowError> {
+    match wanted {
+        DataType::Dictionary(keys, values) if **keys == DataType::Int32 => {
+            let value = convert(value, values)?;
+            Ok(Arc::new(DictionaryArray::try_new(Int32Array::new(vec![0; rows].into(), None), value)?))
+        }
+        _ => take(&convert(value, wanted)?, &UInt32Array::from(vec![0; rows]), None),
     }
 }
 
