@@ -21,7 +21,8 @@ pub struct Lane {
 pub struct Window {
     /// Rows in T.
     pub rows: Range<u64>,
-    permutation: Permutation,
+    /// None: in the order of T.
+    permutation: Option<Permutation>,
 }
 
 impl Lane {
@@ -30,7 +31,7 @@ impl Lane {
         let offsets = self.offsets(index);
         let key = self.shuffle.key(b'w', self.index, index);
         let permutation = Permutation::new(offsets.end - offsets.start, key);
-        Window { rows: self.start + offsets.start..self.start + offsets.end, permutation }
+        Window { rows: self.start + offsets.start..self.start + offsets.end, permutation: Some(permutation) }
     }
 
     /// Returns the offsets in the lane of the rows of a window.
@@ -48,14 +49,14 @@ impl Lane {
     pub fn row_at(&self, offset: u64) -> u64 {
         let index = self.window_at(offset);
         let window = self.window(index);
-        window.rows.start + window.permutation.at(offset - self.offsets(index).start)
+        window.rows.start + window.at(offset - self.offsets(index).start)
     }
 
     /// Returns the offset of a row in T that is part of the lane.
     pub fn offset_of(&self, row: u64) -> u64 {
         let index = self.window_at(row - self.start);
         let window = self.window(index);
-        self.offsets(index).start + window.permutation.inverse(row - window.rows.start)
+        self.offsets(index).start + window.place_of(row - window.rows.start)
     }
 
     fn windows(&self) -> Windows {
@@ -64,12 +65,27 @@ impl Lane {
 }
 
 impl Window {
+    /// Creates a window whose rows stay in the order of T.
+    pub fn in_order(rows: Range<u64>) -> Self {
+        Self { rows, permutation: None }
+    }
+
     /// Returns, for each row of the window in the order of T, its place in the permuted window.
     pub fn places(&self) -> Vec<u32> {
         let mut places = vec![0; (self.rows.end - self.rows.start) as usize];
         for place in 0..places.len() {
-            places[self.permutation.at(place as u64) as usize] = place as u32;
+            places[self.at(place as u64) as usize] = place as u32;
         }
         places
+    }
+
+    /// The row at a place, counted from the window's first.
+    fn at(&self, place: u64) -> u64 {
+        self.permutation.as_ref().map_or(place, |permutation| permutation.at(place))
+    }
+
+    /// The place of a row, counted from the window's first.
+    fn place_of(&self, row: u64) -> u64 {
+        self.permutation.as_ref().map_or(row, |permutation| permutation.inverse(row))
     }
 }

@@ -32,6 +32,7 @@
 pub mod estimate;
 mod fields;
 mod lane;
+mod mixture;
 mod permutation;
 mod sequence;
 mod shuffle;
@@ -42,6 +43,10 @@ use std::{ops::Range, sync::Arc};
 
 pub use fields::{BATCH_SIZE_MAX, FieldError, OrderFields, WORLD_SIZE_MAX};
 pub use lane::{Lane, Window};
+pub use mixture::{
+    DENOMINATOR_MAX, MixedRow, MixedRows, Mixture, Pattern, Repetition, SOURCES_MAX, Strides, WeightProblem, exact,
+    quantize,
+};
 pub use permutation::Permutation;
 pub use sequence::{Piece, Sequence};
 pub use shuffle::Shuffle;
@@ -205,6 +210,14 @@ impl Epoch {
         let in_longer = more * (rows + 1);
         let lane = if row < in_longer { row / (rows + 1) } else { more + (row - in_longer) / rows };
         Some(self.lane(lane)?.offset_of(row) * shuffle.lanes + lane)
+    }
+
+    /// Returns the global position of a row of a rank's sequence; in file order, its place in T.
+    pub fn position_in(&self, rank: u64, row: u64) -> u64 {
+        match self.shuffle {
+            Some(_) => rank + self.world_size * row,
+            None => self.cut(rank) + row,
+        }
     }
 
     /// Returns the first row of the rank in T, in file order.

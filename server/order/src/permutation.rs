@@ -98,7 +98,8 @@ fn mix(half: u64, key: u64) -> u64 {
 
 /// Returns the next number of the `SplitMix64` sequence (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
 /// Generators", 2014).
-fn split_mix(state: &mut u64) -> u64 {
+/// Returns the next number of a `SplitMix64` sequence.
+pub(super) fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
