@@ -75,8 +75,8 @@ pub use forebay_proto::{
     defaults::BATCH_SIZE as BATCH_SIZE_DEFAULT,
     v1::{
         Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitRequest, FitResult,
-        LibraryColumn, Plan, PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay, ReplayRequest, ReplayRow,
-        StageSeconds, StoredPlan, StreamInfo, StreamRequest, TableRead,
+        LibraryColumn, MixtureSource, Plan, PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay,
+        ReplayRequest, ReplayRow, SourceInfo, StageSeconds, StoredPlan, StreamInfo, StreamRequest, TableRead,
     },
 };
 pub use handshake::Mismatch;

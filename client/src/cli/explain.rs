@@ -23,7 +23,7 @@ const LIBRARY_COLUMNS_SHOWN: usize = 6;
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     /// Name of the dataset on the server
-    #[arg(required_unless_present_all = ["rows", "row_bytes"])]
+    #[arg(required_unless_present_all = ["rows", "row_bytes"], required_unless_present_any = ["sources"])]
     dataset: Option<String>,
 
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(crate) struct Explain {
 impl Explain {
     /// Whether it needs no dataset, and so no server.
     pub(crate) fn is_arithmetic(&self) -> bool {
-        self.dataset.is_none()
+        self.dataset.is_none() && !self.stream.names_sources()
     }
 
     /// Estimates an epoch of --rows and --row-bytes.
@@ -132,6 +132,13 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
         let fused = format!("fused {} of {} columns", output::count(costs.fused_columns), output::count(costs.columns));
         lines.push(line("decoding", fused, by_library(costs)));
     }
+    for source in &costs.sources {
+        let share = format!("{:.4} % of the rows", 100.0 * source.share);
+        let repeats = if source.repeat { ", repeats" } else { "" };
+        let rows = (output::count(source.epoch_rows), output::count(source.rows));
+        let of_source = format!("{} of {} rows, {:.4} epochs{repeats}", rows.0, rows.1, source.epochs);
+        lines.push(line(&format!("source {}", source.dataset), share, of_source));
+    }
     if costs.memory_bytes > 0 {
         let limit = output::decimal_bytes(costs.memory_limit_bytes);
         let readable = format!("{} of {limit} for all streams", output::decimal_bytes(costs.memory_bytes));
@@ -200,7 +207,7 @@ fn ranks(ranks: &[RankExplain], has_files: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use forebay_client::LibraryColumn;
+    use forebay_client::{LibraryColumn, SourceInfo};
 
     use super::*;
 
@@ -267,6 +274,15 @@ mod tests {
             ranks: (0..20).map(|rank| RankExplain { rank, ..Default::default() }).collect(),
             sample: 0.25,
             sample_seed: 3,
+            sources: vec![SourceInfo {
+                dataset: "b".into(),
+                share: 0.3,
+                repeat: true,
+                rows: 100,
+                epoch_rows: 1250,
+                epochs: 12.5,
+                ..Default::default()
+            }],
             columns: 40,
             fused_columns: 31,
             library_columns: ["nested", "nested", "INT96", "nested", "codec LZ4", "nested", "nested", "nested"]
@@ -287,6 +303,7 @@ mod tests {
             "40 MB of 1 GB for all streams",
             "decoding            fused 31 of 40 columns  9 by the parquet crate: nested (c0, c1, c3, c5), INT96 (c2), codec LZ4 (c4), …",
             "storage takes       4 s                     bottleneck",
+            "source b            30.0000 % of the rows  1,250 of 100 rows, 12.5000 epochs, repeats",
             "snapshot            5f3a",
             "… and 4 ranks more",
         ] {

@@ -33,7 +33,8 @@ const BAR_PARTS: u64 = 1000;
 #[derive(Debug, Args)]
 pub(crate) struct Load {
     /// Name of the dataset on the server
-    dataset: String,
+    #[arg(required_unless_present = "sources")]
+    dataset: Option<String>,
 
     #[command(flatten)]
     stream: StreamOptions,
@@ -126,7 +127,7 @@ impl Load {
 
     /// Returns the run's settings; reads the plan's file.
     fn settings(&self) -> Result<Settings, Failure> {
-        let request: StreamRequest = self.stream.request(&self.dataset)?;
+        let request: StreamRequest = self.stream.request(self.dataset.as_deref().unwrap_or_default())?;
         Ok(Settings {
             clients: self.clients,
             streams: self.streams,

@@ -20,6 +20,7 @@ mod rows_text;
 mod schema;
 mod session;
 mod show;
+mod sources_file;
 mod stream_options;
 mod top;
 

@@ -21,7 +21,8 @@ use super::{
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// Name of the dataset on the server
-    dataset: String,
+    #[arg(required_unless_present = "sources")]
+    dataset: Option<String>,
 
     #[command(flatten)]
     stream: StreamOptions,
@@ -45,7 +46,7 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let stream = Some(self.stream.request(&self.dataset)?);
+        let stream = Some(self.stream.request(self.dataset.as_deref().unwrap_or_default())?);
         let found = session.client.replay(&ReplayRequest { stream, rank: self.rank, step: self.step }).await?;
         if let Some(path) = &self.output {
             let batch = session.client.replayed(&found).await?;
@@ -81,15 +82,22 @@ fn header(found: &Found) -> String {
 
 fn rows(rows: &[ReplayRow]) -> String {
     use Align::{Left, Right};
-    let names = ["FILE", "ROW GROUP", "ROW", "ROW ID", ""].map(str::to_owned).to_vec();
+    let is_mixture = rows.iter().any(|row| !row.dataset.is_empty());
+    let names = ["FILE", "ROW GROUP", "ROW", "ROW ID", if is_mixture { "DATASET" } else { "" }, ""];
+    let names = names.map(str::to_owned).to_vec();
     let line = |row: &ReplayRow| {
         // Without separators, for copying.
         let [row_group, in_group, row_id] = [row.row_group, row.row, row.row_id].map(|number| number.to_string());
         let padding = if row.padding { "padding" } else { "" }.to_owned();
-        vec![row.file.clone(), row_group, in_group, row_id, padding]
+        vec![row.file.clone(), row_group, in_group, row_id, row.dataset.clone(), padding]
     };
-    let lines: Vec<_> = [names].into_iter().chain(rows.iter().map(line)).collect();
-    output::columns(&[Left, Right, Right, Right, Left], &lines)
+    let mut lines: Vec<_> = [names].into_iter().chain(rows.iter().map(line)).collect();
+    let mut columns = vec![Left, Right, Right, Right, Left, Left];
+    if !is_mixture {
+        columns.remove(4);
+        lines.iter_mut().for_each(|line| drop(line.remove(4)));
+    }
+    output::columns(&columns, &lines)
 }
 
 /// Writes the file after encoding the whole batch.
@@ -118,7 +126,14 @@ mod tests {
 
     #[test]
     fn formats_a_line_per_row() {
-        let row = |file: &str, row_id, padding| ReplayRow { file: file.into(), row_group: 3, row: 7, row_id, padding };
+        let row = |file: &str, row_id, padding| ReplayRow {
+            file: file.into(),
+            row_group: 3,
+            row: 7,
+            row_id,
+            padding,
+            ..Default::default()
+        };
         let found = Found {
             header: Some(BatchHeader {
                 epoch: 1,
@@ -144,6 +159,13 @@ mod tests {
             "FILE            ROW GROUP  ROW  ROW ID\n\
              part-0.parquet          3    7    1007\n\
              b.parquet               3    7       7  padding\n"
+        );
+        let mixed = ["a", "bb"].map(|dataset| ReplayRow { dataset: dataset.into(), ..row("p", 1, false) });
+        assert_eq!(
+            rows(&mixed),
+            "FILE  ROW GROUP  ROW  ROW ID  DATASET\n\
+             p             3    7       1  a\n\
+             p             3    7       1  bb\n"
         );
     }
 

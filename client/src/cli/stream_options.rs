@@ -5,11 +5,15 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use forebay_client::{Remainder, StreamRequest};
 
-use super::{failure::Failure, plan_file};
+use super::{failure::Failure, plan_file, sources_file};
 
 /// An epoch under a plan, without the dataset's name.
 #[derive(Debug, Args)]
 pub(crate) struct StreamOptions {
+    /// JSON file of the sources of a mixture, instead of a dataset: [{"dataset": "a", "weight": 0.7}, ...]
+    #[arg(long, env = "FOREBAY_SOURCES", value_name = "FILE")]
+    sources: Option<PathBuf>,
+
     /// JSON file of a plan, or of a fit's result; - reads stdin
     #[arg(long, env = "FOREBAY_PLAN", value_name = "FILE", conflicts_with = "plan_id")]
     plan: Option<PathBuf>,
@@ -97,15 +101,25 @@ impl StreamOptions {
         self.plan.is_some() || self.plan_id.is_some()
     }
 
-    /// Returns the request for this epoch of a dataset; reads the plan's file.
+    /// Whether the sources of a mixture are given.
+    pub(crate) fn names_sources(&self) -> bool {
+        self.sources.is_some()
+    }
+
+    /// Returns the request for this epoch of a dataset, or of a mixture if `dataset` is empty; reads the plan's file.
     pub(crate) fn request(&self, dataset: &str) -> Result<StreamRequest, Failure> {
         let remainder = match self.remainder {
             RemainderRule::Keep => Remainder::Keep,
             RemainderRule::Drop => Remainder::Drop,
             RemainderRule::Pad => Remainder::Pad,
         };
+        let sources = self.sources.as_deref().map(sources_file::read).transpose()?.unwrap_or_default();
+        if !dataset.is_empty() && self.names_sources() {
+            return Err(Failure::Usage("pass either a dataset or --sources, not both".to_owned()));
+        }
         Ok(StreamRequest {
             dataset: dataset.to_owned(),
+            sources,
             plan: self.plan.as_deref().map(plan_file::read).transpose()?,
             plan_id: self.plan_id.clone().unwrap_or_default(),
             batch_size: self.batch_size,

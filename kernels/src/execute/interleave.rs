@@ -88,7 +88,30 @@ impl Interleave {
         let next = |&(batch, row): &(usize, usize)| {
             Some(if batch + 1 == batches.len() { (0, row + 1) } else { (batch + 1, row) })
         };
-        let turn = || successors((count > 0).then(|| place(first)), next).take(count);
+        self.add(batches, count, || successors((count > 0).then(|| place(first)), next).take(count))
+    }
+
+    /// Adds rows of batches, each given by the index of its batch and of the row in it.
+    pub fn append_rows(&mut self, batches: &[RecordBatch], rows: &[(usize, usize)]) -> Result<(), KernelError> {
+        if rows.len() > self.capacity - self.len {
+            return Err(KernelError::Full { rows: rows.len(), len: self.len, capacity: self.capacity });
+        }
+        for (batch, row) in rows {
+            let held = batches.get(*batch).map_or(0, RecordBatch::num_rows);
+            if *row >= held {
+                return Err(KernelError::OutOfRange { start: *row, end: row + 1, rows: held });
+            }
+        }
+        self.add(batches, rows.len(), || rows.iter().copied())
+    }
+
+    /// Adds `count` rows, which are within the batches.
+    fn add<Rows: Iterator<Item = (usize, usize)>>(
+        &mut self,
+        batches: &[RecordBatch],
+        count: usize,
+        turn: impl Fn() -> Rows,
+    ) -> Result<(), KernelError> {
         for (place, column) in self.columns.iter_mut().enumerate() {
             let arrays: Vec<&ArrayRef> = batches.iter().map(|batch| batch.column(place)).collect();
             match column {

@@ -826,12 +826,13 @@ impl ::prost::Name for RingEnd {
 const NAME: &'static str = "RingEnd";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.RingEnd".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.RingEnd".into() }}
-/// FlightDescriptor.command of GetFlightInfo and GetSchema: one epoch of a dataset under a plan, or its raw table.
+/// FlightDescriptor.command of GetFlightInfo and GetSchema: one epoch of a dataset or a mixture under a plan, or a dataset's raw
+/// table.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StreamRequest {
     #[prost(string, tag = "1")]
     pub dataset: ::prost::alloc::string::String,
-    /// An inline plan; either this or plan_id is required.
+    /// An inline plan; either this or plan_id is required, unless every source of a mixture has its own.
     #[prost(message, optional, tag = "2")]
     pub plan: ::core::option::Option<Plan>,
     /// The id of a fitted plan.
@@ -863,7 +864,7 @@ pub struct StreamRequest {
     /// Adds the column __row_id (uint64): the row's index in the snapshot in file order.
     #[prost(bool, tag = "13")]
     pub with_row_ids: bool,
-    /// Digest of the required snapshot; empty: the current one.
+    /// Digest of the required snapshot; empty: the current one. That of a mixture is a digest of its sources' snapshots.
     #[prost(string, tag = "14")]
     pub snapshot: ::prost::alloc::string::String,
     /// Version of the order; 0: the server's latest. Part of tickets and cursors: send it with a saved start_position.
@@ -900,11 +901,43 @@ pub struct StreamRequest {
     /// A value that no row has is a stream without rows.
     #[prost(message, optional, tag = "24")]
     pub group: ::core::option::Option<GroupKey>,
+    /// The sources of a mixture, at most 64, instead of dataset. The sample applies to each source.
+    #[prost(message, repeated, tag = "25")]
+    pub sources: ::prost::alloc::vec::Vec<MixtureSource>,
 }
 impl ::prost::Name for StreamRequest {
 const NAME: &'static str = "StreamRequest";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.StreamRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.StreamRequest".into() }}
+/// A dataset of a mixture: a deterministic sequence in which every source has its share of each prefix, to within a row.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct MixtureSource {
+    #[prost(string, tag = "1")]
+    pub dataset: ::prost::alloc::string::String,
+    /// Share of the rows, relative to the other weights. Shares are fractions of a common denominator of at most 262,144: exact where
+    /// there is one, otherwise the closest.
+    #[prost(double, optional, tag = "2")]
+    pub weight: ::core::option::Option<f64>,
+    /// Rows of each batch instead of a weight. All sources need it, and the sum is batch_size. In a shuffled epoch of several ranks
+    /// the counts hold for the batches of a step together.
+    #[prost(uint64, optional, tag = "3")]
+    pub rows_per_batch: ::core::option::Option<u64>,
+    /// Begins again after the last row, in another order if shuffled. The epoch ends with the first source that does not repeat.
+    #[prost(bool, tag = "4")]
+    pub repeat: bool,
+    /// A plan instead of the request's: plan or plan_id. Its outputs need the names, types and shapes of the others'.
+    #[prost(message, optional, tag = "5")]
+    pub plan: ::core::option::Option<Plan>,
+    #[prost(string, tag = "6")]
+    pub plan_id: ::prost::alloc::string::String,
+    /// Digest of the required snapshot of the dataset; empty: the current one.
+    #[prost(string, tag = "7")]
+    pub snapshot: ::prost::alloc::string::String,
+}
+impl ::prost::Name for MixtureSource {
+const NAME: &'static str = "MixtureSource";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.MixtureSource".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.MixtureSource".into() }}
 /// The value that the rows of a group share.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GroupKey {
@@ -1096,7 +1129,7 @@ const NAME: &'static str = "DatasetInfo";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.DatasetInfo".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.DatasetInfo".into() }}
 /// FlightInfo.app_metadata of a stream.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StreamInfo {
     #[prost(string, tag = "1")]
     pub snapshot: ::prost::alloc::string::String,
@@ -1116,11 +1149,42 @@ pub struct StreamInfo {
     /// Version of the order.
     #[prost(uint32, tag = "7")]
     pub order_version: u32,
+    /// The sources of a mixture. Its plan_id is that of all sources or, if they differ, a digest of them that is no plan's id.
+    #[prost(message, repeated, tag = "8")]
+    pub sources: ::prost::alloc::vec::Vec<SourceInfo>,
 }
 impl ::prost::Name for StreamInfo {
 const NAME: &'static str = "StreamInfo";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.StreamInfo".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.StreamInfo".into() }}
+/// A source of a mixture, in StreamInfo and Explain.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SourceInfo {
+    #[prost(string, tag = "1")]
+    pub dataset: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub snapshot: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub plan_id: ::prost::alloc::string::String,
+    /// Its part of the rows.
+    #[prost(double, tag = "4")]
+    pub share: f64,
+    #[prost(bool, tag = "5")]
+    pub repeat: bool,
+    /// Rows of the dataset that pass the plan's filter and the sample.
+    #[prost(uint64, tag = "6")]
+    pub rows: u64,
+    /// Rows that the epoch has of it, without repeats of PAD; more than `rows` if the source repeats.
+    #[prost(uint64, tag = "7")]
+    pub epoch_rows: u64,
+    /// epoch_rows / rows: the epochs of the source in one of the mixture.
+    #[prost(double, tag = "8")]
+    pub epochs: f64,
+}
+impl ::prost::Name for SourceInfo {
+const NAME: &'static str = "SourceInfo";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.SourceInfo".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.SourceInfo".into() }}
 /// FlightEndpoint.app_metadata of a stream: one rank's share of the whole epoch, regardless of start_position.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RankInfo {
@@ -1482,6 +1546,9 @@ pub struct Explain {
     /// The others in stored order, at most 100: the Parquet library decodes them.
     #[prost(message, repeated, tag = "25")]
     pub library_columns: ::prost::alloc::vec::Vec<LibraryColumn>,
+    /// The sources of a mixture. Columns and decoders are those of the first.
+    #[prost(message, repeated, tag = "26")]
+    pub sources: ::prost::alloc::vec::Vec<SourceInfo>,
 }
 impl ::prost::Name for Explain {
 const NAME: &'static str = "Explain";
@@ -1577,6 +1644,11 @@ pub struct ReplayRow {
     /// Whether the row repeats another (remainder PAD).
     #[prost(bool, tag = "5")]
     pub padding: bool,
+    /// Of a mixture: the dataset, and the index of the source.
+    #[prost(string, tag = "6")]
+    pub dataset: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "7")]
+    pub source: u32,
 }
 impl ::prost::Name for ReplayRow {
 const NAME: &'static str = "ReplayRow";

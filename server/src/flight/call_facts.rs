@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_order::SOURCES_MAX;
 use forebay_proto::v1;
 
 use crate::{
@@ -80,6 +81,11 @@ impl CallFacts {
     /// Sets what a request names.
     pub(super) fn set_request(&mut self, request: &v1::StreamRequest) {
         self.set_dataset(&request.dataset);
+        if !request.sources.is_empty() {
+            // Truncated to the length of a name, of which this many are more than enough.
+            let names: Vec<&str> = request.sources.iter().take(SOURCES_MAX).map(|source| &*source.dataset).collect();
+            self.set_dataset(&names.join(","));
+        }
         self.set_plan_id(&request.plan_id);
         self.epoch = Some(request.epoch);
         self.position = Some(request.start_position);

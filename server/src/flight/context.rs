@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use forebay_order::SOURCES_MAX;
 use forebay_proto::{Encoding, v1};
 use tonic::{Request, Status};
 
@@ -79,6 +80,16 @@ impl CallContext {
         plan.map_or(Ok(()), |plan| limits::check_plan(&self.resources.limits, plan))
     }
 
+    /// Checks the same for a request, or for every source of its mixture.
+    pub(super) async fn authorize_request(&self, message: &v1::StreamRequest) -> Result<(), Status> {
+        self.authorize(&message.dataset, message.plan.as_ref(), &message.plan_id).await?;
+        // More are refused.
+        for source in message.sources.iter().take(SOURCES_MAX) {
+            self.authorize(&source.dataset, source.plan.as_ref(), &source.plan_id).await?;
+        }
+        Ok(())
+    }
+
     /// The epoch of a request, if the caller may read it.
     pub(super) async fn prepare(&self, message: &v1::StreamRequest) -> Result<Prepared, Status> {
         let prepared = self.streams().prepare(self.checked(message).await?).await;
@@ -96,7 +107,7 @@ impl CallContext {
     }
 
     async fn checked(&self, message: &v1::StreamRequest) -> Result<plan::Request, Status> {
-        self.authorize(&message.dataset, message.plan.as_ref(), &message.plan_id).await?;
+        self.authorize_request(message).await?;
         plan::Request::check(message).map_err(|error| status::of(&error.into()))
     }
 

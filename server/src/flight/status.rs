@@ -197,7 +197,7 @@ fn reason(error: &StreamError) -> Reason {
             ScanError::Cpu(cpu) => cpu_reason(cpu),
         },
         StreamError::InputDrift { .. } => Reason::SchemaDrift,
-        StreamError::NoRows { .. } => Reason::EmptyDataset,
+        StreamError::NoRows { .. } | StreamError::NoSourceRows { .. } => Reason::EmptyDataset,
         StreamError::Unlearnable { .. } => Reason::NotFittable,
         StreamError::Engine(engine) => match engine {
             EngineError::Memory(_) => Reason::Limit,
@@ -214,6 +214,9 @@ fn reason(error: &StreamError) -> Reason {
         StreamError::State(_) | StreamError::Idle { .. } => Reason::Interrupted,
         StreamError::Cpu(cpu) => cpu_reason(cpu),
         StreamError::Shared(error) => reason(error),
+        StreamError::Source { source, .. } => reason(source),
+        StreamError::SourceNotFitted { .. } => Reason::NotFitted,
+        StreamError::SourcesChanged { .. } => Reason::SnapshotChanged,
         StreamError::Arrow(_) | StreamError::Miscounted { .. } => Reason::Internal,
     }
 }

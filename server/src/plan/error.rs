@@ -113,6 +113,19 @@ impl PlanError {
         }
     }
 
+    /// Puts a prefix before the path of the field.
+    #[must_use]
+    pub(crate) fn within(mut self, prefix: &str) -> Self {
+        if let Self::Field { path, .. }
+        | Self::UnknownColumn { path, .. }
+        | Self::Chain { path, .. }
+        | Self::NotFitted { path, .. } = &mut self
+        {
+            path.insert_str(0, prefix);
+        }
+        self
+    }
+
     /// Replaces paths of the canonical plan with those of the plan that the client sent.
     #[must_use]
     pub fn in_original(mut self, original: &v1::Plan) -> Self {

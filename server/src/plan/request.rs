@@ -6,15 +6,19 @@ use forebay_order::{Epoch, OrderFields, OrderVersion, Shuffle};
 use forebay_proto::v1;
 
 use super::{
-    OPS_MAX, PLAN_COLUMNS_MAX, ROW_ID, error::PlanError, grouping::Grouping, outputs::check_shape, sample::Sample,
+    OPS_MAX, PLAN_COLUMNS_MAX, ROW_ID, error::PlanError, grouping::Grouping, mixture::MixtureFields,
+    outputs::check_shape, sample::Sample,
 };
 
-/// A validated request: one epoch of a dataset under a plan.
+/// The name of all mixtures, in metrics and logs.
+const MIXTURE: &str = "mixture";
+
+/// A validated request: one epoch of a dataset or a mixture under a plan.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Name of the dataset.
+    /// Name of the dataset, or [`MIXTURE`].
     pub dataset: String,
-    /// The plan.
+    /// The plan; of a mixture, that of its first source.
     pub source: Source,
     /// Rows per batch and rank.
     pub batch_size: u64,
@@ -42,6 +46,8 @@ pub struct Request {
     pub sample: Option<Sample>,
     /// How the rows are grouped, and the group; none: all rows.
     pub grouping: Option<Grouping>,
+    /// The sources of a mixture; none: the request is for one dataset.
+    pub sources: Option<Arc<MixtureFields>>,
 }
 
 /// The plan of a request.
@@ -96,17 +102,9 @@ impl Request {
             let reason = "only GetFlightInfo and GetSchema accept it, and then no other field: leave it out here";
             return Err(PlanError::field("table", reason));
         }
-        if message.dataset.is_empty() {
+        if message.dataset.is_empty() && message.sources.is_empty() {
             return Err(PlanError::field("dataset", "missing: expected the name of a dataset on this server"));
         }
-        let source = match (&message.plan, message.plan_id.as_str()) {
-            (Some(plan), "") => Source::Inline(Arc::new(plan.clone())),
-            (None, id) if !id.is_empty() => Source::Id(id.to_owned()),
-            (None, _) => {
-                return Err(PlanError::field("plan", "missing: expected a plan, or the plan_id of a fitted one"));
-            }
-            (Some(_), _) => return Err(PlanError::field("plan_id", "send either plan or plan_id, not both")),
-        };
         if OrderVersion::of_number(message.order_version).is_none() {
             let served = OrderVersion::LATEST.number();
             return Err(PlanError::OrderChanged { requested: message.order_version, served });
@@ -116,12 +114,13 @@ impl Request {
         if message.assume.is_some() {
             return Err(PlanError::field("assume", "only the action \"explain\" accepts it: leave it out here"));
         }
-        if let Source::Inline(plan) = &source {
-            check_shape(plan)?;
-            refuse_row_id_output(plan)?;
-        }
+        let sources = MixtureFields::check(message, batch_size)?.map(Arc::new);
+        let (dataset, source) = match sources.as_ref().and_then(|sources| sources.sources.first()) {
+            Some(first) => (MIXTURE.to_owned(), first.source.clone()),
+            None => (message.dataset.clone(), Source::of_request(message)?),
+        };
         Ok(Self {
-            dataset: message.dataset.clone(),
+            dataset,
             source,
             batch_size,
             world_size,
@@ -142,6 +141,21 @@ impl Request {
             snapshot: Some(message.snapshot.clone()).filter(|digest| !digest.is_empty()),
             sample: Sample::check(message.sample, message.sample_seed)?,
             grouping: Grouping::check(message, world_size)?,
+            sources,
+        })
+    }
+
+    /// Returns the request for a source of the mixture alone; none if there is no such source.
+    pub fn of_source(&self, index: usize) -> Option<Self> {
+        let source = self.sources.as_ref()?.sources.get(index)?;
+        Some(Self {
+            dataset: source.dataset.clone(),
+            source: source.source.clone(),
+            snapshot: source.snapshot.clone(),
+            start_position: 0,
+            resumed_from: 0,
+            sources: None,
+            ..self.clone()
         })
     }
 
@@ -181,6 +195,36 @@ fn check_start(message: &v1::StreamRequest, step_rows: u64, shuffle: Option<&Shu
         ),
     };
     Err(PlanError::field("start_position", reason))
+}
+
+// === impl Source ===
+
+impl Source {
+    /// The plan of a request for one dataset.
+    fn of_request(message: &v1::StreamRequest) -> Result<Self, PlanError> {
+        let missing = || PlanError::field("plan", "missing: expected a plan, or the plan_id of a fitted one");
+        let source = Self::check(message.plan.as_ref(), &message.plan_id, "")?.ok_or_else(missing)?;
+        if let Self::Inline(plan) = &source {
+            check_plan(plan)?;
+        }
+        Ok(source)
+    }
+
+    /// The plan of two fields, whose paths begin with `path`; none if neither is set.
+    pub(super) fn check(plan: Option<&v1::Plan>, plan_id: &str, path: &str) -> Result<Option<Self>, PlanError> {
+        match (plan, plan_id) {
+            (Some(plan), "") => Ok(Some(Self::Inline(Arc::new(plan.clone())))),
+            (None, "") => Ok(None),
+            (None, id) => Ok(Some(Self::Id(id.to_owned()))),
+            (Some(_), _) => Err(PlanError::field(format!("{path}plan_id"), "send either plan or plan_id, not both")),
+        }
+    }
+}
+
+/// Checks an inline plan by itself.
+pub(super) fn check_plan(plan: &v1::Plan) -> Result<(), PlanError> {
+    check_shape(plan)?;
+    refuse_row_id_output(plan)
 }
 
 fn refuse_row_id_output(plan: &v1::Plan) -> Result<(), PlanError> {

@@ -139,6 +139,54 @@ pub enum StreamError {
     /// A computation that several requests share failed.
     #[error(transparent)]
     Shared(Arc<Self>),
+    /// A source of a mixture cannot be read.
+    #[error("sources[{index}], dataset \"{dataset}\": {source}")]
+    Source {
+        /// The index of the source.
+        index: usize,
+        /// Its dataset.
+        dataset: String,
+        /// The error.
+        source: Box<Self>,
+    },
+    /// The plan of a source is not fitted.
+    #[error(
+        "sources[{index}], dataset \"{dataset}\": {path}: {op} must first learn from the data, and a mixture is not \
+         fitted as a whole: fit the plan on one dataset (forebay fit, or Client.fit in Python) and send the plan that it \
+         returns"
+    )]
+    SourceNotFitted {
+        /// The index of the source.
+        index: usize,
+        /// Its dataset.
+        dataset: String,
+        /// The path of the op.
+        path: String,
+        /// The op's name.
+        op: &'static str,
+    },
+    /// No row of a source is in the mixture.
+    #[error(
+        "sources[{index}]: no row of dataset \"{dataset}\" passes the filter and the sample: widen them, or leave the \
+         source out"
+    )]
+    NoSourceRows {
+        /// The index of the source.
+        index: usize,
+        /// Its dataset.
+        dataset: String,
+    },
+    /// The sources of a mixture have other snapshots than the request requires.
+    #[error(
+        "snapshot changed: the snapshots of the sources are now {present} together, not {requested}; request the flight \
+         again to read the current files"
+    )]
+    SourcesChanged {
+        /// The digest of the present snapshots.
+        present: String,
+        /// The digest in the request.
+        requested: String,
+    },
     /// Fewer rows pass the filter than were counted: a bug, or another dataset's counts in the state directory.
     #[error("dataset \"{dataset}\": {counted} rows passed the filter when counted, but fewer when read")]
     Miscounted {

@@ -1,5 +1,7 @@
 //! The cost of an epoch, from arithmetic and footers alone: only counting a filter's rows reads data.
 
+mod mixture_reads;
+
 use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
@@ -44,7 +46,8 @@ pub(super) async fn explain(
     estimate::check_speeds(&assume).map_err(PlanError::from)?;
     let memory_limit_bytes = environment.budget.limit();
     let (sample, sample_seed) = (message.sample.unwrap_or(1.0), message.sample_seed);
-    if message.dataset.is_empty() && assume.rows > 0 && assume.row_bytes > 0 {
+    let is_arithmetic = message.dataset.is_empty() && message.sources.is_empty();
+    if is_arithmetic && assume.rows > 0 && assume.row_bytes > 0 {
         let explained = estimate::estimate(&message, &assume).map_err(PlanError::from)?;
         return Ok(v1::Explain { memory_limit_bytes, ..explained });
     }
@@ -60,7 +63,10 @@ fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explai
     let mut explained = estimate::sizes(&epoch, prepared.request.world_size, row_bytes);
     prepared.snapshot_digest().clone_into(&mut explained.snapshot);
     prepared.plan_id().clone_into(&mut explained.plan_id);
-    add_reads(prepared, &mut explained);
+    match &prepared.mixture {
+        Some(mixture) => mixture_reads::add(prepared, mixture, &mut explained),
+        None => add_reads(prepared, &mut explained),
+    }
     add_decoders(prepared, &mut explained);
     // Reads are proportional to the rows.
     let scale = if assume.rows > 0 { assume.rows as f64 / prepared.epoch.row_count().max(1) as f64 } else { 1.0 };
@@ -98,12 +104,17 @@ fn add_reads(prepared: &Prepared, explained: &mut v1::Explain) {
         let reading = of_lanes.unwrap_or_else(|| memory::in_order_bytes(prepared, &pieces));
         rank.memory_bytes = memory::with_batches(prepared, reading);
     }
+    add_totals(explained);
+    explained.row_groups_per_batch = row_groups_per_batch(prepared, &sequence);
+}
+
+/// The sums and maxima over the ranks.
+fn add_totals(explained: &mut v1::Explain) {
     explained.read_bytes = explained.ranks.iter().map(|rank| rank.read_bytes).fold(0, u64::saturating_add);
     if explained.stored_bytes > 0 {
         explained.read_amplification = explained.read_bytes as f64 / explained.stored_bytes as f64;
     }
     explained.memory_bytes = explained.ranks.iter().map(|rank| rank.memory_bytes).max().unwrap_or(0);
-    explained.row_groups_per_batch = row_groups_per_batch(prepared, &sequence);
 }
 
 /// The columns by their decoder, from the footers of row groups with passing rows.

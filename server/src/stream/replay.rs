@@ -8,7 +8,7 @@ use futures::StreamExt;
 
 use super::{
     environment::Environment,
-    epoch::batches,
+    epoch::{batches, mixture},
     error::StreamError,
     resolve::prepare::{Prepared, Resolver},
 };
@@ -34,6 +34,8 @@ pub struct Replayed {
     /// The batch's header.
     pub header: v1::BatchHeader,
     ids: Vec<u64>,
+    /// The source of each row of a mixture; empty for one dataset.
+    sources: Vec<usize>,
     /// Memory of the ids and of one part.
     _memory: Reservation,
 }
@@ -48,7 +50,19 @@ impl Replayed {
     pub fn part(&self, part: usize) -> Vec<v1::ReplayRow> {
         let own_rows = (self.header.rows - self.header.padding_rows) as usize;
         let rows = self.ids.iter().enumerate().skip(part * PART_ROWS).take(PART_ROWS);
-        rows.map(|(index, id)| source_of(&self.prepared.snapshot, *id, index >= own_rows)).collect()
+        rows.map(|(index, id)| self.row(index, *id, index >= own_rows)).collect()
+    }
+
+    fn row(&self, index: usize, id: u64, padding: bool) -> v1::ReplayRow {
+        let source = self.sources.get(index).copied().unwrap_or(0);
+        match self.prepared.mixture.as_ref().and_then(|mixture| mixture.sources.get(source)) {
+            None => source_of(&self.prepared.snapshot, id, padding),
+            Some(prepared) => v1::ReplayRow {
+                dataset: prepared.request.dataset.clone(),
+                source: source as u32,
+                ..source_of(&prepared.snapshot, id, padding)
+            },
+        }
     }
 }
 
@@ -78,11 +92,16 @@ pub(super) async fn replay(
     let with_row_ids = v1::StreamRequest { with_row_ids: true, ..request.clone() };
     let with_ids = resolver.prepare(Request::check(&with_row_ids)?).await?;
     let rows = with_ids.request().batch_size.min(share.row_count());
-    let memory = environment.budget.reserve(rows * size_of::<u64>() as u64 + PART_ROWS as u64 * PART_ROW_BYTES)?;
+    let row_bytes = (size_of::<u64>() + size_of::<usize>()) as u64;
+    let memory = environment.budget.reserve(rows * row_bytes + PART_ROWS as u64 * PART_ROW_BYTES)?;
     let batch = batches::start(environment, &with_ids, rank, Some(1)).await?.next().await;
     let batch = batch.ok_or_else(|| prepared.miscounted())??;
     let ids = batch.data.column_by_name(ROW_ID).map(|ids| ids.as_primitive::<UInt64Type>().values().to_vec());
-    Ok(Replayed { prepared, request, header: batch.header, ids: ids.unwrap_or_default(), _memory: memory })
+    let first = share.start + steps * checked.batch_size;
+    let batch_rows = first..first + batch.header.rows;
+    let sources = prepared.mixture.as_ref().map(|mixture| mixture::sources_of(&prepared, mixture, &share, batch_rows));
+    let (ids, sources) = (ids.unwrap_or_default(), sources.unwrap_or_default());
+    Ok(Replayed { prepared, request, header: batch.header, ids, sources, _memory: memory })
 }
 
 fn source_of(snapshot: &Snapshot, row_id: u64, padding: bool) -> v1::ReplayRow {
@@ -94,5 +113,6 @@ fn source_of(snapshot: &Snapshot, row_id: u64, padding: bool) -> v1::ReplayRow {
         row: row_id - group.rows.start,
         row_id,
         padding,
+        ..v1::ReplayRow::default()
     }
 }

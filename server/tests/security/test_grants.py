@@ -126,6 +126,33 @@ def test_ungranted_datasets_are_indistinguishable_from_missing_ones(client: fl.F
     assert not re.search(r'"(secret|hidden)"', str(caught.value))
 
 
+def test_every_source_of_a_mixture_requires_a_grant(client: fl.FlightClient):
+    def mixed(*names: str, **more: Any) -> dict[str, Any]:
+        sources = [{"dataset": name, "weight": 1 + index} for index, name in enumerate(names)]
+        return {"sources": sources, "plan": PLAN, "batch_size": 100, **more}
+
+    def descriptor(body: dict[str, Any]) -> fl.FlightDescriptor:
+        return fl.FlightDescriptor.for_command(json.dumps(body).encode())
+
+    looked_up = mixed("numbers")
+    looked_up["sources"].append({"dataset": "numbers", "weight": 1, "plan": LOOKUP})
+    for body in (mixed("numbers", "secret"), mixed("secret", "numbers"), mixed("numbers", "nowhere"), looked_up):
+        for call in (
+            lambda body=body: client.get_flight_info(descriptor(body), bearer(TRAINER)),
+            lambda body=body: client.get_schema(descriptor(body), bearer(TRAINER)),
+            lambda body=body: list(client.do_action(action("explain", **body), bearer(TRAINER))),
+            lambda body=body: list(client.do_action(action("replay", stream=body), bearer(TRAINER))),
+        ):
+            with refused("unauthorized", "not granted to trainer"):
+                call()
+    info = client.get_flight_info(descriptor(mixed("numbers", "secret")), bearer(OTHER))
+    ticket = info.endpoints[0].ticket
+    assert client.do_get(ticket, bearer(OTHER)).read_all().num_rows == info.total_records
+    for token in (TRAINER, ADMIN):
+        with refused("unauthorized"):
+            client.do_get(ticket, bearer(token)).read_all()
+
+
 JOIN: dict[str, Any] = {
     "join": [{"table": "secret", "on": "x", "key": "x", "columns": ["hidden"], "prefix": "joined_"}],
     "filter": "joined_hidden IS NOT NULL OR x = x",

@@ -18,6 +18,7 @@ pub(super) fn epoch_info(prepared: &Prepared, rows: u64, steps: u64, encoding: E
         lanes: shuffle.map_or(0, |shuffle| shuffle.lanes),
         window_rows: shuffle.map_or(0, |shuffle| shuffle.window_rows),
         order_version: prepared.request().order_version.number(),
+        sources: prepared.source_infos(),
     };
     let bytes = prepared.row_bytes().map_or(-1, |row_bytes| signed(rows.saturating_mul(row_bytes as u64)));
     let info = FlightInfo::new().try_with_schema(&prepared.schema()).map_err(|error| arrow_status(&error))?;

@@ -2,6 +2,7 @@
 
 use arrow_flight::{FlightDescriptor, FlightInfo};
 use forebay_proto::{Encoding, v1};
+use prost::Message as _;
 use tonic::Status;
 
 use super::{
@@ -10,7 +11,7 @@ use super::{
     table_info::table_info,
 };
 use crate::{
-    flight::{context::CallContext, descriptor::FlightTarget, ticket},
+    flight::{context::CallContext, descriptor::FlightTarget, status, ticket},
     stream::Prepared,
 };
 
@@ -49,7 +50,17 @@ fn stream_info(
 ) -> Result<FlightInfo, Status> {
     let epoch = prepared.epoch();
     let mut info = epoch_info(prepared, epoch.sent_row_count(), epoch.step_count_max(), encoding)?;
+    /// Limit of the bytes of all tickets.
+    const TICKETS_BYTES_MAX: u64 = 64 << 20;
     let request = prepared.ticket_request(message);
+    let (world_size, ticket_bytes) = (prepared.request().world_size, request.encoded_len() as u64);
+    if ticket_bytes.saturating_mul(world_size) > TICKETS_BYTES_MAX {
+        let message = format!(
+            "world_size: the tickets of {world_size} ranks take {ticket_bytes} bytes each, and {TICKETS_BYTES_MAX} together \
+             at most: use shorter plans, or the plan_ids of fitted ones"
+        );
+        return Err(status::refusal(v1::Reason::Limit, &message));
+    }
     for rank in 0..prepared.request().world_size {
         let share = epoch.share(rank);
         let about = v1::RankInfo { rank, rows: share.row_count(), steps: share.step_count };

@@ -10,7 +10,7 @@ use crate::{
     stream::{
         environment::Environment,
         epoch::{
-            fitting, in_order, memory,
+            fitting, in_order, memory, mixture,
             outlet::{Ended, Outlet},
             shuffled,
             task::BatchTask,
@@ -61,9 +61,10 @@ async fn send(
         let _ = outlet.send(RecordBatch::new_empty(prepared.schema())).await;
         return Ok(());
     }
-    let sent = match prepared.epoch.shuffle() {
-        None => in_order::send(&environment, &prepared, &share, &mut outlet).await,
-        Some(shuffle) => shuffled::send(&environment, &prepared, *shuffle, &share, &mut outlet).await,
+    let sent = match (&prepared.mixture, prepared.epoch.shuffle()) {
+        (Some(mixture), _) => mixture::send(&environment, &prepared, mixture, &share, &mut outlet).await,
+        (None, None) => in_order::send(&environment, &prepared, &share, &mut outlet).await,
+        (None, Some(_)) => shuffled::send(&environment, &prepared, &share, &mut outlet).await,
     };
     outlet.times.record();
     drop(memory);

@@ -30,6 +30,9 @@ struct Search<'a> {
 /// one rank would only let the next one be refused.
 pub(crate) fn of_stream(prepared: &Prepared, share: &Share, source: &BudgetError) -> String {
     let ranks = prepared.request.world_size;
+    if prepared.mixture.is_some() {
+        return of_mixture(prepared, source);
+    }
     let all_bytes = source.bytes().saturating_mul(ranks);
     let limit = source.limit();
     if all_bytes <= limit {
@@ -48,6 +51,15 @@ pub(crate) fn of_stream(prepared: &Prepared, share: &Share, source: &BudgetError
     }
     let raise = raise(all_bytes, ranks);
     if changes.is_empty() { raise } else { format!("request {changes}{fitting}, or {raise}") }
+}
+
+/// Returns what to change so that a rank's stream of a mixture, whose sources each have their own lanes, fits.
+fn of_mixture(prepared: &Prepared, source: &BudgetError) -> String {
+    let changes = match prepared.epoch.shuffle() {
+        Some(_) => "fewer lanes or smaller window_rows",
+        None => "a smaller batch_size",
+    };
+    format!("request {changes}, or {}", of_pass(source))
 }
 
 /// Returns what to change so that a pass over a snapshot, such as the stream of a raw table or a fit, fits the budget

@@ -4,7 +4,7 @@ use std::{mem, ops::Range, sync::Arc, time::Instant};
 
 use arrow::array::RecordBatch;
 use forebay_kernels::Workspace;
-use forebay_order::{Lane, Piece, Sequence, Shuffle, Window};
+use forebay_order::{Lane, Piece, Sequence, Window};
 use futures::StreamExt;
 use tokio::sync::mpsc;
 use tracing::Instrument;
@@ -23,13 +23,12 @@ use crate::{
     },
 };
 
-/// A shuffled epoch whose lanes are read. Cheap to clone.
+/// A shuffled epoch whose lanes are read, or a source of a mixture. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct ShuffledEpoch {
     pub environment: Arc<Environment>,
     pub prepared: Prepared,
     pub sequence: Arc<Sequence>,
-    pub shuffle: Shuffle,
 }
 
 /// A window and the time that each stage of computing it took.
@@ -38,7 +37,6 @@ pub(super) type TimedWindow = (RecordBatch, StageTimes);
 /// Computes a lane's windows.
 pub(super) struct LaneTask {
     epoch: ShuffledEpoch,
-    lane: Lane,
     /// The row group in which the previous window ended.
     open: Option<OpenGroup>,
     /// Dictionaries that went through the chains for the previous window.
@@ -49,10 +47,9 @@ pub(super) struct LaneTask {
 }
 
 impl LaneTask {
-    pub(super) fn new(epoch: &ShuffledEpoch, lane: Lane) -> Self {
+    pub(super) fn new(epoch: &ShuffledEpoch) -> Self {
         Self {
             epoch: epoch.clone(),
-            lane,
             open: None,
             workspace: Workspace::default(),
             times: StageTimes::default(),
@@ -60,25 +57,35 @@ impl LaneTask {
         }
     }
 
-    /// Sends the lane's windows of these indices, until the lane ends or a window fails.
-    pub(super) async fn run(mut self, windows: Range<u64>, sender: mpsc::Sender<Result<TimedWindow, StreamError>>) {
+    /// Sends a lane's windows of these indices, until the lane ends or a window fails.
+    pub(super) async fn run(
+        mut self,
+        lane: Lane,
+        windows: Range<u64>,
+        sender: mpsc::Sender<Result<TimedWindow, StreamError>>,
+    ) {
         for index in windows {
-            let window = self.lane.window(index);
+            let window = lane.window(index);
             if window.rows.is_empty() {
                 break;
             }
             // Reserving first keeps the number of windows within the memory reservation.
             let Ok(permit) = sender.reserve().await else { return };
-            let span =
-                tracing::info_span!(target: PARTS, "window", lane = self.lane.index as i64, window = index as i64);
-            let computed = self.compute(window).instrument(span).await;
-            self.times.add(Stage::Queue, self.cpu.take_queued());
+            let computed = self.timed(window, lane.index, index).await;
             let is_failed = computed.is_err();
-            permit.send(computed.map(|window| (window, mem::take(&mut self.times))));
+            permit.send(computed);
             if is_failed {
                 return;
             }
         }
+    }
+
+    /// Computes a window; its lane and index are for the trace.
+    pub(super) async fn timed(&mut self, window: Window, lane: u64, index: u64) -> Result<TimedWindow, StreamError> {
+        let span = tracing::info_span!(target: PARTS, "window", lane = lane as i64, window = index as i64);
+        let computed = self.compute(window).instrument(span).await;
+        self.times.add(Stage::Queue, self.cpu.take_queued());
+        computed.map(|window| (window, mem::take(&mut self.times)))
     }
 
     async fn compute(&mut self, window: Window) -> Result<RecordBatch, StreamError> {

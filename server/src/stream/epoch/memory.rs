@@ -5,6 +5,7 @@ use forebay_order::{Piece, Share, Shuffle};
 use super::{
     in_order::{self, RUNS_AHEAD},
     interleave::WINDOWS_AHEAD,
+    mixture,
     task::{BATCHES_AHEAD, FETCH_AHEAD},
 };
 use crate::stream::resolve::prepare::Prepared;
@@ -43,6 +44,9 @@ pub(crate) struct GroupSizes {
 
 /// The memory of a share's stream.
 pub(crate) fn stream_bytes(prepared: &Prepared, share: &Share) -> u64 {
+    if let Some(mixture) = &prepared.mixture {
+        return with_batches(prepared, mixture::reading_bytes(prepared, mixture, share));
+    }
     let reading = match prepared.epoch.shuffle() {
         None => in_order_bytes(prepared, &in_order::pieces(prepared, &prepared.epoch.sequence(), share)),
         Some(shuffle) => shuffled_bytes(prepared, shuffle, share),
@@ -79,11 +83,14 @@ pub(crate) fn shuffled_bytes(prepared: &Prepared, shuffle: &Shuffle, share: &Sha
 
 /// The memory for reading a rank's lanes: compressed row groups that they have open, their chunks and their windows.
 pub(crate) fn lanes_bytes(prepared: &Prepared, sizes: &GroupSizes, shuffle: &Shuffle, rank: u64) -> u64 {
-    let projection = &prepared.compiled.rows.projection;
     let lanes = prepared.epoch.lanes_of(rank);
     let lane_rows = lanes.iter().map(|lane| lane.length).max().unwrap_or(0).max(1);
-    let window_rows = shuffle.window_rows.min(lane_rows);
-    let lane_count = lanes.len().max(1) as u64;
+    windows_bytes(prepared, sizes, lanes.len().max(1) as u64, shuffle.window_rows.min(lane_rows))
+}
+
+/// The memory for reading lanes in windows of at most so many rows.
+pub(super) fn windows_bytes(prepared: &Prepared, sizes: &GroupSizes, lane_count: u64, window_rows: u64) -> u64 {
+    let projection = &prepared.compiled.rows.projection;
     // A window spans at most two row groups that are not smaller than it. Lanes share the row groups they have in
     // common.
     let groups_open = if sizes.rows_min >= window_rows { 2 } else { FETCH_AHEAD as u64 + 1 };

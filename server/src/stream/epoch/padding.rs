@@ -20,7 +20,8 @@ pub(super) async fn fill(
     let lanes = match share.length {
         0 => {
             let position = share.rank % order.row_count();
-            order.lane(position % epoch.shuffle.lanes).into_iter().collect()
+            let lanes = order.shuffle().map_or(1, |shuffle| shuffle.lanes);
+            order.lane(position % lanes).into_iter().collect()
         }
         _ => order.lanes_of(share.rank),
     };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use forebay_kernels::Interleave;
-use forebay_order::{Share, Shuffle};
+use forebay_order::Share;
 
 use super::{
     interleave::LaneInterleaver,
@@ -18,13 +18,12 @@ use crate::stream::{environment::Environment, resolve::prepare::Prepared};
 pub(super) async fn send(
     environment: &Arc<Environment>,
     prepared: &Prepared,
-    shuffle: Shuffle,
     share: &Share,
     outlet: &mut Outlet,
 ) -> Result<(), Ended> {
     let order = prepared.epoch.clone();
     let sequence = environment.cpu.run(move || Arc::new(order.sequence())).await?;
-    let epoch = ShuffledEpoch { environment: Arc::clone(environment), prepared: prepared.clone(), sequence, shuffle };
+    let epoch = ShuffledEpoch { environment: Arc::clone(environment), prepared: prepared.clone(), sequence };
     let own_end = share.start + share.own_rows();
     let own_lanes = prepared.epoch.lanes_of(share.rank);
     let mut lanes = LaneInterleaver::start(&epoch, &own_lanes, share.start, own_end);

@@ -8,6 +8,7 @@ mod drift;
 pub(crate) mod groups;
 mod joins;
 pub(crate) mod lookup;
+pub(crate) mod mixture;
 pub(crate) mod passing;
 pub(crate) mod prepare;
 pub(crate) mod rows;

@@ -14,7 +14,7 @@ use crate::{
     catalog::Snapshot,
     log::PARTS,
     metrics::Cache,
-    plan::{Grouping, PlanError, Request},
+    plan::{Grouping, MixtureFields, PlanError, Request},
     stream::{
         environment::Environment,
         error::StreamError,
@@ -23,6 +23,7 @@ use crate::{
             compiled::{Compiled, CompiledKey, TICKET_PLAN_BYTES_MAX},
             count::RowCounts,
             groups::{GroupColumn, GroupFilter, counts::GroupTables, table::GroupTable},
+            mixture::{MixtureCache, PreparedMixture, of_source},
         },
     },
 };
@@ -34,15 +35,20 @@ pub(crate) struct Resolver {
     plans: Arc<PlanCache<CompiledKey, Compiled>>,
     counts: RowCounts,
     groups: GroupTables,
+    mixtures: MixtureCache,
 }
 
-/// One epoch of a dataset under a plan, ready for any rank to read.
+/// One epoch of a dataset or a mixture under a plan, ready for any rank to read.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(crate) request: Request,
+    /// Of a mixture, that of one of its sources, as is the plan.
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) compiled: Arc<Compiled>,
+    /// Of a mixture, its positions in place of rows.
     pub(crate) epoch: Epoch,
+    /// The sources; none: the rows are of one dataset.
+    pub(crate) mixture: Option<Arc<PreparedMixture>>,
 }
 
 /// The groups of an epoch, ready to be listed.
@@ -60,32 +66,53 @@ impl Prepared {
         self.compiled.program.schema()
     }
 
-    /// The snapshot's digest.
+    /// The digest of the snapshot, or of a mixture's snapshots.
     pub fn snapshot_digest(&self) -> &str {
-        self.snapshot.digest()
+        self.mixture.as_ref().map_or_else(|| self.snapshot.digest(), |mixture| mixture.digest())
     }
 
-    /// The plan's id.
+    /// The plan's id, or the digest of a mixture's plans and weights.
     pub fn plan_id(&self) -> &str {
-        &self.compiled.plan_id
+        self.mixture.as_ref().map_or(&self.compiled.plan_id, |mixture| mixture.plan_id())
+    }
+
+    /// What a mixture has of each source; empty for one dataset.
+    pub fn source_infos(&self) -> Vec<v1::SourceInfo> {
+        self.mixture.as_ref().map_or_else(Vec::new, |mixture| mixture.infos())
     }
 
     /// The request of a rank's ticket: pinned to the snapshot, and small for any size of plan.
     pub fn ticket_request(&self, message: v1::StreamRequest) -> v1::StreamRequest {
-        let (snapshot, order_version) = (self.snapshot.digest().to_owned(), self.request.order_version.number());
-        let mut request = v1::StreamRequest { snapshot, order_version, ..message };
-        if let Some(pinned) = &self.compiled.pinned {
-            request.plan = Some(pinned.as_ref().clone());
+        let (snapshot, order_version) = (self.snapshot_digest().to_owned(), self.request.order_version.number());
+        let request = v1::StreamRequest { snapshot, order_version, ..message };
+        let Some(mixture) = &self.mixture else {
+            let (plan, plan_id) = self.ticket_plan(request.plan, request.plan_id);
+            return v1::StreamRequest { plan, plan_id, ..request };
+        };
+        // Sources without a plan share that of the request.
+        let is_common = |source: &v1::MixtureSource| source.plan.is_none() && source.plan_id.is_empty();
+        let common = request.sources.iter().position(is_common).and_then(|index| mixture.sources.get(index));
+        let (plan, plan_id) =
+            common.map_or_else(Default::default, |common| common.ticket_plan(request.plan, request.plan_id));
+        v1::StreamRequest { plan, plan_id, sources: mixture.ticket_sources(request.sources), ..request }
+    }
+
+    /// The fields of a ticket's plan, from those of the request; unset if the request leaves them unset.
+    pub(crate) fn ticket_plan(&self, plan: Option<v1::Plan>, plan_id: String) -> (Option<v1::Plan>, String) {
+        if plan.is_none() && plan_id.is_empty() {
+            return (None, plan_id);
         }
-        let is_large = request
-            .plan
+        let (plan, plan_id) = match &self.compiled.pinned {
+            Some(pinned) => (Some(pinned.as_ref().clone()), String::new()),
+            None => (plan, plan_id),
+        };
+        let is_large = plan
             .as_ref()
             .is_some_and(|plan| plan.encoded_len() > TICKET_PLAN_BYTES_MAX || self.compiled.pinned.is_some());
         if is_large && self.compiled.is_stored {
-            request.plan = None;
-            request.plan_id.clone_from(&self.compiled.plan_id);
+            return (None, self.compiled.plan_id.clone());
         }
-        request
+        (plan, plan_id)
     }
 
     /// The request.
@@ -125,6 +152,9 @@ impl Prepared {
 
     /// Approximate bytes of a row; AS_STORED columns count with their uncompressed bytes in the files.
     pub(crate) fn wire_row_bytes(&self) -> u64 {
+        if let Some(mixture) = &self.mixture {
+            return mixture.sources.iter().map(Self::wire_row_bytes).max().unwrap_or(0);
+        }
         self.compiled.program.row_bytes().unwrap_or(0) as u64 + self.compiled.stored_row_bytes
     }
 
@@ -170,13 +200,22 @@ impl PreparedGroups {
 impl Resolver {
     pub(crate) fn new(environment: Arc<Environment>) -> Self {
         let plans = Arc::new(PlanCache::new(Some(Cache::Plans)));
-        Self { environment, plans, counts: RowCounts::default(), groups: GroupTables::default() }
+        Self {
+            environment,
+            plans,
+            counts: RowCounts::default(),
+            groups: GroupTables::default(),
+            mixtures: MixtureCache::default(),
+        }
     }
 
     /// Opens the snapshot, compiles the plan and counts the rows.
     pub(crate) async fn prepare(&self, request: Request) -> Result<Prepared, StreamError> {
         let span = tracing::info_span!(target: PARTS, "prepare", dataset = request.dataset);
-        self.prepare_parts(request).instrument(span).await
+        match request.sources.clone() {
+            Some(sources) => self.prepare_mixture(request, sources).instrument(span).await,
+            None => self.prepare_parts(request).instrument(span).await,
+        }
     }
 
     /// Opens the snapshot, compiles the plan and counts the rows of every group.
@@ -191,7 +230,7 @@ impl Resolver {
             compiled.group.clone().ok_or_else(|| PlanError::field("group_by", "missing: expected a column"))?;
         let table = self.groups.table(&self.environment, &snapshot, &compiled, &column).await?;
         let rows: u64 = table.row_counts().sum();
-        let prepared = self.ordered(request, snapshot, compiled, Arc::new(vec![rows]))?;
+        let prepared = self.ordered(request, snapshot, compiled, Arc::new(vec![rows]), None)?;
         Ok(PreparedGroups { prepared, column, table })
     }
 
@@ -199,11 +238,29 @@ impl Resolver {
         let (snapshot, compiled) = self.opened(&request).await?;
         if let Some(column) = &compiled.group {
             let (group, passing) = self.group(&request, &snapshot, &compiled, column).await?;
-            return self.ordered(request, snapshot, Arc::new(compiled.of_group(group)?), passing);
+            return self.ordered(request, snapshot, Arc::new(compiled.of_group(group)?), passing, None);
         }
         let Compiled { filter, expressions, .. } = compiled.as_ref();
         let passing = self.counts.passing(&self.environment, &snapshot, filter, expressions).await?;
-        self.ordered(request, snapshot, compiled, passing)
+        self.ordered(request, snapshot, compiled, passing, None)
+    }
+
+    async fn prepare_mixture(&self, request: Request, requested: Arc<MixtureFields>) -> Result<Prepared, StreamError> {
+        let lanes = request.shuffle.map(|shuffle| shuffle.lanes);
+        let pattern = self.mixtures.pattern(&self.environment, &requested, lanes).await?;
+        let pinned = request.snapshot.as_ref().and_then(|digest| self.mixtures.snapshots(digest)).unwrap_or_default();
+        let mut sources = Vec::with_capacity(requested.sources.len());
+        for (index, fields) in requested.sources.iter().enumerate() {
+            let Some(mut source) = request.of_source(index) else { continue };
+            source.snapshot = source.snapshot.or_else(|| pinned.get(index).cloned());
+            let prepared = self.prepare_parts(source).await;
+            sources.push(prepared.map_err(|error| of_source(error, index, &fields.dataset))?);
+        }
+        let mixture = Arc::new(PreparedMixture::new(&requested, sources, pattern)?);
+        self.mixtures.check(&mixture, request.snapshot.as_deref())?;
+        let Prepared { snapshot, compiled, .. } = mixture.sources[mixture.widest].clone();
+        let rows = mixture.order.row_count();
+        self.ordered(request, snapshot, compiled, Arc::new(vec![rows]), Some(mixture))
     }
 
     /// The filter of a request's group, and its rows per row group.
@@ -250,6 +307,7 @@ impl Resolver {
         snapshot: Arc<Snapshot>,
         compiled: Arc<Compiled>,
         passing: Arc<Vec<u64>>,
+        mixture: Option<Arc<PreparedMixture>>,
     ) -> Result<Prepared, StreamError> {
         let epoch = request.order(passing);
         let end = epoch.step_count_max().saturating_mul(request.step_rows()).max(epoch.row_count());
@@ -257,7 +315,7 @@ impl Resolver {
             let reason = format!("{} is past the end of the epoch at {end}", request.start_position);
             return Err(PlanError::field("start_position", reason).into());
         }
-        let prepared = Prepared { request, snapshot, compiled, epoch };
+        let prepared = Prepared { request, snapshot, compiled, epoch, mixture };
         check_batch_bytes(&prepared, self.environment.limits.batch_bytes_max)?;
         Ok(prepared)
     }

@@ -11,7 +11,7 @@ pub(super) async fn results(context: &CallContext, body: &Bytes) -> Result<Actio
     let (request, encoding): (v1::StreamRequest, Encoding) = context.decode(body).await?;
     context.call.note(|facts| facts.set_request(&request));
     // Without a dataset no data is read.
-    context.authorize(&request.dataset, request.plan.as_ref(), &request.plan_id).await?;
+    context.authorize_request(&request).await?;
     let explained = context.streams().explain(request).await.map_err(|error| status::of(&error))?;
     Ok(one(forebay_proto::encode(&explained, encoding)))
 }

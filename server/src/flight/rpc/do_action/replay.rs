@@ -22,7 +22,7 @@ pub(super) async fn results(context: &CallContext, body: &Bytes) -> Result<Actio
         facts.set_request(&message);
         facts.rank = Some(request.rank);
     });
-    context.authorize(&message.dataset, message.plan.as_ref(), &message.plan_id).await?;
+    context.authorize_request(&message).await?;
     let replayed = context.streams().replay(message, request.rank, request.step).await;
     let replayed = replayed.map_err(|error| status::of(&error))?;
     let ticket_request = replayed.prepared.ticket_request(replayed.request.clone());

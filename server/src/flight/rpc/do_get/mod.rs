@@ -67,7 +67,7 @@ pub(crate) async fn messages(context: &CallContext, ticket: &Ticket) -> Result<M
             context.call.note(|facts| facts.rank = Some(read.rank));
             if let Some(request) = &read.request {
                 context.call.note(|facts| facts.set_request(request));
-                context.authorize(&request.dataset, request.plan.as_ref(), &request.plan_id).await?;
+                context.authorize_request(request).await?;
             }
             open_stream(context, read).await
         }

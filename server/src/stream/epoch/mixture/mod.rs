@@ -1,0 +1,78 @@
+//! A rank's batches of a mixture: a feed for each source and lane computes windows of rows, in the source's own order,
+//! and the mixer puts them at their positions.
+
+mod feed;
+mod mixer;
+mod positions;
+
+use std::sync::Arc;
+
+use forebay_kernels::Interleave;
+use forebay_order::Share;
+
+use super::{
+    memory::{self, GroupSizes},
+    outlet::{Ended, Outlet},
+};
+use crate::stream::{
+    environment::Environment,
+    resolve::{mixture::PreparedMixture, prepare::Prepared},
+};
+use feed::MixedEpoch;
+use mixer::Mixer;
+use positions::RankPositions;
+
+pub(crate) use positions::sources_of;
+
+/// Sends a share's batches.
+pub(super) async fn send(
+    environment: &Arc<Environment>,
+    prepared: &Prepared,
+    mixture: &Arc<PreparedMixture>,
+    share: &Share,
+    outlet: &mut Outlet,
+) -> Result<(), Ended> {
+    let epoch = MixedEpoch::new(environment, prepared, mixture);
+    let positions = RankPositions::of_share(prepared, share);
+    let own_end = share.start + share.own_rows();
+    let mut mixer = Mixer::start(&epoch, positions, share.start..own_end);
+    let mut next = share.start;
+    while next < share.end {
+        let rows = prepared.request.batch_size.min(share.end - next);
+        let own_rows = own_end.saturating_sub(next).min(rows);
+        let mut batch = Interleave::new(prepared.program(), rows as usize);
+        batch = mixer.take(batch, own_rows, &mut outlet.times).await?;
+        if own_rows < rows {
+            mixer.release_windows();
+            let (positions, count) = RankPositions::of_padding(prepared, share, rows - own_rows);
+            let first = Interleave::new(prepared.program(), count as usize);
+            let mut repeated = Mixer::start(&epoch, positions, 0..count);
+            let first = [repeated.take(first, count, &mut outlet.times).await?.finish()?];
+            while !batch.is_full() {
+                let rows = (batch.capacity() - batch.len()).min(count as usize);
+                batch.append(&first, 0, rows)?;
+            }
+        }
+        let batch = environment.cpu.run_short(move || batch.finish()).await??;
+        outlet.send(batch).await?;
+        next += rows;
+    }
+    Ok(())
+}
+
+/// The memory for reading a rank's rows of every source.
+pub(super) fn reading_bytes(prepared: &Prepared, mixture: &PreparedMixture, share: &Share) -> u64 {
+    let lane_count = prepared.epoch.lanes_of(share.rank).len().max(1) as u64;
+    let bytes = mixture.sources.iter().enumerate().map(|(index, source)| {
+        let rows = mixture.order.sources()[index].rows;
+        let window_rows = window_rows(prepared, mixture, index).min(rows);
+        memory::windows_bytes(source, &GroupSizes::of(source), lane_count, window_rows)
+    });
+    bytes.fold(0, u64::saturating_add)
+}
+
+/// Rows of a window of a source, at most: its part of a window, or of a batch in file order.
+fn window_rows(prepared: &Prepared, mixture: &PreparedMixture, source: usize) -> u64 {
+    let rows = prepared.epoch.shuffle().map_or(prepared.request.batch_size, |shuffle| shuffle.window_rows);
+    mixture.order.pattern().share_of(source, rows)
+}
