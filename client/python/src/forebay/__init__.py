@@ -45,8 +45,9 @@ from .exchange import Exchange
 from .explain import Explain, LibraryColumn, RankExplain
 from .fitted import FittedPlan
 from .groups import Group
-from .header import BatchHeader, DatasetInfo, StreamInfo
+from .header import BatchHeader, DatasetInfo, SourceInfo, StreamInfo
 from .joins import Join, join
+from .mixture import Mixture, MixtureSource, mix
 from .mllib import Translation, UntranslatableStage, from_mllib
 from .options import StreamOptions
 from .outputs import Output, label, output
@@ -89,6 +90,8 @@ __all__ = [
     "InvalidRequest",
     "Join",
     "LibraryColumn",
+    "Mixture",
+    "MixtureSource",
     "NotFitted",
     "NotFound",
     "OrderChanged",
@@ -104,6 +107,7 @@ __all__ = [
     "SchemaDrift",
     "ServerEnded",
     "SnapshotChanged",
+    "SourceInfo",
     "StoredPlan",
     "Stream",
     "StreamError",
@@ -122,5 +126,6 @@ __all__ = [
     "join",
     "label",
     "local",
+    "mix",
     "output",
 ]

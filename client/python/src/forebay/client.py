@@ -24,6 +24,7 @@ from .groups import Group, grouping, read_groups
 from .header import StreamInfo
 from .hints import explained
 from .looking import Looking
+from .mixture import Mixture, check_fitted
 from .op import in_range
 from .options import StreamOptions, check_rank, check_stream_keywords, integer, normalized_sample
 from .plan import Plan
@@ -34,7 +35,7 @@ from .retry import RETRY_SECONDS
 from .ring import SLOTS
 from .source import Source
 from .stream import Stream
-from .targets import check_dataset, check_plan, check_urls
+from .targets import check_plan, check_source, check_urls
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -142,16 +143,19 @@ class Client(Looking):
 
     def fitted(
         self,
-        dataset: str,
+        dataset: str | Mixture,
         plan: Plan | FittedPlan | str,
         filter: str | None = None,  # noqa: A002 (the contract's name)
     ) -> Plan | FittedPlan | str:
         """Return the plan if it needs no fit, else the result of `fit`, cached per client.
 
         `filter` replaces the plan's after the fit: the parameters are those of the rows that pass the plan's filter.
+        A mixture is not fitted: raises `NotFitted` if the plan needs it.
         """
-        check_dataset(dataset)
+        check_source(dataset)
         check_plan(plan)
+        if isinstance(dataset, Mixture):
+            return self._for_mixture(dataset, plan, filter)
         if filter is not None:
             known = self.fitted(dataset, plan)
             return (self._stored(known) if isinstance(known, str) else known).with_filter(filter)
@@ -167,6 +171,35 @@ class Client(Looking):
             self._fits[key] = self.fit(dataset, plan)
         return self._fits[key]
 
+    def _for_mixture(
+        self, mixture: Mixture, plan: Plan | FittedPlan | str, filters: str | None
+    ) -> Plan | FittedPlan | str:
+        """Return the plan of a mixture's sources that have none."""
+        if filters is not None:
+            if any(source.plan is not None for source in mixture.sources):
+                raise ValueError("filter replaces that of one plan: pass sources with their plans filtered instead")
+            plan = (self._stored(plan) if isinstance(plan, str) else plan).with_filter(filters)
+        dataset = mixture.common_dataset
+        if dataset is None or not isinstance(plan, Plan):
+            return plan
+        check_fitted(dataset, plan)
+        return self._resolved(dataset, plan)
+
+    def _with_columns(self, dataset: str | Mixture) -> str | Mixture:
+        """Return a mixture with the names of the columns that its sources' plans select."""
+        if isinstance(dataset, str):
+            return dataset
+        for source in dataset.sources:
+            check_fitted(source.dataset, source.plan)
+        if not any(isinstance(source.plan, Plan) and source.plan.has_selectors for source in dataset.sources):
+            return dataset
+        return dataset.with_plans(
+            [
+                self._resolved(source.dataset, source.plan) if isinstance(source.plan, Plan) else source.plan
+                for source in dataset.sources
+            ]
+        )
+
     def _stored(self, plan_id: str) -> FittedPlan:
         """Return the stored plan of an id."""
 
@@ -179,7 +212,7 @@ class Client(Looking):
 
     def stream(
         self,
-        dataset: str,
+        dataset: str | Mixture,
         plan: Plan | FittedPlan | str,
         *,
         rank: int = 0,
@@ -187,7 +220,7 @@ class Client(Looking):
         cursor: Cursor | Mapping[str, Any] | str | None = None,
         **options: Unpack[StreamKeywords],
     ) -> Stream:
-        """Open the stream of one rank's batches of one epoch.
+        """Open the stream of one rank's batches of one epoch of a dataset, or of a mixture of several (`mix`).
 
         `plan` is a `Plan`, a `FittedPlan` or the id of one. A `Plan` that needs a fit is fitted first, once per client.
         `options` are the fields of `StreamOptions`: batch_size, world_size, epoch, seed, shuffle, window_rows, lanes,
@@ -212,8 +245,10 @@ class Client(Looking):
                 start.check_sample(chosen)
             chosen = start.options(chosen)
         known = self.fitted(dataset, plan)
-        start.check_plan(_plan_id(known))
-        request = chosen.to_request(dataset)
+        if isinstance(dataset, str):
+            # The id of a mixture's plans is the server's to compute.
+            start.check_plan(_plan_id(known))
+        request = chosen.to_request(self._with_columns(dataset))
         request["start_position"] = start.position
         request["with_stage_seconds"] = True
         if start.order_version:
@@ -268,7 +303,7 @@ class Client(Looking):
 
     def replay(
         self,
-        dataset: str,
+        dataset: str | Mixture,
         plan: Plan | FittedPlan | str,
         *,
         step: int,
@@ -284,7 +319,7 @@ class Client(Looking):
         chosen = StreamOptions(**options)
         rank, _ = check_rank(rank, chosen.world_size)
         step = integer("step", step)
-        request = chosen.to_request(dataset)
+        request = chosen.to_request(self._with_columns(dataset))
 
         def send(full_request: Json) -> Replay:
             def act(connection: Connection) -> Replay:
@@ -297,7 +332,7 @@ class Client(Looking):
 
     def explain(
         self,
-        dataset: str,
+        dataset: str | Mixture,
         plan: Plan | FittedPlan | str,
         *,
         rows: int = 0,
@@ -318,7 +353,7 @@ class Client(Looking):
             "wire_bytes_per_second": in_range("wire_bytes_per_second", wire_bytes_per_second, 0.0),
         }
         check_stream_keywords("explain", options, assume)
-        request = StreamOptions(**options).to_request(dataset)
+        request = StreamOptions(**options).to_request(self._with_columns(dataset))
         if any(assume.values()):
             request["assume"] = {name: value for name, value in assume.items() if value}
 

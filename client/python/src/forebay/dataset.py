@@ -22,6 +22,7 @@ from .fitted import FittedPlan
 from .header import StreamInfo
 from .iteration import Iteration, LoadedState, Totals
 from .loop_report import loop_report
+from .mixture import Mixture
 from .names import check_keywords
 from .op import in_range
 from .options import DatasetKeywords, StreamOptions, check_rank, integer
@@ -31,7 +32,7 @@ from .replay import Replay
 from .retry import RETRY_SECONDS
 from .ring import SLOTS_BESIDES_PREFETCH
 from .sharding import environment_rank, refuse_second_sharding
-from .targets import check_dataset, check_plan, check_urls
+from .targets import check_plan, check_source, check_urls
 from .tensors import TensorBatch
 from .upcoming import Upcoming
 from .worker_state import Ack, Mark, WorkerAck, WorkerState
@@ -73,6 +74,9 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     ``filter`` replaces the plan's filter after the fit: ``FlightDataset(…, fitted, filter="day > 20")`` streams other
     rows with the parameters that `fitted` learned, for validation.
 
+    ``dataset`` is the name of a dataset, or a mixture of several: ``fb.mix({"a": 0.7, "b": 0.3})``. A plan that learns
+    is fitted on one of them first.
+
     Columns: FLOAT32, FLOAT16, BFLOAT16, FLOAT64, INT32, INT64 and UINT8 outputs are tensors of that dtype;
     ``__row_id`` is int64; an AS_STORED column stays a `pyarrow.Array` (text, dates, lists, anything with nulls).
 
@@ -92,7 +96,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     def __init__(
         self,
         url: str | Sequence[str],
-        dataset: str,
+        dataset: str | Mixture,
         plan: Plan | FittedPlan | str,
         *,
         filter: str | None = None,  # noqa: A002 (the contract's name)
@@ -112,7 +116,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         if (rank is None) != (world_size is None):
             raise ValueError("pass both rank and world_size, or omit both")
         check_urls(url)
-        check_dataset(dataset)
+        check_source(dataset)
         check_plan(plan)
         if filter is not None and not isinstance(cast(object, filter), str):
             raise TypeError(f"filter must be a string with an SQL expression, not {filter!r}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from .errors import StreamError
+from .header import SourceInfo, read_sources
 
 Json = dict[str, Any]
 RANKS_SHOWN = 8
@@ -90,6 +91,8 @@ class Explain:
     library_columns: tuple[LibraryColumn, ...]
     """The others, at most 100, decoded by the Parquet library."""
     ranks: tuple[RankExplain, ...]
+    sources: tuple[SourceInfo, ...] = ()
+    """Sources of a mixture; columns and decoders are those of the first."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -109,6 +112,11 @@ class Explain:
         ]
         if self.columns:
             lines.append(f"decoding       {self._decoding()}")
+        lines += [
+            f"source         {source.dataset}: {100 * source.share:.4g} %, {source.epoch_rows:,} of {source.rows:,} "
+            f"rows, {source.epochs:.4g} epochs{' (repeats)' if source.repeat else ''}"
+            for source in self.sources
+        ]
         if self.bound_by:
             lines.append(
                 f"an epoch       {self.epoch_seconds:,.1f} s, bound by {self.bound_by} "
@@ -153,9 +161,9 @@ def read_explain(answers: Sequence[Json]) -> Explain:
         LibraryColumn(str(one.get("column") or ""), str(one.get("reason") or ""), int(one.get("row_groups") or 0))
         for one in cast("list[Json]", fields.get("library_columns") or [])
     ]
-    known = {*read, "ranks", "library_columns"}
+    known = {*read, "ranks", "library_columns", "sources"}
     read |= {name: int(fields.get(name) or 0) for name in Explain.__dataclass_fields__ if name not in known}
-    return Explain(**read, library_columns=tuple(library), ranks=tuple(ranks))
+    return Explain(**read, library_columns=tuple(library), ranks=tuple(ranks), sources=read_sources(fields))
 
 
 def size(count: float) -> str:

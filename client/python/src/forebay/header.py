@@ -82,6 +82,38 @@ class DatasetInfo:
 
 
 @dataclass(frozen=True)
+class SourceInfo:
+    """A source of a mixture."""
+
+    dataset: str
+    snapshot: str
+    plan_id: str
+    share: float
+    """Its part of the rows."""
+    repeat: bool
+    rows: int
+    """Rows of the dataset that pass the plan's filter and the sample."""
+    epoch_rows: int
+    """Rows that an epoch has of it; more than `rows` if it repeats."""
+    epochs: float
+    """epoch_rows / rows."""
+
+    @classmethod
+    def of(cls, fields: Json) -> SourceInfo:
+        """Read the message's JSON."""
+        return cls(
+            dataset=str(fields.get("dataset") or ""),
+            snapshot=str(fields.get("snapshot") or ""),
+            plan_id=str(fields.get("plan_id") or ""),
+            share=float(fields.get("share") or 0),
+            repeat=bool(fields.get("repeat")),
+            rows=int(fields.get("rows") or 0),
+            epoch_rows=int(fields.get("epoch_rows") or 0),
+            epochs=float(fields.get("epochs") or 0),
+        )
+
+
+@dataclass(frozen=True)
 class StreamInfo:
     """Description of an epoch and of one rank's share of it."""
 
@@ -101,6 +133,8 @@ class StreamInfo:
     """Rows permuted together within a lane; 0 in file order."""
     order_version: int = 0
     """Version of the order's arithmetic; 0 if the server does not report it."""
+    sources: tuple[SourceInfo, ...] = ()
+    """Sources of a mixture."""
 
     @classmethod
     def of(cls, stream: Json, share: Json, rank: int) -> StreamInfo:
@@ -118,7 +152,13 @@ class StreamInfo:
             lanes=int(stream.get("lanes") or 0),
             window_rows=int(stream.get("window_rows") or 0),
             order_version=int(stream.get("order_version") or 0),
+            sources=read_sources(stream),
         )
+
+
+def read_sources(described: Json) -> tuple[SourceInfo, ...]:
+    """Read the JSON of a mixture's sources."""
+    return tuple(SourceInfo.of(one) for one in cast("list[Json]", described.get("sources") or []))
 
 
 def read_header(metadata: pa.Buffer | None) -> BatchHeader:

@@ -18,15 +18,19 @@ from .stream import Batch
 
 Json = dict[str, Any]
 
-ROWS_SCHEMA = pa.schema(
-    [
-        pa.field("file", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        pa.field("row_group", pa.uint64(), nullable=False),
-        pa.field("row", pa.uint64(), nullable=False),
-        pa.field("row_id", pa.uint64(), nullable=False),
-        pa.field("padding", pa.bool_(), nullable=False),
-    ]
-)
+_FIELDS = [
+    pa.field("file", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+    pa.field("row_group", pa.uint64(), nullable=False),
+    pa.field("row", pa.uint64(), nullable=False),
+    pa.field("row_id", pa.uint64(), nullable=False),
+    pa.field("padding", pa.bool_(), nullable=False),
+]
+_MIXTURE_FIELDS = [
+    pa.field("dataset", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+    pa.field("source", pa.int64(), nullable=False),
+]
+ROWS_SCHEMA = pa.schema(_FIELDS)
+MIXTURE_SCHEMA = pa.schema([*_FIELDS, *_MIXTURE_FIELDS])
 
 
 class Replay:
@@ -46,8 +50,7 @@ class Replay:
         self.rows = rows
         """The source of each row, in the batch's order: file, row_group (index in the file), row (index in the row
         group, before filtering), row_id (index in the snapshot in file order, as added by with_row_ids), padding
-        (whether it
-        repeats another row)."""
+        (whether it repeats another row); of a mixture also dataset and source (index of the source)."""
         self.ticket = ticket
         """Ticket of a DoGet that returns the batch."""
         self.snapshot = snapshot
@@ -79,9 +82,9 @@ def read_replay(answers: Iterable[Json], connect: Callable[[], Connection]) -> R
     for answer in answers:
         first = answer if first is None else first
         rows = cast("list[Json]", answer.get("rows") or [])
-        parts.append(
-            pa.Table.from_pydict({name: [row.get(name) for row in rows] for name in ROWS_SCHEMA.names}, ROWS_SCHEMA)
-        )
+        is_mixture = any(row.get("dataset") for row in rows)
+        schema = MIXTURE_SCHEMA if is_mixture else ROWS_SCHEMA
+        parts.append(pa.Table.from_pydict({name: [row.get(name) for row in rows] for name in schema.names}, schema))
     if first is None:
         raise StreamError("the replay ended without a result")
     return Replay(

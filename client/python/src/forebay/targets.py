@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from .fitted import FittedPlan
+from .mixture import Mixture
 from .plan import Plan
 
 
@@ -24,6 +25,12 @@ def check_dataset(name: object) -> None:
     """Raise TypeError unless this can be a dataset's name."""
     if not isinstance(name, str) or not name:
         raise TypeError(f"dataset must be the name of a dataset on the server, not {name!r}")
+
+
+def check_source(dataset: object) -> None:
+    """Raise TypeError unless this can be a dataset's name, or is a mixture."""
+    if not isinstance(dataset, Mixture):
+        check_dataset(dataset)
 
 
 def check_columns(columns: object) -> list[str]:

@@ -22,6 +22,7 @@ from .elements import Elements, Numbered, Position, Progress
 from .epochs import Epochs
 from .errors import CursorRefused, SchemaDrift
 from .fitted import FittedPlan
+from .mixture import Mixture
 from .names import check_keywords
 from .op import in_range
 from .options import DatasetKeywords, StreamOptions, check_rank, integer
@@ -30,7 +31,7 @@ from .prefetch import Prefetch
 from .retry import RETRY_SECONDS
 from .sharding import environment_rank
 from .stream import Batch, Stream
-from .targets import check_dataset, check_plan, check_urls
+from .targets import check_plan, check_source, check_urls
 from .tensorflow_columns import TensorColumns
 from .tensorflow_exit import end_iterators, track
 
@@ -51,7 +52,7 @@ KEYWORDS = ("filter", "rank", "world_size", "prefetch", "retry_seconds", "creden
 
 def dataset(
     url: str | Sequence[str],
-    name: str,
+    name: str | Mixture,
     plan: Plan | FittedPlan | str,
     *,
     filter: str | None = None,  # noqa: A002 (the contract's name)
@@ -62,7 +63,7 @@ def dataset(
     credentials: Credentials | None = None,
     **options: Unpack[DatasetKeywords],
 ) -> FlightData:
-    """Return one rank's batches of the dataset `name` as a `FlightData`, which is a `tf.data.Dataset`.
+    """Return one rank's batches of a dataset, or of a mixture, as a `FlightData`, which is a `tf.data.Dataset`.
 
     The batches, their order and the options are those of `forebay.torch.FlightDataset`; a thread reads `prefetch`
     batches ahead. Rank and world size default to RANK and WORLD_SIZE of the environment, else to 0 of 1. For
@@ -75,7 +76,7 @@ def dataset(
     if (rank is None) != (world_size is None):
         raise ValueError("pass both rank and world_size, or omit both")
     check_urls(url)
-    check_dataset(name)
+    check_source(name)
     check_plan(plan)
     rank, world_size = check_rank(*(environment_rank() if rank is None else (rank, world_size)))
     chosen = StreamOptions(**options, world_size=world_size)
