@@ -118,6 +118,20 @@ impl Program {
         KernelError::Arrow { what: "assemble output", name: self.schema.field(output).name().clone(), source }
     }
 
+    /// Bytes per row over all outputs if every row has the same number, with a byte for the validity of each `AS_STORED`
+    /// value. The error is the first output whose rows differ.
+    pub fn fixed_row_bytes(&self) -> Result<usize, &str> {
+        let outputs = self.outputs.iter().zip(self.schema.fields());
+        let bytes = outputs.map(|(output, field)| match output {
+            CompiledOutput::Matrix { dtype, width, .. } => Ok(width * dtype.bytes().unwrap_or(0)),
+            CompiledOutput::Stored { .. } => {
+                field.data_type().primitive_width().map(|bytes| bytes + 1).ok_or(field.name().as_str())
+            }
+            CompiledOutput::Ragged { .. } => Err(field.name().as_str()),
+        });
+        bytes.sum()
+    }
+
     /// Bytes per row over all outputs except `AS_STORED` columns and lists; `None` if there are no others.
     pub fn row_bytes(&self) -> Option<usize> {
         self.row_bytes

@@ -1,5 +1,7 @@
 //! Rows of record batches → one output batch.
 
+mod finished;
+
 use std::{ops::Range, sync::Arc};
 
 use arrow::{
@@ -122,6 +124,11 @@ impl BatchBuilder {
     /// Only for builders created by [`Self::scattered`]. `places` has one entry per row, each below the capacity; every
     /// row of the batch must be written exactly once before `finish`.
     pub fn scatter(&mut self, batch: &RecordBatch, rows: Range<usize>, places: &[u32]) -> Result<(), KernelError> {
+        self.check_places(&rows, places)?;
+        self.add(batch, rows, Some(places))
+    }
+
+    fn check_places(&self, rows: &Range<usize>, places: &[u32]) -> Result<(), KernelError> {
         if let Some(place) = places.iter().find(|place| **place as usize >= self.capacity) {
             let (rows, place) = (rows.len(), *place as usize);
             return Err(KernelError::Full { rows, len: place, capacity: self.capacity });
@@ -129,16 +136,21 @@ impl BatchBuilder {
         if places.len() != rows.len() {
             return Err(KernelError::OutOfRange { start: rows.start, end: rows.end, rows: places.len() });
         }
-        self.add(batch, rows, Some(places))
+        Ok(())
     }
 
-    fn add(&mut self, batch: &RecordBatch, rows: Range<usize>, places: Option<&[u32]>) -> Result<(), KernelError> {
+    fn check_room(&self, batch: &RecordBatch, rows: &Range<usize>) -> Result<(), KernelError> {
         if rows.start > rows.end || rows.end > batch.num_rows() {
             return Err(KernelError::OutOfRange { start: rows.start, end: rows.end, rows: batch.num_rows() });
         }
         if rows.len() > self.capacity - self.len {
             return Err(KernelError::Full { rows: rows.len(), len: self.len, capacity: self.capacity });
         }
+        Ok(())
+    }
+
+    fn add(&mut self, batch: &RecordBatch, rows: Range<usize>, places: Option<&[u32]>) -> Result<(), KernelError> {
+        self.check_room(batch, &rows)?;
         let inputs = self.inputs(batch)?;
         if rows.is_empty() {
             return Ok(());
@@ -149,6 +161,13 @@ impl BatchBuilder {
         let program = Arc::clone(&self.program);
         let computed =
             self.compute(&RowRun { program: &program, inputs: &inputs, rows, output_row: self.len, places })?;
+        self.keep_pieces(computed, places);
+        self.len += row_count;
+        Ok(())
+    }
+
+    /// Keeps the new pieces of the outputs that are not matrices, and the places of their rows.
+    fn keep_pieces(&mut self, computed: Vec<Option<ArrayRef>>, places: Option<&[u32]>) {
         let mut piece = None;
         for (computed, column) in computed.into_iter().zip(&mut self.columns) {
             if let (Some(computed), OutputColumn::Pieces(pieces)) = (computed, column) {
@@ -162,8 +181,6 @@ impl BatchBuilder {
                 self.scattered[*place as usize] = (piece, row);
             }
         }
-        self.len += row_count;
-        Ok(())
     }
 
     /// Computes every output; returns the new pieces of those that are not matrices.

@@ -172,7 +172,7 @@ fn add_rows<'a>(into: &mut MutableBuffer, row_bytes: usize, count: usize, mut ro
 }
 
 /// The rows of a matrix as bytes.
-fn bytes(array: &ArrayRef) -> Buffer {
+pub(super) fn bytes(array: &ArrayRef) -> Buffer {
     let data = array.to_data();
     data.child_data().first().unwrap_or(&data).buffers()[0].clone()
 }
