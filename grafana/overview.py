@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from panels import Json, Panel, Row, dashboard, datasource_variable, label_variable
 from promql import INSTANCE, SERVER_CODES, TINY, by, each, quantiles, rate, ratio, series, shares, total
-from resources import CPU, MEMORY, PROCESS, STATE, STORAGE
+from resources import CACHE, CPU, MEMORY, PROCESS, STATE, STORAGE
 
 SEND_WAIT = 'stage="send_wait"'
 FAILED = 'status="failed"'
@@ -263,7 +263,7 @@ EXCHANGES = Row(
     ],
 )
 
-ROWS = [GLANCE, THROUGHPUT, WAITING, LATENCY, ERRORS, STORAGE, MEMORY, CPU, EXCHANGES, STATE, PROCESS]
+ROWS = [GLANCE, THROUGHPUT, WAITING, LATENCY, ERRORS, STORAGE, MEMORY, CACHE, CPU, EXCHANGES, STATE, PROCESS]
 
 
 def instance_variables() -> list[Json]:

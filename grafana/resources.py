@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from panels import Panel, Row
-from promql import INSTANCE, by, each, rate, ratio, series, total
+from promql import INSTANCE, TINY, by, each, rate, ratio, series, total
 
 
 def busy(seconds: str, threads: str) -> dict[str, str]:
@@ -82,6 +82,32 @@ MEMORY = Row(
             "Resident memory of the process. Includes code, caches and socket buffers, which the budget excludes.",
             "bytes",
             each(series("forebay_process_resident_memory_bytes")),
+        ),
+    ],
+)
+
+CACHE = Row(
+    "Cache of finished rows",
+    [
+        Panel(
+            "Hits",
+            "Share of the chunks of rows that streams copied from the cache (--cache-bytes) instead of computing them. "
+            "0 without a cache, and for plans whose rows cannot be cached.",
+            "percentunit",
+            {
+                INSTANCE: f"{total(rate('forebay_cache_hits_total'), by='instance')} / clamp_min("
+                f"{total(rate('forebay_cache_hits_total'), by='instance')} + "
+                f"{total(rate('forebay_cache_misses_total'), by='instance')}, {TINY})"
+            },
+            max=1,
+        ),
+        Panel("Size", "Bytes of the row groups in the cache.", "bytes", each(series("forebay_cache_bytes"))),
+        Panel(
+            "Evictions",
+            "Row groups per second that make room for others. If hits are few as well, the plans in use need more than "
+            "--cache-bytes.",
+            "cps",
+            each(rate("forebay_cache_evictions_total")),
         ),
     ],
 )

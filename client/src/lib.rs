@@ -74,8 +74,8 @@ pub use error::{Error, HeaderError, Result, code_name};
 pub use forebay_proto::{
     defaults::BATCH_SIZE as BATCH_SIZE_DEFAULT,
     v1::{
-        Assumptions, BatchHeader, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitRequest, FitResult,
-        LibraryColumn, MixtureSource, Plan, PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay,
+        Assumptions, BatchHeader, CacheExplain, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitRequest,
+        FitResult, LibraryColumn, MixtureSource, Plan, PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay,
         ReplayRequest, ReplayRow, SourceInfo, StageSeconds, StoredPlan, StreamInfo, StreamRequest, TableRead,
     },
 };

@@ -8,6 +8,7 @@
 
 pub mod auth;
 pub mod budget;
+pub mod cache;
 pub mod catalog;
 pub mod config;
 pub mod cpu_pool;

@@ -36,7 +36,7 @@ const LAYERS: [&[&str]; 7] = [
     &["stream"],
     &["scan", "engine"],
     &["catalog", "expr"],
-    &["plan", "view"],
+    &["plan", "view", "cache"],
     &["auth", "error", "metrics", "log", "budget", "cpu_pool", "shutdown", "state"],
 ];
 

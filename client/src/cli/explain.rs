@@ -1,7 +1,7 @@
 //! `forebay explain [DATASET]`: the estimated cost of an epoch.
 
 use clap::Args;
-use forebay_client::{Assumptions, Explain as Costs, RankExplain};
+use forebay_client::{Assumptions, CacheExplain, Explain as Costs, RankExplain};
 use forebay_order::estimate::estimate;
 use forebay_settings::ByteSize;
 
@@ -144,6 +144,10 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
         let readable = format!("{} of {limit} for all streams", output::decimal_bytes(costs.memory_bytes));
         lines.push(line("server memory", format!("{} bytes", output::count(costs.memory_bytes)), readable));
     }
+    if let Some(cache) = &costs.cache {
+        let (needed, readable) = (cache.needed_bytes, cache_text(cache));
+        lines.push(line("server cache", format!("{} bytes", output::count(needed)), readable));
+    }
     let is_bound = |what: &str| if costs.bound_by == what { "bottleneck" } else { "" }.to_owned();
     for (name, bound, seconds) in
         [("storage takes", "storage", costs.storage_seconds), ("the wire takes", "wire", costs.wire_seconds)]
@@ -162,6 +166,17 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
         }
     }
     lines
+}
+
+/// How much of an epoch the server's cache of finished rows has.
+fn cache_text(cache: &CacheExplain) -> String {
+    let [needed, cached, limit] =
+        [cache.needed_bytes, cache.cached_bytes, cache.limit_bytes].map(output::decimal_bytes);
+    match cache {
+        CacheExplain { reason, .. } if !reason.is_empty() => format!("rows are not cached: {reason}"),
+        CacheExplain { limit_bytes: 0, .. } => format!("off; {needed} would keep an epoch (--cache-bytes)"),
+        _ => format!("{needed} keep an epoch, {cached} of them are cached; the cache has {limit}"),
+    }
 }
 
 /// The columns that the Parquet library decodes, by reason.
@@ -272,6 +287,12 @@ mod tests {
             epoch_seconds: 4.0,
             bound_by: "storage".into(),
             ranks: (0..20).map(|rank| RankExplain { rank, ..Default::default() }).collect(),
+            cache: Some(CacheExplain {
+                limit_bytes: 8_000_000_000,
+                needed_bytes: 12_000_000,
+                cached_bytes: 3_000_000,
+                ..Default::default()
+            }),
             sample: 0.25,
             sample_seed: 3,
             sources: vec![SourceInfo {
@@ -301,6 +322,7 @@ mod tests {
             "2,500,000 bytes         1.25 times what is stored",
             "of 8 with rows",
             "40 MB of 1 GB for all streams",
+            "server cache        12,000,000 bytes        12 MB keep an epoch, 3 MB of them are cached; the cache has 8 GB",
             "decoding            fused 31 of 40 columns  9 by the parquet crate: nested (c0, c1, c3, c5), INT96 (c2), codec LZ4 (c4), …",
             "storage takes       4 s                     bottleneck",
             "source b            30.0000 % of the rows  1,250 of 100 rows, 12.5000 epochs, repeats",
@@ -309,6 +331,21 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn says_why_rows_are_not_cached() {
+        let text = |reason: &str, limit_bytes| {
+            cache_text(&CacheExplain {
+                limit_bytes,
+                needed_bytes: 5_000_000,
+                reason: reason.into(),
+                ..Default::default()
+            })
+        };
+        assert_eq!(text("", 0), "off; 5 MB would keep an epoch (--cache-bytes)");
+        let reason = "rows of output \"tags\" differ in size";
+        assert_eq!(text(reason, 9), format!("rows are not cached: {reason}"));
     }
 
     #[test]

@@ -1549,11 +1549,34 @@ pub struct Explain {
     /// The sources of a mixture. Columns and decoders are those of the first.
     #[prost(message, repeated, tag = "26")]
     pub sources: ::prost::alloc::vec::Vec<SourceInfo>,
+    /// The cache of finished rows; absent in estimates without a dataset.
+    #[prost(message, optional, tag = "27")]
+    pub cache: ::core::option::Option<CacheExplain>,
 }
 impl ::prost::Name for Explain {
 const NAME: &'static str = "Explain";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Explain".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Explain".into() }}
+/// What an epoch takes in the server's cache of finished rows.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CacheExplain {
+    /// The size of the cache; 0: the server has none.
+    #[prost(uint64, tag = "1")]
+    pub limit_bytes: u64,
+    /// Bytes that keep all rows of the epoch.
+    #[prost(uint64, tag = "2")]
+    pub needed_bytes: u64,
+    /// Bytes of the row groups of this plan that the cache has now.
+    #[prost(uint64, tag = "3")]
+    pub cached_bytes: u64,
+    /// Why rows of this plan are never cached; empty: they may be.
+    #[prost(string, tag = "4")]
+    pub reason: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CacheExplain {
+const NAME: &'static str = "CacheExplain";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.CacheExplain".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.CacheExplain".into() }}
 /// A column that the Parquet library decodes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LibraryColumn {

@@ -11,6 +11,7 @@ use std::{
 
 use forebay_server::{
     budget::Budget,
+    cache::RowCache,
     catalog::{Catalog, Location, Stores},
     cpu_pool::CpuPool,
     engine::Engine,
@@ -18,7 +19,7 @@ use forebay_server::{
     plan::{Limits, RequestLimits},
     shutdown::{Shutdown, ShutdownWatch},
     state::State,
-    stream::{Device, Streams},
+    stream::{Device, StreamParts, Streams},
 };
 use futures::Future;
 use tokio::runtime::{Builder, Runtime};
@@ -32,6 +33,9 @@ use crate::{invariants, tables};
 
 /// Bytes that streams may reserve together.
 const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
+
+/// Bytes of finished rows that streams share.
+const CACHE_BYTES: u64 = 1 << 20;
 
 /// Bytes that fits may use.
 const FIT_MEMORY_BYTES: usize = 64 << 20;
@@ -131,7 +135,16 @@ impl Server {
         let limits = Limits { batch_bytes_max: BATCH_BYTES_MAX, idle_max: Duration::ZERO, groups_max: 1000 };
         let cpu = process.cpu.clone();
         let catalog = Catalog::new(datasets, &cpu);
-        let streams = Streams::new(catalog, engine, cpu.clone(), budget.clone(), state, limits, Device::Cpu);
+        let streams = Streams::new(StreamParts {
+            catalog,
+            engine,
+            cpu: cpu.clone(),
+            budget: budget.clone(),
+            cache: RowCache::new(CACHE_BYTES),
+            state,
+            limits,
+            device: Device::Cpu,
+        });
         let (shutdown, watch) = Shutdown::new();
         let streams = Arc::new(streams);
         let message_limits = MessageLimits { bytes_max: MESSAGE_BYTES_MAX, ..MessageLimits::default() };

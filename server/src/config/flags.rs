@@ -112,6 +112,12 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_MEMORY_LIMIT_BYTES", value_name = "SIZE", default_value_t = ByteSize(0))]
     pub(super) memory_limit_bytes: ByteSize,
 
+    /// Memory for finished rows, in addition to --memory-limit-bytes: other epochs, ranks, seeds and jobs of a plan copy
+    /// rows of a row group that one of them computed; 0: no cache.
+    #[arg(long, env = "FOREBAY_CACHE_BYTES", value_name = "SIZE", default_value_t = ByteSize(0),
+          value_parser = sizes(0..=1 << 50))]
+    pub(super) cache_bytes: ByteSize,
+
     /// Part of --memory-limit-bytes that the aggregates of fits may hold before they spill to disk; half of it at most.
     /// Descriptions share it.
     #[arg(long, env = "FOREBAY_FIT_MEMORY_BYTES", value_name = "SIZE", default_value_t = ByteSize(1 << 30))]

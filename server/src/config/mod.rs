@@ -22,6 +22,8 @@ pub use datasets::{int96_units, pinned_schemas};
 pub use error::{ConfigError, ConfigProblems};
 pub use flags::{Flags, Verb};
 
+use forebay_settings::ByteSize;
+
 use crate::{
     auth::{PrincipalsFile, StreamLimits, Tls},
     catalog::{Location, ViewDefinition},
@@ -57,6 +59,8 @@ pub struct Config {
     pub keepalive: Duration,
     /// Memory budget of all streams.
     pub memory_limit_bytes: u64,
+    /// Memory of finished rows; 0: no cache.
+    pub cache_bytes: u64,
     /// Memory of the aggregates of fits before they spill.
     pub fit_memory_bytes: usize,
     /// Memory of the SQL of one view.
@@ -123,6 +127,7 @@ impl Flags {
             0 => machine_bytes() / 2,
             bytes => bytes,
         };
+        problems.one(check_cache(self.cache_bytes, memory_limit_bytes, machine_bytes()));
         let view_memory_bytes = problems.one(views::memory_bytes(&self, memory_limit_bytes));
         problems.one(log::check_filter(&self.log).map_err(|source| wrong("log", &self.log, source.to_string())));
         if let Some(url) = &self.otlp_endpoint {
@@ -156,6 +161,7 @@ impl Flags {
             connection_grace: Duration::from_secs(self.connection_grace_seconds),
             keepalive: Duration::from_secs(self.keepalive_seconds),
             memory_limit_bytes,
+            cache_bytes: self.cache_bytes.0,
             fit_memory_bytes: usize::try_from(self.fit_memory_bytes.0).unwrap_or(usize::MAX),
             view_memory_bytes,
             batch_bytes_max: self.batch_bytes_max.0,
@@ -182,6 +188,19 @@ impl Flags {
             },
         })
     }
+}
+
+/// Rejects a cache that does not fit the machine beside the memory budget.
+fn check_cache(cache: ByteSize, memory_limit_bytes: u64, machine_bytes: u64) -> Result<(), ConfigError> {
+    let both = cache.0.saturating_add(memory_limit_bytes);
+    if cache.0 == 0 || both <= machine_bytes {
+        return Ok(());
+    }
+    let (limit, machine) = (ByteSize(memory_limit_bytes), ByteSize(machine_bytes));
+    let reason = format!(
+        "with the {limit} of --memory-limit-bytes, it exceeds the {machine} of this machine: lower one of them"
+    );
+    Err(wrong("cache-bytes", &cache.to_string(), reason))
 }
 
 fn device(value: &str) -> Result<DeviceName, ConfigError> {

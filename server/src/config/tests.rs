@@ -61,6 +61,20 @@ fn errors_of_invalid_flags_name_what_is_allowed() {
 }
 
 #[test]
+fn a_cache_must_fit_the_machine_beside_the_memory_limit() {
+    let sizes = |cache, limit, machine| check_cache(ByteSize(cache), limit, machine).map_err(|error| error.to_string());
+    assert_eq!((sizes(0, 9 << 30, 1 << 30), sizes(3 << 30, 5 << 30, 8 << 30)), (Ok(()), Ok(())));
+    let expected = "--cache-bytes \"4GiB\": with the 5GiB of --memory-limit-bytes, it exceeds the 8GiB of this machine: \
+                    lower one of them";
+    assert_eq!(sizes(4 << 30, 5 << 30, 8 << 30), Err(expected.to_owned()));
+    let checked = |bytes| check(&["--dataset", "a=x", "--cache-bytes", bytes]);
+    assert_eq!((checked("0").unwrap().cache_bytes, checked("64MiB").unwrap().cache_bytes), (0, 64 << 20));
+    for (bytes, words) in [("1000TiB", "--memory-limit-bytes"), ("2000TiB", "cache-bytes"), ("many", "cache-bytes")] {
+        assert!(checked(bytes).unwrap_err().contains(words), "{bytes}");
+    }
+}
+
+#[test]
 fn all_problems_are_reported_at_once() {
     let problems = check(&[
         "--dataset",

@@ -23,6 +23,7 @@ use tokio::{
 use crate::{
     auth::{Admission, Auth, TicketKey, Tls, random_secret},
     budget::Budget,
+    cache::RowCache,
     catalog::{CatalogError, LocationError},
     config::{Config, Listen},
     cpu_pool::CpuPool,
@@ -35,7 +36,7 @@ use crate::{
     plan::Limits,
     shutdown::Shutdown,
     state::{State, StateError},
-    stream::{Device, Streams},
+    stream::{Device, StreamParts, Streams},
     view::{ViewLimits, Views},
 };
 
@@ -131,7 +132,9 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     let views = Arc::new(Views::new(&state, view_limits, budget.clone(), watch.clone()));
     let catalog = opening::catalog(config.datasets, config.views, &views, &cpu).await?;
     let device = Device::open(config.device);
-    let streams = Arc::new(Streams::new(catalog, engine, cpu.clone(), budget, state.clone(), limits, device));
+    let cache = RowCache::new(config.cache_bytes);
+    let parts = StreamParts { catalog, engine, cpu: cpu.clone(), budget, cache, state: state.clone(), limits, device };
+    let streams = Arc::new(Streams::new(parts));
 
     let metrics_listener = match config.metrics_listen {
         None => None,

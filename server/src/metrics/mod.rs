@@ -116,6 +116,23 @@ pub fn cache_requests(cache: Cache, hit: bool, count: usize) {
     counter!("forebay_cache_requests_total", "cache" => cache.label(), "result" => result).increment(count as u64);
 }
 
+/// Records chunks of rows that a stream copied from the cache of finished rows, or computed.
+pub fn cache_chunks(hit: bool, count: u64) {
+    let handles = handles();
+    let counter = if hit { &handles.cache_hits } else { &handles.cache_misses };
+    counter.increment(count);
+}
+
+/// Records a row group that was removed from that cache.
+pub fn cache_evicted() {
+    handles().cache_evictions.increment(1);
+}
+
+/// Sets the bytes of the row groups in that cache.
+pub fn cache_bytes(bytes: u64) {
+    handles().cache_bytes.set(bytes as f64);
+}
+
 /// Records the time from a stream's request to its first batch.
 pub fn first_batch(after: Duration) {
     handles().first_batch_seconds.record(after.as_secs_f64());

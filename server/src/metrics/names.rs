@@ -17,7 +17,7 @@ pub const CALLS: [&str; 12] = [
 ];
 
 /// Name and meaning of every metric, in the order of the book's table.
-pub const NAMES: [(&str, &str); 50] = [
+pub const NAMES: [(&str, &str); 54] = [
     ("forebay_streams_active", "Open streams."),
     ("forebay_streams_total", "Ended streams, by status (complete, cancelled, failed)."),
     ("forebay_batches_sent_total", "Batches sent to clients."),
@@ -57,6 +57,17 @@ pub const NAMES: [(&str, &str); 50] = [
         "Lookups of values that are expensive to compute, by cache (footers, plans, row_groups, fits) and result (hit, \
          miss).",
     ),
+    (
+        "forebay_cache_hits_total",
+        "Chunks of rows that streams copied from the cache of finished rows (`--cache-bytes`), including those for which they \
+         waited while another stream computed them.",
+    ),
+    (
+        "forebay_cache_misses_total",
+        "Chunks of rows that streams computed while the cache is on and their plan can be cached.",
+    ),
+    ("forebay_cache_evictions_total", "Row groups whose rows were removed from the cache to make room for others."),
+    ("forebay_cache_bytes", "Bytes of the row groups in the cache, including those that are not computed completely."),
     ("forebay_memory_reserved_bytes", "Bytes reserved from the memory budget by streams, fits and descriptions."),
     ("forebay_memory_limit_bytes", "The memory budget."),
     (

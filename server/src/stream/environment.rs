@@ -2,7 +2,8 @@
 
 use super::{device::Device, plan_store::PlanStore};
 use crate::{
-    budget::Budget, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, plan::Limits, scan::Sharing, state::State,
+    budget::Budget, cache::RowCache, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, plan::Limits, scan::Sharing,
+    state::State,
 };
 
 /// The parts of the server that streams and fits run on, shared by all of them.
@@ -16,6 +17,8 @@ pub(super) struct Environment {
     pub plans: PlanStore,
     pub limits: Limits,
     pub device: Device,
+    /// Finished rows of row groups.
+    pub cache: RowCache,
     /// Row groups that streams have open.
     pub sharing: Sharing,
 }

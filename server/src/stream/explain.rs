@@ -4,6 +4,7 @@ mod mixture_reads;
 
 use std::{
     collections::{BTreeMap, HashSet},
+    slice,
     sync::Arc,
 };
 
@@ -17,6 +18,7 @@ use super::{
     resolve::prepare::{Prepared, Resolver},
 };
 use crate::{
+    cache::RowCache,
     plan::{PlanError, Request},
     scan::LibraryReason,
 };
@@ -52,7 +54,12 @@ pub(super) async fn explain(
         return Ok(v1::Explain { memory_limit_bytes, ..explained });
     }
     let prepared = resolver.prepare(Request::check(&message)?).await?;
-    let explained = environment.cpu.run(move || explain_prepared(&prepared, &assume)).await?;
+    let cache = environment.cache.clone();
+    let explained = environment.cpu.run(move || {
+        let cache = Some(explain_cache(&prepared, &cache));
+        v1::Explain { cache, ..explain_prepared(&prepared, &assume) }
+    });
+    let explained = explained.await?;
     Ok(v1::Explain { memory_limit_bytes, sample, sample_seed, ..explained })
 }
 
@@ -79,6 +86,26 @@ fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explai
         }
     }
     estimate::add_times(&mut explained, assume);
+    explained
+}
+
+/// What the rows of the epoch take in the cache: those of all sources of a mixture.
+fn explain_cache(prepared: &Prepared, cache: &RowCache) -> v1::CacheExplain {
+    let mut explained = v1::CacheExplain { limit_bytes: cache.capacity(), ..v1::CacheExplain::default() };
+    let sources = prepared.mixture.as_ref().map_or(slice::from_ref(prepared), |mixture| mixture.sources.as_slice());
+    for source in sources {
+        let row_bytes = match source.cached_row_bytes() {
+            Ok(row_bytes) => row_bytes,
+            Err(reason) => {
+                explained.reason = reason.chars().take(NAME_CHARACTERS_MAX).collect();
+                continue;
+            }
+        };
+        let passing = source.epoch.passing().iter().enumerate().filter(|(_, rows)| **rows > 0);
+        let bytes = passing.map(|(row_group, _)| source.cached_chunks(row_group, row_bytes).bytes());
+        explained.needed_bytes = bytes.fold(explained.needed_bytes, u64::saturating_add);
+        explained.cached_bytes = explained.cached_bytes.saturating_add(cache.bytes_of(&source.rows_key()));
+    }
     explained
 }
 

@@ -49,6 +49,7 @@ pub use table::RawTable;
 
 use crate::{
     budget::Budget,
+    cache::RowCache,
     catalog::Catalog,
     cpu_pool::CpuPool,
     engine::Engine,
@@ -75,20 +76,35 @@ pub struct Streams {
     plan_lists: Semaphore,
 }
 
+/// The parts of the server that streams run on.
+#[derive(Debug)]
+pub struct StreamParts {
+    /// The datasets.
+    pub catalog: Catalog,
+    /// Computes the aggregates of fits.
+    pub engine: Engine,
+    /// Decodes and computes.
+    pub cpu: CpuPool,
+    /// The memory of streams, fits and descriptions.
+    pub budget: Budget,
+    /// Finished rows that streams share.
+    pub cache: RowCache,
+    /// Plans, counts and results.
+    pub state: State,
+    /// Limits of streams.
+    pub limits: Limits,
+    /// Computes features.
+    pub device: Device,
+}
+
 impl Streams {
     /// Streams over these parts of the server.
-    pub fn new(
-        catalog: Catalog,
-        engine: Engine,
-        cpu: CpuPool,
-        budget: Budget,
-        state: State,
-        limits: Limits,
-        device: Device,
-    ) -> Self {
+    pub fn new(parts: StreamParts) -> Self {
+        let StreamParts { catalog, engine, cpu, budget, cache, state, limits, device } = parts;
         let plans = PlanStore::new(state.clone());
         let sharing = Sharing::default();
-        let environment = Arc::new(Environment { catalog, engine, cpu, budget, state, plans, limits, device, sharing });
+        let environment =
+            Arc::new(Environment { catalog, engine, cpu, budget, state, plans, limits, device, cache, sharing });
         Self {
             resolver: Resolver::new(Arc::clone(&environment)),
             exchanges: Exchanges::new(Arc::clone(&environment)),

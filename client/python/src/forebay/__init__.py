@@ -42,7 +42,7 @@ from .errors import (
     Unimplemented,
 )
 from .exchange import Exchange
-from .explain import Explain, LibraryColumn, RankExplain
+from .explain import CacheExplain, Explain, LibraryColumn, RankExplain
 from .fitted import FittedPlan
 from .groups import Group
 from .header import BatchHeader, DatasetInfo, SourceInfo, StreamInfo
@@ -65,6 +65,7 @@ __all__ = [
     "Batch",
     "BatchHeader",
     "BrokenStream",
+    "CacheExplain",
     "Cancelled",
     "Client",
     "ColumnComparison",

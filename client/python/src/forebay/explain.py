@@ -44,6 +44,28 @@ class LibraryColumn:
 
 
 @dataclass(frozen=True)
+class CacheExplain:
+    """What an epoch takes in the server's cache of finished rows."""
+
+    limit_bytes: int
+    """The size of the cache; 0 if the server has none."""
+    needed_bytes: int
+    """Bytes that keep all rows of the epoch."""
+    cached_bytes: int
+    """Bytes of the plan's row groups that the cache has now."""
+    reason: str
+    """Why rows of this plan are never cached; empty if they may be."""
+
+    def __str__(self) -> str:
+        if self.reason:
+            return f"rows are not cached: {self.reason}"
+        if not self.limit_bytes:
+            return f"off; {size(self.needed_bytes)} would keep an epoch (--cache-bytes)"
+        kept, cached = size(self.needed_bytes), size(self.cached_bytes)
+        return f"{kept} keep an epoch, {cached} of them are cached; the cache has {size(self.limit_bytes)}"
+
+
+@dataclass(frozen=True)
 class Explain:
     """Estimated cost of an epoch, from arithmetic and file footers; ``print`` it."""
 
@@ -90,6 +112,8 @@ class Explain:
     """Those that the server's page reader decodes in every row group."""
     library_columns: tuple[LibraryColumn, ...]
     """The others, at most 100, decoded by the Parquet library."""
+    cache: CacheExplain | None
+    """None from a server without a cache of finished rows."""
     ranks: tuple[RankExplain, ...]
     sources: tuple[SourceInfo, ...] = ()
     """Sources of a mixture; columns and decoders are those of the first."""
@@ -117,6 +141,8 @@ class Explain:
             f"rows, {source.epochs:.4g} epochs{' (repeats)' if source.repeat else ''}"
             for source in self.sources
         ]
+        if self.cache is not None:
+            lines.append(f"server cache   {self.cache}")
         if self.bound_by:
             lines.append(
                 f"an epoch       {self.epoch_seconds:,.1f} s, bound by {self.bound_by} "
@@ -161,9 +187,19 @@ def read_explain(answers: Sequence[Json]) -> Explain:
         LibraryColumn(str(one.get("column") or ""), str(one.get("reason") or ""), int(one.get("row_groups") or 0))
         for one in cast("list[Json]", fields.get("library_columns") or [])
     ]
-    known = {*read, "ranks", "library_columns", "sources"}
+    cache = None
+    if found := cast("Json | None", fields.get("cache")):
+        sizes = (int(found.get(name) or 0) for name in ("limit_bytes", "needed_bytes", "cached_bytes"))
+        cache = CacheExplain(*sizes, reason=str(found.get("reason") or ""))
+    known = {*read, "ranks", "library_columns", "cache", "sources"}
     read |= {name: int(fields.get(name) or 0) for name in Explain.__dataclass_fields__ if name not in known}
-    return Explain(**read, library_columns=tuple(library), ranks=tuple(ranks), sources=read_sources(fields))
+    return Explain(
+        **read,
+        library_columns=tuple(library),
+        cache=cache,
+        ranks=tuple(ranks),
+        sources=read_sources(fields),
+    )
 
 
 def size(count: float) -> str:

@@ -16,6 +16,7 @@ use std::{
 use forebay_server::{
     auth::Peer,
     budget::Budget,
+    cache::RowCache,
     catalog::{Catalog, Location, Stores},
     cpu_pool::CpuPool,
     engine::Engine,
@@ -23,7 +24,7 @@ use forebay_server::{
     plan::Limits,
     shutdown::Shutdown,
     state::State,
-    stream::{Device, Streams},
+    stream::{Device, StreamParts, Streams},
 };
 use futures::FutureExt;
 use hyper::{
@@ -50,6 +51,9 @@ use crate::{
 pub(crate) const PORT: u16 = 8815;
 
 const MEMORY_BYTES: u64 = 256 << 20;
+
+/// Finished rows that a replica keeps: those of some row groups.
+const CACHE_BYTES: u64 = 64 << 10;
 
 /// Send buffer of a connection. The server's default of 4 MiB would hold a whole stream.
 const SENDING_BYTES: usize = 4096;
@@ -181,7 +185,9 @@ impl Replica {
         let limits = Limits { batch_bytes_max: MEMORY_BYTES, idle_max: Duration::ZERO, groups_max: 1000 };
         let budget = Budget::new(MEMORY_BYTES);
         let engine = Engine::new(MEMORY_BYTES as usize, &budget, &state)?;
-        Ok(Arc::new(Streams::new(catalog, engine, cpu.clone(), budget, state, limits, Device::Cpu)))
+        let (cpu, cache) = (cpu.clone(), RowCache::new(CACHE_BYTES));
+        let parts = StreamParts { catalog, engine, cpu, budget, cache, state, limits, device: Device::Cpu };
+        Ok(Arc::new(Streams::new(parts)))
     }
 
     /// The shutdown phases of the daemon.

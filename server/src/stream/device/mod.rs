@@ -86,6 +86,11 @@ impl Device {
 // === impl Executable ===
 
 impl Executable {
+    /// Whether a GPU computes outputs.
+    pub(super) fn is_on_gpu(&self) -> bool {
+        self.on_gpu.is_some()
+    }
+
     /// An empty batch with room for `rows`, to be filled in order, with the workspace of the previous batch.
     pub(super) fn builder(&self, rows: usize, workspace: Workspace) -> Builder {
         let on_gpu = self.on_gpu.as_ref().and_then(|program| program.builder(rows));
@@ -104,6 +109,11 @@ impl Executable {
             Builder::Gpu,
         )
     }
+}
+
+/// The error of finished rows for a GPU, which [`Executable::is_on_gpu`] prevents.
+fn not_on_gpu() -> KernelError {
+    KernelError::Device { problem: "finished rows are copied on the CPU".to_owned() }
 }
 
 // === impl Builder ===
@@ -148,6 +158,27 @@ impl Builder {
         match self {
             Self::Cpu(builder) => builder.scatter(batch, rows, places),
             Self::Gpu(builder) => builder.scatter(batch, rows, places),
+        }
+    }
+
+    /// Copies rows that a builder of the same program finished into the next free ones.
+    pub(super) fn append_finished(&mut self, finished: &RecordBatch, rows: Range<usize>) -> Result<(), KernelError> {
+        match self {
+            Self::Cpu(builder) => builder.append_finished(finished, rows),
+            Self::Gpu(_) => Err(not_on_gpu()),
+        }
+    }
+
+    /// Copies the i-th of `rows` of such a batch to row `places[i]`.
+    pub(super) fn scatter_finished(
+        &mut self,
+        finished: &RecordBatch,
+        rows: Range<usize>,
+        places: &[u32],
+    ) -> Result<(), KernelError> {
+        match self {
+            Self::Cpu(builder) => builder.scatter_finished(finished, rows, places),
+            Self::Gpu(_) => Err(not_on_gpu()),
         }
     }
 

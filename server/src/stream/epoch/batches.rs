@@ -10,7 +10,9 @@ use crate::{
     stream::{
         environment::Environment,
         epoch::{
-            fitting, in_order, memory, mixture,
+            fitting,
+            group::GroupOpener,
+            in_order, memory, mixture,
             outlet::{Ended, Outlet},
             shuffled,
             task::BatchTask,
@@ -46,25 +48,21 @@ pub(crate) async fn start(
     };
     Ok(BatchTask::batches(environment.limits.idle_max, move |sender| {
         let outlet = Outlet::new(&prepared, share, sender);
-        send(environment, prepared, sent, outlet, memory)
+        // A replay of one batch would fill the cache with rows that no other stream reads.
+        let opener = GroupOpener::new(&environment, &prepared, steps != Some(1));
+        send(opener, sent, outlet, memory)
     }))
 }
 
-async fn send(
-    environment: Arc<Environment>,
-    prepared: Prepared,
-    share: Share,
-    mut outlet: Outlet,
-    memory: Reservation,
-) -> Result<(), StreamError> {
+async fn send(opener: GroupOpener, share: Share, mut outlet: Outlet, memory: Reservation) -> Result<(), StreamError> {
     if share.row_count() == 0 {
-        let _ = outlet.send(RecordBatch::new_empty(prepared.schema())).await;
+        let _ = outlet.send(RecordBatch::new_empty(opener.prepared.schema())).await;
         return Ok(());
     }
-    let sent = match (&prepared.mixture, prepared.epoch.shuffle()) {
-        (Some(mixture), _) => mixture::send(&environment, &prepared, mixture, &share, &mut outlet).await,
-        (None, None) => in_order::send(&environment, &prepared, &share, &mut outlet).await,
-        (None, Some(_)) => shuffled::send(&environment, &prepared, &share, &mut outlet).await,
+    let sent = match (&opener.prepared.mixture, opener.prepared.epoch.shuffle()) {
+        (Some(mixture), _) => mixture::send(&opener, mixture, &share, &mut outlet).await,
+        (None, None) => in_order::send(&opener, &share, &mut outlet).await,
+        (None, Some(_)) => shuffled::send(&opener, &share, &mut outlet).await,
     };
     outlet.times.record();
     drop(memory);

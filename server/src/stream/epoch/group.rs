@@ -1,62 +1,112 @@
-//! A row group being read: its passing rows, run by run, from any piece of it.
+//! A row group being read: its passing rows, run by run, from any piece of it. Rows are taken from the cache if their
+//! row group is in it.
 
-use std::{ops::Range, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use forebay_order::Piece;
 
+use super::{
+    cached::CachedReader,
+    run::{NextChunk, NextRun, Run, RunRows},
+};
 use crate::{
-    catalog::Snapshot,
-    metrics::StageTimes,
+    cache::PlanRows,
+    metrics::{self, StageTimes},
     scan::{self, RowGroupReader},
     stream::{
         environment::Environment,
         error::StreamError,
-        resolve::{passing::Passing, prepare::Prepared, rows::Rows},
+        resolve::{prepare::Prepared, rows::Rows},
     },
 };
 
-/// A row group whose bytes are fetched, decoded up to the last run.
+/// Opens the row groups of a stream. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct GroupOpener {
+    pub environment: Arc<Environment>,
+    pub prepared: Prepared,
+    /// Whether the rows that it computes are cached.
+    admits: bool,
+    /// The plan's rows in the cache, and their bytes; none if they are not cached.
+    cached: Option<(Arc<PlanRows>, u64)>,
+}
+
+/// A row group being read, up to the last run.
 pub(crate) struct OpenGroup {
     /// The row group's index in the snapshot.
     index: usize,
+    source: GroupSource,
+    /// Passing rows before the next one.
+    seen: u64,
+    /// The chunk read last, and how many of its passing rows have been returned.
+    pending: Option<(RunRows, usize)>,
+}
+
+/// The source of the rows.
+enum GroupSource {
+    Stored(StoredReader),
+    Cached(Box<CachedReader>),
+}
+
+/// A row group whose bytes are fetched, decoded up to the last chunk.
+struct StoredReader {
     reader: RowGroupReader,
     /// Index in the snapshot of the next stored row.
     next_row: u64,
-    /// Passing rows before the next one.
-    seen: u64,
-    /// The chunk decoded last, and how many of its passing rows have been returned.
-    pending: Option<(Passing, usize)>,
+    /// Whether the cache is on, but has no room for the row group.
+    is_miss: bool,
 }
 
-/// Passing rows of a chunk.
-pub(crate) struct Run {
-    pub chunk: Passing,
-    pub rows: Range<usize>,
-}
+// === impl GroupOpener ===
 
-impl OpenGroup {
-    /// Fetches a piece's row group, unless another reader has its bytes.
-    pub(crate) async fn open(
-        environment: &Environment,
-        prepared: &Prepared,
-        piece: Piece,
-    ) -> Result<Self, StreamError> {
-        let Environment { cpu, budget, sharing, .. } = environment;
-        let (snapshot, rows): (&Snapshot, &Rows) = (&prepared.snapshot, &prepared.compiled.rows);
+impl GroupOpener {
+    /// Opens row groups for a stream. With `admits`, the rows that it computes are cached.
+    pub(crate) fn new(environment: &Arc<Environment>, prepared: &Prepared, admits: bool) -> Self {
+        let row_bytes = prepared.cached_row_bytes().ok().filter(|_| environment.cache.capacity() > 0);
+        let cached = row_bytes.and_then(|row_bytes| {
+            let plan = environment.cache.open(prepared.rows_key(), admits)?;
+            Some((Arc::new(plan), row_bytes))
+        });
+        Self { environment: Arc::clone(environment), prepared: prepared.clone(), admits, cached }
+    }
+
+    /// Opens the row groups of a source of the mixture.
+    pub(crate) fn of_source(&self, source: &Prepared) -> Self {
+        Self::new(&self.environment, source, self.admits)
+    }
+
+    /// Opens a piece's row group. Fetches its bytes, unless another reader has them or the rows are cached.
+    pub(crate) async fn open(&self, piece: Piece) -> Result<OpenGroup, StreamError> {
+        if let Some((plan, row_bytes)) = &self.cached
+            && let Some((reader, seen)) =
+                CachedReader::open(&self.environment, &self.prepared, (plan, *row_bytes), piece).await?
+        {
+            let source = GroupSource::Cached(Box::new(reader));
+            return Ok(OpenGroup { index: piece.row_group, source, seen, pending: None });
+        }
+        let (snapshot, rows) = (&self.prepared.snapshot, &self.prepared.compiled.rows);
         let group = &snapshot.row_groups()[piece.row_group];
         // Without a filter, decoding skips the whole chunks before the piece. Chunk boundaries stay the same for any
         // start position, so a batch is equal to the byte.
         let chunk_rows = rows.projection.chunk_rows(snapshot, group);
         let unread = if rows.all_pass() { piece.skip / chunk_rows * chunk_rows } else { 0 };
+        let Environment { cpu, budget, sharing, .. } = self.environment.as_ref();
         let shared = sharing.bytes_of(snapshot, piece.row_group, &rows.projection);
         let reader = scan::open_shared(snapshot, group, &rows.projection, unread, cpu, budget, &shared).await?;
-        let next_row = group.rows.start + unread;
-        Ok(Self { index: piece.row_group, reader, next_row, seen: unread, pending: None })
+        let stored = StoredReader { reader, next_row: group.rows.start + unread, is_miss: self.cached.is_some() };
+        Ok(OpenGroup { index: piece.row_group, source: GroupSource::Stored(stored), seen: unread, pending: None })
     }
+}
 
+// === impl OpenGroup ===
+
+impl OpenGroup {
     /// The time that storage took.
     pub(crate) fn fetch_time(&self) -> Duration {
-        self.reader.fetch_time()
+        match &self.source {
+            GroupSource::Stored(stored) => stored.reader.fetch_time(),
+            GroupSource::Cached(cached) => cached.fetch_time(),
+        }
     }
 
     /// Whether a piece is ahead in this row group.
@@ -64,37 +114,56 @@ impl OpenGroup {
         self.index == piece.row_group && self.seen <= piece.skip
     }
 
-    /// Returns the next passing rows of a piece, all of one chunk; none after the last of the piece or row group.
-    /// Decodes: run it on the CPU pool.
+    /// Whether the next run of a piece needs no CPU job: its rows are finished.
+    pub(crate) fn is_finished(&mut self, piece: &Piece) -> bool {
+        match (&self.pending, &mut self.source) {
+            (Some((rows, _)), _) => matches!(rows, RunRows::Finished(_)),
+            (None, GroupSource::Cached(cached)) => cached.is_finished(piece.skip, &mut self.seen),
+            (None, GroupSource::Stored(_)) => false,
+        }
+    }
+
+    /// Returns the next passing rows of a piece, all of one chunk. Decodes: run it on the CPU pool, unless
+    /// [`Self::is_finished`].
     pub(crate) fn next_run(
         &mut self,
         piece: &Piece,
         rows: &Rows,
         times: &mut StageTimes,
-    ) -> Result<Option<Run>, StreamError> {
+    ) -> Result<NextRun, StreamError> {
         let end = piece.skip + piece.take;
         while self.seen < end {
             let (chunk, first) = match self.pending.take() {
                 Some(pending) => pending,
-                None => match self.decode(rows, times)? {
-                    Some(chunk) => (chunk, 0),
-                    None => return Ok(None),
+                None => match self.next_chunk(piece, rows, times)? {
+                    NextChunk::Rows(chunk) => (chunk, 0),
+                    NextChunk::Blocked => return Ok(NextRun::Blocked),
+                    NextChunk::End => return Ok(NextRun::End),
                 },
             };
-            let count = (chunk.rows.num_rows() - first) as u64;
+            let count = (chunk.len() - first) as u64;
             let skipped = piece.skip.saturating_sub(self.seen).min(count);
             let taken = (count - skipped).min(end - self.seen - skipped);
             let start = first + skipped as usize;
-            let run = start..start + taken as usize;
+            let range = start..start + taken as usize;
             self.seen += skipped + taken;
-            if run.end < chunk.rows.num_rows() {
-                self.pending = Some((chunk.clone(), run.end));
+            if range.end < chunk.len() {
+                self.pending = Some((chunk.clone(), range.end));
             }
-            if !run.is_empty() {
-                return Ok(Some(Run { chunk, rows: run }));
+            if !range.is_empty() {
+                return Ok(NextRun::Run(Run { rows: chunk, range }));
             }
         }
-        Ok(None)
+        Ok(NextRun::End)
+    }
+
+    /// Waits until [`Self::next_run`] is not blocked: until no other reader computes the next chunk, and if this one has
+    /// to, until the bytes are fetched.
+    pub(crate) async fn prepare(&mut self) -> Result<(), StreamError> {
+        match &mut self.source {
+            GroupSource::Stored(_) => Ok(()),
+            GroupSource::Cached(cached) => cached.prepare().await,
+        }
     }
 
     /// Whether all rows of a piece have been returned.
@@ -102,9 +171,16 @@ impl OpenGroup {
         self.seen >= piece.skip + piece.take
     }
 
-    fn decode(&mut self, rows: &Rows, times: &mut StageTimes) -> Result<Option<Passing>, StreamError> {
-        let Some(next) = rows.next(&mut self.reader, self.next_row, times)? else { return Ok(None) };
-        self.next_row += next.stored;
-        Ok(Some(next.passing))
+    fn next_chunk(&mut self, piece: &Piece, rows: &Rows, times: &mut StageTimes) -> Result<NextChunk, StreamError> {
+        let stored = match &mut self.source {
+            GroupSource::Stored(stored) => stored,
+            GroupSource::Cached(cached) => return cached.next_chunk(piece.skip, &mut self.seen, times),
+        };
+        let Some(next) = rows.next(&mut stored.reader, stored.next_row, times)? else { return Ok(NextChunk::End) };
+        stored.next_row += next.stored;
+        if stored.is_miss && self.seen + next.passing.rows.num_rows() as u64 > piece.skip {
+            metrics::cache_chunks(false, 1);
+        }
+        Ok(NextChunk::Rows(RunRows::Stored(next.passing)))
     }
 }

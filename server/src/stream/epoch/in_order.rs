@@ -16,10 +16,10 @@ use crate::{
     stream::{
         decode::decode,
         device::{Builder, Executable},
-        environment::Environment,
         epoch::{
-            group::{OpenGroup, Run},
+            group::GroupOpener,
             outlet::{Ended, Outlet},
+            run::{NextRun, Run},
             task::{Ahead, AheadSender, fetched_ahead},
         },
         error::StreamError,
@@ -42,16 +42,11 @@ struct Filler {
 }
 
 /// Sends a share's batches: fetches row groups, decodes runs and fills batches concurrently.
-pub(crate) async fn send(
-    environment: &Arc<Environment>,
-    prepared: &Prepared,
-    share: &Share,
-    outlet: &mut Outlet,
-) -> Result<(), Ended> {
+pub(crate) async fn send(opener: &GroupOpener, share: &Share, outlet: &mut Outlet) -> Result<(), Ended> {
+    let GroupOpener { environment, prepared, .. } = opener;
     let mut filler = Filler::new(prepared, share.row_count());
     let pieces = pieces(prepared, &prepared.epoch.sequence(), share);
-    let mut runs =
-        Ahead::start(RUNS_AHEAD, |sender| decode_runs(Arc::clone(environment), prepared.clone(), pieces, sender));
+    let mut runs = Ahead::start(RUNS_AHEAD, |sender| decode_runs(opener.clone(), pieces, sender));
     let cpu = environment.cpu.timed();
     while let Some(run) = runs.next().await {
         let (run, times) = run?;
@@ -77,15 +72,15 @@ pub(crate) async fn send(
 
 /// Sends the runs of the pieces, in order.
 async fn decode_runs(
-    environment: Arc<Environment>,
-    prepared: Prepared,
+    opener: GroupOpener,
     pieces: Vec<Piece>,
     sender: AheadSender<(Run, StageTimes)>,
 ) -> Result<(), StreamError> {
+    let GroupOpener { environment, prepared, .. } = &opener;
     let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
     let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
-        let (environment, prepared) = (Arc::clone(&environment), prepared.clone());
-        async move { Ok((piece, OpenGroup::open(&environment, &prepared, piece).await?)) }
+        let opener = opener.clone();
+        async move { Ok((piece, opener.open(piece).await?)) }
     }));
     let (mut times, columns, cpu) = (StageTimes::default(), rows.projection.schema(), environment.cpu.timed());
     loop {
@@ -94,18 +89,32 @@ async fn decode_runs(
         let (piece, mut group) = opened?;
         times.add_opened(start, group.fetch_time());
         while !group.is_past(&piece) {
-            let rows = Arc::clone(rows);
-            let span = tracing::info_span!(target: PARTS, "decode", row_group = piece.row_group as i64);
-            let next_run = move || {
-                let _in_span = span.entered();
-                let run = group.next_run(&piece, &rows, &mut times);
-                (group, times, run)
+            let run = if group.is_finished(&piece) {
+                group.next_run(&piece, rows, &mut times)
+            } else {
+                let rows = Arc::clone(rows);
+                let span = tracing::info_span!(target: PARTS, "decode", row_group = piece.row_group as i64);
+                let next_run = move || {
+                    let _in_span = span.entered();
+                    let run = group.next_run(&piece, &rows, &mut times);
+                    (group, times, run)
+                };
+                let row_group = &snapshot.row_groups()[piece.row_group];
+                let run;
+                (group, times, run) = decode(&cpu, snapshot, row_group, columns, next_run).await?;
+                times.add(Stage::Queue, cpu.take_queued());
+                run
             };
-            let row_group = &snapshot.row_groups()[piece.row_group];
-            let run;
-            (group, times, run) = decode(&cpu, snapshot, row_group, columns, next_run).await?;
-            times.add(Stage::Queue, cpu.take_queued());
-            let run = run?.ok_or_else(|| prepared.miscounted())?;
+            let run = match run? {
+                NextRun::Run(run) => run,
+                NextRun::Blocked => {
+                    let start = Instant::now();
+                    group.prepare().await?;
+                    times.add_since(Stage::Queue, start);
+                    continue;
+                }
+                NextRun::End => return Err(prepared.miscounted()),
+            };
             if sender.send(Ok((run, mem::take(&mut times)))).await.is_err() {
                 return Ok(());
             }
@@ -135,11 +144,11 @@ impl Filler {
     /// Computes rows into batches and returns the full ones.
     fn fill(&mut self, run: &Run) -> Result<Vec<RecordBatch>, StreamError> {
         let mut full = Vec::new();
-        let (mut next, end) = (run.rows.start, run.rows.end);
+        let (mut next, end) = (run.range.start, run.range.end);
         while next < end {
             let mut builder = self.take_builder();
             let count = (end - next).min(builder.capacity() - builder.len());
-            builder.append(&run.chunk.rows, next..next + count).map_err(|error| run.chunk.locate(error))?;
+            run.append_to(&mut builder, next..next + count)?;
             next += count;
             self.rows_left -= count as u64;
             if builder.is_full() {

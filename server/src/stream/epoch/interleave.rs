@@ -65,7 +65,7 @@ impl LaneInterleaver {
         let end = self.next_row + rows;
         while self.next_row < end {
             let (windows, count) = self.windows_for(end - self.next_row, times).await?;
-            let appended = self.epoch.environment.cpu.run_short(move || {
+            let appended = self.epoch.opener.environment.cpu.run_short(move || {
                 let start = Instant::now();
                 let appended = batch.append(&windows, 0, count as usize);
                 appended.map(|()| (batch, start.elapsed()))
@@ -94,7 +94,7 @@ impl LaneInterleaver {
                 Some(feed) => feed.window_from(offset, times).await?,
                 None => None,
             };
-            let window = window.ok_or_else(|| self.epoch.prepared.miscounted())?;
+            let window = window.ok_or_else(|| self.epoch.opener.prepared.miscounted())?;
             // The lane has every `lanes`-th row.
             count = count.min(row - self.next_row + lanes * window.num_rows() as u64);
             windows.push(window);

@@ -16,18 +16,20 @@ use crate::{
     stream::{
         decode::decode,
         device::Builder,
-        environment::Environment,
-        epoch::{group::OpenGroup, task::fetched_ahead},
+        epoch::{
+            group::{GroupOpener, OpenGroup},
+            run::NextRun,
+            task::fetched_ahead,
+        },
         error::StreamError,
-        resolve::{prepare::Prepared, rows::Rows},
+        resolve::rows::Rows,
     },
 };
 
 /// A shuffled epoch whose lanes are read, or a source of a mixture. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct ShuffledEpoch {
-    pub environment: Arc<Environment>,
-    pub prepared: Prepared,
+    pub opener: GroupOpener,
     pub sequence: Arc<Sequence>,
 }
 
@@ -53,7 +55,7 @@ impl LaneTask {
             open: None,
             workspace: Workspace::default(),
             times: StageTimes::default(),
-            cpu: epoch.environment.cpu.timed(),
+            cpu: epoch.opener.environment.cpu.timed(),
         }
     }
 
@@ -90,7 +92,8 @@ impl LaneTask {
 
     async fn compute(&mut self, window: Window) -> Result<RecordBatch, StreamError> {
         let row_count = (window.rows.end - window.rows.start) as usize;
-        let ShuffledEpoch { environment, prepared, sequence, .. } = self.epoch.clone();
+        let ShuffledEpoch { opener, sequence, .. } = self.epoch.clone();
+        let prepared = opener.prepared.clone();
         let pieces = sequence.pieces(window.rows.clone());
         let executable = prepared.compiled.executable.clone();
         let workspace = mem::take(&mut self.workspace);
@@ -101,11 +104,11 @@ impl LaneTask {
         let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
             // The previous window may have ended in the row group in which this one begins.
             let open = open.take().filter(|open| open.leads_to(&piece));
-            let (environment, prepared) = (Arc::clone(&environment), prepared.clone());
+            let opener = opener.clone();
             async move {
                 match open {
                     Some(group) => Ok((piece, group)),
-                    None => Ok((piece, OpenGroup::open(&environment, &prepared, piece).await?)),
+                    None => Ok((piece, opener.open(piece).await?)),
                 }
             }
         }));
@@ -115,20 +118,26 @@ impl LaneTask {
             let Some(opened) = groups.next().await else { break };
             let (piece, mut group) = opened?;
             self.times.add_opened(start, group.fetch_time());
-            let (chunk_rows, mut times) = (Arc::clone(rows), mem::take(&mut self.times));
-            let work = move || {
-                let scattered = scatter(&mut group, &piece, &chunk_rows, &mut builder, &places[done..], &mut times);
-                (builder, places, group, times, scattered)
-            };
             let row_group = &snapshot.row_groups()[piece.row_group];
-            let scattered;
-            (builder, places, group, self.times, scattered) =
-                decode(&self.cpu, snapshot, row_group, rows.projection.schema(), work).await?;
-            scattered?;
-            if !group.is_past(&piece) {
-                return Err(prepared.miscounted());
+            while !group.is_past(&piece) {
+                let (chunk_rows, mut times) = (Arc::clone(rows), mem::take(&mut self.times));
+                let work = move || {
+                    let scattered = scatter(&mut group, &piece, &chunk_rows, &mut builder, &places[done..], &mut times);
+                    (builder, places, group, times, scattered)
+                };
+                let scattered;
+                (builder, places, group, self.times, scattered) =
+                    decode(&self.cpu, snapshot, row_group, rows.projection.schema(), work).await?;
+                let (count, is_blocked) = scattered?;
+                done += count;
+                if is_blocked {
+                    let start = Instant::now();
+                    group.prepare().await?;
+                    self.times.add_since(Stage::Queue, start);
+                } else if !group.is_past(&piece) {
+                    return Err(prepared.miscounted());
+                }
             }
-            done += piece.take as usize;
             self.open = Some(group);
         }
         let (window, workspace) = self.cpu.run(move || builder.finish()).await?;
@@ -137,21 +146,27 @@ impl LaneTask {
     }
 }
 
-/// Writes the rows of a piece to their places.
+/// Writes the rows of a piece to their places, until the row group is blocked. Returns the number of rows, and whether it
+/// is.
 fn scatter(
     group: &mut OpenGroup,
     piece: &Piece,
     rows: &Rows,
     builder: &mut Builder,
-    mut places: &[u32],
+    places: &[u32],
     times: &mut StageTimes,
-) -> Result<(), StreamError> {
-    while let Some(run) = group.next_run(piece, rows, times)? {
+) -> Result<(usize, bool), StreamError> {
+    let mut done = 0;
+    loop {
+        let run = match group.next_run(piece, rows, times)? {
+            NextRun::Run(run) => run,
+            NextRun::Blocked => return Ok((done, true)),
+            NextRun::End => return Ok((done, false)),
+        };
         let start = Instant::now();
-        let (of_run, rest) = places.split_at(run.rows.len());
-        builder.scatter(&run.chunk.rows, run.rows, of_run).map_err(|error| run.chunk.locate(error))?;
-        places = rest;
+        let count = run.range.len();
+        run.scatter_to(builder, &places[done..done + count])?;
+        done += count;
         times.add_since(Stage::Assemble, start);
     }
-    Ok(())
 }

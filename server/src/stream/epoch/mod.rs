@@ -7,10 +7,11 @@
 //!          └─ mixture: lane_task (windows of every source) ─▶ mixer (rows) ────┘
 //! ```
 //!
-//! All read row groups through `group`; `memory` sizes them before they start,
-//! and `fitting` finds parameters of less memory for those that are refused.
+//! All read row groups through `group`, or through `cached` if the cache has room for them; `memory` sizes them before
+//! they start, and `fitting` finds parameters of less memory for those that are refused.
 
 pub(crate) mod batches;
+mod cached;
 pub(crate) mod fitting;
 mod group;
 pub(crate) mod in_order;
@@ -20,5 +21,6 @@ pub(crate) mod memory;
 pub(crate) mod mixture;
 mod outlet;
 mod padding;
+mod run;
 mod shuffled;
 pub(crate) mod task;

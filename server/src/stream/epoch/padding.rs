@@ -15,7 +15,7 @@ pub(super) async fn fill(
     mut batch: Interleave,
     times: &mut StageTimes,
 ) -> Result<Interleave, StreamError> {
-    let order = &epoch.prepared.epoch;
+    let order = &epoch.opener.prepared.epoch;
     let missing = (batch.capacity() - batch.len()) as u64;
     let lanes = match share.length {
         0 => {
@@ -27,7 +27,7 @@ pub(super) async fn fill(
     };
     let count = missing.min(share.length.max(1));
     let mut lanes = LaneInterleaver::start(epoch, &lanes, 0, count);
-    let first = Interleave::new(epoch.prepared.program(), count as usize);
+    let first = Interleave::new(epoch.opener.prepared.program(), count as usize);
     let first = [lanes.take(first, count, times).await?.finish()?];
     while !batch.is_full() {
         let rows = (batch.capacity() - batch.len()).min(count as usize);

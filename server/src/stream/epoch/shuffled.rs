@@ -7,23 +7,23 @@ use forebay_kernels::Interleave;
 use forebay_order::Share;
 
 use super::{
+    group::GroupOpener,
     interleave::LaneInterleaver,
     lane_task::ShuffledEpoch,
     outlet::{Ended, Outlet},
     padding,
 };
-use crate::stream::{environment::Environment, resolve::prepare::Prepared};
 
 /// Sends a share's batches.
 pub(super) async fn send(
-    environment: &Arc<Environment>,
-    prepared: &Prepared,
+    opener: &GroupOpener,
     share: &Share,
     outlet: &mut Outlet,
 ) -> Result<(), Ended> {
+    let GroupOpener { environment, prepared, .. } = opener;
     let order = prepared.epoch.clone();
     let sequence = environment.cpu.run(move || Arc::new(order.sequence())).await?;
-    let epoch = ShuffledEpoch { environment: Arc::clone(environment), prepared: prepared.clone(), sequence };
+    let epoch = ShuffledEpoch { opener: opener.clone(), sequence };
     let own_end = share.start + share.own_rows();
     let own_lanes = prepared.epoch.lanes_of(share.rank);
     let mut lanes = LaneInterleaver::start(&epoch, &own_lanes, share.start, own_end);

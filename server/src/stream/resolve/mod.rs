@@ -5,6 +5,7 @@ mod compiled;
 pub(crate) mod count;
 pub(crate) mod deciding;
 mod drift;
+pub(crate) mod finished;
 pub(crate) mod groups;
 mod joins;
 pub(crate) mod lookup;

@@ -13,7 +13,10 @@ use tokio::sync::mpsc;
 use super::window_rows;
 use crate::stream::{
     environment::Environment,
-    epoch::lane_task::{LaneTask, ShuffledEpoch, TimedWindow},
+    epoch::{
+        group::GroupOpener,
+        lane_task::{LaneTask, ShuffledEpoch, TimedWindow},
+    },
     error::StreamError,
     resolve::{mixture::PreparedMixture, prepare::Prepared},
 };
@@ -27,6 +30,8 @@ pub(super) struct MixedEpoch {
     pub environment: Arc<Environment>,
     pub prepared: Prepared,
     pub mixture: Arc<PreparedMixture>,
+    /// What opens the row groups of each source.
+    openers: Arc<[GroupOpener]>,
     /// The repetitions that lanes began last, for each source.
     repetitions: Arc<Vec<Mutex<VecDeque<(u64, Arc<ReadRepetition>)>>>>,
 }
@@ -58,11 +63,12 @@ struct WindowRun {
 }
 
 impl MixedEpoch {
-    pub(super) fn new(environment: &Arc<Environment>, prepared: &Prepared, mixture: &Arc<PreparedMixture>) -> Self {
+    pub(super) fn new(opener: &GroupOpener, mixture: &Arc<PreparedMixture>) -> Self {
         Self {
-            environment: Arc::clone(environment),
-            prepared: prepared.clone(),
+            environment: Arc::clone(&opener.environment),
+            prepared: opener.prepared.clone(),
             mixture: Arc::clone(mixture),
+            openers: mixture.sources.iter().map(|source| opener.of_source(source)).collect(),
             repetitions: Arc::new(mixture.sources.iter().map(|_| Mutex::default()).collect()),
         }
     }
@@ -159,12 +165,8 @@ impl FeedTask {
         rows: Range<u64>,
         sender: &mpsc::Sender<Result<TimedWindow, StreamError>>,
     ) -> bool {
-        let MixedEpoch { environment, mixture, .. } = &self.epoch;
-        let source = ShuffledEpoch {
-            environment: Arc::clone(environment),
-            prepared: mixture.sources[self.source].clone(),
-            sequence: Arc::clone(&repetition.sequence),
-        };
+        let opener = self.epoch.openers[self.source].clone();
+        let source = ShuffledEpoch { opener, sequence: Arc::clone(&repetition.sequence) };
         let mut task = LaneTask::new(&source);
         let mut run = WindowRun { next: self.window_at(repetition, rows.start), rows };
         while let Some((window, offsets)) = self.next_window(repetition, &mut run) {

@@ -11,13 +11,11 @@ use forebay_kernels::Interleave;
 use forebay_order::Share;
 
 use super::{
+    group::GroupOpener,
     memory::{self, GroupSizes},
     outlet::{Ended, Outlet},
 };
-use crate::stream::{
-    environment::Environment,
-    resolve::{mixture::PreparedMixture, prepare::Prepared},
-};
+use crate::stream::resolve::{mixture::PreparedMixture, prepare::Prepared};
 use feed::MixedEpoch;
 use mixer::Mixer;
 use positions::RankPositions;
@@ -26,13 +24,13 @@ pub(crate) use positions::sources_of;
 
 /// Sends a share's batches.
 pub(super) async fn send(
-    environment: &Arc<Environment>,
-    prepared: &Prepared,
+    opener: &GroupOpener,
     mixture: &Arc<PreparedMixture>,
     share: &Share,
     outlet: &mut Outlet,
 ) -> Result<(), Ended> {
-    let epoch = MixedEpoch::new(environment, prepared, mixture);
+    let GroupOpener { environment, prepared, .. } = opener;
+    let epoch = MixedEpoch::new(opener, mixture);
     let positions = RankPositions::of_share(prepared, share);
     let own_end = share.start + share.own_rows();
     let mut mixer = Mixer::start(&epoch, positions, share.start..own_end);

@@ -1,0 +1,171 @@
+//! The finished rows of one row group, chunk by chunk.
+//!
+//! A chunk is missing, claimed or finished. One reader claims a missing chunk for as long as a CPU job decodes and
+//! computes it, and never while it waits for a client; others wait for the claim to end without blocking a thread. A
+//! claim that is dropped, after an error or with its stream, leaves the chunk missing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow::array::RecordBatch;
+use tokio::sync::watch;
+
+/// Bytes that a finished chunk takes besides its rows: arrays, buffers and its place.
+const CHUNK_BYTES: u64 = 1024;
+
+/// The chunks of a row group: as many stored rows each, except the last one.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupChunks {
+    /// Stored rows of the row group.
+    pub stored: u64,
+    /// Those that pass.
+    pub passing: u64,
+    /// Stored rows of a chunk.
+    pub chunk_rows: u64,
+    /// Bytes of a finished row.
+    pub row_bytes: u64,
+}
+
+/// The finished rows of a row group, as far as they have been computed.
+#[derive(Debug)]
+pub struct CachedGroup {
+    chunks: Mutex<Vec<Chunk>>,
+    changes: watch::Sender<()>,
+}
+
+/// The right and the duty to compute a chunk. Dropping it lets another reader compute the chunk.
+#[derive(Debug)]
+pub struct ChunkClaim {
+    group: Arc<CachedGroup>,
+    chunk: usize,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    /// The number of its passing rows, once it is known.
+    passing: Option<u64>,
+    rows: ChunkRows,
+}
+
+#[derive(Debug)]
+enum ChunkRows {
+    Missing,
+    Claimed,
+    Finished(RecordBatch),
+}
+
+// === impl GroupChunks ===
+
+impl GroupChunks {
+    /// Bytes of the finished rows.
+    pub fn bytes(&self) -> u64 {
+        let chunks = self.stored.div_ceil(self.chunk_rows.max(1));
+        self.passing.saturating_mul(self.row_bytes).saturating_add(chunks.saturating_mul(CHUNK_BYTES))
+    }
+
+    /// Stored rows of a chunk.
+    pub fn stored_in(&self, chunk: usize) -> u64 {
+        let start = (chunk as u64).saturating_mul(self.chunk_rows);
+        self.stored.saturating_sub(start).min(self.chunk_rows)
+    }
+}
+
+// === impl CachedGroup ===
+
+impl CachedGroup {
+    /// A row group of which no chunk is finished. [`GroupChunks::bytes`] bounds the number of chunks.
+    pub(super) fn new(chunks: &GroupChunks) -> Self {
+        let count = chunks.stored.div_ceil(chunks.chunk_rows.max(1)) as usize;
+        let all_pass = chunks.passing == chunks.stored;
+        let chunk = |index| Chunk { passing: all_pass.then(|| chunks.stored_in(index)), rows: ChunkRows::Missing };
+        Self { chunks: Mutex::new((0..count).map(chunk).collect()), changes: watch::Sender::new(()) }
+    }
+
+    /// The passing rows of a chunk; none if they are not known, or if there is no such chunk.
+    pub fn passing(&self, chunk: usize) -> Option<u64> {
+        self.chunks().get(chunk)?.passing
+    }
+
+    /// Whether a chunk is after the last one.
+    pub fn is_past_end(&self, chunk: usize) -> bool {
+        chunk >= self.chunks().len()
+    }
+
+    /// The rows of a chunk, if they are finished.
+    pub fn finished(&self, chunk: usize) -> Option<RecordBatch> {
+        match &self.chunks().get(chunk)?.rows {
+            ChunkRows::Finished(rows) => Some(rows.clone()),
+            ChunkRows::Missing | ChunkRows::Claimed => None,
+        }
+    }
+
+    /// The first chunk that is not finished among those with the next `rows` passing rows, from a chunk on.
+    pub fn first_unfinished(&self, from: usize, rows: u64) -> Option<usize> {
+        let (chunks, mut left) = (self.chunks(), rows);
+        for (index, chunk) in chunks.iter().enumerate().skip(from) {
+            match (&chunk.rows, chunk.passing) {
+                _ if left == 0 => return None,
+                (ChunkRows::Finished(finished), _) => left = left.saturating_sub(finished.num_rows() as u64),
+                (_, Some(0)) => {}
+                _ => return Some(index),
+            }
+        }
+        None
+    }
+
+    /// Claims a chunk, unless it is finished or claimed.
+    pub fn claim(self: &Arc<Self>, chunk: usize) -> Option<ChunkClaim> {
+        let mut chunks = self.chunks();
+        let missing = chunks.get_mut(chunk).filter(|chunk| matches!(chunk.rows, ChunkRows::Missing))?;
+        missing.rows = ChunkRows::Claimed;
+        Some(ChunkClaim { group: Arc::clone(self), chunk })
+    }
+
+    /// Waits until a chunk is not claimed.
+    pub async fn unclaimed(&self, chunk: usize) {
+        let mut changes = self.changes.subscribe();
+        while self.is_claimed(chunk) {
+            // The sender is in `self`.
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn is_claimed(&self, chunk: usize) -> bool {
+        self.chunks().get(chunk).is_some_and(|chunk| matches!(chunk.rows, ChunkRows::Claimed))
+    }
+
+    fn chunks(&self) -> MutexGuard<'_, Vec<Chunk>> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl ChunkClaim ===
+
+impl ChunkClaim {
+    /// Keeps the finished rows of the chunk.
+    pub fn finish(self, rows: RecordBatch) {
+        if let Some(chunk) = self.group.chunks().get_mut(self.chunk) {
+            chunk.passing = Some(rows.num_rows() as u64);
+            chunk.rows = ChunkRows::Finished(rows);
+        }
+    }
+
+    /// Keeps the number of the chunk's passing rows. The chunk is missing again.
+    pub fn count(self, passing: u64) {
+        if let Some(chunk) = self.group.chunks().get_mut(self.chunk) {
+            chunk.passing = Some(passing);
+        }
+    }
+}
+
+impl Drop for ChunkClaim {
+    fn drop(&mut self) {
+        if let Some(chunk) = self.group.chunks().get_mut(self.chunk)
+            && matches!(chunk.rows, ChunkRows::Claimed)
+        {
+            chunk.rows = ChunkRows::Missing;
+        }
+        self.group.changes.send_replace(());
+    }
+}

@@ -1,0 +1,174 @@
+//! A row group in the cache of finished rows: takes the chunks that are there, computes the missing ones for all streams,
+//! and waits for those that another stream computes.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use arrow::array::RecordBatch;
+use forebay_kernels::Workspace;
+use forebay_order::Piece;
+
+use super::run::{NextChunk, RunRows};
+use crate::{
+    cache::{CachedGroup, GroupChunks, PlanRows},
+    metrics::{self, Stage, StageTimes},
+    scan::{self, RowGroupReader, SharedBytes},
+    stream::{
+        environment::Environment,
+        error::StreamError,
+        resolve::{finished::file_state, passing::Passing, prepare::Prepared},
+    },
+};
+
+/// A row group that the cache has room for.
+pub(super) struct CachedReader {
+    environment: Arc<Environment>,
+    prepared: Prepared,
+    row_group: usize,
+    group: Arc<CachedGroup>,
+    chunks: GroupChunks,
+    /// The index of the next chunk.
+    chunk: usize,
+    /// Decodes the chunks from this index on; none: no chunk had to be computed yet.
+    reader: Option<(RowGroupReader, usize)>,
+    /// The row group's bytes, which survive a change of the reader.
+    bytes: Arc<SharedBytes>,
+    workspace: Workspace,
+    fetch_time: Duration,
+    /// Keeps the rows from being evicted. Last, so that the row group is released before.
+    _plan: Arc<PlanRows>,
+}
+
+impl CachedReader {
+    /// Opens a piece's row group, and returns the number of passing rows before the next chunk; none if the cache has no
+    /// room for it. Fetches its bytes unless all chunks of the piece are finished.
+    pub(super) async fn open(
+        environment: &Arc<Environment>,
+        prepared: &Prepared,
+        (plan, row_bytes): (&Arc<PlanRows>, u64),
+        piece: Piece,
+    ) -> Result<Option<(Self, u64)>, StreamError> {
+        let chunks = prepared.cached_chunks(piece.row_group, row_bytes);
+        let file = file_state(&prepared.snapshot, piece.row_group);
+        let Some(group) = plan.group(piece.row_group, &file, &chunks) else { return Ok(None) };
+        let projection = &prepared.compiled.rows.projection;
+        let mut opened = Self {
+            environment: Arc::clone(environment),
+            prepared: prepared.clone(),
+            row_group: piece.row_group,
+            group,
+            chunks,
+            chunk: 0,
+            reader: None,
+            bytes: environment.sharing.bytes_of(&prepared.snapshot, piece.row_group, projection),
+            workspace: Workspace::default(),
+            fetch_time: Duration::ZERO,
+            _plan: Arc::clone(plan),
+        };
+        let mut seen = 0;
+        opened.pass_over(piece.skip, &mut seen);
+        let rows = (piece.skip + piece.take).saturating_sub(seen);
+        if let Some(unfinished) = opened.group.first_unfinished(opened.chunk, rows) {
+            opened.read_from(unfinished).await?;
+        }
+        Ok(Some((opened, seen)))
+    }
+
+    pub(super) fn fetch_time(&self) -> Duration {
+        self.fetch_time
+    }
+
+    /// Whether [`Self::next_chunk`] returns a finished chunk.
+    pub(super) fn is_finished(&mut self, skip: u64, seen: &mut u64) -> bool {
+        self.pass_over(skip, seen);
+        self.group.finished(self.chunk).is_some()
+    }
+
+    /// Returns the next chunk: from the cache, or computed. Passes over chunks before the first `skip` passing rows, of
+    /// which it has `seen` some.
+    pub(super) fn next_chunk(
+        &mut self,
+        skip: u64,
+        seen: &mut u64,
+        times: &mut StageTimes,
+    ) -> Result<NextChunk, StreamError> {
+        self.pass_over(skip, seen);
+        if self.group.is_past_end(self.chunk) {
+            return Ok(NextChunk::End);
+        }
+        if let Some(finished) = self.group.finished(self.chunk) {
+            metrics::cache_chunks(true, 1);
+            self.chunk += 1;
+            return Ok(NextChunk::Rows(RunRows::Finished(finished)));
+        }
+        let Some((reader, _)) = self.reader.as_mut().filter(|(_, next)| *next == self.chunk) else {
+            return Ok(NextChunk::Blocked);
+        };
+        let Some(claim) = self.group.claim(self.chunk) else { return Ok(NextChunk::Blocked) };
+        let first_row = self.prepared.snapshot.row_groups()[self.row_group].rows.start
+            + (self.chunk as u64).saturating_mul(self.chunks.chunk_rows);
+        let Some(next) = self.prepared.compiled.rows.next(reader, first_row, times)? else { return Ok(NextChunk::End) };
+        // Chunks are found by their index: one of another size must not be cached, and neither may any after it.
+        if next.stored != self.chunks.stored_in(self.chunk) {
+            return Err(self.prepared.miscounted());
+        }
+        let passing = next.passing.rows.num_rows() as u64;
+        self.chunk += 1;
+        self.reader.as_mut().into_iter().for_each(|(_, next)| *next += 1);
+        if *seen + passing <= skip {
+            claim.count(passing);
+            return Ok(NextChunk::Rows(RunRows::Stored(next.passing)));
+        }
+        metrics::cache_chunks(false, 1);
+        let start = Instant::now();
+        let finished = self.compute(&next.passing);
+        times.add_since(Stage::Assemble, start);
+        // A row that no output can hold fails only the streams that read it: they compute it, and report it.
+        let Some(finished) = finished else { return Ok(NextChunk::Rows(RunRows::Stored(next.passing))) };
+        claim.finish(finished.clone());
+        Ok(NextChunk::Rows(RunRows::Finished(finished)))
+    }
+
+    /// Waits until the next chunk is finished, or this reader can compute it.
+    pub(super) async fn prepare(&mut self) -> Result<(), StreamError> {
+        self.group.unclaimed(self.chunk).await;
+        let is_ready = self.group.finished(self.chunk).is_some()
+            || self.reader.as_ref().is_some_and(|(_, next)| *next == self.chunk);
+        if is_ready { Ok(()) } else { self.read_from(self.chunk).await }
+    }
+
+    fn pass_over(&mut self, skip: u64, seen: &mut u64) {
+        while let Some(passing) = self.group.passing(self.chunk)
+            && (passing == 0 || *seen + passing <= skip)
+        {
+            *seen += passing;
+            self.chunk += 1;
+        }
+    }
+
+    /// Opens the decoders at a chunk.
+    async fn read_from(&mut self, chunk: usize) -> Result<(), StreamError> {
+        // Frees the memory of the earlier decoders.
+        self.reader = None;
+        let Environment { cpu, budget, .. } = self.environment.as_ref();
+        let (snapshot, projection) = (&self.prepared.snapshot, &self.prepared.compiled.rows.projection);
+        let row_group = &snapshot.row_groups()[self.row_group];
+        let skip = (chunk as u64).saturating_mul(self.chunks.chunk_rows);
+        let reader = scan::open_shared(snapshot, row_group, projection, skip, cpu, budget, &self.bytes).await?;
+        self.fetch_time += reader.fetch_time();
+        self.reader = Some((reader, chunk));
+        Ok(())
+    }
+
+    /// The finished rows of a chunk; none if a kernel fails.
+    fn compute(&mut self, passing: &Passing) -> Option<RecordBatch> {
+        let (rows, workspace) = (passing.rows.num_rows(), std::mem::take(&mut self.workspace));
+        let mut builder = self.prepared.compiled.executable.builder(rows, workspace);
+        let appended = builder.append(&passing.rows, 0..rows);
+        let (finished, workspace) = builder.finish();
+        self.workspace = workspace;
+        appended.and(finished).ok()
+    }
+}
