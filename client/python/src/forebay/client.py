@@ -185,20 +185,19 @@ class Client(Looking):
         check_fitted(dataset, plan)
         return self._resolved(dataset, plan)
 
-    def _with_columns(self, dataset: str | Mixture) -> str | Mixture:
-        """Return a mixture with the names of the columns that its sources' plans select."""
+    def _sources(self, dataset: str | Mixture) -> str | list[Json]:
+        """Return a mixture as its sources' JSON, with the names of the columns that their plans select."""
         if isinstance(dataset, str):
             return dataset
         for source in dataset.sources:
             check_fitted(source.dataset, source.plan)
         if not any(isinstance(source.plan, Plan) and source.plan.has_selectors for source in dataset.sources):
-            return dataset
-        return dataset.with_plans(
-            [
-                self._resolved(source.dataset, source.plan) if isinstance(source.plan, Plan) else source.plan
-                for source in dataset.sources
-            ]
-        )
+            return dataset.to_list()
+        plans = [
+            self._resolved(source.dataset, source.plan) if isinstance(source.plan, Plan) else source.plan
+            for source in dataset.sources
+        ]
+        return dataset.with_plans(plans).to_list()
 
     def _stored(self, plan_id: str) -> FittedPlan:
         """Return the stored plan of an id."""
@@ -248,7 +247,7 @@ class Client(Looking):
         if isinstance(dataset, str):
             # The id of a mixture's plans is the server's to compute.
             start.check_plan(_plan_id(known))
-        request = chosen.to_request(self._with_columns(dataset))
+        request = chosen.to_request(self._sources(dataset))
         request["start_position"] = start.position
         request["with_stage_seconds"] = True
         if start.order_version:
@@ -319,7 +318,7 @@ class Client(Looking):
         chosen = StreamOptions(**options)
         rank, _ = check_rank(rank, chosen.world_size)
         step = integer("step", step)
-        request = chosen.to_request(self._with_columns(dataset))
+        request = chosen.to_request(self._sources(dataset))
 
         def send(full_request: Json) -> Replay:
             def act(connection: Connection) -> Replay:
@@ -353,7 +352,7 @@ class Client(Looking):
             "wire_bytes_per_second": in_range("wire_bytes_per_second", wire_bytes_per_second, 0.0),
         }
         check_stream_keywords("explain", options, assume)
-        request = StreamOptions(**options).to_request(self._with_columns(dataset))
+        request = StreamOptions(**options).to_request(self._sources(dataset))
         if any(assume.values()):
             request["assume"] = {name: value for name, value in assume.items() if value}
 

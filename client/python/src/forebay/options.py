@@ -8,16 +8,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal, SupportsFloat, TypedDict, cast
+from typing import Any, Literal, SupportsFloat, TypedDict, cast
 
 import numpy as np
 
 from .errors import InvalidRequest
 from .names import check_keywords, suggestion
 from .op import UINT64_MAX
-
-if TYPE_CHECKING:
-    from .mixture import Mixture
 
 Remainder = Literal["keep", "drop", "pad"]
 REMAINDERS: tuple[Remainder, ...] = ("keep", "drop", "pad")
@@ -106,9 +103,9 @@ class StreamOptions(Order):
         """Return the options as keyword arguments."""
         return cast("StreamKeywords", asdict(self))
 
-    def to_request(self, dataset: str | Mixture) -> dict[str, object]:
-        """Return the JSON of a StreamRequest without its plan."""
-        source = {"dataset": dataset} if isinstance(dataset, str) else {"sources": dataset.to_list()}
+    def to_request(self, dataset: str | list[dict[str, Any]]) -> dict[str, object]:
+        """Return the JSON of a StreamRequest without its plan; a list is the sources of a mixture."""
+        source = {"dataset": dataset} if isinstance(dataset, str) else {"sources": dataset}
         request: dict[str, object] = {
             **source,
             "batch_size": self.batch_size,
