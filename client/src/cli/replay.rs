@@ -95,7 +95,9 @@ fn rows(rows: &[ReplayRow]) -> String {
     let mut columns = vec![Left, Right, Right, Right, Left, Left];
     if !is_mixture {
         columns.remove(4);
-        lines.iter_mut().for_each(|line| drop(line.remove(4)));
+        for line in &mut lines {
+            line.remove(4);
+        }
     }
     output::columns(&columns, &lines)
 }

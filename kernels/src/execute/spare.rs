@@ -13,7 +13,7 @@ pub(crate) struct SpareMemory(Arc<Mutex<Vec<MutableBuffer>>>);
 
 /// Memory that is free again when its last reader drops it.
 #[derive(Debug)]
-struct Lent {
+struct LentMemory {
     memory: Option<MutableBuffer>,
     owner: Weak<Mutex<Vec<MutableBuffer>>>,
 }
@@ -30,17 +30,17 @@ impl SpareMemory {
     /// The first `len` bytes of the memory for readers, the last of whom returns it.
     pub(crate) fn lend(&self, memory: MutableBuffer, len: usize) -> Buffer {
         let owner = Arc::downgrade(&self.0);
-        Buffer::from(Bytes::from_owner(Lent { memory: Some(memory), owner })).slice_with_length(0, len)
+        Buffer::from(Bytes::from_owner(LentMemory { memory: Some(memory), owner })).slice_with_length(0, len)
     }
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for LentMemory {
     fn as_ref(&self) -> &[u8] {
         self.memory.as_ref().map_or(&[], MutableBuffer::as_slice)
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentMemory {
     fn drop(&mut self) {
         if let (Some(owner), Some(memory)) = (self.owner.upgrade(), self.memory.take()) {
             owner.lock().unwrap_or_else(PoisonError::into_inner).push(memory);

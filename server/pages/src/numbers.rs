@@ -26,7 +26,7 @@ use crate::{
 pub(crate) struct Numbers<W> {
     /// The dictionary's words and their number, once a page is open.
     dictionary: Option<(Arc<PageBytes>, usize)>,
-    source: Source<W>,
+    source: NumberSource<W>,
     rows: Vec<W>,
     dense: Vec<W>,
     indices: Vec<u32>,
@@ -34,7 +34,7 @@ pub(crate) struct Numbers<W> {
 
 /// The position in the open page.
 #[derive(Debug)]
-enum Source<W> {
+enum NumberSource<W> {
     /// Words from this offset.
     Plain(usize),
     Indices(Runs),
@@ -45,7 +45,7 @@ enum Source<W> {
 impl<W> Default for Numbers<W> {
     fn default() -> Self {
         let (rows, dense, indices) = (Vec::new(), Vec::new(), Vec::new());
-        Self { dictionary: None, source: Source::Plain(0), rows, dense, indices }
+        Self { dictionary: None, source: NumberSource::Plain(0), rows, dense, indices }
     }
 }
 
@@ -54,12 +54,12 @@ impl<W: Word> Numbers<W> {
     fn read(&mut self, body: &[u8], count: usize, into: &mut Vec<W>) -> Result<(), PageError> {
         let short = || PageError::new("a page has fewer values than its header declares");
         match &mut self.source {
-            Source::Plain(at) => {
+            NumberSource::Plain(at) => {
                 let end = *at + count * W::BYTES;
                 into.extend(W::of_le_bytes(body.get(*at..end).ok_or_else(short)?));
                 *at = end;
             }
-            Source::Indices(runs) => {
+            NumberSource::Indices(runs) => {
                 let (words, values) =
                     self.dictionary.as_ref().map_or((&[][..], 0), |(page, count)| (page.bytes(), *count));
                 self.indices.clear();
@@ -67,7 +67,7 @@ impl<W: Word> Numbers<W> {
                 check_indices(&self.indices, values)?;
                 W::gather(words, &self.indices, into);
             }
-            Source::Decoded(values, read) => {
+            NumberSource::Decoded(values, read) => {
                 let end = *read + count;
                 into.extend_from_slice(values.get(*read..end).ok_or_else(short)?);
                 *read = end;
@@ -91,10 +91,10 @@ impl<W: Word> Decode for Numbers<W> {
     fn start(&mut self, body: &[u8], at: usize, encoding: Encoding, count: usize) -> Result<(), PageError> {
         let values = body.get(at..).unwrap_or_default();
         self.source = match encoding {
-            Encoding::Plain | Encoding::Rle => Source::Plain(at),
-            Encoding::Dictionary => Source::Indices(index_runs(body, at)?),
-            Encoding::DeltaBinaryPacked => Source::Decoded(delta::words(values, count)?, 0),
-            Encoding::ByteStreamSplit => Source::Decoded(joined(values, count)?, 0),
+            Encoding::Plain | Encoding::Rle => NumberSource::Plain(at),
+            Encoding::Dictionary => NumberSource::Indices(index_runs(body, at)?),
+            Encoding::DeltaBinaryPacked => NumberSource::Decoded(delta::words(values, count)?, 0),
+            Encoding::ByteStreamSplit => NumberSource::Decoded(joined(values, count)?, 0),
             Encoding::DeltaLengthByteArray | Encoding::DeltaByteArray => {
                 return Err(PageError::new("a page of numbers has an encoding of texts"));
             }
@@ -104,9 +104,9 @@ impl<W: Word> Decode for Numbers<W> {
 
     fn skip(&mut self, body: &[u8], count: usize) -> Result<(), PageError> {
         match &mut self.source {
-            Source::Plain(at) => *at += count * W::BYTES,
-            Source::Indices(runs) => runs.skip(body, count)?,
-            Source::Decoded(_, read) => *read += count,
+            NumberSource::Plain(at) => *at += count * W::BYTES,
+            NumberSource::Indices(runs) => runs.skip(body, count)?,
+            NumberSource::Decoded(_, read) => *read += count,
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct Texts<T: ByteArrayType> {
     /// Once a page is open.
     dictionary: Option<Arc<GenericByteArray<T>>>,
-    source: Source,
+    source: TextSource,
     ends: Vec<T::Offset>,
     bytes: Vec<u8>,
     room: Arc<dyn Room>,
@@ -42,7 +42,7 @@ impl<T: ByteArrayType> fmt::Debug for Texts<T> {
 
 /// The position in the open page.
 #[derive(Debug)]
-enum Source {
+enum TextSource {
     /// Values from this offset, each after its length.
     Plain(usize),
     Indices(Runs),
@@ -69,7 +69,7 @@ impl<T: ByteArrayType> Texts<T> {
     pub(crate) fn new(room: Arc<dyn Room>) -> Self {
         Self {
             dictionary: None,
-            source: Source::Plain(0),
+            source: TextSource::Plain(0),
             ends: Vec::new(),
             bytes: Vec::new(),
             room,
@@ -82,7 +82,7 @@ impl<T: ByteArrayType> Texts<T> {
     /// Appends the bytes of the next values, and their lengths to `lengths`.
     fn read(&mut self, body: &[u8], count: usize) -> Result<(), PageError> {
         match &mut self.source {
-            Source::Plain(at) => {
+            TextSource::Plain(at) => {
                 let (start, mut bytes) = (*at, 0);
                 for _ in 0..count {
                     let (length, value) = plain_value(body, *at)?;
@@ -98,7 +98,7 @@ impl<T: ByteArrayType> Texts<T> {
                     from += 4 + length;
                 }
             }
-            Source::Indices(runs) => {
+            TextSource::Indices(runs) => {
                 self.indices.clear();
                 runs.read(body, count, &mut self.indices)?;
                 let Some(dictionary) = &self.dictionary else { return check_indices(&self.indices, 0) };
@@ -110,7 +110,7 @@ impl<T: ByteArrayType> Texts<T> {
                 self.bytes.reserve(bytes);
                 values().for_each(|value| self.bytes.extend_from_slice(value));
             }
-            Source::Lengths(lengths, read, at) => {
+            TextSource::Lengths(lengths, read, at) => {
                 let these = lengths.get(*read..*read + count).ok_or_else(short)?;
                 let bytes = these.iter().map(|length| *length as usize).sum::<usize>();
                 let values = body.get(*at..*at + bytes).ok_or_else(short)?;
@@ -119,7 +119,7 @@ impl<T: ByteArrayType> Texts<T> {
                 self.lengths.extend(these.iter().map(|length| *length as usize));
                 (*read, *at) = (*read + count, *at + bytes);
             }
-            Source::Prefixes(prefixes) => {
+            TextSource::Prefixes(prefixes) => {
                 let bytes = prefixes.bytes(count)?;
                 self.held.push(self.room.take(bytes).map_err(PageError::new)?);
                 self.bytes.reserve(bytes);
@@ -182,35 +182,35 @@ where
     fn start(&mut self, body: &[u8], at: usize, encoding: Encoding, count: usize) -> Result<(), PageError> {
         let values = body.get(at..).unwrap_or_default();
         self.source = match encoding {
-            Encoding::Dictionary => Source::Indices(index_runs(body, at)?),
+            Encoding::Dictionary => TextSource::Indices(index_runs(body, at)?),
             Encoding::DeltaLengthByteArray => {
                 let (lengths, end) = delta::lengths(values, count)?;
-                Source::Lengths(lengths, 0, at + end)
+                TextSource::Lengths(lengths, 0, at + end)
             }
             Encoding::DeltaByteArray => {
                 let (shared, end) = delta::lengths(values, count)?;
                 let (lengths, length) = delta::lengths(values.get(end..).unwrap_or_default(), count)?;
-                Source::Prefixes(Prefixes { shared, lengths, read: 0, at: at + end + length, previous: Vec::new() })
+                TextSource::Prefixes(Prefixes { shared, lengths, read: 0, at: at + end + length, previous: Vec::new() })
             }
-            _ => Source::Plain(at),
+            _ => TextSource::Plain(at),
         };
         Ok(())
     }
 
     fn skip(&mut self, body: &[u8], count: usize) -> Result<(), PageError> {
         match &mut self.source {
-            Source::Plain(at) => {
+            TextSource::Plain(at) => {
                 for _ in 0..count {
                     let (length, value) = plain_value(body, *at)?;
                     *at = value + length;
                 }
             }
-            Source::Indices(runs) => runs.skip(body, count)?,
-            Source::Lengths(lengths, read, at) => {
+            TextSource::Indices(runs) => runs.skip(body, count)?,
+            TextSource::Lengths(lengths, read, at) => {
                 let these = lengths.get(*read..*read + count).ok_or_else(short)?;
                 (*read, *at) = (*read + count, *at + these.iter().map(|length| *length as usize).sum::<usize>());
             }
-            Source::Prefixes(prefixes) => {
+            TextSource::Prefixes(prefixes) => {
                 for _ in 0..count {
                     prefixes.next(body)?;
                 }

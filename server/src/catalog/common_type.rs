@@ -48,7 +48,7 @@ enum TextKind {
 fn of_distinct(types: &[&DataType]) -> Option<DataType> {
     use DataType as T;
     let is_dictionary = |data_type: &&DataType| matches!(data_type, T::Dictionary(..));
-    if types.iter().any(|data_type| is_dictionary(data_type)) {
+    if types.iter().any(is_dictionary) {
         let plain: Vec<&DataType> = types.iter().map(|data_type| values(data_type)).collect();
         let plain = common_type(&plain)?;
         let all = types.iter().all(is_dictionary);
@@ -257,18 +257,21 @@ fn decimal(data_type: &DataType) -> Option<(u8, i16, i16)> {
     }
 }
 
+/// A decimal type of a precision and a scale.
+type DecimalType = fn(u8, i8) -> DataType;
+
 /// As many digits on each side of the point as the wider one has.
 fn common_decimal(a: (u8, i16, i16), b: (u8, i16, i16)) -> Option<DataType> {
     let scale = a.2.max(b.2);
     let precision = u8::try_from((a.1 - a.2).max(b.1 - b.2) + scale).ok()?;
     let (width, scale) = (precision.max(a.0).max(b.0), i8::try_from(scale).ok()?);
-    Some(match width {
-        ..=DECIMAL32_MAX_PRECISION => DataType::Decimal32(precision, scale),
-        ..=DECIMAL64_MAX_PRECISION => DataType::Decimal64(precision, scale),
-        ..=DECIMAL128_MAX_PRECISION => DataType::Decimal128(precision, scale),
-        ..=DECIMAL256_MAX_PRECISION => DataType::Decimal256(precision, scale),
-        _ => return None,
-    })
+    let types: [(u8, DecimalType); 4] = [
+        (DECIMAL32_MAX_PRECISION, DataType::Decimal32),
+        (DECIMAL64_MAX_PRECISION, DataType::Decimal64),
+        (DECIMAL128_MAX_PRECISION, DataType::Decimal128),
+        (DECIMAL256_MAX_PRECISION, DataType::Decimal256),
+    ];
+    types.into_iter().find(|(most, _)| width <= *most).map(|(_, of)| of(precision, scale))
 }
 
 /// The kind of a text, and the rank of its layout: offsets of 64 bits before those of 32 bits before views.

@@ -16,7 +16,7 @@ use rustix::{
     io::{Errno, pread},
 };
 
-use super::{store::is_same, walk};
+use super::{pinned::is_same, walk};
 
 /// Bytes of one job. Jobs of a row group read in parallel.
 const JOB_BYTES: u64 = 4 << 20;

@@ -29,17 +29,17 @@ pub enum CatalogError {
     )]
     SchemaDrift {
         /// The dataset.
-        dataset: String,
+        dataset: Box<str>,
         /// The column.
-        column: String,
+        column: Box<str>,
         /// Its type in a file.
-        found: String,
+        found: Box<str>,
         /// The file.
-        file: String,
+        file: Box<str>,
         /// Its type in an earlier file.
-        other: String,
+        other: Box<str>,
         /// The earlier file.
-        other_file: String,
+        other_file: Box<str>,
     },
     /// A pinned schema cannot hold the values of a file.
     #[error(
@@ -48,17 +48,17 @@ pub enum CatalogError {
     )]
     PinnedDrift {
         /// The dataset.
-        dataset: String,
+        dataset: Box<str>,
         /// The column.
-        column: String,
+        column: Box<str>,
         /// Its type in the file.
-        found: String,
+        found: Box<str>,
         /// The file.
-        file: String,
+        file: Box<str>,
         /// Its type in the pinned schema.
-        pinned: String,
+        pinned: Box<str>,
         /// The file of the pinned schema.
-        pinned_file: String,
+        pinned_file: Box<str>,
     },
     /// The value of a folder is not of the type of its column.
     #[error(
@@ -67,15 +67,15 @@ pub enum CatalogError {
     )]
     Partition {
         /// The dataset.
-        dataset: String,
+        dataset: Box<str>,
         /// The column.
-        column: String,
+        column: Box<str>,
         /// The value.
-        value: String,
+        value: Box<str>,
         /// The path of a file in the folder.
-        path: String,
+        path: Box<str>,
         /// Why.
-        reason: String,
+        reason: Box<str>,
     },
     /// A file is not readable as Parquet.
     #[error("dataset \"{dataset}\": file \"{file}\" is not a readable Parquet file: {reason}")]

@@ -98,7 +98,9 @@ async fn listed(dataset: &str, store: &Store, list: &FileList) -> Result<Listing
                 StoreErrorKind::Missing | StoreErrorKind::Denied => {
                     empty(dataset, format!("\"{display}\", line {line}: {error}"))
                 }
-                StoreErrorKind::Changed | StoreErrorKind::Failed => CatalogError::of_store(dataset, error),
+                StoreErrorKind::Changed | StoreErrorKind::Failed | StoreErrorKind::TooMany => {
+                    CatalogError::of_store(dataset, error)
+                }
             })
         }
     });

@@ -18,6 +18,7 @@ mod location;
 mod manifest;
 mod nesting;
 mod partitions;
+mod pinned;
 mod pinned_schema;
 mod redact;
 mod response_check;

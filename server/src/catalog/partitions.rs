@@ -45,20 +45,19 @@ impl Partitions {
         let paths: Vec<&str> = paths.collect();
         let mut partitions = Self::default();
         for (name, values) in by_key(&paths) {
-            let texts = StringArray::from_iter(
-                values.texts.iter().map(Option::as_deref).chain(std::iter::repeat(None)).take(paths.len()),
-            );
+            let texts = values.texts.iter().map(Option::as_deref).chain(std::iter::repeat(None)).take(paths.len());
+            let texts: StringArray = texts.collect();
             let field = match pinned.map(|pinned| pinned.schema().field_with_name(&name)) {
                 Some(Err(_)) => continue,
                 Some(Ok(field)) => field.clone(),
                 None => Field::new(&name, inferred(&texts), texts.null_count() > 0),
             };
             let values = typed(&texts, field.data_type()).map_err(|(file, reason)| CatalogError::Partition {
-                dataset: dataset.to_owned(),
-                column: name.clone(),
-                value: texts.value(file).to_owned(),
-                path: paths[file].to_owned(),
-                reason,
+                dataset: dataset.into(),
+                column: name.as_str().into(),
+                value: texts.value(file).into(),
+                path: paths[file].into(),
+                reason: reason.into(),
             })?;
             let is_nullable = field.is_nullable() || values.null_count() > 0;
             partitions.fields.push(field.with_nullable(is_nullable));

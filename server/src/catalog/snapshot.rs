@@ -24,7 +24,8 @@ use super::{
     listing::{Listing, relative},
     location::Location,
     partitions::Partitions,
-    store::{Store, is_identified_by_tag, is_same},
+    pinned::is_same,
+    store::{Store, is_identified_by_tag},
     union::{FileColumns, Union},
 };
 use crate::{

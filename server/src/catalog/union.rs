@@ -240,12 +240,12 @@ impl UnionColumn<'_> {
         let (a, b) = pairs.into_iter().find(differ).unwrap_or((0, types.len() - 1));
         let file = |found: usize| shapes[self.found[found].0].file.to_owned();
         Err(CatalogError::SchemaDrift {
-            dataset: dataset.to_owned(),
-            column: self.field.name().clone(),
-            found: types[b].to_string(),
-            file: file(b),
-            other: types[a].to_string(),
-            other_file: file(a),
+            dataset: dataset.into(),
+            column: self.field.name().as_str().into(),
+            found: types[b].to_string().into(),
+            file: file(b).into(),
+            other: types[a].to_string().into(),
+            other_file: file(a).into(),
         })
     }
 
@@ -259,12 +259,12 @@ impl UnionColumn<'_> {
         match self.found.iter().find(|(_, field)| !can_hold(wide, field.data_type())) {
             None => Ok(wide.clone()),
             Some((shape, field)) => Err(CatalogError::PinnedDrift {
-                dataset: dataset.to_owned(),
-                column: self.field.name().clone(),
-                found: field.data_type().to_string(),
-                file: shapes[*shape].file.to_owned(),
-                pinned: wide.to_string(),
-                pinned_file: pinned.path().display().to_string(),
+                dataset: dataset.into(),
+                column: self.field.name().as_str().into(),
+                found: field.data_type().to_string().into(),
+                file: shapes[*shape].file.into(),
+                pinned: wide.to_string().into(),
+                pinned_file: pinned.path().display().to_string().into(),
             }),
         }
     }

@@ -9,7 +9,7 @@ use std::{
 use super::threads::Queue;
 
 /// Items that threads take one by one, and their results.
-struct Shared<Item, T, F> {
+struct SharedItems<Item, T, F> {
     call: F,
     state: Mutex<Items<Item, T>>,
     done: Condvar,
@@ -38,7 +38,7 @@ where
     // The last is taken first.
     let left = items.into_iter().enumerate().rev().collect();
     let items = Mutex::new(Items { left, results, running: 0, panic: None });
-    let shared = Arc::new(Shared { call, state: items, done: Condvar::new() });
+    let shared = Arc::new(SharedItems { call, state: items, done: Condvar::new() });
     queue.assist(count - 1, || {
         let shared = Arc::clone(&shared);
         Box::new(move || shared.work())
@@ -55,7 +55,7 @@ where
     std::mem::take(&mut state.results).into_iter().flatten().collect()
 }
 
-impl<Item, T, F: Fn(Item) -> T> Shared<Item, T, F> {
+impl<Item, T, F: Fn(Item) -> T> SharedItems<Item, T, F> {
     fn lock(&self) -> MutexGuard<'_, Items<Item, T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

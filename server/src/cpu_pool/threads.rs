@@ -15,7 +15,7 @@ use std::{
 /// 64 KiB a level in an unoptimized build.
 const STACK_BYTES: usize = 32 << 20;
 
-pub(super) type Job = Box<dyn FnOnce() + Send>;
+pub(super) type PoolJob = Box<dyn FnOnce() + Send>;
 
 thread_local! {
     /// The queue that this thread works for.
@@ -32,21 +32,21 @@ pub(super) struct Threads {
 /// The jobs of threads of one name.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
+struct QueueState {
+    jobs: VecDeque<PoolJob>,
     /// Threads that wait for a job.
     idle: usize,
     is_closed: bool,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for QueueState {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("State").field("jobs", &self.jobs.len()).finish_non_exhaustive()
+        formatter.debug_struct("QueueState").field("jobs", &self.jobs.len()).finish_non_exhaustive()
     }
 }
 
@@ -68,7 +68,7 @@ impl Threads {
     }
 
     /// Adds a job, which must not panic.
-    pub(super) fn spawn(&self, job: Job) {
+    pub(super) fn spawn(&self, job: PoolJob) {
         self.queue.lock().jobs.push_back(job);
         self.queue.changed.notify_one();
     }
@@ -88,7 +88,7 @@ impl Drop for Threads {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,7 +100,7 @@ impl Queue {
         }
     }
 
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<PoolJob> {
         let mut state = self.lock();
         loop {
             if state.is_closed {
@@ -121,7 +121,7 @@ impl Queue {
     }
 
     /// Adds a job for each of at most `count` idle threads.
-    pub(super) fn assist(&self, count: usize, job: impl Fn() -> Job) {
+    pub(super) fn assist(&self, count: usize, job: impl Fn() -> PoolJob) {
         let mut state = self.lock();
         // A waiting job has an idle thread that is about to take it.
         let idle = state.idle.saturating_sub(state.jobs.len());

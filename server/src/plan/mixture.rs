@@ -7,7 +7,7 @@ use forebay_proto::v1;
 
 use super::{
     error::PlanError,
-    request::{Source, check_plan},
+    source::{Source, check_plan},
 };
 
 /// The sources of a mixture, checked one by one.

@@ -18,6 +18,7 @@ mod path;
 mod request;
 mod row_id;
 mod sample;
+mod source;
 mod table_rows;
 mod warnings;
 
@@ -30,9 +31,10 @@ pub use lookup::{Lookup, Tables, lookups, pin, table_names};
 pub use mixture::{MixtureFields, SourceFields, SourcePattern, Weights};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};
 pub use path::join_path;
-pub use request::{Limits, Request, RequestLimits, Source};
+pub use request::{Limits, Request, RequestLimits};
 pub use row_id::ROW_ID;
 pub use sample::Sample;
+pub use source::Source;
 pub use table_rows::{TableRows, indices};
 pub use warnings::warnings;
 

@@ -6,8 +6,8 @@ use forebay_order::{Epoch, OrderFields, OrderVersion, Shuffle};
 use forebay_proto::v1;
 
 use super::{
-    OPS_MAX, PLAN_COLUMNS_MAX, ROW_ID, error::PlanError, grouping::Grouping, mixture::MixtureFields,
-    outputs::check_shape, sample::Sample,
+    OPS_MAX, PLAN_COLUMNS_MAX, error::PlanError, grouping::Grouping, mixture::MixtureFields, sample::Sample,
+    source::Source,
 };
 
 /// The name of all mixtures, in metrics and logs.
@@ -48,15 +48,6 @@ pub struct Request {
     pub grouping: Option<Grouping>,
     /// The sources of a mixture; none: the request is for one dataset.
     pub sources: Option<Arc<MixtureFields>>,
-}
-
-/// The plan of a request.
-#[derive(Clone, Debug)]
-pub enum Source {
-    /// The plan is in the request.
-    Inline(Arc<v1::Plan>),
-    /// The plan was fitted and is stored under this id.
-    Id(String),
 }
 
 /// Limits of streams, from the configuration.
@@ -195,44 +186,4 @@ fn check_start(message: &v1::StreamRequest, step_rows: u64, shuffle: Option<&Shu
         ),
     };
     Err(PlanError::field("start_position", reason))
-}
-
-// === impl Source ===
-
-impl Source {
-    /// The plan of a request for one dataset.
-    fn of_request(message: &v1::StreamRequest) -> Result<Self, PlanError> {
-        let missing = || PlanError::field("plan", "missing: expected a plan, or the plan_id of a fitted one");
-        let source = Self::check(message.plan.as_ref(), &message.plan_id, "")?.ok_or_else(missing)?;
-        if let Self::Inline(plan) = &source {
-            check_plan(plan)?;
-        }
-        Ok(source)
-    }
-
-    /// The plan of two fields, whose paths begin with `path`; none if neither is set.
-    pub(super) fn check(plan: Option<&v1::Plan>, plan_id: &str, path: &str) -> Result<Option<Self>, PlanError> {
-        match (plan, plan_id) {
-            (Some(plan), "") => Ok(Some(Self::Inline(Arc::new(plan.clone())))),
-            (None, "") => Ok(None),
-            (None, id) => Ok(Some(Self::Id(id.to_owned()))),
-            (Some(_), _) => Err(PlanError::field(format!("{path}plan_id"), "send either plan or plan_id, not both")),
-        }
-    }
-}
-
-/// Checks an inline plan by itself.
-pub(super) fn check_plan(plan: &v1::Plan) -> Result<(), PlanError> {
-    check_shape(plan)?;
-    refuse_row_id_output(plan)
-}
-
-fn refuse_row_id_output(plan: &v1::Plan) -> Result<(), PlanError> {
-    match plan.outputs.iter().position(|output| output.name == ROW_ID) {
-        Some(index) => Err(PlanError::field(
-            format!("plan.outputs[{index}].name"),
-            format!("\"{ROW_ID}\" is the name of the column that with_row_ids adds"),
-        )),
-        None => Ok(()),
-    }
 }

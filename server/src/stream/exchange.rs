@@ -17,7 +17,8 @@ use super::{
     error::StreamError,
     resolve::{
         cache::{PinnedPlan, PlanCache},
-        rows::{Derivation, Expressions, RowSource},
+        derivation::Derivation,
+        expressions::{Expressions, RowSource},
         units,
     },
 };

@@ -1,6 +1,7 @@
 //! The cost of an epoch, from arithmetic and footers alone: only counting a filter's rows reads data.
 
 mod mixture_reads;
+mod totals;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -15,19 +16,15 @@ use super::{
     environment::Environment,
     epoch::{in_order, memory},
     error::StreamError,
-    resolve::prepare::{Prepared, Resolver},
+    resolve::{prepare::Resolver, prepared::Prepared},
 };
+use totals::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals};
+
 use crate::{
     cache::RowCache,
     plan::{PlanError, Request},
     scan::LibraryReason,
 };
-
-/// Rows sampled to estimate the row groups of a batch.
-const SAMPLE_ROWS: u64 = 1 << 18;
-
-/// Batches sampled, at most.
-const SAMPLE_BATCHES_MAX: u64 = 32;
 
 /// Column chunks whose decoder is determined, at most.
 const CHUNKS_MAX: usize = 1 << 20;
@@ -133,15 +130,6 @@ fn add_reads(prepared: &Prepared, explained: &mut v1::Explain) {
     }
     add_totals(explained);
     explained.row_groups_per_batch = row_groups_per_batch(prepared, &sequence);
-}
-
-/// The sums and maxima over the ranks.
-fn add_totals(explained: &mut v1::Explain) {
-    explained.read_bytes = explained.ranks.iter().map(|rank| rank.read_bytes).fold(0, u64::saturating_add);
-    if explained.stored_bytes > 0 {
-        explained.read_amplification = explained.read_bytes as f64 / explained.stored_bytes as f64;
-    }
-    explained.memory_bytes = explained.ranks.iter().map(|rank| rank.memory_bytes).max().unwrap_or(0);
 }
 
 /// The columns by their decoder, from the footers of row groups with passing rows.

@@ -44,7 +44,7 @@ pub use exchange::Exchange;
 pub use fit::{FitSpec, FitTask};
 pub use plan_records::PlanRecord;
 pub use replay::Replayed;
-pub use resolve::prepare::{Prepared, PreparedGroups};
+pub use resolve::{prepare::PreparedGroups, prepared::Prepared};
 pub use table::RawTable;
 
 use crate::{

@@ -10,7 +10,7 @@ use super::{
     environment::Environment,
     epoch::{batches, mixture},
     error::StreamError,
-    resolve::prepare::{Prepared, Resolver},
+    resolve::{prepare::Resolver, prepared::Prepared},
 };
 use crate::{
     budget::Reservation,

@@ -15,11 +15,7 @@ use super::{
     },
     error::StreamError,
     flights::Progress,
-    resolve::{
-        count::rows_and_groups,
-        deciding::NextRows,
-        rows::{Expressions, Rows},
-    },
+    resolve::{count::rows_and_groups, deciding::NextRows, expressions::Expressions, rows::Rows},
 };
 use crate::{budget::Reservation, catalog::Snapshot, metrics::StageTimes, scan};
 

@@ -18,6 +18,7 @@
 
 mod pattern;
 mod repetition;
+mod seed;
 mod strides;
 mod weights;
 
@@ -29,7 +30,7 @@ pub use strides::Strides;
 pub use weights::{DENOMINATOR_MAX, WeightProblem, exact, quantize};
 
 use super::Shuffle;
-use repetition::source_seed;
+use seed::source_seed;
 
 /// Limit of the sources of a mixture.
 pub const SOURCES_MAX: usize = 64;

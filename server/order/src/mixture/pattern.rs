@@ -200,7 +200,9 @@ fn sweep(sources: &mut [u8], counts: &[u64], is_forward: bool, mut rule: SwapRul
     // Positions of each source before the pair of a forward pass, and before the end of the pair of a backward one.
     let mut before = vec![0_u64; counts.len()];
     if !is_forward {
-        sources.iter().for_each(|source| before[usize::from(*source)] += 1);
+        for source in sources.iter() {
+            before[usize::from(*source)] += 1;
+        }
     }
     for step in 0..last {
         let at = if is_forward { step } else { last - 1 - step };

@@ -1,7 +1,5 @@
 //! One repetition of a source in a shuffled mixture: its lanes and its row groups.
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::{Mixture, strides::Strides};
 use crate::{Lane, Permutation, Sequence, Shuffle};
 
@@ -48,14 +46,4 @@ impl Repetition {
         let order = Permutation::new(passing.len() as u64, self.shuffle.key(b'g', 0, 0));
         Sequence::permuted(passing, order).rotated(self.shuffle.key(b'r', 0, 0) % rows)
     }
-}
-
-/// The seed of a repetition of a source.
-pub(super) fn source_seed(seed: u64, source: usize, repetition: u64) -> u64 {
-    let mut bytes = [0_u8; 40];
-    bytes[..15].copy_from_slice(b"forebay mixture");
-    for (field, number) in bytes[16..].chunks_exact_mut(8).zip([seed, source as u64, repetition]) {
-        field.copy_from_slice(&number.to_le_bytes());
-    }
-    xxh3_64(&bytes)
 }

@@ -18,6 +18,9 @@ use crate::{
 /// The most bytes of a command that its info repeats.
 const REPEATED_BYTES_MAX: usize = 64 << 10;
 
+/// Limit of the bytes of all tickets of an info.
+const TICKETS_BYTES_MAX: u64 = 64 << 20;
+
 /// The info of what a descriptor names.
 pub(crate) async fn info(context: &CallContext, mut descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
     let info = match FlightTarget::read(context, &descriptor).await? {
@@ -50,8 +53,6 @@ fn stream_info(
 ) -> Result<FlightInfo, Status> {
     let epoch = prepared.epoch();
     let mut info = epoch_info(prepared, epoch.sent_row_count(), epoch.step_count_max(), encoding)?;
-    /// Limit of the bytes of all tickets.
-    const TICKETS_BYTES_MAX: u64 = 64 << 20;
     let request = prepared.ticket_request(message);
     let (world_size, ticket_bytes) = (prepared.request().world_size, request.encoded_len() as u64);
     if ticket_bytes.saturating_mul(world_size) > TICKETS_BYTES_MAX {

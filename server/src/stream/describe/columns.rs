@@ -11,7 +11,7 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        resolve::rows::{Expressions, RowSource},
+        resolve::expressions::{Expressions, RowSource},
     },
 };
 

@@ -18,7 +18,7 @@ use crate::{
             task::BatchTask,
         },
         error::StreamError,
-        resolve::prepare::Prepared,
+        resolve::prepared::Prepared,
     },
 };
 

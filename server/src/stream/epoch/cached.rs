@@ -18,7 +18,7 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        resolve::{finished::file_state, passing::Passing, prepare::Prepared},
+        resolve::{finished::file_state, passing::Passing, prepared::Prepared},
     },
 };
 

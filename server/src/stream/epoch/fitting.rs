@@ -9,7 +9,7 @@ use super::{
     in_order,
     memory::{self, GroupSizes},
 };
-use crate::{budget::BudgetError, stream::resolve::prepare::Prepared};
+use crate::{budget::BudgetError, stream::resolve::prepared::Prepared};
 
 /// Advised limits are multiples of this.
 const LIMIT_STEP_BYTES: u64 = 1 << 20;

@@ -16,7 +16,7 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        resolve::{prepare::Prepared, rows::Rows},
+        resolve::{prepared::Prepared, rows::Rows},
     },
 };
 

@@ -23,7 +23,7 @@ use crate::{
             task::{Ahead, AheadSender, fetched_ahead},
         },
         error::StreamError,
-        resolve::prepare::Prepared,
+        resolve::prepared::Prepared,
     },
 };
 

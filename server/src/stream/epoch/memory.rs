@@ -5,10 +5,9 @@ use forebay_order::{Piece, Share, Shuffle};
 use super::{
     in_order::{self, RUNS_AHEAD},
     interleave::WINDOWS_AHEAD,
-    mixture,
     task::{BATCHES_AHEAD, FETCH_AHEAD},
 };
-use crate::stream::resolve::prepare::Prepared;
+use crate::stream::resolve::prepared::{Prepared, PreparedMixture};
 
 /// Bytes of a stream that may wait for its socket besides the batch being written: room for part of the next batch, so
 /// that the stream does not stall within every batch.
@@ -45,7 +44,7 @@ pub(crate) struct GroupSizes {
 /// The memory of a share's stream.
 pub(crate) fn stream_bytes(prepared: &Prepared, share: &Share) -> u64 {
     if let Some(mixture) = &prepared.mixture {
-        return with_batches(prepared, mixture::reading_bytes(prepared, mixture, share));
+        return with_batches(prepared, mixture_bytes(prepared, mixture, share));
     }
     let reading = match prepared.epoch.shuffle() {
         None => in_order_bytes(prepared, &in_order::pieces(prepared, &prepared.epoch.sequence(), share)),
@@ -123,4 +122,21 @@ impl GroupSizes {
         }
         sizes
     }
+}
+
+/// The memory for reading a rank's rows of every source.
+fn mixture_bytes(prepared: &Prepared, mixture: &PreparedMixture, share: &Share) -> u64 {
+    let lane_count = prepared.epoch.lanes_of(share.rank).len().max(1) as u64;
+    let bytes = mixture.sources.iter().enumerate().map(|(index, source)| {
+        let rows = mixture.order.sources()[index].rows;
+        let window_rows = source_window_rows(prepared, mixture, index).min(rows);
+        windows_bytes(source, &GroupSizes::of(source), lane_count, window_rows)
+    });
+    bytes.fold(0, u64::saturating_add)
+}
+
+/// Rows of a window of a source, at most: its part of a window, or of a batch in file order.
+pub(super) fn source_window_rows(prepared: &Prepared, mixture: &PreparedMixture, source: usize) -> u64 {
+    let rows = prepared.epoch.shuffle().map_or(prepared.request.batch_size, |shuffle| shuffle.window_rows);
+    mixture.order.pattern().share_of(source, rows)
 }

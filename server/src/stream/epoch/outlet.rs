@@ -11,7 +11,7 @@ use crate::{
     stream::{
         epoch::task::{Batch, BatchSender},
         error::StreamError,
-        resolve::prepare::Prepared,
+        resolve::prepared::Prepared,
     },
 };
 

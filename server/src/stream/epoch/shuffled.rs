@@ -15,11 +15,7 @@ use super::{
 };
 
 /// Sends a share's batches.
-pub(super) async fn send(
-    opener: &GroupOpener,
-    share: &Share,
-    outlet: &mut Outlet,
-) -> Result<(), Ended> {
+pub(super) async fn send(opener: &GroupOpener, share: &Share, outlet: &mut Outlet) -> Result<(), Ended> {
     let GroupOpener { environment, prepared, .. } = opener;
     let order = prepared.epoch.clone();
     let sequence = environment.cpu.run(move || Arc::new(order.sequence())).await?;

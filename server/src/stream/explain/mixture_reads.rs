@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use forebay_order::{Piece, Repetition, Sequence};
 use forebay_proto::v1;
 
-use super::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals};
+use super::totals::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals};
 use crate::stream::{
     epoch::memory,
-    resolve::{mixture::PreparedMixture, prepare::Prepared},
+    resolve::prepared::{Prepared, PreparedMixture},
 };
 
 /// One source of a mixture.

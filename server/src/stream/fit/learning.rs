@@ -23,8 +23,9 @@ use crate::{
         plan_records::StoredFor,
         plan_store::FittedTypes,
         resolve::{
+            derivation::Derivation,
+            expressions::{Expressions, RowSource},
             lookup::with_tables,
-            rows::{Derivation, Expressions, RowSource},
             units,
         },
         row_pass::{self, RowSink},

@@ -19,8 +19,9 @@ use crate::{
         plan_store::FittedTypes,
         resolve::{
             cache::PinnedPlan,
+            expressions::{Expressions, RowSource},
             groups::{GroupColumn, GroupFilter},
-            rows::{Expressions, RowSource, Rows},
+            rows::Rows,
             units,
         },
     },

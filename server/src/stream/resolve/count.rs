@@ -21,7 +21,7 @@ use crate::{
         decode::decode,
         environment::Environment,
         error::StreamError,
-        resolve::rows::{Expressions, Rows},
+        resolve::{expressions::Expressions, rows::Rows},
     },
 };
 

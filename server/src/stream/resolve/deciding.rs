@@ -5,11 +5,7 @@ use std::{ops::Range, time::Instant};
 
 use arrow::{array::RecordBatch, buffer::BooleanBuffer};
 
-use super::{
-    groups::GroupFilter,
-    passing::Passing,
-    rows::{Derivation, Expressions},
-};
+use super::{derivation::Derivation, expressions::Expressions, groups::GroupFilter, passing::Passing};
 use crate::{
     metrics::{Stage, StageTimes},
     scan::RowGroupReader,

@@ -1,7 +1,7 @@
 //! Finished rows in the cache: whether a plan's rows can be kept, how many bytes they take, and the key that names what
 //! decides them.
 
-use super::prepare::Prepared;
+use super::prepared::Prepared;
 use crate::{cache::GroupChunks, catalog::Snapshot, plan::Sample, state::short_digest};
 
 /// Changes when the same request may compute other rows than before, or the cache arranges them differently.

@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
-use forebay_kernels::Program;
-use forebay_order::{Epoch, Share};
 use forebay_proto::v1;
-use prost::Message as _;
 use serde_json::Value;
 use tracing::Instrument;
 
@@ -20,10 +16,11 @@ use crate::{
         error::StreamError,
         resolve::{
             cache::PlanCache,
-            compiled::{Compiled, CompiledKey, TICKET_PLAN_BYTES_MAX},
+            compiled::{Compiled, CompiledKey},
             count::RowCounts,
             groups::{GroupColumn, GroupFilter, counts::GroupTables, table::GroupTable},
-            mixture::{MixtureCache, PreparedMixture, of_source},
+            mixture::{MixtureCache, of_source},
+            prepared::{Prepared, PreparedMixture},
         },
     },
 };
@@ -38,19 +35,6 @@ pub(crate) struct Resolver {
     mixtures: MixtureCache,
 }
 
-/// One epoch of a dataset or a mixture under a plan, ready for any rank to read.
-#[derive(Clone, Debug)]
-pub struct Prepared {
-    pub(crate) request: Request,
-    /// Of a mixture, that of one of its sources, as is the plan.
-    pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) compiled: Arc<Compiled>,
-    /// Of a mixture, its positions in place of rows.
-    pub(crate) epoch: Epoch,
-    /// The sources; none: the rows are of one dataset.
-    pub(crate) mixture: Option<Arc<PreparedMixture>>,
-}
-
 /// The groups of an epoch, ready to be listed.
 #[derive(Clone, Debug)]
 pub struct PreparedGroups {
@@ -58,115 +42,6 @@ pub struct PreparedGroups {
     pub(crate) prepared: Prepared,
     pub(crate) column: Arc<GroupColumn>,
     pub(crate) table: Arc<GroupTable>,
-}
-
-impl Prepared {
-    /// The output schema.
-    pub fn schema(&self) -> SchemaRef {
-        self.compiled.program.schema()
-    }
-
-    /// The digest of the snapshot, or of a mixture's snapshots.
-    pub fn snapshot_digest(&self) -> &str {
-        self.mixture.as_ref().map_or_else(|| self.snapshot.digest(), |mixture| mixture.digest())
-    }
-
-    /// The plan's id, or the digest of a mixture's plans and weights.
-    pub fn plan_id(&self) -> &str {
-        self.mixture.as_ref().map_or(&self.compiled.plan_id, |mixture| mixture.plan_id())
-    }
-
-    /// What a mixture has of each source; empty for one dataset.
-    pub fn source_infos(&self) -> Vec<v1::SourceInfo> {
-        self.mixture.as_ref().map_or_else(Vec::new, |mixture| mixture.infos())
-    }
-
-    /// The request of a rank's ticket: pinned to the snapshot, and small for any size of plan.
-    pub fn ticket_request(&self, message: v1::StreamRequest) -> v1::StreamRequest {
-        let (snapshot, order_version) = (self.snapshot_digest().to_owned(), self.request.order_version.number());
-        let request = v1::StreamRequest { snapshot, order_version, ..message };
-        let Some(mixture) = &self.mixture else {
-            let (plan, plan_id) = self.ticket_plan(request.plan, request.plan_id);
-            return v1::StreamRequest { plan, plan_id, ..request };
-        };
-        // Sources without a plan share that of the request.
-        let is_common = |source: &v1::MixtureSource| source.plan.is_none() && source.plan_id.is_empty();
-        let common = request.sources.iter().position(is_common).and_then(|index| mixture.sources.get(index));
-        let (plan, plan_id) =
-            common.map_or_else(Default::default, |common| common.ticket_plan(request.plan, request.plan_id));
-        v1::StreamRequest { plan, plan_id, sources: mixture.ticket_sources(request.sources), ..request }
-    }
-
-    /// The fields of a ticket's plan, from those of the request; unset if the request leaves them unset.
-    pub(crate) fn ticket_plan(&self, plan: Option<v1::Plan>, plan_id: String) -> (Option<v1::Plan>, String) {
-        if plan.is_none() && plan_id.is_empty() {
-            return (None, plan_id);
-        }
-        let (plan, plan_id) = match &self.compiled.pinned {
-            Some(pinned) => (Some(pinned.as_ref().clone()), String::new()),
-            None => (plan, plan_id),
-        };
-        let is_large = plan
-            .as_ref()
-            .is_some_and(|plan| plan.encoded_len() > TICKET_PLAN_BYTES_MAX || self.compiled.pinned.is_some());
-        if is_large && self.compiled.is_stored {
-            return (None, self.compiled.plan_id.clone());
-        }
-        (plan, plan_id)
-    }
-
-    /// The request.
-    pub fn request(&self) -> &Request {
-        &self.request
-    }
-
-    /// The epoch's order.
-    pub fn epoch(&self) -> &Epoch {
-        &self.epoch
-    }
-
-    /// Bytes of a row; none if a column has no fixed width.
-    pub fn row_bytes(&self) -> Option<usize> {
-        self.compiled.program.row_bytes()
-    }
-
-    /// The rest of a rank's share, from the request's start position.
-    pub(crate) fn share_from_start(&self, rank: u64) -> Result<Share, StreamError> {
-        let world_size = self.request.world_size;
-        if rank >= world_size {
-            return Err(StreamError::Rank { rank, world_size });
-        }
-        // The position is a multiple of the step or of the lanes' rows, so every rank has sent the same number of rows.
-        Ok(self.epoch.share_from(rank, self.request.start_position / world_size))
-    }
-
-    /// The compiled program.
-    pub(crate) fn program(&self) -> Arc<Program> {
-        Arc::clone(&self.compiled.program)
-    }
-
-    /// The error of fewer passing rows than were counted.
-    pub(crate) fn miscounted(&self) -> StreamError {
-        StreamError::Miscounted { counted: self.epoch.row_count(), dataset: self.request.dataset.clone() }
-    }
-
-    /// Approximate bytes of a row; AS_STORED columns count with their uncompressed bytes in the files.
-    pub(crate) fn wire_row_bytes(&self) -> u64 {
-        if let Some(mixture) = &self.mixture {
-            return mixture.sources.iter().map(Self::wire_row_bytes).max().unwrap_or(0);
-        }
-        self.compiled.program.row_bytes().unwrap_or(0) as u64 + self.compiled.stored_row_bytes
-    }
-
-    /// Approximate bytes of a full batch.
-    pub(crate) fn batch_bytes(&self) -> u64 {
-        let rows = match self.request.remainder {
-            // Repeated rows fill the batch.
-            v1::Remainder::Pad => self.request.batch_size,
-            v1::Remainder::Keep | v1::Remainder::Drop => self.request.batch_size.min(self.epoch.row_count().max(1)),
-        };
-        rows.saturating_mul(self.wire_row_bytes())
-    }
 }
 
 // === impl PreparedGroups ===

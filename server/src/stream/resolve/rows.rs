@@ -1,58 +1,25 @@
-//! Computes the passing rows of stored chunks, with derived columns and row ids.
+//! The columns to read of a snapshot, and the passing rows of what is read.
 
-use std::{collections::BTreeSet, ops::Range, sync::Arc};
+use std::collections::BTreeSet;
 
-use arrow::{
-    array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array},
-    buffer::BooleanBuffer,
-    compute::{and, filter_record_batch},
-    datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
-};
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use forebay_kernels::Program;
-use forebay_proto::v1;
-use prost::Message as _;
 
 use crate::{
     catalog::Snapshot,
-    expr::{Expression, Filter},
     metrics::StageTimes,
-    plan::{PlanError, ROW_ID, Sample, Tables, join_path, stored_columns},
     scan::{Projection, RowGroupReader},
     stream::{
         error::StreamError,
         resolve::{
             deciding::{self, Deciding, NextRows},
+            derivation::Derivation,
+            expressions::Expressions,
             groups::GroupFilter,
-            joins::{Join, JoinedColumns},
-            passing::{Origin, Passing},
+            passing::Passing,
         },
     },
 };
-
-/// A plan's filter and derived columns, checked against the schema of its rows.
-#[derive(Debug)]
-pub(crate) struct Expressions {
-    pub filter: Option<Expression>,
-    /// The columns that the filter may read: the stored and joined ones, and the row ids of a snapshot.
-    pub filter_schema: SchemaRef,
-    joins: Vec<Arc<Join>>,
-    /// What decides the values of the joined columns that the filter reads; empty if it reads none.
-    pub filter_joins: Vec<u8>,
-    derived: Vec<(Field, Expression)>,
-    /// The rows that are computed at all; none: every row.
-    pub sample: Option<Sample>,
-    /// Stored columns, then joined ones, then derived ones.
-    pub schema: SchemaRef,
-}
-
-/// The rows that expressions are computed for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum RowSource {
-    /// Rows of a snapshot, which have ids, or a sample of them.
-    Snapshot { sample: Option<Sample> },
-    /// Rows that a client sends.
-    Client,
-}
 
 /// The columns to read of a snapshot, and the derivation of its chunks.
 #[derive(Debug)]
@@ -62,144 +29,6 @@ pub(crate) struct Rows {
     /// Reads fewer columns of rows that do not pass; none: all columns of all rows are read.
     deciding: Option<Deciding>,
     stored: SchemaRef,
-}
-
-/// Filters a chunk of columns and adds joined and derived ones; the chunk may be of a snapshot or a client.
-#[derive(Clone, Debug)]
-pub(crate) struct Derivation {
-    /// Indices, in rising order, of the columns that it reads, and their schema.
-    pub columns: Vec<usize>,
-    pub input: SchemaRef,
-    /// Joins that the filter reads.
-    joins_before: Vec<JoinedColumns>,
-    filter: Option<Filter>,
-    /// Joins that only derived columns or the outputs read: of passing rows.
-    joins_after: Vec<JoinedColumns>,
-    derived: Vec<Expression>,
-    sample: Option<Sample>,
-    /// The group whose rows pass; none: all rows.
-    group: Option<GroupFilter>,
-    /// Whether the expressions or the outputs read row ids, which follow the stored columns.
-    with_row_ids: bool,
-    schema: SchemaRef,
-}
-
-impl Expressions {
-    /// Compiles the joins, the filter and every derived column. Expressions may read [`ROW_ID`], where rows have ids.
-    pub(crate) fn compile(
-        plan: &v1::Plan,
-        stored: &Schema,
-        tables: &Tables,
-        source: RowSource,
-    ) -> Result<Self, StreamError> {
-        let mut fields = stored.fields().to_vec();
-        let mut joins = Vec::with_capacity(plan.join.len());
-        for (index, message) in plan.join.iter().enumerate() {
-            let join = Join::compile(message, &join_path(index), tables, &Schema::new(fields.clone()))?;
-            fields.extend(join.fields.iter().cloned());
-            joins.push(Arc::new(join));
-        }
-        let filter_schema = Arc::new(with_row_id(fields.clone()));
-        let filter = match plan.filter.as_str() {
-            "" => None,
-            text => {
-                let compiled = Expression::compile_filter(text, &filter_schema);
-                let path = || "plan.filter".to_owned();
-                let compiled = compiled.map_err(|source| StreamError::Expression { path: path(), source })?;
-                check_row_ids(&compiled, path, stored, source)?;
-                Some(compiled)
-            }
-        };
-        let mut derived = Vec::with_capacity(plan.derive.len());
-        for (index, derive) in plan.derive.iter().enumerate() {
-            let path = format!("plan.derive[{index}]");
-            if derive.name.is_empty() || derive.name == ROW_ID {
-                return Err(PlanError::field(format!("{path}.name"), format!("must not be empty or {ROW_ID}")).into());
-            }
-            if fields.iter().any(|field| field.name() == &derive.name) {
-                let reason = format!("the dataset or the plan already has a column \"{}\"", derive.name);
-                return Err(PlanError::field(format!("{path}.name"), reason).into());
-            }
-            let expression = Expression::compile(&derive.expr, &with_row_id(fields.clone()))
-                .map_err(|source| StreamError::Expression { path: format!("{path}.expr"), source })?;
-            check_row_ids(&expression, || format!("{path}.expr"), stored, source)?;
-            let field = expression.field(&derive.name);
-            fields.push(Arc::new(field.clone()));
-            derived.push((field, expression));
-        }
-        let sample = match source {
-            RowSource::Snapshot { sample } => sample,
-            RowSource::Client => None,
-        };
-        let is_joined = |column: &String| {
-            joins.iter().any(|join: &Arc<Join>| join.fields.iter().any(|field| field.name() == column))
-        };
-        let reads_joined = filter.iter().flat_map(Expression::columns).any(is_joined);
-        let filter_joins = if reads_joined {
-            v1::Plan { join: plan.join.clone(), ..v1::Plan::default() }.encode_to_vec()
-        } else {
-            Vec::new()
-        };
-        let schema = Arc::new(Schema::new(fields));
-        Ok(Self { filter, filter_schema, joins, filter_joins, derived, sample, schema })
-    }
-}
-
-/// The joined columns that are read, before and after the filter. Adds the columns that the joins look up to `needed`.
-fn joins_read<'a>(
-    joins: &'a [Arc<Join>],
-    needed: &mut BTreeSet<&'a str>,
-    filter: Option<&'a Expression>,
-) -> (Vec<JoinedColumns>, Vec<JoinedColumns>) {
-    let mut filtered: BTreeSet<&str> = filter.iter().flat_map(|filter| filter.columns()).map(String::as_str).collect();
-    let (mut before, mut after) = (Vec::new(), Vec::new());
-    // A join may look up the columns of earlier ones.
-    for join in joins.iter().rev() {
-        let of_filter = join.columns_read(|column| filtered.contains(column));
-        if of_filter.is_some() {
-            filtered.insert(&join.on);
-        }
-        let read = join.columns_read(|column| needed.contains(column));
-        if read.is_some() {
-            needed.insert(&join.on);
-        }
-        if of_filter.is_some() { before.extend(read) } else { after.extend(read) }
-    }
-    before.reverse();
-    after.reverse();
-    (before, after)
-}
-
-fn row_id_field() -> FieldRef {
-    Arc::new(Field::new(ROW_ID, DataType::UInt64, false))
-}
-
-/// The columns with [`ROW_ID`], unless one of them has this name.
-fn with_row_id(mut fields: Vec<FieldRef>) -> Schema {
-    if !fields.iter().any(|field| field.name() == ROW_ID) {
-        fields.push(row_id_field());
-    }
-    Schema::new(fields)
-}
-
-/// Rejects an expression that reads [`ROW_ID`] where rows have no ids, or where a column has this name.
-fn check_row_ids(
-    expression: &Expression,
-    path: impl FnOnce() -> String,
-    stored: &Schema,
-    source: RowSource,
-) -> Result<(), PlanError> {
-    if !expression.columns().iter().any(|column| column == ROW_ID) {
-        return Ok(());
-    }
-    match source {
-        RowSource::Client => Err(PlanError::field(
-            path(),
-            format!("{ROW_ID} is the index of a row in a dataset: rows that a client sends have none"),
-        )),
-        RowSource::Snapshot { .. } if stored.index_of(ROW_ID).is_ok() => Err(PlanError::row_id_column(path(), ROW_ID)),
-        RowSource::Snapshot { .. } => Ok(()),
-    }
 }
 
 impl Rows {
@@ -242,9 +71,7 @@ impl Rows {
     /// The number of passing rows in a chunk of the projection; `first_row` is the index of its first row in the
     /// snapshot.
     pub(crate) fn count(&self, chunk: &RecordBatch, first_row: u64) -> Result<u64, StreamError> {
-        let (rows, _) = self.derivation.sampled(chunk, first_row)?;
-        let rows = self.derivation.with_joined(rows, &self.derivation.joins_before)?;
-        Ok(self.derivation.mask(&rows)?.map_or(rows.num_rows(), |mask| mask.true_count()) as u64)
+        self.derivation.count(chunk, first_row)
     }
 
     /// Reads the next rows, of which the first has the index `first_row` in the snapshot, and returns those that pass;
@@ -261,205 +88,5 @@ impl Rows {
     /// The passing rows of a chunk; `first_row` is the index of its first row in the snapshot.
     pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<Passing, StreamError> {
         self.derivation.apply(chunk, first_row)
-    }
-}
-
-/// The rows that a mask keeps; without one, all of them.
-fn kept(rows: RecordBatch, mask: Option<BooleanArray>, origin: &mut Origin) -> Result<RecordBatch, StreamError> {
-    let Some(mask) = mask.filter(|mask| mask.true_count() < rows.num_rows()) else { return Ok(rows) };
-    let passing = filter_record_batch(&rows, &mask)?;
-    origin.keep(mask.values().clone());
-    Ok(passing)
-}
-
-impl Derivation {
-    /// Reads only the columns of a schema that these columns, stored, joined or derived, need.
-    pub(crate) fn new<'a>(
-        stored: &Schema,
-        expressions: &Expressions,
-        columns: impl IntoIterator<Item = &'a str>,
-        with_row_ids: bool,
-    ) -> Result<Self, StreamError> {
-        let mut needed: BTreeSet<&str> = columns.into_iter().collect();
-        let mut used = Vec::new();
-        for (field, expression) in expressions.derived.iter().rev() {
-            if needed.contains(field.name().as_str()) {
-                needed.extend(expression.columns().iter().map(String::as_str));
-                used.push((field, expression));
-            }
-        }
-        used.reverse();
-        let filter = expressions.filter.as_ref();
-        needed.extend(filter.iter().flat_map(|filter| filter.columns()).map(String::as_str));
-        let (joins_before, joins_after) = joins_read(&expressions.joins, &mut needed, filter);
-        // A stored column of this name is not the row's id, and no expression reads it.
-        let with_row_ids = with_row_ids || (needed.contains(ROW_ID) && stored.index_of(ROW_ID).is_err());
-
-        let columns = stored_columns(stored, needed);
-        let input = Arc::new(stored.project(&columns)?);
-        let bind = |expression: &Expression, schema: &Schema, path: &str| {
-            expression.bind(schema).map_err(|source| StreamError::Expression { path: path.to_owned(), source })
-        };
-        let mut fields = input.fields().to_vec();
-        if with_row_ids {
-            fields.push(row_id_field());
-        }
-        fields.extend(joins_before.iter().flat_map(JoinedColumns::fields).cloned());
-        let filter = filter.map(|filter| Filter::bind(filter, &Schema::new(fields.clone()))).transpose();
-        let filter = filter.map_err(|source| StreamError::Expression { path: "plan.filter".to_owned(), source })?;
-        fields.extend(joins_after.iter().flat_map(JoinedColumns::fields).cloned());
-        let mut derived = Vec::with_capacity(used.len());
-        for (field, expression) in used {
-            derived.push(bind(expression, &Schema::new(fields.clone()), field.name())?);
-            fields.push(Arc::new(field.clone()));
-        }
-        let (sample, schema) = (expressions.sample, Arc::new(Schema::new(fields)));
-        Ok(Self {
-            columns,
-            input,
-            joins_before,
-            filter,
-            joins_after,
-            derived,
-            sample,
-            group: None,
-            with_row_ids,
-            schema,
-        })
-    }
-
-    /// The passing rows of a chunk of [`Self::columns`]; `first_row` is the id of its first row.
-    pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<Passing, StreamError> {
-        let (rows, mut origin) = self.sampled(chunk, first_row)?;
-        let rows = self.with_joined(rows, &self.joins_before)?;
-        let group = self.in_group(&rows)?;
-        let has_group = group.is_some();
-        let mask = match (self.mask(&rows)?, group) {
-            (Some(filter), Some(group)) => Some(and(&filter, &group)?),
-            (filter, group) => filter.or(group),
-        };
-        let passing = self.with_joined(kept(rows, mask, &mut origin)?, &self.joins_after)?;
-        let passing = self.with_derived(passing)?;
-        // A joined or derived column may not be there earlier.
-        let late = if has_group { None } else { self.in_group(&passing)? };
-        Ok(Passing::new(kept(passing, late, &mut origin)?, origin))
-    }
-
-    /// The rest of [`Self::apply`] for rows of a chunk, the `selected` ones of those with the ids `ids`.
-    pub(super) fn apply_selected(
-        &self,
-        rows: RecordBatch,
-        selected: Option<BooleanBuffer>,
-        ids: Range<u64>,
-    ) -> Result<Passing, StreamError> {
-        let first = ids.start;
-        let mut origin = Origin::of_chunk(first);
-        let rows = match &selected {
-            None => self.with_row_ids(rows, ids)?,
-            Some(selected) => self.with_row_ids(rows, selected.set_indices().map(|row| first + row as u64))?,
-        };
-        if let Some(selected) = selected {
-            origin.keep(selected);
-        }
-        let rows = self.with_joined(self.with_joined(rows, &self.joins_before)?, &self.joins_after)?;
-        let passing = self.with_derived(rows)?;
-        // A joined or derived column was not there when the rows were selected.
-        let late = self.in_group(&passing)?;
-        Ok(Passing::new(kept(passing, late, &mut origin)?, origin))
-    }
-
-    /// The same for the rows of a group.
-    pub(super) fn of_group(&self, group: Option<GroupFilter>) -> Self {
-        Self { group, ..self.clone() }
-    }
-
-    /// Whether its expressions read dictionaries of a column as well as plain values.
-    fn may_key(&self, column: &str) -> bool {
-        let is_read = |columns: &[String]| columns.iter().any(|read| read == column);
-        let is_plain = |filter: &Filter| is_read(filter.columns()) && !filter.decides_by_value(column);
-        !self.filter.as_ref().is_some_and(is_plain) && !self.derived.iter().any(|derived| is_read(derived.columns()))
-    }
-
-    /// Whether every stored row passes.
-    pub(super) fn all_pass(&self) -> bool {
-        self.filter.is_none() && self.sample.is_none() && self.group.is_none()
-    }
-
-    /// The rows of the group; none if there is no group, or if the rows do not have its column yet.
-    fn in_group(&self, rows: &RecordBatch) -> Result<Option<BooleanArray>, StreamError> {
-        self.group.as_ref().map_or(Ok(None), |group| group.passes(rows))
-    }
-
-    /// Adds the derived columns.
-    fn with_derived(&self, passing: RecordBatch) -> Result<RecordBatch, StreamError> {
-        if self.derived.is_empty() {
-            return Ok(passing);
-        }
-        let row_count = passing.num_rows();
-        let mut columns: Vec<ArrayRef> = passing.columns().to_vec();
-        for (index, expression) in self.derived.iter().enumerate() {
-            let inputs = self.batch(columns.len(), columns.clone(), row_count)?;
-            let values = expression.evaluate(&inputs).map_err(|source| {
-                let name = self.schema.field(passing.num_columns() + index).name();
-                StreamError::Expression { path: format!("derived column \"{name}\""), source }
-            })?;
-            columns.push(values);
-        }
-        self.batch(columns.len(), columns, row_count)
-    }
-
-    /// The sampled rows of a chunk, followed by their ids if anything reads them.
-    fn sampled(&self, chunk: &RecordBatch, first_row: u64) -> Result<(RecordBatch, Origin), StreamError> {
-        let ids = first_row..first_row + chunk.num_rows() as u64;
-        let (rows, mut origin) = (self.with_row_ids(chunk.clone(), ids)?, Origin::of_chunk(first_row));
-        let Some(sample) = self.sample else { return Ok((rows, origin)) };
-        let mask = BooleanBuffer::collect_bool(rows.num_rows(), |row| sample.holds(first_row + row as u64));
-        origin.keep(mask.clone());
-        Ok((filter_record_batch(&rows, &BooleanArray::new(mask, None))?, origin))
-    }
-
-    fn with_row_ids(&self, rows: RecordBatch, ids: impl Iterator<Item = u64>) -> Result<RecordBatch, StreamError> {
-        if !self.with_row_ids {
-            return Ok(rows);
-        }
-        let mut columns: Vec<ArrayRef> = rows.columns().to_vec();
-        columns.push(Arc::new(UInt64Array::from_iter_values(ids)));
-        self.batch(columns.len(), columns, rows.num_rows())
-    }
-
-    /// Adds the columns of joins.
-    fn with_joined(&self, rows: RecordBatch, joins: &[JoinedColumns]) -> Result<RecordBatch, StreamError> {
-        let mut rows = rows;
-        for join in joins {
-            let mut columns = rows.columns().to_vec();
-            columns.extend(join.values(&rows)?);
-            rows = self.batch(columns.len(), columns, rows.num_rows())?;
-        }
-        Ok(rows)
-    }
-
-    fn mask(&self, chunk: &RecordBatch) -> Result<Option<BooleanArray>, StreamError> {
-        let mask = self.filter.as_ref().map(|filter| filter.passes(chunk)).transpose();
-        mask.map_err(|source| StreamError::Expression { path: "plan.filter".to_owned(), source })
-    }
-
-    /// A batch of the schema's first columns; columns may be dictionaries of the schema's types.
-    fn batch(&self, width: usize, columns: Vec<ArrayRef>, row_count: usize) -> Result<RecordBatch, StreamError> {
-        let fields = &self.schema.fields()[..width];
-        let has_schema_types =
-            fields.iter().zip(&columns).all(|(field, column)| field.data_type() == column.data_type());
-        let schema = if has_schema_types && width == self.schema.fields().len() {
-            SchemaRef::clone(&self.schema)
-        } else {
-            let found = fields.iter().zip(&columns).map(|(field, column)| {
-                if field.data_type() == column.data_type() {
-                    return Arc::clone(field);
-                }
-                Arc::new(field.as_ref().clone().with_data_type(column.data_type().clone()))
-            });
-            Arc::new(Schema::new(found.collect::<Vec<_>>()))
-        };
-        let options = RecordBatchOptions::new().with_row_count(Some(row_count));
-        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
     }
 }

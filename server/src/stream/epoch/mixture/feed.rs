@@ -10,15 +10,15 @@ use std::{
 use forebay_order::{Repetition, Sequence, Window};
 use tokio::sync::mpsc;
 
-use super::window_rows;
 use crate::stream::{
     environment::Environment,
     epoch::{
         group::GroupOpener,
         lane_task::{LaneTask, ShuffledEpoch, TimedWindow},
+        memory::source_window_rows,
     },
     error::StreamError,
-    resolve::{mixture::PreparedMixture, prepare::Prepared},
+    resolve::prepared::{Prepared, PreparedMixture},
 };
 
 /// Repetitions whose order is kept, for each source: lanes begin a repetition at different times.
@@ -33,8 +33,11 @@ pub(super) struct MixedEpoch {
     /// What opens the row groups of each source.
     openers: Arc<[GroupOpener]>,
     /// The repetitions that lanes began last, for each source.
-    repetitions: Arc<Vec<Mutex<VecDeque<(u64, Arc<ReadRepetition>)>>>>,
+    repetitions: Arc<Vec<Mutex<LatestRepetitions>>>,
 }
+
+/// Repetitions and their numbers, the latest first.
+type LatestRepetitions = VecDeque<(u64, Arc<ReadRepetition>)>;
 
 /// The order of one repetition of a source.
 struct ReadRepetition {
@@ -149,13 +152,11 @@ impl FeedTask {
 
     /// The rows of the source in this lane before a repetition, and in it.
     fn extent(&self, repetition: &ReadRepetition, number: u64) -> (u64, u64) {
-        match &repetition.lanes {
-            Some(lanes) => (lanes.before(self.lane), lanes.lane(self.lane).length),
-            None => {
-                let rows = self.epoch.mixture.order.sources()[self.source].rows;
-                (number.saturating_mul(rows), rows)
-            }
+        if let Some(lanes) = &repetition.lanes {
+            return (lanes.before(self.lane), lanes.lane(self.lane).length);
         }
+        let rows = self.epoch.mixture.order.sources()[self.source].rows;
+        (number.saturating_mul(rows), rows)
     }
 
     /// Sends the windows of these rows of a repetition. False ends the feed.
@@ -196,22 +197,19 @@ impl FeedTask {
     fn next_window(&self, repetition: &ReadRepetition, run: &mut WindowRun) -> Option<(Window, Range<u64>)> {
         let index = run.next;
         run.next += 1;
-        let (window, offsets) = match &repetition.lanes {
-            Some(lanes) => {
-                let lane = lanes.lane(self.lane);
-                (lane.window(index), lane.offsets(index))
-            }
-            None => {
-                let (rows, window_rows) = (self.epoch.mixture.order.sources()[self.source].rows, self.window_rows());
-                let start = index * window_rows;
-                let offsets = start..start.saturating_add(window_rows).min(rows);
-                (Window::in_order(offsets.clone()), offsets)
-            }
+        let (window, offsets) = if let Some(lanes) = &repetition.lanes {
+            let lane = lanes.lane(self.lane);
+            (lane.window(index), lane.offsets(index))
+        } else {
+            let (rows, window_rows) = (self.epoch.mixture.order.sources()[self.source].rows, self.window_rows());
+            let start = index * window_rows;
+            let offsets = start..start.saturating_add(window_rows).min(rows);
+            (Window::in_order(offsets.clone()), offsets)
         };
         (offsets.start < run.rows.end).then_some((window, offsets))
     }
 
     fn window_rows(&self) -> u64 {
-        window_rows(&self.epoch.prepared, &self.epoch.mixture, self.source)
+        source_window_rows(&self.epoch.prepared, &self.epoch.mixture, self.source)
     }
 }

@@ -138,12 +138,11 @@ impl Feed {
 
     /// The next row, whose window is among `windows` afterwards; none if there is no window.
     fn take(&mut self, windows: &mut Vec<RecordBatch>) -> Option<WindowRow> {
-        let place = match self.place {
-            Some(place) => place,
-            None => {
-                windows.push(self.window.clone()?);
-                *self.place.insert(windows.len() - 1)
-            }
+        let place = if let Some(place) = self.place {
+            place
+        } else {
+            windows.push(self.window.clone()?);
+            *self.place.insert(windows.len() - 1)
         };
         let row = self.next;
         self.next += 1;

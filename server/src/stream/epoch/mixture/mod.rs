@@ -12,10 +12,9 @@ use forebay_order::Share;
 
 use super::{
     group::GroupOpener,
-    memory::{self, GroupSizes},
     outlet::{Ended, Outlet},
 };
-use crate::stream::resolve::{mixture::PreparedMixture, prepare::Prepared};
+use crate::stream::resolve::prepared::PreparedMixture;
 use feed::MixedEpoch;
 use mixer::Mixer;
 use positions::RankPositions;
@@ -56,21 +55,4 @@ pub(super) async fn send(
         next += rows;
     }
     Ok(())
-}
-
-/// The memory for reading a rank's rows of every source.
-pub(super) fn reading_bytes(prepared: &Prepared, mixture: &PreparedMixture, share: &Share) -> u64 {
-    let lane_count = prepared.epoch.lanes_of(share.rank).len().max(1) as u64;
-    let bytes = mixture.sources.iter().enumerate().map(|(index, source)| {
-        let rows = mixture.order.sources()[index].rows;
-        let window_rows = window_rows(prepared, mixture, index).min(rows);
-        memory::windows_bytes(source, &GroupSizes::of(source), lane_count, window_rows)
-    });
-    bytes.fold(0, u64::saturating_add)
-}
-
-/// Rows of a window of a source, at most: its part of a window, or of a batch in file order.
-fn window_rows(prepared: &Prepared, mixture: &PreparedMixture, source: usize) -> u64 {
-    let rows = prepared.epoch.shuffle().map_or(prepared.request.batch_size, |shuffle| shuffle.window_rows);
-    mixture.order.pattern().share_of(source, rows)
 }

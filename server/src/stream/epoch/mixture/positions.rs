@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use forebay_order::Share;
 
-use crate::stream::resolve::{mixture::PreparedMixture, prepare::Prepared};
+use crate::stream::resolve::prepared::{Prepared, PreparedMixture};
 
 /// The positions of a rank's rows, at equal distances.
 #[derive(Clone, Copy, Debug)]
