@@ -325,7 +325,7 @@ mod tests {
             "server cache        12,000,000 bytes        12 MB keep an epoch, 3 MB of them are cached; the cache has 8 GB",
             "decoding            fused 31 of 40 columns  9 by the parquet crate: nested (c0, c1, c3, c5), INT96 (c2), codec LZ4 (c4), …",
             "storage takes       4 s                     bottleneck",
-            "source b            30.0000 % of the rows  1,250 of 100 rows, 12.5000 epochs, repeats",
+            "source b            30.0000 % of the rows   1,250 of 100 rows, 12.5000 epochs, repeats",
             "snapshot            5f3a",
             "… and 4 ranks more",
         ] {
