@@ -18,6 +18,7 @@ use crate::{
     domain::same_values,
     error::KernelError,
     execute::{
+        canonical::canonical,
         explain::wrong_type,
         list_output::{compute_lists, concat_pieces},
         matrix::Matrix,
@@ -223,7 +224,9 @@ impl BatchBuilder {
         for (output, (column, field)) in self.columns.into_iter().zip(schema.fields()).enumerate() {
             let array = match column {
                 OutputColumn::Matrix(matrix) => matrix.finish(self.len, field),
-                OutputColumn::Pieces(pieces) => concat_pieces(&pieces, &self.scattered, field.data_type()),
+                OutputColumn::Pieces(pieces) => {
+                    concat_pieces(&pieces, &self.scattered, field.data_type()).and_then(canonical)
+                }
             };
             arrays.push(array.map_err(|source| self.program.output_error(output, source))?);
         }

@@ -15,7 +15,7 @@ use arrow::{
 use crate::{
     compile::{outputs::CompiledOutput, program::Program},
     error::KernelError,
-    execute::matrix::copy_row,
+    execute::{canonical::canonical, matrix::copy_row},
 };
 
 /// A batch being assembled from rows of batches that a [`BatchBuilder`](crate::BatchBuilder) of the same program
@@ -142,7 +142,8 @@ impl Interleave {
                     [] => Ok(new_empty_array(field.data_type())),
                     [piece] => Ok(Arc::clone(piece)),
                     _ => concat(&pieces.iter().map(AsRef::as_ref).collect::<Vec<_>>()),
-                },
+                }
+                .and_then(canonical),
             };
             arrays.push(array.map_err(|source| self.program.output_error(place, source))?);
         }
