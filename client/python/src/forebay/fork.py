@@ -26,7 +26,8 @@ SETTLED_POLLS = 5
 POLL_SECONDS = 0.001
 TASKS = Path("/proc/self/task")
 # Names of gRPC's threads, cut to 15 characters.
-GRPC_THREADS = ("event_engine", "grpc_global_tim", "lifeguard")
+# `grpc_shutdown` ends the others, with a lock.
+GRPC_THREADS = ("event_engine", "grpc_global_tim", "grpc_shutdown", "lifeguard")
 
 
 class Droppable(Protocol):
