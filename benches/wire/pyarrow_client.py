@@ -10,7 +10,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -32,7 +32,7 @@ def main() -> None:
         return
     url = f"grpc+unix://{address}" if transport == "unix" else f"grpc://{address}"
     # gRPC's authority of a Unix socket is invalid HTTP/2.
-    options = [("grpc.default_authority", "localhost")] if transport == "unix" else []
+    options: list[tuple[str, int | str]] = [("grpc.default_authority", "localhost")] if transport == "unix" else []
     with fl.connect(url, generic_options=options) as client:
         measure(lambda number: over_flight(client, number), int(count))
 
@@ -40,6 +40,7 @@ def main() -> None:
 def over_flight(client: fl.FlightClient, count: int) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a DoGet."""
     for chunk in client.do_get(fl.Ticket(str(count).encode())):
+        assert chunk.data is not None
         yield chunk.data
 
 
@@ -65,9 +66,8 @@ def through_module(address: str, count: int) -> Iterator[pa.RecordBatch]:
         reader.close()
 
 
-def measure(read: object, count: int) -> None:
+def measure(read: Callable[[int], Iterator[pa.RecordBatch]], count: int) -> None:
     """Read the stream and print the figures."""
-    assert callable(read)
     # Open the connection and its flow-control windows before the clock starts.
     assert sum(1 for _ in read(8)) == 8
     begin, cpu = time.monotonic(), cpu_seconds()

@@ -34,7 +34,7 @@ pub(crate) type Calls = FlightServiceClient<InterceptedService<Channel, Bearer>>
 pub struct Client {
     url: Arc<str>,
     flight: Calls,
-    /// Where batches may come from instead of Flight.
+    /// The ring that may replace Flight.
     ring: Option<RingAddress>,
     checksums: bool,
     /// Whether the port may expect TLS although the URL does not ask for it.

@@ -22,6 +22,8 @@ def module_name(path: Path) -> str:
 
 
 MODULES = {module_name(path): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+# Modules without Python sources.
+COMPILED = {"_native"}
 FOLDERS = {module_name(path): path.parent.relative_to(PACKAGE).parts for path in PACKAGE.rglob("*.py")}
 
 
@@ -40,7 +42,8 @@ def imported(name: str) -> set[str]:
         base = [part for part in base if part]
         submodules = {".".join([*base, alias.name]) for alias in node.names} & set(MODULES)
         # Names of a module, unless they are modules themselves.
-        found |= submodules or {".".join(base)}
+        if not COMPILED & {alias.name for alias in node.names}:
+            found |= submodules or {".".join(base)}
     return found
 
 

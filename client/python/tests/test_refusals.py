@@ -70,17 +70,15 @@ def write(folder: Path, **files: dict[str, Any]) -> Path:
 def test_each_rejection_has_its_exception(serve: Serve, tmp_path: Path):
     good = write(tmp_path / "good", a={"fit": np.arange(9.0)})
     drifted = write(tmp_path / "drifted", a={"fit": np.arange(9.0)}, b={"fit": [str(n) for n in range(9)]})
-    renamed = write(tmp_path / "renamed", a={"x": np.arange(9.0)}, b={"fit": np.arange(9.0)})
     empty = write(tmp_path / "empty", fit={"fit": np.arange(0.0)})
-    server = serve({"good": good, "drifted": drifted, "renamed": renamed, "fit": empty})
+    server = serve({"good": good, "drifted": drifted, "fit": empty})
     plan = fb.Plan(outputs={"fit": fb.cols("fit").standardize()})
     ready = fb.Plan(outputs={"fit": fb.cols("fit")})
     with fb.connect(server.url) as client:
         with client.exchange(plan) as unfitted, pytest.raises(fb.NotFitted):
             unfitted({"fit": [1.0]})
-        for dataset in ("drifted", "renamed"):
-            with pytest.raises(fb.SchemaDrift, match='"fit"'):
-                client.stream(dataset, ready)
+        with pytest.raises(fb.SchemaDrift, match='"fit"'):
+            client.stream("drifted", ready)
         with pytest.raises(fb.FailedPrecondition, match="no rows") as raised:
             client.stream("fit", ready)
         assert type(raised.value) is fb.FailedPrecondition

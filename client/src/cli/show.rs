@@ -21,7 +21,7 @@ impl Show {
 
 /// Formats a fit's result for version control: equal fits give equal bytes, and every learned value has its own line.
 pub(crate) fn artifact(result: &forebay_client::FitResult) -> String {
-    // How the server came by the result is not part of it.
+    // Whether the result is from the cache is not part of it.
     let result = forebay_client::FitResult { cached: None, ..result.clone() };
     forebay_proto::to_pretty_json(&result) + "\n"
 }

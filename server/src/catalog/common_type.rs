@@ -121,7 +121,7 @@ fn common_struct(types: &[&DataType]) -> Option<DataType> {
     for fields in &structs {
         let mut own: Vec<&str> = Vec::new();
         for field in *fields {
-            // Two fields of one name cannot be told apart.
+            // Two fields of one name are ambiguous.
             if own.contains(&field.name().as_str()) {
                 return None;
             }

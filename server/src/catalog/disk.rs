@@ -85,7 +85,7 @@ fn range_of(file: &std::fs::File, range: &Range<u64>) -> Result<Bytes, DiskError
             Err(error) => return Err(io::Error::from(error).into()),
         }
     }
-    // The allocator may have given more than was asked for.
+    // The allocator may have given more than was requested.
     bytes.truncate(wanted);
     Ok(bytes.into())
 }

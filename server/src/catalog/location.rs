@@ -117,7 +117,7 @@ impl Location {
         Ok(Self { url: url.to_owned(), ..location })
     }
 
-    /// The files of a directory on this machine, whatever its name.
+    /// The files of a directory on this machine. Its name may have wildcards, which match only themselves.
     pub(super) fn directory(path: PathBuf) -> Self {
         Self { url: path.display().to_string(), ..Self::of(Store::local(), FileSpec::Local(path)) }
     }

@@ -13,7 +13,7 @@ use super::{footer, leaves::Int96Unit};
 /// The largest file footer that is read.
 const FOOTER_BYTES_MAX: u64 = 64 << 20;
 
-/// The schema that a dataset must have, whatever its files have.
+/// The schema that a dataset must have, in place of the union of its files' schemas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinnedSchema {
     path: PathBuf,

@@ -35,7 +35,7 @@ where
     let Some(queue) = queue else { return items.into_iter().map(call).collect() };
     let count = items.len();
     let results = (0..count).map(|_| None).collect();
-    // The last is taken first.
+    // Threads pop from the end.
     let left = items.into_iter().enumerate().rev().collect();
     let items = Mutex::new(Items { left, results, running: 0, panic: None });
     let shared = Arc::new(SharedItems { call, state: items, done: Condvar::new() });

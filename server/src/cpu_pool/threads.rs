@@ -1,4 +1,4 @@
-//! Threads that run jobs in the order in which they came.
+//! Threads that run jobs first in, first out.
 //!
 //! A thread without a job sleeps at once. Work stealing would keep it looking for work for a while, which costs more
 //! than the many short jobs of a stream.
@@ -82,7 +82,7 @@ impl Drop for Threads {
             std::mem::take(&mut state.jobs)
         };
         self.queue.changed.notify_all();
-        // Not under the lock: whoever waits for a job may act on its end.
+        // Not under the lock: the end of a job may wake its caller, which may submit another one.
         drop(jobs);
     }
 }

@@ -42,6 +42,7 @@ CONTAINER = "needs a container engine and a registry"
 NOT_RUN = {
     "README.md: make demo": SETS_UP,
     "README.md: make build": SETS_UP,
+    "benches/cache/README.md: .venv/bin/python benches/cache": MEASURES,
     "benches/gpu/README.md: make gpu-kit": SETS_UP,
     "benches/kernels/README.md: make bench-kernels": MEASURES,
     "benches/peers/README.md: make bench-peers": MEASURES,
@@ -51,6 +52,7 @@ NOT_RUN = {
     "benches/soak/README.md: make soak": MEASURES,
     "benches/wire/README.md: cargo build --release": MEASURES,
     "benches/wire/README.md: .venv/bin/python benches/wire/parquet.py": MEASURES,
+    "benches/wire/README.md: .venv/bin/python benches/wire/tensors.py": MEASURES,
     "client/python/README.md: make build": SETS_UP,
     "docs/src/getting-started.md: make demo": SETS_UP,
     "docs/src/getting-started.md: make build": SETS_UP,

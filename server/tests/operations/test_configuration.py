@@ -30,6 +30,7 @@ OPTIONS = [
     "view-memory-bytes",
     "fit-memory-bytes",
     "batch-bytes-max",
+    "cache-bytes",
     "groups-max",
     "cpu-threads",
     "device",

@@ -101,8 +101,8 @@ def test_a_whole_stream(start: Start):
         assert (end["code"], end["message"]) == (0, "")
         assert b"".join(batch.body[:BODY] for batch in batches) == np.arange(ROWS, dtype=np.float64).tobytes()
         assert [batch.header["step"] for batch in batches] == list(range(BATCHES))
-        # The slot that was returned last is used next.
-        assert len({batch.slot for batch in batches}) <= 4
+        # Slots are used again.
+        assert {batch.slot for batch in batches} <= set(range(7))
     fields = access_line(daemon, "whole")
     assert (fields["call"], fields["code"], fields["peer"]) == ("DoGet", "OK", "unix")
     assert (fields["batches"], fields["rows"], fields["position"]) == (BATCHES, ROWS, ROWS)

@@ -1,4 +1,4 @@
-"""The cache of finished rows: streams are equal to the byte with and without it, and computed once for all of them."""
+"""The cache of finished rows: streams have the same bytes with and without it, and share what one of them computes."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def test_an_epoch_has_other_rows_of_a_source_that_it_does_not_exhaust(client: fl
 
 
 def test_two_sources_of_one_dataset_have_different_orders(client: fl.FlightClient):
-    plans = [{**PLAN, "derive": [{"name": "twin", "expr": f"id + {twin}"}]} for twin in (0, 1)]
+    plans = [{**PLAN, "derive": [{"name": "copy", "expr": f"id + {copy}"}]} for copy in (0, 1)]
     request = make_request([{"dataset": "c", "weight": 1, "plan": plan} for plan in plans], shuffle=True)
     (replayed,) = act(client, "replay", {"stream": {**request, "batch_size": 700}, "rank": 0, "step": 0})
     orders: list[list[int]] = [[], []]
@@ -231,7 +231,7 @@ def test_two_sources_of_one_dataset_have_different_orders(client: fl.FlightClien
         orders[int(row.get("source", 0))].append(int(row["row_id"]))
     assert len(orders[0]) > 300
     assert orders[0] != orders[1]
-    # Nor shifted: neighbors of one order are not neighbors of the other.
+    # They are not shifted either: neighbors of one order are not neighbors of the other.
     neighbors = [set(itertools.pairwise(order)) for order in orders]
     assert len(neighbors[0] & neighbors[1]) < 20
 
@@ -380,7 +380,7 @@ UNFITTED = {"outputs": [{"name": "x", "parts": [{"columns": ["x"], "ops": [{"sta
 PLAIN = {"dataset": "a", "weight": 1}
 REFUSALS: dict[str, tuple[Json, str]] = {
     "both": ({"dataset": "a", "sources": FIRST_TWO}, 'dataset: "a" cannot be combined with sources'),
-    "neither": ({"plan": PLAN}, "dataset: missing"),
+    "no source": ({"plan": PLAN}, "dataset: missing"),
     "no weight": ({"sources": [{"dataset": "a"}]}, "sources[0].weight: missing"),
     "zero": ({"sources": [PLAIN, {"dataset": "b", "weight": 0}]}, "sources[1].weight: 0 is not a share"),
     "negative": ({"sources": [{"dataset": "b", "weight": -0.5}, PLAIN]}, "sources[0].weight: -0.5 is not a share"),

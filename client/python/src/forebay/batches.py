@@ -53,8 +53,8 @@ class FlightBatches(Iterator[TensorBatch]):
     batches`` has no such gap in CPython.) After an error of the stream, every `next` raises it again. After `close`,
     `next` raises StopIteration, and the dataset's position does not move.
 
-    It opens the next epoch before the end of the current one: of those that it yields itself, or, if
-    `opens_following`, for the next iterator. `following` is the first epoch, if it is open.
+    It opens the next epoch before the end of the current one: its own next epoch or, if `opens_following`, that
+    of the next iterator. `following` is the first epoch, if it is open.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class _Current:
         self.opening_seconds = opening_seconds
         """Seconds that the loop waited for it to be open."""
         self.was_ahead = was_ahead
-        """Whether it was opened before the loop asked for it."""
+        """Whether it was opened before the loop requested it."""
         self.began = time.perf_counter() if consumed.at is None else consumed.at
         self.has_following = False
         """Whether the epoch after it was opened before its end."""

@@ -284,7 +284,7 @@ class Client(Looking):
     ) -> list[Group]:
         """Return the groups of rows with the same value of column `by`, in ascending order of the values, null last.
 
-        Each is a stream of its own: ``for key, batches in client.groups(…)``, or `Group.open` in any thread or process.
+        Each is a separate stream: ``for key, batches in client.groups(…)``, or `Group.open` in any thread or process.
         `by` is a stored, joined or derived column of integers, booleans, strings, decimals, dates or times. `buckets`
         hashes the values into that many groups, for columns of more values than the server's ``--groups-max``.
         `options` are those of `stream`, except that the world size is 1: a group is not split. A batch size of at least

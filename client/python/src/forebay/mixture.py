@@ -90,8 +90,8 @@ class Mixture:
 def mix(sources: Mapping[str, float | Mapping[str, Any]] | Sequence[MixtureSource | Mapping[str, Any]]) -> Mixture:
     """Mix datasets: ``mix({"a": 0.7, "b": 0.3})`` has 70 % of its rows from a, and 30 % from b.
 
-    Of the first n rows of an epoch, of all ranks together, each source has its share to within a row, whatever n is.
-    Each source is in an order of its own. An epoch ends when the first source has no rows left; with ``repeat``, a
+    Of the first n rows of an epoch, of all ranks together, each source has its share to within a row, for every n.
+    Each source has a separate order. An epoch ends when the first source has no rows left; with ``repeat``, a
     source begins again instead.
 
     A value is a weight, or a mapping of the fields of `MixtureSource`: ``{"weight": 0.3, "repeat": True}``. A list of

@@ -79,7 +79,7 @@ class NativeReader:
     def __init__(self, call: _native.DoGet) -> None:
         self._process = os.getpid()
         self._call = call
-        self._input = _Input(call)
+        self._input = _CallInput(call)
         self._batches = BatchReader(self._input)
         _readers[next(_numbers)] = self
 
@@ -107,7 +107,7 @@ class NativeReader:
                 os.close(number)
 
 
-class _Input(MessageInput):
+class _CallInput(MessageInput):
     """The messages of a call. Those without Arrow metadata have no batch, and are skipped."""
 
     def __init__(self, call: _native.DoGet) -> None:

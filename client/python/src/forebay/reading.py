@@ -48,7 +48,7 @@ class Reading:
         self.opening_seconds = time.perf_counter() - self._began
 
     def is_ending(self, header: BatchHeader, step_seconds: float) -> bool:
-        """Whether the time until the epoch's end, at this pace, suffices just to open the next epoch."""
+        """Whether the time until the epoch's end, at this rate, just suffices to open the next epoch."""
         lead_seconds = max(LEAD_SECONDS, LEAD_FACTOR * self.opening_seconds)
         lead = math.ceil(lead_seconds / step_seconds) if step_seconds > 0 else self.info.rank_steps
         return self.cursors.steps_left(header) <= max(self.depth, min(lead, self.info.rank_steps // 2))
@@ -69,7 +69,7 @@ class NextEpoch:
             target=_open, args=(open_reading, self._slot), name="forebay-next-epoch", daemon=True
         )
         weakref.finalize(self, _close, self._slot, self._thread)
-        # gRPC cannot be forked while a stream is open, and no loop has asked for this one yet.
+        # gRPC cannot be forked while a stream is open, and no loop uses this one yet.
         fork.register_unused(self)
         self._thread.start()
 
@@ -95,7 +95,7 @@ class _Slot:
         self.opened = Latch()
         """Set once it is open, or has failed."""
         self.done = Latch()
-        """Set once it is taken or closed."""
+        """Set once it is used or closed."""
 
     def put(self, reading: Reading) -> None:
         """Leave the reading, unless the slot is closed."""

@@ -44,7 +44,7 @@ class RingReader:
     def __init__(self, path: str, headers: Iterable[tuple[bytes, bytes]], ticket: bytes, slots: int = SLOTS) -> None:
         self._connection = RingSocket(path)
         self._connection.hello(headers, ticket, slots)
-        self._input: _Input | None = None
+        self._input: _RingInput | None = None
         self._batches: BatchReader | None = None
 
     def read(self) -> Chunk:
@@ -65,7 +65,7 @@ class RingReader:
             memory.end()
 
 
-def _open(connection: RingSocket) -> _Input:
+def _open(connection: RingSocket) -> _RingInput:
     """Wait for the answer, and map the memory that it carries."""
     frame, file = connection.first()
     try:
@@ -76,13 +76,13 @@ def _open(connection: RingSocket) -> _Input:
             memory = RingMemory(connection, file, slots, slot_bytes) if slots and file is not None else None
         except (OSError, ValueError) as error:
             raise BrokenStream(f"the ring's memory cannot be mapped: {error}") from error
-        return _Input(connection, memory)
+        return _RingInput(connection, memory)
     finally:
         if file is not None:
             os.close(file)
 
 
-class _Input(MessageInput):
+class _RingInput(MessageInput):
     """The messages of a ring."""
 
     def __init__(self, connection: RingSocket, memory: RingMemory | None) -> None:

@@ -32,7 +32,7 @@ from .retry import RETRY_SECONDS
 from .sharding import environment_rank
 from .stream import Batch, Stream
 from .targets import check_plan, check_source, check_urls
-from .tensorflow_columns import TensorColumns
+from .tensorflow_columns import TensorFlowColumns
 from .tensorflow_exit import end_iterators, track
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class FlightData(Dataset):
         with open_stream(self._epoch_start()) as stream:
             self._schema = stream.schema
             self._length = options.epoch, stream.info.rank_steps
-        self._columns = TensorColumns.of(self._schema, None if options.remainder == "keep" else options.batch_size)
+        self._columns = TensorFlowColumns.of(self._schema, None if options.remainder == "keep" else options.batch_size)
         self._source = self._elements(is_direct=False)
         self._direct = self._elements(is_direct=True)
         Dataset.__init__(self, self._source._variant_tensor)
@@ -311,6 +311,6 @@ class FlightIterator(OwnedIterator):
             self._data.calls(None)
 
 
-def _taken(columns: TensorColumns, batch: Batch) -> Numbered:
+def _taken(columns: TensorFlowColumns, batch: Batch) -> Numbered:
     """Return a batch's header and arrays."""
     return batch.header, columns.components(batch)

@@ -95,7 +95,7 @@ class TensorColumn:
 
 
 @dataclass(frozen=True)
-class TensorColumns:
+class TensorFlowColumns:
     """All columns of a stream."""
 
     columns: tuple[TensorColumn, ...]
@@ -103,7 +103,7 @@ class TensorColumns:
     """Rows of every batch; None if the last batch may have fewer."""
 
     @classmethod
-    def of(cls, schema: pa.Schema, rows: int | None) -> TensorColumns:
+    def of(cls, schema: pa.Schema, rows: int | None) -> TensorFlowColumns:
         """Return the columns of a schema; raise `InvalidRequest` for a type that TensorFlow does not have."""
         return cls(tuple(_column(field) for field in cast("list[pa.Field[Any]]", schema)), rows)
 

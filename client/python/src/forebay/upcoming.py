@@ -10,7 +10,7 @@ from .reading import NextEpoch
 
 
 class Upcoming:
-    """The epochs to come; belongs to one dataset."""
+    """The next epochs of one dataset."""
 
     def __init__(self, first: int, epochs: int | None) -> None:
         self.epochs: range | None = None

@@ -110,7 +110,7 @@ impl CachedReader {
         let first_row = self.prepared.snapshot.row_groups()[self.row_group].rows.start
             + (self.chunk as u64).saturating_mul(self.chunks.chunk_rows);
         let Some(next) = self.prepared.compiled.rows.next(reader, first_row, times)? else { return Ok(NextChunk::End) };
-        // Chunks are found by their index: one of another size must not be cached, and neither may any after it.
+        // Chunks are found by their index: one of another size must not be cached, and no later one.
         if next.stored != self.chunks.stored_in(self.chunk) {
             return Err(self.prepared.miscounted());
         }

@@ -1,5 +1,5 @@
-//! A row group being read: its passing rows, run by run, from any piece of it. Rows are taken from the cache if their
-//! row group is in it.
+//! A row group being read: its passing rows, run by run, from any piece of it. Rows come from the cache if
+//! their row group is in it.
 
 use std::{sync::Arc, time::Duration};
 

@@ -87,7 +87,7 @@ pub(crate) fn lanes_bytes(prepared: &Prepared, sizes: &GroupSizes, shuffle: &Shu
     windows_bytes(prepared, sizes, lanes.len().max(1) as u64, shuffle.window_rows.min(lane_rows))
 }
 
-/// The memory for reading lanes in windows of at most so many rows.
+/// The memory for reading lanes in windows of at most `window_rows` rows.
 pub(super) fn windows_bytes(prepared: &Prepared, sizes: &GroupSizes, lane_count: u64, window_rows: u64) -> u64 {
     let projection = &prepared.compiled.rows.projection;
     // A window spans at most two row groups that are not smaller than it. Lanes share the row groups they have in

@@ -21,7 +21,7 @@ pub(crate) enum RunRows {
     Finished(RecordBatch),
 }
 
-/// What comes next in a row group.
+/// The next rows of a row group.
 pub(crate) enum NextRun {
     Run(Run),
     /// Another stream computes the rows, or their bytes are not fetched: see `OpenGroup::prepare`.

@@ -1,4 +1,4 @@
-//! Learns a plan's parameters: asks its questions, answers those of one pass at a time, and stores the fitted plan.
+//! Learns a plan's parameters: collects its questions, answers those of one pass at a time, and stores the fitted plan.
 
 use std::sync::Arc;
 

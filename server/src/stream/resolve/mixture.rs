@@ -1,4 +1,4 @@
-//! What mixtures share: patterns, and the snapshots that their digests stand for.
+//! What mixtures share: patterns, and the snapshots that their digests identify.
 
 use std::{
     collections::VecDeque,
@@ -47,7 +47,7 @@ impl MixtureCache {
         Ok(pattern)
     }
 
-    /// The snapshots that a digest of a mixture stands for; none if it is not known.
+    /// The snapshots that a digest of a mixture identifies; none if it is not known.
     pub(crate) fn snapshots(&self, digest: &str) -> Option<Vec<String>> {
         find(&self.digests, &digest.to_owned())
     }

@@ -38,7 +38,7 @@ pub(crate) struct PreparedMixture {
     pub(crate) order: Mixture,
     /// The positions of each lane; none in file order.
     pub(crate) strides: Option<Arc<Strides>>,
-    /// The source whose columns are nullable wherever another one's are.
+    /// The source whose schema has every nullable column of the others.
     pub(crate) widest: usize,
     digest: String,
     plan_id: String,
@@ -241,7 +241,8 @@ fn check_different(sources: &[Prepared]) -> Result<(), StreamError> {
     Ok(())
 }
 
-/// Checks that all sources have the same outputs. Returns the source whose columns are nullable wherever another's are.
+/// Checks that all sources have the same outputs. Returns the source whose nullable columns include
+/// those of all others.
 fn widest(sources: &[Prepared]) -> Result<usize, StreamError> {
     let first = sources[0].schema();
     let nullable = |source: &Prepared| source.schema().fields().iter().filter(|field| field.is_nullable()).count();

@@ -33,7 +33,7 @@ pub(super) struct Mixer {
 /// The windows of one source in one lane, in order.
 struct Feed {
     receiver: mpsc::Receiver<Result<TimedWindow, StreamError>>,
-    /// The window received last, until its last row is taken.
+    /// The window received last, until its last row is used.
     window: Option<RecordBatch>,
     /// The row of it to take next.
     next: usize,
@@ -106,7 +106,7 @@ impl Mixer {
             let source = self.epoch.mixture.order.pattern().at(self.positions.at(row)).0;
             let feed = &mut self.feeds[(row % turns) as usize * sources + source];
             if feed.is_used_up() {
-                // Batches are put together in pieces between the ends of windows, wherever the stream started.
+                // Batches are assembled from pieces between the ends of windows, for every first position of a stream.
                 if feed.place.is_some() {
                     break;
                 }
