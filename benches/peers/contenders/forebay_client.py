@@ -28,7 +28,7 @@ class ForebayClient:
         socket = Path(job.scratch, "s")
         self._server = start(job, *(["--listen", f"unix:{socket}"] if ring else []))
         self._url = f"grpc+unix://{socket}" if ring else self._server.url
-        self._transport = "ring" if ring else "flight"
+        self._transport = "ring" if ring else "native"
 
     def epoch(self, data: Data, number: int) -> Iterator[Batch]:
         """Yield the tensors unchanged."""
