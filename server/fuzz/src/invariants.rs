@@ -61,13 +61,15 @@ async fn released(budget: &Budget) {
 mod tests {
     use std::{
         panic::{AssertUnwindSafe, catch_unwind},
-        sync::{Arc, Mutex, PoisonError},
+        sync::{Mutex, PoisonError},
     };
 
     use forebay_server::{
         budget::Reservation,
+        cpu_pool::CpuPool,
         state::{Kind, State},
     };
+    use futures::FutureExt;
 
     use super::*;
 
@@ -98,18 +100,16 @@ mod tests {
     #[test]
     fn detects_caught_panics_of_the_server_but_not_of_libraries() {
         let caught = |job: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(job)));
-        let directory = std::env::temp_dir();
-        let state =
-            Arc::new(State::open(&directory.join(format!("forebay-fuzz-test-{}", std::process::id()))).unwrap());
+        let directory = std::env::temp_dir().join(format!("forebay-fuzz-test-{}", std::process::id()));
+        let state = State::at(&directory, &CpuPool::inline());
         assert!(passes(|_| {
             caught(&|| drop(bytes::Bytes::new().slice(1..2)));
             Ok(())
         }));
         assert!(!passes(|_| {
             // The server asserts that an id is not a path.
-            caught(&|| drop(state.read(Kind::Plan, "../x")));
+            caught(&|| drop(state.has(Kind::Plan, "../x").now_or_never()));
             Ok(())
         }));
-        std::fs::remove_dir_all(state.spill_directory().parent().unwrap()).unwrap();
     }
 }

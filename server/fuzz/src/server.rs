@@ -129,7 +129,8 @@ impl Server {
 
     fn new(datasets: Vec<(String, Location)>) -> Self {
         let process = Process::get();
-        let state = State::open(&process.fresh("state")).expect("a state directory");
+        let folder = process.fresh("state");
+        let state = State::open(&folder, &folder, &process.cpu).expect("a state directory");
         let budget = Budget::new(MEMORY_LIMIT_BYTES);
         let engine = Engine::new(FIT_MEMORY_BYTES, &budget, &state).expect("an engine");
         let limits = Limits { batch_bytes_max: BATCH_BYTES_MAX, idle_max: Duration::ZERO, groups_max: 1000 };

@@ -96,6 +96,13 @@ pub struct LocationError {
 pub(super) const GLOB_OPTIONS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
+impl LocationError {
+    /// What is wrong, without the name and the URL.
+    pub(super) fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
 impl Location {
     /// Parses a path, a `file://` URL or the URL of a remote store, whose client is shared through `stores`.
     pub fn parse(name: &str, url: &str, stores: &mut Stores) -> Result<Self, LocationError> {

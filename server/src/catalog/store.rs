@@ -1,6 +1,6 @@
 //! A store of files (a disk, a bucket or a web server), and reads of pinned files from it.
 
-use std::{fmt, io, ops::Range, path::PathBuf, slice, sync::Arc};
+use std::{fmt, io, ops::Range, path::PathBuf, slice, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -197,6 +197,16 @@ impl Store {
     fn changed(&self, path: &Path) -> StoreError {
         let reason = format!("{} was replaced or changed", self.display(path));
         StoreError { kind: StoreErrorKind::Changed, reason }
+    }
+
+    /// The message about a request without a response.
+    pub(super) fn no_response(&self, path: &Path, waited: Duration) -> String {
+        let url = self.display(path);
+        let Settings { endpoint, .. } = self.settings;
+        format!(
+            "{url}: no response within {} s; check {endpoint}, and the network of the server's machine",
+            waited.as_secs()
+        )
     }
 
     /// Classifies an error; its message contains no secrets.

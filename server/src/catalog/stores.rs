@@ -47,6 +47,7 @@ const TOO_MANY_REQUESTS: u16 = 429;
 pub struct Stores {
     by_url: BTreeMap<String, Store>,
     requests_max: usize,
+    retry_timeout: Duration,
     custom: Option<CustomConnector>,
 }
 
@@ -66,7 +67,12 @@ impl Default for Stores {
 impl Stores {
     /// No stores yet; each will get at most `requests_max` concurrent requests.
     pub fn new(requests_max: usize) -> Self {
-        Self { by_url: BTreeMap::new(), requests_max, custom: None }
+        Self::with_retries_of(requests_max, RETRY_TIMEOUT)
+    }
+
+    /// The same, with another time after which a failed request is not retried again.
+    pub(super) fn with_retries_of(requests_max: usize, retry_timeout: Duration) -> Self {
+        Self { by_url: BTreeMap::new(), requests_max, retry_timeout, custom: None }
     }
 
     /// Public S3 buckets over a custom connector and retry configuration, independent of the environment. For
@@ -82,14 +88,15 @@ impl Stores {
         if let Some(known) = self.by_url.get(&url) {
             return Ok(known.clone());
         }
+        let retry = retry(self.retry_timeout);
         let (client, settings) = match scheme {
             "s3" => match &self.custom {
                 Some(custom) => (carried(authority, custom), Settings::default()),
-                None => (s3(authority), SETTINGS_S3),
+                None => (s3(authority, retry), SETTINGS_S3),
             },
-            "gs" => (google(authority), SETTINGS_GOOGLE),
-            "az" | "abfs" | "abfss" => (azure(&url), SETTINGS_AZURE),
-            "http" | "https" => (http(&url), Settings::default()),
+            "gs" => (google(authority, retry), SETTINGS_GOOGLE),
+            "az" | "abfs" | "abfss" => (azure(&url, retry), SETTINGS_AZURE),
+            "http" | "https" => (http(&url, retry), Settings::default()),
             _ => return Err(format!("{scheme}:// is not supported; allowed: {ALLOWED}")),
         };
         // Errors of the builders name the missing or invalid setting.
@@ -119,9 +126,9 @@ const SETTINGS_AZURE: Settings = Settings {
     endpoint: "AZURE_ENDPOINT and AZURE_STORAGE_ACCOUNT_NAME",
 };
 
-fn retry() -> RetryConfig {
+fn retry(retry_timeout: Duration) -> RetryConfig {
     let backoff = BackoffConfig { init_backoff: PAUSES.0, max_backoff: PAUSES.1, base: PAUSE_GROWTH };
-    RetryConfig { backoff, max_retries: RETRIES_MAX, retry_timeout: RETRY_TIMEOUT }
+    RetryConfig { backoff, max_retries: RETRIES_MAX, retry_timeout }
 }
 
 /// Whether to allow an unencrypted endpoint: an explicit `http://` does, unless the switch is set to anything.
@@ -192,10 +199,10 @@ fn is_retried(result: &Result<HttpResponse, HttpError>) -> bool {
     }
 }
 
-fn s3(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
+fn s3(bucket: &str, retry: RetryConfig) -> Result<Arc<dyn ObjectStore>> {
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
-        .with_retry(retry())
+        .with_retry(retry)
         .with_http_connector(CheckedConnector::over_network(ServerKind::Store));
     let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
     if allows_http(endpoint.iter().find_map(|key| builder.get_config_value(key)), "AWS_ALLOW_HTTP") {
@@ -210,10 +217,10 @@ fn carried(bucket: &str, custom: &CustomConnector) -> Result<Arc<dyn ObjectStore
     Ok(Arc::new(builder.with_retry(custom.retry.clone()).with_http_connector(connector).build()?))
 }
 
-fn google(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
+fn google(bucket: &str, retry: RetryConfig) -> Result<Arc<dyn ObjectStore>> {
     let mut builder = GoogleCloudStorageBuilder::from_env()
         .with_bucket_name(bucket)
-        .with_retry(retry())
+        .with_retry(retry)
         .with_http_connector(CheckedConnector::over_network(ServerKind::Store));
     if allows_http(builder.get_config_value(&GoogleConfigKey::BaseUrl), "GOOGLE_ALLOW_HTTP") {
         builder = builder.with_config(GoogleConfigKey::Client(ClientConfigKey::AllowHttp), "true");
@@ -221,10 +228,10 @@ fn google(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
     Ok(Arc::new(builder.build()?))
 }
 
-fn azure(url: &str) -> Result<Arc<dyn ObjectStore>> {
+fn azure(url: &str, retry: RetryConfig) -> Result<Arc<dyn ObjectStore>> {
     let mut builder = MicrosoftAzureBuilder::from_env()
         .with_url(url)
-        .with_retry(retry())
+        .with_retry(retry)
         .with_http_connector(CheckedConnector::over_network(ServerKind::Store));
     if allows_http(builder.get_config_value(&AzureConfigKey::Endpoint), "AZURE_ALLOW_HTTP") {
         builder = builder.with_allow_http(true);
@@ -232,12 +239,12 @@ fn azure(url: &str) -> Result<Arc<dyn ObjectStore>> {
     Ok(Arc::new(builder.build()?))
 }
 
-fn http(url: &str) -> Result<Arc<dyn ObjectStore>> {
+fn http(url: &str, retry: RetryConfig) -> Result<Arc<dyn ObjectStore>> {
     let options = ClientOptions::new().with_allow_http(true);
     let builder = HttpBuilder::new()
         .with_url(url)
         .with_client_options(options)
-        .with_retry(retry())
+        .with_retry(retry)
         .with_http_connector(CheckedConnector::over_network(ServerKind::WebServer));
     Ok(Arc::new(builder.build()?))
 }

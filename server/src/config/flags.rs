@@ -85,10 +85,17 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_METRICS_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9815")]
     pub(super) metrics_listen: String,
 
-    /// Directory of state that survives a restart: fitted plans, row counts and results of views. Fits and views also
-    /// spill to it [default: forebay in the user's state directory, ~/.local/state]
-    #[arg(long, env = "FOREBAY_STATE", value_name = "DIR")]
+    /// State that survives a restart and that replicas may share: fitted plans, results of fits, row counts. A directory,
+    /// or a prefix in an object store that supports conditional writes, with the settings of datasets: s3://bucket/prefix,
+    /// gs://…, az://container/… [default: forebay in the user's state directory, ~/.local/state]
+    #[expect(clippy::doc_markdown, reason = "the text of --help")]
+    #[arg(long, env = "FOREBAY_STATE", value_name = "DIR|URL")]
     pub(super) state: Option<String>,
+
+    /// Directory on this machine for data that fits and views spill, and for results of views [default: --state, or
+    /// where that is a URL, forebay in the user's state directory]
+    #[arg(long, env = "FOREBAY_SCRATCH_DIR", value_name = "DIR")]
+    pub(super) scratch_dir: Option<PathBuf>,
 
     /// Seconds that running streams get after SIGTERM before they end.
     #[arg(long, env = "FOREBAY_DRAIN_SECONDS", value_name = "SECONDS", default_value_t = 30)]

@@ -8,19 +8,16 @@ mod address;
 mod datasets;
 mod error;
 mod flags;
+mod state;
 mod views;
 
-use std::{
-    env,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 pub use address::Listen;
 pub use datasets::{int96_units, pinned_schemas};
 pub use error::{ConfigError, ConfigProblems};
 pub use flags::{Flags, Verb};
+pub use state::{StateKind, StatePlace};
 
 use forebay_settings::ByteSize;
 
@@ -47,8 +44,8 @@ pub struct Config {
     pub advertise: Vec<String>,
     /// Address of the metrics service; none: no metrics.
     pub metrics_listen: Option<SocketAddr>,
-    /// State directory.
-    pub state: PathBuf,
+    /// State and scratch data.
+    pub state: StatePlace,
     /// Time that running streams get after SIGTERM.
     pub drain: Duration,
     /// Age after which a connection is closed gracefully (HTTP/2 GOAWAY); zero: never.
@@ -83,7 +80,7 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Principals that may call; none: any client.
     pub principals: Option<PrincipalsFile>,
-    /// Secret that signs tickets; none: one in the state directory.
+    /// Secret that signs tickets; none: one under `--state`.
     pub ticket_secret: Option<Vec<u8>>,
     /// Time for which a ticket is valid.
     pub ticket_lifetime: Duration,
@@ -113,9 +110,9 @@ impl Flags {
         views::open(self, &names)
     }
 
-    /// Returns the state directory, which may not exist.
-    pub fn state(&self) -> Result<PathBuf, ConfigError> {
-        state(self.state.as_deref())
+    /// Returns the place of the state, which may not exist.
+    pub fn state(&self) -> Result<StatePlace, ConfigError> {
+        state::place(self)
     }
 
     /// Validates every option, and opens the files that the options name.
@@ -211,24 +208,6 @@ fn device(value: &str) -> Result<DeviceName, ConfigError> {
     number
         .map(DeviceName::Cuda)
         .ok_or_else(|| wrong("device", value, "expected cpu, or cuda: and the number of a GPU, such as cuda:0"))
-}
-
-fn state(value: Option<&str>) -> Result<PathBuf, ConfigError> {
-    if let Some(text) = value {
-        return match text.split_once("://") {
-            None => Ok(PathBuf::from(text)),
-            Some(("file", path)) => Ok(PathBuf::from(path)),
-            Some((scheme, _)) => {
-                Err(wrong("state", text, format!("state must be in a local directory; {scheme}:// is not supported")))
-            }
-        };
-    }
-    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || set("HOME").map(|home| home.join(".local").join("state"));
-    set("XDG_STATE_HOME")
-        .or_else(home)
-        .map(|base| base.join("forebay"))
-        .ok_or_else(|| wrong("state", "", "XDG_STATE_HOME and HOME are not set: name a directory"))
 }
 
 /// Returns the memory available to this process: the smaller of the machine's and the control group's limit.

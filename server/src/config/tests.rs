@@ -3,6 +3,7 @@
 use clap::Parser as _;
 
 use super::*;
+use crate::state::Objects;
 
 fn check(arguments: &[&str]) -> Result<Config, String> {
     let arguments = ["forebay-server"].iter().chain(arguments);
@@ -49,7 +50,9 @@ fn errors_of_invalid_flags_name_what_is_allowed() {
         (&["--dataset", "a=x", "--advertise", "replica:8815"], "grpc://replica-1:8815"),
         (&["--dataset", "a=x", "--listen", "0.0.0.0:1"], "--insecure-public"),
         (&["--dataset", "a=x", "--metrics-listen", "[::]:1"], "--insecure-public"),
-        (&["--dataset", "a=x", "--state", "s3://b"], "local directory"),
+        (&["--dataset", "a=x", "--state", "s3://b/*"], "without wildcards"),
+        (&["--dataset", "a=x", "--state", "https://host/state"], "expected a directory, or s3://"),
+        (&["--dataset", "a=x", "--state", "ftp://host/state"], "not supported"),
         (&["--dataset", "a=x", "--batch-bytes-max", "0"], "batch-bytes-max"),
         (&["--dataset", "a=x", "--dataset-files-max", "0"], "dataset-files-max"),
         (&["--dataset", "a=x", "--device", "cuda"], "cuda:0"),
@@ -58,6 +61,24 @@ fn errors_of_invalid_flags_name_what_is_allowed() {
         let error = check(arguments).unwrap_err();
         assert!(error.contains(words), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn state_is_in_a_directory_or_in_a_store() {
+    let place = |arguments: &[&str]| check(&[&["--dataset", "a=x"], arguments].concat()).unwrap().state;
+    let shown = |arguments: &[&str]| {
+        let StatePlace { kind, scratch, .. } = place(arguments);
+        let kind = match kind {
+            StateKind::Directory(path) => path.display().to_string(),
+            StateKind::Store(objects) => objects.url("plans/a"),
+        };
+        format!("{kind} {}", scratch.display())
+    };
+    assert_eq!(shown(&["--state", "/s"]), "/s /s");
+    assert_eq!(shown(&["--state", "file:///s"]), "/s /s");
+    assert_eq!(shown(&["--state", "/s", "--scratch-dir", "/t"]), "/s /t");
+    assert_eq!(place(&["--state", "/s", "--scratch-dir", "/t"]).directories(), [Path::new("/s"), Path::new("/t")]);
+    assert_eq!(shown(&["--state", "s3://b/p/", "--scratch-dir", "/t"]), "s3://b/p/plans/a /t");
 }
 
 #[test]

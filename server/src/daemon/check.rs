@@ -1,15 +1,10 @@
 //! `forebay-server check`: validates what starting would validate, and reads the datasets, without serving.
 
-use std::{
-    fs, io, panic,
-    path::{Path, PathBuf},
-    process,
-    sync::Arc,
-};
+use std::{panic, sync::Arc};
 
 use forebay_settings::Values;
 
-use super::opening;
+use super::{opening, state};
 use crate::{
     budget::Budget,
     catalog::{Catalog, Dataset, Location, ViewDefinition},
@@ -40,7 +35,7 @@ pub async fn check(flags: Flags, values: &Values) -> Findings {
     let mut findings = Findings::default();
     let (datasets, _) = flags.datasets();
     let (views, _) = flags.views(&datasets);
-    let state = flags.state();
+    let place = flags.state();
     if let Err(problems) = flags.check() {
         findings.problems.extend(problems.iter().map(ToString::to_string));
     } else {
@@ -48,18 +43,21 @@ pub async fn check(flags: Flags, values: &Values) -> Findings {
         let listed = LISTED.into_iter().flat_map(of);
         findings.good.extend(listed.map(|(flag, value)| format!("--{flag} {}", value.to_string_lossy())));
     }
-    if let Ok(path) = &state {
-        match writable(path) {
-            Ok(()) => findings.good.push(format!("--state {}", path.display())),
-            Err(error) => {
-                findings.problems.push(format!("--state \"{}\": cannot write to it: {error}", path.display()));
-            }
+    if let Ok(place) = &place {
+        let problems = state::check(place).await;
+        if problems.is_empty() {
+            findings.good.push(format!("--state {}", place.shown));
         }
+        findings.problems.extend(problems);
     }
+    let scratch = place.map(|place| place.scratch).unwrap_or_default();
     let (_shutdown, watch) = Shutdown::new();
-    let runner = Arc::new(Views::new(&State::at(&state.unwrap_or_default()), ViewLimits::NONE, Budget::new(0), watch));
     match CpuPool::new(0) {
-        Ok(cpu) => findings.add_datasets(datasets, views, &runner, &cpu).await,
+        Ok(cpu) => {
+            let state = State::at(&scratch, &cpu);
+            let runner = Arc::new(Views::new(&state, ViewLimits::NONE, Budget::new(0), watch));
+            findings.add_datasets(datasets, views, &runner, &cpu).await;
+        }
         Err(error) => findings.problems.push(format!("cannot start the CPU threads: {error}")),
     }
     findings
@@ -109,13 +107,4 @@ async fn read(dataset: &Arc<Dataset>) -> Result<String, String> {
         },
         () = opening::too_long(dataset) => Err(format!("{flag}: {kind} \"{name}\": its store does not respond in time")),
     }
-}
-
-/// Checks that a directory can be written to or created, and leaves nothing behind: the server may be another user.
-fn writable(directory: &Path) -> io::Result<()> {
-    let absolute = std::path::absolute(directory)?;
-    let existing: Option<&Path> = absolute.ancestors().find(|path| path.exists());
-    let probe: PathBuf = existing.unwrap_or(Path::new("/")).join(format!(".forebay-check-{}", process::id()));
-    fs::File::create_new(&probe)?;
-    fs::remove_file(&probe)
 }

@@ -3,6 +3,7 @@
 mod check;
 mod opening;
 mod reload;
+mod state;
 
 use std::{
     convert::Infallible,
@@ -43,7 +44,7 @@ use crate::{
 pub use check::{Findings, check};
 use reload::Reloader;
 
-/// File of the ticket secret in the state directory.
+/// Name of the ticket secret in the state.
 const TICKET_SECRET: &str = "ticket-key";
 
 /// Time for the remaining connections to close.
@@ -64,7 +65,7 @@ pub enum DaemonError {
     /// The metrics recorder cannot be installed.
     #[error("metrics: {0}")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
-    /// The state directory cannot be used.
+    /// The state cannot be used.
     #[error("--state: {0}")]
     State(#[from] StateError),
     /// The system provides no random numbers for a ticket key.
@@ -101,7 +102,11 @@ pub enum DaemonError {
 impl DaemonError {
     /// Whether the configuration is wrong, as opposed to the machine.
     pub fn is_configuration(&self) -> bool {
-        matches!(self, Self::Dataset(_) | Self::View(_))
+        match self {
+            Self::Dataset(_) | Self::View(_) => true,
+            Self::State(error) => error.is_refused(),
+            _ => false,
+        }
     }
 }
 
@@ -115,15 +120,19 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     // Without a metrics service nothing is recorded.
     let prometheus = config.metrics_listen.map(|_| metrics::install()).transpose()?;
     let cpu = CpuPool::new(config.cpu_threads).map_err(DaemonError::Threads)?;
-    let state = State::open(&config.state)?;
+    let state = state::open(&config.state, &cpu).await?;
     let budget = Budget::new(config.memory_limit_bytes);
     let engine = Engine::new(config.fit_memory_bytes, &budget, &state)?;
     let tls = config.tls.map(Arc::new);
     let checks_certificates = tls.as_ref().is_some_and(|tls| tls.checks_clients());
-    let key = || ticket_key(config.ticket_secret, config.ticket_lifetime, &state);
-    // Without authentication nothing is signed, so the state directory needs no key.
+    // Without authentication nothing is signed, so the state needs no key.
     let is_checked = config.principals.is_some() || checks_certificates;
-    let auth = if is_checked { Auth::new(config.principals, checks_certificates, key()?) } else { Auth::off() };
+    let auth = if is_checked {
+        let key = ticket_key(config.ticket_secret, config.ticket_lifetime, &state).await?;
+        Auth::new(config.principals, checks_certificates, key)
+    } else {
+        Auth::off()
+    };
     let access = Access::new(auth.clone(), Admission::new(config.streams));
     let limits =
         Limits { batch_bytes_max: config.batch_bytes_max, idle_max: config.stream_idle, groups_max: config.groups_max };
@@ -204,11 +213,11 @@ fn bind(addresses: &[Listen], tls: Option<&Arc<Tls>>) -> Result<Vec<Listener>, B
     Ok(listeners)
 }
 
-/// Returns the key that signs tickets: the operator's, or the one of the state directory, which replicas may share.
-fn ticket_key(secret: Option<Vec<u8>>, lifetime: Duration, state: &State) -> Result<TicketKey, DaemonError> {
+/// Returns the key that signs tickets: the operator's, or the one of the state, which replicas may share.
+async fn ticket_key(secret: Option<Vec<u8>>, lifetime: Duration, state: &State) -> Result<TicketKey, DaemonError> {
     let secret = match secret {
         Some(secret) => secret,
-        None => state.secret(TICKET_SECRET, &random_secret().ok_or(DaemonError::Random)?)?,
+        None => state.secret(TICKET_SECRET, &random_secret().ok_or(DaemonError::Random)?).await?,
     };
     Ok(TicketKey::new(&secret, lifetime))
 }

@@ -88,8 +88,8 @@ pub enum EngineError {
 }
 
 impl Engine {
-    /// Creates an engine that uses about `memory_bytes` of the budget, half of it at most, and spills to the state
-    /// directory.
+    /// Creates an engine that uses about `memory_bytes` of the budget, half of it at most, and spills to the
+    /// scratch directory of the state.
     pub fn new(memory_bytes: usize, budget: &Budget, state: &State) -> Result<Self, EngineError> {
         let spill_directory = state.spill_directory();
         let spill =

@@ -6,11 +6,19 @@ use arrow::{
 };
 
 use super::{Engine, EngineError, Keep, Summary, summary::summary_schema};
-use crate::{budget::Budget, state::State};
+use crate::{budget::Budget, cpu_pool::CpuPool, state::State};
 
 fn engine(memory_bytes: usize) -> (Engine, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    (Engine::new(memory_bytes, &Budget::new(u64::MAX), &State::open(directory.path()).unwrap()).unwrap(), directory)
+    (
+        Engine::new(
+            memory_bytes,
+            &Budget::new(u64::MAX),
+            &State::open(directory.path(), directory.path(), &CpuPool::inline()).unwrap(),
+        )
+        .unwrap(),
+        directory,
+    )
 }
 
 const ALL: Keep = Keep { min_count: 0, max_size: 0, text_bytes_max: usize::MAX };

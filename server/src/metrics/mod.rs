@@ -64,7 +64,7 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     for status in [StreamStatus::Complete, StreamStatus::Failed] {
         counter!("forebay_view_runs_total", "status" => status.label()).absolute(0);
     }
-    for operation in ["list", "head", "get"] {
+    for operation in ["list", "head", "get", "put", "delete"] {
         for status in ["ok", "error"] {
             counter!("forebay_storage_requests_total", "operation" => operation, "status" => status).absolute(0);
         }

@@ -49,7 +49,11 @@ pub const NAMES: [(&str, &str); 54] = [
         "forebay_config_reloads_total",
         "Reloads of the configuration (SIGHUP) and of changed files of principals and certificates, by status (ok, failed).",
     ),
-    ("forebay_storage_requests_total", "Requests to storage, by operation (list, head, get) and status (ok, error)."),
+    (
+        "forebay_storage_requests_total",
+        "Requests to storage, by operation (list, head, get; for state in an object store also put, delete) and status \
+         (ok, error).",
+    ),
     ("forebay_storage_retries_total", "Attempts of those requests that failed with a retryable error."),
     ("forebay_storage_read_bytes_total", "Bytes read from storage."),
     (
@@ -74,7 +78,7 @@ pub const NAMES: [(&str, &str); 54] = [
         "forebay_tls_certificate_expiry_timestamp_seconds",
         "Time at which the server's certificate expires, in seconds since 1970; absent without TLS.",
     ),
-    ("forebay_state_bytes", "Bytes of files under --state, without those that running fits spill."),
+    ("forebay_state_bytes", "Bytes of files or objects under --state, without those that running fits spill."),
     ("forebay_state_plans", "Plans stored under --state."),
     ("forebay_fits_active", "Running fits."),
     ("forebay_view_runs_active", "Running SQL of views."),

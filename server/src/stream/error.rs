@@ -127,8 +127,8 @@ pub enum StreamError {
     /// The memory budget is exhausted.
     #[error(transparent)]
     Budget(#[from] BudgetError),
-    /// The state directory cannot be read or written.
-    #[error(transparent)]
+    /// The state cannot be read or written.
+    #[error("--state: {0}")]
     State(#[from] StateError),
     /// Arrow rejected valid arrays: a bug.
     #[error("arrow: {0}")]
@@ -187,7 +187,7 @@ pub enum StreamError {
         /// The digest in the request.
         requested: String,
     },
-    /// Fewer rows pass the filter than were counted: a bug, or another dataset's counts in the state directory.
+    /// Fewer rows pass the filter than were counted: a bug, or another dataset's counts under `--state`.
     #[error("dataset \"{dataset}\": {counted} rows passed the filter when counted, but fewer when read")]
     Miscounted {
         /// The dataset.

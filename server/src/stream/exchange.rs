@@ -15,8 +15,9 @@ use forebay_proto::v1;
 use super::{
     environment::Environment,
     error::StreamError,
+    plan_store::FittedTypes,
     resolve::{
-        cache::{PinnedPlan, PlanCache},
+        cache::{Compiler, PinnedPlan, PlanCache},
         derivation::Derivation,
         expressions::{Expressions, RowSource},
         units,
@@ -53,6 +54,12 @@ struct ExchangeKey {
     schema: SchemaRef,
 }
 
+/// Compiles plans for batches of a schema.
+#[derive(Debug)]
+struct ExchangeCompiler {
+    schema: SchemaRef,
+}
+
 impl Exchanges {
     pub(super) fn new(environment: Arc<Environment>) -> Self {
         Self { environment, cache: Arc::new(PlanCache::new(None)) }
@@ -65,12 +72,7 @@ impl Exchanges {
         schema: SchemaRef,
     ) -> Result<Arc<Exchange>, StreamError> {
         let source = source(request)?;
-        let key = {
-            let schema = SchemaRef::clone(&schema);
-            move |plan_id: &str| ExchangeKey { plan_id: plan_id.to_owned(), schema: SchemaRef::clone(&schema) }
-        };
-        let compile = move |environment: &Environment, plan| Exchange::compile(environment, plan, &schema);
-        self.cache.get(&self.environment, &source, key, |_, _| true, compile).await
+        self.cache.get(&self.environment, &source, ExchangeCompiler { schema }).await
     }
 }
 
@@ -86,13 +88,47 @@ fn source(request: v1::ExchangeRequest) -> Result<Source, PlanError> {
     }
 }
 
+// === impl ExchangeCompiler ===
+
+impl Compiler for ExchangeCompiler {
+    type Key = ExchangeKey;
+    type Compiled = Exchange;
+    type Stored = FittedTypes;
+    type Draft = Exchange;
+
+    fn key(&self, plan_id: &str) -> ExchangeKey {
+        ExchangeKey { plan_id: plan_id.to_owned(), schema: SchemaRef::clone(&self.schema) }
+    }
+
+    fn stored_id(_: &Exchange) -> Option<&str> {
+        None
+    }
+
+    async fn read(&self, environment: &Environment, plan_id: &str) -> Result<FittedTypes, StreamError> {
+        Ok(environment.plans.fitted_types(plan_id).await?)
+    }
+
+    fn compile(
+        &self,
+        environment: &Environment,
+        plan: PinnedPlan,
+        types: FittedTypes,
+    ) -> Result<Exchange, StreamError> {
+        types.check(&self.schema)?;
+        Exchange::compile(environment, plan, &self.schema)
+    }
+
+    async fn store(&self, _: &Environment, draft: Exchange) -> Exchange {
+        draft
+    }
+}
+
 // === impl Exchange ===
 
 impl Exchange {
     fn compile(environment: &Environment, pinned: PinnedPlan, schema: &Schema) -> Result<Self, StreamError> {
         let PinnedPlan { plan_id, plan, tables, .. } = pinned;
         let plan = plan::without_folds(plan);
-        environment.plans.fitted_types(&plan_id).check(schema)?;
         let expressions = Expressions::compile(&plan, schema, &tables, RowSource::Client)?;
         units::check(&plan, &expressions.schema)?;
         let program = Arc::new(plan::compile(&plan, &expressions.schema, false, &tables)?);

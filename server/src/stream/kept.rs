@@ -1,35 +1,71 @@
-//! Results in the state directory that are computed again if they are lost. A digest detects damage.
+//! Results under `--state` that are computed again if they are lost. A digest detects damage.
 
 use std::cmp::Reverse;
 
-use crate::state::{Kind, State, StateEntry, short_digest};
+use bytes::Bytes;
+
+use crate::state::{Kind, State, StateEntry, StateError, is_id, short_digest};
 
 /// Length of the digest before the result.
 const DIGEST_BYTES: usize = 32;
 
-/// Reads a result; none if it is missing, damaged or of another key.
-pub(super) fn load(state: &State, kind: Kind, key: &str) -> Option<Vec<u8>> {
-    let mut bytes = state.read(kind, key).ok()??;
-    let (digest, result) = bytes.split_at_checked(DIGEST_BYTES)?;
-    if short_digest(&[key.as_bytes(), result]).as_bytes() != digest {
-        return None;
-    }
-    state.mark_used(kind, key);
-    Some(bytes.split_off(DIGEST_BYTES))
+/// Reads a result; none if it is missing, damaged or of another key, or if the state cannot be read.
+pub(super) async fn load(state: &State, kind: Kind, key: &str) -> Option<Bytes> {
+    let result = verified(key, state.read(kind, key).await.ok()??)?;
+    state.mark_used(kind, key).await;
+    Some(result)
 }
 
 /// Writes a result, and removes those that were used longest ago beyond `kept_max`. If that fails, the next request
 /// computes it again.
-pub(super) fn store(state: &State, kind: Kind, key: &str, result: &[u8], kept_max: usize) {
-    let bytes = [short_digest(&[key.as_bytes(), result]).as_bytes(), result].concat();
-    if let Err(error) = state.write(kind, key, &bytes) {
+pub(super) async fn store(state: &State, kind: Kind, key: &str, result: &[u8], kept_max: usize) {
+    warn(state.write(kind, key, sealed(key, result)).await);
+    evict(state, kind, kept_max).await;
+}
+
+/// The same, unless another server with this state has a result of the same key. Returns that one.
+pub(super) async fn store_first(state: &State, kind: Kind, key: &str, result: &[u8], kept_max: usize) -> Option<Bytes> {
+    match state.create(kind, key, sealed(key, result)).await {
+        Ok(Some(present)) => {
+            let first = verified(key, present);
+            if first.is_none() {
+                // Damaged.
+                store(state, kind, key, result, kept_max).await;
+            }
+            first
+        }
+        written => {
+            warn(written.map(drop));
+            evict(state, kind, kept_max).await;
+            None
+        }
+    }
+}
+
+fn sealed(key: &str, result: &[u8]) -> Vec<u8> {
+    [short_digest(&[key.as_bytes(), result]).as_bytes(), result].concat()
+}
+
+/// The result without its digest, if that is right.
+fn verified(key: &str, bytes: Bytes) -> Option<Bytes> {
+    let (digest, result) = bytes.split_at_checked(DIGEST_BYTES)?;
+    (short_digest(&[key.as_bytes(), result]).as_bytes() == digest).then(|| bytes.slice(DIGEST_BYTES..))
+}
+
+fn warn(written: Result<(), StateError>) {
+    if let Err(error) = written {
         tracing::warn!(%error, "cannot store a result; the next request computes it again");
     }
-    let mut kept = state.entries(kind);
+}
+
+/// Removes what was used longest ago beyond `kept_max`.
+pub(super) async fn evict(state: &State, kind: Kind, kept_max: usize) {
+    // The next result is stored with another list.
+    let mut kept = state.entries(kind).await.unwrap_or_default();
     kept.sort_by_key(|file| Reverse(file.used));
-    for StateEntry { id, .. } in kept.into_iter().skip(kept_max) {
+    for StateEntry { id, .. } in kept.into_iter().skip(kept_max).filter(|entry| is_id(&entry.id)) {
         // Another replica may have removed it.
-        let _ = state.remove(kind, &id);
+        let _ = state.remove(kind, &id).await;
     }
 }
 
@@ -38,29 +74,30 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::cpu_pool::CpuPool;
 
-    #[test]
-    fn keeps_the_latest_and_ignores_damaged_and_renamed_ones() {
+    #[tokio::test]
+    async fn keeps_the_latest_and_ignores_damaged_and_renamed_ones() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::open(folder.path()).unwrap();
+        let state = State::open(folder.path(), folder.path(), &CpuPool::inline()).unwrap();
         let (kind, kept_max) = (Kind::Description, 20);
         for number in 0..kept_max + 9 {
-            store(&state, kind, &format!("{number:x}"), b"result", kept_max);
+            store(&state, kind, &format!("{number:x}"), b"result", kept_max).await;
         }
-        assert_eq!(state.ids(kind).len(), kept_max);
-        store(&state, kind, "abc", b"result", kept_max);
-        assert_eq!(load(&state, kind, "abc").unwrap(), b"result");
+        assert_eq!(state.entries(kind).await.unwrap().len(), kept_max);
+        store(&state, kind, "abc", b"result", kept_max).await;
+        assert_eq!(load(&state, kind, "abc").await.unwrap(), &b"result"[..]);
         let path = folder.path().join("descriptions/abc.binpb");
         fs::copy(&path, folder.path().join("descriptions/def.binpb")).unwrap();
-        assert_eq!(load(&state, kind, "def"), None);
+        assert_eq!(load(&state, kind, "def").await, None);
         let mut bytes = fs::read(&path).unwrap();
         for damaged in [bytes.len() - 1, 3] {
             bytes[damaged] ^= 1;
             fs::write(&path, &bytes).unwrap();
-            assert_eq!(load(&state, kind, "abc"), None);
+            assert_eq!(load(&state, kind, "abc").await, None);
             bytes[damaged] ^= 1;
         }
         fs::write(&path, "").unwrap();
-        assert_eq!((load(&state, kind, "abc"), load(&state, kind, "fff")), (None, None));
+        assert_eq!((load(&state, kind, "abc").await, load(&state, kind, "fff").await), (None, None));
     }
 }

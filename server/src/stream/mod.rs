@@ -171,7 +171,7 @@ impl Streams {
         self.descriptions.start(request)
     }
 
-    /// Reads the stored result of a fit, by this server or another one with the same state directory.
+    /// Reads the stored result of a fit, by this server or another one with the same state.
     pub async fn show(&self, plan_id: String) -> Result<v1::FitResult, StreamError> {
         self.fits.stored(plan_id).await
     }
@@ -180,18 +180,17 @@ impl Streams {
     pub async fn plans(&self) -> Result<Vec<PlanRecord>, StreamError> {
         // One list at a time: a list of many plans reads many files.
         let _permit = self.plan_lists.acquire().await;
-        let plans = self.environment.plans.clone();
-        self.environment.cpu.run(move || plans.list()).await.map_err(StreamError::from)
+        Ok(self.environment.plans.list().await?)
     }
 
     /// Returns one stored plan; none if there is none of this id.
-    pub fn plan(&self, plan_id: &str) -> Option<PlanRecord> {
-        self.environment.plans.listed(plan_id)
+    pub async fn plan(&self, plan_id: &str) -> Result<Option<PlanRecord>, StreamError> {
+        Ok(self.environment.plans.listed(plan_id).await?)
     }
 
     /// Removes a stored plan. Open streams keep it. Returns whether it existed.
-    pub fn remove_plan(&self, plan_id: &str) -> Result<bool, StreamError> {
-        self.environment.plans.remove(plan_id)
+    pub async fn remove_plan(&self, plan_id: &str) -> Result<bool, StreamError> {
+        Ok(self.environment.plans.remove(plan_id).await?)
     }
 
     /// Compiles the plan of an exchange against the schema of its batches.

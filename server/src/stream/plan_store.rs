@@ -1,10 +1,11 @@
-//! Fitted and large plans in the state directory, by plan id, each with the types of the columns that it reads.
+//! Fitted and large plans under `--state`, by plan id, each with the types of the columns that it reads.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use bytes::Bytes;
 use forebay_proto::{JSON_BYTES_MAX, plan_from_bytes, plan_to_bytes, v1};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,7 @@ use crate::{
     state::{Kind, State, StateError, is_id},
 };
 
-/// The plans of a state directory. Cheap to clone.
+/// The stored plans. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct PlanStore {
     state: State,
@@ -53,38 +54,52 @@ impl PlanStore {
     }
 
     /// Notes that a plan is used.
-    pub(super) fn mark_used(&self, plan_id: &str) {
+    pub(super) async fn mark_used(&self, plan_id: &str) {
         if is_id(plan_id) {
-            self.state.mark_used(Kind::Plan, plan_id);
+            self.state.mark_used(Kind::Plan, plan_id).await;
         }
     }
 
     /// Whether a plan is stored under this id.
-    pub(super) fn has(&self, plan_id: &str) -> bool {
-        is_id(plan_id) && self.state.has(Kind::Plan, plan_id)
+    pub(super) async fn has(&self, plan_id: &str) -> Result<bool, StateError> {
+        Ok(is_id(plan_id) && self.state.has(Kind::Plan, plan_id).await?)
     }
 
-    /// Resolves a request's plan. Decodes: run it on the CPU pool.
-    pub(super) fn read(&self, source: &Source) -> Result<CanonicalPlan, StreamError> {
+    /// Whether a plan that is in memory may be used under its id: not if it was removed. A store that does not respond
+    /// stops no plan that is in use.
+    pub(super) async fn may_have(&self, plan_id: &str) -> bool {
+        self.has(plan_id).await.unwrap_or(true)
+    }
+
+    /// Resolves a request's plan.
+    pub(super) async fn read(&self, source: &Source) -> Result<CanonicalPlan, StreamError> {
         match source {
             Source::Inline(sent) => {
-                let plan = plan::canonical(sent);
-                Ok(CanonicalPlan { plan_id: plan::plan_id(&plan), plan, sent: SentPlan(Some(Arc::clone(sent))) })
+                let sent = Arc::clone(sent);
+                let canonical = self.state.cpu().run(move || {
+                    let plan = plan::canonical(&sent);
+                    CanonicalPlan { plan_id: plan::plan_id(&plan), plan, sent: SentPlan(Some(sent)) }
+                });
+                Ok(canonical.await?)
             }
             Source::Id(id) => {
-                Ok(CanonicalPlan { plan_id: id.clone(), plan: self.load(id)?.as_ref().clone(), sent: SentPlan(None) })
+                let loaded = self.load(id).await?;
+                // Copying a large vocabulary is work.
+                let plan = self.state.cpu().run(move || loaded.as_ref().clone()).await?;
+                Ok(CanonicalPlan { plan_id: id.clone(), plan, sent: SentPlan(None) })
             }
         }
     }
 
-    /// Reads a stored plan. Decodes, unless it was loaded last: run it on the CPU pool.
-    pub(super) fn load(&self, plan_id: &str) -> Result<Arc<v1::Plan>, StreamError> {
-        if self.has(plan_id)
-            && let Some((_, plan)) = self.last().as_ref().filter(|(id, _)| id == plan_id)
+    /// Reads a stored plan. The one that was loaded last is in memory.
+    pub(super) async fn load(&self, plan_id: &str) -> Result<Arc<v1::Plan>, StreamError> {
+        let last = self.last().as_ref().filter(|(id, _)| id == plan_id).map(|(_, plan)| Arc::clone(plan));
+        if let Some(plan) = last
+            && self.may_have(plan_id).await
         {
-            return Ok(Arc::clone(plan));
+            return Ok(plan);
         }
-        let plan = Arc::new(self.decode(plan_id)?);
+        let plan = Arc::new(self.decode(plan_id).await?);
         *self.last() = Some((plan_id.to_owned(), Arc::clone(&plan)));
         Ok(plan)
     }
@@ -93,62 +108,75 @@ impl PlanStore {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn decode(&self, plan_id: &str) -> Result<v1::Plan, StreamError> {
-        let stored = if is_id(plan_id) { self.state.read(Kind::Plan, plan_id)? } else { None };
+    async fn decode(&self, plan_id: &str) -> Result<v1::Plan, StreamError> {
+        let stored = if is_id(plan_id) { self.state.read(Kind::Plan, plan_id).await? } else { None };
         let Some(bytes) = stored else {
-            let ids = self.state.ids(Kind::Plan);
-            let near = near_names(plan_id, ids.iter().map(String::as_str));
+            // Without a list, there is no id to suggest.
+            let entries = self.state.entries(Kind::Plan).await.unwrap_or_default();
+            let near = near_names(plan_id, entries.iter().map(|entry| entry.id.as_str()));
             return Err(StreamError::UnknownPlan { id: plan_id.to_owned(), near });
         };
-        let damaged = || StreamError::UnknownPlan {
+        let id = plan_id.to_owned();
+        // The id is the digest of these bytes, so damaged ones never decode to another plan.
+        let decode = move || if plan::plan_id_of_bytes(&bytes) == id { plan_from_bytes(&bytes).ok() } else { None };
+        let decoded = self.state.cpu().run(decode).await?;
+        decoded.ok_or_else(|| StreamError::UnknownPlan {
             id: plan_id.to_owned(),
-            near: "the file stored under this id is damaged; fit the plan again".to_owned(),
-        };
-        // The id is the digest of these bytes, so a damaged file never decodes to another plan.
-        if plan::plan_id_of_bytes(&bytes) != plan_id {
-            return Err(damaged());
-        }
-        plan_from_bytes(&bytes).map_err(|_| damaged())
+            near: "what is stored under this id is damaged; fit the plan again".to_owned(),
+        })
     }
 
-    /// Stores a plan with the types of the columns that it reads, unless it is too large to be read back.
-    pub(super) fn store(&self, plan_id: &str, plan: &v1::Plan, types: FittedTypes) -> Result<(), StreamError> {
+    /// Encodes a plan to be stored, unless it is too large to be read back. A large plan is work for the CPU pool.
+    pub(super) fn encode(plan: &v1::Plan) -> Result<Bytes, StreamError> {
         let bytes = plan_to_bytes(plan);
-        if bytes.len() > JSON_BYTES_MAX {
-            let reason = format!(
-                "the fitted plan has {} bytes, the limit is {JSON_BYTES_MAX}: give vocab a max_size or a min_count, or \
-                 use hash_bucket",
-                bytes.len()
-            );
-            return Err(PlanError::field("plan", reason).into());
+        if bytes.len() <= JSON_BYTES_MAX {
+            return Ok(bytes.into());
         }
-        self.add_fitted_types(plan_id, types)?;
-        Ok(self.state.write(Kind::Plan, plan_id, &bytes)?)
+        let reason = format!(
+            "the fitted plan has {} bytes, the limit is {JSON_BYTES_MAX}: give vocab a max_size or a min_count, or use \
+             hash_bucket",
+            bytes.len()
+        );
+        Err(PlanError::field("plan", reason).into())
     }
 
-    /// The types of a plan's columns; empty for a plan that no server of this state directory fitted.
-    pub(super) fn fitted_types(&self, plan_id: &str) -> FittedTypes {
-        self.read_fitted_types(plan_id).unwrap_or_default()
+    /// Stores an encoded plan with the types of the columns that it reads.
+    pub(super) async fn store(&self, plan_id: &str, plan: Bytes, types: FittedTypes) -> Result<(), StateError> {
+        self.add_fitted_types(plan_id, types).await?;
+        self.state.write(Kind::Plan, plan_id, plan).await
+    }
+
+    /// The types of a plan's columns; empty for a plan that no server with this state fitted.
+    pub(super) async fn fitted_types(&self, plan_id: &str) -> Result<FittedTypes, StateError> {
+        Ok(self.read_fitted_types(plan_id).await?.unwrap_or_default())
     }
 
     /// Whether the types of a plan's columns are stored.
-    pub(super) fn has_fitted_types(&self, plan_id: &str) -> bool {
-        self.read_fitted_types(plan_id).is_some()
+    pub(super) async fn has_fitted_types(&self, plan_id: &str) -> bool {
+        self.read_fitted_types(plan_id).await.is_ok_and(|types| types.is_some())
     }
 
-    fn read_fitted_types(&self, plan_id: &str) -> Option<FittedTypes> {
-        let bytes = self.state.read(Kind::PlanColumns, plan_id).ok().flatten()?;
-        serde_json::from_slice(&bytes).ok()
+    async fn read_fitted_types(&self, plan_id: &str) -> Result<Option<FittedTypes>, StateError> {
+        match self.state.read(Kind::PlanColumns, plan_id).await {
+            Ok(bytes) => Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok())),
+            // An exchange must not go on unchecked because a store does not respond.
+            Err(error) if self.state.is_remote() => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Adds types to those that a plan accepts.
-    pub(super) fn add_fitted_types(&self, plan_id: &str, types: FittedTypes) -> Result<(), StateError> {
-        let mut stored = self.fitted_types(plan_id);
-        for (column, types) in types.0 {
-            stored.0.entry(column).or_default().extend(types);
-        }
-        // Maps of strings always have a JSON form.
-        self.state.write(Kind::PlanColumns, plan_id, &serde_json::to_vec(&stored).unwrap_or_default())
+    pub(super) async fn add_fitted_types(&self, plan_id: &str, types: FittedTypes) -> Result<(), StateError> {
+        let add = |present: Option<&[u8]>| {
+            let stored = present.and_then(|bytes| serde_json::from_slice(bytes).ok());
+            let mut stored: FittedTypes = stored.unwrap_or_default();
+            for (column, types) in &types.0 {
+                stored.0.entry(column.clone()).or_default().extend(types.clone());
+            }
+            // Maps of strings always have a JSON form.
+            serde_json::to_vec(&stored).unwrap_or_default().into()
+        };
+        self.state.update(Kind::PlanColumns, plan_id, add).await
     }
 }
 
@@ -167,24 +195,23 @@ impl SentPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu_pool::CpuPool;
 
-    #[test]
-    fn loads_a_stored_plan_once_in_a_row() {
+    #[tokio::test]
+    async fn loads_a_stored_plan_once_in_a_row() {
         let folder = tempfile::tempdir().unwrap();
-        let plans = PlanStore::new(State::open(folder.path()).unwrap());
-        let ids: Vec<String> = ["a > 1", "a > 2"]
-            .into_iter()
-            .map(|filter| {
-                let plan = plan::canonical(&v1::Plan { filter: filter.to_owned(), ..v1::Plan::default() });
-                let id = plan::plan_id(&plan);
-                plans.store(&id, &plan, FittedTypes::default()).unwrap();
-                id
-            })
-            .collect();
-        let first = plans.load(&ids[0]).unwrap();
-        assert!(Arc::ptr_eq(&first, &plans.load(&ids[0]).unwrap()));
-        assert_ne!(first, plans.load(&ids[1]).unwrap());
-        assert_eq!(first, plans.load(&ids[0]).unwrap());
-        assert!(matches!(plans.load("00").unwrap_err(), StreamError::UnknownPlan { .. }));
+        let plans = PlanStore::new(State::open(folder.path(), folder.path(), &CpuPool::inline()).unwrap());
+        let mut ids = Vec::new();
+        for filter in ["a > 1", "a > 2"] {
+            let plan = plan::canonical(&v1::Plan { filter: filter.to_owned(), ..v1::Plan::default() });
+            ids.push(plan::plan_id(&plan));
+            let encoded = PlanStore::encode(&plan).unwrap();
+            plans.store(&ids[ids.len() - 1], encoded, FittedTypes::default()).await.unwrap();
+        }
+        let first = plans.load(&ids[0]).await.unwrap();
+        assert!(Arc::ptr_eq(&first, &plans.load(&ids[0]).await.unwrap()));
+        assert_ne!(first, plans.load(&ids[1]).await.unwrap());
+        assert_eq!(first, plans.load(&ids[0]).await.unwrap());
+        assert!(matches!(plans.load("00").await.unwrap_err(), StreamError::UnknownPlan { .. }));
     }
 }

@@ -107,7 +107,7 @@ impl ViewLimits {
 // === impl Views ===
 
 impl Views {
-    /// No run yet; results are written to the state directory.
+    /// No run yet; results are written to the scratch directory of the state.
     pub fn new(state: &State, limits: ViewLimits, budget: Budget, shutdown: ShutdownWatch) -> Self {
         Self {
             folder: state.view_directory(),

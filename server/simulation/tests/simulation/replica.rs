@@ -175,7 +175,7 @@ impl Replica {
     }
 
     fn streams(&self, cpu: &CpuPool) -> Result<Arc<Streams>, Box<dyn std::error::Error>> {
-        let state = State::open(&self.state)?;
+        let state = State::open(&self.state, &self.state, cpu)?;
         let backoff = BackoffConfig { init_backoff: STORE_PAUSE, max_backoff: STORE_PAUSE, base: 2.0 };
         let retry = RetryConfig { backoff, max_retries: STORE_TRIES_MAX - 1, retry_timeout: Duration::MAX };
         let mut stores = Stores::with_connector(Arc::new(self.bucket.gateway(self.number)), retry);

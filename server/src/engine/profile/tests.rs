@@ -6,11 +6,19 @@ use arrow::datatypes::Int32Type;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{budget::Budget, state::State};
+use crate::{budget::Budget, cpu_pool::CpuPool, state::State};
 
 fn engine() -> (Engine, TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    (Engine::new(256 << 20, &Budget::new(u64::MAX), &State::open(directory.path()).unwrap()).unwrap(), directory)
+    (
+        Engine::new(
+            256 << 20,
+            &Budget::new(u64::MAX),
+            &State::open(directory.path(), directory.path(), &CpuPool::inline()).unwrap(),
+        )
+        .unwrap(),
+        directory,
+    )
 }
 
 /// The profile of parts of a column, with a second pass if one is needed.
@@ -142,6 +150,11 @@ fn long_texts_of_one_beginning_are_distinct() {
 #[test]
 fn a_profile_that_exceeds_the_memory_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let engine = Engine::new(1 << 20, &Budget::new(u64::MAX), &State::open(directory.path()).unwrap()).unwrap();
+    let engine = Engine::new(
+        1 << 20,
+        &Budget::new(u64::MAX),
+        &State::open(directory.path(), directory.path(), &CpuPool::inline()).unwrap(),
+    )
+    .unwrap();
     assert!(matches!(engine.profile(&DataType::Int64), Err(EngineError::Memory(_))));
 }

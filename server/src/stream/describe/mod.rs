@@ -80,17 +80,17 @@ impl Descriptions {
 
     async fn compute(&self, described: DescribedColumns, progress: Progress) -> Result<v1::Description, StreamError> {
         let Environment { cpu, state, .. } = self.environment.as_ref();
-        // Reads a file.
-        let (read, key) = (state.clone(), described.key());
-        let load = move || Some(decode(&kept::load(&read, Kind::Description, &key)?).ok()?.0);
-        if let Some(kept) = cpu.run(load).await? {
+        let key = described.key();
+        if let Some(bytes) = kept::load(state, Kind::Description, &key).await
+            && let Some(kept) = cpu.run(move || Some(decode(&bytes).ok()?.0)).await?
+        {
             return Ok(kept);
         }
         // The semaphore is never closed.
         let _permit = self.permits.acquire().await;
         let description = pass::describe(&self.environment, &described, progress).await?;
-        let (written, key, message) = (state.clone(), described.key(), encode(&description, Encoding::Protobuf));
-        cpu.run(move || kept::store(&written, Kind::Description, &key, &message, KEPT_MAX)).await?;
+        let message = encode(&description, Encoding::Protobuf);
+        kept::store(state, Kind::Description, &key, &message, KEPT_MAX).await;
         Ok(description)
     }
 }

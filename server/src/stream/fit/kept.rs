@@ -1,5 +1,6 @@
-//! Fits in the state directory: which stored plan a fit learned, by everything that determines the result.
+//! Fits under `--state`: which stored plan a fit learned, by everything that determines the result.
 
+use bytes::Bytes;
 use forebay_proto::v1;
 
 use super::{learning::PinnedFit, result::result_of};
@@ -7,7 +8,7 @@ use crate::{
     catalog::Snapshot,
     plan,
     state::{Kind, short_digest},
-    stream::{environment::Environment, error::StreamError, kept},
+    stream::{environment::Environment, kept},
 };
 
 /// Fits to keep; those that were used longest ago are removed.
@@ -26,30 +27,44 @@ pub(super) fn key(fit: &PinnedFit) -> String {
     format!("{}-{of_fit}", fit.snapshot.digest())
 }
 
-/// Reads the result of a fit. None if it is not kept, or if anything that belongs to its plan was removed or damaged: a
-/// new fit restores it.
-pub(super) async fn load(
+/// Reads the result of a fit. None if it is not kept, or if anything that belongs to its plan was removed or damaged or
+/// cannot be read: a new fit restores it.
+pub(super) async fn load(environment: &Environment, snapshot: &Snapshot, key: &str) -> Option<v1::FitResult> {
+    let plan_id = kept::load(&environment.state, Kind::Fit, key).await?;
+    result(environment, snapshot, plan_id).await
+}
+
+/// Keeps the plan that a fit learned. If another server with this state has kept a plan for the same fit, returns that
+/// result, so that both give the same answer.
+pub(super) async fn store(
     environment: &Environment,
     snapshot: &Snapshot,
     key: &str,
-) -> Result<Option<v1::FitResult>, StreamError> {
-    let (state, plans, key) = (environment.state.clone(), environment.plans.clone(), key.to_owned());
-    let (dataset, digest) = (snapshot.dataset().to_owned(), snapshot.digest().to_owned());
-    let load = move || {
-        let plan_id = String::from_utf8(kept::load(&state, Kind::Fit, &key)?).ok()?;
-        if !plans.is_recorded(&plan_id, &dataset, &digest) {
-            return None;
-        }
-        let plan = plans.load(&plan_id).ok()?;
-        plans.mark_used(&plan_id);
-        Some(result_of(plan_id, plan.as_ref().clone()))
-    };
-    Ok(environment.cpu.run(load).await?)
+    plan_id: &str,
+) -> Option<v1::FitResult> {
+    let state = &environment.state;
+    let first = kept::store_first(state, Kind::Fit, key, plan_id.as_bytes(), KEPT_MAX).await?;
+    if first == plan_id.as_bytes() {
+        return None;
+    }
+    let other = result(environment, snapshot, first).await;
+    if other.is_none() {
+        replace(environment, key, plan_id).await;
+    }
+    other
 }
 
-/// Keeps the plan that a fit learned.
-pub(super) async fn store(environment: &Environment, key: &str, plan_id: &str) -> Result<(), StreamError> {
-    let (state, key, plan_id) = (environment.state.clone(), key.to_owned(), plan_id.to_owned());
-    let store = move || kept::store(&state, Kind::Fit, &key, plan_id.as_bytes(), KEPT_MAX);
-    Ok(environment.cpu.run(store).await?)
+/// Keeps the plan that a forced fit learned.
+pub(super) async fn replace(environment: &Environment, key: &str, plan_id: &str) {
+    kept::store(&environment.state, Kind::Fit, key, plan_id.as_bytes(), KEPT_MAX).await;
+}
+
+async fn result(environment: &Environment, snapshot: &Snapshot, plan_id: Bytes) -> Option<v1::FitResult> {
+    let plan_id = String::from_utf8(plan_id.into()).ok()?;
+    if !environment.plans.is_recorded(&plan_id, snapshot.dataset(), snapshot.digest()).await {
+        return None;
+    }
+    let plan = environment.plans.load(&plan_id).await.ok()?;
+    environment.plans.mark_used(&plan_id).await;
+    Some(result_of(plan_id, plan.as_ref().clone()))
 }

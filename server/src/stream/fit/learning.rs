@@ -21,7 +21,7 @@ use crate::{
         error::StreamError,
         flights::Progress,
         plan_records::StoredFor,
-        plan_store::FittedTypes,
+        plan_store::{FittedTypes, PlanStore},
         resolve::{
             derivation::Derivation,
             expressions::{Expressions, RowSource},
@@ -102,25 +102,27 @@ async fn check(environment: &Environment, fit: PinnedFit) -> Result<CheckedPlan,
     checked.await?
 }
 
-/// Compiles a fitted plan and stores it under its id, on the CPU pool: digesting a large vocabulary is work.
+/// Compiles a fitted plan and stores it under its id.
 async fn store(
     environment: &Environment,
     snapshot: &Arc<Snapshot>,
     fitted: CheckedPlan,
 ) -> Result<v1::FitResult, StreamError> {
-    let (plans, snapshot) = (environment.plans.clone(), Arc::clone(snapshot));
-    let result = environment.cpu.run(move || {
+    let of = Arc::clone(snapshot);
+    // On the CPU pool: encoding and digesting a large vocabulary is work.
+    let compiled = environment.cpu.run(move || {
         let CheckedPlan { plan, tables, expressions } = fitted;
         // Learned parameters may be too large for an output: fail now, not when the plan is streamed.
         let program = plan::compile(&plan, &expressions.schema, false, &tables)?;
         let columns = program.input_columns().iter().map(AsRef::as_ref);
-        let read = Derivation::new(snapshot.wide_schema(), &expressions, columns, false)?.input;
-        let plan_id = plan::plan_id(&plan);
-        plans.store(&plan_id, &plan, FittedTypes::of(&read))?;
-        plans.record(&plan_id, &plan, &StoredFor { snapshot: &snapshot, is_fitted: true })?;
-        Ok(result_of(plan_id, plan))
+        let read = Derivation::new(of.wide_schema(), &expressions, columns, false)?.input;
+        let (encoded, types) = (PlanStore::encode(&plan)?, FittedTypes::of(&read));
+        Ok::<_, StreamError>((plan::plan_id(&plan), plan, encoded, types))
     });
-    result.await?
+    let (plan_id, plan, encoded, types) = compiled.await??;
+    environment.plans.store(&plan_id, encoded, types).await?;
+    environment.plans.record(&plan_id, &StoredFor::new(snapshot, &plan, true)).await?;
+    Ok(result_of(plan_id, plan))
 }
 
 impl RowSink for Pass {

@@ -121,24 +121,26 @@ impl Fits {
         refit: bool,
         progress: Progress,
     ) -> Result<Learned, StreamError> {
-        if !refit && let Some(result) = kept::load(&self.environment, &fit.snapshot, key).await? {
+        if !refit && let Some(result) = kept::load(&self.environment, &fit.snapshot, key).await {
             return Ok(Learned { result, is_kept: true });
         }
         // The semaphore is never closed.
         let _permit = self.permits.acquire().await;
         let _guard = FitGuard::open();
-        let result = learn(&self.environment, fit, progress).await?;
-        kept::store(&self.environment, key, &result.plan_id).await?;
+        let snapshot = Arc::clone(&fit.snapshot);
+        let mut result = learn(&self.environment, fit, progress).await?;
+        if refit {
+            kept::replace(&self.environment, key, &result.plan_id).await;
+        } else if let Some(first) = kept::store(&self.environment, &snapshot, key, &result.plan_id).await {
+            result = first;
+        }
         Ok(Learned { result, is_kept: false })
     }
 
-    /// Reads the stored result of a fit, by this server or another one with the same state directory.
+    /// Reads the stored result of a fit, by this server or another one with the same state.
     pub(super) async fn stored(&self, plan_id: String) -> Result<v1::FitResult, StreamError> {
-        let plans = self.environment.plans.clone();
-        let read = self.environment.cpu.run(move || {
-            let plan = plans.load(&plan_id)?;
-            Ok(result_of(plan_id, plan.as_ref().clone()))
-        });
-        read.await?
+        let plan = self.environment.plans.load(&plan_id).await?;
+        // Copying a large vocabulary is work.
+        Ok(self.environment.cpu.run(move || result_of(plan_id, plan.as_ref().clone())).await?)
     }
 }

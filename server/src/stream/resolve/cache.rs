@@ -33,6 +33,39 @@ pub(crate) struct PinnedPlan {
     pub is_changed: bool,
 }
 
+/// Compiles a request's plan for a [`PlanCache`].
+pub(crate) trait Compiler: Send + Sync + 'static {
+    /// Everything that the result depends on.
+    type Key: PartialEq + Send + 'static;
+    type Compiled: Send + Sync + 'static;
+    /// What is stored with the plan, read before it is compiled.
+    type Stored: Send + 'static;
+    /// The compiled plan, and what is to be stored with it.
+    type Draft: Send + 'static;
+
+    fn key(&self, plan_id: &str) -> Self::Key;
+
+    /// The id under which a cached plan must still be stored.
+    fn stored_id(compiled: &Self::Compiled) -> Option<&str>;
+
+    fn read(
+        &self,
+        environment: &Environment,
+        plan_id: &str,
+    ) -> impl Future<Output = Result<Self::Stored, StreamError>> + Send;
+
+    /// Compiles on the CPU pool, whose stacks are deep enough for expressions.
+    fn compile(
+        &self,
+        environment: &Environment,
+        plan: PinnedPlan,
+        stored: Self::Stored,
+    ) -> Result<Self::Draft, StreamError>;
+
+    /// Stores what is to be stored.
+    fn store(&self, environment: &Environment, draft: Self::Draft) -> impl Future<Output = Self::Compiled> + Send;
+}
+
 impl<K, T> PlanCache<K, T>
 where
     K: PartialEq + Send + 'static,
@@ -42,49 +75,72 @@ where
         Self { entries: Mutex::default(), metric }
     }
 
-    /// Returns the plan of a request from the cache, or compiles it on the CPU pool, whose stacks are deep enough for
-    /// expressions. A cached plan that is no longer current is compiled again.
-    pub(crate) async fn get(
+    /// Returns the plan of a request from the cache, or compiles it. A cached plan that was removed under its id is
+    /// compiled again.
+    pub(crate) async fn get<C: Compiler<Key = K, Compiled = T>>(
         self: &Arc<Self>,
         environment: &Arc<Environment>,
         source: &Source,
-        key: impl Fn(&str) -> K + Send + 'static,
-        is_current: impl Fn(&Environment, &T) -> bool + Send + 'static,
-        compile: impl FnOnce(&Environment, PinnedPlan) -> Result<T, StreamError> + Send + 'static,
+        compiler: C,
     ) -> Result<Arc<T>, StreamError> {
         if let Source::Id(id) = source {
-            environment.plans.mark_used(id);
-            if environment.plans.has(id)
-                && let Some(known) = self.find(&key(id))
+            environment.plans.mark_used(id).await;
+            if let Some(known) = self.find(&compiler.key(id))
+                && environment.plans.may_have(id).await
             {
                 self.record(true);
                 return Ok(known);
             }
         }
-        let (plans, source) = (environment.plans.clone(), source.clone());
-        let read = environment.cpu.run(move || plans.read(&source)).await?;
-        let CanonicalPlan { plan_id: sent_id, plan, sent } = read?;
-        if let Some(known) = self.find(&key(&sent_id)).filter(|known| is_current(environment, known)) {
+        let CanonicalPlan { plan_id: sent_id, plan, sent } = environment.plans.read(source).await?;
+        if let Some(known) = self.current::<C>(environment, &compiler.key(&sent_id)).await {
             self.record(true);
             return Ok(known);
         }
         self.record(false);
         let (plan, tables) = Box::pin(with_tables(environment, plan)).await.map_err(|error| sent.locate(error))?;
-        let (cache, shared) = (Arc::clone(self), Arc::clone(environment));
-        let compiled = environment.cpu.run(move || {
+        let (plan, plan_id) = match tables.is_empty() {
+            true => (plan, sent_id.clone()),
             // Digesting a large plan is work, and only pinned tables change it.
-            let plan_id = if tables.is_empty() { sent_id.clone() } else { plan::plan_id(&plan) };
-            let key = key(&plan_id);
-            if let Some(known) = cache.find(&key).filter(|known| is_current(&shared, known)) {
-                return Ok(known);
+            false => environment.cpu.run(move || (plan::plan_id(&plan), plan)).await.map(|(id, plan)| (plan, id))?,
+        };
+        let key = compiler.key(&plan_id);
+        if let Some(known) = self.current::<C>(environment, &key).await {
+            return Ok(known);
+        }
+        let outdated = self.find(&key);
+        let stored = compiler.read(environment, &plan_id).await?;
+        let pinned = PinnedPlan { is_changed: plan_id != sent_id, plan_id, plan, tables };
+        let (cache, shared, compiler) = (Arc::clone(self), Arc::clone(environment), Arc::new(compiler));
+        let compile = {
+            let compiler = Arc::clone(&compiler);
+            move || {
+                // Another request compiled it while this one waited for a thread.
+                let is_new = |known: &Arc<T>| !outdated.as_ref().is_some_and(|outdated| Arc::ptr_eq(outdated, known));
+                if let Some(known) = cache.find(&key).filter(is_new) {
+                    return Ok((key, Err(known)));
+                }
+                let draft = compiler.compile(&shared, pinned, stored).map_err(|error| sent.locate(error))?;
+                Ok::<_, StreamError>((key, Ok(draft)))
             }
-            let is_changed = plan_id != sent_id;
-            let compiled = compile(&shared, PinnedPlan { plan_id, plan, tables, is_changed });
-            let compiled = Arc::new(compiled.map_err(|error| sent.locate(error))?);
-            cache.insert(key, &compiled);
-            Ok(compiled)
-        });
-        compiled.await?
+        };
+        match environment.cpu.run(compile).await?? {
+            (_, Err(known)) => Ok(known),
+            (key, Ok(draft)) => {
+                let compiled = Arc::new(compiler.store(environment, draft).await);
+                self.insert(key, &compiled);
+                Ok(compiled)
+            }
+        }
+    }
+
+    /// The cached plan, unless it was removed under its id.
+    async fn current<C: Compiler<Compiled = T>>(&self, environment: &Environment, key: &K) -> Option<Arc<T>> {
+        let known = self.find(key)?;
+        match C::stored_id(&known) {
+            Some(id) if !environment.plans.may_have(id).await => None,
+            _ => Some(known),
+        }
     }
 
     fn find(&self, key: &K) -> Option<Arc<T>> {

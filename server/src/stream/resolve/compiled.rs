@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
+use bytes::Bytes;
 use forebay_kernels::Program;
 use forebay_proto::v1;
 use prost::Message as _;
@@ -16,9 +17,9 @@ use crate::{
         environment::Environment,
         error::StreamError,
         plan_records::StoredFor,
-        plan_store::FittedTypes,
+        plan_store::{FittedTypes, PlanStore},
         resolve::{
-            cache::PinnedPlan,
+            cache::{Compiler, PinnedPlan},
             expressions::{Expressions, RowSource},
             groups::{GroupColumn, GroupFilter},
             rows::Rows,
@@ -50,6 +51,23 @@ pub(crate) struct Compiled {
     pub group: Option<Arc<GroupColumn>>,
 }
 
+/// Compiles plans against a snapshot.
+#[derive(Debug)]
+pub(super) struct SnapshotCompiler {
+    pub snapshot: Arc<Snapshot>,
+    /// The key, without the id of the plan.
+    pub key: CompiledKey,
+}
+
+/// A plan to be stored under its id.
+#[derive(Debug)]
+pub(super) struct PlanToStore {
+    /// Encoded, unless it is too large to be stored.
+    plan: Result<Bytes, StreamError>,
+    types: FittedTypes,
+    stored_for: StoredFor,
+}
+
 /// Everything that a compiled plan depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CompiledKey {
@@ -67,13 +85,13 @@ impl Compiled {
         Ok(Self { rows: Arc::new(self.rows.of_group(filter, &self.expressions)?), ..self.clone() })
     }
 
-    /// Compiles a plan, and stores it if tickets are to carry its id.
-    pub(super) fn new(
+    fn new(
         environment: &Environment,
-        snapshot: &Snapshot,
+        snapshot: &Arc<Snapshot>,
         pinned: PinnedPlan,
         of: &CompiledKey,
-    ) -> Result<Self, StreamError> {
+        is_stored: bool,
+    ) -> Result<(Self, Option<PlanToStore>), StreamError> {
         let CompiledKey { with_row_ids, sample, grouping, .. } = of;
         let (with_row_ids, sample) = (*with_row_ids, *sample);
         let PinnedPlan { plan_id, plan, tables, is_changed } = pinned;
@@ -87,10 +105,14 @@ impl Compiled {
         let columns = columns.chain(group.as_deref().map(|group| group.name.as_str()));
         let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?.with_keys(&program));
         let executable = environment.device.load(&program, &plan_id);
-        let is_stored = environment.plans.has(&plan_id)
-            || ((is_changed || plan.encoded_len() > TICKET_PLAN_BYTES_MAX)
-                && store(environment, &plan_id, &plan, &rows, snapshot));
-        Ok(Self {
+        // Tickets are to carry its id.
+        let is_large = is_changed || plan.encoded_len() > TICKET_PLAN_BYTES_MAX;
+        let to_store = (is_large && !is_stored).then(|| PlanToStore {
+            plan: PlanStore::encode(&plan),
+            types: FittedTypes::of(rows.projection.schema()),
+            stored_for: StoredFor::new(snapshot, &plan, false),
+        });
+        let compiled = Self {
             plan_id,
             filter: plan.filter.clone(),
             expressions,
@@ -101,7 +123,60 @@ impl Compiled {
             pinned: is_changed.then(|| Arc::new(plan)),
             is_stored,
             group,
-        })
+        };
+        Ok((compiled, to_store))
+    }
+}
+
+// === impl SnapshotCompiler ===
+
+impl Compiler for SnapshotCompiler {
+    type Key = CompiledKey;
+    type Compiled = Compiled;
+    /// Whether the plan is stored under its id.
+    type Stored = bool;
+    type Draft = (Compiled, Option<PlanToStore>);
+
+    fn key(&self, plan_id: &str) -> CompiledKey {
+        CompiledKey { plan_id: plan_id.to_owned(), ..self.key.clone() }
+    }
+
+    /// Tickets with the id of a plan that was removed would be refused.
+    fn stored_id(compiled: &Compiled) -> Option<&str> {
+        compiled.is_stored.then_some(&compiled.plan_id)
+    }
+
+    async fn read(&self, environment: &Environment, plan_id: &str) -> Result<bool, StreamError> {
+        Ok(environment.plans.has(plan_id).await.unwrap_or(false))
+    }
+
+    fn compile(
+        &self,
+        environment: &Environment,
+        plan: PinnedPlan,
+        is_stored: bool,
+    ) -> Result<(Compiled, Option<PlanToStore>), StreamError> {
+        Compiled::new(environment, &self.snapshot, plan, &self.key, is_stored)
+    }
+
+    async fn store(&self, environment: &Environment, draft: Self::Draft) -> Compiled {
+        let (mut compiled, to_store) = draft;
+        if let Some(to_store) = to_store {
+            let stored = to_store.store(environment, &compiled.plan_id).await;
+            let stored =
+                stored.inspect_err(|error| tracing::warn!(%error, "tickets carry the whole plan: it cannot be stored"));
+            compiled.is_stored = stored.is_ok();
+        }
+        compiled
+    }
+}
+
+// === impl PlanToStore ===
+
+impl PlanToStore {
+    async fn store(self, environment: &Environment, plan_id: &str) -> Result<(), StreamError> {
+        environment.plans.store(plan_id, self.plan?, self.types).await?;
+        Ok(environment.plans.record(plan_id, &self.stored_for).await?)
     }
 }
 
@@ -118,14 +193,6 @@ fn group_column(
         v1::Plan { join: plan.join.clone(), derive: plan.derive.clone(), ..v1::Plan::default() }.encode_to_vec()
     };
     Ok(Arc::new(GroupColumn::check(grouping, &expressions.schema, source)?))
-}
-
-fn store(environment: &Environment, plan_id: &str, plan: &v1::Plan, rows: &Rows, snapshot: &Snapshot) -> bool {
-    let plans = &environment.plans;
-    let stored = plans
-        .store(plan_id, plan, FittedTypes::of(rows.projection.schema()))
-        .and_then(|()| plans.record(plan_id, plan, &StoredFor { snapshot, is_fitted: false }));
-    stored.inspect_err(|error| tracing::warn!(%error, "tickets carry the whole plan: it cannot be stored")).is_ok()
 }
 
 /// Uncompressed bytes of the AS_STORED columns in a row of the files; derived columns are estimated.

@@ -1,5 +1,5 @@
-//! Passing rows of each row group: counted once for a snapshot and a filter, then kept in memory and in the state
-//! directory.
+//! Passing rows of each row group: counted once for a snapshot and a filter, then kept in memory and under
+//! `--state`.
 
 use std::{
     collections::HashMap,
@@ -98,14 +98,14 @@ async fn load_or_count(
     key: &str,
     expressions: &Arc<Expressions>,
 ) -> Result<Arc<Vec<u64>>, StreamError> {
-    if let Some(stored) = load(&environment.state, key, snapshot.row_groups()) {
+    if let Some(stored) = load(&environment.state, key, snapshot.row_groups()).await {
         return Ok(stored);
     }
     let counts = match (expressions.sample, &expressions.filter) {
         (Some(sample), None) => count_sample(environment, snapshot, sample).await?,
         _ => count_filtered(environment, snapshot, expressions).await?,
     };
-    store(&environment.state, key, &counts);
+    store(&environment.state, key, &counts).await;
     Ok(Arc::new(counts))
 }
 
@@ -169,9 +169,9 @@ async fn count_row_group(
     }
 }
 
-/// Reads stored counts; none where the file is missing, damaged or of other row groups, so that they are counted again.
-fn load(state: &State, key: &str, row_groups: &[RowGroup]) -> Option<Arc<Vec<u64>>> {
-    let bytes = state.read(Kind::RowCounts, key).ok()??;
+/// Reads stored counts; none where they are missing, damaged or of other row groups, so that they are counted again.
+async fn load(state: &State, key: &str, row_groups: &[RowGroup]) -> Option<Arc<Vec<u64>>> {
+    let bytes = state.read(Kind::RowCounts, key).await.ok()??;
     let StoredCounts { counts, digest } = serde_json::from_slice(&bytes).ok()?;
     if digest != counts_digest(key, &counts) {
         return None;
@@ -181,11 +181,11 @@ fn load(state: &State, key: &str, row_groups: &[RowGroup]) -> Option<Arc<Vec<u64
     is_valid.then(|| Arc::new(counts))
 }
 
-fn store(state: &State, key: &str, counts: &[u64]) {
+async fn store(state: &State, key: &str, counts: &[u64]) {
     let stored = StoredCounts { digest: counts_digest(key, counts), counts: counts.to_vec() };
     // Numbers and a string always have a JSON form.
     let bytes = serde_json::to_vec(&stored).unwrap_or_default();
-    if let Err(error) = state.write(Kind::RowCounts, key, &bytes) {
+    if let Err(error) = state.write(Kind::RowCounts, key, bytes).await {
         tracing::warn!(%error, "cannot store row counts; a restart counts them again");
     }
 }

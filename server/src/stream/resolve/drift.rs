@@ -79,7 +79,7 @@ mod tests {
     use arrow::datatypes::{Field, TimeUnit};
 
     use super::*;
-    use crate::{state::State, stream::plan_store::PlanStore};
+    use crate::{cpu_pool::CpuPool, state::State, stream::plan_store::PlanStore};
 
     fn schema(fields: &[(&str, DataType)]) -> Schema {
         Schema::new(fields.iter().map(|(name, kind)| Field::new(*name, kind.clone(), true)).collect::<Vec<_>>())
@@ -89,10 +89,10 @@ mod tests {
         DataType::Dictionary(Box::new(DataType::Int8), Box::new(values))
     }
 
-    #[test]
-    fn drift_errors_name_the_column_and_both_types() {
+    #[tokio::test]
+    async fn drift_errors_name_the_column_and_both_types() {
         let folder = tempfile::tempdir().unwrap();
-        let plans = PlanStore::new(State::open(folder.path()).unwrap());
+        let plans = PlanStore::new(State::open(folder.path(), folder.path(), &CpuPool::inline()).unwrap());
         let item = |kind| Arc::new(Field::new("item", kind, true));
         let zone = |zone: &str| DataType::Timestamp(TimeUnit::Microsecond, Some(zone.into()));
         let cases = [
@@ -116,8 +116,9 @@ mod tests {
         ];
         for (number, (fitted, sent, is_accepted)) in cases.into_iter().enumerate() {
             let id = format!("{number:x}");
-            plans.add_fitted_types(&id, FittedTypes::of(&schema(&[("a", fitted.clone())]))).unwrap();
-            let checked = plans.fitted_types(&id).check(&schema(&[("b", DataType::Null), ("a", sent.clone())]));
+            plans.add_fitted_types(&id, FittedTypes::of(&schema(&[("a", fitted.clone())]))).await.unwrap();
+            let known = plans.fitted_types(&id).await.unwrap();
+            let checked = known.check(&schema(&[("b", DataType::Null), ("a", sent.clone())]));
             assert_eq!(checked.is_ok(), is_accepted, "{fitted} and {sent}");
             if let Err(error) = checked {
                 let text = error.to_string();
@@ -127,20 +128,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn accepts_every_fitted_type_and_any_schema_for_an_unknown_plan() {
+    #[tokio::test]
+    async fn accepts_every_fitted_type_and_any_schema_for_an_unknown_plan() {
         let folder = tempfile::tempdir().unwrap();
-        let plans = PlanStore::new(State::open(folder.path()).unwrap());
+        let plans = PlanStore::new(State::open(folder.path(), folder.path(), &CpuPool::inline()).unwrap());
         for kind in [DataType::Float32, DataType::Float64] {
-            plans.add_fitted_types("ab", FittedTypes::of(&schema(&[("x", kind)]))).unwrap();
+            plans.add_fitted_types("ab", FittedTypes::of(&schema(&[("x", kind)]))).await.unwrap();
         }
-        let known = plans.fitted_types("ab");
+        let known = plans.fitted_types("ab").await.unwrap();
         assert!(known.check(&schema(&[("x", DataType::Float32)])).is_ok());
         assert!(known.check(&schema(&[("x", DataType::Float64)])).is_ok());
         let drift = known.check(&schema(&[("x", DataType::Int32)])).unwrap_err().to_string();
         assert!(drift.contains("Float32 or Float64"), "{drift}");
         let missing = known.check(&schema(&[("X1", DataType::Float32)])).unwrap_err().to_string();
         assert!(missing.contains("\"x\"") && missing.contains("\"X1\""), "{missing}");
-        assert!(plans.fitted_types("cd").check(&schema(&[])).is_ok());
+        assert!(plans.fitted_types("cd").await.unwrap().check(&schema(&[])).is_ok());
     }
 }

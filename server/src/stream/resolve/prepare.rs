@@ -16,7 +16,7 @@ use crate::{
         error::StreamError,
         resolve::{
             cache::PlanCache,
-            compiled::{Compiled, CompiledKey},
+            compiled::{Compiled, CompiledKey, SnapshotCompiler},
             count::RowCounts,
             groups::{GroupColumn, GroupFilter, counts::GroupTables, table::GroupTable},
             mixture::{MixtureCache, of_source},
@@ -198,20 +198,15 @@ impl Resolver {
     async fn compiled(&self, snapshot: &Arc<Snapshot>, request: &Request) -> Result<Arc<Compiled>, StreamError> {
         // Groups share what is compiled.
         let grouping = request.grouping.clone().map(|grouping| Grouping { key: None, ..grouping });
-        let any_plan = CompiledKey {
+        let key = CompiledKey {
             snapshot: snapshot.digest().to_owned(),
             plan_id: String::new(),
             with_row_ids: request.with_row_ids,
             sample: request.sample,
             grouping,
         };
-        let (snapshot, of) = (Arc::clone(snapshot), any_plan.clone());
-        let key = move |plan_id: &str| CompiledKey { plan_id: plan_id.to_owned(), ..any_plan.clone() };
-        let compile = move |environment: &Environment, plan| Compiled::new(environment, &snapshot, plan, &of);
-        // Tickets with the id of a plan that was removed would be refused.
-        let is_current =
-            |environment: &Environment, known: &Compiled| !known.is_stored || environment.plans.has(&known.plan_id);
-        self.plans.get(&self.environment, &request.source, key, is_current, compile).await
+        let compiler = SnapshotCompiler { snapshot: Arc::clone(snapshot), key };
+        self.plans.get(&self.environment, &request.source, compiler).await
     }
 }
 

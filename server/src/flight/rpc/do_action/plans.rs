@@ -34,14 +34,14 @@ pub(super) async fn remove(context: &CallContext, body: &Bytes) -> Result<Action
     if request.plan_id.is_empty() {
         return Err(status::of(&PlanError::field("plan_id", "missing: the id of a stored plan").into()));
     }
-    let record = context.streams().plan(&request.plan_id);
+    let record = context.streams().plan(&request.plan_id).await.map_err(|error| status::of(&error))?;
     let Some(seen) = record.clone().and_then(|record| Access::visible(&context.caller, record)) else {
         return Err(unknown(context, &request.plan_id).await?);
     };
     if let Some(record) = &record {
         Access::removal(&context.caller, record)?;
     }
-    if !context.streams().remove_plan(&request.plan_id).map_err(|error| status::of(&error))? {
+    if !context.streams().remove_plan(&request.plan_id).await.map_err(|error| status::of(&error))? {
         // Another call removed it first.
         return Err(unknown(context, &request.plan_id).await?);
     }

@@ -1,4 +1,4 @@
-//! The rows of each group, counted in one pass over the column, then kept in memory and in the state directory.
+//! The rows of each group, counted in one pass over the column, then kept in memory and under `--state`.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,11 +18,12 @@ use crate::{
     catalog::{RowGroup, Snapshot},
     plan::PlanError,
     scan,
-    state::short_digest,
+    state::{Kind, short_digest},
     stream::{
         decode::decode,
         environment::Environment,
         error::StreamError,
+        kept::evict,
         resolve::{
             compiled::Compiled,
             count::{COUNTED_AT_ONCE, count_key, rows_and_groups},
@@ -31,8 +32,11 @@ use crate::{
     },
 };
 
-/// Tables in memory; further ones are read from the state directory again.
+/// Tables in memory; further ones are read from the state again.
 const TABLES_CACHED_MAX: usize = 8;
+
+/// Tables to keep under `--state`; those that were used longest ago are removed.
+const KEPT_MAX: usize = 64;
 
 /// Tables by snapshot, rows and column, those used last first.
 #[derive(Debug, Default)]
@@ -99,21 +103,31 @@ async fn load_or_count(
     column: &Arc<GroupColumn>,
     id: &str,
 ) -> Result<Arc<GroupTable>, StreamError> {
-    let (known, shared, groups) = (id.to_owned(), Arc::clone(environment), Arc::clone(snapshot));
-    let of_keys = Arc::clone(column);
-    let load = move || stored::load(&shared.state, &known, &of_keys, groups.row_groups(), &shared.budget);
-    if let Some(table) = environment.cpu.run(load).await? {
-        return Ok(Arc::new(table));
+    let state = &environment.state;
+    // A state that cannot be read costs another pass.
+    if let Ok(Some(bytes)) = state.read(Kind::GroupCounts, id).await {
+        let (known, shared, groups) = (id.to_owned(), Arc::clone(environment), Arc::clone(snapshot));
+        let of_keys = Arc::clone(column);
+        let decode = move || stored::decode(&bytes, &known, &of_keys, groups.row_groups(), &shared.budget);
+        if let Some(table) = environment.cpu.run(decode).await? {
+            state.mark_used(Kind::GroupCounts, id).await;
+            return Ok(Arc::new(table));
+        }
     }
     let counted = count(environment, snapshot, compiled, column).await?;
-    let (shared, column, id) = (Arc::clone(environment), Arc::clone(column), id.to_owned());
+    let (shared, column, of) = (Arc::clone(environment), Arc::clone(column), id.to_owned());
     let finish = move || {
         let buckets = 0..column.buckets.map_or(0, std::num::NonZeroU64::get);
         let table = counted.finish(&shared.budget, buckets.map(GroupKey::Bucket))?;
-        stored::store(&shared.state, &id, &column, &table);
-        Ok(Arc::new(table))
+        let encoded = stored::encode(&of, &column, &table);
+        Ok::<_, StreamError>((Arc::new(table), encoded))
     };
-    environment.cpu.run(finish).await?
+    let (table, encoded) = environment.cpu.run(finish).await??;
+    if let Err(error) = state.write(Kind::GroupCounts, id, encoded).await {
+        tracing::warn!(%error, "cannot store counts of groups; a restart counts them again");
+    }
+    evict(state, Kind::GroupCounts, KEPT_MAX).await;
+    Ok(table)
 }
 
 async fn count(

@@ -1,6 +1,4 @@
-//! Counts of groups in the state directory. The digest detects damage, which would silently shift every row.
-
-use std::cmp::Reverse;
+//! Counts of groups as they are stored under `--state`. The digest detects damage, which would silently shift every row.
 
 use forebay_proto::v1;
 use prost::Message;
@@ -9,14 +7,7 @@ use super::{
     column::GroupColumn,
     table::{GroupRows, GroupTable},
 };
-use crate::{
-    budget::Budget,
-    catalog::RowGroup,
-    state::{Kind, State, StateEntry, short_digest},
-};
-
-/// Tables to keep; those that were used longest ago are removed.
-const KEPT_MAX: usize = 64;
+use crate::{budget::Budget, catalog::RowGroup, state::short_digest};
 
 /// Length of the digest before the message.
 const DIGEST_BYTES: usize = 32;
@@ -34,20 +25,18 @@ struct StoredGroups {
     rows: Vec<u64>,
 }
 
-/// Reads a table; none if it is missing, damaged or of other row groups, so that it is counted again.
-pub(super) fn load(
-    state: &State,
+/// Decodes a table; none if it is damaged or of other row groups, so that it is counted again.
+pub(super) fn decode(
+    bytes: &[u8],
     id: &str,
     column: &GroupColumn,
     row_groups: &[RowGroup],
     budget: &Budget,
 ) -> Option<GroupTable> {
-    let bytes = state.read(Kind::GroupCounts, id).ok()??;
     let (digest, message) = bytes.split_at_checked(DIGEST_BYTES)?;
     if short_digest(&[id.as_bytes(), message]).as_bytes() != digest {
         return None;
     }
-    state.mark_used(Kind::GroupCounts, id);
     let stored = StoredGroups::decode(message).ok()?;
     let key = |message: &v1::GroupKey| column.key(message.key.as_ref()?).ok();
     let keys = stored.keys.iter().map(key).collect::<Option<Vec<_>>>()?;
@@ -69,8 +58,8 @@ pub(super) fn load(
     if is_valid { GroupTable::new(budget, keys, ends, runs).ok() } else { None }
 }
 
-/// Writes a table. If that fails, a restart counts it again.
-pub(super) fn store(state: &State, id: &str, column: &GroupColumn, table: &GroupTable) {
+/// Encodes a table.
+pub(super) fn encode(id: &str, column: &GroupColumn, table: &GroupTable) -> Vec<u8> {
     let mut stored = StoredGroups::default();
     for (index, key) in table.keys().iter().enumerate() {
         stored.keys.push(column.message(key));
@@ -81,14 +70,5 @@ pub(super) fn store(state: &State, id: &str, column: &GroupColumn, table: &Group
         stored.ends.push(stored.rows.len() as u64);
     }
     let message = stored.encode_to_vec();
-    let bytes = [short_digest(&[id.as_bytes(), &message]).as_bytes(), &message].concat();
-    if let Err(error) = state.write(Kind::GroupCounts, id, &bytes) {
-        tracing::warn!(%error, "cannot store counts of groups; a restart counts them again");
-    }
-    let mut kept = state.entries(Kind::GroupCounts);
-    kept.sort_by_key(|file| Reverse(file.used));
-    for StateEntry { id, .. } in kept.into_iter().skip(KEPT_MAX) {
-        // Another replica may have removed it.
-        let _ = state.remove(Kind::GroupCounts, &id);
-    }
+    [short_digest(&[id.as_bytes(), &message]).as_bytes(), &message].concat()
 }

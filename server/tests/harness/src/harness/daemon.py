@@ -26,11 +26,13 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**plain, **(extra or {})}
 
 
-def run_to_end(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run_to_end(
+    *arguments: str, env: Mapping[str, str] | None = None, seconds: float = 10
+) -> subprocess.CompletedProcess[str]:
     """Run the program with arguments that make it exit."""
     command = [server_binary(), *arguments]
     return subprocess.run(
-        command, env=environment(env), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10
+        command, env=environment(env), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds
     )
 
 

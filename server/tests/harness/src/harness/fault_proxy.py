@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from harness.proxy import RESET
 
+READING = {"GET", "HEAD"}
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
@@ -91,7 +92,12 @@ class Rule:
     times: float
     skip: int
     ranged: bool
+    methods: tuple[str, ...]
     hits: int = 0
+
+    def fits(self, seen: Seen) -> bool:
+        is_of_range = seen.range is not None or not self.ranged
+        return seen.method in self.methods and self.key in seen.path and is_of_range
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,10 @@ class FaultProxy:
         self.seen: list[Seen] = []
         # Mistakes of the faults themselves.
         self.errors: list[Exception] = []
+        # Names of headers, in lower case, that the store does not receive.
+        self.hidden_headers: set[str] = set()
+        # Writes reach the store one at a time: some emulators check a condition before they lock.
+        self.writing = threading.Lock()
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
         self.closing = threading.Event()
@@ -131,9 +141,18 @@ class FaultProxy:
         self._server.server_close()
         self._thread.join()
 
-    def on(self, fault: Fault, key: str, *, times: float = math.inf, skip: int = 0, ranged: bool = True) -> Rule:
-        """Faults for GETs whose path or query holds `key`; with `ranged`, for reads of ranges only."""
-        rule = Rule(fault, key, times, skip, ranged)
+    def on(
+        self,
+        fault: Fault,
+        key: str,
+        *,
+        times: float = math.inf,
+        skip: int = 0,
+        ranged: bool = True,
+        methods: tuple[str, ...] = ("GET",),
+    ) -> Rule:
+        """Faults for GETs, or other methods, whose path or query holds `key`; with `ranged`, only for ranges."""
+        rule = Rule(fault, key, times, skip, ranged, methods)
         with self._lock:
             self._rules.append(rule)
         return rule
@@ -152,7 +171,7 @@ class FaultProxy:
         with self._lock:
             self.seen.append(seen)
             for rule in self._rules:
-                if seen.method != "GET" or rule.key not in seen.path or (rule.ranged and seen.range is None):
+                if not rule.fits(seen):
                     continue
                 if rule.skip > 0:
                     rule.skip -= 1
@@ -182,16 +201,33 @@ class _Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self.do_GET()
 
+    def do_PUT(self) -> None:
+        self.do_GET()
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def do_DELETE(self) -> None:
+        self.do_GET()
+
     def ask(self, with_range: bool) -> Answer:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.command in READING:
+            return self.forward(body, with_range)
+        with self.proxy.writing:
+            return self.forward(body, with_range)
+
+    def forward(self, body: bytes, with_range: bool) -> Answer:
         connection = http.client.HTTPConnection(self.proxy.target, timeout=30)
-        dropped = HOP_BY_HOP if with_range else HOP_BY_HOP | {"range"}
+        dropped = (HOP_BY_HOP if with_range else HOP_BY_HOP | {"range"}) | self.proxy.hidden_headers
         headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
-        connection.request(self.command, self.path, headers=headers)
+        # Python adds the length of a body.
+        connection.request(self.command, self.path, None if self.command in READING else body, headers)
         response = connection.getresponse()
         kept = {name.title(): value for name, value in response.getheaders() if name.lower() not in HOP_BY_HOP}
         if self.command == "HEAD":
             kept["Content-Length"] = response.headers["Content-Length"] or "0"
-        answer = Answer(response.status, kept, response.read(), lambda: self.ask(with_range=False))
+        answer = Answer(response.status, kept, response.read(), lambda: self.forward(b"", with_range=False))
         connection.close()
         return answer
 

@@ -68,6 +68,12 @@ class AzureBackend(Backend):
     def put(self, key: str, body: bytes) -> None:
         self._client.upload_blob(key, body, overwrite=True)
 
+    def get(self, key: str) -> bytes:
+        return self._client.download_blob(key).readall()
+
+    def keys(self, prefix: str) -> list[str]:
+        return sorted(self._client.list_blob_names(name_starts_with=prefix))
+
     def delete(self, key: str) -> None:
         self._client.delete_blob(key)
 

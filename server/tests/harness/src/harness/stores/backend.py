@@ -42,6 +42,14 @@ class Backend(ABC):
     @abstractmethod
     def delete(self, key: str) -> None: ...
 
+    def get(self, key: str) -> bytes:
+        """The body of an object."""
+        raise NotImplementedError
+
+    def keys(self, prefix: str) -> list[str]:
+        """The first keys with a prefix, in order."""
+        raise NotImplementedError
+
     def put_many(self, keys: Iterable[str], body: bytes) -> None:
         """The same body under many keys, as fast as the store can."""
         with ThreadPoolExecutor(PUTS_AT_ONCE) as pool:

@@ -1,7 +1,7 @@
 """Google Cloud Storage by gcp-storage-emulator, with the part of the XML API that the emulator lacks.
 
-The emulator has the JSON API. `object_store` reads through the XML API: its listing, and objects with their ETag,
-generation and date.
+The emulator has the JSON API. `object_store` reads and writes through the XML API: its listing, and objects with their
+ETag, generation and date.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def etag(resource: dict[str, Any]) -> str:
 
 
 class XmlApi(RequestHandler):
-    """Adds reads of the XML API to the emulator."""
+    """Adds the XML API to the emulator: reads, listings, conditional writes and removals."""
 
     protocol_version = "HTTP/1.1"
+    writing = threading.Lock()
 
     def do_GET(self) -> None:  # noqa: N802
         path = urlsplit(self.path)
@@ -53,6 +54,42 @@ class XmlApi(RequestHandler):
 
     def do_HEAD(self) -> None:  # noqa: N802
         self.do_GET()
+
+    def do_PUT(self) -> None:  # noqa: N802
+        bucket, _, key = unquote(urlsplit(self.path).path).lstrip("/").partition("/")
+        if bucket in ("storage", "upload"):
+            super().do_PUT()
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        with self.writing:
+            if bucket not in self.storage.buckets:
+                self._error(404, "NoSuchBucket")
+                return
+            try:
+                present = self.storage.get_file_obj(bucket, key)["generation"]
+            except NotFound:
+                present = "0"
+            if self.headers.get("x-goog-if-generation-match", present) != present:
+                self._error(412, "PreconditionFailed")
+                return
+            resource = _make_object_resource("", bucket, key, "application/octet-stream", str(len(body)))
+            # Two writes may be made within the resolution of the emulator's generations.
+            resource["generation"] = str(max(int(resource["generation"]), int(present) + 1))
+            self.storage.create_file(bucket, key, body, _checksums(body, resource))
+        self._answer(200, {"ETag": etag(resource), "x-goog-generation": resource["generation"]}, b"")
+
+    def do_DELETE(self) -> None:  # noqa: N802
+        bucket, _, key = unquote(urlsplit(self.path).path).lstrip("/").partition("/")
+        if bucket in ("storage", "upload"):
+            super().do_DELETE()
+            return
+        with self.writing:
+            try:
+                self.storage.delete_file(bucket, key)
+            except NotFound:
+                self._error(404, "NoSuchKey")
+                return
+        self._answer(204, {}, b"")
 
     def _list(self, bucket: str, query: dict[str, str]) -> None:
         try:
@@ -140,15 +177,24 @@ class GoogleBackend(Backend):
         return f"gs://{BUCKET}/{key}"
 
     def put(self, key: str, body: bytes) -> None:
+        if not body:
+            # Its handler of uploads fails without a body.
+            return self.put_many([key], body)
         place = f"{self._endpoint}/upload/storage/v1/b/{BUCKET}/o?uploadType=media&name={quote(key, safe='')}"
         request = urllib.request.Request(place, body, {"Content-Type": "application/octet-stream"})
-        urllib.request.urlopen(request, timeout=30).close()
+        return urllib.request.urlopen(request, timeout=30).close()
 
     def put_many(self, keys: Iterable[str], body: bytes) -> None:
         # The server runs in this process: no need for ten thousand uploads.
         for key in keys:
             resource = _make_object_resource(self._endpoint, BUCKET, key, "text/plain", str(len(body)))
             self._storage.create_file(BUCKET, key, body, _checksums(body, resource))
+
+    def get(self, key: str) -> bytes:
+        return self._storage.get_file(BUCKET, key)
+
+    def keys(self, prefix: str) -> list[str]:
+        return sorted(one["name"] for one in self._storage.get_file_list(BUCKET, prefix, None, None)[0])
 
     def delete(self, key: str) -> None:
         self._storage.delete_file(BUCKET, key)

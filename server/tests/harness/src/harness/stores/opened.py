@@ -68,17 +68,25 @@ class Stores:
         *flags: str,
         endpoint: str | None = None,
         environment: Mapping[str, str] | None = None,
+        state: str | None = None,
     ) -> Daemon:
-        """A server of datasets in any of the stores, or that looks for all of them at another endpoint."""
+        """A server of datasets in any of the stores, or that looks for all of them at another endpoint.
+
+        Its state is in a new directory, or at a URL.
+        """
+        variables = self.environment(endpoint) | dict(environment or {})
+        folder = str(self._folder / f"state-{len(self._servers)}")
+        place = ["--state", folder] if state is None else ["--state", state, "--scratch-dir", folder]
+        flags = (*flags, *(f"--dataset={name}={url}" for name, url in datasets.items()))
+        self._servers.append(Daemon(*LOOPBACK, *place, *flags, env=variables))
+        return self._servers[-1]
+
+    def environment(self, endpoint: str | None = None) -> dict[str, str]:
+        """The variables of a server that reaches all of them, at their proxies or at another endpoint."""
         variables: dict[str, str] = {}
         for backend in self.opened.values():
-            place = endpoint or (backend.proxy.url if backend.proxy else "")
-            variables |= backend.environment(place)
-        variables |= environment or {}
-        state = self._folder / f"state-{len(self._servers)}"
-        flags = (*flags, *(f"--dataset={name}={url}" for name, url in datasets.items()))
-        self._servers.append(Daemon(*LOOPBACK, "--state", str(state), *flags, env=variables))
-        return self._servers[-1]
+            variables |= backend.environment(endpoint or (backend.proxy.url if backend.proxy else ""))
+        return variables
 
     def close(self) -> None:
         for server in self._servers:

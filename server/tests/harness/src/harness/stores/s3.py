@@ -48,6 +48,13 @@ class S3Backend(Backend):
         for key in keys:
             s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(BUCKET, key, body)
 
+    def get(self, key: str) -> bytes:
+        return self._client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+
+    def keys(self, prefix: str) -> list[str]:
+        listed = self._client.list_objects_v2(Bucket=BUCKET, Prefix=prefix)
+        return [one["Key"] for one in listed.get("Contents", [])]
+
     def delete(self, key: str) -> None:
         self._client.delete_object(Bucket=BUCKET, Key=key)
 
