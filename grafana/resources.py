@@ -101,10 +101,29 @@ CACHE = Row(
             },
             max=1,
         ),
-        Panel("Size", "Bytes of the row groups in the cache.", "bytes", each(series("forebay_cache_bytes"))),
+        Panel(
+            "Size",
+            "Bytes of the row groups in the cache: in memory, and of the files in --cache-dir.",
+            "bytes",
+            {
+                f"{INSTANCE} memory": total(series("forebay_cache_bytes"), by="instance"),
+                f"{INSTANCE} disk": total(series("forebay_cache_disk_bytes"), by="instance"),
+            },
+        ),
+        Panel(
+            "Disk tier",
+            "Chunks of rows per second that streams read from --cache-dir, those that were not written because the disk is "
+            "full or slower than the streams, and damaged files, whose rows are computed again.",
+            "cps",
+            {
+                f"{INSTANCE} read": total(rate("forebay_cache_disk_hits_total"), by="instance"),
+                f"{INSTANCE} not written": total(rate("forebay_cache_disk_dropped_total"), by="instance"),
+                f"{INSTANCE} damaged": total(rate("forebay_cache_disk_damaged_total"), by="instance"),
+            },
+        ),
         Panel(
             "Evictions",
-            "Row groups per second that make room for others. If hits are few as well, the plans in use need more than "
+            "Row groups in memory per second that make room for others. If hits are few as well, the plans in use need more than "
             "--cache-bytes.",
             "cps",
             each(rate("forebay_cache_evictions_total")),

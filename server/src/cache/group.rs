@@ -1,6 +1,6 @@
 //! The finished rows of one row group, chunk by chunk.
 //!
-//! A chunk is missing, claimed or finished. One reader claims a missing chunk for as long as a CPU job decodes and
+//! A chunk is missing, claimed or finished, and missing ones may be on disk. One reader claims a missing chunk for as long as a CPU job decodes and
 //! computes it, and never while it waits for a client; others wait for the claim to end without blocking a thread. A
 //! claim that is dropped, after an error or with its stream, leaves the chunk missing.
 
@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::RecordBatch;
 use tokio::sync::watch;
+
+use super::disk::DiskGroup;
 
 /// Bytes that a finished chunk takes besides its rows: arrays, buffers and its place.
 const CHUNK_BYTES: u64 = 1024;
@@ -30,6 +32,10 @@ pub struct GroupChunks {
 pub struct CachedGroup {
     chunks: Mutex<Vec<Chunk>>,
     changes: watch::Sender<()>,
+    /// Its chunks on disk, if there is a disk tier.
+    disk: Option<DiskGroup>,
+    /// Whether finished rows stay in memory. If not, they are only written to disk.
+    retains: bool,
 }
 
 /// The right and the duty to compute a chunk. Dropping it lets another reader compute the chunk.
@@ -62,6 +68,11 @@ impl GroupChunks {
         self.passing.saturating_mul(self.row_bytes).saturating_add(chunks.saturating_mul(CHUNK_BYTES))
     }
 
+    /// The number of chunks.
+    pub(super) fn count(&self) -> usize {
+        self.stored.div_ceil(self.chunk_rows.max(1)) as usize
+    }
+
     /// Stored rows of a chunk.
     pub fn stored_in(&self, chunk: usize) -> u64 {
         let start = (chunk as u64).saturating_mul(self.chunk_rows);
@@ -72,12 +83,42 @@ impl GroupChunks {
 // === impl CachedGroup ===
 
 impl CachedGroup {
-    /// A row group of which no chunk is finished. [`GroupChunks::bytes`] bounds the number of chunks.
-    pub(super) fn new(chunks: &GroupChunks) -> Self {
-        let count = chunks.stored.div_ceil(chunks.chunk_rows.max(1)) as usize;
+    /// A row group of which no chunk is in memory. [`GroupChunks::bytes`] bounds the number of chunks.
+    pub(super) fn new(chunks: &GroupChunks, disk: Option<DiskGroup>, retains: bool) -> Self {
+        let count = chunks.count();
         let all_pass = chunks.passing == chunks.stored;
-        let chunk = |index| Chunk { passing: all_pass.then(|| chunks.stored_in(index)), rows: ChunkRows::Missing };
-        Self { chunks: Mutex::new((0..count).map(chunk).collect()), changes: watch::Sender::new(()) }
+        let on_disk = |index| disk.as_ref().and_then(|disk| disk.rows_of(index));
+        let passing = |index| if all_pass { Some(chunks.stored_in(index)) } else { on_disk(index) };
+        let chunk = |index| Chunk { passing: passing(index), rows: ChunkRows::Missing };
+        let chunks = Mutex::new((0..count).map(chunk).collect());
+        Self { chunks, changes: watch::Sender::new(()), disk, retains }
+    }
+
+    /// Whether a chunk is not in memory but on disk.
+    pub fn is_on_disk(&self, chunk: usize) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.rows_of(chunk).is_some())
+    }
+
+    /// Reads a chunk from disk, and keeps it in memory if the row group is there; none if it is not on disk, or damaged.
+    pub async fn load(self: &Arc<Self>, chunk: usize) -> Option<RecordBatch> {
+        let disk = self.disk.as_ref()?;
+        // Another reader that began to compute the chunk finishes it.
+        let claim = self.claim(chunk);
+        let rows = disk.load(chunk, self.passing(chunk)).await?;
+        if let Some(claim) = claim {
+            claim.keep(rows.clone());
+        }
+        Some(rows)
+    }
+
+    /// Lets the finished chunks be written that are not on disk, before the row group leaves the memory.
+    pub(super) fn offer_to_disk(&self) {
+        let Some(disk) = &self.disk else { return };
+        for (index, chunk) in self.chunks().iter().enumerate() {
+            if let ChunkRows::Finished(rows) = &chunk.rows {
+                disk.offer(index, rows);
+            }
+        }
     }
 
     /// The passing rows of a chunk; none if they are not known, or if there is no such chunk.
@@ -106,6 +147,7 @@ impl CachedGroup {
                 _ if left == 0 => return None,
                 (ChunkRows::Finished(finished), _) => left = left.saturating_sub(finished.num_rows() as u64),
                 (_, Some(0)) => {}
+                (ChunkRows::Missing, Some(passing)) if self.is_on_disk(index) => left = left.saturating_sub(passing),
                 _ => return Some(index),
             }
         }
@@ -143,11 +185,19 @@ impl CachedGroup {
 // === impl ChunkClaim ===
 
 impl ChunkClaim {
-    /// Keeps the finished rows of the chunk.
+    /// Keeps the finished rows of the chunk, and lets them be written to disk.
     pub fn finish(self, rows: RecordBatch) {
+        if let Some(disk) = &self.group.disk {
+            disk.offer(self.chunk, &rows);
+        }
+        self.keep(rows);
+    }
+
+    /// Keeps the rows of the chunk.
+    fn keep(self, rows: RecordBatch) {
         if let Some(chunk) = self.group.chunks().get_mut(self.chunk) {
             chunk.passing = Some(rows.num_rows() as u64);
-            chunk.rows = ChunkRows::Finished(rows);
+            chunk.rows = if self.group.retains { ChunkRows::Finished(rows) } else { ChunkRows::Missing };
         }
     }
 

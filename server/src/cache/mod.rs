@@ -1,4 +1,4 @@
-//! Finished rows of row groups, in memory: what the kernels made of the passing rows, before any shuffle. The streams of
+//! Finished rows of row groups, in memory and on disk: what the kernels made of the passing rows, before any shuffle. The streams of
 //! a plan share them: other epochs, ranks, seeds and jobs copy rows that one of them computed.
 //!
 //! ```text
@@ -9,8 +9,12 @@
 //! streams read are never evicted, and rows that were read once evict nothing: a scan larger than the cache keeps a
 //! constant part of itself there, which is the most that any order of scans could use.
 //!
-//! This module has no access to plans or files. Its users name everything that decides the rows in a key.
+//! With a [disk tier](DiskTier), finished chunks are also written to files. Row groups for which the memory has no room are
+//! read from there and written there, chunk by chunk.
+//!
+//! This module has no access to plans or datasets. Its users name everything that decides the rows in a key.
 
+mod disk;
 mod group;
 
 use std::{
@@ -18,6 +22,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+pub use disk::{CacheDirError, DiskTier};
 pub use group::{CachedGroup, ChunkClaim, GroupChunks};
 
 use crate::metrics;
@@ -30,12 +35,16 @@ const REQUESTS_REMEMBERED: usize = 1 << 16;
 
 /// Finished rows of row groups, up to a number of bytes. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct RowCache(Option<Arc<Mutex<Contents>>>);
+pub struct RowCache {
+    contents: Option<Arc<Mutex<Contents>>>,
+    disk: Option<Arc<DiskTier>>,
+}
 
 /// The rows of one plan for one stream. While it exists, they are not evicted.
 #[derive(Debug)]
 pub struct PlanRows {
     contents: Arc<Mutex<Contents>>,
+    disk: Option<Arc<DiskTier>>,
     key: String,
     reader: u64,
     admits: bool,
@@ -81,23 +90,34 @@ impl RowCache {
     /// A cache of at most `capacity` bytes; 0: none.
     pub fn new(capacity: u64) -> Self {
         let contents = Contents { capacity, used: 0, readers: 0, plans: HashMap::new() };
-        Self((capacity > 0).then(|| Arc::new(Mutex::new(contents))))
+        Self { contents: (capacity > 0).then(|| Arc::new(Mutex::new(contents))), disk: None }
+    }
+
+    /// The cache with a disk tier, which is not used without memory.
+    #[must_use]
+    pub fn with_disk(self, disk: Option<Arc<DiskTier>>) -> Self {
+        Self { disk: disk.filter(|_| self.contents.is_some()), ..self }
     }
 
     /// The most bytes that it keeps; 0: it is off.
     pub fn capacity(&self) -> u64 {
-        self.0.as_ref().map_or(0, |contents| lock(contents).capacity)
+        self.contents.as_ref().map_or(0, |contents| lock(contents).capacity)
     }
 
     /// The bytes of the row groups that it keeps of a plan.
     pub fn bytes_of(&self, key: &str) -> u64 {
-        self.0.as_ref().map_or(0, |contents| lock(contents).plans.get(key).map_or(0, |plan| plan.bytes))
+        self.contents.as_ref().map_or(0, |contents| lock(contents).plans.get(key).map_or(0, |plan| plan.bytes))
+    }
+
+    /// The bytes of a plan's chunks on disk; none without a disk tier.
+    pub fn disk_bytes_of(&self, key: &str) -> Option<u64> {
+        self.disk.as_ref().map(|disk| disk.bytes_of(key))
     }
 
     /// Opens the rows with this key for a stream; none if the cache is off. The key must name everything that decides
     /// the rows, except the state of their file. Without `admits`, the stream reads what is there and adds nothing.
     pub fn open(&self, key: String, admits: bool) -> Option<PlanRows> {
-        let shared = self.0.as_ref()?;
+        let shared = self.contents.as_ref()?;
         let mut contents = lock(shared);
         contents.readers += 1;
         let reader = contents.readers;
@@ -105,14 +125,18 @@ impl RowCache {
         plan.readers += 1;
         plan.last_reader = reader;
         contents.forget_plans();
-        Some(PlanRows { contents: Arc::clone(shared), key, reader, admits })
+        drop(contents);
+        if let Some(disk) = &self.disk {
+            disk.open_plan(&key);
+        }
+        Some(PlanRows { contents: Arc::clone(shared), disk: self.disk.clone(), key, reader, admits })
     }
 }
 
 // === impl PlanRows ===
 
 impl PlanRows {
-    /// The rows of a row group, finished or not; none if there is no room for all of them. `file` names the state of
+    /// The rows of a row group, finished or not; none if there is no room for all of them, and none are on disk. `file` names the state of
     /// the row group's file: rows of another state are dropped.
     pub fn group(&self, index: usize, file: &str, chunks: &GroupChunks) -> Option<Arc<CachedGroup>> {
         let mut contents = lock(&self.contents);
@@ -128,10 +152,16 @@ impl PlanRows {
             contents.evict(&self.key, index);
         }
         let bytes = chunks.bytes();
+        let disk = self.disk.as_ref().map(|disk| disk.group(&self.key, index, file, self.admits));
         if !self.admits || !contents.makes_room(&self.key, (index, bytes), self.reader) {
-            return None;
+            drop(contents);
+            // Its rows pass through memory, a chunk at a time.
+            let disk = disk.filter(|disk| {
+                disk.has_room(bytes) || (0..chunks.count()).any(|chunk| disk.rows_of(chunk).is_some())
+            })?;
+            return Some(Arc::new(CachedGroup::new(chunks, Some(disk), false)));
         }
-        let group = Arc::new(CachedGroup::new(chunks));
+        let group = Arc::new(CachedGroup::new(chunks, disk, true));
         let kept = KeptGroup { file: file.to_owned(), group: Arc::clone(&group), bytes };
         contents.insert(&self.key, index, kept);
         Some(group)
@@ -145,6 +175,10 @@ impl Drop for PlanRows {
             plan.readers -= 1;
         }
         contents.forget_plans();
+        drop(contents);
+        if let Some(disk) = &self.disk {
+            disk.close_plan(&self.key);
+        }
     }
 }
 
@@ -203,6 +237,7 @@ impl Contents {
     fn evict(&mut self, key: &str, index: usize) {
         let Some(plan) = self.plans.get_mut(key) else { return };
         let Some(evicted) = plan.groups.remove(&index) else { return };
+        evicted.group.offer_to_disk();
         plan.bytes -= evicted.bytes;
         self.used -= evicted.bytes;
         metrics::cache_evicted();

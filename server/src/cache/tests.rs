@@ -110,15 +110,15 @@ fn plans_without_rows_are_forgotten() {
     for number in 0..100 {
         drop(opened(&cache, &number.to_string()).group(0, "file", &CHUNKS));
     }
-    assert_eq!(lock(cache.0.as_ref().unwrap()).plans.len(), PLANS_REMEMBERED);
+    assert_eq!(lock(cache.contents.as_ref().unwrap()).plans.len(), PLANS_REMEMBERED);
 }
 
 #[test]
 fn the_rows_of_a_chunk_are_known_before_they_are_computed_if_all_rows_pass() {
-    let group = CachedGroup::new(&GroupChunks { stored: 25, passing: 25, ..CHUNKS });
+    let group = CachedGroup::new(&GroupChunks { stored: 25, passing: 25, ..CHUNKS }, None, true);
     assert_eq!([0, 1, 2, 3].map(|chunk| group.passing(chunk)), [Some(10), Some(10), Some(5), None]);
     assert!(!group.is_past_end(2) && group.is_past_end(3));
-    let filtered = Arc::new(CachedGroup::new(&GroupChunks { stored: 25, passing: 7, ..CHUNKS }));
+    let filtered = Arc::new(CachedGroup::new(&GroupChunks { stored: 25, passing: 7, ..CHUNKS }, None, true));
     assert_eq!(filtered.passing(0), None);
     filtered.claim(0).unwrap().count(3);
     filtered.claim(1).unwrap().finish(rows(0..4));
@@ -128,7 +128,7 @@ fn the_rows_of_a_chunk_are_known_before_they_are_computed_if_all_rows_pass() {
 
 #[test]
 fn a_reader_needs_the_file_from_the_first_unfinished_chunk_on() {
-    let group = Arc::new(CachedGroup::new(&CHUNKS));
+    let group = Arc::new(CachedGroup::new(&CHUNKS, None, true));
     assert_eq!(group.first_unfinished(0, 1), Some(0));
     group.claim(0).unwrap().finish(rows(0..10));
     group.claim(1).unwrap().finish(rows(10..20));
@@ -142,7 +142,7 @@ fn a_reader_needs_the_file_from_the_first_unfinished_chunk_on() {
 
 #[tokio::test]
 async fn one_reader_computes_a_chunk_and_the_others_wait() {
-    let group = Arc::new(CachedGroup::new(&CHUNKS));
+    let group = Arc::new(CachedGroup::new(&CHUNKS, None, true));
     let claim = group.claim(1).unwrap();
     assert!(group.claim(1).is_none() && group.finished(1).is_none());
     let mut waiting = pin!(group.unclaimed(1));
@@ -158,7 +158,7 @@ async fn one_reader_computes_a_chunk_and_the_others_wait() {
 
 #[tokio::test]
 async fn a_dropped_claim_passes_to_the_next_reader() {
-    let group = Arc::new(CachedGroup::new(&CHUNKS));
+    let group = Arc::new(CachedGroup::new(&CHUNKS, None, true));
     let claim = group.claim(3).unwrap();
     let waiting = group.unclaimed(3);
     drop(claim);

@@ -125,6 +125,16 @@ pub struct Flags {
           value_parser = sizes(0..=1 << 50))]
     pub(super) cache_bytes: ByteSize,
 
+    /// Directory for finished rows, in addition to --cache-bytes: row groups for which the memory has no room, and all
+    /// that a later server is to find. Each server needs its own; of a damaged file, the rows are computed again.
+    #[arg(long, env = "FOREBAY_CACHE_DIR", value_name = "DIR")]
+    pub(super) cache_dir: Option<PathBuf>,
+
+    /// Most bytes of the files in --cache-dir.
+    #[arg(long, env = "FOREBAY_CACHE_DIR_BYTES", value_name = "SIZE", default_value_t = ByteSize(32 << 30),
+          value_parser = sizes(1 << 20..=1 << 60))]
+    pub(super) cache_dir_bytes: ByteSize,
+
     /// Part of --memory-limit-bytes that the aggregates of fits may hold before they spill to disk; half of it at most.
     /// Descriptions share it.
     #[arg(long, env = "FOREBAY_FIT_MEMORY_BYTES", value_name = "SIZE", default_value_t = ByteSize(1 << 30))]

@@ -11,7 +11,11 @@ mod flags;
 mod state;
 mod views;
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 pub use address::Listen;
 pub use datasets::{int96_units, pinned_schemas};
@@ -58,6 +62,8 @@ pub struct Config {
     pub memory_limit_bytes: u64,
     /// Memory of finished rows; 0: no cache.
     pub cache_bytes: u64,
+    /// Directory of finished rows, and its most bytes; none: they are only in memory.
+    pub cache_dir: Option<(PathBuf, u64)>,
     /// Memory of the aggregates of fits before they spill.
     pub fit_memory_bytes: usize,
     /// Memory of the SQL of one view.
@@ -99,6 +105,11 @@ pub struct Config {
 }
 
 impl Flags {
+    /// Returns the directory of finished rows, if one is set.
+    pub fn cache_dir(&self) -> Option<&Path> {
+        self.cache_dir.as_deref()
+    }
+
     /// Returns the valid datasets, and the problems of the others.
     pub fn datasets(&self) -> (Vec<(String, Location)>, ConfigProblems) {
         datasets::open(self)
@@ -125,6 +136,10 @@ impl Flags {
             bytes => bytes,
         };
         problems.one(check_cache(self.cache_bytes, memory_limit_bytes, machine_bytes()));
+        if let (Some(directory), ByteSize(0)) = (&self.cache_dir, self.cache_bytes) {
+            let reason = "requires --cache-bytes: rows pass through memory, such as 1GiB of it";
+            problems.one::<()>(Err(wrong("cache-dir", &directory.display().to_string(), reason)));
+        }
         let view_memory_bytes = problems.one(views::memory_bytes(&self, memory_limit_bytes));
         problems.one(log::check_filter(&self.log).map_err(|source| wrong("log", &self.log, source.to_string())));
         if let Some(url) = &self.otlp_endpoint {
@@ -159,6 +174,7 @@ impl Flags {
             keepalive: Duration::from_secs(self.keepalive_seconds),
             memory_limit_bytes,
             cache_bytes: self.cache_bytes.0,
+            cache_dir: self.cache_dir.map(|directory| (directory, self.cache_dir_bytes.0)),
             fit_memory_bytes: usize::try_from(self.fit_memory_bytes.0).unwrap_or(usize::MAX),
             view_memory_bytes,
             batch_bytes_max: self.batch_bytes_max.0,

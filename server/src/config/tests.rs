@@ -53,6 +53,8 @@ fn errors_of_invalid_flags_name_what_is_allowed() {
         (&["--dataset", "a=x", "--state", "s3://b/*"], "without wildcards"),
         (&["--dataset", "a=x", "--state", "https://host/state"], "expected a directory, or s3://"),
         (&["--dataset", "a=x", "--state", "ftp://host/state"], "not supported"),
+        (&["--dataset", "a=x", "--cache-dir", "/c"], "requires --cache-bytes"),
+        (&["--dataset", "a=x", "--cache-dir-bytes", "9"], "cache-dir-bytes"),
         (&["--dataset", "a=x", "--batch-bytes-max", "0"], "batch-bytes-max"),
         (&["--dataset", "a=x", "--dataset-files-max", "0"], "dataset-files-max"),
         (&["--dataset", "a=x", "--device", "cuda"], "cuda:0"),

@@ -1,12 +1,13 @@
 //! `forebay-server check`: validates what starting would validate, and reads the datasets, without serving.
 
-use std::{panic, sync::Arc};
+use std::{panic, path::Path, sync::Arc};
 
 use forebay_settings::Values;
 
 use super::{opening, state};
 use crate::{
     budget::Budget,
+    cache::DiskTier,
     catalog::{Catalog, Dataset, Location, ViewDefinition},
     config::Flags,
     cpu_pool::CpuPool,
@@ -36,6 +37,7 @@ pub async fn check(flags: Flags, values: &Values) -> Findings {
     let (datasets, _) = flags.datasets();
     let (views, _) = flags.views(&datasets);
     let place = flags.state();
+    let cache_dir = flags.cache_dir().map(Path::to_owned);
     if let Err(problems) = flags.check() {
         findings.problems.extend(problems.iter().map(ToString::to_string));
     } else {
@@ -49,6 +51,17 @@ pub async fn check(flags: Flags, values: &Values) -> Findings {
             findings.good.push(format!("--state {}", place.shown));
         }
         findings.problems.extend(problems);
+    }
+    if let Some(directory) = &cache_dir {
+        let checked = DiskTier::check(directory).map_err(|error| format!("--cache-dir {error}"));
+        let writable = || {
+            let failed = |error| format!("--cache-dir \"{}\": cannot write to it: {error}", directory.display());
+            state::writable(directory).map_err(failed)
+        };
+        match checked.and_then(|()| writable()) {
+            Ok(()) => findings.good.push(format!("--cache-dir {}", directory.display())),
+            Err(problem) => findings.problems.push(problem),
+        }
     }
     let scratch = place.map(|place| place.scratch).unwrap_or_default();
     let (_shutdown, watch) = Shutdown::new();

@@ -9,6 +9,7 @@ use std::{
     convert::Infallible,
     future,
     io::{self, Write},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -18,13 +19,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::AsyncReadExt,
     signal::unix::{SignalKind, signal},
+    task::spawn_blocking,
     time,
 };
 
 use crate::{
     auth::{Admission, Auth, TicketKey, Tls, random_secret},
     budget::Budget,
-    cache::RowCache,
+    cache::{CacheDirError, DiskTier, RowCache},
     catalog::{CatalogError, LocationError},
     config::{Config, Listen},
     cpu_pool::CpuPool,
@@ -68,6 +70,9 @@ pub enum DaemonError {
     /// The state cannot be used.
     #[error("--state: {0}")]
     State(#[from] StateError),
+    /// The directory of finished rows cannot be used.
+    #[error("--cache-dir {0}")]
+    CacheDir(#[from] CacheDirError),
     /// The system provides no random numbers for a ticket key.
     #[error("cannot create a ticket key: the system provides no random numbers")]
     Random,
@@ -103,7 +108,7 @@ impl DaemonError {
     /// Whether the configuration is wrong, as opposed to the machine.
     pub fn is_configuration(&self) -> bool {
         match self {
-            Self::Dataset(_) | Self::View(_) => true,
+            Self::Dataset(_) | Self::View(_) | Self::CacheDir(_) => true,
             Self::State(error) => error.is_refused(),
             _ => false,
         }
@@ -141,7 +146,8 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     let views = Arc::new(Views::new(&state, view_limits, budget.clone(), watch.clone()));
     let catalog = opening::catalog(config.datasets, config.views, &views, &cpu).await?;
     let device = Device::open(config.device);
-    let cache = RowCache::new(config.cache_bytes);
+    let disk = open_disk_tier(config.cache_dir).await?;
+    let cache = RowCache::new(config.cache_bytes).with_disk(disk);
     let parts = StreamParts { catalog, engine, cpu: cpu.clone(), budget, cache, state: state.clone(), limits, device };
     let streams = Arc::new(Streams::new(parts));
 
@@ -191,6 +197,13 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     let _ = time::timeout(CLOSE_TIME, shutdown.idle()).await;
     tracing::info!("ended");
     Ok(())
+}
+
+/// Opens the disk tier of the cache, whose files may be many.
+async fn open_disk_tier(setting: Option<(PathBuf, u64)>) -> Result<Option<Arc<DiskTier>>, DaemonError> {
+    let Some((directory, bytes)) = setting else { return Ok(None) };
+    let opened = spawn_blocking(move || DiskTier::open(&directory, bytes)).await;
+    opened.map_err(|ended| DaemonError::Threads(io::Error::other(ended)))?.map(Some).map_err(DaemonError::from)
 }
 
 /// Binds the addresses of the Flight service, and the ring of each Unix socket.

@@ -36,7 +36,7 @@ pub(super) async fn check(place: &StatePlace) -> Vec<String> {
 }
 
 /// Checks that a directory can be written to or created, and leaves nothing behind: the server may be another user.
-fn writable(directory: &Path) -> io::Result<()> {
+pub(super) fn writable(directory: &Path) -> io::Result<()> {
     let absolute = std::path::absolute(directory)?;
     let existing: Option<&Path> = absolute.ancestors().find(|path| path.exists());
     let probe = existing.unwrap_or(Path::new("/")).join(format!(".forebay-check-{}", process::id()));

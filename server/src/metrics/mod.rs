@@ -74,6 +74,10 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
             counter!("forebay_cache_requests_total", "cache" => cache.label(), "result" => result).absolute(0);
         }
     }
+    for name in ["hits", "evictions", "damaged", "dropped"] {
+        counter!(format!("forebay_cache_disk_{name}_total")).absolute(0);
+    }
+    cache_disk_bytes(0);
     for status in RELOAD_STATUSES {
         counter!("forebay_config_reloads_total", "status" => status).absolute(0);
     }
@@ -131,6 +135,31 @@ pub fn cache_evicted() {
 /// Sets the bytes of the row groups in that cache.
 pub fn cache_bytes(bytes: u64) {
     handles().cache_bytes.set(bytes as f64);
+}
+
+/// Records a chunk that a stream read from the disk tier of that cache.
+pub fn cache_disk_hit() {
+    counter!("forebay_cache_disk_hits_total").increment(1);
+}
+
+/// Records chunks that were removed from the disk tier to make room for others.
+pub fn cache_disk_evicted(chunks: u64) {
+    counter!("forebay_cache_disk_evictions_total").increment(chunks);
+}
+
+/// Records a file of the disk tier that was damaged.
+pub fn cache_disk_damaged() {
+    counter!("forebay_cache_disk_damaged_total").increment(1);
+}
+
+/// Records a chunk that was not written to the disk tier.
+pub fn cache_disk_dropped() {
+    counter!("forebay_cache_disk_dropped_total").increment(1);
+}
+
+/// Sets the bytes of the files of the disk tier.
+pub fn cache_disk_bytes(bytes: u64) {
+    gauge!("forebay_cache_disk_bytes").set(bytes as f64);
 }
 
 /// Records the time from a stream's request to its first batch.

@@ -17,7 +17,7 @@ pub const CALLS: [&str; 12] = [
 ];
 
 /// Name and meaning of every metric, in the order of the book's table.
-pub const NAMES: [(&str, &str); 54] = [
+pub const NAMES: [(&str, &str); 59] = [
     ("forebay_streams_active", "Open streams."),
     ("forebay_streams_total", "Ended streams, by status (complete, cancelled, failed)."),
     ("forebay_batches_sent_total", "Batches sent to clients."),
@@ -72,6 +72,24 @@ pub const NAMES: [(&str, &str); 54] = [
     ),
     ("forebay_cache_evictions_total", "Row groups whose rows were removed from the cache to make room for others."),
     ("forebay_cache_bytes", "Bytes of the row groups in the cache, including those that are not computed completely."),
+    (
+        "forebay_cache_disk_hits_total",
+        "Chunks of rows that streams read from the disk tier of the cache (`--cache-dir`); forebay_cache_hits_total has them, \
+         too.",
+    ),
+    (
+        "forebay_cache_disk_evictions_total",
+        "Chunks of rows that were removed from the disk tier to make room for others.",
+    ),
+    ("forebay_cache_disk_bytes", "Bytes of the files of the disk tier."),
+    (
+        "forebay_cache_disk_damaged_total",
+        "Files of the disk tier that were damaged, and whose rows were computed again.",
+    ),
+    (
+        "forebay_cache_disk_dropped_total",
+        "Chunks of rows that were not written to the disk tier, because it was full or slower than the streams.",
+    ),
     ("forebay_memory_reserved_bytes", "Bytes reserved from the memory budget by streams, fits and descriptions."),
     ("forebay_memory_limit_bytes", "The memory budget."),
     (

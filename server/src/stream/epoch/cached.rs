@@ -1,5 +1,5 @@
-//! A row group in the cache of finished rows: takes the chunks that are there, computes the missing ones for all streams,
-//! and waits for those that another stream computes.
+//! A row group in the cache of finished rows: takes the chunks that are in memory or on disk, computes the
+//! missing ones for all streams, and waits for those that another stream computes.
 
 use std::{
     sync::Arc,
@@ -31,6 +31,8 @@ pub(super) struct CachedReader {
     chunks: GroupChunks,
     /// The index of the next chunk.
     chunk: usize,
+    /// A chunk that was read from disk, and its index.
+    loaded: Option<(usize, RecordBatch)>,
     /// Decodes the chunks from this index on; none: no chunk had to be computed yet.
     reader: Option<(RowGroupReader, usize)>,
     /// The row group's bytes, which survive a change of the reader.
@@ -61,6 +63,7 @@ impl CachedReader {
             group,
             chunks,
             chunk: 0,
+            loaded: None,
             reader: None,
             bytes: environment.sharing.bytes_of(&prepared.snapshot, piece.row_group, projection),
             workspace: Workspace::default(),
@@ -83,7 +86,13 @@ impl CachedReader {
     /// Whether [`Self::next_chunk`] returns a finished chunk.
     pub(super) fn is_finished(&mut self, skip: u64, seen: &mut u64) -> bool {
         self.pass_over(skip, seen);
-        self.group.finished(self.chunk).is_some()
+        self.finished().is_some()
+    }
+
+    /// The rows of the next chunk, if they are in memory or were read from disk.
+    fn finished(&self) -> Option<RecordBatch> {
+        let loaded = self.loaded.as_ref().filter(|(chunk, _)| *chunk == self.chunk);
+        loaded.map(|(_, rows)| rows.clone()).or_else(|| self.group.finished(self.chunk))
     }
 
     /// Returns the next chunk: from the cache, or computed. Passes over chunks before the first `skip` passing rows, of
@@ -98,10 +107,14 @@ impl CachedReader {
         if self.group.is_past_end(self.chunk) {
             return Ok(NextChunk::End);
         }
-        if let Some(finished) = self.group.finished(self.chunk) {
+        if let Some(finished) = self.finished() {
             metrics::cache_chunks(true, 1);
+            self.loaded = None;
             self.chunk += 1;
             return Ok(NextChunk::Rows(RunRows::Finished(finished)));
+        }
+        if self.group.is_on_disk(self.chunk) {
+            return Ok(NextChunk::Blocked);
         }
         let Some((reader, _)) = self.reader.as_mut().filter(|(_, next)| *next == self.chunk) else {
             return Ok(NextChunk::Blocked);
@@ -131,11 +144,13 @@ impl CachedReader {
         Ok(NextChunk::Rows(RunRows::Finished(finished)))
     }
 
-    /// Waits until the next chunk is finished, or this reader can compute it.
+    /// Waits until the next chunk is finished or read from disk, or this reader can compute it.
     pub(super) async fn prepare(&mut self) -> Result<(), StreamError> {
         self.group.unclaimed(self.chunk).await;
-        let is_ready = self.group.finished(self.chunk).is_some()
-            || self.reader.as_ref().is_some_and(|(_, next)| *next == self.chunk);
+        if self.finished().is_none() && self.group.is_on_disk(self.chunk) {
+            self.loaded = self.group.load(self.chunk).await.map(|rows| (self.chunk, rows));
+        }
+        let is_ready = self.finished().is_some() || self.reader.as_ref().is_some_and(|(_, next)| *next == self.chunk);
         if is_ready { Ok(()) } else { self.read_from(self.chunk).await }
     }
 

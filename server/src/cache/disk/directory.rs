@@ -1,0 +1,185 @@
+//! The directory of the disk tier: a lock, a version, and a folder of chunk files for each plan.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use super::{
+    file,
+    index::{ChunkOnDisk, ChunkPlace, DiskIndex},
+};
+
+/// The file that a running server locks.
+const LOCK_FILE: &str = "lock";
+
+/// The file with the version of the others.
+const VERSION_FILE: &str = "version";
+
+/// The folder of the plans.
+const ROWS_FOLDER: &str = "rows";
+
+/// The ending of unfinished files.
+const TEMPORARY: &str = "tmp";
+
+/// A directory of chunk files. No other server uses it at the same time.
+#[derive(Debug)]
+pub(super) struct CacheDirectory {
+    root: PathBuf,
+    _lock: File,
+}
+
+/// Why a directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("\"{}\": {reason}", .path.display())]
+pub struct CacheDirError {
+    path: PathBuf,
+    reason: String,
+}
+
+// === impl CacheDirError ===
+
+impl CacheDirError {
+    pub(super) fn new(path: &Path, reason: String) -> Self {
+        Self { path: path.to_owned(), reason }
+    }
+}
+
+// === impl CacheDirectory ===
+
+impl CacheDirectory {
+    /// Opens a directory of this version, or creates it.
+    pub(super) fn open(root: &Path) -> Result<Self, CacheDirError> {
+        let failed = |action: &'static str| {
+            move |source: io::Error| CacheDirError {
+                path: root.to_owned(),
+                reason: format!("cannot {action}: {source}"),
+            }
+        };
+        check(root)?;
+        fs::create_dir_all(root).map_err(failed("create it"))?;
+        // First, as a directory with other files and without a version is refused.
+        if !root.join(VERSION_FILE).exists() {
+            fs::write(root.join(VERSION_FILE), version()).map_err(failed("write to it"))?;
+        }
+        fs::create_dir_all(root.join(ROWS_FOLDER)).map_err(failed("write to it"))?;
+        let lock = File::options().create(true).write(true).truncate(false).open(root.join(LOCK_FILE));
+        let lock = lock.map_err(failed("write to it"))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                let reason = "another server uses it: each needs a separate directory".to_owned();
+                CacheDirError { path: root.to_owned(), reason }
+            }
+            TryLockError::Error(source) => failed("lock it")(source),
+        })?;
+        Ok(Self { root: root.to_owned(), _lock: lock })
+    }
+
+    /// The chunks of earlier servers, plan by plan in the order of their last use. Removes unfinished files.
+    pub(super) fn scan(&self, capacity: u64) -> DiskIndex {
+        let mut index = DiskIndex::new(capacity);
+        let plans = entries(&self.root.join(ROWS_FOLDER));
+        let mut plans: Vec<(SystemTime, PathBuf)> = plans
+            .map(|plan| (plan.metadata().and_then(|meta| meta.modified()), plan.path()))
+            .filter_map(|(time, path)| Some((time.ok()?, path)))
+            .collect();
+        plans.sort_unstable();
+        for (_, folder) in plans {
+            let Some(plan) = folder.file_name().and_then(|name| name.to_str()).map(str::to_owned) else { continue };
+            index.add_plan(&plan);
+            for found in entries(&folder) {
+                let (path, name) = (found.path(), found.file_name());
+                if path.extension().is_some_and(|ending| ending == TEMPORARY) {
+                    // Of a server that ended while it wrote.
+                    let _ = fs::remove_file(&path);
+                } else if let Some((place, chunk)) = name.to_str().and_then(parse)
+                    && let Ok(meta) = found.metadata()
+                {
+                    let chunk = ChunkOnDisk { bytes: meta.len(), ..chunk };
+                    if let Some(replaced) = index.insert(&plan, place, chunk) {
+                        self.remove(&plan, place, &replaced);
+                    }
+                }
+            }
+        }
+        index
+    }
+
+    pub(super) fn read(&self, plan: &str, place: ChunkPlace, chunk: &ChunkOnDisk) -> io::Result<Vec<u8>> {
+        fs::read(self.path(plan, place, chunk))
+    }
+
+    /// Writes a temporary file and renames it, so that no reader sees a part.
+    pub(super) fn write(&self, plan: &str, place: ChunkPlace, chunk: &ChunkOnDisk, bytes: &[u8]) -> io::Result<()> {
+        let path = self.path(plan, place, chunk);
+        let temporary = path.with_extension(TEMPORARY);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
+        written.inspect_err(|_| {
+            let _ = fs::remove_file(&temporary);
+        })
+    }
+
+    /// Removes a file, and the folder of its plan with the last one.
+    pub(super) fn remove(&self, plan: &str, place: ChunkPlace, chunk: &ChunkOnDisk) {
+        let path = self.path(plan, place, chunk);
+        let _ = fs::remove_file(&path);
+        let _ = path.parent().map(fs::remove_dir);
+    }
+
+    /// Notes that a plan is used: by the time of its folder, later servers know which plans were used last.
+    pub(super) fn mark_used(&self, plan: &str) {
+        let folder = File::open(self.root.join(ROWS_FOLDER).join(plan));
+        let _ = folder.and_then(|folder| folder.set_modified(SystemTime::now()));
+    }
+
+    fn path(&self, plan: &str, (group, chunk): ChunkPlace, on_disk: &ChunkOnDisk) -> PathBuf {
+        let name = format!("{group}-{chunk}-{}-{:016x}.rows", on_disk.rows, on_disk.state);
+        self.root.join(ROWS_FOLDER).join(plan).join(name)
+    }
+}
+
+/// Checks without writing that a directory is missing, empty, or of this version.
+pub(super) fn check(root: &Path) -> Result<(), CacheDirError> {
+    let wrong = |reason: String| Err(CacheDirError { path: root.to_owned(), reason });
+    match fs::read(root.join(VERSION_FILE)) {
+        Ok(found) if found == version().as_bytes() => Ok(()),
+        Ok(found) => {
+            let found = String::from_utf8_lossy(&found[..found.len().min(64)]).trim().to_owned();
+            wrong(format!(
+                "it is of another version, {found:?} instead of {:?}: name another directory, or delete this one",
+                version().trim()
+            ))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_dir(root)
+            .map(|mut entries| entries.next().is_none())
+        {
+            Ok(true) => Ok(()),
+            Ok(false) => wrong("it has files and is not a cache of this server: name an empty directory".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => wrong(format!("cannot read it: {error}")),
+        },
+        Err(error) => wrong(format!("cannot read it: {error}")),
+    }
+}
+
+fn version() -> String {
+    format!("forebay cache {}\n", file::VERSION)
+}
+
+/// Parses the name of a chunk file.
+fn parse(name: &str) -> Option<(ChunkPlace, ChunkOnDisk)> {
+    let mut parts = name.strip_suffix(".rows")?.split('-');
+    let place = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let rows = parts.next()?.parse().ok()?;
+    let state = u64::from_str_radix(parts.next()?, 16).ok()?;
+    parts.next().is_none().then_some((place, ChunkOnDisk { rows, state, bytes: 0 }))
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten()
+}
