@@ -112,8 +112,8 @@ CACHE = Row(
         ),
         Panel(
             "Disk tier",
-            "Chunks of rows per second that streams read from --cache-dir, those that were not written because the disk is "
-            "full or slower than the streams, and damaged files, whose rows are computed again.",
+            "Chunks of rows per second that streams read from --cache-dir, those not written because it is full or "
+            "slower than the streams, and damaged files, whose rows are computed again.",
             "cps",
             {
                 f"{INSTANCE} read": total(rate("forebay_cache_disk_hits_total"), by="instance"),
@@ -123,10 +123,13 @@ CACHE = Row(
         ),
         Panel(
             "Evictions",
-            "Row groups in memory per second that make room for others. If hits are few as well, the plans in use need more than "
-            "--cache-bytes.",
+            "Row groups in memory, and chunks on disk, per second that make room for others. If hits are few as well, "
+            "the plans in use need more than --cache-bytes.",
             "cps",
-            each(rate("forebay_cache_evictions_total")),
+            {
+                f"{INSTANCE} memory": total(rate("forebay_cache_evictions_total"), by="instance"),
+                f"{INSTANCE} disk": total(rate("forebay_cache_disk_evictions_total"), by="instance"),
+            },
         ),
     ],
 )

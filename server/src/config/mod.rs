@@ -136,10 +136,7 @@ impl Flags {
             bytes => bytes,
         };
         problems.one(check_cache(self.cache_bytes, memory_limit_bytes, machine_bytes()));
-        if let (Some(directory), ByteSize(0)) = (&self.cache_dir, self.cache_bytes) {
-            let reason = "requires --cache-bytes: rows pass through memory, such as 1GiB of it";
-            problems.one::<()>(Err(wrong("cache-dir", &directory.display().to_string(), reason)));
-        }
+        problems.one(check_cache_dir(self.cache_dir(), self.cache_bytes));
         let view_memory_bytes = problems.one(views::memory_bytes(&self, memory_limit_bytes));
         problems.one(log::check_filter(&self.log).map_err(|source| wrong("log", &self.log, source.to_string())));
         if let Some(url) = &self.otlp_endpoint {
@@ -214,6 +211,17 @@ fn check_cache(cache: ByteSize, memory_limit_bytes: u64, machine_bytes: u64) -> 
         "with the {limit} of --memory-limit-bytes, it exceeds the {machine} of this machine: lower one of them"
     );
     Err(wrong("cache-bytes", &cache.to_string(), reason))
+}
+
+/// Rejects a directory of finished rows without memory for them.
+fn check_cache_dir(directory: Option<&Path>, cache: ByteSize) -> Result<(), ConfigError> {
+    match directory {
+        Some(directory) if cache.0 == 0 => {
+            let reason = "requires --cache-bytes: rows pass through memory, such as 1GiB of it";
+            Err(wrong("cache-dir", &directory.display().to_string(), reason))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn device(value: &str) -> Result<DeviceName, ConfigError> {

@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use crate::{
-    auth::{Admission, Auth, TicketKey, Tls, random_secret},
+    auth::{Admission, Auth, PrincipalsFile, TicketKey, Tls, random_secret},
     budget::Budget,
     cache::{CacheDirError, DiskTier, RowCache},
     catalog::{CatalogError, LocationError},
@@ -129,15 +129,8 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     let budget = Budget::new(config.memory_limit_bytes);
     let engine = Engine::new(config.fit_memory_bytes, &budget, &state)?;
     let tls = config.tls.map(Arc::new);
-    let checks_certificates = tls.as_ref().is_some_and(|tls| tls.checks_clients());
-    // Without authentication nothing is signed, so the state needs no key.
-    let is_checked = config.principals.is_some() || checks_certificates;
-    let auth = if is_checked {
-        let key = ticket_key(config.ticket_secret, config.ticket_lifetime, &state).await?;
-        Auth::new(config.principals, checks_certificates, key)
-    } else {
-        Auth::off()
-    };
+    let secret = (config.ticket_secret, config.ticket_lifetime);
+    let auth = open_auth(config.principals, tls.as_deref(), secret, &state).await?;
     let access = Access::new(auth.clone(), Admission::new(config.streams));
     let limits =
         Limits { batch_bytes_max: config.batch_bytes_max, idle_max: config.stream_idle, groups_max: config.groups_max };
@@ -224,6 +217,20 @@ fn bind(addresses: &[Listen], tls: Option<&Arc<Tls>>) -> Result<Vec<Listener>, B
         }
     }
     Ok(listeners)
+}
+
+/// The callers that the server knows. Without authentication nothing is signed, so the state needs no key.
+async fn open_auth(
+    principals: Option<PrincipalsFile>,
+    tls: Option<&Tls>,
+    (secret, lifetime): (Option<Vec<u8>>, Duration),
+    state: &State,
+) -> Result<Auth, DaemonError> {
+    let checks_certificates = tls.is_some_and(Tls::checks_clients);
+    if principals.is_none() && !checks_certificates {
+        return Ok(Auth::off());
+    }
+    Ok(Auth::new(principals, checks_certificates, ticket_key(secret, lifetime, state).await?))
 }
 
 /// Returns the key that signs tickets: the operator's, or the one of the state, which replicas may share.

@@ -210,11 +210,10 @@ fn reason(error: &StreamError) -> Reason {
         StreamError::UnknownPlan { .. } => Reason::UnknownPlan,
         StreamError::BatchBytes { .. } | StreamError::Groups { .. } => Reason::Limit,
         StreamError::Budget(source) | StreamError::Memory { source, .. } => memory_reason(source),
-        // The client resumes where it was as soon as it reads again.
-        StreamError::Idle { .. } => Reason::Interrupted,
         StreamError::State(state) if state.is_refused() => Reason::StoreRefused,
         StreamError::State(state) if state.is_unavailable() => Reason::StoreUnavailable,
-        StreamError::State(_) => Reason::Interrupted,
+        // The client resumes where it was as soon as it reads again.
+        StreamError::State(_) | StreamError::Idle { .. } => Reason::Interrupted,
         StreamError::Cpu(cpu) => cpu_reason(cpu),
         StreamError::Shared(error) => reason(error),
         StreamError::Source { source, .. } => reason(source),

@@ -11,7 +11,7 @@ const DIGEST_BYTES: usize = 32;
 
 /// Reads a result; none if it is missing, damaged or of another key, or if the state cannot be read.
 pub(super) async fn load(state: &State, kind: Kind, key: &str) -> Option<Bytes> {
-    let result = verified(key, state.read(kind, key).await.ok()??)?;
+    let result = verified(key, &state.read(kind, key).await.ok()??)?;
     state.mark_used(kind, key).await;
     Some(result)
 }
@@ -27,7 +27,7 @@ pub(super) async fn store(state: &State, kind: Kind, key: &str, result: &[u8], k
 pub(super) async fn store_first(state: &State, kind: Kind, key: &str, result: &[u8], kept_max: usize) -> Option<Bytes> {
     match state.create(kind, key, sealed(key, result)).await {
         Ok(Some(present)) => {
-            let first = verified(key, present);
+            let first = verified(key, &present);
             if first.is_none() {
                 // Damaged.
                 store(state, kind, key, result, kept_max).await;
@@ -47,7 +47,7 @@ fn sealed(key: &str, result: &[u8]) -> Vec<u8> {
 }
 
 /// The result without its digest, if that is right.
-fn verified(key: &str, bytes: Bytes) -> Option<Bytes> {
+fn verified(key: &str, bytes: &Bytes) -> Option<Bytes> {
     let (digest, result) = bytes.split_at_checked(DIGEST_BYTES)?;
     (short_digest(&[key.as_bytes(), result]).as_bytes() == digest).then(|| bytes.slice(DIGEST_BYTES..))
 }

@@ -60,6 +60,9 @@ OPTIONS = [
     "insecure-public",
     "exit-with-stdin",
     "config",
+    "scratch-dir",
+    "cache-dir",
+    "cache-dir-bytes",
 ]
 
 

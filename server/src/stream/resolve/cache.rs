@@ -99,10 +99,11 @@ where
         }
         self.record(false);
         let (plan, tables) = Box::pin(with_tables(environment, plan)).await.map_err(|error| sent.locate(error))?;
-        let (plan, plan_id) = match tables.is_empty() {
-            true => (plan, sent_id.clone()),
+        let (plan_id, plan) = if tables.is_empty() {
+            (sent_id.clone(), plan)
+        } else {
             // Digesting a large plan is work, and only pinned tables change it.
-            false => environment.cpu.run(move || (plan::plan_id(&plan), plan)).await.map(|(id, plan)| (plan, id))?,
+            environment.cpu.run(move || (plan::plan_id(&plan), plan)).await?
         };
         let key = compiler.key(&plan_id);
         if let Some(known) = self.current::<C>(environment, &key).await {
