@@ -16,7 +16,7 @@ use std::{
 use imports::Crate;
 
 /// The crates whose source files are checked.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "proto",
     "kernels",
     "server",
@@ -25,6 +25,7 @@ const CRATES: [&str; 10] = [
     "server/pages",
     "server/prepare",
     "client",
+    "client/convert",
     "client/receive",
     "client/python/native",
 ];
@@ -188,6 +189,7 @@ fn crates_depend_on_lower_layers_only() {
         ("server", &["forebay-client", "forebay-prepare"]),
         ("server/prepare", &["forebay-client", "forebay-kernels", "tonic", "arrow-flight"]),
         ("client", &["forebay-server", "forebay-kernels", "datafusion"]),
+        ("client/convert", &["forebay-client", "forebay-proto", "forebay-server", "tokio", "tonic", "datafusion"]),
         ("client/receive", &["forebay-", "arrow", "tonic", "prost", "pyo3"]),
         ("client/python/native", &["forebay-server", "forebay-client", "arrow", "tokio", "hyper"]),
     ] {
@@ -210,6 +212,7 @@ fn unsafe_code_is_forbidden_outside_the_kernels() {
         "server/prepare",
         "server/simulation",
         "client",
+        "client/convert",
         "client/receive",
     ] {
         let text = fs::read_to_string(root.join(library).join("src/lib.rs")).unwrap();

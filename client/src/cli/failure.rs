@@ -9,6 +9,7 @@ use std::{
 
 use arrow::error::ArrowError;
 use forebay_client::Error as ClientError;
+use forebay_convert::ConvertError;
 
 use crate::load::StreamFailure;
 
@@ -17,6 +18,9 @@ use crate::load::StreamFailure;
 pub(crate) enum Failure {
     #[error(transparent)]
     Client(#[from] ClientError),
+
+    #[error(transparent)]
+    Convert(#[from] ConvertError),
 
     #[error("plan file {}", path.display())]
     PlanFile { path: PathBuf, source: Box<Self> },
@@ -97,6 +101,7 @@ impl Failure {
         // If stderr is closed too, only the exit code remains.
         let _ = writeln!(io::stderr(), "error: {}", self.chain());
         match self {
+            Self::Convert(error) if error.is_usage() => ExitCode::from(2),
             Self::Client(ClientError::Url { .. }) | Self::Usage(_) | Self::Python { .. } => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }

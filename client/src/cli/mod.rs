@@ -2,6 +2,7 @@
 //! 2 invalid usage or configuration.
 
 mod cell_text;
+mod convert;
 mod credential_options;
 mod delegated;
 mod explain;
@@ -32,8 +33,8 @@ use tokio::runtime;
 
 use self::{credential_options::CredentialOptions, failure::Failure, session::Session};
 
-/// Command line client of Forebay: lists datasets, fits and previews plans, estimates costs, generates load, and
-/// monitors servers
+/// Command line client of Forebay: lists datasets, fits and previews plans, estimates costs, generates load,
+/// converts files, and monitors servers
 #[derive(Debug, Parser)]
 #[command(name = "forebay", version)]
 struct Options {
@@ -63,6 +64,7 @@ enum Verb {
     #[command(flatten)]
     Flight(FlightVerb),
     Top(top::Top),
+    Convert(Box<convert::Convert>),
     Prepare(delegated::Prepare),
     Compare(delegated::Compare),
 }
@@ -109,6 +111,7 @@ async fn run(options: Options) -> Result<(), Failure> {
     let verb = match options.verb {
         Verb::Flight(verb) => verb,
         Verb::Top(verb) => return verb.run(options.json).await,
+        Verb::Convert(verb) => return verb.run(options.json).await,
         Verb::Prepare(verb) => return Err(verb.run(options.json)),
         Verb::Compare(verb) => return Err(verb.run(options.json)),
     };
@@ -138,11 +141,29 @@ async fn run(options: Options) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, fs, path::Path};
 
     use clap::Command;
 
     use super::*;
+
+    /// `FOREBAY_REGENERATE=1 cargo test -p forebay-client --bins` rewrites the table.
+    #[test]
+    fn the_page_of_convert_has_its_options() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/convert.md");
+        let text = fs::read_to_string(&page).unwrap();
+        let (before, rest) = text.split_once("<!-- options: forebay convert -->\n").unwrap();
+        let (inside, after) = rest.split_once("<!-- /options -->").unwrap();
+        let command = forebay_settings::command::<Options>();
+        let table = forebay_settings::markdown_table(command.find_subcommand("convert").unwrap());
+        let table = table.trim().to_owned() + "\n";
+        if std::env::var_os("FOREBAY_REGENERATE").is_some() {
+            let page_text = format!("{before}<!-- options: forebay convert -->\n{table}<!-- /options -->{after}");
+            fs::write(&page, page_text).unwrap();
+        } else {
+            assert_eq!(inside, table, "docs/src/convert.md is stale: set FOREBAY_REGENERATE=1");
+        }
+    }
 
     #[test]
     fn every_option_has_an_environment_variable() {
@@ -159,8 +180,11 @@ mod tests {
         let verbs: BTreeSet<_> = command.get_subcommands().map(Command::get_name).collect();
         assert_eq!(
             verbs,
-            ["compare", "explain", "fit", "head", "load", "ls", "plans", "prepare", "replay", "schema", "show", "top"]
-                .into()
+            [
+                "compare", "convert", "explain", "fit", "head", "load", "ls", "plans", "prepare", "replay", "schema",
+                "show", "top"
+            ]
+            .into()
         );
         command.debug_assert();
     }

@@ -34,6 +34,7 @@ mod fields;
 mod lane;
 mod mixture;
 mod permutation;
+pub mod row_groups;
 mod sequence;
 mod shuffle;
 mod version;
