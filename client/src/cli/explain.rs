@@ -2,7 +2,7 @@
 
 use clap::Args;
 use forebay_client::{Assumptions, CacheExplain, Explain as Costs, RankExplain};
-use forebay_order::estimate::estimate;
+use forebay_order::{estimate::estimate, row_groups};
 use forebay_settings::ByteSize;
 
 use super::{
@@ -127,6 +127,13 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
         lines.push(line("read", format!("{} bytes", output::count(costs.read_bytes)), times));
         let mixing = format!("of {} with rows, on average", output::count(costs.row_groups));
         lines.push(line("row groups a batch", format!("{:.1}", costs.row_groups_per_batch), mixing));
+    }
+    if costs.recommended_row_group_rows > 0 {
+        let (mean, recommended) = (costs.row_group_rows, costs.recommended_row_group_rows);
+        let is_far = row_groups::is_far(mean, recommended, costs.row_groups);
+        let advice = if is_far { "; forebay convert rewrites the files" } else { "" };
+        let recommended = format!("{} are recommended{advice}", output::count(recommended));
+        lines.push(line("rows a row group", output::count(mean.round() as u64), recommended));
     }
     if costs.columns > 0 {
         let fused = format!("fused {} of {} columns", output::count(costs.fused_columns), output::count(costs.columns));
@@ -282,6 +289,8 @@ mod tests {
             memory_limit_bytes: 1_000_000_000,
             row_groups_per_batch: 7.75,
             row_groups: 8,
+            row_group_rows: 40_918.25,
+            recommended_row_group_rows: 16_384,
             storage_seconds: 4.0,
             wire_seconds: 2.0,
             epoch_seconds: 4.0,
@@ -321,6 +330,7 @@ mod tests {
             "shuffled: 16 lanes, windows of 16,384 rows, a sample of 0.25 with seed 3",
             "2,500,000 bytes         1.25 times what is stored",
             "of 8 with rows",
+            "rows a row group    40,918                  16,384 are recommended; forebay convert rewrites the files",
             "40 MB of 1 GB for all streams",
             "server cache        12,000,000 bytes        12 MB keep an epoch, 3 MB of them are cached; the cache has 8 GB",
             "decoding            fused 31 of 40 columns  9 by the parquet crate: nested (c0, c1, c3, c5), INT96 (c2), codec LZ4 (c4), …",

@@ -1552,6 +1552,12 @@ pub struct Explain {
     /// The cache of finished rows; absent in estimates without a dataset.
     #[prost(message, optional, tag = "27")]
     pub cache: ::core::option::Option<CacheExplain>,
+    /// Rows of a row group of the dataset: the mean, and the recommended number, which `forebay convert` writes. 0 in
+    /// estimates without a dataset and for mixtures.
+    #[prost(double, tag = "28")]
+    pub row_group_rows: f64,
+    #[prost(uint64, tag = "29")]
+    pub recommended_row_group_rows: u64,
 }
 impl ::prost::Name for Explain {
 const NAME: &'static str = "Explain";

@@ -235,6 +235,12 @@ impl Snapshot {
         self.byte_count
     }
 
+    /// Compressed bytes of a row in all columns of the files, on average.
+    pub fn stored_row_bytes(&self) -> f64 {
+        let groups = self.files.iter().flat_map(|file| file.footer.stored.metadata().row_groups());
+        groups.map(|group| group.compressed_size() as f64).sum::<f64>() / self.row_count.max(1) as f64
+    }
+
     /// The unit of timestamps stored as INT96.
     pub fn int96_unit(&self) -> Int96Unit {
         self.int96

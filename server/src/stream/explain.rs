@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use forebay_order::{Sequence, Share, estimate};
+use forebay_order::{Sequence, Share, estimate, row_groups};
 use forebay_proto::v1;
 
 use super::{
@@ -22,6 +22,7 @@ use totals::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals};
 
 use crate::{
     cache::RowCache,
+    catalog::Snapshot,
     plan::{PlanError, Request},
     scan::LibraryReason,
 };
@@ -69,7 +70,10 @@ fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explai
     prepared.plan_id().clone_into(&mut explained.plan_id);
     match &prepared.mixture {
         Some(mixture) => mixture_reads::add(prepared, mixture, &mut explained),
-        None => add_reads(prepared, &mut explained),
+        None => {
+            add_reads(prepared, &mut explained);
+            add_row_groups(&prepared.snapshot, &mut explained);
+        }
     }
     add_decoders(prepared, &mut explained);
     // Reads are proportional to the rows.
@@ -130,6 +134,12 @@ fn add_reads(prepared: &Prepared, explained: &mut v1::Explain) {
     }
     add_totals(explained);
     explained.row_groups_per_batch = row_groups_per_batch(prepared, &sequence);
+}
+
+/// The size of the dataset's row groups, and the recommended one.
+fn add_row_groups(snapshot: &Snapshot, explained: &mut v1::Explain) {
+    explained.row_group_rows = snapshot.row_count() as f64 / snapshot.row_groups().len().max(1) as f64;
+    explained.recommended_row_group_rows = row_groups::recommended_rows(snapshot.stored_row_bytes());
 }
 
 /// The columns by their decoder, from the footers of row groups with passing rows.

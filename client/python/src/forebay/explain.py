@@ -13,7 +13,15 @@ Json = dict[str, Any]
 RANKS_SHOWN = 8
 LIBRARY_COLUMNS_SHOWN = 6
 TEXTS = ("snapshot", "plan_id", "bound_by")
-FRACTIONS = ("sample", "read_amplification", "row_groups_per_batch", "storage_seconds", "wire_seconds", "epoch_seconds")
+FRACTIONS = (
+    "sample",
+    "read_amplification",
+    "row_groups_per_batch",
+    "row_group_rows",
+    "storage_seconds",
+    "wire_seconds",
+    "epoch_seconds",
+)
 
 
 @dataclass(frozen=True)
@@ -117,6 +125,10 @@ class Explain:
     ranks: tuple[RankExplain, ...]
     sources: tuple[SourceInfo, ...] = ()
     """Sources of a mixture; columns and decoders are those of the first."""
+    row_group_rows: float = 0
+    """Mean rows of a row group of the dataset; 0 for a mixture."""
+    recommended_row_group_rows: int = 0
+    """Rows of a row group that ``forebay convert`` would write."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -134,6 +146,10 @@ class Explain:
             f"of {size(self.memory_limit_bytes)}",
             f"mixing         {self.row_groups_per_batch:.1f} of {self.row_groups:,} row groups in a batch",
         ]
+        if self.recommended_row_group_rows:
+            lines.append(
+                f"row groups     {self.row_group_rows:,.0f} rows each, {self.recommended_row_group_rows:,} recommended"
+            )
         if self.columns:
             lines.append(f"decoding       {self._decoding()}")
         lines += [
