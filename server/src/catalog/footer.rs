@@ -19,6 +19,7 @@ use parquet::{
 use super::{
     chunks,
     error::CatalogError,
+    foreign,
     leaves::{self, Int96Unit},
     lists, nesting,
     store::Store,
@@ -40,7 +41,10 @@ pub(super) async fn read(
     int96: Int96Unit,
     cpu: &CpuPool,
 ) -> Result<Footer, CatalogError> {
-    let corrupt = |reason: String| CatalogError::Corrupt { dataset: dataset.to_owned(), file: file.to_owned(), reason };
+    let corrupt = |reason: String| match foreign::advice(file) {
+        Some(reason) => CatalogError::Empty { dataset: dataset.to_owned(), reason },
+        None => CatalogError::Corrupt { dataset: dataset.to_owned(), file: file.to_owned(), reason },
+    };
     if object.size < 12 {
         return Err(corrupt(format!("it has {} bytes, the smallest Parquet file has 12", object.size)));
     }

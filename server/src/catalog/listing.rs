@@ -9,6 +9,7 @@ use object_store::{ObjectMeta, path::Path};
 use super::{
     error::CatalogError,
     file_list::FileList,
+    foreign::ForeignFiles,
     location::{FileSpec, GLOB_OPTIONS, LocalFileSpec, Location, Selection},
     manifest::{self, MANIFEST, NamedFiles, RUN_PREFIX},
     store::{Store, StoreError, StoreErrorKind},
@@ -68,6 +69,7 @@ async fn local(dataset: &str, path: &FilePath, files_max: usize) -> Result<Listi
         WalkError::LinkOut(path) => {
             CatalogError::LinkOut { dataset: dataset.to_owned(), file: path.display().to_string() }
         }
+        WalkError::Foreign(reason) => empty(dataset, reason),
         WalkError::Name(path, reason) => {
             let reason =
                 format!("the name of the file {} is not a valid object path ({reason}): rename it", path.display());
@@ -115,7 +117,16 @@ fn walk_local(path: &FilePath, files_max: usize) -> Result<Listing, WalkError> {
     let objects = match &spec.selection {
         Selection::File(name) => walk::file(&spec.root, name)?,
         Selection::Directory => match NamedFiles::of_folder(&spec.root).map_err(failed)? {
-            None => walk::files(&spec.root, &is_plain_parquet, true, files_max)?,
+            None => {
+                let foreign = ForeignFiles::default();
+                let belongs = |below: &str| is_plain_parquet(below) || foreign.note(below);
+                let objects = walk::files(&spec.root, &belongs, true, files_max)?;
+                let refusal = foreign.refusal(&spec.root.display().to_string());
+                if let Some(reason) = refusal.filter(|_| objects.is_empty()) {
+                    return Err(WalkError::Foreign(reason));
+                }
+                objects
+            }
             Some(named) => {
                 let objects = walk::files(&spec.root, &|below| named.has(below), false, files_max)?;
                 named.check(below(&root, &objects)).map_err(failed)?;
@@ -165,8 +176,15 @@ async fn named(store: &Store, path: &Path) -> Result<Listing, StoreError> {
 /// The objects of a folder: those that its manifest names or, without one, `*.parquet` at any depth.
 async fn folder(store: &Store, root: &Path) -> Result<Listing, StoreError> {
     let is_of_run = |below: &str| below.starts_with(RUN_PREFIX) && is_parquet(below);
-    let is_wanted = |below: &str| is_plain_parquet(below) || below == MANIFEST || is_of_run(below);
+    let foreign = ForeignFiles::default();
+    let is_wanted =
+        |below: &str| is_plain_parquet(below) || below == MANIFEST || is_of_run(below) || foreign.note(below);
     let mut listing = under(store, root, &is_wanted).await?;
+    if listing.objects.is_empty()
+        && let Some(reason) = foreign.refusal(&store.display(root))
+    {
+        return Err(StoreError::missing(reason));
+    }
     let is_manifest = |object: &ObjectMeta| relative(root, &object.location) == Some(MANIFEST);
     let manifest = listing.objects.iter().position(is_manifest).map(|index| listing.objects.swap_remove(index));
     let Some(manifest) = manifest else {

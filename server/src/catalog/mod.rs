@@ -11,6 +11,7 @@ mod disk;
 mod error;
 mod file_list;
 mod footer;
+mod foreign;
 mod leaves;
 mod listing;
 mod lists;

@@ -19,6 +19,8 @@ pub(super) enum WalkError {
     LinkOut(PathBuf),
     /// More files under the root than a dataset may have.
     TooMany(PathBuf),
+    /// A folder without files of the dataset, but with files of another format, and what to do.
+    Foreign(String),
     /// A name that is not a valid object path.
     Name(PathBuf, String),
     /// An I/O error.

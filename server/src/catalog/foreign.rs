@@ -1,0 +1,95 @@
+//! Files of other formats where a dataset is expected: the command that converts them.
+
+use std::sync::OnceLock;
+
+/// The first file of another format that a listing came across.
+#[derive(Debug, Default)]
+pub(super) struct ForeignFiles(OnceLock<String>);
+
+// === impl ForeignFiles ===
+
+impl ForeignFiles {
+    /// Notes a file by its path below the folder. Returns false, as it is no part of a dataset.
+    pub(super) fn note(&self, below: &str) -> bool {
+        if self.0.get().is_none() && format_of(below).is_some() && !below.split('/').any(is_hidden) {
+            let _ = self.0.set(below.to_owned());
+        }
+        false
+    }
+
+    /// Why a folder without Parquet is no dataset, if it has a file of another format.
+    pub(super) fn refusal(&self, folder: &str) -> Option<String> {
+        let first = self.0.get()?;
+        let (format, command) = (format_of(first)?, command(folder, folder));
+        Some(format!("no *.parquet file under \"{folder}\", but \"{first}\": {format} is not served; {command}"))
+    }
+}
+
+/// The command for a file that is not Parquet and whose name says another format.
+pub(super) fn advice(file: &str) -> Option<String> {
+    let format = format_of(file)?;
+    let stem = file.rfind('.').map_or(file, |end| &file[..end]);
+    Some(format!("\"{file}\" is not Parquet, and {format} is not served; {}", command(file, stem)))
+}
+
+fn command(source: &str, stem: &str) -> String {
+    // The program reads files of its machine only.
+    if source.contains("://") {
+        return "copy the files to a disk, convert them there with `forebay convert SRC --out DIR`, and serve the result"
+            .to_owned();
+    }
+    let (source, out) = (word(source), word(&format!("{}-parquet", stem.trim_end_matches('/'))));
+    format!("convert it with `forebay convert {source} --out {out}`, and serve that folder")
+}
+
+/// A text as one word of a shell.
+fn word(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '/' | '.' | '_' | '-' | '=' | '+' | ',');
+    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+fn is_hidden(part: &str) -> bool {
+    part.starts_with(['_', '.'])
+}
+
+/// The format that a name says, unless it is Parquet.
+fn format_of(name: &str) -> Option<&'static str> {
+    let name = name.rsplit('/').next()?.to_ascii_lowercase();
+    let (stem, is_compressed) = match name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")) {
+        Some(stem) => (stem, true),
+        None => (name.as_str(), false),
+    };
+    match stem.rsplit_once('.')?.1 {
+        "csv" | "tsv" => Some("CSV"),
+        "jsonl" | "ndjson" | "json" => Some("JSON"),
+        "arrow" | "arrows" | "feather" | "ipc" if !is_compressed => Some("Arrow IPC"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_names_the_files() {
+        let foreign = ForeignFiles::default();
+        for below in ["notes.txt", "_tmp/a.csv", ".b.json", "part.parquet.crc"] {
+            foreign.note(below);
+            assert_eq!(foreign.refusal("/data/clicks"), None, "{below}");
+        }
+        foreign.note("day/a.csv.gz");
+        foreign.note("b.jsonl");
+        assert_eq!(
+            foreign.refusal("/data/my clicks").unwrap(),
+            "no *.parquet file under \"/data/my clicks\", but \"day/a.csv.gz\": CSV is not served; convert it with \
+             `forebay convert '/data/my clicks' --out '/data/my clicks-parquet'`, and serve that folder"
+        );
+        assert!(foreign.refusal("s3://bucket/clicks").unwrap().contains("copy the files to a disk"));
+        assert_eq!(
+            advice("/data/a.jsonl").unwrap(),
+            "\"/data/a.jsonl\" is not Parquet, and JSON is not served; convert it with `forebay convert /data/a.jsonl --out /data/a-parquet`, and serve that folder"
+        );
+        assert_eq!(advice("/data/a.parquet"), None);
+    }
+}
