@@ -57,7 +57,7 @@ const RESTRICTED: [(&str, &[&str]); 27] = [
     ("cudarc", &[]),
     ("tonic", &["flight"]),
     ("arrow_flight", &["flight"]),
-    ("arrow_ipc", &["cache", "flight"]),
+    ("arrow_ipc", &["cache", "catalog", "flight"]),
     ("brotli", &["scan"]),
     ("flate2", &["scan"]),
     ("lz4_flex", &["flight", "scan"]),

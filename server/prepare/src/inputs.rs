@@ -69,6 +69,11 @@ pub(crate) async fn open(flags: &Flags, stores: &mut Stores, cpu: &CpuPool) -> R
     let mut inputs = Vec::with_capacity(named.len());
     for (name, url) in named {
         let snapshot = catalog.dataset(&name)?.present().await?;
+        if let Some(file) = snapshot.files().iter().find(|file| file.arrow().is_some()) {
+            let reason =
+                format!("--dataset {name}={url}: \"{}\" is an Arrow IPC file, and SQL reads Parquet", file.display());
+            return Err(PrepareError::Usage(format!("{reason}: `forebay convert` writes it")));
+        }
         inputs.push(Input { name, url, snapshot });
     }
     check_snapshots(&inputs, &flags.snapshot)?;

@@ -77,8 +77,8 @@ pub enum CatalogError {
         /// Why.
         reason: Box<str>,
     },
-    /// A file is not readable as Parquet.
-    #[error("dataset \"{dataset}\": file \"{file}\" is not a readable Parquet file: {reason}")]
+    /// A file is not readable.
+    #[error("dataset \"{dataset}\": file \"{file}\" is not a readable Parquet or Arrow file: {reason}")]
     Corrupt {
         /// The dataset.
         dataset: String,

@@ -1,8 +1,9 @@
-//! Reads the footer of a Parquet file in one or two requests and parses it on the CPU pool.
+//! Reads the footer of a file in one or two requests and parses it on the CPU pool: of a Parquet file, or by
+//! `arrow_footer`.
 
 use std::{ops::Range, sync::Arc};
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::Schema;
 use bytes::Bytes;
 use object_store::ObjectMeta;
 use parquet::{
@@ -13,12 +14,12 @@ use parquet::{
     },
     errors::ParquetError,
     file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder, ParquetMetaDataReader},
-    schema::types::SchemaDescPtr,
 };
 
 use super::{
-    chunks,
+    arrow_footer, chunks,
     error::CatalogError,
+    file_footer::{Footer, wide},
     foreign,
     leaves::{self, Int96Unit},
     lists, nesting,
@@ -72,6 +73,11 @@ pub(super) async fn read(
             })?;
             pieces.push(piece);
         }
+        if let [end] = pieces.as_slice()
+            && arrow_footer::is_arrow(end)
+        {
+            return arrow_footer::read(store, (dataset, file), object, end, cpu).await;
+        }
         // A footer longer than the first read is read again as a whole, not in pieces.
         if let ([range], [piece]) = (wanted.as_slice(), pieces.as_slice())
             && let Some(whole) = whole_footer(piece, object.size)
@@ -79,6 +85,14 @@ pub(super) async fn read(
         {
             wanted = vec![whole];
             continue;
+        }
+        if let [end] = pieces.as_slice()
+            && arrow_footer::is_named(file)
+            && !end.ends_with(b"PAR1")
+        {
+            let reason = "it does not end as an Arrow IPC file: streams and old Feather files are converted with \
+                          `forebay convert`";
+            return Err(corrupt(reason.to_owned()));
         }
         // A corrupt footer may make the decoder panic: the pool turns a panic into an error.
         let size = object.size;
@@ -154,23 +168,6 @@ fn footer_within(end: &Bytes, file_bytes: u64) -> Option<Bytes> {
     Some(end.slice(start..end.len() - 8))
 }
 
-/// The parsed footer of a file and the schemas to read it with.
-#[derive(Clone, Debug)]
-pub(super) struct Footer {
-    /// Every column as stored.
-    pub stored: ArrowReaderMetadata,
-    /// As stored, but with int32 dictionary keys: a batch merges dictionaries of several row groups and files, which
-    /// need one key type.
-    pub wide: ArrowReaderMetadata,
-    /// The schema as the decoder reads it.
-    pub decoded: SchemaDescPtr,
-    /// Whether the parts of intervals are signed. Parquet specifies unsigned parts, but Arrow's own writer, recognized
-    /// by its embedded schema, writes signed ones.
-    pub has_signed_intervals: bool,
-    /// A digest of the footer bytes.
-    pub digest: String,
-}
-
 fn open(metadata: &Arc<ParquetMetaData>, file_bytes: u64, int96: Int96Unit, digest: String) -> Result<Footer, String> {
     chunks::check(metadata, file_bytes)?;
     schemas(metadata, int96, digest).map_err(|source| source.to_string())
@@ -182,7 +179,7 @@ fn schemas(metadata: &Arc<ParquetMetaData>, int96: Int96Unit, digest: String) ->
     let pairs = metadata.file_metadata().key_value_metadata();
     let has_signed_intervals = pairs.is_some_and(|pairs| pairs.iter().any(|pair| pair.key == ARROW_SCHEMA_META_KEY));
     let wide = read_as(metadata, &stored, wide(stored.schema()).into())?;
-    Ok(Footer { stored, wide, decoded, has_signed_intervals, digest })
+    Ok(Footer { stored, wide, decoded, has_signed_intervals, digest, arrow: None })
 }
 
 /// The library's schema of a footer, with types that would lose information replaced.
@@ -205,20 +202,4 @@ fn read_as(
         return Ok(known.clone());
     }
     ArrowReaderMetadata::try_new(Arc::clone(metadata), ArrowReaderOptions::new().with_schema(schema))
-}
-
-/// A schema as plans read it: with int32 dictionary keys.
-pub(super) fn wide(schema: &Schema) -> Schema {
-    let fields: Vec<Arc<Field>> = schema.fields().iter().map(wide_keys).collect();
-    Schema::new_with_metadata(fields, schema.metadata().clone())
-}
-
-fn wide_keys(field: &Arc<Field>) -> Arc<Field> {
-    match field.data_type() {
-        DataType::Dictionary(keys, values) if **keys != DataType::Int32 => {
-            let wide = DataType::Dictionary(Box::new(DataType::Int32), values.clone());
-            Arc::new(field.as_ref().clone().with_data_type(wide))
-        }
-        _ => Arc::clone(field),
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// The first file of another format that a listing came across.
+/// The first file of another format in a listing.
 #[derive(Debug, Default)]
 pub(super) struct ForeignFiles(OnceLock<String>);
 
@@ -21,7 +21,9 @@ impl ForeignFiles {
     pub(super) fn refusal(&self, folder: &str) -> Option<String> {
         let first = self.0.get()?;
         let (format, command) = (format_of(first)?, command(folder, folder));
-        Some(format!("no *.parquet file under \"{folder}\", but \"{first}\": {format} is not served; {command}"))
+        Some(format!(
+            "no *.parquet or *.arrow file under \"{folder}\", but \"{first}\": {format} is not served; {command}"
+        ))
     }
 }
 
@@ -52,7 +54,7 @@ fn is_hidden(part: &str) -> bool {
     part.starts_with(['_', '.'])
 }
 
-/// The format that a name says, unless it is Parquet.
+/// The format that a name says, unless it is Parquet or an Arrow IPC file.
 fn format_of(name: &str) -> Option<&'static str> {
     let name = name.rsplit('/').next()?.to_ascii_lowercase();
     let (stem, is_compressed) = match name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")) {
@@ -62,7 +64,8 @@ fn format_of(name: &str) -> Option<&'static str> {
     match stem.rsplit_once('.')?.1 {
         "csv" | "tsv" => Some("CSV"),
         "jsonl" | "ndjson" | "json" => Some("JSON"),
-        "arrow" | "arrows" | "feather" | "ipc" if !is_compressed => Some("Arrow IPC"),
+        // Streams have no footer.
+        "arrows" if !is_compressed => Some("an Arrow IPC stream"),
         _ => None,
     }
 }
@@ -82,13 +85,14 @@ mod tests {
         foreign.note("b.jsonl");
         assert_eq!(
             foreign.refusal("/data/my clicks").unwrap(),
-            "no *.parquet file under \"/data/my clicks\", but \"day/a.csv.gz\": CSV is not served; convert it with \
-             `forebay convert '/data/my clicks' --out '/data/my clicks-parquet'`, and serve that folder"
+            "no *.parquet or *.arrow file under \"/data/my clicks\", but \"day/a.csv.gz\": CSV is not served; convert it \
+             with `forebay convert '/data/my clicks' --out '/data/my clicks-parquet'`, and serve that folder"
         );
         assert!(foreign.refusal("s3://bucket/clicks").unwrap().contains("copy the files to a disk"));
         assert_eq!(
             advice("/data/a.jsonl").unwrap(),
-            "\"/data/a.jsonl\" is not Parquet, and JSON is not served; convert it with `forebay convert /data/a.jsonl --out /data/a-parquet`, and serve that folder"
+            "\"/data/a.jsonl\" is not Parquet, and JSON is not served; convert it with \
+             `forebay convert /data/a.jsonl --out /data/a-parquet`, and serve that folder"
         );
         assert_eq!(advice("/data/a.parquet"), None);
     }

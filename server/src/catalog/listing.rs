@@ -119,7 +119,7 @@ fn walk_local(path: &FilePath, files_max: usize) -> Result<Listing, WalkError> {
         Selection::Directory => match NamedFiles::of_folder(&spec.root).map_err(failed)? {
             None => {
                 let foreign = ForeignFiles::default();
-                let belongs = |below: &str| is_plain_parquet(below) || foreign.note(below);
+                let belongs = |below: &str| is_plain_file(below) || foreign.note(below);
                 let objects = walk::files(&spec.root, &belongs, true, files_max)?;
                 let refusal = foreign.refusal(&spec.root.display().to_string());
                 if let Some(reason) = refusal.filter(|_| objects.is_empty()) {
@@ -154,7 +154,7 @@ async fn remote(store: &Store, spec: &FileSpec) -> Result<Listing, StoreError> {
 
 /// The object of this name, else the objects under it. Their order affects only the number of requests.
 async fn named(store: &Store, path: &Path) -> Result<Listing, StoreError> {
-    let is_file_name = is_parquet(path.as_ref());
+    let is_file_name = is_data_file(path.as_ref());
     if is_file_name {
         match store.head(path).await {
             Ok(object) => return Ok(one(path, object)),
@@ -173,12 +173,11 @@ async fn named(store: &Store, path: &Path) -> Result<Listing, StoreError> {
     }
 }
 
-/// The objects of a folder: those that its manifest names or, without one, `*.parquet` at any depth.
+/// The objects of a folder: those that its manifest names or, without one, `*.parquet` and `*.arrow` at any depth.
 async fn folder(store: &Store, root: &Path) -> Result<Listing, StoreError> {
-    let is_of_run = |below: &str| below.starts_with(RUN_PREFIX) && is_parquet(below);
+    let is_of_run = |below: &str| below.starts_with(RUN_PREFIX) && is_data_file(below);
     let foreign = ForeignFiles::default();
-    let is_wanted =
-        |below: &str| is_plain_parquet(below) || below == MANIFEST || is_of_run(below) || foreign.note(below);
+    let is_wanted = |below: &str| is_plain_file(below) || below == MANIFEST || is_of_run(below) || foreign.note(below);
     let mut listing = under(store, root, &is_wanted).await?;
     if listing.objects.is_empty()
         && let Some(reason) = foreign.refusal(&store.display(root))
@@ -188,7 +187,7 @@ async fn folder(store: &Store, root: &Path) -> Result<Listing, StoreError> {
     let is_manifest = |object: &ObjectMeta| relative(root, &object.location) == Some(MANIFEST);
     let manifest = listing.objects.iter().position(is_manifest).map(|index| listing.objects.swap_remove(index));
     let Some(manifest) = manifest else {
-        listing.objects.retain(|object| relative(root, &object.location).is_some_and(is_plain_parquet));
+        listing.objects.retain(|object| relative(root, &object.location).is_some_and(is_plain_file));
         return Ok(listing);
     };
     let display = store.display(&manifest.location);
@@ -235,14 +234,18 @@ pub(super) fn relative<'a>(root: &Path, path: &'a Path) -> Option<&'a str> {
     path.as_ref().strip_prefix(root.as_ref())?.strip_prefix('/')
 }
 
-fn is_parquet(name: &str) -> bool {
-    const ENDING: &[u8] = b".parquet";
-    name.len() > ENDING.len() && name.as_bytes()[name.len() - ENDING.len()..].eq_ignore_ascii_case(ENDING)
+/// Whether the name of a file is one of Parquet or Arrow IPC.
+fn is_data_file(name: &str) -> bool {
+    const ENDINGS: [&[u8]; 4] = [b".parquet", b".arrow", b".feather", b".ipc"];
+    let ends = |ending: &[u8]| {
+        name.len() > ending.len() && name.as_bytes()[name.len() - ending.len()..].eq_ignore_ascii_case(ending)
+    };
+    ENDINGS.into_iter().any(ends)
 }
 
 /// Names that start with `_` or `.` are markers and incomplete files.
-fn is_plain_parquet(below: &str) -> bool {
-    is_parquet(below) && !below.split('/').any(|part| part.starts_with(['_', '.']))
+fn is_plain_file(below: &str) -> bool {
+    is_data_file(below) && !below.split('/').any(|part| part.starts_with(['_', '.']))
 }
 
 fn matches(pattern: &Pattern, below: &str) -> bool {
@@ -278,9 +281,9 @@ fn nothing_there(location: &Location) -> String {
             Ok(spec) => nothing_local(&spec),
             Err(reason) => reason,
         },
-        FileSpec::Prefix(root) => format!("no *.parquet object under \"{}\"", shown(root)),
+        FileSpec::Prefix(root) => format!("no *.parquet or *.arrow object under \"{}\"", shown(root)),
         FileSpec::Name(path) => {
-            format!("there is no object \"{0}\", and no *.parquet object under \"{0}/\"", shown(path))
+            format!("there is no object \"{0}\", and no *.parquet or *.arrow object under \"{0}/\"", shown(path))
         }
         FileSpec::Glob { root, pattern, .. } => format!("no object under \"{}\" matches \"{pattern}\"", shown(root)),
         FileSpec::Object(path) => format!("there is no \"{}\"", shown(path)),
@@ -292,7 +295,7 @@ fn nothing_local(spec: &LocalFileSpec) -> String {
     let root = spec.root.display();
     match &spec.selection {
         _ if !spec.root.exists() => format!("there is no \"{root}\""),
-        Selection::Directory => format!("no *.parquet file under \"{root}\""),
+        Selection::Directory => format!("no *.parquet or *.arrow file under \"{root}\""),
         Selection::File(name) => format!("there is no file \"{name}\" in \"{root}\""),
         Selection::Glob(pattern) => format!("no file under \"{root}\" matches \"{pattern}\""),
     }
@@ -317,12 +320,15 @@ mod tests {
             ("_a.parquet", false),
             ("_temporary/a.parquet", false),
             (".a/a.parquet", false),
+            ("a.arrow", true),
+            ("a.feather", true),
+            ("arrow", false),
             ("a.parquet.crc", false),
             ("parquet", false),
             (".parquet", false),
             ("éparquet", false),
         ] {
-            assert_eq!(is_plain_parquet(below), want, "{below}");
+            assert_eq!(is_plain_file(below), want, "{below}");
         }
     }
 

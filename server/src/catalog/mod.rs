@@ -1,14 +1,17 @@
 //! Datasets and their snapshots: the files of a dataset pinned with their footers, so that an epoch reads one state of
 //! them.
 //!
-//! This module lists files and reads Parquet footers. It never reads data pages (`scan` does) and has no access to
+//! This module lists files and reads footers of Parquet and Arrow IPC files. It never reads data pages (`scan` does) and has no access to
 //! plans or order.
 
+mod arrow_footer;
+mod arrow_layout;
 mod chunks;
 mod common_type;
 mod dataset;
 mod disk;
 mod error;
+mod file_footer;
 mod file_list;
 mod footer;
 mod foreign;
@@ -36,6 +39,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+pub use arrow_layout::{ArrowBatch, ArrowCodec, ArrowDictionary, ArrowLayout, ColumnBuffers, dictionary_id};
 pub use dataset::Dataset;
 pub use error::CatalogError;
 pub use leaves::{Int96Unit, is_ordered};

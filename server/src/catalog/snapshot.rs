@@ -18,8 +18,10 @@ use object_store::{ObjectMeta, path::Path};
 use parquet::{arrow::arrow_reader::ArrowReaderMetadata, schema::types::SchemaDescPtr};
 
 use super::{
+    arrow_layout::ArrowLayout,
     error::CatalogError,
-    footer::{self, Footer},
+    file_footer::{Footer, wide},
+    footer,
     leaves::Int96Unit,
     listing::{Listing, relative},
     location::Location,
@@ -106,12 +108,13 @@ pub(super) async fn open(
         }
     }));
     let files: Vec<Arc<File>> = opened.buffered(FOOTERS_IN_FLIGHT).try_collect().await?;
+    check_formats(dataset, &files)?;
     let schemas = files.iter().map(|file| (file.display.as_str(), file.footer.stored.schema().as_ref()));
     let paths = files.iter().map(|file| relative_path(&root, &file.object.location));
     let partitions = Partitions::of(dataset, paths, location.schema())?;
     let Union { schema, columns, adapted, partitions: partition_columns } =
         Union::of(dataset, schemas, location.schema(), partitions.fields())?;
-    let wide_schema = Arc::new(footer::wide(&schema));
+    let wide_schema = Arc::new(wide(&schema));
 
     let mut row_groups = Vec::new();
     let mut row_count = 0_u64;
@@ -148,6 +151,19 @@ pub(super) async fn open(
         int96: location.int96_unit(),
         is_outdated: AtomicBool::new(false),
     })
+}
+
+/// Refuses files of both formats: most often, one of them is a leftover.
+fn check_formats(dataset: &str, files: &[Arc<File>]) -> Result<(), CatalogError> {
+    let arrow = files.iter().find(|file| file.arrow().is_some());
+    let parquet = files.iter().find(|file| file.arrow().is_none());
+    let (Some(arrow), Some(parquet)) = (arrow, parquet) else { return Ok(()) };
+    let reason = format!(
+        "\"{}\" is an Arrow IPC file and \"{}\" is Parquet: name files of one format by a pattern such as *.parquet, or \
+         convert the others with `forebay convert`",
+        arrow.display, parquet.display
+    );
+    Err(CatalogError::Empty { dataset: dataset.to_owned(), reason })
 }
 
 fn relative_path<'a>(root: &Path, path: &'a Path) -> &'a str {
@@ -325,6 +341,11 @@ impl File {
     /// The schema as the decoder reads it: intervals as bytes.
     pub fn decoded_schema(&self) -> &SchemaDescPtr {
         &self.footer.decoded
+    }
+
+    /// Where an Arrow IPC file has its buffers; `None` for Parquet.
+    pub fn arrow(&self) -> Option<&Arc<ArrowLayout>> {
+        self.footer.arrow.as_ref()
     }
 
     /// Whether the parts of intervals are signed.

@@ -3,6 +3,7 @@
 //! Reads the given columns of the given row groups and checks that each file is still the pinned one. It has no access
 //! to plans, filters or order.
 
+mod arrow_part;
 mod checked_pages;
 mod chunks;
 mod columns;

@@ -15,7 +15,9 @@ use parquet::{
 };
 
 use super::{
+    arrow_part,
     columns::{Fetched, FetchedColumns},
+    convert::convert,
     decode_memory::DecodeMemory,
     decoder::described,
     fetch::SharedBytes,
@@ -23,6 +25,7 @@ use super::{
     text_room::TextRoom,
     view::View,
 };
+use crate::{budget::Reservation, catalog::ArrowLayout};
 
 /// Why columns of one row group do not belong together.
 pub(super) const UNEQUAL_ROWS: &str = "its columns have different numbers of rows";
@@ -38,6 +41,10 @@ pub(super) struct PartReader {
     library_columns: Vec<usize>,
     rows_left: usize,
     chunk_rows: usize,
+    /// Columns of an Arrow IPC file, with the rows that are left.
+    whole: Vec<(usize, ArrayRef)>,
+    /// The memory of their decompressed buffers.
+    _decompressed: Vec<Reservation>,
     /// Columns of the next rows that were read before the others, by index in the projection.
     ahead: Vec<(usize, ArrayRef)>,
 }
@@ -67,6 +74,10 @@ impl PartReader {
     ) -> Result<Opened, ParquetError> {
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         let chunk_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
+        if let Some(layout) = &view.arrow {
+            let opened = Self::of_arrow(view, (layout, row_group), (part, roots), &fetched, skip, memory);
+            return opened.map(|reader| (reader, 0));
+        }
         let (mut own, mut own_bytes, mut rest) = (Vec::new(), 0, Vec::new());
         for (leaf, range, bytes) in fetched {
             let metadata = view.metadata.metadata();
@@ -95,13 +106,55 @@ impl PartReader {
         let (library_roots, library_columns): (Vec<usize>, Vec<usize>) = of_library.into_iter().unzip();
         let all_rows = view.metadata.metadata().row_group(row_group).num_rows();
         let rows_left = usize::try_from(all_rows).unwrap_or(0).saturating_sub(skip);
-        let mut opened = Self { own, skip, library: None, library_columns, rows_left, chunk_rows, ahead: Vec::new() };
+        let mut opened = Self {
+            own,
+            skip,
+            library: None,
+            library_columns,
+            rows_left,
+            chunk_rows,
+            whole: Vec::new(),
+            _decompressed: Vec::new(),
+            ahead: Vec::new(),
+        };
         if opened.own.is_empty() || !opened.library_columns.is_empty() {
             let (reader, bytes) = library(view, row_group, &library_roots, rest, skip, memory)?;
             opened.library = Some(reader);
             own_bytes += bytes;
         }
         Ok((opened, own_bytes))
+    }
+
+    /// Opens the columns of a record batch.
+    fn of_arrow(
+        view: &View,
+        (layout, batch): (&ArrowLayout, usize),
+        (part, roots): (&Part, &[usize]),
+        fetched: &[Fetched],
+        skip: usize,
+        memory: &Arc<DecodeMemory>,
+    ) -> Result<Self, ParquetError> {
+        let rows = layout.batches[batch].rows;
+        let skipped = skip.min(rows);
+        let (mut whole, mut reserved) = (Vec::with_capacity(roots.len()), Vec::new());
+        for (root, column) in iter::zip(roots, &part.columns) {
+            let decoded = arrow_part::decode(layout, batch, *root, fetched, memory, &mut reserved);
+            let wanted = view.metadata.schema().field(*root).data_type();
+            let array = decoded.and_then(|array| convert(&array, wanted).map_err(|error| error.to_string()));
+            let array = array.map_err(ParquetError::General)?;
+            whole.push((*column, array.slice(skipped, rows - skipped)));
+        }
+        Ok(Self {
+            own: Vec::new(),
+            skip: 0,
+            library: None,
+            library_columns: Vec::new(),
+            rows_left: rows - skipped,
+            chunk_rows: usize::try_from(memory.rows()).unwrap_or(usize::MAX),
+            whole,
+            _decompressed: reserved,
+            ahead: Vec::new(),
+        })
     }
 
     /// Decodes the next rows; `None` at the end. After an error it must not be called again.
@@ -123,6 +176,9 @@ impl PartReader {
                 None => return Ok(None),
             }
         }
+        for (column, array) in self.whole.iter().filter(|(column, _)| is_read(*column)) {
+            self.ahead.push((*column, array.slice(0, rows.min(array.len()))));
+        }
         for (column, reader) in self.own.iter_mut().filter(|(column, _)| is_read(*column)) {
             self.ahead.push((*column, checked(*column, rows, reader.read(rows))?));
         }
@@ -143,6 +199,13 @@ impl PartReader {
         }
         self.rows_left = self.rows_left.saturating_sub(rows);
         let mut arrays = mem::take(&mut self.ahead);
+        for (column, array) in &mut self.whole {
+            let taken = rows.min(array.len());
+            if !is_among(&arrays, *column) {
+                arrays.push((*column, array.slice(0, taken)));
+            }
+            *array = array.slice(taken, array.len() - taken);
+        }
         let due = self.own.iter_mut().filter(|(column, _)| !is_among(&arrays, *column));
         let Some(selected) = selected else {
             let read = due.map(|(column, reader)| Ok((*column, checked(*column, rows, reader.read(rows))?)));

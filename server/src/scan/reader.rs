@@ -16,6 +16,7 @@ use arrow::{
 use parquet::errors::ParquetError;
 
 use super::{
+    arrow_part,
     columns::Fetched,
     decode_memory::DecodeMemory,
     error::{ErrorContext, ScanError},
@@ -114,8 +115,9 @@ pub async fn open_shared(
         });
         let mut page_bytes: u64 = 0;
         for (part, reader) in readers.await.map_err(|panic| corrupt(panic.of_damage()))? {
-            let of_part = |source: ParquetError| {
-                context.corrupt(&project(projection.schema(), &part.columns), source.to_string())
+            let of_part = |source: ParquetError| match memory.take_error() {
+                Some(error) => context.decode(error),
+                None => context.corrupt(&project(projection.schema(), &part.columns), source.to_string()),
             };
             let (reader, bytes) = reader.map_err(of_part)?;
             readers_of_parts.push(Some(reader));
@@ -150,7 +152,14 @@ fn leaves(
     parts: &[Part],
     context: &ErrorContext,
 ) -> Result<Vec<Vec<LeafRange>>, ScanError> {
-    let size = snapshot.file_of(row_group).object().size;
+    let (file, size) = (snapshot.file_of(row_group), snapshot.file_of(row_group).object().size);
+    if let Some(layout) = file.arrow() {
+        let of_part = |part: &Part| {
+            let roots = projection.roots(snapshot, row_group, part);
+            arrow_part::ranges(layout, row_group.index_in_file, &roots)
+        };
+        return Ok(parts.iter().map(of_part).collect());
+    }
     let of_part = |part: &Part| {
         let leaves = projection.leaves(snapshot, row_group, part);
         match leaves.iter().find(|(_, range)| range.is_empty() || range.end > size) {

@@ -19,7 +19,7 @@ use parquet::{
 };
 
 use super::{convert::convert, intervals::Intervals};
-use crate::catalog::{Int96Unit, Snapshot};
+use crate::catalog::{ArrowLayout, Int96Unit, Snapshot};
 
 /// Column sets whose levels a view caches: the parts of one or two row groups.
 const LEVELS_KEPT_MAX: usize = 16;
@@ -39,6 +39,8 @@ pub(super) struct View {
     intervals: Intervals,
     /// The unit of timestamps stored as INT96.
     pub int96: Int96Unit,
+    /// Where the buffers of an Arrow IPC file are; `None` for Parquet.
+    pub arrow: Option<Arc<ArrowLayout>>,
     /// The schema of the projection's columns.
     pub schema: SchemaRef,
     /// Of each column of the projection, how the file has it.
@@ -102,6 +104,7 @@ impl View {
             decoded: SchemaDescPtr::clone(file.decoded_schema()),
             intervals: if file.has_signed_intervals() { Intervals::Signed } else { Intervals::Unsigned },
             int96: snapshot.int96_unit(),
+            arrow: file.arrow().cloned(),
             schema,
             origins,
             levels: Mutex::default(),
