@@ -50,12 +50,14 @@ const EXCEPTIONS: [(&str, &str, &str); 3] = [
 ];
 
 /// Crates that only some modules may use.
-const RESTRICTED: [(&str, &[&str]); 27] = [
+const RESTRICTED: [(&str, &[&str]); 29] = [
     ("ring", &["auth"]),
     ("rustls", &["auth"]),
     ("tokio_rustls", &["flight"]),
     ("webpki", &["auth"]),
     ("cudarc", &[]),
+    ("delta_kernel", &[]),
+    ("forebay_lake", &["catalog", "flight"]),
     ("tonic", &["flight"]),
     ("arrow_flight", &["flight"]),
     ("arrow_ipc", &["cache", "catalog", "flight"]),

@@ -8,8 +8,15 @@ use std::{
 };
 
 /// Sources of the server's crates, relative to the repository's root, which is where cargo runs rustc.
-const OWN_SOURCES: [&str; 6] =
-    ["proto/src/", "kernels/src/", "server/src/", "server/order/src/", "server/pages/src/", "server/settings/src/"];
+const OWN_SOURCES: [&str; 7] = [
+    "proto/src/",
+    "kernels/src/",
+    "server/src/",
+    "server/lake/src/",
+    "server/order/src/",
+    "server/pages/src/",
+    "server/settings/src/",
+];
 
 /// Panics since they were last cleared.
 #[derive(Debug)]

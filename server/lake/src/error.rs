@@ -12,6 +12,9 @@ pub enum LakeError {
     /// The table needs a feature that this server does not support.
     #[error("{0}")]
     Unsupported(String),
+    /// A file of the version was removed.
+    #[error("{0}")]
+    Gone(String),
     /// The log is incomplete or damaged.
     #[error("{0}")]
     Corrupt(String),

@@ -6,7 +6,9 @@
 
 pub mod delta;
 mod error;
+mod store;
 mod table;
 
 pub use error::LakeError;
+pub use store::{RecordRequest, TableStore};
 pub use table::{Column, ColumnKey, FilePath, LakeTable, StoredAs, TableFile};

@@ -33,7 +33,7 @@ pub struct StoredAs {
     pub children: Vec<StoredAs>,
 }
 
-/// What identifies a column in a file, among the fields beside it.
+/// What identifies a column in a file, among the fields next to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ColumnKey {
     /// Its name there.

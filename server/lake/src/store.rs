@@ -1,0 +1,112 @@
+//! The store of a table's log, read from threads that may block.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use object_store::{Error as StoreFailure, ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
+use tokio::runtime::Handle;
+
+use crate::error::LakeError;
+
+/// The most files of one listing of a log. Logs are shortened by checkpoints: a longer one is not maintained.
+const LOG_FILES_MAX: usize = 1_000_000;
+
+/// The largest file of a log that is read. It is held in memory as a whole.
+const LOG_FILE_BYTES_MAX: u64 = 2 << 30;
+
+/// Records a request: its kind, whether it succeeded, and the bytes that it read.
+pub type RecordRequest = fn(&'static str, bool, u64);
+
+/// A store and the root of a table in it.
+#[derive(Clone, Debug)]
+pub struct TableStore {
+    /// The client of the store.
+    pub client: Arc<dyn ObjectStore>,
+    /// The folder of the table.
+    pub root: Path,
+    /// Called after each request.
+    pub record: RecordRequest,
+}
+
+/// Reads a store by blocking, and keeps the first failure for the error of the whole read.
+#[derive(Debug)]
+pub(crate) struct BlockingStore {
+    store: TableStore,
+    runtime: Handle,
+    failure: Mutex<Option<LakeError>>,
+}
+
+// === impl BlockingStore ===
+
+impl BlockingStore {
+    /// Reads a store on this runtime, from a thread that does not drive it.
+    pub(crate) fn new(store: TableStore, runtime: Handle) -> Self {
+        Self { store, runtime, failure: Mutex::new(None) }
+    }
+
+    /// The folder of the table.
+    pub(crate) fn root(&self) -> &Path {
+        &self.store.root
+    }
+
+    /// The files under a folder whose paths are after `offset`, sorted by path.
+    pub(crate) fn list(&self, folder: &Path, offset: Option<&Path>) -> Result<Vec<ObjectMeta>, StoreFailure> {
+        let client = &self.store.client;
+        let listed = match offset {
+            Some(offset) => client.list_with_offset(Some(folder), offset),
+            None => client.list(Some(folder)),
+        };
+        let files = self.runtime.block_on(listed.take(LOG_FILES_MAX + 1).try_collect::<Vec<ObjectMeta>>());
+        (self.store.record)("list", files.is_ok(), 0);
+        let mut files = files.map_err(|failure| self.note(folder, failure))?;
+        if files.len() > LOG_FILES_MAX {
+            let reason =
+                format!("\"{folder}\" has more than {LOG_FILES_MAX} files: write a checkpoint and clean the log");
+            self.keep(LakeError::Corrupt(reason.clone()));
+            return Err(StoreFailure::Generic { store: "log", source: reason.into() });
+        }
+        files.sort_unstable_by(|a, b| a.location.cmp(&b.location));
+        Ok(files)
+    }
+
+    /// The bytes of a file.
+    pub(crate) fn read(&self, path: &Path) -> Result<Bytes, StoreFailure> {
+        let client = &self.store.client;
+        let read = self.runtime.block_on(async {
+            let response = client.get(path).await?;
+            if response.meta.size > LOG_FILE_BYTES_MAX {
+                let reason = format!("it has {} bytes, and at most {LOG_FILE_BYTES_MAX} are read", response.meta.size);
+                return Err(StoreFailure::Generic { store: "log", source: reason.into() });
+            }
+            response.bytes().await
+        });
+        (self.store.record)("get", read.is_ok(), read.as_ref().map_or(0, |bytes| bytes.len() as u64));
+        read.map_err(|failure| self.note(path, failure))
+    }
+
+    /// The metadata of a file.
+    pub(crate) fn head(&self, path: &Path) -> Result<ObjectMeta, StoreFailure> {
+        let head = self.runtime.block_on(self.store.client.head(path));
+        (self.store.record)("head", head.is_ok(), 0);
+        head.map_err(|failure| self.note(path, failure))
+    }
+
+    /// The first failed request, if any. A file that does not exist is not one.
+    pub(crate) fn failure(&self) -> Option<LakeError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn note(&self, path: &Path, failure: StoreFailure) -> StoreFailure {
+        if matches!(failure, StoreFailure::NotFound { .. }) {
+            return failure;
+        }
+        let reason = failure.to_string();
+        self.keep(LakeError::Storage { path: path.clone(), source: Arc::new(failure) });
+        StoreFailure::Generic { store: "log", source: reason.into() }
+    }
+
+    fn keep(&self, error: LakeError) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
