@@ -32,13 +32,17 @@ fn row(dataset: &DatasetInfo) -> Vec<String> {
     if !dataset.error.is_empty() {
         return vec![name, format!("error: {}", dataset.error)];
     }
+    let mut snapshot = dataset.snapshot.clone();
+    if !dataset.table_version.is_empty() {
+        snapshot = format!("{snapshot} (version {})", dataset.table_version);
+    }
     vec![
         name,
         dataset.rows.to_string(),
         output::bytes(dataset.bytes),
         dataset.files.to_string(),
         dataset.row_groups.to_string(),
-        dataset.snapshot.clone(),
+        snapshot,
     ]
 }
 
@@ -56,6 +60,7 @@ mod tests {
             rows: 336_776,
             bytes: 5_242_880,
             error: String::new(),
+            table_version: "12".into(),
         };
         let broken = DatasetInfo { name: "broken".into(), error: "no Parquet files".into(), ..Default::default() };
         let datasets = [broken, flights];
@@ -63,7 +68,7 @@ mod tests {
             text(&datasets),
             "DATASET    ROWS     SIZE  FILES  ROW GROUPS  SNAPSHOT\n\
              broken   error: no Parquet files\n\
-             flights  336776  5.0 MiB      2           4  5f3a\n"
+             flights  336776  5.0 MiB      2           4  5f3a (version 12)\n"
         );
         let parsed: serde_json::Value = serde_json::from_str(&json(&datasets)).unwrap();
         assert_eq!(parsed[0]["error"], "no Parquet files");

@@ -699,7 +699,7 @@ pub enum Reason {
     Unauthenticated = 60,
     /// PERMISSION_DENIED: the caller may not do this.
     PermissionDenied = 61,
-    /// UNIMPLEMENTED: the server does not offer this call.
+    /// UNIMPLEMENTED: the server does not offer this call, or a feature that a table needs.
     Unimplemented = 62,
     /// INTERNAL: a bug of the server.
     Internal = 63,
@@ -1123,6 +1123,9 @@ pub struct DatasetInfo {
     /// The reason why the dataset cannot be read; empty if it can.
     #[prost(string, tag = "7")]
     pub error: ::prost::alloc::string::String,
+    /// Version of the lake table that the snapshot has; empty if the dataset is not a table.
+    #[prost(string, tag = "8")]
+    pub table_version: ::prost::alloc::string::String,
 }
 impl ::prost::Name for DatasetInfo {
 const NAME: &'static str = "DatasetInfo";

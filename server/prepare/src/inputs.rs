@@ -61,6 +61,10 @@ pub(crate) async fn open(flags: &Flags, stores: &mut Stores, cpu: &CpuPool) -> R
         }
         let unit = units.get(name.as_str()).copied().unwrap_or_default();
         let location = Location::parse(&name, &url, stores)?.with_int96_unit(unit);
+        if location.is_lake() {
+            let reason = "SQL over lake tables is not supported yet: copy the table to Parquet files";
+            return Err(PrepareError::Usage(format!("--dataset {value}: {reason}")));
+        }
         locations.push((name.clone(), location.with_schema(schemas.get(name.as_str()).cloned())));
         named.push((name, url));
     }

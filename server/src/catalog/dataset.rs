@@ -4,7 +4,7 @@
 use std::{
     borrow::Cow,
     collections::VecDeque,
-    path::PathBuf,
+    path::{Path as FilePath, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -15,9 +15,11 @@ use futures::{FutureExt, future::BoxFuture};
 
 use super::{
     error::CatalogError,
+    lake::LakeSpec,
     leaves::Int96Unit,
     listing::{self, Listing},
     location::{Location, LocationError},
+    pinned_schema::PinnedSchema,
     single_flight::SingleFlight,
     snapshot::{self, Snapshot},
 };
@@ -54,6 +56,14 @@ struct SqlView {
     sql: String,
     inputs: Vec<Arc<Dataset>>,
     views: Arc<Views>,
+}
+
+/// The files of a lake table.
+enum TableFiles {
+    /// Those of a snapshot that is still current.
+    Known(Arc<Snapshot>),
+    /// Those to open.
+    Listed(Listing),
 }
 
 /// What to do with a view that has no result for the current files of its datasets.
@@ -153,11 +163,17 @@ impl Dataset {
 
     async fn refresh(&self, missing: IfMissing) -> Result<Arc<Snapshot>, CatalogError> {
         let (location, listing) = match &self.source {
-            FileSource::Files(location) => (Cow::Borrowed(location), listing::list(&self.name, location).await?),
+            FileSource::Files(location) => match location.lake() {
+                Some(lake) => match self.of_table(location, lake).await? {
+                    TableFiles::Known(known) => return Ok(known),
+                    TableFiles::Listed(listing) => (Cow::Borrowed(location), listing),
+                },
+                None => (Cow::Borrowed(location), listing::list(&self.name, location).await?),
+            },
             FileSource::View(view) => Box::pin(self.result(view, missing)).await?,
         };
         self.has_answered.store(true, Ordering::Relaxed);
-        if let Some(known) = self.find(|snapshot| snapshot.matches(&listing.objects)) {
+        if let Some(known) = self.find(|snapshot| snapshot.matches(&listing)) {
             metrics::cache_requests(Cache::Footers, true, known.files().len());
             known.set_current();
             return Ok(known);
@@ -177,10 +193,37 @@ impl Dataset {
             files = snapshot.files().len(),
             row_groups = snapshot.row_groups().len(),
             rows = snapshot.row_count(),
+            table_version = snapshot.table_version(),
             adapted_files = Some(snapshot.adapted_files()).filter(|count| *count > 0),
             "snapshot opened"
         );
         Ok(snapshot)
+    }
+
+    /// The files of a lake table. Data files never change: their metadata is read only for a version without a snapshot,
+    /// or after a reader found a file changed.
+    async fn of_table(&self, location: &Location, lake: &LakeSpec) -> Result<TableFiles, CatalogError> {
+        let known = |snapshot: &Arc<Snapshot>| {
+            self.has_answered.store(true, Ordering::Relaxed);
+            metrics::cache_requests(Cache::Footers, true, snapshot.files().len());
+            TableFiles::Known(Arc::clone(snapshot))
+        };
+        let current: Vec<Arc<Snapshot>> = {
+            let snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+            snapshots.iter().filter(|snapshot| !snapshot.is_outdated()).cloned().collect()
+        };
+        // A version never changes, and that of the location is the only one.
+        if lake.version.is_some()
+            && let Some(snapshot) = current.first()
+        {
+            return Ok(known(snapshot));
+        }
+        let states = current.iter().filter_map(|snapshot| snapshot.table_state().cloned()).collect();
+        let table = match lake.read(&self.name, location.store(), states).await? {
+            Ok(table) => Arc::new(table),
+            Err(index) => return Ok(known(&current[index])),
+        };
+        listing::of_table(&self.name, location, lake, table).await.map(TableFiles::Listed)
     }
 
     /// The files of the result of a view for the current files of its datasets.
@@ -221,7 +264,9 @@ impl Dataset {
                 Int96Unit::Nanoseconds => "ns",
             };
             let schema = match &self.source {
-                FileSource::Files(location) => location.schema().map(|pinned| pinned.path().to_owned()),
+                FileSource::Files(location) => {
+                    location.schema().and_then(PinnedSchema::path).map(FilePath::to_path_buf)
+                }
                 FileSource::View(_) => None,
             };
             let digest = snapshot.digest().to_owned();

@@ -1,5 +1,7 @@
 //! Errors of listing and opening datasets.
 
+use forebay_lake::LakeError;
+
 use super::store::{StoreError, StoreErrorKind};
 use crate::{cpu_pool::CpuError, view::ViewError};
 
@@ -42,10 +44,7 @@ pub enum CatalogError {
         other_file: Box<str>,
     },
     /// A pinned schema cannot hold the values of a file.
-    #[error(
-        "dataset \"{dataset}\": column \"{column}\" is {found} in \"{file}\", and {pinned} in the schema of \
-         --dataset-schema, \"{pinned_file}\", cannot hold its values: convert the file, or pin another schema"
-    )]
+    #[error("dataset \"{dataset}\": column \"{column}\" is {found} in \"{file}\", and {pinned} in {pinned_by}")]
     PinnedDrift {
         /// The dataset.
         dataset: Box<str>,
@@ -57,8 +56,8 @@ pub enum CatalogError {
         file: Box<str>,
         /// Its type in the pinned schema.
         pinned: Box<str>,
-        /// The file of the pinned schema.
-        pinned_file: Box<str>,
+        /// Where the pinned schema is from, and what to do.
+        pinned_by: Box<str>,
     },
     /// The value of a folder is not of the type of its column.
     #[error(
@@ -75,6 +74,29 @@ pub enum CatalogError {
         /// The path of a file in the folder.
         path: Box<str>,
         /// Why.
+        reason: Box<str>,
+    },
+    /// The log of a lake table does not describe the version.
+    #[error("dataset \"{dataset}\": {source}")]
+    Table {
+        /// The dataset.
+        dataset: String,
+        /// Why.
+        source: LakeError,
+    },
+    /// A file of a version of a lake table was removed or replaced.
+    #[error(
+        "snapshot changed: dataset \"{dataset}\": file \"{file}\" of version {version} of the table {reason}: restore it, \
+         or read a newer version"
+    )]
+    Gone {
+        /// The dataset.
+        dataset: Box<str>,
+        /// The file.
+        file: Box<str>,
+        /// The version.
+        version: Box<str>,
+        /// What happened to it.
         reason: Box<str>,
     },
     /// A file is not readable.

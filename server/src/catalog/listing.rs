@@ -1,6 +1,6 @@
 //! Lists the current files of a dataset, sorted by path or in the order of a list.
 
-use std::path::Path as FilePath;
+use std::{path::Path as FilePath, sync::Arc};
 
 use futures::{StreamExt, TryStreamExt};
 use glob::Pattern;
@@ -10,6 +10,7 @@ use super::{
     error::CatalogError,
     file_list::FileList,
     foreign::ForeignFiles,
+    lake::{LakeSpec, TableVersion},
     location::{FileSpec, GLOB_OPTIONS, LocalFileSpec, Location, Selection},
     manifest::{self, MANIFEST, NamedFiles, RUN_PREFIX},
     store::{Store, StoreError, StoreErrorKind},
@@ -27,6 +28,14 @@ pub(super) struct Listing {
     pub root: Path,
     /// The files.
     pub objects: Vec<ObjectMeta>,
+    /// The version of the lake table that has them.
+    pub table: Option<Arc<TableVersion>>,
+}
+
+impl Listing {
+    fn new(root: Path, objects: Vec<ObjectMeta>) -> Self {
+        Self { root, objects, table: None }
+    }
 }
 
 /// Lists the dataset's files.
@@ -34,6 +43,7 @@ pub(super) async fn list(dataset: &str, location: &Location) -> Result<Listing, 
     let mut listing = match location.spec() {
         FileSpec::Local(path) => local(dataset, path, location.store().files_max()).await?,
         FileSpec::List(list) => listed(dataset, location.store(), list).await?,
+        FileSpec::Lake(_) => return Err(empty(dataset, nothing_there(location))),
         spec => {
             let listed = remote(location.store(), spec).await;
             listed.map_err(|error| CatalogError::of_store(dataset, error))?
@@ -44,16 +54,17 @@ pub(super) async fn list(dataset: &str, location: &Location) -> Result<Listing, 
         drop_markers(&mut listing.objects);
     }
     if let Some(object) = listing.objects.iter().find(|object| is_unpinnable(object)) {
-        let file = location.store().display(&object.location);
-        return Err(empty(
-            dataset,
-            format!("{file} has no ETag and no Last-Modified: a change during an epoch would not be detected"),
-        ));
+        return Err(unpinnable(dataset, location, object));
     }
     if listing.objects.is_empty() {
         return Err(empty(dataset, nothing_there(location)));
     }
     Ok(listing)
+}
+
+fn unpinnable(dataset: &str, location: &Location, object: &ObjectMeta) -> CatalogError {
+    let file = location.store().display(&object.location);
+    empty(dataset, format!("{file} has no ETag and no Last-Modified: a change during an epoch would not be detected"))
 }
 
 fn empty(dataset: &str, reason: String) -> CatalogError {
@@ -107,7 +118,25 @@ async fn listed(dataset: &str, store: &Store, list: &FileList) -> Result<Listing
         }
     });
     let objects = futures::stream::iter(heads).buffered(HEADS_AT_ONCE).try_collect().await?;
-    Ok(Listing { root: Path::default(), objects })
+    Ok(Listing::new(Path::default(), objects))
+}
+
+/// The files of a version of a lake table, in its order.
+pub(super) async fn of_table(
+    dataset: &str,
+    location: &Location,
+    lake: &LakeSpec,
+    table: Arc<TableVersion>,
+) -> Result<Listing, CatalogError> {
+    let objects = table.objects(dataset, location.store(), &lake.root).await?;
+    if objects.is_empty() {
+        let (root, version) = (location.store().display(&lake.root), &table.version);
+        return Err(empty(dataset, format!("version {version} of the table \"{root}\" has no files")));
+    }
+    if let Some(object) = objects.iter().find(|object| is_unpinnable(object)) {
+        return Err(unpinnable(dataset, location, object));
+    }
+    Ok(Listing { root: lake.root.clone(), objects, table: Some(table) })
 }
 
 fn walk_local(path: &FilePath, files_max: usize) -> Result<Listing, WalkError> {
@@ -135,13 +164,13 @@ fn walk_local(path: &FilePath, files_max: usize) -> Result<Listing, WalkError> {
         },
         Selection::Glob(pattern) => walk::files(&spec.root, &|below| matches(pattern, below), false, files_max)?,
     };
-    Ok(Listing { root, objects })
+    Ok(Listing::new(root, objects))
 }
 
 async fn remote(store: &Store, spec: &FileSpec) -> Result<Listing, StoreError> {
     match spec {
-        // Listed by `local` and `listed`.
-        FileSpec::Local(_) | FileSpec::List(_) => Ok(Listing { root: Path::default(), objects: Vec::new() }),
+        // Listed by `local`, `listed` and `of_table`.
+        FileSpec::Local(_) | FileSpec::List(_) | FileSpec::Lake(_) => Ok(Listing::new(Path::default(), Vec::new())),
         FileSpec::Prefix(root) => folder(store, root).await,
         FileSpec::Object(path) => Ok(one(path, store.head(path).await?)),
         FileSpec::Name(path) => named(store, path).await,
@@ -208,7 +237,7 @@ fn below<'a>(root: &Path, objects: &'a [ObjectMeta]) -> impl Iterator<Item = (&'
 
 fn one(path: &Path, object: ObjectMeta) -> Listing {
     let parent = path.as_ref().rsplit_once('/').map_or("", |(parent, _)| parent);
-    Listing { root: parent.split('/').filter(|part| !part.is_empty()).collect(), objects: vec![object] }
+    Listing::new(parent.split('/').filter(|part| !part.is_empty()).collect(), vec![object])
 }
 
 /// The objects under a path that belong to the dataset. Reads the listing page by page.
@@ -223,7 +252,7 @@ async fn under(store: &Store, root: &Path, belongs: &(dyn Fn(&str) -> bool + Syn
     if objects.len() > store.files_max() {
         return Err(StoreError::too_many(&store.display(root), store.files_max()));
     }
-    Ok(Listing { root: root.clone(), objects })
+    Ok(Listing::new(root.clone(), objects))
 }
 
 /// The path of a file relative to the root.
@@ -288,6 +317,7 @@ fn nothing_there(location: &Location) -> String {
         FileSpec::Glob { root, pattern, .. } => format!("no object under \"{}\" matches \"{pattern}\"", shown(root)),
         FileSpec::Object(path) => format!("there is no \"{}\"", shown(path)),
         FileSpec::List(list) => format!("\"{}\" lists no files", list.display()),
+        FileSpec::Lake(lake) => format!("the table \"{}\" has no files", shown(&lake.root)),
     }
 }
 

@@ -11,6 +11,7 @@ use url::Url;
 
 use super::{
     file_list::{FileList, StoreOfList, WITH_CREDENTIALS, file_url},
+    lake::LakeSpec,
     leaves::Int96Unit,
     pinned_schema::PinnedSchema,
     store::Store,
@@ -52,7 +53,15 @@ pub(super) enum FileSpec {
     Object(Path),
     /// The files that a list on this machine names.
     List(FileList),
+    /// The files of a version of a lake table.
+    Lake(LakeSpec),
 }
+
+/// Starts the URL of a Delta table.
+const DELTA: &str = "delta+";
+
+/// Separates the URL of a table from a version of it.
+const VERSION: &str = "@version=";
 
 /// The folder of a dataset to be written.
 #[derive(Clone, Copy, Debug)]
@@ -104,14 +113,12 @@ impl LocationError {
 }
 
 impl Location {
-    /// Parses a path, a `file://` URL or the URL of a remote store, whose client is shared through `stores`.
+    /// Parses a path, a `file://` URL or the URL of a remote store, whose client is shared through `stores`; after
+    /// `delta+`, that of a table.
     pub fn parse(name: &str, url: &str, stores: &mut Stores) -> Result<Self, LocationError> {
-        let parsed = match url.split_once("://") {
-            _ if url.starts_with('@') => listed(FilePath::new(&url[1..]), stores),
-            None => local(FilePath::new(url)),
-            Some(("file", _)) => file_url(url).and_then(|path| local(&path)),
-            Some((scheme @ ("http" | "https"), _)) => web(scheme, url, stores),
-            Some((scheme, rest)) => bucket(scheme, rest, stores),
+        let parsed = match url.strip_prefix(DELTA) {
+            Some(table) => lake(table, stores),
+            None => files(url, stores),
         };
         // Errors omit a password before `@` and a signature after `?`.
         let shown = || match Url::parse(url) {
@@ -141,7 +148,11 @@ impl Location {
     /// Checks that a path on this machine exists: of a glob, the directory before the first wildcard. Stores are not
     /// asked.
     pub(super) fn check_exists(&self, name: &str) -> Result<(), LocationError> {
-        let FileSpec::Local(path) = &self.spec else { return Ok(()) };
+        let path = match &self.spec {
+            FileSpec::Local(path) => path,
+            FileSpec::Lake(lake) if self.store.is_local() => &PathBuf::from(self.store.display(&lake.root)),
+            _ => return Ok(()),
+        };
         let checked = split(path).and_then(|(root, selection)| match (root.try_exists(), selection) {
             (Ok(_), Selection::Glob(_)) if !root.is_dir() => Err(format!("there is no directory {}", root.display())),
             (Ok(true), _) => Ok(()),
@@ -184,6 +195,19 @@ impl Location {
         self.schema.as_deref()
     }
 
+    /// The table, if it is one.
+    pub(super) fn lake(&self) -> Option<&LakeSpec> {
+        match &self.spec {
+            FileSpec::Lake(lake) => Some(lake),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a lake table, whose schema, files and deleted rows are in its log.
+    pub fn is_lake(&self) -> bool {
+        self.lake().is_some()
+    }
+
     /// The store that holds the files.
     pub(super) fn store(&self) -> &Store {
         &self.store
@@ -194,7 +218,7 @@ impl Location {
         match &self.spec {
             FileSpec::Local(path) => Some(Folder::Local(path)),
             FileSpec::Prefix(path) | FileSpec::Name(path) => Some(Folder::Remote(&self.store, path)),
-            FileSpec::Glob { .. } | FileSpec::Object(_) | FileSpec::List(_) => None,
+            FileSpec::Glob { .. } | FileSpec::Object(_) | FileSpec::List(_) | FileSpec::Lake(_) => None,
         }
     }
 
@@ -202,6 +226,40 @@ impl Location {
     pub(super) fn spec(&self) -> &FileSpec {
         &self.spec
     }
+}
+
+/// Parses the location of plain files.
+fn files(url: &str, stores: &mut Stores) -> Result<Location, String> {
+    match url.split_once("://") {
+        _ if url.starts_with('@') => listed(FilePath::new(&url[1..]), stores),
+        None => local(FilePath::new(url)),
+        Some(("file", _)) => file_url(url).and_then(|path| local(&path)),
+        Some((scheme @ ("http" | "https"), _)) => web(scheme, url, stores),
+        Some((scheme, rest)) => bucket(scheme, rest, stores),
+    }
+}
+
+/// Parses the folder of a Delta table, which may be followed by a version.
+fn lake(url: &str, stores: &mut Stores) -> Result<Location, String> {
+    let (url, version) = match url.rsplit_once(VERSION) {
+        Some((url, digits)) => {
+            let version = digits.parse();
+            let invalid = || format!("the version \"{digits}\" is not a number: write {VERSION}12, or leave it out");
+            (url, Some(version.map_err(|_| invalid())?))
+        }
+        None => (url, None),
+    };
+    let location = files(url, stores)?;
+    let root = match &location.spec {
+        FileSpec::Local(path) if !matches!(split(path)?, (_, Selection::Glob(_))) => {
+            Path::from_absolute_path(path).map_err(|source| source.to_string())?
+        }
+        FileSpec::Prefix(path) | FileSpec::Name(path) => path.clone(),
+        _ => {
+            return Err("a table must be a folder, on this machine or in a bucket, without wildcards".to_owned());
+        }
+    };
+    Ok(Location::of(location.store, FileSpec::Lake(LakeSpec { root, version })))
 }
 
 fn listed(path: &FilePath, stores: &mut Stores) -> Result<Location, String> {
@@ -291,104 +349,4 @@ fn split(path: &FilePath) -> Result<(PathBuf, Selection), String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(url: &str) -> Result<FileSpec, LocationError> {
-        Location::parse("t", url, &mut Stores::default()).map(|location| location.spec)
-    }
-
-    #[test]
-    fn parses_directories_files_and_globs() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("a[1].parquet");
-        std::fs::write(&file, b"").unwrap();
-        let selection = |url: String| match parsed(&url).unwrap() {
-            FileSpec::Local(path) => format!("{:?}", LocalFileSpec::look(&path).unwrap().selection),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(selection(dir.path().display().to_string()), "Directory");
-        assert_eq!(selection(format!("file://{}", dir.path().display())), "Directory");
-        assert_eq!(selection(file.display().to_string()), "File(\"a[1].parquet\")");
-        assert!(selection(format!("{}/**/x-*.parquet", dir.path().display())).starts_with("Glob"));
-    }
-
-    #[test]
-    fn checks_that_local_paths_exist() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("a.parquet");
-        std::fs::write(&file, b"").unwrap();
-        let check = |path: &str| {
-            let location = Location::parse("t", &format!("{}{path}", dir.path().display()), &mut Stores::default());
-            location.unwrap().check_exists("t").map_err(|error| error.to_string())
-        };
-        for path in ["", "/", "/a.parquet", "/*.parquet", "/**/b?.parquet"] {
-            assert_eq!(check(path), Ok(()), "{path}");
-        }
-        for path in ["/b", "/b.parquet", "/missing/*.parquet", "/a.parquet/*.parquet"] {
-            let error = check(path).unwrap_err();
-            assert!(error.contains("dataset \"t\"") && error.contains(&dir.path().display().to_string()), "{error}");
-        }
-        let remote = Location::parse("t", "s3://bucket/missing", &mut Stores::default()).unwrap();
-        remote.check_exists("t").unwrap();
-    }
-
-    #[test]
-    fn parses_prefixes_objects_and_globs_of_stores() {
-        let shown = |url: &str| match parsed(url).unwrap() {
-            FileSpec::Local(path) => format!("local {}", path.display()),
-            FileSpec::Prefix(path) => format!("prefix {path}"),
-            FileSpec::Name(path) => format!("name {path}"),
-            FileSpec::Glob { root, pattern, literal } => format!("glob {root} {pattern} {literal}"),
-            FileSpec::Object(path) => format!("object {path}"),
-            FileSpec::List(list) => format!("list {}", list.display()),
-        };
-        for (url, want) in [
-            ("s3://bucket", "prefix "),
-            ("s3://bucket/", "prefix "),
-            ("s3a://bucket/a/b/", "prefix a/b"),
-            ("s3://bucket/a/b", "name a/b"),
-            ("gs://bucket/a/b.parquet", "name a/b.parquet"),
-            ("s3://bucket/x y%20z ü#.parquet", "name x y%20z ü#.parquet"),
-            ("s3://bucket/a/day=*/**/x?.parquet", "glob a day=*/**/x?.parquet a/day=*/**/x?.parquet"),
-            ("s3://bucket/*.parquet", "glob  *.parquet *.parquet"),
-            ("http://127.0.0.1:1/a%20b/c.parquet", "object a b/c.parquet"),
-            ("https://example.org/c", "object c"),
-        ] {
-            assert_eq!(shown(url), want, "{url}");
-        }
-    }
-
-    #[test]
-    fn errors_of_urls_say_what_is_allowed() {
-        for (url, word) in [
-            ("", "empty"),
-            ("file://relative/x", "absolute"),
-            ("/tmp/[/x", "glob"),
-            ("ftp://host/x", "s3://bucket"),
-            ("s3:///x", "bucket"),
-            ("s3://bucket/[/x", "glob"),
-            ("s3://bucket/a//b", "a//b"),
-            ("http://host/folder/", "one file"),
-            ("http://host/*.parquet", "one file"),
-            ("https://user:secret@host/x.parquet", "no credentials"),
-            ("https://host/x.parquet?sig=secret", "no credentials"),
-        ] {
-            let error = parsed(url).unwrap_err().to_string();
-            assert!(error.contains(word), "{error}");
-            assert!(!error.contains("secret"), "{error}");
-        }
-    }
-
-    #[test]
-    fn datasets_of_a_bucket_share_its_client() {
-        let mut stores = Stores::default();
-        let mut client = |url: &str| {
-            let location = Location::parse("t", url, &mut stores).unwrap();
-            Arc::as_ptr(location.store.client()).cast::<()>() as usize
-        };
-        let first = client("s3://bucket/a");
-        assert_eq!(first, client("s3://bucket/b/*.parquet"));
-        assert_ne!(first, client("s3://other/a"));
-    }
-}
+mod tests;

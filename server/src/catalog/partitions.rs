@@ -10,9 +10,10 @@ use arrow::{
     datatypes::{DataType, Field},
 };
 use chrono::NaiveDate;
+use forebay_lake::LakeError;
 use percent_encoding::percent_decode_str;
 
-use super::{error::CatalogError, pinned_schema::PinnedSchema};
+use super::{error::CatalogError, lake::TableVersion, pinned_schema::PinnedSchema};
 
 /// The folder value of null.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -61,6 +62,26 @@ impl Partitions {
             })?;
             let is_nullable = field.is_nullable() || values.null_count() > 0;
             partitions.fields.push(field.with_nullable(is_nullable));
+            partitions.values.push(values);
+        }
+        Ok(partitions)
+    }
+
+    /// The partition columns of a lake table, whose values are in its log.
+    pub(super) fn of_table(dataset: &str, table: &TableVersion) -> Result<Self, CatalogError> {
+        let mut partitions = Self::default();
+        for (index, field) in table.partition_fields.iter().enumerate() {
+            let texts = StringArray::from(table.partition_texts(index));
+            let values = typed(&texts, field.data_type()).map_err(|(file, reason)| {
+                let source = LakeError::Corrupt(format!(
+                    "the log has the value \"{}\" of the partition column \"{}\": {reason}",
+                    texts.value(file),
+                    field.name()
+                ));
+                CatalogError::Table { dataset: dataset.to_owned(), source }
+            })?;
+            let is_nullable = field.is_nullable() || values.null_count() > 0;
+            partitions.fields.push(field.clone().with_nullable(is_nullable));
             partitions.values.push(values);
         }
         Ok(partitions)

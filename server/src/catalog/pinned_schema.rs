@@ -1,4 +1,5 @@
-//! `--dataset-schema`: the schema of a dataset, read from the footer of a Parquet file on this machine.
+//! The schema that a dataset has independent of its files: `--dataset-schema`, read from the footer of a Parquet file on
+//! this machine, or the schema of a lake table.
 
 use std::{
     fs::File as DiskFile,
@@ -16,8 +17,17 @@ const FOOTER_BYTES_MAX: u64 = 64 << 20;
 /// The schema that a dataset must have, in place of the union of its files' schemas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinnedSchema {
-    path: PathBuf,
+    source: SchemaSource,
     schema: SchemaRef,
+}
+
+/// Where a pinned schema is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum SchemaSource {
+    /// The file of `--dataset-schema`.
+    File(PathBuf),
+    /// The version of a table.
+    Table(String),
 }
 
 // === impl PinnedSchema ===
@@ -28,12 +38,33 @@ impl PinnedSchema {
         let (end, file_bytes) = footer_bytes(path).map_err(|source| source.to_string())?;
         let footer = footer::of_bytes(end, file_bytes, int96)?;
         let path = std::path::absolute(path).map_err(|source| source.to_string())?;
-        Ok(Self { path, schema: footer.stored.schema().clone() })
+        Ok(Self { source: SchemaSource::File(path), schema: footer.stored.schema().clone() })
     }
 
-    /// The absolute path of the file.
-    pub fn path(&self) -> &FilePath {
-        &self.path
+    /// The schema of a version of a table.
+    pub(super) fn of_table(version: &str, schema: SchemaRef) -> Self {
+        Self { source: SchemaSource::Table(version.to_owned()), schema }
+    }
+
+    /// The absolute path of the file; `None` for the schema of a table.
+    pub fn path(&self) -> Option<&FilePath> {
+        match &self.source {
+            SchemaSource::File(path) => Some(path),
+            SchemaSource::Table(_) => None,
+        }
+    }
+
+    /// The end of an error: where the schema is from, and what to do about a file that it does not fit.
+    pub(super) fn refusal(&self) -> String {
+        match &self.source {
+            SchemaSource::File(path) => format!(
+                "the schema of --dataset-schema, \"{}\", cannot hold its values: convert the file, or pin another schema",
+                path.display()
+            ),
+            SchemaSource::Table(version) => {
+                format!("version {version} of the table cannot hold its values: rewrite the file")
+            }
+        }
     }
 
     pub(super) fn schema(&self) -> &SchemaRef {

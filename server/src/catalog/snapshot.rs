@@ -1,8 +1,8 @@
 //! Snapshots: the files of a dataset at one moment, with their footers. Epochs refer to a snapshot by its digest.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
-    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -11,22 +11,26 @@ use std::{
 
 use arrow::{
     array::ArrayRef,
-    datatypes::{Schema, SchemaRef},
+    datatypes::{DataType, Schema, SchemaRef},
 };
+use forebay_lake::delta::TableState;
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, path::Path};
 use parquet::{arrow::arrow_reader::ArrowReaderMetadata, schema::types::SchemaDescPtr};
 
 use super::{
     arrow_layout::ArrowLayout,
+    deleted_rows::DeletedRows,
     error::CatalogError,
     file_footer::{Footer, wide},
     footer,
+    lake::TableVersion,
     leaves::Int96Unit,
     listing::{Listing, relative},
     location::Location,
     partitions::Partitions,
     pinned::is_same,
+    row_groups::{self, Deletions, RowGroup},
     store::{Store, is_identified_by_tag},
     union::{FileColumns, Union},
 };
@@ -54,7 +58,11 @@ pub struct Snapshot {
     /// Of each column, its index among the partition columns.
     partition_columns: Vec<Option<usize>>,
     adapted_files: usize,
+    /// The version of the lake table that has the files.
+    table: Option<Arc<TableVersion>>,
     row_groups: Vec<RowGroup>,
+    /// Of each row group.
+    deleted: Deletions,
     row_counts: Arc<Vec<u64>>,
     row_count: u64,
     byte_count: u64,
@@ -70,17 +78,6 @@ pub struct File {
     footer: Footer,
 }
 
-/// One row group of a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowGroup {
-    /// Index in [`Snapshot::files`].
-    pub file_index: usize,
-    /// Index within the file.
-    pub index_in_file: usize,
-    /// Its rows, as indices in the snapshot.
-    pub rows: Range<u64>,
-}
-
 /// Opens every file that an earlier snapshot does not have, and unites the schemas of all files.
 pub(super) async fn open(
     dataset: &str,
@@ -89,7 +86,7 @@ pub(super) async fn open(
     earlier: Option<&Snapshot>,
     cpu: &CpuPool,
 ) -> Result<Snapshot, CatalogError> {
-    let Listing { root, objects } = listing;
+    let Listing { root, objects, table } = listing;
     let store = location.store().clone();
     let known: HashMap<&Path, &Arc<File>> =
         earlier.iter().flat_map(|snapshot| &snapshot.files).map(|file| (&file.object.location, file)).collect();
@@ -108,30 +105,25 @@ pub(super) async fn open(
         }
     }));
     let files: Vec<Arc<File>> = opened.buffered(FOOTERS_IN_FLIGHT).try_collect().await?;
-    check_formats(dataset, &files)?;
-    let schemas = files.iter().map(|file| (file.display.as_str(), file.footer.stored.schema().as_ref()));
+    check_formats(dataset, &files, table.is_some())?;
+    let named = files.iter().map(|file| file.footer.stored.schema().as_ref());
+    let named: Vec<Cow<'_, Schema>> =
+        named.map(|stored| table.as_ref().map_or(Cow::Borrowed(stored), |table| table.named(stored))).collect();
+    let schemas = files.iter().zip(&named).map(|(file, schema)| (file.display.as_str(), schema.as_ref()));
     let paths = files.iter().map(|file| relative_path(&root, &file.object.location));
-    let partitions = Partitions::of(dataset, paths, location.schema())?;
+    let pinned = table.as_ref().map(|table| &table.schema).or(location.schema());
+    let partitions = match &table {
+        Some(table) => Partitions::of_table(dataset, table)?,
+        None => Partitions::of(dataset, paths, pinned)?,
+    };
     let Union { schema, columns, adapted, partitions: partition_columns } =
-        Union::of(dataset, schemas, location.schema(), partitions.fields())?;
+        Union::of(dataset, schemas, pinned, partitions.fields())?;
     let wide_schema = Arc::new(wide(&schema));
-
-    let mut row_groups = Vec::new();
-    let mut row_count = 0_u64;
-    for (file_index, file) in files.iter().enumerate() {
-        for (index_in_file, group) in file.footer.stored.metadata().row_groups().iter().enumerate() {
-            let rows = u64::try_from(group.num_rows()).ok().and_then(|rows| row_count.checked_add(rows));
-            let end = rows.ok_or_else(|| CatalogError::Corrupt {
-                dataset: dataset.to_owned(),
-                file: file.display.clone(),
-                reason: format!("row group {index_in_file} declares {} rows", group.num_rows()),
-            })?;
-            row_groups.push(RowGroup { file_index, index_in_file, rows: row_count..end });
-            row_count = end;
-        }
-    }
+    let footers = files.iter().map(|file| (file.display.as_str(), file.footer.stored.metadata().as_ref()));
+    let (row_groups, deleted) = row_groups::of_files(dataset, footers, table.as_deref())?;
+    let row_count = row_groups.last().map_or(0, |group| group.rows.end);
     let byte_count = files.iter().map(|file| file.object.size).sum();
-    let digest = digest(&root, &store, &files, &schema, adapted > 0);
+    let digest = digest(&root, &store, &files, &schema, adapted > 0, table.as_deref());
     let row_counts = Arc::new(row_groups.iter().map(|group| group.rows.end - group.rows.start).collect());
     Ok(Snapshot {
         dataset: dataset.to_owned(),
@@ -144,7 +136,9 @@ pub(super) async fn open(
         partitions,
         partition_columns,
         adapted_files: adapted,
+        table,
         row_groups,
+        deleted,
         row_counts,
         row_count,
         byte_count,
@@ -153,9 +147,16 @@ pub(super) async fn open(
     })
 }
 
-/// Refuses files of both formats: most often, one of them is a leftover.
-fn check_formats(dataset: &str, files: &[Arc<File>]) -> Result<(), CatalogError> {
+/// Refuses files of both formats: most often, one of them is a leftover. A lake table has files of Parquet only.
+fn check_formats(dataset: &str, files: &[Arc<File>], is_table: bool) -> Result<(), CatalogError> {
     let arrow = files.iter().find(|file| file.arrow().is_some());
+    if let Some(file) = arrow.filter(|_| is_table) {
+        return Err(CatalogError::Corrupt {
+            dataset: dataset.to_owned(),
+            file: file.display.clone(),
+            reason: "it is an Arrow IPC file, and the files of a lake table must be Parquet".to_owned(),
+        });
+    }
     let parquet = files.iter().find(|file| file.arrow().is_none());
     let (Some(arrow), Some(parquet)) = (arrow, parquet) else { return Ok(()) };
     let reason = format!(
@@ -174,8 +175,20 @@ fn relative_path<'a>(root: &Path, path: &'a Path) -> &'a str {
 ///
 /// Includes the footer of a file whose tag does not identify its bytes. Excludes versions: tickets and cursors keep the
 /// digest across restarts, and a file whose permissions changed is still the same.
-fn digest(root: &Path, store: &Store, files: &[Arc<File>], schema: &Schema, is_adapted: bool) -> String {
+///
+/// Includes the version of a lake table, with its deleted rows and partition values.
+fn digest(
+    root: &Path,
+    store: &Store,
+    files: &[Arc<File>],
+    schema: &Schema,
+    is_adapted: bool,
+    table: Option<&TableVersion>,
+) -> String {
     let mut manifest = Vec::from(*b"forebay snapshot 1\n");
+    if let Some(table) = table {
+        manifest.extend(format!("table {}\n", table.digest).bytes());
+    }
     for file in files {
         let path = &file.object.location;
         let relative = relative_path(root, path);
@@ -234,6 +247,47 @@ impl Snapshot {
     /// The row groups in file order.
     pub fn row_groups(&self) -> &[RowGroup] {
         &self.row_groups
+    }
+
+    /// The deleted rows of a row group, by its index; `None` if it has none.
+    pub fn deleted_of(&self, row_group: &RowGroup) -> Option<&Arc<DeletedRows>> {
+        // Row groups of a file follow each other.
+        let index = self.row_groups.partition_point(|other| {
+            (other.file_index, other.index_in_file) < (row_group.file_index, row_group.index_in_file)
+        });
+        self.deleted.get(index)?.as_ref()
+    }
+
+    /// Rows of a row group in its file, with the deleted ones.
+    pub fn stored_rows(&self, row_group: &RowGroup) -> u64 {
+        let group = self.file_of(row_group).footer.stored.metadata().row_group(row_group.index_in_file);
+        u64::try_from(group.num_rows()).unwrap_or(0)
+    }
+
+    /// The index of a row, by its number in the snapshot, among the rows of its row group in the file.
+    pub fn stored_row(&self, row_group: &RowGroup, row: u64) -> u64 {
+        let kept = row.saturating_sub(row_group.rows.start);
+        self.deleted_of(row_group).map_or(kept, |deleted| deleted.stored_row(kept))
+    }
+
+    /// The version of the lake table that has the files; `None` for other files.
+    pub fn table_version(&self) -> Option<&str> {
+        self.table.as_ref().map(|table| table.version.as_str())
+    }
+
+    /// The version of the very table that has the files.
+    pub(super) fn table_state(&self) -> Option<&TableState> {
+        self.table.as_ref().map(|table| &table.state)
+    }
+
+    /// Whether it has the files of this version of a table.
+    pub(super) fn is_of_table(&self, table: &TableVersion) -> bool {
+        self.table.as_ref().is_some_and(|known| known.digest == table.digest)
+    }
+
+    /// The type of a column in a file with the nested names of the dataset; `None` if the file has these names.
+    pub fn relabelled(&self, column: usize, found: &DataType) -> Option<DataType> {
+        self.table.as_ref()?.relabelled(column, found)
     }
 
     /// Rows of each row group.
@@ -303,7 +357,12 @@ impl Snapshot {
     }
 
     /// Whether a listing has exactly these files.
-    pub(super) fn matches(&self, objects: &[ObjectMeta]) -> bool {
+    pub(super) fn matches(&self, listing: &Listing) -> bool {
+        let Listing { objects, table, .. } = listing;
+        let is_same_table = match table {
+            Some(table) => self.is_of_table(table),
+            None => self.table.is_none(),
+        };
         let same = |(file, object): (&Arc<File>, &ObjectMeta)| {
             file.object.location == object.location
                 && file.object.size == object.size
@@ -311,7 +370,7 @@ impl Snapshot {
                 && file.object.version == object.version
                 && file.object.last_modified == object.last_modified
         };
-        self.files.len() == objects.len() && self.files.iter().zip(objects).all(same)
+        is_same_table && self.files.len() == objects.len() && self.files.iter().zip(objects).all(same)
     }
 }
 

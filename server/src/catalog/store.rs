@@ -5,6 +5,8 @@ use std::{fmt, io, ops::Range, path::PathBuf, slice, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
+use percent_encoding::percent_decode_str;
+use url::Url;
 
 use super::{
     disk::{self, DiskError},
@@ -103,6 +105,18 @@ impl Store {
     /// The path or URL of a file to show to users.
     pub fn display(&self, path: &Path) -> String {
         format!("{}{path}", self.url)
+    }
+
+    /// The path of a URL in this store; `None` if it is in another one.
+    pub(super) fn path_of(&self, url: &str) -> Option<Path> {
+        if self.is_local() {
+            return Path::from_absolute_path(Url::parse(url).ok()?.to_file_path().ok()?).ok();
+        }
+        let (scheme, rest) = url.split_once("://")?;
+        let scheme = if scheme == "s3a" { "s3" } else { scheme };
+        let below = format!("{scheme}://{rest}");
+        let key = percent_decode_str(below.strip_prefix(&self.url)?).decode_utf8().ok()?.into_owned();
+        Path::parse(key).ok()
     }
 
     /// Reads bytes of a file. Fails if it is not the pinned one.

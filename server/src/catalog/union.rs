@@ -264,7 +264,7 @@ impl UnionColumn<'_> {
                 found: field.data_type().to_string().into(),
                 file: shapes[*shape].file.into(),
                 pinned: wide.to_string().into(),
-                pinned_file: pinned.path().display().to_string().into(),
+                pinned_by: pinned.refusal().into(),
             }),
         }
     }

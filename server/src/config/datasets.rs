@@ -35,6 +35,12 @@ pub(super) fn open(flags: &Flags) -> (Vec<(String, Location)>, ConfigProblems) {
     }
     let units = problems.one(int96_units(values(), &flags.int96_unit)).unwrap_or_default();
     let schemas = problems.one(pinned_schemas(values(), &flags.dataset_schema, &units)).unwrap_or_default();
+    for (name, _) in
+        datasets.iter().filter(|(name, location)| location.is_lake() && schemas.contains_key(name.as_str()))
+    {
+        let reason = format!("\"{name}\" is a lake table, which has its own schema: remove the flag");
+        problems.one::<()>(Err(wrong("dataset-schema", name, reason)));
+    }
     let completed = |(name, location): (String, Location)| {
         let unit = units.get(name.as_str()).copied().unwrap_or_default();
         let location = location.with_int96_unit(unit).with_schema(schemas.get(name.as_str()).cloned());

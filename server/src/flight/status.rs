@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use forebay_kernels::KernelError;
+use forebay_lake::LakeError;
 use forebay_proto::{DecodeError, v1::Reason};
 use tonic::{Code, Status, metadata::MetadataMap};
 
@@ -154,6 +155,16 @@ fn code(reason: Reason) -> Code {
     }
 }
 
+fn table_reason(error: &LakeError) -> Reason {
+    match error {
+        LakeError::NotATable(_) | LakeError::NoVersion(_) => Reason::EmptyDataset,
+        LakeError::Unsupported(_) => Reason::Unimplemented,
+        LakeError::Gone(_) => Reason::SnapshotChanged,
+        LakeError::Corrupt(_) => Reason::CorruptData,
+        LakeError::Storage { .. } => Reason::StoreUnavailable,
+    }
+}
+
 fn reason(error: &StreamError) -> Reason {
     match error {
         StreamError::Plan(plan) => match plan {
@@ -182,7 +193,8 @@ fn reason(error: &StreamError) -> Reason {
             }
             CatalogError::Corrupt { .. } => Reason::CorruptData,
             CatalogError::LinkOut { .. } => Reason::PermissionDenied,
-            CatalogError::Changed { .. } => Reason::SnapshotChanged,
+            CatalogError::Changed { .. } | CatalogError::Gone { .. } => Reason::SnapshotChanged,
+            CatalogError::Table { source, .. } => table_reason(source),
             CatalogError::TooManyFiles { .. } => Reason::Limit,
             CatalogError::Storage { source, .. } => store_reason(source),
             CatalogError::View { source, .. } => view_reason(source),

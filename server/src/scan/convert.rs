@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, StructArray,
-        new_null_array,
+        Array, ArrayData, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
+        StructArray, make_array, new_null_array,
     },
     compute::{CastOptions, cast_with_options},
     datatypes::{DataType, FieldRef, Fields},
@@ -21,6 +21,7 @@ pub(super) fn convert(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, A
         (T::List(_), T::List(item)) => list::<i32>(array, item),
         (T::LargeList(_), T::LargeList(item)) => list::<i64>(array, item),
         (T::List(item), T::LargeList(_)) => convert(&cast(array, &T::LargeList(Arc::clone(item)))?, wanted),
+        (T::LargeList(item), T::List(_)) => convert(&cast(array, &T::List(Arc::clone(item)))?, wanted),
         (T::FixedSizeList(..), T::FixedSizeList(item, length)) => {
             let array = array.as_fixed_size_list();
             let values = convert(array.values(), item.data_type())?;
@@ -34,6 +35,21 @@ pub(super) fn convert(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, A
         (T::Int64 | T::UInt64, T::Float64) => exactly(array, wanted),
         _ => cast(array, wanted),
     }
+}
+
+/// The same values in a type that differs only in the names of nested fields.
+pub(super) fn relabelled(array: &ArrayRef, named: &DataType) -> Result<ArrayRef, ArrowError> {
+    fn data(found: ArrayData, named: &DataType) -> Result<ArrayData, ArrowError> {
+        let types: Vec<&DataType> = match named {
+            DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
+            DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => vec![item.data_type()],
+            _ => return Ok(found),
+        };
+        let children = found.child_data().iter().cloned().zip(types);
+        let children = children.map(|(child, named)| data(child, named)).collect::<Result<Vec<_>, _>>()?;
+        found.into_builder().data_type(named.clone()).child_data(children).build()
+    }
+    data(array.to_data(), named).map(make_array)
 }
 
 /// Arrow's conversion; a value out of range is an error instead of a null.

@@ -45,14 +45,16 @@ pub enum ScanError {
     },
     /// The file is not the one that the snapshot pinned.
     #[error(
-        "snapshot changed: dataset \"{dataset}\": file \"{file}\" was replaced, truncated or deleted; request the \
-         flight again to read the current files"
+        "snapshot changed: dataset \"{dataset}\": file \"{file}\"{of_version} was replaced, truncated or deleted; request \
+         the flight again to read the current files"
     )]
     Changed {
         /// The dataset.
         dataset: String,
         /// The file.
         file: String,
+        /// The version of the lake table that has the file; else nothing.
+        of_version: String,
     },
     /// A storage request failed.
     #[error("file \"{file}\": storage: {source}")]

@@ -3,14 +3,14 @@
 use std::{iter, mem, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, BooleanArray},
+    array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder},
     buffer::BooleanBuffer,
     compute::filter,
     datatypes::SchemaRef,
 };
 use forebay_pages::{ColumnReader, PageError, Room};
 use parquet::{
-    arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelector},
+    arrow::arrow_reader::{ParquetRecordBatchReader, RowSelector},
     errors::ParquetError,
 };
 
@@ -25,7 +25,10 @@ use super::{
     text_room::TextRoom,
     view::View,
 };
-use crate::{budget::Reservation, catalog::ArrowLayout};
+use crate::{
+    budget::Reservation,
+    catalog::{ArrowLayout, DeletedRows},
+};
 
 /// Why columns of one row group do not belong together.
 pub(super) const UNEQUAL_ROWS: &str = "its columns have different numbers of rows";
@@ -45,6 +48,8 @@ pub(super) struct PartReader {
     whole: Vec<(usize, ArrayRef)>,
     /// The memory of their decompressed buffers.
     _decompressed: Vec<Reservation>,
+    /// The deleted rows, which are decoded and dropped; `None` if there are none.
+    deleted: Option<Deleted>,
     /// Columns of the next rows that were read before the others, by index in the projection.
     ahead: Vec<(usize, ArrayRef)>,
 }
@@ -56,6 +61,15 @@ pub(super) struct PartChunk {
     pub arrays: Vec<(usize, ArrayRef)>,
 }
 
+/// The deleted rows of the row group, and the place of the next row.
+struct Deleted {
+    rows: Arc<DeletedRows>,
+    /// The next row among the kept ones.
+    next: u64,
+    /// The next row that the readers decode, among the stored ones.
+    stored: u64,
+}
+
 /// Why a part is not decoded: the columns, by index in the projection, and the reason.
 pub(super) type PartError = (Vec<usize>, String);
 
@@ -63,15 +77,18 @@ pub(super) type PartError = (Vec<usize>, String);
 type Opened = (PartReader, u64);
 
 impl PartReader {
-    /// Opens the decoders of a part's columns after the first `skip` rows.
+    /// Opens the decoders of a part's columns after the first `skip` rows that are not deleted.
     pub(super) fn open(
         view: &View,
-        row_group: usize,
+        (row_group, deleted): (usize, Option<&Arc<DeletedRows>>),
         (part, roots): (&Part, &[usize]),
         fetched: Vec<Fetched>,
         skip: u64,
         (memory, shared): (&Arc<DecodeMemory>, &SharedBytes),
     ) -> Result<Opened, ParquetError> {
+        let deleted = deleted.map(|rows| Deleted::after(rows, skip));
+        let kept_left = deleted.as_ref().map(|deleted| deleted.rows.kept().saturating_sub(skip));
+        let skip = deleted.as_ref().map_or(skip, |deleted| deleted.stored);
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         let chunk_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
         if let Some(layout) = &view.arrow {
@@ -106,6 +123,12 @@ impl PartReader {
         let (library_roots, library_columns): (Vec<usize>, Vec<usize>) = of_library.into_iter().unzip();
         let all_rows = view.metadata.metadata().row_group(row_group).num_rows();
         let rows_left = usize::try_from(all_rows).unwrap_or(0).saturating_sub(skip);
+        let rows_left = kept_left.map_or(rows_left, |kept| usize::try_from(kept).unwrap_or(usize::MAX));
+        let selection = match &deleted {
+            Some(deleted) => deleted.selection(),
+            None if skip > 0 => vec![RowSelector::skip(skip), RowSelector::select(rows_left)],
+            None => Vec::new(),
+        };
         let mut opened = Self {
             own,
             skip,
@@ -115,10 +138,11 @@ impl PartReader {
             chunk_rows,
             whole: Vec::new(),
             _decompressed: Vec::new(),
+            deleted,
             ahead: Vec::new(),
         };
         if opened.own.is_empty() || !opened.library_columns.is_empty() {
-            let (reader, bytes) = library(view, row_group, &library_roots, rest, skip, memory)?;
+            let (reader, bytes) = library(view, row_group, &library_roots, rest, selection, memory)?;
             opened.library = Some(reader);
             own_bytes += bytes;
         }
@@ -153,6 +177,7 @@ impl PartReader {
             chunk_rows: usize::try_from(memory.rows()).unwrap_or(usize::MAX),
             whole,
             _decompressed: reserved,
+            deleted: None,
             ahead: Vec::new(),
         })
     }
@@ -179,8 +204,9 @@ impl PartReader {
         for (column, array) in self.whole.iter().filter(|(column, _)| is_read(*column)) {
             self.ahead.push((*column, array.slice(0, rows.min(array.len()))));
         }
+        let kept = self.deleted.as_ref().map(|deleted| deleted.kept(rows));
         for (column, reader) in self.own.iter_mut().filter(|(column, _)| is_read(*column)) {
-            self.ahead.push((*column, checked(*column, rows, reader.read(rows))?));
+            self.ahead.push((*column, checked(*column, rows, read(reader, rows, kept.as_ref()))?));
         }
         Ok((rows > 0).then_some(rows))
     }
@@ -206,15 +232,18 @@ impl PartReader {
             }
             *array = array.slice(taken, array.len() - taken);
         }
+        let stored = self.deleted.as_mut().map(|deleted| deleted.pass(rows));
         let due = self.own.iter_mut().filter(|(column, _)| !is_among(&arrays, *column));
         let Some(selected) = selected else {
-            let read = due.map(|(column, reader)| Ok((*column, checked(*column, rows, reader.read(rows))?)));
+            let read =
+                due.map(|(column, reader)| Ok((*column, checked(*column, rows, read(reader, rows, stored.as_ref()))?)));
             let read = read.collect::<Result<Vec<_>, PartError>>()?;
             arrays.extend(read);
             return Ok(PartChunk { rows, arrays });
         };
         let (mask, kept) = (BooleanArray::new(selected.clone(), None), selected.count_set_bits());
-        let read = due.map(|(column, reader)| Ok((*column, checked(*column, kept, reader.read_selected(selected))?)));
+        let stored = stored.map_or_else(|| selected.clone(), |stored| spread(selected, &stored));
+        let read = due.map(|(column, reader)| Ok((*column, checked(*column, kept, reader.read_selected(&stored))?)));
         let read = read.collect::<Result<Vec<_>, PartError>>()?;
         for (column, array) in &mut arrays {
             *array = filter(array, &mask).map_err(|error| (vec![*column], error.to_string()))?;
@@ -244,8 +273,65 @@ impl PartReader {
     }
 }
 
+// === impl Deleted ===
+
+impl Deleted {
+    /// The rows after the first `skip` kept ones.
+    fn after(rows: &Arc<DeletedRows>, skip: u64) -> Self {
+        Self { rows: Arc::clone(rows), next: skip, stored: rows.stored_rows(0..skip).end }
+    }
+
+    /// Which of the next stored rows are kept, up to the last of the next `count` kept ones.
+    fn kept(&self, count: usize) -> BooleanBuffer {
+        let end = self.rows.stored_rows(self.next..self.next.saturating_add(count as u64)).end;
+        self.rows.kept_of(self.stored..end.max(self.stored))
+    }
+
+    /// [`Self::kept`], after which the rows are passed.
+    fn pass(&mut self, count: usize) -> BooleanBuffer {
+        let kept = self.kept(count);
+        self.next = self.next.saturating_add(count as u64);
+        self.stored += kept.len() as u64;
+        kept
+    }
+
+    /// The kept rows from the next one on, for the Parquet library.
+    fn selection(&self) -> Vec<RowSelector> {
+        let count = |rows: u64| usize::try_from(rows).unwrap_or(usize::MAX);
+        let (mut selectors, mut at) = (Vec::new(), 0);
+        for run in self.rows.kept_runs(self.stored) {
+            selectors
+                .extend([RowSelector::skip(count(run.start - at)), RowSelector::select(count(run.end - run.start))]);
+            at = run.end;
+        }
+        if selectors.is_empty() {
+            selectors.push(RowSelector::skip(count(self.rows.stored())));
+        }
+        selectors.retain(|selector| selector.row_count > 0);
+        selectors
+    }
+}
+
+/// The stored rows of a selection of the kept ones.
+fn spread(selected: &BooleanBuffer, kept: &BooleanBuffer) -> BooleanBuffer {
+    let mut bits = BooleanBufferBuilder::new(kept.len());
+    bits.append_n(kept.len(), false);
+    for (stored, is_selected) in kept.set_indices().zip(selected) {
+        bits.set_bit(stored, is_selected);
+    }
+    bits.finish()
+}
+
 fn is_among(arrays: &[(usize, ArrayRef)], column: usize) -> bool {
     arrays.iter().any(|(known, _)| *known == column)
+}
+
+/// The next rows, or the kept ones of the next stored rows.
+fn read(reader: &mut ColumnReader, rows: usize, kept: Option<&BooleanBuffer>) -> Result<ArrayRef, PageError> {
+    match kept {
+        Some(kept) => reader.read_selected(kept),
+        None => reader.read(rows),
+    }
 }
 
 /// An array of `rows` rows.
@@ -260,13 +346,12 @@ fn library(
     row_group: usize,
     roots: &[usize],
     fetched: Vec<Fetched>,
-    skip: usize,
+    selection: Vec<RowSelector>,
     memory: &Arc<DecodeMemory>,
 ) -> Result<(ParquetRecordBatchReader, u64), ParquetError> {
     let (metadata, schema) = (Arc::clone(view.metadata.metadata()), SchemaRef::clone(view.metadata.schema()));
     let columns = FetchedColumns::new(metadata, row_group, fetched, schema, view.int96, Arc::clone(memory))?;
-    let rest = columns.num_rows().saturating_sub(skip);
-    let selection = (skip > 0).then(|| vec![RowSelector::skip(skip), RowSelector::select(rest)].into());
+    let selection = (!selection.is_empty()).then(|| selection.into());
     let levels = view.levels(roots)?;
     let chunk_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
     let reader = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &columns, chunk_rows, selection)?;

@@ -105,10 +105,11 @@ pub async fn open_shared(
             .collect();
         // Opening the decoders is cheap, but hostile bytes may make it panic: the pool turns a panic into an error.
         let (opened, index, within) = (Arc::clone(&view), row_group.index_in_file, Arc::clone(&memory));
-        let pages = Arc::clone(shared);
+        let (pages, deleted) = (Arc::clone(shared), snapshot.deleted_of(row_group).cloned());
         let readers = cpu.run(move || {
             let read = |(roots, part, fetched): (Vec<usize>, Part, Vec<Fetched>)| {
-                let reader = PartReader::open(&opened, index, (&part, &roots), fetched, skip, (&within, &pages));
+                let group = (index, deleted.as_ref());
+                let reader = PartReader::open(&opened, group, (&part, &roots), fetched, skip, (&within, &pages));
                 (part, reader)
             };
             parts.into_iter().map(read).collect::<Vec<_>>()

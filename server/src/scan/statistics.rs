@@ -16,7 +16,8 @@ use crate::{
 
 /// Statistics of the named columns for every row group of a snapshot. Omits columns without usable statistics.
 pub fn statistics(snapshot: &Snapshot, columns: &[String]) -> PruningStatistics {
-    let row_counts = snapshot.row_groups().iter().map(|group| group.rows.end - group.rows.start).collect();
+    // With deleted rows: the counts of nulls have them.
+    let row_counts = snapshot.row_groups().iter().map(|group| snapshot.stored_rows(group)).collect();
     let known = columns.iter().filter_map(|column| Some((column.clone(), of_column(snapshot, column)?)));
     PruningStatistics { row_counts, columns: known.collect() }
 }
@@ -36,7 +37,8 @@ fn of_column(snapshot: &Snapshot, column: &str) -> Option<ColumnStatistics> {
     let mut is_known = false;
     for (file_index, file) in snapshot.files().iter().enumerate() {
         let of_file = match snapshot.columns_of(file_index).root(index) {
-            Some(_) => of_file(file, column, data_type),
+            // Its name in the file, which may be another than in the dataset.
+            Some(root) => of_file(file, file.wide_metadata().schema().field(root).name(), data_type),
             None => Some(all_null(file, data_type)),
         };
         is_known |= of_file.is_some();
@@ -81,7 +83,7 @@ fn of_partition(snapshot: &Snapshot, values: &ArrayRef, data_type: &DataType) ->
     let groups = snapshot.row_groups().iter();
     let files: UInt64Array = groups.clone().map(|group| group.file_index as u64).collect();
     let bounds = take(&cast(values, data_type).ok()?, &files, None).ok()?;
-    let nulls = |group: &RowGroup| if values.is_null(group.file_index) { group.rows.end - group.rows.start } else { 0 };
+    let nulls = |group: &RowGroup| if values.is_null(group.file_index) { snapshot.stored_rows(group) } else { 0 };
     let null_counts = UInt64Array::from_iter_values(groups.map(nulls));
     Some(ColumnStatistics { minimums: Arc::clone(&bounds), maximums: bounds, null_counts })
 }

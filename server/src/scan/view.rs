@@ -18,7 +18,10 @@ use parquet::{
     schema::types::SchemaDescPtr,
 };
 
-use super::{convert::convert, intervals::Intervals};
+use super::{
+    convert::{convert, relabelled},
+    intervals::Intervals,
+};
 use crate::catalog::{ArrowLayout, Int96Unit, Snapshot};
 
 /// Column sets whose levels a view caches: the parts of one or two row groups.
@@ -56,6 +59,8 @@ enum ColumnOrigin {
     Same,
     /// In another type, to which intervals are restored before the values are converted.
     Converted(DataType),
+    /// With other names of nested fields: its type in the file, and that type with the dataset's names.
+    Relabelled(DataType, DataType),
     /// Not at all: all values are this one, an array of one row, or null.
     Constant(Option<ArrayRef>),
 }
@@ -90,10 +95,14 @@ impl View {
                     .map(|values| values.slice(file_index, 1))
                     .filter(|value| value.is_valid(0)),
             ),
-            Some(root) => match metadata.schema().field(*root).data_type() {
-                found if found == field.data_type() => ColumnOrigin::Same,
-                found => ColumnOrigin::Converted(found.clone()),
-            },
+            Some(root) => {
+                let found = metadata.schema().field(*root).data_type();
+                match snapshot.relabelled(*index, found) {
+                    Some(named) => ColumnOrigin::Relabelled(found.clone(), named),
+                    None if found == field.data_type() => ColumnOrigin::Same,
+                    None => ColumnOrigin::Converted(found.clone()),
+                }
+            }
         };
         let origins = schema.fields().iter().zip(roots.iter().zip(indices)).map(origin).collect();
         Ok(Self {
@@ -129,12 +138,16 @@ impl View {
     /// A decoded column in the type of the projection, by its index there.
     pub(super) fn restored(&self, column: usize, decoded: &ArrayRef) -> Result<ArrayRef, String> {
         let wanted = self.schema.field(column).data_type();
+        let converted = |array: &ArrayRef| {
+            convert(array, wanted).map_err(|source| {
+                format!("it holds a value that {wanted}, the type of its dataset, cannot hold: {source}")
+            })
+        };
         match &self.origins[column] {
-            ColumnOrigin::Converted(found) => {
+            ColumnOrigin::Converted(found) => converted(&self.intervals.restored(decoded, found)?),
+            ColumnOrigin::Relabelled(found, named) => {
                 let restored = self.intervals.restored(decoded, found)?;
-                convert(&restored, wanted).map_err(|source| {
-                    format!("it holds a value that {wanted}, the type of its dataset, cannot hold: {source}")
-                })
+                converted(&relabelled(&restored, named).map_err(|source| source.to_string())?)
             }
             ColumnOrigin::Same | ColumnOrigin::Constant(_) => self.intervals.restored(decoded, wanted),
         }
@@ -146,7 +159,7 @@ impl View {
         match &self.origins[column] {
             ColumnOrigin::Constant(Some(value)) => repeated(value, wanted, rows).map(Some),
             ColumnOrigin::Constant(None) => Ok(Some(new_null_array(wanted, rows))),
-            ColumnOrigin::Same | ColumnOrigin::Converted(_) => Ok(None),
+            ColumnOrigin::Same | ColumnOrigin::Converted(_) | ColumnOrigin::Relabelled(..) => Ok(None),
         }
     }
 

@@ -110,7 +110,7 @@ fn source_of(snapshot: &Snapshot, row_id: u64, padding: bool) -> v1::ReplayRow {
     v1::ReplayRow {
         file: snapshot.file_of(group).display().to_owned(),
         row_group: group.index_in_file as u64,
-        row: row_id - group.rows.start,
+        row: snapshot.stored_row(group, row_id),
         row_id,
         padding,
         ..v1::ReplayRow::default()

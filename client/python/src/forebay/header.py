@@ -66,6 +66,8 @@ class DatasetInfo:
     """Digest of the current files."""
     error: str
     """Why the dataset cannot be read; empty when it can."""
+    table_version: str = ""
+    """Version of the lake table; empty when the dataset is not a table."""
 
     @classmethod
     def of(cls, fields: Json) -> DatasetInfo:
@@ -78,6 +80,7 @@ class DatasetInfo:
             row_groups=int(fields.get("row_groups") or 0),
             snapshot=str(fields.get("snapshot") or ""),
             error=str(fields.get("error") or ""),
+            table_version=str(fields.get("table_version") or ""),
         )
 
 

@@ -25,6 +25,7 @@ pub(super) fn table_info(context: &CallContext, table: &RawTable, encoding: Enco
         rows: snapshot.row_count(),
         bytes: snapshot.byte_count(),
         error: String::new(),
+        table_version: snapshot.table_version().unwrap_or_default().to_owned(),
     };
     let bytes = if rows.is_part() { -1 } else { signed(snapshot.byte_count()) };
     let ticket = ticket::table(table.read());
