@@ -121,7 +121,7 @@ class Data:
 
     def epoch(self, request: Mapping[str, Any]) -> Epoch:
         """The expected order of a request."""
-        ids = np.arange(self.table.num_rows)
+        ids = self.table["id"].to_numpy()
         passing = passing_rows(self.groups, FILTERS[request["plan"].get("filter", "")](ids))
         fields = ("batch_size", "world_size", "shuffle", "lanes", "window_rows", "seed", "epoch", "remainder")
         version = request.get("order_version") or ORDER_VERSION
