@@ -19,34 +19,16 @@ use self::{engine::LogEngine, history::History};
 use crate::{
     error::LakeError,
     store::{BlockingStore, TableStore},
-    table::{Column, LakeTable},
+    table::{Column, LakeTable, TableLog, TableState},
 };
 
 /// The folder of the log.
 const LOG: &str = "_delta_log";
 
-/// A version of one table: it never changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableState {
-    /// The ID of the table: another table in the same folder has another one.
-    pub id: String,
-    /// The version.
-    pub version: String,
-}
-
-/// What the log of a table has.
-#[derive(Debug)]
-pub enum DeltaLog {
-    /// The version with this index among the known ones. The log was not replayed.
-    Known(usize),
-    /// Another version.
-    Version(LakeTable, TableState),
-}
-
 /// Reads a version of a table, by default the newest, unless it is among those `known`. Must run on a Tokio runtime.
 ///
 /// Replaying a long log takes seconds of CPU time: it runs on the runtime's threads for blocking calls.
-pub async fn read(store: TableStore, version: Option<u64>, known: Vec<TableState>) -> Result<DeltaLog, LakeError> {
+pub async fn read(store: TableStore, version: Option<u64>, known: Vec<TableState>) -> Result<TableLog, LakeError> {
     let runtime = Handle::current();
     let read = tokio::task::spawn_blocking(move || {
         let engine = LogEngine::new(BlockingStore::new(store, runtime));
@@ -73,7 +55,7 @@ impl From<LakeError> for ReplayError {
     }
 }
 
-fn replay(engine: &LogEngine, version: Option<u64>, known: &[TableState]) -> Result<DeltaLog, ReplayError> {
+fn replay(engine: &LogEngine, version: Option<u64>, known: &[TableState]) -> Result<TableLog, ReplayError> {
     let root = engine.table_url()?;
     let mut builder = Snapshot::builder_for(root.as_str());
     if let Some(version) = version {
@@ -83,7 +65,7 @@ fn replay(engine: &LogEngine, version: Option<u64>, known: &[TableState]) -> Res
     let configuration = snapshot.table_configuration();
     let state = TableState { id: configuration.metadata().id().to_owned(), version: snapshot.version().to_string() };
     if let Some(index) = known.iter().position(|known| *known == state) {
-        return Ok(DeltaLog::Known(index));
+        return Ok(TableLog::Known(index));
     }
     let mapping = configuration.column_mapping_mode();
     let schema = snapshot.schema();
@@ -100,7 +82,7 @@ fn replay(engine: &LogEngine, version: Option<u64>, known: &[TableState]) -> Res
     let mut files = files::table_files(engine, &root, &state.version, &keys, files)?;
     files.sort_by(|a, b| a.path.cmp(&b.path));
     let table = LakeTable { version: state.version.clone(), columns, partition_columns, files };
-    Ok(DeltaLog::Version(table, state))
+    Ok(TableLog::Version(table, state))
 }
 
 /// The names of partition columns in the log: those in data files, also where columns are mapped by ID.

@@ -6,9 +6,10 @@
 
 pub mod delta;
 mod error;
+pub mod iceberg;
 mod store;
 mod table;
 
 pub use error::LakeError;
 pub use store::{RecordRequest, TableStore};
-pub use table::{Column, ColumnKey, FilePath, LakeTable, StoredAs, TableFile};
+pub use table::{Column, ColumnKey, FilePath, LakeTable, StoredAs, TableFile, TableLog, TableState};

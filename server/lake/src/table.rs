@@ -15,6 +15,24 @@ pub struct LakeTable {
     pub files: Vec<TableFile>,
 }
 
+/// A version of one table: it never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableState {
+    /// The ID of the table: another table in the same folder has another one.
+    pub id: String,
+    /// The version.
+    pub version: String,
+}
+
+/// What the log of a table has.
+#[derive(Debug)]
+pub enum TableLog {
+    /// The version with this index among the known ones. No more of the log was read than this takes to find out.
+    Known(usize),
+    /// Another version.
+    Version(LakeTable, TableState),
+}
+
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
@@ -40,6 +58,13 @@ pub enum ColumnKey {
     Name(String),
     /// Its Parquet field ID.
     Id(i32),
+    /// Its Parquet field ID or, in a file whose columns have no IDs, the first of these names that the file has.
+    IdOrName {
+        /// The ID.
+        id: i32,
+        /// The names.
+        names: Vec<String>,
+    },
     /// Its place: the items of a list, the keys and the values of a map.
     Position,
 }
@@ -56,6 +81,9 @@ pub struct TableFile {
     /// The value of each of [`LakeTable::partition_columns`], as text that Arrow casts to the type of the column:
     /// `2024-02-29`, `2024-02-29 23:59:59.000001`, `true`, `-1.5`. `None` is null.
     pub partition_values: Vec<Option<String>>,
+    /// Columns, by index, that the file must have, because the log has their values in a form that is not read. A column
+    /// that is missing and not in this list is null.
+    pub required: Vec<usize>,
     /// The indices of its deleted rows, rising and without repetition, counted from 0 over all row groups.
     pub deleted: Vec<u64>,
 }

@@ -15,7 +15,7 @@ use futures::{FutureExt, future::BoxFuture};
 
 use super::{
     error::CatalogError,
-    lake::LakeSpec,
+    lake_spec::LakeSpec,
     leaves::Int96Unit,
     listing::{self, Listing},
     location::{Location, LocationError},
@@ -213,7 +213,7 @@ impl Dataset {
             snapshots.iter().filter(|snapshot| !snapshot.is_outdated()).cloned().collect()
         };
         // A version never changes, and that of the location is the only one.
-        if lake.version.is_some()
+        if lake.is_pinned()
             && let Some(snapshot) = current.first()
         {
             return Ok(known(snapshot));

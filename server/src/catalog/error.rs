@@ -86,7 +86,7 @@ pub enum CatalogError {
     },
     /// A file of a version of a lake table was removed or replaced.
     #[error(
-        "snapshot changed: dataset \"{dataset}\": file \"{file}\" of version {version} of the table {reason}: restore it, \
+        "snapshot changed: dataset \"{dataset}\": file \"{file}\" of {version} of the table {reason}: restore it, \
          or read a newer version"
     )]
     Gone {

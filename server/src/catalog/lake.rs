@@ -6,19 +6,16 @@
 use std::{borrow::Cow, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
-use forebay_lake::{
-    Column, ColumnKey, FilePath, LakeError, LakeTable, StoredAs, TableFile, TableStore,
-    delta::{self, DeltaLog, TableState},
-};
+use forebay_lake::{Column, ColumnKey, FilePath, LakeError, LakeTable, StoredAs, TableFile, TableState};
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, path::Path};
 
 use super::{
     error::CatalogError,
     pinned_schema::PinnedSchema,
-    store::{Store, StoreError, StoreErrorKind},
+    store::{Store, StoreErrorKind},
 };
-use crate::{metrics, state::short_digest};
+use crate::state::short_digest;
 
 /// Files that are looked up at once.
 const HEADS_AT_ONCE: usize = 32;
@@ -29,20 +26,13 @@ const FIELD_ID: &str = "PARQUET:field_id";
 /// Starts the name of a field of a file that is not a field of the table. No field of a table starts with it.
 const UNNAMED: char = '\0';
 
-/// The table of a dataset, and the version of it.
-#[derive(Clone, Debug)]
-pub(super) struct LakeSpec {
-    /// The folder of the table.
-    pub root: Path,
-    /// The version; none: the newest.
-    pub version: Option<u64>,
-}
-
 /// A version of a table whose files are the files of a snapshot.
 #[derive(Debug)]
 pub(super) struct TableVersion {
     /// The version as users write it.
     pub version: String,
+    /// The version for errors: `version 12`, `snapshot 3055729675574597004`.
+    pub title: String,
     /// The version of this very table.
     pub state: TableState,
     /// Identifies the version and everything that the log says about it.
@@ -56,45 +46,19 @@ pub(super) struct TableVersion {
     files: Vec<TableFile>,
 }
 
-// === impl LakeSpec ===
-
-impl LakeSpec {
-    /// Reads the log, unless its version is among those `known`: then returns its index.
-    pub(super) async fn read(
-        &self,
-        dataset: &str,
-        store: &Store,
-        known: Vec<TableState>,
-    ) -> Result<Result<TableVersion, usize>, CatalogError> {
-        let client = Arc::clone(store.client());
-        let table = TableStore { client, root: self.root.clone(), record: metrics::storage_request };
-        let read = delta::read(table, self.version, known).await.map_err(|source| match source {
-            LakeError::Storage { path, source } => CatalogError::of_store(dataset, store.error(&path, &source)),
-            source => CatalogError::Table { dataset: dataset.to_owned(), source },
-        })?;
-        let (table, state) = match read {
-            DeltaLog::Version(table, state) => (table, state),
-            DeltaLog::Known(index) => return Ok(Err(index)),
-        };
-        if table.files.len() > store.files_max() {
-            let root = store.display(&self.root);
-            return Err(CatalogError::of_store(dataset, StoreError::too_many(&root, store.files_max())));
-        }
-        Ok(Ok(TableVersion::new(table, state)))
-    }
-}
-
 // === impl TableVersion ===
 
 impl TableVersion {
-    fn new(table: LakeTable, state: TableState) -> Self {
+    /// A version, for whose format errors have a noun.
+    pub(super) fn new(noun: &str, table: LakeTable, state: TableState) -> Self {
         let digest = digest(&table);
         let LakeTable { version, columns, partition_columns, files } = table;
         let fields: Vec<Field> = columns.iter().map(|column| column.field.clone()).collect();
         let of_name = |name: &String| fields.iter().find(|field| field.name() == name).cloned();
         let partition_fields = partition_columns.iter().filter_map(of_name).collect();
-        let schema = PinnedSchema::of_table(&version, Arc::new(Schema::new(fields)));
-        Self { version, state, digest, schema, partition_fields, columns, files }
+        let title = format!("{noun} {version}");
+        let schema = PinnedSchema::of_table(&title, Arc::new(Schema::new(fields)));
+        Self { version, title, state, digest, schema, partition_fields, columns, files }
     }
 
     /// The files in the store, in the order of the table.
@@ -121,23 +85,23 @@ impl TableVersion {
             FilePath::Relative(below) => below_root(root, below).map_err(table)?,
             FilePath::Absolute(url) => store.path_of(url).ok_or_else(|| {
                 table(LakeError::Unsupported(format!(
-                    "version {} has the file \"{url}\", which is not in the store of the table: copy the table, files \
+                    "{} has the file \"{url}\", which is not in the store of the table: copy the table, files \
                      included",
-                    self.version
+                    self.title
                 )))
             })?,
         };
         let gone = |reason: String| CatalogError::Gone {
             dataset: dataset.into(),
             file: store.display(&path).into(),
-            version: self.version.as_str().into(),
+            version: self.title.as_str().into(),
             reason: reason.into(),
         };
         match store.head(&path).await {
             Ok(object) if object.size == file.bytes => Ok(object),
             Ok(object) => Err(gone(format!("has {} bytes instead of {}", object.size, file.bytes))),
             Err(error) if error.kind == StoreErrorKind::Missing => {
-                Err(gone("does not exist, as after VACUUM".to_owned()))
+                Err(gone("does not exist, as after VACUUM or the expiry of snapshots".to_owned()))
             }
             Err(error) => Err(CatalogError::of_store(dataset, error)),
         }
@@ -146,6 +110,27 @@ impl TableVersion {
     /// The values of a partition column in each file.
     pub(super) fn partition_texts(&self, partition: usize) -> Vec<Option<&str>> {
         self.files.iter().map(|file| file.partition_values.get(partition).and_then(|value| value.as_deref())).collect()
+    }
+
+    /// The name of a column, by its index.
+    pub(super) fn column_name(&self, column: usize) -> &str {
+        self.columns.get(column).map_or("", |column| column.field.name())
+    }
+
+    /// The columns, by index, that a file must have.
+    pub(super) fn required(&self, file_index: usize) -> &[usize] {
+        self.files.get(file_index).map_or(&[], |file| &file.required)
+    }
+
+    /// The rows of a file, with the deleted ones, if the log records them.
+    pub(super) fn rows(&self, file_index: usize) -> Option<u64> {
+        self.files.get(file_index).and_then(|file| file.rows)
+    }
+
+    /// Whether the columns of a file can be found: by their IDs, or by names.
+    pub(super) fn finds_columns(&self, stored: &Schema) -> bool {
+        let is_by_id = self.columns.iter().any(|column| matches!(column.stored.key, ColumnKey::Id(_)));
+        !is_by_id || stored.fields().is_empty() || stored.fields().iter().any(|field| field_id(field).is_some())
     }
 
     /// The indices of the deleted rows of a file.
@@ -218,10 +203,17 @@ fn is_renamed(column: &Column) -> bool {
     is_other(column.field.data_type(), &column.stored.children)
 }
 
+fn field_id(field: &Field) -> Option<i32> {
+    field.metadata().get(FIELD_ID).and_then(|text| text.parse().ok())
+}
+
 fn is_stored_as(field: &Field, stored: &StoredAs) -> bool {
     match &stored.key {
         ColumnKey::Name(name) => field.name() == name,
-        ColumnKey::Id(id) => field.metadata().get(FIELD_ID).and_then(|text| text.parse().ok()) == Some(*id),
+        ColumnKey::Id(id) => field_id(field) == Some(*id),
+        ColumnKey::IdOrName { id, names } => {
+            field_id(field).map_or_else(|| names.contains(field.name()), |own| own == *id)
+        }
         ColumnKey::Position => true,
     }
 }

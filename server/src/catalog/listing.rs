@@ -10,7 +10,8 @@ use super::{
     error::CatalogError,
     file_list::FileList,
     foreign::ForeignFiles,
-    lake::{LakeSpec, TableVersion},
+    lake::TableVersion,
+    lake_spec::LakeSpec,
     location::{FileSpec, GLOB_OPTIONS, LocalFileSpec, Location, Selection},
     manifest::{self, MANIFEST, NamedFiles, RUN_PREFIX},
     store::{Store, StoreError, StoreErrorKind},
@@ -130,8 +131,8 @@ pub(super) async fn of_table(
 ) -> Result<Listing, CatalogError> {
     let objects = table.objects(dataset, location.store(), &lake.root).await?;
     if objects.is_empty() {
-        let (root, version) = (location.store().display(&lake.root), &table.version);
-        return Err(empty(dataset, format!("version {version} of the table \"{root}\" has no files")));
+        let (root, version) = (location.store().display(&lake.root), &table.title);
+        return Err(empty(dataset, format!("{version} of the table \"{root}\" has no files")));
     }
     if let Some(object) = objects.iter().find(|object| is_unpinnable(object)) {
         return Err(unpinnable(dataset, location, object));

@@ -11,11 +11,12 @@ use url::Url;
 
 use super::{
     file_list::{FileList, StoreOfList, WITH_CREDENTIALS, file_url},
-    lake::LakeSpec,
+    lake_spec::{LakeSpec, TableFormat},
     leaves::Int96Unit,
     pinned_schema::PinnedSchema,
     store::Store,
     stores::{ALLOWED, Stores},
+    table_url,
 };
 
 /// A directory, a file or a glob, on this machine or in a remote store, and how its files are read. Resolved at every
@@ -56,12 +57,6 @@ pub(super) enum FileSpec {
     /// The files of a version of a lake table.
     Lake(LakeSpec),
 }
-
-/// Starts the URL of a Delta table.
-const DELTA: &str = "delta+";
-
-/// Separates the URL of a table from a version of it.
-const VERSION: &str = "@version=";
 
 /// The folder of a dataset to be written.
 #[derive(Clone, Copy, Debug)]
@@ -114,10 +109,10 @@ impl LocationError {
 
 impl Location {
     /// Parses a path, a `file://` URL or the URL of a remote store, whose client is shared through `stores`; after
-    /// `delta+`, that of a table.
+    /// `delta+` or `iceberg+`, that of a table.
     pub fn parse(name: &str, url: &str, stores: &mut Stores) -> Result<Self, LocationError> {
-        let parsed = match url.strip_prefix(DELTA) {
-            Some(table) => lake(table, stores),
+        let parsed = match table_url::parse(url) {
+            Some(table) => table.and_then(|(url, format)| lake(url, format, stores)),
             None => files(url, stores),
         };
         // Errors omit a password before `@` and a signature after `?`.
@@ -239,27 +234,19 @@ fn files(url: &str, stores: &mut Stores) -> Result<Location, String> {
     }
 }
 
-/// Parses the folder of a Delta table, which may be followed by a version.
-fn lake(url: &str, stores: &mut Stores) -> Result<Location, String> {
-    let (url, version) = match url.rsplit_once(VERSION) {
-        Some((url, digits)) => {
-            let version = digits.parse();
-            let invalid = || format!("the version \"{digits}\" is not a number: write {VERSION}12, or leave it out");
-            (url, Some(version.map_err(|_| invalid())?))
-        }
-        None => (url, None),
-    };
-    let location = files(url, stores)?;
-    let root = match &location.spec {
-        FileSpec::Local(path) if !matches!(split(path)?, (_, Selection::Glob(_))) => {
-            Path::from_absolute_path(path).map_err(|source| source.to_string())?
-        }
-        FileSpec::Prefix(path) | FileSpec::Name(path) => path.clone(),
-        _ => {
+/// Parses the folder of a table or, of an Iceberg table, a metadata file.
+fn lake(url: &str, format: TableFormat, stores: &mut Stores) -> Result<Location, String> {
+    let Location { store, spec, .. } = files(url, stores)?;
+    let path = match spec {
+        FileSpec::Local(path) => Path::from_absolute_path(path).map_err(|source| source.to_string())?,
+        FileSpec::Prefix(path) | FileSpec::Name(path) => path,
+        // A web server has no listing, but the metadata file names every other file.
+        FileSpec::Object(path) if format.root_of(&path).is_some() => path,
+        FileSpec::Glob { .. } | FileSpec::Object(_) | FileSpec::List(_) | FileSpec::Lake(_) => {
             return Err("a table must be a folder, on this machine or in a bucket, without wildcards".to_owned());
         }
     };
-    Ok(Location::of(location.store, FileSpec::Lake(LakeSpec { root, version })))
+    Ok(Location::of(store, FileSpec::Lake(LakeSpec::new(path, format))))
 }
 
 fn listed(path: &FilePath, stores: &mut Stores) -> Result<Location, String> {

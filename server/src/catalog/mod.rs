@@ -17,6 +17,7 @@ mod file_list;
 mod footer;
 mod foreign;
 mod lake;
+mod lake_spec;
 mod leaves;
 mod listing;
 mod lists;
@@ -34,6 +35,8 @@ mod snapshot;
 mod state_objects;
 mod store;
 mod stores;
+mod table_check;
+mod table_url;
 mod union;
 mod walk;
 

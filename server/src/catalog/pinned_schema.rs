@@ -26,7 +26,7 @@ pub struct PinnedSchema {
 enum SchemaSource {
     /// The file of `--dataset-schema`.
     File(PathBuf),
-    /// The version of a table.
+    /// The version of a table, such as `version 12`.
     Table(String),
 }
 
@@ -62,7 +62,7 @@ impl PinnedSchema {
                 path.display()
             ),
             SchemaSource::Table(version) => {
-                format!("version {version} of the table cannot hold its values: rewrite the file")
+                format!("{version} of the table cannot hold its values: rewrite the file")
             }
         }
     }

@@ -13,7 +13,7 @@ use arrow::{
     array::ArrayRef,
     datatypes::{DataType, Schema, SchemaRef},
 };
-use forebay_lake::delta::TableState;
+use forebay_lake::TableState;
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, path::Path};
 use parquet::{arrow::arrow_reader::ArrowReaderMetadata, schema::types::SchemaDescPtr};
@@ -32,6 +32,7 @@ use super::{
     pinned::is_same,
     row_groups::{self, Deletions, RowGroup},
     store::{Store, is_identified_by_tag},
+    table_check::{self, StoredFile},
     union::{FileColumns, Union},
 };
 use crate::{
@@ -106,6 +107,9 @@ pub(super) async fn open(
     }));
     let files: Vec<Arc<File>> = opened.buffered(FOOTERS_IN_FLIGHT).try_collect().await?;
     check_formats(dataset, &files, table.is_some())?;
+    if let Some(table) = &table {
+        table_check::check_files(dataset, table, files.iter().map(|file| file.stored()))?;
+    }
     let named = files.iter().map(|file| file.footer.stored.schema().as_ref());
     let named: Vec<Cow<'_, Schema>> =
         named.map(|stored| table.as_ref().map_or(Cow::Borrowed(stored), |table| table.named(stored))).collect();
@@ -118,6 +122,10 @@ pub(super) async fn open(
     };
     let Union { schema, columns, adapted, partitions: partition_columns } =
         Union::of(dataset, schemas, pinned, partitions.fields())?;
+    if let Some(table) = &table {
+        let found = files.iter().zip(&columns).map(|(file, columns)| (file.display.as_str(), columns));
+        table_check::check_columns(dataset, table, found)?;
+    }
     let wide_schema = Arc::new(wide(&schema));
     let footers = files.iter().map(|file| (file.display.as_str(), file.footer.stored.metadata().as_ref()));
     let (row_groups, deleted) = row_groups::of_files(dataset, footers, table.as_deref())?;
@@ -285,6 +293,11 @@ impl Snapshot {
         self.table.as_ref().is_some_and(|known| known.digest == table.digest)
     }
 
+    /// The same for errors: `version 12`.
+    pub fn table_title(&self) -> Option<&str> {
+        self.table.as_ref().map(|table| table.title.as_str())
+    }
+
     /// The type of a column in a file with the nested names of the dataset; `None` if the file has these names.
     pub fn relabelled(&self, column: usize, found: &DataType) -> Option<DataType> {
         self.table.as_ref()?.relabelled(column, found)
@@ -380,6 +393,12 @@ impl File {
     /// Path, size and `ETag` in its store.
     pub fn object(&self) -> &ObjectMeta {
         &self.object
+    }
+
+    /// What its table's log must agree with.
+    fn stored(&self) -> StoredFile<'_> {
+        let rows = self.footer.stored.metadata().file_metadata().num_rows();
+        (&self.display, self.footer.stored.schema(), u64::try_from(rows).unwrap_or(0))
     }
 
     /// The path or URL to show to users.

@@ -41,9 +41,11 @@ pub struct Flags {
     /// A dataset: a directory, a file or a glob of Parquet (optionally as file://), the same in a bucket
     /// (s3://bucket/…, gs://…, az://container/…), one file on a web server (https://…/a.parquet), or @FILE, a text file
     /// that lists paths or URLs of files. Folders named key=value are columns. After delta+, the folder of a Delta table
-    /// (delta+s3://bucket/table), followed by @version=N to read version N instead of the newest. Credentials, region
-    /// and endpoint of a store are read from the server's environment under their usual names, such as
-    /// AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL. May be repeated; in the environment, one per line.
+    /// (delta+s3://bucket/table), followed by @version=N to read version N instead of the newest; after iceberg+, the
+    /// folder or a metadata file of an Iceberg table (iceberg+s3://bucket/table), followed by @snapshot=ID to read that
+    /// snapshot instead of the current one. Credentials, region and endpoint of a store are read from the server's
+    /// environment under their usual names, such as AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL. May be repeated; in the
+    /// environment, one per line.
     #[expect(clippy::doc_markdown, reason = "the text of --help")]
     #[arg(long, env = "FOREBAY_DATASET", value_name = "NAME=URL", required = true, value_delimiter = '\n')]
     pub(super) dataset: Vec<String>,

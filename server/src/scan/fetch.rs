@@ -105,7 +105,7 @@ async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Resu
         let file = file.display().to_owned();
         if source.is_change() {
             snapshot.set_outdated();
-            let of_version = snapshot.table_version().map(|version| format!(" of version {version} of its table"));
+            let of_version = snapshot.table_title().map(|version| format!(" of {version} of its table"));
             let of_version = of_version.unwrap_or_default();
             ScanError::Changed { dataset: snapshot.dataset().to_owned(), file, of_version }
         } else {
