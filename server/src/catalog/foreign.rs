@@ -85,8 +85,8 @@ mod tests {
         foreign.note("b.jsonl");
         assert_eq!(
             foreign.refusal("/data/my clicks").unwrap(),
-            "no *.parquet or *.arrow file under \"/data/my clicks\", but \"day/a.csv.gz\": CSV is not served; convert it \
-             with `forebay convert '/data/my clicks' --out '/data/my clicks-parquet'`, and serve that folder"
+            "no *.parquet or *.arrow file under \"/data/my clicks\", but \"day/a.csv.gz\": CSV is not served; \
+             convert it with `forebay convert '/data/my clicks' --out '/data/my clicks-parquet'`, and serve that folder"
         );
         assert!(foreign.refusal("s3://bucket/clicks").unwrap().contains("copy the files to a disk"));
         assert_eq!(
