@@ -16,7 +16,7 @@ use std::{
 use imports::Crate;
 
 /// The crates whose source files are checked.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "proto",
     "kernels",
     "server",

@@ -72,10 +72,10 @@ impl TextKinds {
 
     /// The type that holds all of the texts exactly. Without texts, a text.
     pub(crate) fn data_type(self) -> DataType {
+        const INTEGERS: u16 = INTEGER | NEGATIVE | UNSIGNED | LONG | INEXACT;
         let only = |kinds: u16| self.kinds & !kinds == 0;
         let has = |kind: u16| self.kinds & kind != 0;
         let unit = if self.fraction_digits > 6 { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
-        const INTEGERS: u16 = INTEGER | NEGATIVE | UNSIGNED | LONG | INEXACT;
         if self.kinds == 0 {
             DataType::Utf8
         } else if only(BOOLEAN) {
@@ -141,7 +141,9 @@ mod tests {
             (&["Infinity War"], DataType::Utf8),
         ] {
             let mut kinds = TextKinds::default();
-            texts.iter().for_each(|text| kinds.add(text));
+            for text in texts {
+                kinds.add(text);
+            }
             assert_eq!(kinds.data_type(), kind, "{texts:?}");
         }
     }

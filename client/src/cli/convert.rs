@@ -62,7 +62,7 @@ pub(crate) struct Convert {
     #[arg(long, env = "FOREBAY_QUOTE", value_name = "CHAR", value_parser = character, default_value = "\"")]
     quote: u8,
 
-    /// CSV without a line of names: columns are column_0, column_1 and so on
+    /// CSV without a line of names: columns are `column_0`, `column_1` and so on
     #[arg(long, env = "FOREBAY_NO_HEADER")]
     no_header: bool,
 

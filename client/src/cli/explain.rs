@@ -129,11 +129,8 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
         lines.push(line("row groups a batch", format!("{:.1}", costs.row_groups_per_batch), mixing));
     }
     if costs.recommended_row_group_rows > 0 {
-        let (mean, recommended) = (costs.row_group_rows, costs.recommended_row_group_rows);
-        let is_far = row_groups::is_far(mean, recommended, costs.row_groups);
-        let advice = if is_far { "; forebay convert rewrites the files" } else { "" };
-        let recommended = format!("{} are recommended{advice}", output::count(recommended));
-        lines.push(line("rows a row group", output::count(mean.round() as u64), recommended));
+        let mean = output::count(costs.row_group_rows.round() as u64);
+        lines.push(line("rows a row group", mean, recommended_rows(costs)));
     }
     if costs.columns > 0 {
         let fused = format!("fused {} of {} columns", output::count(costs.fused_columns), output::count(costs.columns));
@@ -173,6 +170,14 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
         }
     }
     lines
+}
+
+/// The recommended size of row groups, and what rewrites files whose size is far from it.
+fn recommended_rows(costs: &Costs) -> String {
+    let recommended = costs.recommended_row_group_rows;
+    let is_far = row_groups::is_far(costs.row_group_rows, recommended, costs.row_groups);
+    let advice = if is_far { "; forebay convert rewrites the files" } else { "" };
+    format!("{} are recommended{advice}", output::count(recommended))
 }
 
 /// How much of an epoch the server's cache of finished rows has.

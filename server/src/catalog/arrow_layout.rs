@@ -102,13 +102,13 @@ impl ArrowLayout {
         let mut messages = messages.iter();
         let mut layout = Self { schema, batches: Vec::new(), dictionaries: Vec::new() };
         for (index, block) in of_dictionaries.iter().enumerate() {
-            let bytes = messages.next().map(|bytes| bytes.as_ref()).unwrap_or_default();
+            let bytes = messages.next().map(AsRef::as_ref).unwrap_or_default();
             let failed = |reason: String| format!("dictionary batch {index}: {reason}");
             let dictionary = layout.dictionary(bytes, block, file_bytes).map_err(failed)?;
             layout.dictionaries.push(dictionary);
         }
         for (index, block) in of_batches.iter().enumerate() {
-            let bytes = messages.next().map(|bytes| bytes.as_ref()).unwrap_or_default();
+            let bytes = messages.next().map(AsRef::as_ref).unwrap_or_default();
             let failed = |reason: String| format!("record batch {index}: {reason}");
             let message = root_as_message(flatbuffer(bytes)).map_err(|error| failed(error.to_string()))?;
             let batch = message.header_as_record_batch().ok_or_else(|| failed("it is no record batch".to_owned()))?;

@@ -68,12 +68,11 @@ fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explai
     let mut explained = estimate::sizes(&epoch, prepared.request.world_size, row_bytes);
     prepared.snapshot_digest().clone_into(&mut explained.snapshot);
     prepared.plan_id().clone_into(&mut explained.plan_id);
-    match &prepared.mixture {
-        Some(mixture) => mixture_reads::add(prepared, mixture, &mut explained),
-        None => {
-            add_reads(prepared, &mut explained);
-            add_row_groups(&prepared.snapshot, &mut explained);
-        }
+    if let Some(mixture) = &prepared.mixture {
+        mixture_reads::add(prepared, mixture, &mut explained);
+    } else {
+        add_reads(prepared, &mut explained);
+        add_row_groups(&prepared.snapshot, &mut explained);
     }
     add_decoders(prepared, &mut explained);
     // Reads are proportional to the rows.

@@ -48,6 +48,7 @@ fn parses_prefixes_objects_and_globs_of_stores() {
         FileSpec::Glob { root, pattern, literal } => format!("glob {root} {pattern} {literal}"),
         FileSpec::Object(path) => format!("object {path}"),
         FileSpec::List(list) => format!("list {}", list.display()),
+        FileSpec::Lake(_) => "a lake table".to_owned(),
     };
     for (url, want) in [
         ("s3://bucket", "prefix "),
