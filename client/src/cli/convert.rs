@@ -79,7 +79,7 @@ pub(crate) struct Convert {
 
 /// What --json prints.
 #[derive(Serialize)]
-struct Report<'a> {
+struct ConvertReport<'a> {
     out: &'a Path,
     rows: u64,
     row_groups: u64,
@@ -117,7 +117,7 @@ impl Convert {
         };
         bar.finish_and_clear();
         let outcome = outcome.map_err(|ended| ConvertError::Reader(ended.to_string()))??;
-        let report = Report::new(&outcome, start.elapsed().as_secs_f64());
+        let report = ConvertReport::new(&outcome, start.elapsed().as_secs_f64());
         output::write(&if json { report.json()? } else { report.text() })
     }
 
@@ -139,9 +139,9 @@ impl Convert {
     }
 }
 
-// === impl Report ===
+// === impl ConvertReport ===
 
-impl<'a> Report<'a> {
+impl<'a> ConvertReport<'a> {
     fn new(outcome: &'a Outcome, seconds: f64) -> Self {
         let Outcome { out, format, sources, rows, row_groups, bytes, files } = outcome;
         let dataset = format!("{}={}", dataset_name(out), out.display());
@@ -233,7 +233,7 @@ mod tests {
             bytes: 1_000_000,
             files: 1,
         };
-        let report = Report::new(&outcome, 1.5);
+        let report = ConvertReport::new(&outcome, 1.5);
         assert_eq!(
             report.text(),
             "wrote /data/my clicks: 1,234,567 rows in 1 file of 10 row groups, 1 MB, 1.5 s\n\

@@ -161,8 +161,7 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
         }
     }
     if !costs.bound_by.is_empty() {
-        let seconds = costs.epoch_seconds;
-        lines.push(line("an epoch takes", output::duration(seconds), String::new()));
+        lines.push(line("an epoch takes", output::duration(costs.epoch_seconds), String::new()));
     }
     for (name, value) in [("snapshot", &costs.snapshot), ("plan", &costs.plan_id)] {
         if !value.is_empty() {
