@@ -1,4 +1,4 @@
-//! Stored columns in the one layout that their rows determine, whatever pieces they were assembled from.
+//! Stored columns in the one layout that their rows determine, for any pieces that they were assembled from.
 //!
 //! A dictionary has the distinct values of its rows, by first appearance, and views share one copy of each text. Arrow
 //! keeps the values of all pieces instead, and merges them by rules that depend on which pieces share memory.

@@ -17,7 +17,7 @@ use super::{
     recent::RecentNames,
 };
 
-/// Time for which an object that was seen counts as present. A plan that another replica removes is used for so long.
+/// Time for which an object that was seen is treated as present. A plan that another replica removes is used that long.
 const PRESENT: Duration = Duration::from_secs(5);
 
 /// Time between two notes that an object is used. An object's own time changes only with its content.
@@ -63,7 +63,7 @@ impl StateBucket {
         Ok(self.head(name).await?.is_some())
     }
 
-    /// Writes an object, whatever is present.
+    /// Writes an object, or replaces it.
     pub(super) async fn write(&self, name: &str, bytes: &Bytes) -> Result<(), StateError> {
         self.update(name, |_| bytes.clone()).await.map(drop)
     }

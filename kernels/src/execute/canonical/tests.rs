@@ -1,4 +1,4 @@
-//! Rows have one layout, whatever pieces they come from.
+//! Rows have one layout, for any pieces.
 
 use arrow::{
     array::*,
