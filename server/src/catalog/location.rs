@@ -238,11 +238,13 @@ fn files(url: &str, stores: &mut Stores) -> Result<Location, String> {
 fn lake(url: &str, format: TableFormat, stores: &mut Stores) -> Result<Location, String> {
     let Location { store, spec, .. } = files(url, stores)?;
     let path = match spec {
-        FileSpec::Local(path) => Path::from_absolute_path(path).map_err(|source| source.to_string())?,
+        FileSpec::Local(path) if !matches!(split(&path)?, (_, Selection::Glob(_))) => {
+            Path::from_absolute_path(path).map_err(|source| source.to_string())?
+        }
         FileSpec::Prefix(path) | FileSpec::Name(path) => path,
         // A web server has no listing, but the metadata file names every other file.
         FileSpec::Object(path) if format.root_of(&path).is_some() => path,
-        FileSpec::Glob { .. } | FileSpec::Object(_) | FileSpec::List(_) | FileSpec::Lake(_) => {
+        FileSpec::Local(_) | FileSpec::Glob { .. } | FileSpec::Object(_) | FileSpec::List(_) | FileSpec::Lake(_) => {
             return Err("a table must be a folder, on this machine or in a bucket, without wildcards".to_owned());
         }
     };

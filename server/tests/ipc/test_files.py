@@ -170,7 +170,7 @@ def test_other_files_are_refused_by_name(tmp_path: Path, serve: Serve, files: di
             with pa.ipc.new_stream(path, table.schema) as writer:
                 writer.write_table(table)
         elif kind == "text":
-            path.write_text("some text")
+            path.write_text("a text, longer than a footer")
         elif kind == "union":
             union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
             write(pa.table({"u": union}), path)

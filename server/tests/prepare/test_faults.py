@@ -249,7 +249,7 @@ def test_a_corrupt_input_is_an_error(inputs: dict[str, Path], tmp_path: Path):
     file.write_bytes(body[:-8])
     run = prepare(ALL, inputs, tmp_path / "out")
     assert run.code == 1
-    assert "not a readable Parquet file" in run.error
+    assert "not a readable Parquet or Arrow file" in run.error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
 
 

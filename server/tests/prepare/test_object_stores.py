@@ -73,7 +73,7 @@ def test_files_without_a_manifest_are_no_dataset(serve: Serve, store: Store):
     store.put("out/_forebay_run-0-0/part-00000.parquet", b"half a file")
     with (
         fl.connect(serve({"out": store.url("out")}).url) as client,
-        pytest.raises(pa.ArrowInvalid, match=r"no \*\.parquet object under"),
+        pytest.raises(pa.ArrowInvalid, match=r"no \*\.parquet or \*\.arrow object under"),
     ):
         raw_table(client, "out")
     assert prepare(SQL, {"t": store.url("in/a.parquet")}, store.url("out")).result["rows"] == ROWS
