@@ -109,11 +109,6 @@ impl RowCache {
         self.contents.as_ref().map_or(0, |contents| lock(contents).plans.get(key).map_or(0, |plan| plan.bytes))
     }
 
-    /// The bytes of a plan's chunks on disk; none without a disk tier.
-    pub fn disk_bytes_of(&self, key: &str) -> Option<u64> {
-        self.disk.as_ref().map(|disk| disk.bytes_of(key))
-    }
-
     /// Opens the rows with this key for a stream; none if the cache is off. The key must name everything that decides
     /// the rows, except the state of their file. Without `admits`, the stream reads what is there and adds nothing.
     pub fn open(&self, key: String, admits: bool) -> Option<PlanRows> {

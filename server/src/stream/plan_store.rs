@@ -159,7 +159,7 @@ impl PlanStore {
     async fn read_fitted_types(&self, plan_id: &str) -> Result<Option<FittedTypes>, StateError> {
         match self.state.read(Kind::PlanColumns, plan_id).await {
             Ok(bytes) => Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok())),
-            // An exchange must not go on unchecked because a store does not respond.
+            // Without these types, an exchange would accept columns of any type.
             Err(error) if self.state.is_remote() => Err(error),
             Err(_) => Ok(None),
         }

@@ -4,9 +4,7 @@
 //! magic 8 │ version u32 │ key 32 │ body length u64 │ xxh3 of all but this field u64 │ body
 //! ```
 
-use std::sync::Arc;
-
-use arrow::{array::RecordBatch, buffer::Buffer, datatypes::Schema, error::ArrowError};
+use arrow::{array::RecordBatch, buffer::Buffer, error::ArrowError};
 use arrow_ipc::{reader::StreamDecoder, writer::StreamWriter};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -38,11 +36,7 @@ pub(super) fn decode(key: &str, bytes: Vec<u8>) -> Option<RecordBatch> {
         return None;
     }
     let mut body = Buffer::from_vec(bytes).slice(HEADER_BYTES);
-    let mut decoder = StreamDecoder::new();
-    let rows = decoder.decode(&mut body).ok()??;
-    // Shared by all readers of the chunk.
-    let schema: Arc<Schema> = rows.schema();
-    rows.with_schema(schema).ok()
+    StreamDecoder::new().decode(&mut body).ok()?
 }
 
 fn header(key: &str, body_bytes: usize) -> Vec<u8> {
@@ -61,6 +55,8 @@ fn checksum(file: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use arrow::array::{ArrayRef, Float32Array, Int64Array};
 
     use super::*;

@@ -49,10 +49,6 @@ impl DiskIndex {
         self.used
     }
 
-    pub(super) fn bytes_of(&self, plan: &str) -> u64 {
-        self.plans.get(plan).map_or(0, |plan| plan.bytes)
-    }
-
     /// Adds a plan that an earlier server used, after those that it used before.
     pub(super) fn add_plan(&mut self, plan: &str) {
         self.openings += 1;
@@ -180,7 +176,7 @@ mod tests {
         index.open("c");
         assert_eq!(filled(&mut index, "c", 1), [false]);
         assert_eq!(filled(&mut index, "b", 2), [true, true]);
-        assert_eq!((index.bytes_of("a"), index.bytes_of("b"), index.used()), (10, 20, 30));
+        assert_eq!((index.plans["a"].bytes, index.plans["b"].bytes, index.used()), (10, 20, 30));
         assert!(index.chunk("a", (0, 0)).is_some() && index.chunk("a", (0, 2)).is_none());
     }
 

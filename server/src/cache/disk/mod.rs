@@ -100,11 +100,6 @@ impl DiskTier {
         directory::check(root)
     }
 
-    /// The bytes of a plan's chunks.
-    pub(super) fn bytes_of(&self, plan: &str) -> u64 {
-        self.files.index().bytes_of(plan)
-    }
-
     /// Notes that a stream reads the rows of a plan.
     pub(super) fn open_plan(&self, plan: &str) {
         self.files.index().open(plan);
