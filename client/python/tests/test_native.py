@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,13 +24,12 @@ import forebay as fb
 from forebay.connection import Connection
 from forebay.native import NativeReader, is_built, open_native
 from forebay.source import Source
-from forebay.torch import FlightDataset
 from harness.certificates import Authority
-from harness.metrics import parse
+from harness.daemon import poll
 from harness.repository import package_environment
 from harness.secured import OTHER, TRAINER, Secured
 from harness.serving import Serve, Server
-from harness.transports import PLAN, REQUESTS, ROWS, assert_same, batches, column, table, tickets
+from harness.transports import PLAN, ROWS, column, reserved, run_script, table, tickets
 
 pytestmark = pytest.mark.skipif(not is_built(), reason="the package has no native module: make build")
 
@@ -47,47 +44,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(serve: Serve, folder: Path) -> Server:
     return serve({"t": folder})
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-@pytest.mark.parametrize("how", ["in order", "shuffled", "padded"])
-def test_it_receives_the_bytes_of_flight(server: Server, monkeypatch: pytest.MonkeyPatch, name: str, how: str):
-    request: dict[str, Any] = {"dataset": "t", "plan": REQUESTS[name], "batch_size": 512, "world_size": 2}
-    if how == "shuffled":
-        request |= {"shuffle": True, "seed": 3, "with_row_ids": True, "window_rows": 1024}
-    if how == "padded":
-        request |= {"remainder": "PAD"}
-    for ticket in tickets(server, request):
-        same_over_both(server, ticket, monkeypatch)
-
-
-def test_raw_tables_groups_and_empty_ranks_are_the_same(server: Server, monkeypatch: pytest.MonkeyPatch):
-    [whole] = tickets(server, {"table": {"dataset": "t"}})
-    same_over_both(server, whole, monkeypatch)
-    plan = {"outputs": [column("a")]}
-    for ticket in tickets(server, {"dataset": "t", "plan": plan, "group_by": "kind", "batch_size": 300}):
-        same_over_both(server, ticket, monkeypatch)
-    # A rank without rows receives an empty batch.
-    few = {"outputs": [column("a")], "filter": "id < 2"}
-    for ticket in tickets(server, {"dataset": "t", "plan": few, "world_size": 4, "batch_size": 300}):
-        same_over_both(server, ticket, monkeypatch)
-
-
-def same_over_both(server: Server, ticket: flight.Ticket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FOREBAY_NATIVE", raising=False)
-    found = batches(server, ticket, "native")
-    monkeypatch.setenv("FOREBAY_NATIVE", "off")
-    assert_same(found, batches(server, ticket, "flight"))
-
-
-def test_a_dataset_reports_its_transport(server: Server, monkeypatch: pytest.MonkeyPatch):
-    data = FlightDataset(server.url, "t", PLAN, batch_size=100)
-    assert sum(len(batch["id"]) for batch in data) == ROWS
-    assert data.stats()["transport"] == "native"
-    monkeypatch.setenv("FOREBAY_NATIVE", "OFF")
-    plain = FlightDataset(server.url, "t", PLAN, batch_size=100)
-    assert torch.equal(torch.cat([batch["id"] for batch in plain]), torch.arange(ROWS))
-    assert plain.stats()["transport"] == "flight"
 
 
 def test_connections_that_it_does_not_make(server: Server, monkeypatch: pytest.MonkeyPatch):
@@ -121,34 +77,6 @@ def test_memory_is_used_again_only_after_its_last_view(server: Server):
     for view, expected in kept:
         assert list(map(int, view.tolist())) == expected
     assert len(set(addresses)) < len(addresses) * 0.8
-
-
-def test_a_loop_may_keep_everything(server: Server):
-    kept = list(fb.connect(server.url).stream("t", PLAN, batch_size=50))
-    assert np.concatenate([batch["id"] for batch in kept]).tolist() == list(range(ROWS))
-
-
-def test_arithmetic_in_place_on_received_tensors(server: Server):
-    for number, batch in enumerate(FlightDataset(server.url, "t", PLAN, batch_size=64)):
-        ids = batch["id"]
-        ids.add_(1).mul_(2)
-        batch["x"].fill_(0.5)
-        assert torch.equal(ids, (torch.arange(number * 64, number * 64 + len(ids)) + 1) * 2)
-        assert float(batch["x"].sum()) == batch["x"].numel() * 0.5
-
-
-def test_batches_outlive_stream_client_and_server(serve: Serve, folder: Path):
-    server = serve({"t": folder})
-    stream = fb.connect(server.url, retry_seconds=0).stream("t", PLAN, batch_size=100)
-    first, second = next(stream), next(stream)
-    tensor = torch.from_dlpack(second.data.column("id"))
-    stream.close()
-    server.process.kill()
-    server.process.wait()
-    del stream, second
-    gc.collect()
-    assert first["id"].tolist() == list(range(100))
-    assert torch.equal(tensor.add_(1), torch.arange(101, 201))
 
 
 # === Other servers ===
@@ -227,17 +155,6 @@ def test_a_slow_loop_bounds_what_is_received():
 
 
 # === Failures ===
-
-
-def test_killing_the_server_resumes_at_a_replica(serve: Serve, folder: Path):
-    first, second = (serve({"t": folder}) for _ in range(2))
-    with fb.connect([first.url, second.url]) as client:
-        stream = client.stream("t", PLAN, batch_size=10)
-        kept = [next(stream) for _ in range(5)]
-        first.process.send_signal(signal.SIGKILL)
-        kept += list(stream)
-    assert {batch.transport for batch in kept} == {"native"}
-    assert np.concatenate([batch["id"] for batch in kept]).tolist() == list(range(ROWS))
 
 
 def test_a_drain_ends_the_stream_with_its_position(serve: Serve, tmp_path: Path):
@@ -337,19 +254,6 @@ def test_client_certificates(serve: Serve, tmp_path: Path):
 # === Processes ===
 
 
-def run_script(script: str, url: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", "-c", script, url],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**package_environment(), **environment},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Exception ignored" not in done.stderr
-    return done.stdout
-
-
 WITHOUT = """
 import importlib.abc, sys
 class Missing(importlib.abc.MetaPathFinder):
@@ -447,7 +351,7 @@ def test_the_server_sees_the_end_of_a_killed_parent(serve: Serve, folder: Path):
     child = int(process.stdout.readline())
     try:
         assert process.wait(60) == -signal.SIGKILL
-        wait_until(lambda: reserved(server) == 0)
+        assert poll(lambda: reserved(server) == 0, seconds=20)
         os.kill(child, 0)
     finally:
         os.kill(child, signal.SIGKILL)
@@ -485,17 +389,4 @@ def test_threads_end_with_their_streams(server: Server):
     assert threads() >= 3
     for stream in streams:
         threading.Thread(target=stream.close).start()
-    wait_until(settled)
-
-
-def reserved(server: Server) -> float:
-    url = next(line for line in server.log if "metrics on" in line).split()[-1]
-    with urllib.request.urlopen(url, timeout=10) as response:
-        return parse(response.read().decode()).value("forebay_memory_reserved_bytes")
-
-
-def wait_until(look: Any, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < deadline, "not within the time"
-        time.sleep(0.01)
+    assert poll(settled, seconds=20)

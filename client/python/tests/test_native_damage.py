@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -22,29 +21,11 @@ from forebay.source import Source
 from harness.http2_host import Http2Host, data, flight_data, headers, reset, trailers
 from harness.http2_peer import Kind, frame
 from harness.repository import package_environment
+from harness.scripted_stream import BATCH, BODY, FAILURES, HEADER, METADATA, SCHEMA, damaged
 
 pytestmark = pytest.mark.skipif(not is_built(), reason="the package has no native module: make build")
 
-BATCH = pa.record_batch({"x": pa.array(range(500), pa.int64()), "word": pa.array(["a", None] * 250)})
-HEADER = json.dumps({"rows": 500, "last": True}).encode()
 
-
-def parts(message: pa.ipc.Message) -> tuple[bytes, bytes]:
-    body = message.body
-    return message.metadata.to_pybytes(), b"" if body is None else body.to_pybytes()
-
-
-def ipc() -> tuple[bytes, bytes, bytes]:
-    """Metadata of the schema, and metadata and body of the batch."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, BATCH.schema) as writer:
-        writer.write_batch(BATCH)
-    reader = pa.ipc.MessageReader.open_stream(sink.getvalue())
-    schema, batch = parts(reader.read_next_message()), parts(reader.read_next_message())
-    return schema[0], *batch
-
-
-SCHEMA, METADATA, BODY = ipc()
 FIRST = data(flight_data(SCHEMA))
 ONE = flight_data(METADATA, HEADER, BODY)
 GOOD = [headers(), FIRST, data(ONE[:100]), data(ONE[100:]), data(ONE), trailers()]
@@ -132,14 +113,7 @@ def test_responses_that_contradict_themselves_are_errors(host: Http2Host, name: 
 
 
 def test_an_error_has_the_class_and_reason_of_flight(host: Http2Host):
-    for code, message, kind, reason in (
-        (9, "NOT_FITTED: fit it", fb.NotFitted, "NOT_FITTED"),
-        (8, "OVERLOADED: later", fb.Overloaded, "OVERLOADED"),
-        (10, "SNAPSHOT_CHANGED: new files", fb.SnapshotChanged, "SNAPSHOT_CHANGED"),
-        (16, "UNAUTHENTICATED: who", fb.Unauthenticated, "UNAUTHENTICATED"),
-        (15, "no reason", fb.DataLoss, ""),
-        (77, "no code", fb.ForebayError, ""),
-    ):
+    for code, message, kind, reason in FAILURES:
         for script in (headers() + trailers(code, message), b"".join(GOOD[:4]) + trailers(code, message)):
             with pytest.raises(kind) as failed:
                 read(host, script)
@@ -163,23 +137,6 @@ def test_the_servers_end_is_not_repeated_over_flight_and_other_failures_are(host
         broken.read()
     assert broken.transport == "flight"
     broken.close()
-
-
-def damaged(whole: bytes, chance: random.Random) -> bytes:
-    result = bytearray(whole)
-    for _ in range(chance.randint(1, 3)):
-        at = chance.randrange(len(result))
-        change: Callable[[], None] = chance.choice(
-            [
-                lambda at=at: result.__setitem__(at, chance.randrange(256)),
-                lambda at=at: result.__delitem__(slice(at, at + chance.randint(1, 20))),
-                lambda at=at: result.__setitem__(slice(at, at), chance.randbytes(chance.randint(1, 20))),
-            ]
-        )
-        change()
-        if not result:
-            break
-    return bytes(result)
 
 
 def test_random_damage_is_an_error_or_harmless(host: Http2Host):

@@ -9,13 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.flight as flight
 import pyarrow.parquet as pq
 import pytest
@@ -27,10 +24,10 @@ from forebay.header import read_header
 from forebay.ring import RingReader, ring_path
 from forebay.source import Source
 from forebay.torch import FlightDataset
-from harness.metrics import parse
+from harness.daemon import poll
 from harness.repository import package_environment
 from harness.serving import Serve, Server
-from harness.transports import PLAN, REQUESTS, ROWS, assert_same, batches, column, table, tickets
+from harness.transports import PLAN, ROWS, column, reserved, run_script, table, tickets
 
 
 @pytest.fixture(scope="module")
@@ -51,52 +48,12 @@ def client(server: Server) -> Iterator[fb.Client]:
         yield connected
 
 
-@pytest.mark.parametrize("name", REQUESTS)
-@pytest.mark.parametrize("how", ["in order", "shuffled", "padded"])
-def test_the_ring_sends_the_bytes_of_flight(server: Server, monkeypatch: pytest.MonkeyPatch, name: str, how: str):
-    request: dict[str, Any] = {"dataset": "t", "plan": REQUESTS[name], "batch_size": 512, "world_size": 2}
-    if how == "shuffled":
-        request |= {"shuffle": True, "seed": 3, "with_row_ids": True, "window_rows": 1024}
-    if how == "padded":
-        request |= {"remainder": "PAD"}
-    for ticket in tickets(server, request):
-        same_over_both(server, ticket, monkeypatch)
-
-
-def test_raw_tables_and_groups_are_the_same(server: Server, monkeypatch: pytest.MonkeyPatch):
-    [whole] = tickets(server, {"table": {"dataset": "t"}})
-    same_over_both(server, whole, monkeypatch)
-    [few] = tickets(server, {"table": {"dataset": "t", "columns": ["word", "a"], "limit": 700}})
-    same_over_both(server, few, monkeypatch)
-    plan = {"outputs": [column("a")]}
-    for ticket in tickets(server, {"dataset": "t", "plan": plan, "group_by": "kind", "batch_size": 300}):
-        same_over_both(server, ticket, monkeypatch)
-
-
-def same_over_both(server: Server, ticket: flight.Ticket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FOREBAY_RING", raising=False)
-    ring = batches(server, ticket, "ring")
-    monkeypatch.setenv("FOREBAY_RING", "off")
-    assert_same(ring, batches(server, ticket, "flight"))
-
-
 def test_groups_and_replay_of_the_client_use_it(client: fb.Client):
     groups = client.groups("t", PLAN, by="kind", batch_size=500)
     read = [(key, batch.transport) for key, stream in groups for batch in stream]
     assert {transport for _, transport in read} == {"ring"}
     batch = client.replay("t", PLAN, step=1, batch_size=100).batch
     assert batch["id"].tolist() == list(range(100, 200))
-
-
-def test_a_dataset_reports_its_transport(server: Server, monkeypatch: pytest.MonkeyPatch):
-    data = FlightDataset(server.url, "t", PLAN, batch_size=100)
-    assert data.stats()["transport"] == ""
-    assert sum(len(batch["id"]) for batch in data) == ROWS
-    assert data.stats()["transport"] == "ring"
-    monkeypatch.setenv("FOREBAY_RING", "off")
-    plain = FlightDataset(server.url, "t", PLAN, batch_size=100)
-    assert torch.equal(torch.cat([batch["id"] for batch in plain]), torch.arange(ROWS))
-    assert plain.stats()["transport"] == "flight"
 
 
 def test_other_urls_have_no_ring(monkeypatch: pytest.MonkeyPatch):
@@ -135,50 +92,6 @@ def test_views_keep_their_slots(client: fb.Client):
     assert [list(map(int, one.tolist())) for one in kept] == expected
 
 
-def test_a_loop_may_keep_everything(client: fb.Client, server: Server):
-    kept = list(client.stream("t", PLAN, batch_size=50))
-    assert np.concatenate([batch["id"] for batch in kept]).tolist() == list(range(ROWS))
-    data = FlightDataset(server.url, "t", PLAN, batch_size=50, prefetch=1)
-    tensors = list(data)
-    assert torch.equal(torch.cat([batch["id"] for batch in tensors]), torch.arange(ROWS))
-
-
-def test_arithmetic_in_place_on_received_tensors(server: Server):
-    for number, batch in enumerate(FlightDataset(server.url, "t", PLAN, batch_size=64)):
-        ids = batch["id"]
-        ids.add_(1).mul_(2)
-        batch["x"].fill_(0.5)
-        assert torch.equal(ids, (torch.arange(number * 64, number * 64 + len(ids)) + 1) * 2)
-        assert float(batch["x"].sum()) == batch["x"].numel() * 0.5
-
-
-def test_batches_outlive_stream_client_and_server(serve: Serve, folder: Path):
-    server = serve({"t": folder}, unix=True)
-    stream = fb.connect(server.url, retry_seconds=0).stream("t", PLAN, batch_size=100)
-    first, second = next(stream), next(stream)
-    tensor = torch.from_dlpack(second.data.column("id"))
-    stream.close()
-    server.process.kill()
-    server.process.wait()
-    del stream, second
-    gc.collect()
-    assert first["id"].tolist() == list(range(100))
-    assert torch.equal(tensor.add_(1), torch.arange(101, 201))
-
-
-def reserved(server: Server) -> float:
-    url = next(line for line in server.log if "metrics on" in line).split()[-1]
-    with urllib.request.urlopen(url, timeout=10) as response:
-        return parse(response.read().decode()).value("forebay_memory_reserved_bytes")
-
-
-def wait_until(look: Any, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < deadline, "not within the time"
-        time.sleep(0.01)
-
-
 def test_memory_is_reserved_until_the_last_view_dies(serve: Serve, folder: Path):
     server = serve({"t": folder}, unix=True)
     client = fb.connect(server.url)
@@ -190,11 +103,11 @@ def test_memory_is_reserved_until_the_last_view_dies(serve: Serve, folder: Path)
     del stream, batch
     # The slots of the ended stream stay reserved, its other memory does not.
     body = 1000 * (8 + 2 * 4)
-    wait_until(lambda: 7 * body <= reserved(server) <= 12 * body)
+    assert poll(lambda: 7 * body <= reserved(server) <= 12 * body, seconds=20)
     assert ids.tolist() == list(range(1000))
     del ids
     gc.collect()
-    wait_until(lambda: reserved(server) == 0)
+    assert poll(lambda: reserved(server) == 0, seconds=20)
     client.close()
 
 
@@ -247,7 +160,7 @@ assert data.stats()["transport"] == "ring"
 
 
 def test_a_fork_returns_no_slot_twice(server: Server):
-    run_script(FORK, server)
+    run_script(FORK, server.url)
 
 
 WORKERS = """
@@ -264,19 +177,7 @@ for method in ("fork", "spawn"):
 
 
 def test_workers_read_through_it(server: Server):
-    run_script("if __name__ == '__main__':\n" + "\n".join(f"    {line}" for line in WORKERS.splitlines()), server)
-
-
-def run_script(script: str, server: Server) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", "-c", script, server.url],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=package_environment(),
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Exception ignored" not in done.stderr
+    run_script("if __name__ == '__main__':\n" + "\n".join(f"    {line}" for line in WORKERS.splitlines()), server.url)
 
 
 KILLED = """
@@ -301,20 +202,9 @@ def test_killing_the_client_frees_its_memory(serve: Serve, folder: Path):
         env=package_environment(),
     )
     assert (process.returncode, process.stdout) == (-signal.SIGKILL, "reading\n")
-    wait_until(lambda: reserved(server) == 0)
+    assert poll(lambda: reserved(server) == 0, seconds=20)
     with fb.connect(server.url) as client:
         assert sum(len(batch["id"]) for batch in client.stream("t", PLAN, batch_size=500)) == ROWS
-
-
-def test_killing_the_server_resumes_at_a_replica(serve: Serve, folder: Path):
-    first, second = (serve({"t": folder}, unix=True) for _ in range(2))
-    with fb.connect([first.url, second.url]) as client:
-        stream = client.stream("t", PLAN, batch_size=10)
-        kept = [next(stream) for _ in range(5)]
-        first.process.send_signal(signal.SIGKILL)
-        kept += list(stream)
-    assert {batch.transport for batch in kept} == {"ring"}
-    assert np.concatenate([batch["id"] for batch in kept]).tolist() == list(range(ROWS))
 
 
 def test_a_killed_private_server_is_reported(folder: Path):

@@ -9,7 +9,7 @@ import random
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,30 +19,13 @@ import forebay as fb
 from forebay.ring import RingReader
 from forebay.ring_memory import GET_SEALS, SEAL_SHRINK
 from forebay.ring_socket import ANSWER, CANCEL, END, HEAD, INLINE, MESSAGE, SLOT
+from harness.scripted_stream import BATCH, BODY, FAILURES, HEADER, METADATA, SCHEMA, damaged
 
 ADD_SEALS = 1033
 SLOTS, SLOT_BYTES = 4, 8192
-BATCH = pa.record_batch({"x": pa.array(range(500), pa.int64()), "word": pa.array(["a", None] * 250)})
 
 
-def parts(message: pa.ipc.Message) -> tuple[bytes, bytes]:
-    body = message.body
-    return message.metadata.to_pybytes(), b"" if body is None else body.to_pybytes()
-
-
-def ipc() -> tuple[bytes, bytes, bytes]:
-    """Metadata of the schema, and metadata and body of the batch."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, BATCH.schema) as writer:
-        writer.write_batch(BATCH)
-    reader = pa.ipc.MessageReader.open_stream(sink.getvalue())
-    schema, batch = parts(reader.read_next_message()), parts(reader.read_next_message())
-    return schema[0], *batch
-
-
-SCHEMA, METADATA, BODY = ipc()
 ANSWERED = json.dumps({"slots": SLOTS, "slot_bytes": SLOT_BYTES, "headers": {"x-request-id": "a"}}).encode()
-HEADER = json.dumps({"rows": 500, "last": True}).encode()
 COMPLETE = json.dumps({"code": 0, "message": "", "trailers": {}}).encode()
 
 
@@ -184,14 +167,7 @@ def test_frames_that_contradict_each_other_are_errors(scripted: Scripted, name: 
 
 
 def test_an_error_has_the_class_and_reason_of_flight(scripted: Scripted):
-    for code, message, kind, reason in (
-        (9, "NOT_FITTED: fit it", fb.NotFitted, "NOT_FITTED"),
-        (8, "OVERLOADED: later", fb.Overloaded, "OVERLOADED"),
-        (10, "SNAPSHOT_CHANGED: new files", fb.SnapshotChanged, "SNAPSHOT_CHANGED"),
-        (16, "UNAUTHENTICATED: who", fb.Unauthenticated, "UNAUTHENTICATED"),
-        (15, "no reason", fb.DataLoss, ""),
-        (77, "no code", fb.ForebayError, ""),
-    ):
+    for code, message, kind, reason in FAILURES:
         end = frame(END, json.dumps({"code": code, "message": message}).encode())
         for script in (end, b"".join(GOOD[:3]) + end):
             with pytest.raises(kind) as failed:
@@ -208,23 +184,6 @@ def test_memory_that_could_shrink_or_is_missing_is_refused(scripted: Scripted):
             scripted.read(b"".join(GOOD))
 
 
-def damage(whole: bytes, chance: random.Random) -> bytes:
-    damaged = bytearray(whole)
-    for _ in range(chance.randint(1, 3)):
-        at = chance.randrange(len(damaged))
-        change: Callable[[], None] = chance.choice(
-            [
-                lambda at=at: damaged.__setitem__(at, chance.randrange(256)),
-                lambda at=at: damaged.__delitem__(slice(at, at + chance.randint(1, 20))),
-                lambda at=at: damaged.__setitem__(slice(at, at), chance.randbytes(chance.randint(1, 20))),
-            ]
-        )
-        change()
-        if not damaged:
-            break
-    return bytes(damaged)
-
-
 def test_random_damage_is_an_error_or_harmless(scripted: Scripted):
     """The Arrow metadata is left intact: its reader is Arrow's."""
     outcomes = set[str]()
@@ -234,7 +193,7 @@ def test_random_damage_is_an_error_or_harmless(scripted: Scripted):
         number = chance.randrange(len(frames))
         head = frames[number][: HEAD.size]
         rest = frames[number][HEAD.size :]
-        frames[number] = damage(head, chance) + rest if chance.random() < 0.7 else head + damage(rest, chance)
+        frames[number] = damaged(head, chance) + rest if chance.random() < 0.7 else head + damaged(rest, chance)
         if number in (1, 2, 3) and not frames[number].endswith(rest):
             continue
         try:

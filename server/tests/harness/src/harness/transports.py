@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import urllib.request
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,8 @@ import forebay as fb
 from forebay.checksum import body_of
 from forebay.connection import Connection
 from forebay.source import Source
+from harness.metrics import parse
+from harness.repository import package_environment
 from harness.serving import Server
 
 ROWS = 6000
@@ -99,3 +104,24 @@ def assert_same(found: list[tuple[pa.RecordBatch, bytes]], plain: list[tuple[pa.
         bodies = body_of(batch), body_of(expected)
         if bodies[1] is not None and bodies[0] is not None:
             assert bodies[0].equals(bodies[1])
+
+
+def reserved(server: Server) -> float:
+    """Bytes that the server reserves for streams."""
+    url = next(line for line in server.log if "metrics on" in line).split()[-1]
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return parse(response.read().decode()).value("forebay_memory_reserved_bytes")
+
+
+def run_script(script: str, url: str, **environment: str) -> str:
+    """Run a script with a server's URL in a process where resources left open are errors; returns stdout."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", script, url],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**package_environment(), **environment},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Exception ignored" not in done.stderr
+    return done.stdout
