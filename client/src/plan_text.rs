@@ -17,7 +17,7 @@ pub const FIT_VERSION: u32 = 1;
 /// Reads JSON of a plan or of a fit's result, `{"version": 1, "plan_id": …, "plan": …}`, as printed by `forebay fit
 /// --json` and `forebay show --json`. Rejects a result of an unknown version, or whose plan does not match its id.
 pub fn plan_from_json(text: &[u8]) -> Result<Plan> {
-    let not_json = |reason: String| Error::Plan(DecodeError::Json { message: "Plan", reason });
+    let not_json = |reason: String| Error::Plan(DecodeError::Json { message: "Plan", path: String::new(), reason });
     let value: Value = serde_json::from_slice(text).map_err(|source| not_json(source.to_string()))?;
     let Value::Object(fields) = value else {
         return Err(not_json("a plan is a JSON object".to_owned()));

@@ -13,7 +13,7 @@ use prost_reflect::{
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use serde_path_to_error::Track;
 
-use crate::{DESCRIPTORS, Message, exact, lifted::Lifted};
+use crate::{DESCRIPTORS, Message, derive, exact, lifted::Lifted};
 
 /// Limit of the bytes of a message: enough for a plan with a vocabulary of several hundred thousand words.
 pub const JSON_BYTES_MAX: usize = 64 << 20;
@@ -49,7 +49,10 @@ pub enum DecodeError {
     Json {
         /// The expected message.
         message: &'static str,
-        /// The mistake, with line and column.
+        /// The field with the mistake, such as `outputs[0].name`, also if the message has none of this name. Empty if the
+        /// text is not JSON.
+        path: String,
+        /// The mistake, with field, line and column.
         reason: String,
     },
     /// The bytes are not a protobuf encoding of the message.
@@ -108,11 +111,12 @@ fn written<M: Message>(message: &M, formatter: impl Formatter) -> String {
 }
 
 fn decode_json<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
-    let error = |reason: String| DecodeError::Json { message: M::NAME, reason };
+    let error = |reason: String| DecodeError::Json { message: M::NAME, path: String::new(), reason };
     if json_depth(bytes) > JSON_DEPTH_MAX {
         return Err(error(format!("nested more than {JSON_DEPTH_MAX} deep")));
     }
     let descriptor = descriptor::<M>().ok_or_else(|| error("unknown message".to_owned()))?;
+    let bytes = &*derive::with_lists(bytes);
     if let Some(message) = decode_lifted(bytes, &descriptor) {
         return Ok(message);
     }
@@ -121,15 +125,32 @@ fn decode_json<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
     let mut track = Track::new();
     let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
     let message = DynamicMessage::deserialize_with_options(descriptor, tracked, &options);
-    let message = message.map_err(|source| match track.path().to_string() {
-        path if path == "." => error(format!("{source}{}", allowed(&source.to_string(), &path))),
-        path => error(format!("{path}: {source}{}", allowed(&source.to_string(), &path))),
-    })?;
+    let message = message.map_err(|source| mistake::<M>(&track.path().to_string(), &source))?;
     reader.end().map_err(|source| error(source.to_string()))?;
     if let Some(reason) = exact::rounded(bytes, &message.descriptor()) {
-        return Err(error(reason));
+        let path = reason.split(':').next().unwrap_or_default().to_owned();
+        return Err(DecodeError::Json { message: M::NAME, path, reason });
     }
     message.transcode_to().map_err(|source| error(source.to_string()))
+}
+
+/// An error at a path of the reader: that of the value, or around an unknown name.
+fn mistake<M: Message>(path: &str, source: &serde_json::Error) -> DecodeError {
+    let path = if path == "." { "" } else { path };
+    let text = source.to_string();
+    let colon = if path.is_empty() { "" } else { ": " };
+    let reason = format!("{path}{colon}{text}{}", allowed(&text, path));
+    let path = match unknown_name(&text) {
+        Some(name) if path.is_empty() => name.to_owned(),
+        Some(name) => format!("{path}.{name}"),
+        None => path.to_owned(),
+    };
+    DecodeError::Json { message: M::NAME, path, reason }
+}
+
+/// The name in the reader's error about an unknown field.
+fn unknown_name(reason: &str) -> Option<&str> {
+    reason.split("unrecognized field name '").nth(1).and_then(|rest| rest.split('\'').next())
 }
 
 /// Reads a message with long arrays of strings; `None` if it has none, or has a mistake, which the caller finds.
@@ -151,7 +172,7 @@ fn decode_lifted<M: Message>(bytes: &[u8], descriptor: &MessageDescriptor) -> Op
 /// Returns suggestions for an unknown field or enum value, as the end of a sentence.
 fn allowed(reason: &str, path: &str) -> String {
     let pool = pool();
-    if let Some(name) = reason.split("unrecognized field name '").nth(1).and_then(|rest| rest.split('\'').next()) {
+    if let Some(name) = unknown_name(reason) {
         let fields = pool.all_messages().flat_map(|message| message.fields().collect::<Vec<_>>());
         let near = fields.map(|field| (strsim::jaro_winkler(name, field.name()), field.name().to_owned()));
         let best = near.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score > 0.8);

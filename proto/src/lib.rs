@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod defaults;
+mod derive;
 mod encoding;
 mod exact;
 mod lifted;

@@ -246,10 +246,18 @@ def test_reads_camel_case_proto3_json():
     assert read.to_dict()["outputs"][0]["parts"][0]["ops"] == [{"fill_null": {"stat": "MEAN"}}]  # type: ignore[index]
 
 
+def test_derived_columns_may_be_a_mapping():
+    outputs = [{"name": "o", "parts": [{"columns": ["b"]}]}]
+    listed = fb.Plan.from_dict({"derive": [{"name": "z", "expr": "a"}, {"name": "b", "expr": "z"}], "outputs": outputs})
+    mapped = fb.Plan.from_dict({"derive": {"z": "a", "b": "z"}, "outputs": outputs})
+    assert mapped.to_json() == listed.to_json()
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("{", "not JSON"),
+        ('{"derive": {"late": 3}, "outputs": []}', "derive.*late.* must be text"),
         ('{"outputs": [], "filters": ""}', "no field 'filters'"),
         ('{"outputs": [{"name": "o", "parts": [{"columns": ["a"], "ops": [{"sqare": {}}]}]}]}', "no field 'sqare'"),
         ('{"outputs": [{"name": "o", "parts": [{"columns": ["a"], "ops": [{"clip": {"low": 1}}]}]}]}', "min, max"),

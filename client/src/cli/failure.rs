@@ -25,6 +25,9 @@ pub(crate) enum Failure {
     #[error("plan file {}", path.display())]
     PlanFile { path: PathBuf, source: Box<Self> },
 
+    #[error("line {line}, column {column}: {reason}")]
+    PlanText { line: usize, column: usize, reason: String },
+
     #[error("cannot read it")]
     Read(#[source] io::Error),
 

@@ -34,10 +34,7 @@ class PlanFields(TypedDict):
 def read_plan(plan: Fields) -> PlanFields:
     """Return the arguments of the plan that the JSON describes."""
     fields = _fields("plan", plan, "filter", "derive", "outputs", "units", "join")
-    derive: dict[str, str] = {}
-    for i, item in enumerate(_list("plan.derive", fields.get("derive"))):
-        entry = _fields(f"derive[{i}]", item, "name", "expr")
-        derive[_text(f"derive[{i}].name", entry.get("name"))] = _text(f"derive[{i}].expr", entry.get("expr"))
+    derive = _derive(fields.get("derive"))
     outputs: dict[str, Output] = {}
     for i, item in enumerate(_list("plan.outputs", fields.get("outputs"))):
         entry = _fields(f"outputs[{i}]", item, "name", "dtype", "parts")
@@ -54,6 +51,18 @@ def read_plan(plan: Fields) -> PlanFields:
     text = fields.get("filter")
     written = None if text is None else _text("plan.filter", text)
     return PlanFields(filter=written, derive=derive, outputs=outputs, units=units, join=joins)
+
+
+def _derive(value: object) -> dict[str, str]:
+    """Return the expressions by name: of a mapping, or of the list that the server writes."""
+    if isinstance(value, Mapping):
+        entries = cast(Mapping[str, object], value).items()
+        return {name: _text(f"derive[{name!r}]", expression) for name, expression in entries}
+    derive: dict[str, str] = {}
+    for i, item in enumerate(_list("plan.derive", value)):
+        entry = _fields(f"derive[{i}]", item, "name", "expr")
+        derive[_text(f"derive[{i}].name", entry.get("name"))] = _text(f"derive[{i}].expr", entry.get("expr"))
+    return derive
 
 
 def _join(where: str, item: object) -> Join:
