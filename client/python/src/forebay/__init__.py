@@ -48,7 +48,7 @@ from .groups import Group
 from .header import BatchHeader, DatasetInfo, SourceInfo, StreamInfo
 from .joins import Join, join
 from .mixture import Mixture, MixtureSource, mix
-from .mllib import Translation, UntranslatableStage, from_mllib
+from .mllib import from_mllib
 from .options import StreamOptions
 from .outputs import Output, label, output
 from .plan import Plan
@@ -58,6 +58,7 @@ from .ragged import Ragged
 from .replay import Replay
 from .stored_plan import PlanDataset, StoredPlan
 from .stream import Batch, Stream
+from .translation import Translation, UntranslatableStage
 
 __version__ = "0.1.0"
 

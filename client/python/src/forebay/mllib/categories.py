@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from forebay.chains import cols
 from forebay.columns import Columns
+from forebay.translation.symbols import Index, OneHotGroup, Scalar, Vector, literal
 
 from .frame import Frame
 from .stage import MllibStage
-from .symbols import Index, OneHotGroup, Scalar, Vector, literal
 
 WHOLE = re.compile(r"-?\d+")
 FRACTION = re.compile(r"-?(\d+\.\d+(E-?\d+)?|Infinity)|NaN")

@@ -9,34 +9,29 @@ import pyarrow as pa
 from forebay.chains import cols
 from forebay.columns import Columns
 from forebay.names import suggestion
+from forebay.translation.derivations import Derivations
+from forebay.translation.symbols import Scalar, Vector, quoted
 
+from .predicted import Predicted, Symbol
 from .stage import MllibStage
-from .symbols import Predicted, Scalar, Symbol, Vector, quoted
 
 # The server's limit of an expression.
 FILTER_BYTES_MAX = 65_536
 
 
-class Frame:
+class Frame(Derivations):
     """Columns by name, derived columns, filters, and the differences from Spark."""
 
     def __init__(self, schema: pa.Schema | None) -> None:
+        super().__init__(schema)
         self.symbols: dict[str, Symbol] = {}
-        self.derive: dict[str, str] = {}
         self.filters: list[str] = []
-        self.differences: list[str] = []
         self.made: list[str] = []
         """Columns that stages made, in order; without those that a later stage replaced."""
         self.consumed: set[str] = set()
         self.wanted: dict[str, Symbol] = {}
         """Columns that predictors read, which are outputs though a stage reads them."""
-        self._schema = schema
         self._is_closed = False
-
-    def note(self, line: str) -> None:
-        """Add a difference, once."""
-        if line not in self.differences:
-            self.differences.append(line)
 
     def symbol(self, stage: MllibStage, name: str) -> Symbol:
         """Return a column that the stage reads: one that an earlier stage made, or a stored one."""
@@ -116,27 +111,6 @@ class Frame:
         if len(self.filters) == 1:
             return self.filters[0]
         return " AND ".join(f"({one})" for one in self.filters)
-
-    def derived(self, name: str, expr: str) -> str:
-        """Derive a column, and return its name: this one, or one with a number if the name exists."""
-        taken = {*self.derive, *([] if self._schema is None else self._schema.names)}
-        names = [name, *(f"{name}_{number}" for number in range(2, len(taken) + 3))]
-        for one in names:
-            if self.derive.get(one) == expr:
-                return one
-            if one not in taken:
-                self.derive[one] = expr
-                return one
-        raise AssertionError(name)
-
-    def without_nan(self, scalar: Scalar, name: str) -> Scalar:
-        """Return a column whose NaN became null."""
-        if not scalar.nan:
-            return scalar
-        assert scalar.reference is not None, name
-        column = scalar.reference
-        expr = f"CASE WHEN isnan(CAST({column} AS DOUBLE)) THEN NULL ELSE {column} END"
-        return Scalar(cols(self.derived(f"{name}_without_nan", expr)), None, scalar.kind, nan=False)
 
     def element(self, name: str, scalar: Scalar) -> Columns:
         """Return the chain of an element of a vector, which is a double in Spark."""

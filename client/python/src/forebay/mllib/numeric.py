@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from forebay.chains import cols
 from forebay.columns import Columns
+from forebay.translation.symbols import Index, OneHotGroup, Scalar, Vector, literal
 
 from .frame import Frame
 from .stage import MllibStage
-from .symbols import Index, OneHotGroup, Scalar, Vector, literal
 
 
 def imputer(frame: Frame, stage: MllibStage) -> None:

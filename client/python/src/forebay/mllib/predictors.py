@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .frame import Frame
+from .predicted import Predicted
 from .stage import MllibStage
-from .symbols import Predicted
 
 PACKAGES = ("classification", "regression", "clustering", "recommendation")
 SINGLE = ("labelCol", "weightCol")

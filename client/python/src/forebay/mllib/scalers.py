@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from forebay.columns import Columns
+from forebay.translation.symbols import Vector
 
 from .frame import Frame
 from .stage import Doubles, MllibStage
-from .symbols import Vector
 
 # Except for `standardize`, ops divide by 1 instead of a scale below this (10 * 2^-52), as scikit-learn does.
 SCALE_MIN = 2.3e-15

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from forebay.chains import cols
+from forebay.translation.symbols import Scalar
 
 from .frame import Frame
+from .predicted import Symbol
 from .sql_expression import ExpressionParser, Token, UntranslatableSql, tokens_of
 from .stage import MllibStage
-from .symbols import Scalar, Symbol
 
 STATEMENT_CHARS_MAX = 65_536
 THIS = "__this__"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .symbols import literal
+from forebay.translation.symbols import literal
 
 TOKEN = re.compile(
     r"\s+|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))|(?P<string>'(?:[^'\\])*'|\"(?:[^\"\\])*\")"

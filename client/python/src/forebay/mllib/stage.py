@@ -10,24 +10,12 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from forebay.translation import UntranslatableStage
+
 Doubles = npt.NDArray[np.float64]
 
 # How Spark writes doubles that JSON has no number for.
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "-inf": -math.inf, "-infinity": -math.inf}
-
-
-class UntranslatableStage(ValueError):
-    """A stage of an MLlib pipeline cannot be part of a plan; the message names it and what to do."""
-
-    uid: str
-    """The stage's uid in the pipeline."""
-    class_name: str
-    """Its Java class."""
-
-    def __init__(self, uid: str, class_name: str, problem: str) -> None:
-        super().__init__(f"stage {uid} ({class_name.rpartition('.')[2]}): {problem}")
-        self.uid = uid
-        self.class_name = class_name
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import pyarrow as pa
@@ -15,18 +14,21 @@ from forebay.names import suggestion
 from forebay.outputs import Output, output
 from forebay.plan import Plan
 from forebay.plan_digest import plan_digest
+from forebay.translation import Translation, UntranslatableStage
+from forebay.translation.derivations import needed
+from forebay.translation.result import checked_dtype
+from forebay.translation.symbols import Scalar, Vector
 
 from . import categories, numeric, predictors, scalers, sql
 from .frame import Frame
 from .live import is_live, read_live, spark_version
+from .predicted import Symbol
 from .saved import read_saved
-from .stage import MllibStage, UntranslatableStage
-from .symbols import Scalar, Symbol, Vector
+from .stage import MllibStage
 
 # Versions whose results the tests compare, and those whose models have the same form.
 VERSIONS_TESTED = ("3.5", "4.1")
 MAJORS_READ = ("3", "4")
-DTYPES = ("FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16")
 COLUMNS = ("inputCol", "inputCols", "outputCol", "outputCols")
 
 Translator = Callable[[Frame, MllibStage], None]
@@ -64,25 +66,13 @@ INSTEAD = {
 }
 
 
-@dataclass(frozen=True)
-class Translation:
-    """A fitted plan made of an MLlib pipeline, and where its results differ from Spark's."""
-
-    plan: FittedPlan
-    differences: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        lines = [self.plan.describe(), "differences from Spark:" if self.differences else "no differences from Spark"]
-        return "\n".join([*lines, *(f"- {line}" for line in self.differences)])
-
-
 def from_mllib(
     model: Any,
     *,
     outputs: Sequence[str] | None = None,
     dtype: str = "FLOAT32",
     schema: pa.Schema | None = None,
-) -> Translation:
+) -> Translation[FittedPlan]:
     """Translate a fitted MLlib pipeline to a plan with the parameters that Spark learned.
 
     `model` is a fitted ``pyspark.ml`` model, or the folder (a path or URI) that ``model.save`` wrote, which is read
@@ -92,8 +82,7 @@ def from_mllib(
 
     Raises `UntranslatableStage` for a stage without an equivalent, and ValueError for a damaged model.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
+    checked_dtype(dtype)
     if is_live(model):
         stages, version = read_live(model), spark_version()
     elif isinstance(model, (str, os.PathLike)):
@@ -177,7 +166,7 @@ def _plan(frame: Frame, selected: dict[str, Symbol], dtype: str) -> Plan:
                 frame.note(f"{name}: an INT32 index here, a double in Spark")
     if dtype != "FLOAT64" and any(made.dtype == dtype for made in outputs.values()):
         frame.note(f"numbers are {dtype}, and integers that it does not hold are errors; FLOAT64 keeps Spark's doubles")
-    return Plan(outputs=outputs, filter=frame.filter or None, derive=_needed(frame.derive, outputs))
+    return Plan(outputs=outputs, filter=frame.filter or None, derive=needed(frame.derive, outputs))
 
 
 def _scalar_output(symbol: Scalar, dtype: str) -> Output:
@@ -186,12 +175,3 @@ def _scalar_output(symbol: Scalar, dtype: str) -> Output:
     if not symbol.part.ops:
         return output(symbol.part.as_stored())
     return output(symbol.part, dtype=dtype)
-
-
-def _needed(derive: dict[str, str], outputs: dict[str, Output]) -> dict[str, str]:
-    """Return the derived columns that outputs read, and those that these read, in order."""
-    wanted = {name for made in outputs.values() for part in made.parts for name in part.names}
-    for name in reversed(derive):
-        if name in wanted:
-            wanted |= {one for one in derive if one != name and f'"{one}"' in derive[name]}
-    return {name: expr for name, expr in derive.items() if name in wanted}

@@ -1,4 +1,4 @@
-"""The columns of a Spark DataFrame as chains of ops: what a stage makes of the columns before it."""
+"""The columns of another library as chains of ops: what a stage makes of the columns before it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from forebay.columns import Columns
 
 @dataclass(frozen=True)
 class Index:
-    """Spark's indices: a chain that ends in indices of Forebay, and Spark's index for each of those.
+    """The other library's indices: a chain that ends in indices of Forebay, and the library's index for each of those.
 
-    An index of the chain without a code is an error in Spark, and null (an error of the output) here.
+    An index of the chain without a code is an error there, and null (an error of the output) here.
     """
 
     base: Columns
@@ -30,7 +30,7 @@ class Index:
         return len(self.codes) == self.base_count
 
     def columns(self) -> Columns:
-        """Return the chain that yields Spark's indices."""
+        """Return the chain that yields the other library's indices."""
         if self.is_total and all(index == code for index, code in self.codes.items()):
             return self.base
         return self.base.map_id(self.codes)
@@ -107,16 +107,6 @@ class Vector:
                 else:
                     found.append(chain)
         return found
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """A column that a predictor adds, which no plan computes."""
-
-    uid: str
-
-
-Symbol = Scalar | Vector | Predicted
 
 
 def quoted(name: str) -> str:
