@@ -56,6 +56,7 @@ from .private_server import local
 from .progress import FitProgress
 from .ragged import Ragged
 from .replay import Replay
+from .sklearn import from_sklearn
 from .stored_plan import PlanDataset, StoredPlan
 from .stream import Batch, Stream
 from .translation import Translation, UntranslatableStage
@@ -125,6 +126,7 @@ __all__ = [
     "compare",
     "connect",
     "from_mllib",
+    "from_sklearn",
     "join",
     "label",
     "local",
