@@ -49,6 +49,7 @@ from .header import BatchHeader, DatasetInfo, SourceInfo, StreamInfo
 from .joins import Join, join
 from .mixture import Mixture, MixtureSource, mix
 from .mllib import from_mllib
+from .nvtabular import from_nvtabular
 from .options import StreamOptions
 from .outputs import Output, label, output
 from .plan import Plan
@@ -126,6 +127,7 @@ __all__ = [
     "compare",
     "connect",
     "from_mllib",
+    "from_nvtabular",
     "from_sklearn",
     "join",
     "label",
