@@ -128,7 +128,7 @@ def test_what_users_print_is_readable(server: Server, client: fb.Client):
     )
     assert repr(plan).splitlines() == [
         "Plan, to be fitted:",
-        "  filter='id > 3'",
+        "  filter = 'id > 3'",
         "  derive['low'] = small < 0",
         "  d = cols('x', 'unit').standardize() | cols('low')",
         "  w = cols('word').vocab()",

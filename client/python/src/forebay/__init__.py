@@ -53,6 +53,7 @@ from .nvtabular import from_nvtabular
 from .options import StreamOptions
 from .outputs import Output, label, output
 from .plan import Plan
+from .preview import Preview
 from .private_server import local
 from .progress import FitProgress
 from .ragged import Ragged
@@ -104,6 +105,7 @@ __all__ = [
     "PermissionDenied",
     "Plan",
     "PlanDataset",
+    "Preview",
     "Ragged",
     "RankExplain",
     "Replay",

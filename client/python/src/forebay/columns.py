@@ -31,9 +31,11 @@ from .op import (
     in_range,
     number,
     optional,
+    shortened,
     whole_number,
 )
 from .selectors import Selector
+from .terminal_text import NAMES_SHOWN, elided
 
 # The server's limits: columns produced from one column, elements of an n-gram, and folds of a target mean.
 PAD_MAX = 65_536
@@ -53,7 +55,8 @@ class Columns:
 
     def __repr__(self) -> str:
         calls = [*map(str, self.ops), *(["as_stored()"] if self.stored else [])]
-        start = f"cols({', '.join(map(repr, self.names))})" if self.selector is None else str(self.selector)
+        names = elided(list(map(shortened, self.names)), NAMES_SHOWN)
+        start = f"cols({', '.join(names)})" if self.selector is None else str(self.selector)
         return ".".join([start, *calls])
 
     def exclude(self, *names: str) -> Columns:

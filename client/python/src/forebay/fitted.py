@@ -42,6 +42,9 @@ class FittedPlan:
     def __repr__(self) -> str:
         return f"FittedPlan {self.plan_id} of {self.plan!r}"
 
+    def _repr_html_(self) -> str:
+        return learned.described_html(self.plan, f"fitted plan {self.plan_id}")
+
     def describe(self) -> str:
         """Return a table of the ops of each output and column, with what they learned."""
         return learned.described(self.plan, f"plan {self.plan_id}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import islice
 from typing import NamedTuple, cast
 
 from .columns import Columns
@@ -14,9 +15,11 @@ from .names import suggestion
 from .number_ops import FillNull
 from .op import Op, ending_in_indexes, shortened
 from .plan import Plan
+from .terminal_text import html_table
 
 Value = str | int | float | Decimal
 
+HTML_ROWS_MAX = 200
 HEADINGS = ("output", "column", "op", "parameters")
 
 
@@ -65,6 +68,16 @@ def described(plan: Plan, heading: str) -> Description:
     widths = [max(len(row[at]) for row in rows) for at in range(len(HEADINGS) - 1)]
     lines = ["  ".join([*map(str.ljust, row, widths), row[-1]]).rstrip() for row in rows]
     return Description("\n".join([heading, *lines]))
+
+
+def described_html(plan: Plan, heading: str) -> str:
+    """Return the same table as HTML, of at most `HTML_ROWS_MAX` rows."""
+    listed = list(islice(steps(plan), HTML_ROWS_MAX + 1))
+    rows = [[step.output, step.column, step.op.name, _text(step.op)] for step in listed[:HTML_ROWS_MAX]]
+    if len(listed) > HTML_ROWS_MAX:
+        rows.append(["…", "", "", "more ops: see describe()"])
+    filters = [f"filter {plan.filter!r}"] if plan.filter else []
+    return html_table(", ".join([heading, *filters]), rows, headings=[HEADINGS])
 
 
 def _text(op: Op) -> str:

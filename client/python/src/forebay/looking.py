@@ -9,6 +9,7 @@ from .description import DatasetDescription
 from .errors import StreamError
 from .header import DatasetInfo
 from .options import integer
+from .preview import Preview
 from .progress import Progress, read_progress, reporting
 from .replicas import Replicas
 from .stored_plan import StoredPlan, read_stored_plan, read_stored_plans
@@ -48,6 +49,10 @@ class Looking(Replicas):
         if columns is not None:
             read["columns"] = check_columns(columns)
         return self._on_any(lambda connection: connection.table(read))
+
+    def preview(self, dataset: str, n: int = 10, *, columns: Sequence[str] | None = None) -> Preview:
+        """Return the first `n` rows as `head`, to be printed: as wide as the terminal, with types, or as HTML."""
+        return Preview(dataset, self.head(dataset, n, columns=columns))
 
     def describe(
         self,

@@ -14,6 +14,7 @@ Json = dict[str, object]
 # float64 represents every integer up to this exactly.
 EXACT_IN_DOUBLE = 2**53
 ITEMS_SHOWN = 4
+CHARACTERS_SHOWN = 60
 UINT32_MAX = 2**32 - 1
 INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
@@ -130,6 +131,8 @@ def shortened(value: object) -> str:
         shown = ", ".join(map(shortened, items[:ITEMS_SHOWN]))
         more = f", … {len(items) - ITEMS_SHOWN:,} more" if len(items) > ITEMS_SHOWN else ""
         return f"[{shown}{more}]"
+    if isinstance(value, str) and len(value) > CHARACTERS_SHOWN:
+        return f"{value[:CHARACTERS_SHOWN]!r}…"
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 

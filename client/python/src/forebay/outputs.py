@@ -10,6 +10,7 @@ from .chains import cols
 from .columns import Columns
 from .names import nearest
 from .op import column_name
+from .terminal_text import LINE_WIDTH, PARTS_SHOWN, Branch, elided, html_tree, text_width
 
 DType = Literal["FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64", "INT32", "INT64", "UINT8", "AS_STORED"]
 DTYPES: tuple[str, ...] = ("FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64", "INT32", "INT64", "UINT8", "AS_STORED")
@@ -24,8 +25,20 @@ class Output:
     """None: the server chooses it, as `output` says."""
 
     def __repr__(self) -> str:
-        parts = ", ".join(map(repr, self.parts))
-        return f"output({parts if len(self.parts) == 1 else f'[{parts}]'}, dtype={self.dtype!r})"
+        parts = elided(list(map(repr, self.parts)), PARTS_SHOWN)
+        if len(parts) == 1:
+            return f"output({parts[0]}, dtype={self.dtype!r})"
+        line = f"output([{', '.join(parts)}], dtype={self.dtype!r})"
+        if text_width(line) <= LINE_WIDTH:
+            return line
+        return "\n".join(["output([", *(f"    {part}," for part in parts), f"], dtype={self.dtype!r})"])
+
+    def _repr_html_(self) -> str:
+        return html_tree(f"output of {self.dtype or 'a dtype that the server chooses'}", [self.branch("parts")])
+
+    def branch(self, label: str) -> Branch:
+        """Return the output as a line of a plan's tree."""
+        return Branch(label, list(map(repr, self.parts)))
 
 
 def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> Output:

@@ -22,6 +22,7 @@ from .op import Json
 from .outputs import DTYPES, DType, Output, output
 from .plan_json import read_plan
 from .split import both, split_filters
+from .terminal_text import Branch, html_tree, tree
 
 __all__ = ["DTYPES", "Columns", "DType", "Output", "Plan", "cols", "output"]
 
@@ -82,15 +83,24 @@ class Plan:
         object.__setattr__(self, "training_filter", training_filter)
 
     def __repr__(self) -> str:
-        lines = [f"join {item!r}" for item in self.join]
-        lines += [f"filter={self.filter!r}"] if self.filter else []
+        return tree(self._heading(), self._branches())
+
+    def _repr_html_(self) -> str:
+        return html_tree(self._heading(), self._branches())
+
+    def _heading(self) -> str:
+        return "Plan, to be fitted" if self.needs_fit else "Plan"
+
+    def _branches(self) -> list[Branch]:
+        """Return what the plan consists of, in the order in which it is applied."""
+        found = [Branch("join", [repr(item)]) for item in self.join]
+        found += [Branch("filter", [repr(self.filter)])] if self.filter else []
         if self.training_filter is not None:
-            lines += [f"learns from the rows of filter={self.training_filter!r}"]
-        lines += [f"derive[{name!r}] = {expr}" for name, expr in self.derive.items()]
+            found += [Branch("learns from the rows of filter", [repr(self.training_filter)])]
+        found += [Branch(f"derive[{name!r}]", [expr]) for name, expr in self.derive.items()]
         for name, out in self.outputs.items():
-            named = name if out.dtype is None else f"{name}: {out.dtype}"
-            lines += [f"{named} = {' | '.join(map(repr, out.parts))}"]
-        return "\n  ".join(["Plan, to be fitted:" if self.needs_fit else "Plan:", *lines])
+            found.append(out.branch(name if out.dtype is None else f"{name}: {out.dtype}"))
+        return found
 
     @property
     def training(self) -> Plan | None:
