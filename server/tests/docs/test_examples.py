@@ -6,11 +6,16 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from forebay.mllib.sql_expression import REWRITTEN, SAME
 from forebay.mllib.translate import TRANSLATORS
+from forebay.nvtabular.translate import TRANSLATORS as OPERATORS
+from forebay.sklearn.translate import COMPOSERS
+from forebay.sklearn.translate import TRANSLATORS as ESTIMATORS
 from harness.documents import BOOK, ROOT, example, examples
 from harness.serving import Server
 
@@ -18,6 +23,7 @@ EXECUTED = {
     "split",
     "plain",
     "from-mllib",
+    "from-sklearn",
     "torch",
     "resume",
     "serving",
@@ -77,6 +83,25 @@ def test_from_mllib_example(capsys: pytest.CaptureFixture[str]) -> None:
     shown = re.search(r"<!-- output: from-mllib -->\n```text\n(.*?)```", page, re.DOTALL)
     assert shown
     assert capsys.readouterr().out == shown[1]
+
+
+def test_from_sklearn_example(flights_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = example("from-sklearn").replace("data/flights", str(flights_folder))
+    assert str(flights_folder) in code
+    names: dict[str, Any] = {}
+    exec(compile(code, "example", "exec"), names)
+    expected = names["pipeline"].transform(pq.read_table(flights_folder).slice(0, 1024).to_pandas())
+    np.testing.assert_array_equal(names["features"], expected.toarray().astype(np.float32))
+    page = (BOOK / "from-sklearn.md").read_text()
+    shown = re.search(r"<!-- output: from-sklearn -->\n```text\n(.*?)```", page, re.DOTALL)
+    assert shown
+    assert capsys.readouterr().out == shown[1]
+
+
+def test_every_translated_estimator_and_operator_is_in_the_book() -> None:
+    page = (BOOK / "from-sklearn.md").read_text()
+    assert [name for name in [*ESTIMATORS, *COMPOSERS] if name not in page] == []
+    assert [name for name in OPERATORS if name.partition(".")[2] not in page] == []
 
 
 def test_every_translated_stage_and_function_is_in_the_book() -> None:
