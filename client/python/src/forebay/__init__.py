@@ -48,8 +48,6 @@ from .groups import Group
 from .header import BatchHeader, DatasetInfo, SourceInfo, StreamInfo
 from .joins import Join, join
 from .mixture import Mixture, MixtureSource, mix
-from .mllib import from_mllib
-from .nvtabular import from_nvtabular
 from .options import StreamOptions
 from .outputs import Output, label, output
 from .plan import Plan
@@ -58,10 +56,12 @@ from .private_server import local
 from .progress import FitProgress
 from .ragged import Ragged
 from .replay import Replay
-from .sklearn import from_sklearn
 from .stored_plan import PlanDataset, StoredPlan
 from .stream import Batch, Stream
 from .translation import Translation, UntranslatableStage
+from .translation.mllib import from_mllib
+from .translation.nvtabular import from_nvtabular
+from .translation.sklearn import from_sklearn
 
 __version__ = "0.1.0"
 

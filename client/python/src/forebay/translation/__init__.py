@@ -1,4 +1,4 @@
-"""What translations from other libraries share: chains of columns, derived columns, and the result."""
+"""Plans from the pipelines of other libraries, one package each, and what these share."""
 
 from .result import Translation, UntranslatableStage
 
