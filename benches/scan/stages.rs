@@ -166,7 +166,7 @@ fn open(file: &Bytes, group: &RowGroupMetaData, schema: &Schema, at: usize, may_
     let rows = usize::try_from(group.num_rows()).expect("the rows are counted");
     let column = Column { physical, codec: Codec::Zstd, is_optional: true, rows, data_type, form };
     let bytes = file.slice(start as usize..(start + length) as usize);
-    ColumnChunk::open(bytes, column).expect("the column is flat and its pages are of known encodings").reader()
+    ColumnChunk::open(&bytes, column).expect("the column is flat and its pages are of known encodings").reader()
 }
 
 fn main() {

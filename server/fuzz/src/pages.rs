@@ -85,7 +85,7 @@ fn steps(bytes: &mut Unstructured<'_>, rows: usize) -> Vec<usize> {
 /// chunk to the library.
 fn read(chunk: &StoredChunk, form: Form, steps: &[usize]) -> Option<Result<ArrayRef, PageError>> {
     let column = chunk.column_as(form);
-    let opened = ColumnChunk::open(chunk.bytes.clone(), column.clone())?;
+    let opened = ColumnChunk::open(&chunk.bytes, column.clone())?;
     let mut reader = opened.reader();
     let mut arrays = vec![new_empty_array(&column.data_type)];
     let all = [column.rows];

@@ -1,6 +1,6 @@
 //! A column chunk, read from its first row to its last.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, BooleanArray, BooleanBufferBuilder},
@@ -28,10 +28,12 @@ use crate::{
 /// rows.
 const ROWS_A_RUN: usize = 32;
 
-/// A column chunk, whose dictionary and open pages its readers share.
+/// A column chunk, or consecutive pages of one, whose dictionary and open pages its readers share.
 #[derive(Debug)]
 pub struct ColumnChunk {
     column: Column,
+    /// Rows of the row group before the first page.
+    first_row: usize,
     pages: Pages,
     dictionary: Option<Dictionary>,
 }
@@ -46,7 +48,9 @@ pub struct ColumnReader {
     next: usize,
     /// Rows of the open page already read or skipped.
     row: usize,
-    /// Rows of the chunk that are left to read or skip.
+    /// Rows before the first page that are left to skip: their pages are absent.
+    absent: usize,
+    /// Rows of the pages that are left to read or skip.
     rows_left: usize,
 }
 
@@ -62,8 +66,21 @@ struct Validity {
 
 impl ColumnChunk {
     /// Opens a chunk; `None` for one that the Parquet library must read, or reject. Decompresses nothing.
-    pub fn open(chunk: Bytes, column: Column) -> Option<Arc<Self>> {
-        let mut headers = header::pages(&chunk)?;
+    pub fn open(chunk: &Bytes, column: Column) -> Option<Arc<Self>> {
+        Self::open_pages(iter::once(chunk), 0, column)
+    }
+
+    /// Opens consecutive pages of a chunk, the first of which begins at row `first_row`, after their dictionary if there
+    /// is one. Each piece has one page or several.
+    pub fn open_pages<'a>(
+        pieces: impl Iterator<Item = &'a Bytes>,
+        first_row: usize,
+        column: Column,
+    ) -> Option<Arc<Self>> {
+        let mut headers = Vec::new();
+        for piece in pieces {
+            headers.extend(header::pages(piece)?);
+        }
         let dictionary = headers.first().filter(|page| page.kind == PageKind::Dictionary).cloned();
         if dictionary.is_some() {
             headers.remove(0);
@@ -75,8 +92,8 @@ impl ColumnChunk {
         {
             return None;
         }
-        let pages = Pages::new(chunk, headers, column.codec, column.is_optional);
-        Some(Arc::new(Self { column, pages, dictionary: dictionary.map(Dictionary::new) }))
+        let pages = Pages::new(headers, column.codec, column.is_optional);
+        Some(Arc::new(Self { column, first_row, pages, dictionary: dictionary.map(Dictionary::new) }))
     }
 
     /// The description that it was opened with.
@@ -84,12 +101,13 @@ impl ColumnChunk {
         &self.column
     }
 
-    /// A reader from the first row, with memory without a limit.
+    /// A reader from the row group's first row, with memory without a limit.
     pub fn reader(self: &Arc<Self>) -> ColumnReader {
         self.reader_within(&(Arc::new(Unlimited) as Arc<dyn Room>))
     }
 
-    /// A reader from the first row, whose texts take memory from the room.
+    /// A reader from the row group's first row, whose texts take memory from the room. Rows before the first page must be
+    /// skipped.
     pub fn reader_within(self: &Arc<Self>, room: &Arc<dyn Room>) -> ColumnReader {
         let values: Box<dyn Decode> = match (self.column.form, self.column.physical) {
             (_, Physical::Boolean) => Box::new(Booleans::default()),
@@ -98,7 +116,8 @@ impl ColumnChunk {
             (_, Physical::Int32 | Physical::Float) => Box::new(Numbers::<u32>::default()),
             (_, Physical::Int64 | Physical::Double) => Box::new(Numbers::<u64>::default()),
         };
-        ColumnReader { chunk: Arc::clone(self), values, page: None, next: 0, row: 0, rows_left: self.column.rows }
+        let (absent, rows_left) = (self.first_row, self.column.rows);
+        ColumnReader { chunk: Arc::clone(self), values, page: None, next: 0, row: 0, absent, rows_left }
     }
 
     /// Bytes that a reader holds at once: a decompressed page, the decoded page, the dictionary, and the headers of all
@@ -131,7 +150,9 @@ fn texts(data_type: &DataType, room: &Arc<dyn Room>) -> Box<dyn Decode> {
 impl ColumnReader {
     /// Passes over rows. Pages of which no row is read are not decompressed.
     pub fn skip(&mut self, rows: usize) -> Result<(), PageError> {
-        let rows = rows.min(self.rows_left);
+        let absent = rows.min(self.absent);
+        self.absent -= absent;
+        let rows = (rows - absent).min(self.rows_left);
         self.pass_over(rows)?;
         self.close_at_end(rows);
         Ok(())
@@ -139,6 +160,7 @@ impl ColumnReader {
 
     /// Reads the next rows, or as many as there are.
     pub fn read(&mut self, rows: usize) -> Result<ArrayRef, PageError> {
+        self.check_present()?;
         let rows = rows.min(self.rows_left);
         self.values.begin(rows);
         let mut validity = Validity::default();
@@ -149,6 +171,7 @@ impl ColumnReader {
 
     /// Reads the selected ones of the next rows, one bit each. Fewer bits are used if there are fewer rows.
     pub fn read_selected(&mut self, selected: &BooleanBuffer) -> Result<ArrayRef, PageError> {
+        self.check_present()?;
         let rows = selected.len().min(self.rows_left);
         let selected = selected.slice(0, rows);
         let runs: Vec<(usize, usize)> = selected.set_slices().collect();
@@ -167,6 +190,10 @@ impl ColumnReader {
         self.pass_over(rows - at)?;
         self.close_at_end(rows);
         self.values.finish(validity.finish(), &self.chunk.column.data_type)
+    }
+
+    fn check_present(&self) -> Result<(), PageError> {
+        if self.absent == 0 { Ok(()) } else { Err(PageError::new("its first rows are in pages that were not read")) }
     }
 
     fn pass_over(&mut self, rows: usize) -> Result<(), PageError> {

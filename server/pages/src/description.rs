@@ -1,6 +1,7 @@
 //! A column chunk as the footer describes it, and which of its pages this crate reads.
 
 use arrow::datatypes::{DataType, TimeUnit};
+use bytes::Bytes;
 
 use crate::header::{Encoding, Page, PageKind};
 
@@ -55,7 +56,7 @@ pub struct Column {
     pub codec: Codec,
     /// Whether rows may be null.
     pub is_optional: bool,
-    /// The rows of the row group.
+    /// The rows of the row group, or of the pages that are read of it.
     pub rows: usize,
     /// The Arrow type of the values.
     pub data_type: DataType,
@@ -100,7 +101,8 @@ impl Column {
     /// Whether data pages of an encoding are read, if their sizes are within the limits.
     pub fn reads(&self, encoding: Encoding, has_dictionary: bool) -> bool {
         let kind = PageKind::DataV1 { has_runs: true };
-        self.is_read(&Page { kind, encoding, values: 0, body: 0..0, uncompressed: 0, checksum: None }, has_dictionary)
+        let page = Page { kind, encoding, values: 0, body: Bytes::new(), uncompressed: 0, checksum: None };
+        self.is_read(&page, has_dictionary)
     }
 
     /// Whether there is a reader for the form.

@@ -1,6 +1,6 @@
 //! Page headers.
 
-use std::ops::Range;
+use bytes::Bytes;
 
 use crate::thrift::{CompactReader, I32, InvalidThrift, STRUCT};
 
@@ -28,8 +28,8 @@ pub(crate) struct Page {
     pub encoding: Encoding,
     /// Values, nulls included.
     pub values: usize,
-    /// Its bytes in the chunk.
-    pub body: Range<usize>,
+    /// Its bytes after the header.
+    pub body: Bytes,
     /// The declared size of the decompressed body.
     pub uncompressed: usize,
     /// Of the stored body.
@@ -70,19 +70,20 @@ struct Fields([Option<i64>; 9], Flags);
 #[derive(Debug, Default)]
 struct Flags([Option<bool>; 9]);
 
-/// The pages of a chunk; `None` if a header is unreadable, of an unknown kind or encoding, or declares a body beyond the
-/// chunk.
-pub(crate) fn pages(chunk: &[u8]) -> Option<Vec<Page>> {
+/// The pages of consecutive bytes of a chunk; `None` if a header is unreadable, of an unknown kind or encoding, or declares a body beyond the
+/// bytes.
+pub(crate) fn pages(chunk: &Bytes) -> Option<Vec<Page>> {
     let (mut pages, mut at) = (Vec::new(), 0);
     while at < chunk.len() {
-        let page = page(chunk, at)?;
-        at = page.body.end;
+        let page;
+        (page, at) = next_page(chunk, at)?;
         pages.push(page);
     }
     Some(pages)
 }
 
-fn page(chunk: &[u8], at: usize) -> Option<Page> {
+/// The page at an offset, and the offset of its end.
+fn next_page(chunk: &Bytes, at: usize) -> Option<(Page, usize)> {
     let mut reader = CompactReader::new(chunk.get(at..)?);
     let (own, details) = fields(&mut reader).ok()?;
     let start = chunk.len() - reader.rest().len();
@@ -114,7 +115,7 @@ fn page(chunk: &[u8], at: usize) -> Option<Page> {
         _ => return None,
     };
     let checksum = own.0[4].map(|checksum| checksum as u32);
-    Some(Page { kind, encoding, values, body: start..end, uncompressed: own.size(2)?, checksum })
+    Some((Page { kind, encoding, values, body: chunk.slice(start..end), uncompressed: own.size(2)?, checksum }, end))
 }
 
 /// The fields of a page header, and the id and fields of the struct in it that describes its kind of page.
@@ -190,9 +191,9 @@ mod tests {
 
     #[test]
     fn reads_the_header_of_each_page() {
-        let chunk = [&DATA[..17], &[9; 12], &DATA[..17], &[9; 12]].concat();
-        let pages = pages(&chunk).unwrap();
-        assert_eq!(pages.iter().map(|page| page.body.clone()).collect::<Vec<_>>(), [17..29, 46..58]);
+        let chunk = [&DATA[..17], &[8; 12], &DATA[..17], &[9; 12]].concat();
+        let pages = pages(&chunk.into()).unwrap();
+        assert_eq!(pages.iter().map(|page| page.body.to_vec()).collect::<Vec<_>>(), [[8; 12], [9; 12]]);
         assert_eq!(
             (pages[1].kind, pages[1].encoding, pages[1].values),
             (PageKind::DataV1 { has_runs: true }, Encoding::Plain, 3)
@@ -202,6 +203,7 @@ mod tests {
 
     #[test]
     fn leaves_other_headers_to_the_library() {
+        let pages = |chunk: &[u8]| pages(&Bytes::copy_from_slice(chunk));
         // A body beyond the chunk, an unknown encoding, a repeated field, unknown levels, an index page, no details.
         assert!(pages(&DATA).is_none());
         // A boolean for an encoding: the header is then a byte shorter.

@@ -20,7 +20,6 @@ use crate::{
 /// The pages of a chunk, without its dictionary.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    chunk: Bytes,
     headers: Vec<Page>,
     codec: Codec,
     is_optional: bool,
@@ -68,9 +67,9 @@ impl PageBytes {
 }
 
 impl Pages {
-    pub(crate) fn new(chunk: Bytes, headers: Vec<Page>, codec: Codec, is_optional: bool) -> Self {
+    pub(crate) fn new(headers: Vec<Page>, codec: Codec, is_optional: bool) -> Self {
         let open = Mutex::new(headers.iter().map(|_| Weak::new()).collect());
-        Self { chunk, headers, codec, is_optional, open }
+        Self { headers, codec, is_optional, open }
     }
 
     /// The largest uncompressed size; 0 if pages are read where they are.
@@ -119,21 +118,20 @@ impl Pages {
 
     /// The bytes of a dictionary page.
     pub(crate) fn dictionary(&self, page: &Page) -> Result<PageBytes, PageError> {
-        self.check(page)?;
+        check(page)?;
         self.body(page.body.clone(), page.uncompressed, true)
     }
 
     fn read(&self, page: &Page) -> Result<OpenPage, PageError> {
-        self.check(page)?;
-        let (stored, mut values_at, mut valid) = (page.body.clone(), 0, None);
+        check(page)?;
+        let (mut values_at, mut valid) = (0, None);
         let body = if let PageKind::DataV2 { levels, is_compressed, .. } = page.kind {
-            let values = stored.start + levels..stored.end;
             if self.is_optional {
-                valid = levels::read(&self.chunk[stored.start..values.start], page.values)?;
+                valid = levels::read(&page.body[..levels], page.values)?;
             }
-            self.body(values, page.uncompressed - levels, is_compressed)?
+            self.body(page.body.slice(levels..), page.uncompressed - levels, is_compressed)?
         } else {
-            let body = self.body(stored, page.uncompressed, true)?;
+            let body = self.body(page.body.clone(), page.uncompressed, true)?;
             if self.is_optional {
                 let levels = level_bytes(body.bytes())?;
                 values_at = levels.end;
@@ -150,22 +148,22 @@ impl Pages {
         Ok(OpenPage { body, encoding: page.encoding, values_at, count, rows: page.values, valid })
     }
 
-    fn check(&self, page: &Page) -> Result<(), PageError> {
-        let Some(expected) = page.checksum else { return Ok(()) };
-        if crc32fast::hash(&self.chunk[page.body.clone()]) == expected {
-            return Ok(());
-        }
-        Err(PageError::new("the checksum of a page does not match its bytes"))
-    }
-
-    fn body(&self, stored: Range<usize>, size: usize, is_compressed: bool) -> Result<PageBytes, PageError> {
+    fn body(&self, stored: Bytes, size: usize, is_compressed: bool) -> Result<PageBytes, PageError> {
         if self.codec == Codec::Uncompressed || !is_compressed {
-            return Ok(PageBytes::Stored(self.chunk.slice(stored)));
+            return Ok(PageBytes::Stored(stored));
         }
         let mut buffer = PageBuffer::default();
-        decompress(self.codec, &self.chunk[stored], buffer.sized(size))?;
+        decompress(self.codec, &stored, buffer.sized(size))?;
         Ok(PageBytes::Decompressed(buffer, size))
     }
+}
+
+fn check(page: &Page) -> Result<(), PageError> {
+    let Some(expected) = page.checksum else { return Ok(()) };
+    if crc32fast::hash(&page.body) == expected {
+        return Ok(());
+    }
+    Err(PageError::new("the checksum of a page does not match its bytes"))
 }
 
 /// The levels at the start of a page of version 1, after their length.

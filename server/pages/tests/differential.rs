@@ -20,7 +20,7 @@ use crate::chunks::{Chunk, Numbers};
 /// Reads a chunk in pieces of random sizes; `None` if the crate leaves it to the library.
 fn own(chunk: &Chunk, form: Form, numbers: &mut Numbers) -> Option<Result<ArrayRef, PageError>> {
     let column = chunk.column(form);
-    let mut reader = ColumnChunk::open(chunk.bytes(), column.clone())?.reader();
+    let mut reader = ColumnChunk::open(&chunk.bytes(), column.clone())?.reader();
     let (mut arrays, mut read) = (Vec::new(), 0);
     let size = 1 + numbers.below(column.rows.max(1) * 2);
     while read < column.rows {
@@ -62,7 +62,7 @@ fn skipped_rows_do_not_change_the_others() {
         let chunk = Chunk::random(&mut numbers);
         for form in [Form::Values, Form::Keys] {
             let column = chunk.column(form);
-            let Some(opened) = ColumnChunk::open(chunk.bytes(), column.clone()) else { continue };
+            let Some(opened) = ColumnChunk::open(&chunk.bytes(), column.clone()) else { continue };
             let mut reader = opened.reader();
             let expected = chunk.library().unwrap();
             let (mut row, mut is_read) = (0, false);
@@ -88,7 +88,7 @@ fn selected_rows_equal_those_of_all_rows() {
         let chunk = Chunk::random(&mut numbers);
         for form in [Form::Values, Form::Keys] {
             let column = chunk.column(form);
-            let Some(opened) = ColumnChunk::open(chunk.bytes(), column.clone()) else { continue };
+            let Some(opened) = ColumnChunk::open(&chunk.bytes(), column.clone()) else { continue };
             let (mut reader, expected, mut row) = (opened.reader(), chunk.library().unwrap(), 0);
             while row < column.rows {
                 let rows = (1 + numbers.below(column.rows)).min(column.rows - row);
@@ -113,7 +113,7 @@ fn readers_share_a_chunk() {
         let chunk = Chunk::random(&mut numbers);
         for form in [Form::Values, Form::Keys] {
             let column = chunk.column(form);
-            let Some(opened) = ColumnChunk::open(chunk.bytes(), column.clone()) else { continue };
+            let Some(opened) = ColumnChunk::open(&chunk.bytes(), column.clone()) else { continue };
             let expected = chunk.library().unwrap();
             let mut readers = [column.rows / 2, column.rows / 3].map(|skipped| (opened.reader(), skipped));
             for (reader, skipped) in &mut readers {

@@ -67,7 +67,7 @@ fn open(chunk: Vec<u8>) -> ColumnReader {
         data_type: DataType::Int64,
         form: Form::Values,
     };
-    ColumnChunk::open(chunk.into(), column).unwrap().reader()
+    ColumnChunk::open(&chunk.into(), column).unwrap().reader()
 }
 
 fn expected(rows: Range<usize>) -> ArrayRef {

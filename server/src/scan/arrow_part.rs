@@ -90,7 +90,7 @@ fn column(
     let column: &ColumnBuffers = &batch.columns[index];
     let range = column.range();
     let none = Bytes::new();
-    let found = fetched.iter().find(|(_, known, _)| *known == range).map(|(_, _, bytes)| bytes);
+    let found = fetched.iter().find_map(|(_, chunk)| chunk.whole(&range));
     let bytes = match found {
         Some(bytes) => bytes,
         None if range.is_empty() => &none,

@@ -1,4 +1,4 @@
-//! Fetched column chunks, decompressed page by page.
+//! Fetched column chunks, whole or only some of their pages, decompressed page by page.
 //!
 //! The Parquet library decompresses gzip and brotli pages completely before it checks the size declared in the header,
 //! so a page of a few kilobytes may take gigabytes. This module decompresses these pages instead, and stops one byte
@@ -7,6 +7,7 @@
 use std::{
     collections::HashMap,
     io::{self, Read},
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -20,28 +21,68 @@ use parquet::{
     errors::ParquetError,
     file::{
         metadata::ColumnChunkMetaData,
+        page_index::offset_index::PageLocation,
         reader::{ChunkReader, Length},
         serialized_reader::SerializedPageReader,
     },
 };
 
-use super::pages;
+use super::{page_index::PageRun, pages};
 
 /// The input buffer of the brotli decoder.
 const BROTLI_INPUT_BYTES: usize = 16 << 10;
 
-/// The bytes of one chunk and their offset in the file.
+/// The fetched bytes of one chunk.
 #[derive(Clone, Debug)]
 pub(super) struct FetchedChunk {
-    pub(super) start: u64,
-    pub(super) bytes: Bytes,
+    /// The whole chunk, or each fetched page of it, with their offsets in the file, ascending.
+    pieces: Vec<(u64, Bytes)>,
+    /// The fetched data pages; `None` if all are.
+    run: Option<PageRun>,
 }
 
 // === impl FetchedChunk ===
 
 impl FetchedChunk {
-    pub(super) fn bytes(&self) -> &Bytes {
-        &self.bytes
+    /// A chunk of fetched ranges: of the pages of a run after their dictionary, or of the whole chunk.
+    pub(super) fn new(ranges: impl Iterator<Item = (Range<u64>, Bytes)>, run: Option<PageRun>) -> Self {
+        Self { pieces: ranges.map(|(range, bytes)| (range.start, bytes)).collect(), run }
+    }
+
+    /// The bytes: all in one piece, or a piece for each page.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+        self.pieces.iter().map(|(_, bytes)| bytes)
+    }
+
+    /// The bytes, if they are all of a range of the file.
+    pub(super) fn whole(&self, range: &Range<u64>) -> Option<&Bytes> {
+        let [(start, bytes)] = self.pieces.as_slice() else { return None };
+        (*start == range.start && bytes.len() as u64 == range.end - range.start).then_some(bytes)
+    }
+
+    /// The fetched data pages; `None` if all are.
+    pub(super) fn run(&self) -> Option<&PageRun> {
+        self.run.as_ref()
+    }
+
+    /// The range of each page body within its piece, and the uncompressed size declared in its header.
+    pub(super) fn headers(&self) -> impl Iterator<Item = (Range<usize>, usize)> {
+        self.pieces().flat_map(|bytes| pages::headers(bytes))
+    }
+
+    /// Whether the fetched pages are those of the file's offset index.
+    pub(super) fn is_as_indexed(&self, chunk: &ColumnChunkMetaData) -> bool {
+        let Some(run) = &self.run else { return true };
+        let (dictionary, is_list) = (run.dictionary().is_some(), chunk.column_descr().max_rep_level() > 0);
+        let mut pieces = self.pieces();
+        let has_dictionary = !dictionary || pieces.next().is_some_and(|bytes| pages::is_dictionary(bytes));
+        has_dictionary
+            && run.pages().all(|(_, rows)| pieces.next().is_some_and(|page| pages::has_rows(page, rows, is_list)))
+    }
+
+    /// The offsets of pages for the library; `None` if it finds each page after the one before.
+    fn locations(&self) -> Option<Vec<PageLocation>> {
+        self.run.as_ref().map(PageRun::locations)
     }
 
     /// The decompressed pages.
@@ -51,7 +92,8 @@ impl FetchedChunk {
             Compression::BROTLI(_) => unbrotli,
             _ => {
                 let rows = usize::try_from(rows).unwrap_or(0);
-                return Ok(Box::new(SerializedPageReader::new(Arc::new(self.clone()), chunk, rows, None)?));
+                let pages = SerializedPageReader::new(Arc::new(self.clone()), chunk, rows, self.locations())?;
+                return Ok(Box::new(pages));
             }
         };
         Ok(Box::new(BoundedPages { stored: self.stored_pages(chunk, rows)?, decompress }))
@@ -60,23 +102,33 @@ impl FetchedChunk {
     /// The pages as stored.
     pub(super) fn stored_pages(&self, chunk: &ColumnChunkMetaData, rows: i64) -> Result<StoredPages, ParquetError> {
         let rows = usize::try_from(rows).unwrap_or(0);
-        let bodies = pages::headers(&self.bytes).map(|(body, size)| (self.start + body.start as u64, size));
+        // The library reads a page that it has found by its location with its header.
+        let is_located = self.run.is_some();
+        let sizes = self.pieces.iter().flat_map(|(start, bytes)| {
+            let read = move |body: Range<usize>| start + if is_located { 0 } else { body.start as u64 };
+            pages::headers(bytes).map(move |(body, size)| (read(body), size))
+        });
         let recording = Arc::new(RecordingChunk { chunk: self.clone(), last_read: AtomicU64::new(0) });
         let as_stored = chunk.clone().into_builder().set_compression(Compression::UNCOMPRESSED).build()?;
-        let pages = SerializedPageReader::new(Arc::clone(&recording), &as_stored, rows, None)?;
-        Ok(StoredPages { pages, recording, uncompressed_sizes: bodies.collect() })
+        let pages = SerializedPageReader::new(Arc::clone(&recording), &as_stored, rows, self.locations())?;
+        Ok(StoredPages { pages, recording, uncompressed_sizes: sizes.collect() })
     }
 
+    /// The bytes from an offset in the file to the end of their piece.
     fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
-        let start = start.checked_sub(self.start).and_then(|start| usize::try_from(start).ok());
-        let found = start.filter(|start| *start <= self.bytes.len()).map(|start| self.bytes.slice(start..));
+        let place = self.pieces.partition_point(|(piece, _)| *piece <= start);
+        let piece = place.checked_sub(1).and_then(|place| self.pieces.get(place));
+        let found = piece.and_then(|(piece, bytes)| {
+            let from = usize::try_from(start - piece).ok().filter(|from| *from <= bytes.len())?;
+            Some(bytes.slice(from..))
+        });
         found.ok_or_else(|| ParquetError::EOF("a page is outside of its chunk".to_owned()))
     }
 }
 
 impl Length for FetchedChunk {
     fn len(&self) -> u64 {
-        self.start + self.bytes.len() as u64
+        self.pieces.last().map_or(0, |(start, bytes)| start + bytes.len() as u64)
     }
 }
 
@@ -96,7 +148,7 @@ impl ChunkReader for FetchedChunk {
     }
 }
 
-/// A chunk that records the offset of the page body that was read last, which pages do not report.
+/// A chunk that records the offset of the page that was read last, which pages do not report.
 struct RecordingChunk {
     chunk: FetchedChunk,
     last_read: AtomicU64,
@@ -125,7 +177,7 @@ impl ChunkReader for RecordingChunk {
 pub(super) struct StoredPages {
     pages: SerializedPageReader<RecordingChunk>,
     recording: Arc<RecordingChunk>,
-    /// The uncompressed size declared in each page header, by the offset of the page body.
+    /// The uncompressed size declared in each page header, by the offset at which the page is read.
     uncompressed_sizes: HashMap<u64, usize>,
 }
 

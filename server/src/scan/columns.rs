@@ -1,9 +1,8 @@
 //! Fetched columns of one row group, as the Parquet decoder reads them.
 
-use std::{collections::HashMap, iter, ops::Range, sync::Arc};
+use std::{collections::HashMap, iter, sync::Arc};
 
 use arrow::datatypes::{DataType, SchemaRef};
-use bytes::Bytes;
 use parquet::{
     arrow::arrow_reader::RowGroups,
     column::page::{PageIterator, PageReader},
@@ -12,11 +11,11 @@ use parquet::{
     schema::types::ColumnDescPtr,
 };
 
-use super::{chunks::FetchedChunk, decode_memory::DecodeMemory, int96, page_sizes, value_memory};
+use super::{chunks::FetchedChunk, decode_memory::DecodeMemory, int96, page_sizes, record_counts, value_memory};
 use crate::catalog::Int96Unit;
 
-/// The index of a leaf column in the file, the range of its chunk in the file, and the bytes of the chunk.
-pub(super) type Fetched = (usize, Range<u64>, Bytes);
+/// The index of a leaf column in the file, and its chunk.
+pub(super) type Fetched = (usize, FetchedChunk);
 
 /// Column chunks of one row group.
 pub(super) struct FetchedColumns {
@@ -42,8 +41,7 @@ impl FetchedColumns {
     ) -> Result<Self, ParquetError> {
         let group = metadata.row_group(row_group);
         let mut chunks = HashMap::new();
-        for (leaf, range, bytes) in fetched {
-            let chunk = FetchedChunk { start: range.start, bytes };
+        for (leaf, chunk) in fetched {
             page_sizes::check(group.column(leaf), &chunk, group.num_rows())?;
             chunks.insert(leaf, chunk);
         }
@@ -68,6 +66,7 @@ impl RowGroups for FetchedColumns {
         let group = self.metadata.row_group(self.row_group);
         let column = group.column(leaf).column_descr_ptr();
         let pages = fetched.pages(group.column(leaf), group.num_rows())?;
+        let pages = record_counts::checked(pages, &column, fetched.run());
         let pages = int96::checked(pages, ColumnDescPtr::clone(&column), self.int96, &self.memory);
         let root = self.metadata.file_metadata().schema_descr().get_column_root_idx(leaf);
         let is_keyed = matches!(self.schema.field(root).data_type(), DataType::Dictionary(..));

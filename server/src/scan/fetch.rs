@@ -1,22 +1,14 @@
 //! Reads byte ranges of a pinned file, adjacent ones in one request, and checks that the file is still the pinned one.
-//! Concurrent readers of a row group share what is read.
 
-use std::{
-    collections::HashMap,
-    ops::Range,
-    sync::{Arc, Mutex, PoisonError, Weak},
-};
+use std::ops::Range;
 
 use bytes::Bytes;
-use forebay_pages::{Column, ColumnChunk};
-use tokio::sync::OnceCell;
 use tracing::Instrument;
 
-use super::{error::ScanError, projection::Projection};
+use super::error::ScanError;
 use crate::{
-    catalog::{File, Snapshot, StoreError},
+    catalog::{File, Snapshot, Store, StoreError},
     log::PARTS,
-    metrics::{self, Cache},
 };
 
 /// Largest gap and largest read over a network. Reading a small gap costs less than another request; beyond the largest
@@ -27,80 +19,25 @@ const REMOTE_READ_BYTES: (u64, u64) = (1 << 20, 16 << 20);
 /// allocator reuses small ones: with one read per row group (12 MB), an eighth of all CPU time was spent on allocation.
 const LOCAL_READ_BYTES: (u64, u64) = (64 << 10, 1 << 20);
 
-/// Row groups that streams have open: those that read the same columns at the same time share the fetched bytes and the
-/// decompressed pages. What no reader holds is freed.
-#[derive(Debug, Default)]
-pub struct Sharing(Mutex<HashMap<RowGroupKey, Weak<SharedBytes>>>);
-
-/// Dataset, digest of the snapshot, row group, and columns.
-type RowGroupKey = (String, String, usize, Vec<usize>);
-
-/// Bytes and pages of one row group, shared by its concurrent readers.
-#[derive(Debug, Default)]
-pub struct SharedBytes {
-    fetched: OnceCell<Vec<(Range<u64>, Bytes)>>,
-    /// With the index of the leaf column.
-    chunks: Mutex<Vec<(usize, Arc<ColumnChunk>)>>,
-}
-
-impl Sharing {
-    /// The bytes of a row group's columns, fetched or not.
-    pub fn bytes_of(&self, snapshot: &Snapshot, row_group: usize, projection: &Projection) -> Arc<SharedBytes> {
-        let key =
-            (snapshot.dataset().to_owned(), snapshot.digest().to_owned(), row_group, projection.columns().to_vec());
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bytes) = known.get(&key).and_then(Weak::upgrade) {
-            return bytes;
-        }
-        known.retain(|_, bytes| bytes.strong_count() > 0);
-        let bytes = Arc::default();
-        known.insert(key, Arc::downgrade(&bytes));
-        bytes
-    }
-}
-
-impl SharedBytes {
-    /// The chunk of a leaf column, opened by the first reader; `None` if the Parquet library must read it.
-    pub(super) fn chunk(&self, leaf: usize, bytes: &Bytes, column: Column) -> Option<Arc<ColumnChunk>> {
-        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = chunks.iter().find(|(known, chunk)| *known == leaf && *chunk.column() == column);
-        if let Some((_, chunk)) = known {
-            return Some(Arc::clone(chunk));
-        }
-        let chunk = ColumnChunk::open(Bytes::clone(bytes), column)?;
-        chunks.push((leaf, Arc::clone(&chunk)));
-        Some(chunk)
-    }
-
-    /// Returns the bytes of the ranges, in order: from the first reader's fetch if it has them.
-    pub(super) async fn ranges(
-        &self,
-        snapshot: &Snapshot,
-        file: &File,
-        wanted: &[Range<u64>],
-    ) -> Result<Vec<Bytes>, ScanError> {
-        if wanted.is_empty() {
-            return Ok(Vec::new());
-        }
-        let fetch = async || {
-            let pieces = ranges(snapshot, file, wanted).await?;
-            Ok::<_, ScanError>(wanted.iter().cloned().zip(pieces).collect())
-        };
-        metrics::cache_requests(Cache::RowGroups, self.fetched.initialized(), 1);
-        let fetched = self.fetched.get_or_try_init(fetch).await?;
-        let of =
-            |wanted: &Range<u64>| fetched.iter().find(|(range, _)| range == wanted).map(|(_, bytes)| bytes.clone());
-        match wanted.iter().map(of).collect() {
-            Some(pieces) => Ok(pieces),
-            // This reader needs ranges that the first one did not fetch.
-            None => ranges(snapshot, file, wanted).await,
-        }
-    }
+/// Largest gap between ranges that are read at once.
+pub(super) fn gap_bytes(store: &Store) -> u64 {
+    limits(store).0
 }
 
 /// Reads the ranges and returns their bytes in order.
-async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ScanError> {
-    let (store, object) = (snapshot.store(), file.object());
+pub(super) async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ScanError> {
+    let reads = merged_for(snapshot.store(), ranges);
+    let pieces = read(snapshot, file, &reads).await?;
+    let found = |wanted: &Range<u64>| {
+        // Reads are sorted, and each range is within one of them.
+        let index = reads.partition_point(|read| read.start <= wanted.start).saturating_sub(1);
+        within(&pieces[index], reads[index].start, wanted)
+    };
+    Ok(ranges.iter().map(found).collect())
+}
+
+/// Sends a request for each of the reads.
+pub(super) async fn read(snapshot: &Snapshot, file: &File, reads: &[Range<u64>]) -> Result<Vec<Bytes>, ScanError> {
     let failed = |source: StoreError| {
         let file = file.display().to_owned();
         if source.is_change() {
@@ -112,19 +49,26 @@ async fn ranges(snapshot: &Snapshot, file: &File, ranges: &[Range<u64>]) -> Resu
             ScanError::Storage { file, source }
         }
     };
-    let (gap, most) = if store.is_local() { LOCAL_READ_BYTES } else { REMOTE_READ_BYTES };
-    let reads = merged(ranges, gap, most);
     let bytes: u64 = reads.iter().map(|read| read.end - read.start).sum();
     let (count, bytes) = (reads.len() as i64, bytes as i64);
     let span = tracing::info_span!(target: PARTS, "fetch", file = file.display(), reads = count, bytes);
-    let pieces = store.read(object, &reads).instrument(span).await.map_err(failed)?;
-    let found = |wanted: &Range<u64>| {
-        // Reads are sorted, and each range is within one of them.
-        let index = reads.partition_point(|read| read.start <= wanted.start).saturating_sub(1);
-        let start = (wanted.start - reads[index].start) as usize;
-        pieces[index].slice(start..start + (wanted.end - wanted.start) as usize)
-    };
-    Ok(ranges.iter().map(found).collect())
+    snapshot.store().read(file.object(), reads).instrument(span).await.map_err(failed)
+}
+
+/// The bytes of a range within those of a read that begins at `start`.
+pub(super) fn within(read: &Bytes, start: u64, wanted: &Range<u64>) -> Bytes {
+    let from = (wanted.start - start) as usize;
+    read.slice(from..from + (wanted.end - wanted.start) as usize)
+}
+
+/// The reads that cover the ranges, sorted.
+pub(super) fn merged_for(store: &Store, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let (gap, most) = limits(store);
+    merged(ranges, gap, most)
+}
+
+fn limits(store: &Store) -> (u64, u64) {
+    if store.is_local() { LOCAL_READ_BYTES } else { REMOTE_READ_BYTES }
 }
 
 /// Reads that cover the ranges: merges ranges at most `gap` bytes apart into reads of at most `most` bytes.

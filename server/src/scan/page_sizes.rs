@@ -14,7 +14,7 @@ const PAGE_BYTES_MAX: usize = 256 << 20;
 
 /// Checks the sizes of the pages of a fetched column chunk.
 pub(super) fn check(chunk: &ColumnChunkMetaData, fetched: &FetchedChunk, rows: i64) -> Result<(), ParquetError> {
-    check_sizes(fetched.bytes())?;
+    fetched.pieces().try_for_each(|bytes| check_sizes(bytes))?;
     if chunk.compression() == Compression::LZ4 {
         check_frames(chunk, fetched, rows)?;
     }
@@ -29,7 +29,7 @@ pub(super) fn held_bytes(chunk: &ColumnChunkMetaData, fetched: &FetchedChunk) ->
     }
     let largest =
         |(first, second): (usize, usize), (_, next): (_, usize)| (first.max(next), second.max(first.min(next)));
-    let (first, second) = headers(fetched.bytes()).fold((0, 0), largest);
+    let (first, second) = fetched.headers().fold((0, 0), largest);
     first as u64 + second as u64
 }
 

@@ -5,7 +5,7 @@
 
 use std::{iter, ops::Range};
 
-use forebay_pages::thrift::{CompactReader, InvalidThrift};
+use forebay_pages::thrift::{CompactReader, I32, InvalidThrift, STRUCT};
 use parquet::{
     basic::{Encoding, Type},
     column::page::Page,
@@ -17,8 +17,29 @@ use parquet::{
 use super::packed::{Deltas, bits};
 
 // Fields of a page header.
+const KIND: i64 = 1;
 const UNCOMPRESSED: i64 = 2;
 const COMPRESSED: i64 = 3;
+const DATA_V1: i64 = 5;
+const DATA_V2: i64 = 8;
+
+// Fields of the description of a data page; the second of version 2 only.
+const VALUES: i64 = 1;
+const ROWS: i64 = 3;
+
+// Kinds of pages.
+const DATA_V1_PAGE: i64 = 0;
+const DICTIONARY_PAGE: i64 = 2;
+const DATA_V2_PAGE: i64 = 3;
+
+/// What the header of a page says of its rows.
+#[derive(Debug, Default)]
+struct PageRows {
+    kind: i64,
+    values: i64,
+    /// Of a page of version 2.
+    rows: i64,
+}
 
 /// The range of a chunk in the file as declared in the footer; `None` if it is not a valid range.
 pub(super) fn file_range(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
@@ -56,6 +77,51 @@ fn sizes(bytes: &[u8]) -> Result<(i64, i64, usize), InvalidThrift> {
     Ok((uncompressed, compressed, bytes.len() - header.rest().len()))
 }
 
+/// Whether the bytes are one dictionary page.
+pub(super) fn is_dictionary(page: &[u8]) -> bool {
+    whole_page(page).is_some_and(|found| found.kind == DICTIONARY_PAGE)
+}
+
+/// Whether the bytes are one data page with this number of rows. A page of lists in version 1 may have any number of
+/// rows up to that of its values: its header does not say.
+pub(super) fn has_rows(page: &[u8], rows: u64, is_list: bool) -> bool {
+    let has = |found: i64| u64::try_from(found).is_ok_and(|found| found == rows);
+    whole_page(page).is_some_and(|found| match found.kind {
+        DATA_V1_PAGE if is_list => u64::try_from(found.values).is_ok_and(|values| values >= rows),
+        DATA_V1_PAGE => has(found.values),
+        DATA_V2_PAGE => has(found.rows) && (is_list || has(found.values)),
+        _ => false,
+    })
+}
+
+/// The description of a page that ends with the bytes; `None` if it does not.
+fn whole_page(page: &[u8]) -> Option<PageRows> {
+    let (_, compressed, head_bytes) = sizes(page).ok()?;
+    let bytes = head_bytes.checked_add(usize::try_from(compressed).ok()?)?;
+    (bytes == page.len()).then(|| page_rows(page).ok()).flatten()
+}
+
+fn page_rows(bytes: &[u8]) -> Result<PageRows, InvalidThrift> {
+    let (mut header, mut last, mut found) = (CompactReader::new(bytes), 0, PageRows::default());
+    while let Some((field, kind)) = header.field(&mut last)? {
+        match (field, kind) {
+            (KIND, I32) => found.kind = header.signed()?,
+            (DATA_V1 | DATA_V2, STRUCT) => {
+                let mut last = 0;
+                while let Some((inner, kind)) = header.field(&mut last)? {
+                    match (inner, kind) {
+                        (VALUES, I32) => found.values = header.signed()?,
+                        (ROWS, I32) if field == DATA_V2 => found.rows = header.signed()?,
+                        _ => header.skip(kind)?,
+                    }
+                }
+            }
+            _ => header.skip(kind)?,
+        }
+    }
+    Ok(found)
+}
+
 pub(super) fn is_delta(encoding: Encoding) -> bool {
     matches!(encoding, Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY)
 }
@@ -78,10 +144,16 @@ pub(super) fn lengths(column: &ColumnDescriptor, values: &[u8], count: u32) -> V
 
 /// Calls `call` with each run of dictionary indices in a page: the index and its count. Ends at the first truncated
 /// run, which the decoder rejects.
-pub(super) fn for_each_index(column: &ColumnDescriptor, page: &Page, mut call: impl FnMut(u64, u64)) {
+pub(super) fn for_each_index(column: &ColumnDescriptor, page: &Page, call: impl FnMut(u64, u64)) {
     let Some((width, rest)) = values_of(column, page).and_then(|bytes| bytes.split_first()) else { return };
-    let width = u32::from(*width).min(u32::BITS);
-    let (mut rest, mut remaining) = (CompactReader::new(rest), u64::from(page.num_values()));
+    for_each_run(u32::from(*width), rest, u64::from(page.num_values()), call);
+}
+
+/// Calls `call` with each run of `values` numbers of `width` bits: the number and its count. Ends at the first truncated
+/// run.
+pub(super) fn for_each_run(width: u32, runs: &[u8], values: u64, mut call: impl FnMut(u64, u64)) {
+    let width = width.min(u32::BITS);
+    let (mut rest, mut remaining) = (CompactReader::new(runs), values);
     while remaining > 0 {
         let Ok(head) = rest.number() else { return };
         let (count, packed) = (head >> 1, rest.rest());
@@ -161,5 +233,40 @@ pub(super) fn values_of<'a>(column: &ColumnDescriptor, page: &'a Page) -> Option
                 }
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page with a body of three bytes: its kind, the id of its description, and that description's first fields.
+    fn page(kind: u8, description: u8, fields: &[u8]) -> Vec<u8> {
+        let head = [0x15, kind << 1, 0x15, 6, 0x15, 6, (description - 3) << 4 | 0x0c];
+        [&head[..], fields, &[0, 0], &[7; 3]].concat()
+    }
+
+    #[test]
+    fn pages_have_the_rows_of_their_headers() {
+        // Five values; of version 2, without nulls, in four rows.
+        let (first, second) = (page(0, 5, &[0x15, 10]), page(3, 8, &[0x15, 10, 0x15, 0, 0x15, 8]));
+        let cases = [
+            (&first, 5, false, true),
+            (&first, 4, false, false),
+            (&first, 4, true, true),
+            (&first, 6, true, false),
+            (&second, 4, true, true),
+            (&second, 5, true, false),
+            (&second, 4, false, false),
+        ];
+        for (page, rows, is_list, expected) in cases {
+            assert_eq!(has_rows(page, rows, is_list), expected, "{rows} rows, list {is_list}");
+        }
+        let dictionary = page(2, 7, &[0x15, 10]);
+        assert!(is_dictionary(&dictionary) && !is_dictionary(&first) && !has_rows(&dictionary, 5, false));
+        // A page that ends before or after the bytes.
+        assert!(!has_rows(&first[..first.len() - 1], 5, false));
+        assert!(!has_rows(&[first.clone(), vec![0]].concat(), 5, false));
+        assert!(!has_rows(&[], 0, false) && !has_rows(&[0xff; 20], 5, true));
     }
 }

@@ -1,6 +1,6 @@
 //! Decodes the columns of one part of a row group: most by `forebay_pages`, the others by the Parquet library.
 
-use std::{iter, mem, sync::Arc};
+use std::{iter, mem, ops::Range, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder},
@@ -20,8 +20,8 @@ use super::{
     convert::convert,
     decode_memory::DecodeMemory,
     decoder::described,
-    fetch::SharedBytes,
     projection::Part,
+    shared::SharedBytes,
     text_room::TextRoom,
     view::View,
 };
@@ -77,15 +77,17 @@ pub(super) type PartError = (Vec<usize>, String);
 type Opened = (PartReader, u64);
 
 impl PartReader {
-    /// Opens the decoders of a part's columns after the first `skip` rows that are not deleted.
+    /// Opens the decoders of a part's columns for these rows, counted without deleted ones. Of a row group with deleted
+    /// rows they are all up to the last.
     pub(super) fn open(
         view: &View,
         (row_group, deleted): (usize, Option<&Arc<DeletedRows>>),
         (part, roots): (&Part, &[usize]),
         fetched: Vec<Fetched>,
-        skip: u64,
+        rows: &Range<u64>,
         (memory, shared): (&Arc<DecodeMemory>, &SharedBytes),
     ) -> Result<Opened, ParquetError> {
+        let skip = rows.start;
         let deleted = deleted.map(|rows| Deleted::after(rows, skip));
         let kept_left = deleted.as_ref().map(|deleted| deleted.rows.kept().saturating_sub(skip));
         let skip = deleted.as_ref().map_or(skip, |deleted| deleted.stored);
@@ -96,14 +98,14 @@ impl PartReader {
             return opened.map(|reader| (reader, 0));
         }
         let (mut own, mut own_bytes, mut rest) = (Vec::new(), 0, Vec::new());
-        for (leaf, range, bytes) in fetched {
+        for (leaf, fetched) in fetched {
             let metadata = view.metadata.metadata();
             let root = metadata.file_metadata().schema_descr().get_column_root_idx(leaf);
             let data_type = view.metadata.schema().field(root).data_type();
             let column = described(metadata, (row_group, leaf), data_type, view.keys(root)).ok();
             let opened = column.and_then(|column| {
                 let place = roots.iter().position(|known| *known == root)?;
-                Some((part.columns[place], shared.chunk(leaf, &bytes, column)?))
+                Some((part.columns[place], shared.chunk(leaf, &fetched, column)?))
             });
             match opened {
                 Some((column, chunk)) => {
@@ -111,7 +113,7 @@ impl PartReader {
                     let room: Arc<dyn Room> = Arc::new(TextRoom::new(memory));
                     own.push((column, chunk.reader_within(&room)));
                 }
-                None => rest.push((leaf, range, bytes)),
+                None => rest.push((leaf, fetched)),
             }
         }
         let of_library = |column: &usize| own.iter().all(|(own, _)| own != column);
@@ -121,12 +123,17 @@ impl PartReader {
         // The library returns columns in the order of the file.
         of_library.sort_unstable();
         let (library_roots, library_columns): (Vec<usize>, Vec<usize>) = of_library.into_iter().unzip();
-        let all_rows = view.metadata.metadata().row_group(row_group).num_rows();
-        let rows_left = usize::try_from(all_rows).unwrap_or(0).saturating_sub(skip);
+        let all_rows = usize::try_from(view.metadata.metadata().row_group(row_group).num_rows()).unwrap_or(0);
+        let end = usize::try_from(rows.end).unwrap_or(usize::MAX).min(all_rows);
+        let rows_left = end.saturating_sub(skip);
         let rows_left = kept_left.map_or(rows_left, |kept| usize::try_from(kept).unwrap_or(usize::MAX));
         let selection = match &deleted {
             Some(deleted) => deleted.selection(),
-            None if skip > 0 => vec![RowSelector::skip(skip), RowSelector::select(rows_left)],
+            None if rows_left < all_rows => {
+                let mut selectors = vec![RowSelector::skip(skip), RowSelector::select(rows_left)];
+                selectors.retain(|selector| selector.row_count > 0);
+                selectors
+            }
             None => Vec::new(),
         };
         let mut opened = Self {

@@ -1,11 +1,6 @@
 //! Decodes the columns of one row group chunk by chunk, on one thread or on several idle ones.
 
-use std::{
-    iter, mem,
-    ops::Range,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{mem, sync::Arc, time::Duration};
 
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions},
@@ -13,32 +8,15 @@ use arrow::{
     datatypes::SchemaRef,
     error::ArrowError,
 };
-use parquet::errors::ParquetError;
 
 use super::{
-    arrow_part,
-    columns::Fetched,
     decode_memory::DecodeMemory,
     error::{ErrorContext, ScanError},
-    fetch::SharedBytes,
     part::{PartChunk, PartError, PartReader, UNEQUAL_ROWS},
-    projection::{Part, Projection},
+    shared::SharedBytes,
     view::View,
 };
-use crate::{
-    budget::{Budget, Reservation},
-    catalog::{RowGroup, Snapshot},
-    cpu_pool::{self, CpuPool},
-};
-
-/// The most parts into which the columns of a row group are divided. More do not pay: a part is already a few columns.
-const PARTS_MAX: usize = 8;
-
-/// Page bytes of a row group beyond the stream's own reservation from which they are reserved separately.
-const LARGE_PAGES_BYTES: u64 = 32 << 20;
-
-/// Parts per thread: a thread that finishes early or starts late takes a remaining part.
-const PARTS_A_THREAD: usize = 4;
+use crate::{budget::Reservation, cpu_pool};
 
 /// One row group whose bytes have been fetched, decoded chunk by chunk.
 pub struct RowGroupReader {
@@ -46,7 +24,7 @@ pub struct RowGroupReader {
     parts: Vec<Option<PartReader>>,
     view: Arc<View>,
     context: ErrorContext,
-    /// Rows declared in the footer and not decoded yet.
+    /// Rows declared in the footer, of those to read, that are not decoded yet.
     rows_due: u64,
     /// Rows of which some columns were decoded ahead of the others.
     rows_ahead: Option<usize>,
@@ -58,130 +36,38 @@ pub struct RowGroupReader {
     _shared: Arc<SharedBytes>,
 }
 
-/// Fetches the column chunks of a row group, all before the first one is decoded. Skips the first `skip` rows.
-pub async fn open(
-    snapshot: &Snapshot,
-    row_group: &RowGroup,
-    projection: &Projection,
-    skip: u64,
-    cpu: &CpuPool,
-    budget: &Budget,
-) -> Result<RowGroupReader, ScanError> {
-    open_shared(snapshot, row_group, projection, skip, cpu, budget, &Arc::default()).await
-}
-
-/// Like [`open`], but shares the fetched bytes with other readers of the row group until the last one is dropped.
-pub async fn open_shared(
-    snapshot: &Snapshot,
-    row_group: &RowGroup,
-    projection: &Projection,
-    skip: u64,
-    cpu: &CpuPool,
-    budget: &Budget,
-    shared: &Arc<SharedBytes>,
-) -> Result<RowGroupReader, ScanError> {
-    let file = snapshot.file_of(row_group);
-    let context = ErrorContext { file: file.display().to_owned(), row_group: row_group.index_in_file };
-    let corrupt = |reason: String| context.corrupt(projection.schema(), reason);
-    let view = projection.view(snapshot, row_group).map_err(|source| corrupt(source.to_string()))?;
-    let memory = Arc::new(DecodeMemory::new(budget.clone(), projection.chunk_rows(snapshot, row_group)));
-    let rows_due = (row_group.rows.end - row_group.rows.start).saturating_sub(skip);
-    let mut readers_of_parts = Vec::new();
-    let (mut fetch_time, mut large_pages) = (Duration::ZERO, None);
-    if rows_due > 0 {
-        let parts = projection.parts(snapshot, row_group, parts_for(cpu.threads()));
-        let leaves = leaves(snapshot, row_group, projection, &parts, &context)?;
-        // The ranges of all parts together: adjacent ranges become one request across parts.
-        let ranges: Vec<Range<u64>> = leaves.iter().flatten().map(|(_, range)| range.clone()).collect();
-        let start = Instant::now();
-        let mut bytes = shared.ranges(snapshot, file, &ranges).await?.into_iter();
-        fetch_time = start.elapsed();
-        let parts: Vec<_> = iter::zip(parts, leaves)
-            .map(|(part, leaves)| {
-                let bytes = bytes.by_ref().take(leaves.len());
-                let fetched = iter::zip(leaves, bytes).map(|((leaf, range), bytes)| (leaf, range, bytes));
-                (projection.roots(snapshot, row_group, &part), part, fetched.collect::<Vec<_>>())
-            })
-            .collect();
-        // Opening the decoders is cheap, but hostile bytes may make it panic: the pool turns a panic into an error.
-        let (opened, index, within) = (Arc::clone(&view), row_group.index_in_file, Arc::clone(&memory));
-        let (pages, deleted) = (Arc::clone(shared), snapshot.deleted_of(row_group).cloned());
-        let readers = cpu.run(move || {
-            let read = |(roots, part, fetched): (Vec<usize>, Part, Vec<Fetched>)| {
-                let group = (index, deleted.as_ref());
-                let reader = PartReader::open(&opened, group, (&part, &roots), fetched, skip, (&within, &pages));
-                (part, reader)
-            };
-            parts.into_iter().map(read).collect::<Vec<_>>()
-        });
-        let mut page_bytes: u64 = 0;
-        for (part, reader) in readers.await.map_err(|panic| corrupt(panic.of_damage()))? {
-            let of_part = |source: ParquetError| match memory.take_error() {
-                Some(error) => context.decode(error),
-                None => context.corrupt(&project(projection.schema(), &part.columns), source.to_string()),
-            };
-            let (reader, bytes) = reader.map_err(of_part)?;
-            readers_of_parts.push(Some(reader));
-            page_bytes = page_bytes.saturating_add(bytes);
-        }
-        let beyond = page_bytes.saturating_sub(projection.decoder_bytes(snapshot, row_group));
-        if beyond > LARGE_PAGES_BYTES {
-            large_pages = Some(budget.reserve(beyond).map_err(|source| context.memory(source))?);
-        }
-    }
-    Ok(RowGroupReader {
-        parts: readers_of_parts,
-        view,
-        context,
-        rows_due,
-        rows_ahead: None,
-        fetch_time,
-        memory,
-        _large_pages: large_pages,
-        _shared: Arc::clone(shared),
-    })
-}
-
-/// A leaf column and the bytes of its chunk in the file.
-type LeafRange = (usize, Range<u64>);
-
-/// The leaf columns of each part and their ranges in the file, checked against the size of the file.
-fn leaves(
-    snapshot: &Snapshot,
-    row_group: &RowGroup,
-    projection: &Projection,
-    parts: &[Part],
-    context: &ErrorContext,
-) -> Result<Vec<Vec<LeafRange>>, ScanError> {
-    let (file, size) = (snapshot.file_of(row_group), snapshot.file_of(row_group).object().size);
-    if let Some(layout) = file.arrow() {
-        let of_part = |part: &Part| {
-            let roots = projection.roots(snapshot, row_group, part);
-            arrow_part::ranges(layout, row_group.index_in_file, &roots)
-        };
-        return Ok(parts.iter().map(of_part).collect());
-    }
-    let of_part = |part: &Part| {
-        let leaves = projection.leaves(snapshot, row_group, part);
-        match leaves.iter().find(|(_, range)| range.is_empty() || range.end > size) {
-            None => Ok(leaves),
-            Some((_, range)) => {
-                let reason = format!("its footer declares bytes {range:?} of a file of {size} bytes");
-                Err(context.corrupt(&project(projection.schema(), &part.columns), reason))
-            }
-        }
-    };
-    parts.iter().map(of_part).collect()
-}
-
-/// The number of parts. A single thread decodes all columns together, as each part has a cost.
-fn parts_for(threads: usize) -> usize {
-    if threads == 1 { 1 } else { threads.saturating_mul(PARTS_A_THREAD).min(PARTS_MAX) }
+/// Opened decoders of the columns.
+#[derive(Default)]
+pub(super) struct OpenedParts {
+    pub parts: Vec<PartReader>,
+    /// Time that storage took.
+    pub fetch_time: Duration,
+    pub large_pages: Option<Reservation>,
 }
 
 // === impl RowGroupReader ===
 
 impl RowGroupReader {
+    /// A reader of this number of rows, which are in the parts.
+    pub(super) fn new(
+        (view, context, memory): (Arc<View>, ErrorContext, Arc<DecodeMemory>),
+        rows: u64,
+        opened: OpenedParts,
+        shared: &Arc<SharedBytes>,
+    ) -> Self {
+        Self {
+            parts: opened.parts.into_iter().map(Some).collect(),
+            view,
+            context,
+            rows_due: rows,
+            rows_ahead: None,
+            fetch_time: opened.fetch_time,
+            memory,
+            _large_pages: opened.large_pages,
+            _shared: Arc::clone(shared),
+        }
+    }
+
     /// Time that storage took to return the bytes.
     pub fn fetch_time(&self) -> Duration {
         self.fetch_time
@@ -330,6 +216,6 @@ impl RowGroupReader {
 }
 
 /// The schema of some columns, for error messages.
-fn project(schema: &SchemaRef, columns: &[usize]) -> arrow::datatypes::Schema {
+pub(super) fn project(schema: &SchemaRef, columns: &[usize]) -> arrow::datatypes::Schema {
     schema.project(columns).unwrap_or_else(|_| schema.as_ref().clone())
 }

@@ -1,6 +1,7 @@
-//! The cost of an epoch, from arithmetic and footers alone: only counting a filter's rows reads data.
+//! The cost of an epoch, from arithmetic, footers and page indexes: only counting a filter's rows reads data.
 
 mod mixture_reads;
+mod piece_reads;
 mod totals;
 
 use std::{
@@ -18,6 +19,7 @@ use super::{
     error::StreamError,
     resolve::{prepare::Resolver, prepared::Prepared},
 };
+use piece_reads::{KnownPages, PieceReads};
 use totals::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals};
 
 use crate::{
@@ -52,16 +54,23 @@ pub(super) async fn explain(
         return Ok(v1::Explain { memory_limit_bytes, ..explained });
     }
     let prepared = resolver.prepare(Request::check(&message)?).await?;
-    let cache = environment.cache.clone();
-    let explained = environment.cpu.run(move || {
-        let cache = Some(explain_cache(&prepared, &cache));
-        v1::Explain { cache, ..explain_prepared(&prepared, &assume) }
-    });
-    let explained = explained.await?;
-    Ok(v1::Explain { memory_limit_bytes, sample, sample_seed, ..explained })
+    let mut pages = KnownPages::default();
+    loop {
+        let (of_job, cache) = (prepared.clone(), environment.cache.clone());
+        let explain = move || {
+            let cache = Some(explain_cache(&of_job, &cache));
+            (v1::Explain { cache, ..explain_prepared(&of_job, &assume, &pages) }, pages)
+        };
+        let explained;
+        (explained, pages) = environment.cpu.run(explain).await?;
+        // Reads of some pages only are explained once these are known.
+        if !pages.add_missing(environment, &prepared).await? {
+            return Ok(v1::Explain { memory_limit_bytes, sample, sample_seed, ..explained });
+        }
+    }
 }
 
-fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explain {
+fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions, pages: &KnownPages) -> v1::Explain {
     let row_bytes = if assume.row_bytes > 0 { assume.row_bytes } else { prepared.wire_row_bytes() };
     let epoch =
         if assume.rows > 0 { prepared.request.order(Arc::new(vec![assume.rows])) } else { prepared.epoch.clone() };
@@ -69,9 +78,9 @@ fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions) -> v1::Explai
     prepared.snapshot_digest().clone_into(&mut explained.snapshot);
     prepared.plan_id().clone_into(&mut explained.plan_id);
     if let Some(mixture) = &prepared.mixture {
-        mixture_reads::add(prepared, mixture, &mut explained);
+        mixture_reads::add(prepared, mixture, pages, &mut explained);
     } else {
-        add_reads(prepared, &mut explained);
+        add_reads(prepared, pages, &mut explained);
         add_row_groups(&prepared.snapshot, &mut explained);
     }
     add_decoders(prepared, &mut explained);
@@ -110,7 +119,7 @@ fn explain_cache(prepared: &Prepared, cache: &RowCache) -> v1::CacheExplain {
 }
 
 /// Bytes read from storage and kept in memory, for the rows of the dataset.
-fn add_reads(prepared: &Prepared, explained: &mut v1::Explain) {
+fn add_reads(prepared: &Prepared, pages: &KnownPages, explained: &mut v1::Explain) {
     let (epoch, snapshot) = (&prepared.epoch, &prepared.snapshot);
     let projection = &prepared.compiled.rows.projection;
     let bytes: Vec<u64> = snapshot.row_groups().iter().map(|group| projection.stored_bytes(snapshot, group)).collect();
@@ -118,6 +127,7 @@ fn add_reads(prepared: &Prepared, explained: &mut v1::Explain) {
     explained.row_groups = passing().count() as u64;
     explained.stored_bytes = passing().map(|(bytes, _)| *bytes).fold(0, u64::saturating_add);
     let sequence = epoch.sequence();
+    let reads = PieceReads::new(prepared, 0, pages);
     let of_lanes = epoch.shuffle().map(|shuffle| memory::shuffled_bytes(prepared, shuffle, &epoch.share(0)));
     for rank in &mut explained.ranks {
         let share = epoch.share(rank.rank);
@@ -127,7 +137,7 @@ fn add_reads(prepared: &Prepared, explained: &mut v1::Explain) {
         } else {
             in_order::pieces(prepared, &sequence, &share)
         };
-        rank.read_bytes = pieces.iter().map(|piece| bytes[piece.row_group]).fold(0, u64::saturating_add);
+        rank.read_bytes = reads.bytes(&pieces);
         let reading = of_lanes.unwrap_or_else(|| memory::in_order_bytes(prepared, &pieces));
         rank.memory_bytes = memory::with_batches(prepared, reading);
     }

@@ -60,7 +60,7 @@ pub(super) async fn run<Sink: RowSink>(
         async move {
             let Environment { cpu, budget, .. } = environment.as_ref();
             let row_group = &snapshot.row_groups()[index];
-            Ok((index, scan::open(&snapshot, row_group, &rows.projection, 0, cpu, budget).await?))
+            Ok((index, scan::open(&snapshot, row_group, &rows.projection, cpu, budget).await?))
         }
     }));
     while let Some(opened) = readers.next().await {

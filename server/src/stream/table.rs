@@ -145,7 +145,7 @@ async fn send(
         async move {
             let Environment { cpu, budget, .. } = environment.as_ref();
             let row_group = &snapshot.row_groups()[index];
-            Ok((index, scan::open(&snapshot, row_group, &projection, 0, cpu, budget).await?))
+            Ok((index, scan::open(&snapshot, row_group, &projection, cpu, budget).await?))
         }
     }));
     loop {

@@ -27,6 +27,8 @@ pub(super) struct CachedReader {
     environment: Arc<Environment>,
     prepared: Prepared,
     row_group: usize,
+    /// The stored rows up to the last one that is read.
+    end: u64,
     group: Arc<CachedGroup>,
     chunks: GroupChunks,
     /// The index of the next chunk.
@@ -44,13 +46,15 @@ pub(super) struct CachedReader {
 }
 
 impl CachedReader {
-    /// Opens a piece's row group, and returns the number of passing rows before the next chunk; none if the cache has no
-    /// room for it. Fetches its bytes unless all chunks of the piece are finished.
+    /// Opens a piece's row group, to read rows up to the stored row `end`, and returns the number of passing rows before
+    /// the next chunk; none if the cache has no room for it. Fetches their bytes unless all chunks of the piece are
+    /// finished.
     pub(super) async fn open(
         environment: &Arc<Environment>,
         prepared: &Prepared,
         (plan, row_bytes): (&Arc<PlanRows>, u64),
         piece: Piece,
+        end: u64,
     ) -> Result<Option<(Self, u64)>, StreamError> {
         let chunks = prepared.cached_chunks(piece.row_group, row_bytes);
         let file = file_state(&prepared.snapshot, piece.row_group);
@@ -60,6 +64,7 @@ impl CachedReader {
             environment: Arc::clone(environment),
             prepared: prepared.clone(),
             row_group: piece.row_group,
+            end,
             group,
             chunks,
             chunk: 0,
@@ -171,7 +176,8 @@ impl CachedReader {
         let (snapshot, projection) = (&self.prepared.snapshot, &self.prepared.compiled.rows.projection);
         let row_group = &snapshot.row_groups()[self.row_group];
         let skip = (chunk as u64).saturating_mul(self.chunks.chunk_rows);
-        let reader = scan::open_shared(snapshot, row_group, projection, skip, cpu, budget, &self.bytes).await?;
+        let rows = skip..self.end;
+        let reader = scan::open_shared(snapshot, row_group, projection, rows, cpu, budget, &self.bytes).await?;
         self.fetch_time += reader.fetch_time();
         self.reader = Some((reader, chunk));
         Ok(())

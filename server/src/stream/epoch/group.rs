@@ -1,7 +1,7 @@
 //! A row group being read: its passing rows, run by run, from any piece of it. Rows come from the cache if
 //! their row group is in it.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use forebay_order::Piece;
 
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     cache::PlanRows,
     metrics::{self, StageTimes},
-    scan::{self, RowGroupReader},
+    scan::{self, ALL_ROWS, RowGroupReader},
     stream::{
         environment::Environment,
         error::StreamError,
@@ -38,6 +38,8 @@ pub(crate) struct OpenGroup {
     source: GroupSource,
     /// Passing rows before the next one.
     seen: u64,
+    /// Passing rows up to the last one that can be read.
+    end: u64,
     /// The chunk read last, and how many of its passing rows have been returned.
     pending: Option<(RunRows, usize)>,
 }
@@ -75,27 +77,40 @@ impl GroupOpener {
         Self::new(&self.environment, source, self.admits)
     }
 
-    /// Opens a piece's row group. Fetches its bytes, unless another reader has them or the rows are cached.
-    pub(crate) async fn open(&self, piece: Piece) -> Result<OpenGroup, StreamError> {
+    /// Opens a piece's row group, to read `rows` passing rows from the piece's first one on, at least the piece. Fetches
+    /// their bytes, unless another reader has them or the rows are cached.
+    pub(crate) async fn open(&self, piece: Piece, rows: u64) -> Result<OpenGroup, StreamError> {
+        let end = piece.skip.saturating_add(rows.max(piece.take));
+        let needed = needed_rows(&self.prepared, piece.row_group, &(piece.skip..end));
         if let Some((plan, row_bytes)) = &self.cached
             && let Some((reader, seen)) =
-                CachedReader::open(&self.environment, &self.prepared, (plan, *row_bytes), piece).await?
+                CachedReader::open(&self.environment, &self.prepared, (plan, *row_bytes), piece, needed.end).await?
         {
             let source = GroupSource::Cached(Box::new(reader));
-            return Ok(OpenGroup { index: piece.row_group, source, seen, pending: None });
+            return Ok(OpenGroup { index: piece.row_group, source, seen, end, pending: None });
         }
         let (snapshot, rows) = (&self.prepared.snapshot, &self.prepared.compiled.rows);
         let group = &snapshot.row_groups()[piece.row_group];
-        // Without a filter, decoding skips the whole chunks before the piece. Chunk boundaries stay the same for any
-        // start position, so a batch is equal to the byte.
-        let chunk_rows = rows.projection.chunk_rows(snapshot, group);
-        let unread = if rows.all_pass() { piece.skip / chunk_rows * chunk_rows } else { 0 };
+        let unread = needed.start;
         let Environment { cpu, budget, sharing, .. } = self.environment.as_ref();
         let shared = sharing.bytes_of(snapshot, piece.row_group, &rows.projection);
-        let reader = scan::open_shared(snapshot, group, &rows.projection, unread, cpu, budget, &shared).await?;
+        let reader = scan::open_shared(snapshot, group, &rows.projection, needed, cpu, budget, &shared).await?;
         let stored = StoredReader { reader, next_row: group.rows.start + unread, is_miss: self.cached.is_some() };
-        Ok(OpenGroup { index: piece.row_group, source: GroupSource::Stored(stored), seen: unread, pending: None })
+        Ok(OpenGroup { index: piece.row_group, source: GroupSource::Stored(stored), seen: unread, end, pending: None })
     }
+}
+
+/// The stored rows of a row group that are decoded for these passing ones.
+///
+/// Without a filter, they are the whole chunks with the rows. Chunk boundaries are the same for any start position, so a
+/// batch is equal to the byte.
+pub(crate) fn needed_rows(prepared: &Prepared, row_group: usize, passing: &Range<u64>) -> Range<u64> {
+    let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
+    if !rows.all_pass() {
+        return ALL_ROWS;
+    }
+    let chunk_rows = rows.projection.chunk_rows(snapshot, &snapshot.row_groups()[row_group]);
+    passing.start / chunk_rows * chunk_rows..passing.end.div_ceil(chunk_rows).saturating_mul(chunk_rows)
 }
 
 // === impl OpenGroup ===
@@ -109,9 +124,9 @@ impl OpenGroup {
         }
     }
 
-    /// Whether a piece is ahead in this row group.
+    /// Whether a piece is ahead in this row group, and can be read.
     pub(crate) fn leads_to(&self, piece: &Piece) -> bool {
-        self.index == piece.row_group && self.seen <= piece.skip
+        self.index == piece.row_group && self.seen <= piece.skip && piece.skip + piece.take <= self.end
     }
 
     /// Whether the next run of a piece needs no CPU job: its rows are finished.

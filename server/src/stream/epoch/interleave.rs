@@ -49,7 +49,9 @@ impl LaneInterleaver {
             let next_window = lane.window_at(first);
             let windows = next_window..if last > first { lane.window_at(last - 1) + 1 } else { next_window };
             let (sender, receiver) = mpsc::channel(WINDOWS_AHEAD);
-            tasks.spawn(LaneTask::new(epoch).run(*lane, windows, sender).in_current_span());
+            let last_row = if windows.is_empty() { 0 } else { lane.offsets(windows.end - 1).end };
+            let task = LaneTask::new(epoch, lane.start + last_row);
+            tasks.spawn(task.run(*lane, windows, sender).in_current_span());
             LaneFeed { lane: *lane, receiver, next_window, window: None, offsets: 0..0 }
         });
         Self { epoch: epoch.clone(), feeds: feeds.collect(), next_row: start, _tasks: tasks }

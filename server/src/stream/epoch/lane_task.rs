@@ -39,6 +39,8 @@ pub(super) type TimedWindow = (RecordBatch, StageTimes);
 /// Computes a lane's windows.
 pub(super) struct LaneTask {
     epoch: ShuffledEpoch,
+    /// The place in the sequence after the last row that its windows have.
+    end: u64,
     /// The row group in which the previous window ended.
     open: Option<OpenGroup>,
     /// Dictionaries that went through the chains for the previous window.
@@ -49,9 +51,11 @@ pub(super) struct LaneTask {
 }
 
 impl LaneTask {
-    pub(super) fn new(epoch: &ShuffledEpoch) -> Self {
+    /// A task whose windows end before or at a place in the sequence.
+    pub(super) fn new(epoch: &ShuffledEpoch, end: u64) -> Self {
         Self {
             epoch: epoch.clone(),
+            end,
             open: None,
             workspace: Workspace::default(),
             times: StageTimes::default(),
@@ -91,7 +95,7 @@ impl LaneTask {
     }
 
     async fn compute(&mut self, window: Window) -> Result<RecordBatch, StreamError> {
-        let row_count = (window.rows.end - window.rows.start) as usize;
+        let (window_start, row_count) = (window.rows.start, (window.rows.end - window.rows.start) as usize);
         let ShuffledEpoch { opener, sequence, .. } = self.epoch.clone();
         let prepared = opener.prepared.clone();
         let pieces = sequence.pieces(window.rows.clone());
@@ -101,14 +105,18 @@ impl LaneTask {
         let (mut builder, mut places) = self.cpu.run(begin).await?;
         let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
         let mut open = self.open.take();
+        // The row group is fetched for the windows that follow, too.
+        let mut rows_ahead = self.end.saturating_sub(window_start);
         let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
+            let rows = rows_ahead;
+            rows_ahead = rows_ahead.saturating_sub(piece.take);
             // The previous window may have ended in the row group in which this one begins.
             let open = open.take().filter(|open| open.leads_to(&piece));
             let opener = opener.clone();
             async move {
                 match open {
                     Some(group) => Ok((piece, group)),
-                    None => Ok((piece, opener.open(piece).await?)),
+                    None => Ok((piece, opener.open(piece, rows).await?)),
                 }
             }
         }));

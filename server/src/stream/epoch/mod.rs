@@ -13,7 +13,7 @@
 pub(crate) mod batches;
 mod cached;
 pub(crate) mod fitting;
-mod group;
+pub(crate) mod group;
 pub(crate) mod in_order;
 mod interleave;
 mod lane_task;

@@ -2,10 +2,13 @@
 
 use std::collections::HashSet;
 
-use forebay_order::{Piece, Repetition, Sequence};
+use forebay_order::{Repetition, Sequence};
 use forebay_proto::v1;
 
-use super::totals::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals};
+use super::{
+    piece_reads::{KnownPages, PieceReads},
+    totals::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals},
+};
 use crate::stream::{
     epoch::memory,
     resolve::prepared::{Prepared, PreparedMixture},
@@ -16,6 +19,7 @@ struct SourceReads<'a> {
     prepared: &'a Prepared,
     /// Compressed bytes of the columns of each row group.
     bytes: Vec<u64>,
+    reads: PieceReads<'a>,
     /// The first repetition; none in file order.
     repetition: Option<Repetition>,
     /// Its order, or file order.
@@ -24,9 +28,9 @@ struct SourceReads<'a> {
 }
 
 /// Adds the reads of every source and the memory. A source that repeats reads as much each time as the first time.
-pub(super) fn add(prepared: &Prepared, mixture: &PreparedMixture, explained: &mut v1::Explain) {
+pub(super) fn add(prepared: &Prepared, mixture: &PreparedMixture, pages: &KnownPages, explained: &mut v1::Explain) {
     let sources: Vec<SourceReads<'_>> =
-        (0..mixture.sources.len()).map(|index| SourceReads::new(prepared, mixture, index)).collect();
+        (0..mixture.sources.len()).map(|index| SourceReads::new(prepared, mixture, index, pages)).collect();
     for source in &sources {
         let passing = source.bytes.iter().zip(source.prepared.epoch.passing()).filter(|(_, rows)| **rows > 0);
         explained.row_groups += passing.clone().count() as u64;
@@ -67,7 +71,7 @@ fn row_groups_per_batch(prepared: &Prepared, mixture: &PreparedMixture, sources:
 }
 
 impl<'a> SourceReads<'a> {
-    fn new(prepared: &Prepared, mixture: &'a PreparedMixture, index: usize) -> Self {
+    fn new(prepared: &Prepared, mixture: &'a PreparedMixture, index: usize, pages: &'a KnownPages) -> Self {
         let source = &mixture.sources[index];
         let (snapshot, projection) = (&source.snapshot, &source.compiled.rows.projection);
         let shuffled = mixture.strides.as_ref().zip(prepared.epoch.shuffle());
@@ -79,6 +83,7 @@ impl<'a> SourceReads<'a> {
         Self {
             prepared: source,
             bytes: snapshot.row_groups().iter().map(|group| projection.stored_bytes(snapshot, group)).collect(),
+            reads: PieceReads::new(source, index, pages),
             repetition,
             sequence,
             index,
@@ -88,8 +93,6 @@ impl<'a> SourceReads<'a> {
     /// Compressed bytes that a rank reads.
     fn read_bytes(&self, prepared: &Prepared, mixture: &PreparedMixture, rank: u64) -> u64 {
         let (end, rows) = (mixture.order.row_count(), mixture.order.sources()[self.index].rows);
-        let of =
-            |pieces: Vec<Piece>| pieces.iter().map(|piece| self.bytes[piece.row_group]).fold(0, u64::saturating_add);
         let scaled = |bytes: u64, needed: u64, counted: u64| {
             if needed > counted { (bytes as f64 * needed as f64 / counted.max(1) as f64) as u64 } else { bytes }
         };
@@ -98,7 +101,7 @@ impl<'a> SourceReads<'a> {
                 let own = repetition.lane(lane.index);
                 let needed = strides.count_before(self.index, lane.index, end);
                 let counted = needed.min(own.length);
-                scaled(of(self.sequence.pieces(own.start..own.start + counted)), needed, counted)
+                scaled(self.reads.bytes(&self.sequence.pieces(own.start..own.start + counted)), needed, counted)
             });
             return lanes.fold(0, u64::saturating_add);
         }
@@ -107,7 +110,7 @@ impl<'a> SourceReads<'a> {
         let count = |position: u64| mixture.order.pattern().count(self.index, position);
         let (first, needed) = (count(positions.0) % rows, count(positions.1) - count(positions.0));
         let counted = needed.min(rows - first);
-        scaled(of(self.sequence.pieces(first..first + counted)), needed, counted)
+        scaled(self.reads.bytes(&self.sequence.pieces(first..first + counted)), needed, counted)
     }
 
     /// The row group of the row at a position, as if the source did not repeat.

@@ -145,7 +145,7 @@ async fn count_row_group(
     rows: Arc<Rows>,
 ) -> Result<u64, StreamError> {
     let Environment { cpu, budget, .. } = environment;
-    let mut reader = scan::open(snapshot, row_group, &rows.projection, 0, cpu, budget).await?;
+    let mut reader = scan::open(snapshot, row_group, &rows.projection, cpu, budget).await?;
     let (mut sum, mut next_row) = (0, row_group.rows.start);
     loop {
         let counting = Arc::clone(&rows);

@@ -122,7 +122,7 @@ async fn chunks(
     projection: &Projection,
 ) -> Result<Vec<RecordBatch>, StreamError> {
     let Environment { cpu, budget, .. } = environment;
-    let mut reader = scan::open(snapshot, row_group, projection, 0, cpu, budget).await?;
+    let mut reader = scan::open(snapshot, row_group, projection, cpu, budget).await?;
     let read = move || {
         let mut chunks = Vec::new();
         while let Some(chunk) = reader.next_chunk()? {

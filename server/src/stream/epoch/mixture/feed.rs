@@ -168,7 +168,9 @@ impl FeedTask {
     ) -> bool {
         let opener = self.epoch.openers[self.source].clone();
         let source = ShuffledEpoch { opener, sequence: Arc::clone(&repetition.sequence) };
-        let mut task = LaneTask::new(&source);
+        let last = self.window_at(repetition, rows.end - 1);
+        let end = self.window_of(repetition, last).0.rows.end;
+        let mut task = LaneTask::new(&source, end);
         let mut run = WindowRun { next: self.window_at(repetition, rows.start), rows };
         while let Some((window, offsets)) = self.next_window(repetition, &mut run) {
             // Reserving first keeps the number of windows within the memory reservation.
@@ -195,18 +197,21 @@ impl FeedTask {
 
     /// The next window, and the offsets of its rows; none after the last row that is needed.
     fn next_window(&self, repetition: &ReadRepetition, run: &mut WindowRun) -> Option<(Window, Range<u64>)> {
-        let index = run.next;
+        let (window, offsets) = self.window_of(repetition, run.next);
         run.next += 1;
-        let (window, offsets) = if let Some(lanes) = &repetition.lanes {
-            let lane = lanes.lane(self.lane);
-            (lane.window(index), lane.offsets(index))
-        } else {
-            let (rows, window_rows) = (self.epoch.mixture.order.sources()[self.source].rows, self.window_rows());
-            let start = index * window_rows;
-            let offsets = start..start.saturating_add(window_rows).min(rows);
-            (Window::in_order(offsets.clone()), offsets)
-        };
         (offsets.start < run.rows.end).then_some((window, offsets))
+    }
+
+    /// The window of an index, and the offsets of its rows in the repetition.
+    fn window_of(&self, repetition: &ReadRepetition, index: u64) -> (Window, Range<u64>) {
+        if let Some(lanes) = &repetition.lanes {
+            let lane = lanes.lane(self.lane);
+            return (lane.window(index), lane.offsets(index));
+        }
+        let (rows, window_rows) = (self.epoch.mixture.order.sources()[self.source].rows, self.window_rows());
+        let start = index * window_rows;
+        let offsets = start..start.saturating_add(window_rows).min(rows);
+        (Window::in_order(offsets.clone()), offsets)
     }
 
     fn window_rows(&self) -> u64 {

@@ -169,7 +169,7 @@ async fn count_row_group(
 ) -> Result<HashMap<GroupKey, u64>, StreamError> {
     let Environment { cpu, budget, limits, .. } = environment;
     let (mut counts, mut next_row) = (HashMap::new(), row_group.rows.start);
-    let mut reader = scan::open(snapshot, row_group, &rows.projection, 0, cpu, budget).await?;
+    let mut reader = scan::open(snapshot, row_group, &rows.projection, cpu, budget).await?;
     loop {
         let (counting, keys) = (Arc::clone(&rows), Arc::clone(&column));
         let step = move || {
