@@ -86,24 +86,29 @@ MEMORY = Row(
     ],
 )
 
+
+def _hit_share(hits: str, misses: str) -> str:
+    found, missed = (total(rate(name), by="instance") for name in (hits, misses))
+    return f"{found} / clamp_min({found} + {missed}, {TINY})"
+
+
 CACHE = Row(
     "Cache of finished rows",
     [
         Panel(
             "Hits",
-            "Share of the chunks of rows that streams copied from the cache (--cache-bytes) instead of computing them. "
-            "0 without a cache, and for plans whose rows cannot be cached.",
+            "Share of the chunks of rows that streams copied from the cache (--cache-bytes) instead of computing them; "
+            "of plans whose rows are not cached, the share of the column chunks whose decompressed pages it has.",
             "percentunit",
             {
-                INSTANCE: f"{total(rate('forebay_cache_hits_total'), by='instance')} / clamp_min("
-                f"{total(rate('forebay_cache_hits_total'), by='instance')} + "
-                f"{total(rate('forebay_cache_misses_total'), by='instance')}, {TINY})"
+                f"{INSTANCE} rows": _hit_share("forebay_cache_hits_total", "forebay_cache_misses_total"),
+                f"{INSTANCE} pages": _hit_share("forebay_cache_page_hits_total", "forebay_cache_page_misses_total"),
             },
             max=1,
         ),
         Panel(
             "Size",
-            "Bytes of the row groups in the cache: in memory, and of the files in --cache-dir.",
+            "Bytes of the row groups and pages in the cache: in memory, and of the files in --cache-dir.",
             "bytes",
             {
                 f"{INSTANCE} memory": total(series("forebay_cache_bytes"), by="instance"),

@@ -186,7 +186,10 @@ fn cache_text(cache: &CacheExplain) -> String {
     match cache {
         CacheExplain { reason, .. } if !reason.is_empty() => format!("rows are not cached: {reason}"),
         CacheExplain { limit_bytes: 0, .. } => format!("off; {needed} would keep an epoch (--cache-bytes)"),
-        _ => format!("{needed} keep an epoch, {cached} of them are cached; the cache has {limit}"),
+        CacheExplain { pages, .. } => {
+            let what = if *pages { " of decompressed pages" } else { "" };
+            format!("{needed}{what} keep an epoch, {cached} of them are cached; the cache has {limit}")
+        }
     }
 }
 

@@ -1581,6 +1581,9 @@ pub struct CacheExplain {
     /// Why rows of this plan are never cached; empty: they may be.
     #[prost(string, tag = "4")]
     pub reason: ::prost::alloc::string::String,
+    /// Whether the cache keeps decompressed pages of the files instead of finished rows, of a source of the mixture at least.
+    #[prost(bool, tag = "5")]
+    pub pages: bool,
 }
 impl ::prost::Name for CacheExplain {
 const NAME: &'static str = "CacheExplain";

@@ -93,7 +93,12 @@ impl ColumnChunk {
             return None;
         }
         let pages = Pages::new(headers, column.codec, column.is_optional);
-        Some(Arc::new(Self { column, first_row, pages, dictionary: dictionary.map(Dictionary::new) }))
+        Some(Arc::new(Self::with_pages(column, first_row, pages, dictionary)))
+    }
+
+    /// A chunk of checked pages.
+    pub(crate) fn with_pages(column: Column, first_row: usize, pages: Pages, dictionary: Option<Page>) -> Self {
+        Self { column, first_row, pages, dictionary: dictionary.map(Dictionary::new) }
     }
 
     /// The description that it was opened with.
@@ -126,6 +131,20 @@ impl ColumnChunk {
         let dictionary = self.dictionary.as_ref().map_or(0, |dictionary| dictionary.size().saturating_mul(2));
         let pages = self.pages.largest().saturating_mul(2).saturating_add(self.pages.decoded_beyond());
         pages.saturating_add(dictionary).saturating_add(self.pages.header_bytes())
+    }
+
+    /// Rows of the row group before its first page.
+    pub(crate) fn first_row(&self) -> usize {
+        self.first_row
+    }
+
+    pub(crate) fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    /// The header of the dictionary page.
+    pub(crate) fn dictionary_page(&self) -> Option<&Page> {
+        self.dictionary.as_ref().map(Dictionary::page)
     }
 
     fn dictionary(&self) -> Result<DictionaryValues, PageError> {

@@ -41,6 +41,11 @@ impl Dictionary {
         Self { page, values: Mutex::new(DictionaryValues::None) }
     }
 
+    /// Its header.
+    pub(crate) fn page(&self) -> &Page {
+        &self.page
+    }
+
     /// Its uncompressed size.
     pub(crate) fn size(&self) -> usize {
         self.page.uncompressed

@@ -33,6 +33,7 @@ mod spread;
 mod texts;
 pub mod thrift;
 mod unpack;
+mod unpacked;
 
 pub use column::{ColumnChunk, ColumnReader};
 pub use description::{Codec, Column, Form, Physical};

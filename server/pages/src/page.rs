@@ -72,6 +72,15 @@ impl Pages {
         Self { headers, codec, is_optional, open }
     }
 
+    /// The headers of the pages, without the dictionary's.
+    pub(crate) fn headers(&self) -> &[Page] {
+        &self.headers
+    }
+
+    pub(crate) fn codec(&self) -> Codec {
+        self.codec
+    }
+
     /// The largest uncompressed size; 0 if pages are read where they are.
     pub(crate) fn largest(&self) -> usize {
         if self.codec == Codec::Uncompressed {
@@ -158,7 +167,8 @@ impl Pages {
     }
 }
 
-fn check(page: &Page) -> Result<(), PageError> {
+/// Verifies the checksum of a page.
+pub(crate) fn check(page: &Page) -> Result<(), PageError> {
     let Some(expected) = page.checksum else { return Ok(()) };
     if crc32fast::hash(&page.body) == expected {
         return Ok(());

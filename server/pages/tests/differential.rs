@@ -6,7 +6,10 @@
 #[path = "differential/chunks.rs"]
 mod chunks;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use arrow::{
     array::{Array, ArrayRef, BooleanArray},
@@ -19,23 +22,24 @@ use crate::chunks::{Chunk, Numbers};
 
 /// Reads a chunk in pieces of random sizes; `None` if the crate leaves it to the library.
 fn own(chunk: &Chunk, form: Form, numbers: &mut Numbers) -> Option<Result<ArrayRef, PageError>> {
-    let column = chunk.column(form);
-    let mut reader = ColumnChunk::open(&chunk.bytes(), column.clone())?.reader();
+    let opened = ColumnChunk::open(&chunk.bytes(), chunk.column(form))?;
+    Some(values(&opened, numbers))
+}
+
+/// All values, read in pieces of random sizes.
+fn values(chunk: &Arc<ColumnChunk>, numbers: &mut Numbers) -> Result<ArrayRef, PageError> {
+    let (column, mut reader) = (chunk.column(), chunk.reader());
     let (mut arrays, mut read) = (Vec::new(), 0);
     let size = 1 + numbers.below(column.rows.max(1) * 2);
     while read < column.rows {
-        match reader.read(size) {
-            Ok(array) => {
-                assert_eq!(array.len(), size.min(column.rows - read));
-                read += array.len();
-                arrays.push(cast(&array, &column.data_type).unwrap());
-            }
-            Err(error) => return Some(Err(error)),
-        }
+        let array = reader.read(size)?;
+        assert_eq!(array.len(), size.min(column.rows - read));
+        read += array.len();
+        arrays.push(cast(&array, &column.data_type).unwrap());
     }
     assert_eq!(reader.read(1).unwrap().len(), 0);
     let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
-    Some(Ok(concat(&arrays).unwrap()))
+    Ok(concat(&arrays).unwrap())
 }
 
 #[test]
@@ -127,6 +131,36 @@ fn readers_share_a_chunk() {
             }
         }
     }
+}
+
+/// A chunk whose pages are decompressed has the same values, and one that is damaged is refused before it is read.
+#[test]
+fn unpacked_chunks_have_the_same_values() {
+    let (mut read, mut refused) = (0, 0);
+    for seed in 9000..9600 {
+        let mut numbers = Numbers::new(seed);
+        let chunk = Chunk::random(&mut numbers);
+        let is_damaged = seed % 2 == 0;
+        let chunk = if is_damaged { chunk.damaged(&mut numbers) } else { chunk };
+        for form in [Form::Values, Form::Keys] {
+            let Some(opened) = ColumnChunk::open(&chunk.bytes(), chunk.column(form)) else { continue };
+            let unpacked = match opened.unpacked() {
+                Err(_) if is_damaged => {
+                    refused += 1;
+                    continue;
+                }
+                unpacked => unpacked.unwrap(),
+            };
+            let [expected, found] = [&opened, &unpacked].map(|chunk| {
+                let found = catch_unwind(AssertUnwindSafe(|| values(chunk, &mut Numbers::new(seed))));
+                found.map(|found| found.map_err(|error| error.to_string())).map_err(|_| ())
+            });
+            assert_eq!(found, expected, "seed {seed}, {form:?}, {chunk:?}");
+            assert!(unpacked.unpacked_bytes() <= opened.unpacked_bytes(), "seed {seed}");
+            read += 1;
+        }
+    }
+    assert!(read > 400 && refused > 30, "{read} chunks were read, {refused} refused");
 }
 
 #[test]

@@ -9,29 +9,24 @@
 //! streams read are never evicted, and rows that were read once evict nothing: a scan larger than the cache keeps a
 //! constant part of itself there, which is the most that any order of scans could use.
 //!
+//! Plans whose rows differ in size keep [decompressed column chunks](CachedChunks) instead, in the same memory.
+//!
 //! With a [disk tier](DiskTier), finished chunks are also written to files. Row groups for which the memory has no room are
 //! read from there and written there, chunk by chunk.
 //!
 //! This module has no access to plans or datasets. Its users name everything that decides the rows in a key.
 
+mod chunks;
+mod contents;
 mod disk;
 mod group;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex};
 
+pub use chunks::CachedChunks;
+use contents::{Contents, Kept, lock};
 pub use disk::{CacheDirError, DiskTier};
 pub use group::{CachedGroup, ChunkClaim, GroupChunks};
-
-use crate::metrics;
-
-/// Plans without rows in the cache whose earlier requests are remembered.
-const PLANS_REMEMBERED: usize = 16;
-
-/// Row groups of a plan whose first request is remembered. Others evict nothing.
-const REQUESTS_REMEMBERED: usize = 1 << 16;
 
 /// Finished rows of row groups, up to a number of bytes. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -50,47 +45,12 @@ pub struct PlanRows {
     admits: bool,
 }
 
-#[derive(Debug)]
-struct Contents {
-    capacity: u64,
-    /// Bytes of the admitted row groups.
-    used: u64,
-    /// The number of readers so far.
-    readers: u64,
-    plans: HashMap<String, CachedPlan>,
-}
-
-#[derive(Debug, Default)]
-struct CachedPlan {
-    groups: BTreeMap<usize, KeptGroup>,
-    bytes: u64,
-    /// Open readers.
-    readers: usize,
-    /// The reader that was opened last.
-    last_reader: u64,
-    /// The reader that first requested a row group for which there was no room.
-    requested: HashMap<usize, u64>,
-}
-
-#[derive(Debug)]
-struct KeptGroup {
-    /// The state of the file whose rows these are.
-    file: String,
-    group: Arc<CachedGroup>,
-    bytes: u64,
-}
-
-fn lock(contents: &Mutex<Contents>) -> MutexGuard<'_, Contents> {
-    contents.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 // === impl RowCache ===
 
 impl RowCache {
     /// A cache of at most `capacity` bytes; 0: none.
     pub fn new(capacity: u64) -> Self {
-        let contents = Contents { capacity, used: 0, readers: 0, plans: HashMap::new() };
-        Self { contents: (capacity > 0).then(|| Arc::new(Mutex::new(contents))), disk: None }
+        Self { contents: (capacity > 0).then(|| Arc::new(Mutex::new(Contents::new(capacity)))), disk: None }
     }
 
     /// The cache with a disk tier, which is not used without memory.
@@ -101,30 +61,29 @@ impl RowCache {
 
     /// The most bytes that it keeps; 0: it is off.
     pub fn capacity(&self) -> u64 {
-        self.contents.as_ref().map_or(0, |contents| lock(contents).capacity)
+        self.contents.as_ref().map_or(0, |contents| lock(contents).capacity())
     }
 
-    /// The bytes of the row groups that it keeps of a plan.
+    /// The bytes that it keeps under a key.
     pub fn bytes_of(&self, key: &str) -> u64 {
-        self.contents.as_ref().map_or(0, |contents| lock(contents).plans.get(key).map_or(0, |plan| plan.bytes))
+        self.contents.as_ref().map_or(0, |contents| lock(contents).bytes_of(key))
     }
 
     /// Opens the rows with this key for a stream; none if the cache is off. The key must name everything that decides
     /// the rows, except the state of their file. Without `admits`, the stream reads what is there and adds nothing.
     pub fn open(&self, key: String, admits: bool) -> Option<PlanRows> {
         let shared = self.contents.as_ref()?;
-        let mut contents = lock(shared);
-        contents.readers += 1;
-        let reader = contents.readers;
-        let plan = contents.plans.entry(key.clone()).or_default();
-        plan.readers += 1;
-        plan.last_reader = reader;
-        contents.forget_plans();
-        drop(contents);
+        let reader = lock(shared).open(&key);
         if let Some(disk) = &self.disk {
             disk.open_plan(&key);
         }
         Some(PlanRows { contents: Arc::clone(shared), disk: self.disk.clone(), key, reader, admits })
+    }
+
+    /// Opens the column chunks with this key for a stream; none if the cache is off. The key must name the snapshot and
+    /// the columns' types. Without `admits`, the stream reads what is there and adds nothing.
+    pub fn open_chunks(&self, key: String, admits: bool) -> Option<CachedChunks> {
+        self.contents.as_ref().map(|contents| CachedChunks::new(contents, key, admits))
     }
 }
 
@@ -135,16 +94,12 @@ impl PlanRows {
     /// the row group's file: rows of another state are dropped.
     pub fn group(&self, index: usize, file: &str, chunks: &GroupChunks) -> Option<Arc<CachedGroup>> {
         let mut contents = lock(&self.contents);
-        let plan = contents.plans.get(&self.key)?;
-        if let Some(kept) = plan.groups.get(&index) {
-            if kept.file == file {
-                return Some(Arc::clone(&kept.group));
-            }
+        match contents.get(&self.key, index) {
+            Some((Kept::Rows(group), known)) if known == file => return Some(Arc::clone(group)),
             // Streams of the other state still read it.
-            if Arc::strong_count(&kept.group) > 1 {
-                return None;
-            }
-            contents.evict(&self.key, index);
+            Some((Kept::Rows(group), _)) if Arc::strong_count(group) > 1 => return None,
+            Some(_) => contents.evict(&self.key, index),
+            None => {}
         }
         let bytes = chunks.bytes();
         let disk = self.disk.as_ref().map(|disk| disk.group(&self.key, index, file, self.admits));
@@ -157,97 +112,16 @@ impl PlanRows {
             return Some(Arc::new(CachedGroup::new(chunks, Some(disk), false)));
         }
         let group = Arc::new(CachedGroup::new(chunks, disk, true));
-        let kept = KeptGroup { file: file.to_owned(), group: Arc::clone(&group), bytes };
-        contents.insert(&self.key, index, kept);
+        contents.insert(&self.key, (index, bytes), file, Kept::Rows(Arc::clone(&group)));
         Some(group)
     }
 }
 
 impl Drop for PlanRows {
     fn drop(&mut self) {
-        let mut contents = lock(&self.contents);
-        if let Some(plan) = contents.plans.get_mut(&self.key) {
-            plan.readers -= 1;
-        }
-        contents.forget_plans();
-        drop(contents);
+        lock(&self.contents).close(&self.key);
         if let Some(disk) = &self.disk {
             disk.close_plan(&self.key);
-        }
-    }
-}
-
-// === impl Contents ===
-
-impl Contents {
-    /// Whether a row group of a plan fits, if necessary after evicting rows of plans that no stream reads, longest
-    /// unused first. Only the second stream that requests the row group evicts others.
-    fn makes_room(&mut self, key: &str, (index, bytes): (usize, u64), reader: u64) -> bool {
-        if bytes <= self.capacity - self.used {
-            return true;
-        }
-        if bytes > self.capacity || !self.is_requested_again(key, index, reader) {
-            return false;
-        }
-        let idle = |(other, plan): (&String, &CachedPlan)| {
-            (other != key && plan.readers == 0 && plan.bytes > 0).then(|| (plan.last_reader, other.clone(), plan.bytes))
-        };
-        let mut idle: Vec<(u64, String, u64)> = self.plans.iter().filter_map(idle).collect();
-        let idle_bytes: u64 = idle.iter().map(|(_, _, bytes)| bytes).sum();
-        if bytes > self.capacity - (self.used - idle_bytes) {
-            return false;
-        }
-        idle.sort_unstable();
-        for (_, other, _) in idle {
-            while bytes > self.capacity - self.used
-                && let Some(index) = self.plans.get(&other).and_then(|plan| plan.groups.keys().next_back().copied())
-            {
-                self.evict(&other, index);
-            }
-        }
-        bytes <= self.capacity - self.used
-    }
-
-    /// Whether another stream requested a row group before. Remembers the request.
-    fn is_requested_again(&mut self, key: &str, index: usize, reader: u64) -> bool {
-        let Some(plan) = self.plans.get_mut(key) else { return false };
-        if let Some(first) = plan.requested.get(&index) {
-            return *first != reader;
-        }
-        if plan.requested.len() < REQUESTS_REMEMBERED {
-            plan.requested.insert(index, reader);
-        }
-        false
-    }
-
-    fn insert(&mut self, key: &str, index: usize, kept: KeptGroup) {
-        let Some(plan) = self.plans.get_mut(key) else { return };
-        plan.requested.remove(&index);
-        plan.bytes += kept.bytes;
-        self.used += kept.bytes;
-        plan.groups.insert(index, kept);
-        metrics::cache_bytes(self.used);
-    }
-
-    fn evict(&mut self, key: &str, index: usize) {
-        let Some(plan) = self.plans.get_mut(key) else { return };
-        let Some(evicted) = plan.groups.remove(&index) else { return };
-        evicted.group.offer_to_disk();
-        plan.bytes -= evicted.bytes;
-        self.used -= evicted.bytes;
-        metrics::cache_evicted();
-        metrics::cache_bytes(self.used);
-    }
-
-    /// Forgets the plans without rows and streams, except those opened last.
-    fn forget_plans(&mut self) {
-        let is_empty = |plan: &CachedPlan| plan.readers == 0 && plan.groups.is_empty();
-        let mut empty: Vec<u64> =
-            self.plans.values().filter(|plan| is_empty(plan)).map(|plan| plan.last_reader).collect();
-        if let Some(surplus) = empty.len().checked_sub(PLANS_REMEMBERED).filter(|surplus| *surplus > 0) {
-            empty.sort_unstable();
-            let oldest_kept = empty[surplus];
-            self.plans.retain(|_, plan| !is_empty(plan) || plan.last_reader >= oldest_kept);
         }
     }
 }

@@ -110,7 +110,7 @@ fn plans_without_rows_are_forgotten() {
     for number in 0..100 {
         drop(opened(&cache, &number.to_string()).group(0, "file", &CHUNKS));
     }
-    assert_eq!(lock(cache.contents.as_ref().unwrap()).plans.len(), PLANS_REMEMBERED);
+    assert_eq!(lock(cache.contents.as_ref().unwrap()).key_count(), contents::KEYS_REMEMBERED);
 }
 
 #[test]

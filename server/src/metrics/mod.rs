@@ -127,7 +127,14 @@ pub fn cache_chunks(hit: bool, count: u64) {
     counter.increment(count);
 }
 
-/// Records a row group that was removed from that cache.
+/// Records a column chunk that a stream read from the cache with its pages decompressed, or that it had to fetch.
+pub fn cache_pages(hit: bool) {
+    let handles = handles();
+    let counter = if hit { &handles.cache_page_hits } else { &handles.cache_page_misses };
+    counter.increment(1);
+}
+
+/// Records an entry that was removed from that cache.
 pub fn cache_evicted() {
     handles().cache_evictions.increment(1);
 }

@@ -17,7 +17,7 @@ pub const CALLS: [&str; 12] = [
 ];
 
 /// Name and meaning of every metric, in the order of the book's table.
-pub const NAMES: [(&str, &str); 59] = [
+pub const NAMES: [(&str, &str); 61] = [
     ("forebay_streams_active", "Open streams."),
     ("forebay_streams_total", "Ended streams, by status (complete, cancelled, failed)."),
     ("forebay_batches_sent_total", "Batches sent to clients."),
@@ -68,10 +68,25 @@ pub const NAMES: [(&str, &str); 59] = [
     ),
     (
         "forebay_cache_misses_total",
-        "Chunks of rows that streams computed while the cache is on and their plan can be cached.",
+        "Chunks of rows that streams computed while the cache is on and keeps rows of their plan.",
     ),
-    ("forebay_cache_evictions_total", "Row groups whose rows were removed from the cache to make room for others."),
-    ("forebay_cache_bytes", "Bytes of the row groups in the cache, including those that are not computed completely."),
+    (
+        "forebay_cache_page_hits_total",
+        "Column chunks whose decompressed pages streams read from the cache (`--cache-bytes`), for plans whose rows it does \
+         not keep.",
+    ),
+    (
+        "forebay_cache_page_misses_total",
+        "Column chunks that streams fetched and decompressed while the cache is on and keeps pages for their plan.",
+    ),
+    (
+        "forebay_cache_evictions_total",
+        "Row groups whose rows, and column chunks whose pages, were removed from the cache to make room for others.",
+    ),
+    (
+        "forebay_cache_bytes",
+        "Bytes in the cache: row groups, including those that are not computed completely, and pages.",
+    ),
     (
         "forebay_cache_disk_hits_total",
         "Chunks of rows that streams read from the disk tier of the cache (`--cache-dir`); forebay_cache_hits_total has them, \

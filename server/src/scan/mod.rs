@@ -4,6 +4,7 @@
 //! to plans, filters or order.
 
 mod arrow_part;
+mod cached_chunks;
 mod checked_pages;
 mod chunks;
 mod columns;
@@ -31,6 +32,7 @@ mod text_room;
 mod value_memory;
 mod view;
 
+pub use cached_chunks::RowGroupChunks;
 pub use decoder::LibraryReason;
 pub use error::{ScanError, panicked};
 pub use group_pages::GroupPages;

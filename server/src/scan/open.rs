@@ -14,6 +14,7 @@ use super::{
     chunks::FetchedChunk,
     columns::Fetched,
     decode_memory::DecodeMemory,
+    decoder::described,
     error::{ErrorContext, ScanError},
     group_pages::GroupPages,
     part::PartReader,
@@ -106,7 +107,7 @@ impl Opening<'_> {
     async fn open(&self, budget: &Budget) -> Result<OpenedParts, ScanError> {
         let Self { snapshot, row_group, projection, .. } = self;
         let mut fetch_time = Duration::ZERO;
-        if reads::is_partial(snapshot, row_group, projection, &self.rows) {
+        if !self.shared.is_cached() && reads::is_partial(snapshot, row_group, projection, &self.rows) {
             let start = Instant::now();
             let pages = self.shared.pages(snapshot, row_group, projection, self.cpu).await?;
             fetch_time = start.elapsed();
@@ -155,7 +156,8 @@ impl Opening<'_> {
         let file = snapshot.file_of(row_group);
         let size = file.object().size;
         let of_part = |part: Part| {
-            let reads = reads::leaf_reads(snapshot, row_group, projection, &part, (&self.rows, pages));
+            let mut reads = reads::leaf_reads(snapshot, row_group, projection, &part, (&self.rows, pages));
+            reads.iter_mut().for_each(|read| read.is_cached = self.is_cached(read.leaf));
             let is_invalid = |read: &&LeafRead| read.chunk.is_empty() || read.chunk.end > size;
             match reads.iter().find(is_invalid).filter(|_| file.arrow().is_none()) {
                 None => Ok((part, reads)),
@@ -167,6 +169,19 @@ impl Opening<'_> {
         };
         let parts = projection.parts(snapshot, row_group, parts_for(self.cpu.threads()));
         parts.into_iter().map(of_part).collect()
+    }
+
+    /// Whether the cache has the chunk of a leaf column with its pages decompressed.
+    fn is_cached(&self, leaf: usize) -> bool {
+        if !self.shared.is_cached() || self.view.arrow.is_some() {
+            return false;
+        }
+        let metadata = self.view.metadata.metadata();
+        let root = metadata.file_metadata().schema_descr().get_column_root_idx(leaf);
+        let data_type = self.view.metadata.schema().field(root).data_type();
+        let place = (self.row_group.index_in_file, leaf);
+        let column = described(metadata, place, data_type, self.view.keys(root));
+        column.is_ok_and(|column| self.shared.has_cached(leaf, column))
     }
 
     /// Fetches the ranges of all parts together: adjacent ranges become one request across parts.

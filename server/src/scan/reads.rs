@@ -20,12 +20,15 @@ pub(super) struct LeafRead {
     pub chunk: Range<u64>,
     /// The pages to fetch; `None`: the whole chunk.
     pub pages: Option<PageRun>,
+    /// Whether nothing is fetched, because the chunk is in the cache.
+    pub is_cached: bool,
 }
 
 impl LeafRead {
     /// The ranges to fetch, in order.
     pub(super) fn ranges(&self) -> Vec<Range<u64>> {
         match &self.pages {
+            _ if self.is_cached => Vec::new(),
             None => vec![self.chunk.clone()],
             Some(run) => run.dictionary().into_iter().chain(run.pages().map(|(bytes, _)| bytes)).collect(),
         }
@@ -75,11 +78,11 @@ pub(super) fn leaf_reads(
     if let Some(layout) = snapshot.file_of(row_group).arrow() {
         let roots = projection.roots(snapshot, row_group, part);
         let ranges = arrow_part::ranges(layout, row_group.index_in_file, &roots).into_iter();
-        return ranges.map(|(leaf, chunk)| LeafRead { leaf, chunk, pages: None }).collect();
+        return ranges.map(|(leaf, chunk)| LeafRead { leaf, chunk, pages: None, is_cached: false }).collect();
     }
     let read = |(leaf, chunk)| {
         let known = pages.and_then(|pages| pages.of_leaf(leaf));
-        LeafRead { leaf, chunk, pages: known.map(|pages| pages.run(rows)) }
+        LeafRead { leaf, chunk, pages: known.map(|pages| pages.run(rows)), is_cached: false }
     };
     projection.leaves(snapshot, row_group, part).into_iter().map(read).collect()
 }

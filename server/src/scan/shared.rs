@@ -12,6 +12,7 @@ use futures::future::try_join_all;
 use tokio::sync::OnceCell;
 
 use super::{
+    cached_chunks::RowGroupChunks,
     chunks::FetchedChunk,
     error::ScanError,
     fetch::{self, merged_for, within},
@@ -40,6 +41,8 @@ pub struct SharedBytes {
     pages: OnceCell<Arc<GroupPages>>,
     /// Where the places of pages are kept, and under which key.
     kept: Option<(Arc<KeptPages>, RowGroupKey)>,
+    /// Where chunks with decompressed pages are kept.
+    cached: Option<RowGroupChunks>,
 }
 
 /// Ranges of the file that one reader needed first, fetched by any reader that needs some of them.
@@ -55,14 +58,23 @@ struct SharedRead {
 struct KnownChunk {
     leaf: usize,
     first_row: usize,
+    /// As the file has it; its pages may be decompressed.
+    column: Column,
     chunk: Arc<ColumnChunk>,
 }
 
 // === impl Sharing ===
 
 impl Sharing {
-    /// The bytes of a row group's columns, fetched or not.
-    pub fn bytes_of(&self, snapshot: &Snapshot, row_group: usize, projection: &Projection) -> Arc<SharedBytes> {
+    /// The bytes of a row group's columns, fetched or not. With `cached`, chunks are kept there with decompressed pages, and
+    /// read from there.
+    pub fn bytes_of(
+        &self,
+        snapshot: &Snapshot,
+        row_group: usize,
+        projection: &Projection,
+        cached: Option<RowGroupChunks>,
+    ) -> Arc<SharedBytes> {
         let key =
             (snapshot.dataset().to_owned(), snapshot.digest().to_owned(), row_group, projection.columns().to_vec());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +83,7 @@ impl Sharing {
         }
         open.retain(|_, bytes| bytes.strong_count() > 0);
         let kept = Some((Arc::clone(&self.kept), key.clone()));
-        let bytes = Arc::new(SharedBytes { kept, ..SharedBytes::default() });
+        let bytes = Arc::new(SharedBytes { kept, cached, ..SharedBytes::default() });
         open.insert(key, Arc::downgrade(&bytes));
         bytes
     }
@@ -89,13 +101,34 @@ impl SharedBytes {
         let column = Column { rows, ..column };
         let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same =
-            |known: &&KnownChunk| (known.leaf, known.first_row) == (leaf, first_row) && *known.chunk.column() == column;
+            |known: &&KnownChunk| (known.leaf, known.first_row) == (leaf, first_row) && known.column == column;
         if let Some(known) = chunks.iter().find(is_same) {
             return Some(Arc::clone(&known.chunk));
         }
-        let chunk = ColumnChunk::open_pages(fetched.pieces(), first_row, column)?;
-        chunks.push(KnownChunk { leaf, first_row, chunk: Arc::clone(&chunk) });
+        let chunk = ColumnChunk::open_pages(fetched.pieces(), first_row, column.clone())?;
+        let chunk = match &self.cached {
+            Some(cached) if fetched.run().is_none() => cached.kept(leaf, chunk),
+            _ => chunk,
+        };
+        chunks.push(KnownChunk { leaf, first_row, column, chunk: Arc::clone(&chunk) });
         Some(chunk)
+    }
+
+    /// Whether chunks are kept with decompressed pages: their readers fetch whole chunks.
+    pub(super) fn is_cached(&self) -> bool {
+        self.cached.is_some()
+    }
+
+    /// Whether the chunk of a leaf column is here with decompressed pages, so that nothing of it is fetched.
+    pub(super) fn has_cached(&self, leaf: usize, column: Column) -> bool {
+        let Some(cached) = &self.cached else { return false };
+        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+        if chunks.iter().any(|known| (known.leaf, known.first_row) == (leaf, 0) && known.column == column) {
+            return true;
+        }
+        let Some(chunk) = cached.get(leaf, &column) else { return false };
+        chunks.push(KnownChunk { leaf, first_row: 0, column, chunk });
+        true
     }
 
     /// The places of the pages of the columns, read by the first reader.

@@ -17,7 +17,7 @@ use super::{
     environment::Environment,
     epoch::{in_order, memory},
     error::StreamError,
-    resolve::{prepare::Resolver, prepared::Prepared},
+    resolve::{finished::CacheLevel, prepare::Resolver, prepared::Prepared},
 };
 use piece_reads::{KnownPages, PieceReads};
 use totals::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals};
@@ -103,17 +103,23 @@ fn explain_cache(prepared: &Prepared, cache: &RowCache) -> v1::CacheExplain {
     let mut explained = v1::CacheExplain { limit_bytes: cache.capacity(), ..v1::CacheExplain::default() };
     let sources = prepared.mixture.as_ref().map_or(slice::from_ref(prepared), |mixture| mixture.sources.as_slice());
     for source in sources {
-        let row_bytes = match source.cached_row_bytes() {
-            Ok(row_bytes) => row_bytes,
-            Err(reason) => {
+        let row_bytes = source.cached_row_bytes();
+        // Without a cache, what one would keep.
+        let capacity = if explained.limit_bytes == 0 { u64::MAX } else { explained.limit_bytes };
+        let (needed, key) = match (source.cache_level(capacity), &row_bytes) {
+            (CacheLevel::Rows(row_bytes), _) => (source.finished_bytes(row_bytes), source.rows_key()),
+            (CacheLevel::Chunks, _) => {
+                explained.pages = true;
+                (source.unpacked_bytes(), source.chunks_key())
+            }
+            (CacheLevel::Off, Ok(_)) => continue,
+            (CacheLevel::Off, Err(reason)) => {
                 explained.reason = reason.chars().take(NAME_CHARACTERS_MAX).collect();
                 continue;
             }
         };
-        let passing = source.epoch.passing().iter().enumerate().filter(|(_, rows)| **rows > 0);
-        let bytes = passing.map(|(row_group, _)| source.cached_chunks(row_group, row_bytes).bytes());
-        explained.needed_bytes = bytes.fold(explained.needed_bytes, u64::saturating_add);
-        explained.cached_bytes = explained.cached_bytes.saturating_add(cache.bytes_of(&source.rows_key()));
+        explained.needed_bytes = explained.needed_bytes.saturating_add(needed);
+        explained.cached_bytes = explained.cached_bytes.saturating_add(cache.bytes_of(&key));
     }
     explained
 }

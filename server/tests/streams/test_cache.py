@@ -285,7 +285,7 @@ def test_a_damaged_row_group_is_not_cached(tmp_path: Path, start: Start):
 
 def test_explain_says_what_an_epoch_needs_and_why_rows_are_not_cached(folders: dict[str, Path], start: Start):
     plan = fb.Plan(outputs={"x": fb.cols("x"), "id": fb.cols("id").as_stored()})
-    texts = fb.Plan(outputs={"text": fb.cols("text").as_stored()})
+    lists = fb.Plan(outputs={"list": fb.cols("list").as_stored()})
     with fb.connect(start(folders, "--cache-bytes", "8MiB").url) as client:
         cache = client.explain("chunks", plan).cache
         assert cache is not None
@@ -298,9 +298,9 @@ def test_explain_says_what_an_epoch_needs_and_why_rows_are_not_cached(folders: d
         assert found.cache is not None
         assert found.cache.cached_bytes == found.cache.needed_bytes
         assert "419.2 kB keep an epoch, 419.2 kB of them are cached; the cache has 8.4 MB" in str(found)
-        declined = client.explain("chunks", texts)
+        declined = client.explain("chunks", lists)
         assert declined.cache is not None
-        assert declined.cache.reason == 'rows of output "text" differ in size'
-        assert 'rows are not cached: rows of output "text" differ in size' in str(declined)
+        assert declined.cache.reason == 'rows of output "list" differ in size'
+        assert 'rows are not cached: rows of output "list" differ in size' in str(declined)
     with fb.connect(start(folders).url) as client:
         assert "off; 419.2 kB would keep an epoch (--cache-bytes)" in str(client.explain("chunks", plan))

@@ -53,16 +53,18 @@ class LibraryColumn:
 
 @dataclass(frozen=True)
 class CacheExplain:
-    """What an epoch takes in the server's cache of finished rows."""
+    """What an epoch takes in the server's cache."""
 
     limit_bytes: int
     """The size of the cache; 0 if the server has none."""
     needed_bytes: int
-    """Bytes that keep all rows of the epoch."""
+    """Bytes that keep all of the epoch."""
     cached_bytes: int
-    """Bytes of the plan's row groups that the cache has now."""
+    """Bytes that the cache has of it now."""
     reason: str
-    """Why rows of this plan are never cached; empty if they may be."""
+    """Why nothing of this plan is ever cached; empty if it may be."""
+    pages: bool = False
+    """Whether the cache keeps decompressed pages of the files instead of finished rows."""
 
     def __str__(self) -> str:
         if self.reason:
@@ -70,7 +72,8 @@ class CacheExplain:
         if not self.limit_bytes:
             return f"off; {size(self.needed_bytes)} would keep an epoch (--cache-bytes)"
         kept, cached = size(self.needed_bytes), size(self.cached_bytes)
-        return f"{kept} keep an epoch, {cached} of them are cached; the cache has {size(self.limit_bytes)}"
+        what = " of decompressed pages" if self.pages else ""
+        return f"{kept}{what} keep an epoch, {cached} of them are cached; the cache has {size(self.limit_bytes)}"
 
 
 @dataclass(frozen=True)
@@ -206,7 +209,7 @@ def read_explain(answers: Sequence[Json]) -> Explain:
     cache = None
     if found := cast("Json | None", fields.get("cache")):
         sizes = (int(found.get(name) or 0) for name in ("limit_bytes", "needed_bytes", "cached_bytes"))
-        cache = CacheExplain(*sizes, reason=str(found.get("reason") or ""))
+        cache = CacheExplain(*sizes, reason=str(found.get("reason") or ""), pages=bool(found.get("pages")))
     known = {*read, "ranks", "library_columns", "cache", "sources"}
     read |= {name: int(fields.get(name) or 0) for name in Explain.__dataclass_fields__ if name not in known}
     return Explain(

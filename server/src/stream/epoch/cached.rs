@@ -70,7 +70,7 @@ impl CachedReader {
             chunk: 0,
             loaded: None,
             reader: None,
-            bytes: environment.sharing.bytes_of(&prepared.snapshot, piece.row_group, projection),
+            bytes: environment.sharing.bytes_of(&prepared.snapshot, piece.row_group, projection, None),
             workspace: Workspace::default(),
             fetch_time: Duration::ZERO,
             _plan: Arc::clone(plan),

@@ -10,13 +10,17 @@ use super::{
     run::{NextChunk, NextRun, Run, RunRows},
 };
 use crate::{
-    cache::PlanRows,
+    cache::{CachedChunks, PlanRows},
     metrics::{self, StageTimes},
-    scan::{self, ALL_ROWS, RowGroupReader},
+    scan::{self, ALL_ROWS, RowGroupChunks, RowGroupReader},
     stream::{
         environment::Environment,
         error::StreamError,
-        resolve::{prepared::Prepared, rows::Rows},
+        resolve::{
+            finished::{CacheLevel, file_state},
+            prepared::Prepared,
+            rows::Rows,
+        },
     },
 };
 
@@ -29,6 +33,8 @@ pub(crate) struct GroupOpener {
     admits: bool,
     /// The plan's rows in the cache, and their bytes; none if they are not cached.
     cached: Option<(Arc<PlanRows>, u64)>,
+    /// The snapshot's column chunks in the cache; none if they are not cached for this plan.
+    chunks: Option<Arc<CachedChunks>>,
 }
 
 /// A row group being read, up to the last run.
@@ -64,12 +70,16 @@ struct StoredReader {
 impl GroupOpener {
     /// Opens row groups for a stream. With `admits`, the rows that it computes are cached.
     pub(crate) fn new(environment: &Arc<Environment>, prepared: &Prepared, admits: bool) -> Self {
-        let row_bytes = prepared.cached_row_bytes().ok().filter(|_| environment.cache.capacity() > 0);
-        let cached = row_bytes.and_then(|row_bytes| {
-            let plan = environment.cache.open(prepared.rows_key(), admits)?;
-            Some((Arc::new(plan), row_bytes))
-        });
-        Self { environment: Arc::clone(environment), prepared: prepared.clone(), admits, cached }
+        let (cache, mut cached, mut chunks) = (&environment.cache, None, None);
+        match prepared.cache_level(cache.capacity()) {
+            CacheLevel::Rows(row_bytes) => {
+                let plan = cache.open(prepared.rows_key(), admits);
+                cached = plan.map(|plan| (Arc::new(plan), row_bytes));
+            }
+            CacheLevel::Chunks => chunks = cache.open_chunks(prepared.chunks_key(), admits).map(Arc::new),
+            CacheLevel::Off => {}
+        }
+        Self { environment: Arc::clone(environment), prepared: prepared.clone(), admits, cached, chunks }
     }
 
     /// Opens the row groups of a source of the mixture.
@@ -93,7 +103,10 @@ impl GroupOpener {
         let group = &snapshot.row_groups()[piece.row_group];
         let unread = needed.start;
         let Environment { cpu, budget, sharing, .. } = self.environment.as_ref();
-        let shared = sharing.bytes_of(snapshot, piece.row_group, &rows.projection);
+        let chunks = self.chunks.as_ref();
+        let chunks =
+            chunks.map(|chunks| RowGroupChunks::new(chunks, piece.row_group, file_state(snapshot, piece.row_group)));
+        let shared = sharing.bytes_of(snapshot, piece.row_group, &rows.projection, chunks);
         let reader = scan::open_shared(snapshot, group, &rows.projection, needed, cpu, budget, &shared).await?;
         let stored = StoredReader { reader, next_row: group.rows.start + unread, is_miss: self.cached.is_some() };
         Ok(OpenGroup { index: piece.row_group, source: GroupSource::Stored(stored), seen: unread, end, pending: None })

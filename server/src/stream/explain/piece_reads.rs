@@ -53,7 +53,7 @@ impl KnownPages {
         let read = missing.into_iter().map(async |(source, row_group)| {
             let of_source = prepared.mixture.as_ref().map_or(prepared, |mixture| &mixture.sources[source]);
             let (snapshot, projection) = (&of_source.snapshot, &of_source.compiled.rows.projection);
-            let shared = environment.sharing.bytes_of(snapshot, row_group, projection);
+            let shared = environment.sharing.bytes_of(snapshot, row_group, projection, None);
             let group = &snapshot.row_groups()[row_group];
             let pages = shared.pages(snapshot, group, projection, &environment.cpu).await?;
             Ok::<_, StreamError>(((source, row_group), pages))

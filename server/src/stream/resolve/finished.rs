@@ -1,5 +1,5 @@
-//! Finished rows in the cache: whether a plan's rows can be kept, how many bytes they take, and the key that names what
-//! decides them.
+//! What the cache keeps of a plan: its finished rows, or the column chunks that it reads; how many bytes they take, and the
+//! keys that name what decides them.
 
 use super::prepared::Prepared;
 use crate::{cache::GroupChunks, catalog::Snapshot, plan::Sample, state::short_digest};
@@ -7,7 +7,59 @@ use crate::{cache::GroupChunks, catalog::Snapshot, plan::Sample, state::short_di
 /// Changes when the same request may compute other rows than before, or the cache arranges them differently.
 const VERSION: &[u8] = b"forebay rows 1";
 
+/// The same for column chunks.
+const CHUNKS_VERSION: &[u8] = b"forebay chunks 1";
+
+/// Share of a plan's CPU time that decompressed pages save, where finished rows save all of it.
+const PAGES_SHARE: f64 = 1.0 / 3.0;
+
+/// What the cache keeps of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CacheLevel {
+    /// Finished rows of this many bytes.
+    Rows(u64),
+    /// Column chunks with their pages decompressed.
+    Chunks,
+    /// Nothing.
+    Off,
+}
+
 impl Prepared {
+    /// What a cache of `capacity` bytes keeps of this plan: what saves more of an epoch's work.
+    pub(crate) fn cache_level(&self, capacity: u64) -> CacheLevel {
+        if capacity == 0 {
+            return CacheLevel::Off;
+        }
+        let row_bytes = self.cached_row_bytes();
+        let saved = |needed: u64| (capacity as f64 / needed.max(1) as f64).min(1.0);
+        let of_rows = row_bytes.as_ref().map_or(0.0, |row_bytes| saved(self.finished_bytes(*row_bytes)));
+        // Decompressed pages of all columns never save more.
+        if of_rows < PAGES_SHARE {
+            let needed = self.unpacked_bytes();
+            if needed > 0 && saved(needed) * PAGES_SHARE > of_rows {
+                return CacheLevel::Chunks;
+            }
+        }
+        row_bytes.map_or(CacheLevel::Off, CacheLevel::Rows)
+    }
+
+    /// Bytes of the finished rows of an epoch.
+    pub(crate) fn finished_bytes(&self, row_bytes: u64) -> u64 {
+        self.passing_groups().map(|group| self.cached_chunks(group, row_bytes).bytes()).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of the decompressed pages of an epoch, of the columns whose pages can be kept.
+    pub(crate) fn unpacked_bytes(&self) -> u64 {
+        let (snapshot, projection) = (&self.snapshot, &self.compiled.rows.projection);
+        let bytes = |group: usize| projection.unpacked_bytes(snapshot, &snapshot.row_groups()[group]);
+        self.passing_groups().map(bytes).fold(0, u64::saturating_add)
+    }
+
+    /// The row groups with passing rows.
+    fn passing_groups(&self) -> impl Iterator<Item = usize> {
+        self.epoch.passing().iter().enumerate().filter(|(_, rows)| **rows > 0).map(|(group, _)| group)
+    }
+
     /// Bytes of a finished row in the cache. The error is why rows of this plan are not cached.
     pub(crate) fn cached_row_bytes(&self) -> Result<u64, String> {
         if self.compiled.executable.is_on_gpu() {
@@ -46,11 +98,21 @@ impl Prepared {
             sample.as_ref().map_or(&[], <[u8; 16]>::as_slice),
             group.as_bytes(),
         ];
-        // With its length, no part can continue in the next one.
-        let lengths = parts.map(|part| (part.len() as u64).to_le_bytes());
-        let digested = lengths.iter().zip(parts).flat_map(|(length, part)| [length.as_slice(), part]);
-        short_digest(&digested.collect::<Vec<_>>())
+        digest(parts)
     }
+
+    /// The key of the column chunks of the snapshot.
+    pub(crate) fn chunks_key(&self) -> String {
+        let columns = columns(&self.snapshot);
+        digest([CHUNKS_VERSION, self.request.dataset.as_bytes(), self.snapshot.digest().as_bytes(), columns.as_bytes()])
+    }
+}
+
+fn digest<const N: usize>(parts: [&[u8]; N]) -> String {
+    // With its length, no part can continue in the next one.
+    let lengths = parts.map(|part| (part.len() as u64).to_le_bytes());
+    let digested = lengths.iter().zip(parts).flat_map(|(length, part)| [length.as_slice(), part]);
+    short_digest(&digested.collect::<Vec<_>>())
 }
 
 /// The types in which the columns of a snapshot are read.
