@@ -50,6 +50,7 @@ pub use compile::program::Program;
 pub use error::{CompileError, KernelError, OpProblem};
 pub use execute::{
     builder::BatchBuilder,
+    canonical::compact,
     hash_values::{hash64, hash64_integer, is_hashable},
     interleave::Interleave,
     workspace::Workspace,

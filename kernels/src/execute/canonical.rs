@@ -6,13 +6,26 @@
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BinaryViewBuilder, StringViewBuilder, UInt32Array, UInt64Array, make_array},
+    array::{
+        Array, ArrayRef, AsArray, BinaryViewBuilder, RecordBatch, RecordBatchOptions, StringViewBuilder, UInt32Array,
+        UInt64Array, make_array,
+    },
     compute::{can_cast_types, cast, take},
     datatypes::DataType,
     error::ArrowError,
 };
 
 use crate::execute::dictionary::DictionaryKeys;
+
+/// A copy of the rows, which keeps no memory of other ones: neither the values of a dictionary that no row has, nor
+/// buffers of which the rows are a part.
+pub fn compact(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let all = UInt64Array::from_iter_values(0..rows.num_rows() as u64);
+    let columns = rows.columns().iter().map(|column| canonical(take(column, &all, None)?));
+    let columns = columns.collect::<Result<Vec<_>, ArrowError>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(rows.schema(), columns, &options)
+}
 
 /// The same rows in their canonical layout.
 pub(super) fn canonical(array: ArrayRef) -> Result<ArrayRef, ArrowError> {

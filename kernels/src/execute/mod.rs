@@ -4,7 +4,7 @@
 //! output. No temporary is as large as a column, except the values of a mapped dictionary.
 
 pub(crate) mod builder;
-mod canonical;
+pub(crate) mod canonical;
 pub(crate) mod dictionary;
 pub(crate) mod explain;
 pub(crate) mod fuse;

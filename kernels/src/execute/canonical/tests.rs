@@ -100,3 +100,22 @@ fn other_columns_are_not_copied() {
     }
     assert!(!shares_values(&DataType::Null));
 }
+
+#[test]
+fn compact_rows_keep_no_other_memory() {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..100_000));
+    let words = words(vec![Some(1), Some(2), Some(1)], vec![Some("a"), Some("b"), Some("c")]);
+    let rows = RecordBatch::try_from_iter([("number", numbers.slice(70_000, 2)), ("word", words.slice(1, 2))]).unwrap();
+    let copy = compact(&rows).unwrap();
+    assert_eq!(copy["number"].as_ref(), &Int64Array::from(vec![70_000, 70_001]) as &dyn Array);
+    assert!(copy["number"].to_data().buffers()[0].capacity() < 1024);
+    assert_eq!(keys(&copy["word"]), [Some(0), Some(1)]);
+    assert_eq!(
+        copy["word"].as_dictionary::<Int32Type>().values().as_string::<i32>(),
+        &StringArray::from(vec!["c", "b"])
+    );
+    let options = RecordBatchOptions::new().with_row_count(Some(3));
+    let none =
+        RecordBatch::try_new_with_options(Arc::new(arrow::datatypes::Schema::empty()), vec![], &options).unwrap();
+    assert_eq!(compact(&none).unwrap().num_rows(), 3);
+}
